@@ -34,6 +34,7 @@ mod settings; // settings that admins change while the server runs
 mod backfill; // reads the history of collections from PDSs into the index
 mod pds; // writes to users' repos at their PDSs, with the users' OAuth sessions
 mod xrpc; // an XRPC call as a value: method, parameters, caller, answer; no I/O
+mod sandbox; // what scripts and plugins share: turns of the processor, compiled code on disk
 mod repos; // writes to a repo and to the index together; linked repos, whose owners let the instance write
 mod plugins; // WebAssembly plugins: installed, called within limits, and the accounts that users link with them
 mod scripts; // the Lua engine

@@ -48,6 +48,11 @@ impl Random {
         hex::encode(raw)
     }
 
+    /// A generator seeded from this source, fit for keys, for a caller that draws many small values.
+    pub fn generator(&self) -> impl Rng + Send + use<> {
+        StdRng::from_seed(self.bytes())
+    }
+
     /// A version 4 UUID.
     pub fn uuid(&self) -> String {
         uuid::Builder::from_random_bytes(self.bytes()).into_uuid().to_string()

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::GapEvent;
 use super::labelers::LabelerEvent;
 use super::network_lexicons::NetworkLexiconEvent;
+use super::plugin_calls::PluginCallEvent;
 use super::service_identity::ServiceIdentityEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
@@ -374,6 +375,7 @@ pub enum Event {
     },
     StreamGap(GapEvent),
     Labeler(LabelerEvent),
+    PluginCall(PluginCallEvent),
 }
 
 /// A failed run of a script. The script's caller receives only one of two fixed texts.

@@ -30,19 +30,42 @@ impl Client {
     /// As [`Client::request`], for every hop; [`NetError::Redirects`] after more than `redirects` redirects.
     pub async fn follow(
         &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+        limits: Limits,
+        redirects: u8,
+    ) -> Result<FetchedResponse, NetError> {
+        let mut client = self.clone();
+        let each = |_: &Method, _: &Url| {
+            // A server chose the URLs after the first, not the operator, so they have no exemption from the guard.
+            let redirected = Self { chosen_by: super::ChosenBy::Other, ..client.clone() };
+            Ok(std::mem::replace(&mut client, redirected))
+        };
+        Self::follow_each(method, url, headers, body, limits, redirects, each).await
+    }
+
+    /// As [`Self::follow`], where `each` decides about every hop: it returns the client for the hop, or an error that ends
+    /// the exchange.
+    ///
+    /// # Errors
+    /// As [`Self::follow`], and those of `each`.
+    pub async fn follow_each(
         mut method: Method,
         url: &str,
         mut headers: HeaderMap,
         mut body: Option<Bytes>,
         limits: Limits,
         redirects: u8,
+        mut each: impl FnMut(&Method, &Url) -> Result<Self, NetError>,
     ) -> Result<FetchedResponse, NetError> {
         let started = Instant::now();
-        let mut client = self.clone();
         let mut url = parse(url)?;
         for _ in 0..=redirects {
             let remaining = limits.total.checked_sub(started.elapsed()).ok_or(NetError::Timeout)?;
             let hop = Limits { total: remaining, ..limits };
+            let client = each(&method, &url)?;
             let fetched =
                 client.request(method.clone(), url.as_str(), headers.clone(), body.clone(), hop).await?;
             let Some(next) = redirect_target(&url, &fetched) else { return Ok(fetched) };
@@ -57,8 +80,6 @@ impl Client {
             if !is_same_origin(&url.origin(), &next.origin()) {
                 headers = cross_origin_headers(&headers);
             }
-            // The server chose this URL, not the operator, so it has no exemption from the guard.
-            client.chosen_by = super::ChosenBy::Other;
             url = next;
         }
         Err(NetError::Redirects(redirects))

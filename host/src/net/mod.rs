@@ -221,6 +221,13 @@ impl Client {
         Self { chosen_by: ChosenBy::Operator, ..self.clone() }
     }
 
+    /// The same client without any exemption from the guard, not even for the hosts of `OUTBOUND_ALLOW`: for programs that
+    /// may call every host of the internet.
+    #[must_use]
+    pub fn without_exemptions(&self) -> Self {
+        Self { chosen_by: ChosenBy::Program, ..self.clone() }
+    }
+
     /// The same client for servers that are read in bulk: a response that arrives too slowly ends with
     /// [`NetError::Timeout`] early, so that it does not hold the place of others.
     #[must_use]

@@ -30,6 +30,8 @@ pub(super) enum ChosenBy {
     Operator,
     /// A client, a script, a DID document or another server.
     Other,
+    /// A program whose operator named no host for it: no host is exempt from the guard.
+    Program,
 }
 
 /// The checks that the addresses of a permitted URL have to pass.
@@ -67,7 +69,7 @@ impl OutboundPolicy {
         }
         let Some(host) = url.host() else { return refused("it has no host") };
         let port = url.port_or_known_default();
-        let own_port = port.filter(|_| chosen_by == ChosenBy::Other).filter(|port| self.is_own(*port));
+        let own_port = port.filter(|_| chosen_by != ChosenBy::Operator).filter(|port| self.is_own(*port));
         let literal = match host {
             Host::Domain(_) => None,
             Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
@@ -118,7 +120,11 @@ impl OutboundPolicy {
         let trusted = |t: &Url| {
             t.host().as_ref() == Some(host) && t.port_or_known_default() == url.port_or_known_default()
         };
-        self.allow.contains(&name) || chosen_by == ChosenBy::Operator && self.trusted.iter().any(trusted)
+        match chosen_by {
+            ChosenBy::Operator => self.allow.contains(&name) || self.trusted.iter().any(trusted),
+            ChosenBy::Other => self.allow.contains(&name),
+            ChosenBy::Program => false,
+        }
     }
 }
 
@@ -216,6 +222,9 @@ mod tests {
         for url in ["http://127.0.0.1:2582/did:plc:x", "wss://jetstream/"] {
             assert_eq!(check_trusted(url), Some(AddressCheck::Exempt), "{url}");
             assert_ne!(check(&policy, url), Some(AddressCheck::Exempt), "{url} untrusted");
+        }
+        for url in ["http://pds.internal:99/x", "http://10.0.0.7", "http://[fd00::7]:1"] {
+            assert!(policy.check(&Url::parse(url).unwrap(), ChosenBy::Program).is_err(), "{url}");
         }
         for url in
             ["http://127.0.0.1:2583", "http://localhost:2582", "http://10.0.0.8", "http://u@pds.internal"]

@@ -3,8 +3,12 @@
 
 pub mod calls;
 mod engine;
+mod host;
+mod limits;
 pub mod manifest;
 mod registry;
+mod services;
 
-pub use engine::{Component, PluginEngine};
+pub use engine::{Component, EngineConfig, EngineError, Exports, LoadError, POOL_SIZE, PluginEngine};
 pub use registry::{LoadedPlugin, PluginStatus, Plugins};
+pub use services::{PauseListener, PluginServices, SecretSource};

@@ -15,9 +15,9 @@ pub struct LoadedPlugin {
     pub manifest: Manifest,
     pub grants: Grants,
     pub component: Component,
-    /// The functions that it offers to scripts.
-    pub functions: Vec<Function>,
     pub status: PluginStatus,
+    /// Of a library, read once when it was loaded.
+    pub functions: Vec<Function>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,5 +40,14 @@ impl Plugins {
 
     pub fn all(&self) -> Vec<Arc<LoadedPlugin>> {
         self.0.load().values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+impl Plugins {
+    /// These plugins, without a store.
+    pub fn with(plugins: impl IntoIterator<Item = LoadedPlugin>) -> Self {
+        let by_id = plugins.into_iter().map(|plugin| (plugin.manifest.id.clone(), Arc::new(plugin)));
+        Self(Arc::new(ArcSwap::from_pointee(by_id.collect())))
     }
 }

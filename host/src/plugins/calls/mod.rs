@@ -1,22 +1,52 @@
-//! Calls of a plugin's functions: the values that cross, and the errors.
+//! Calls of a plugin's functions: the values that cross, the errors, and who may call at the same time.
 
+mod checks;
+mod pausing;
+mod places;
 pub(super) mod values;
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wasmtime::Store;
 
 pub use values::{
     AuthKind, Callback, Expiry, Fault, FaultCode, Function, Info, Item, Page, Profile, SecretInfo, Start,
     Tokens,
 };
 
-use super::engine::Component;
-use super::registry::LoadedPlugin;
+use super::engine::{CallBounds, CallFailure, Component, PluginEngine};
+use super::host::{Account, CallState, Instance, PluginLog};
+use super::limits;
+use super::registry::{LoadedPlugin, PluginStatus};
+use super::services::PluginServices;
 use crate::atproto::Did;
-use crate::fair_share::Tenant;
+use crate::clock::Timestamp;
+use crate::fair_share::{FairPool, Tenant};
+use crate::sandbox::outbound_places;
+use pausing::Pausing;
+use places::Places;
 
 /// Calls plugins, each call in an instance of its own. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Calls;
+#[derive(Clone)]
+pub struct Calls(Arc<Inner>);
+
+struct Inner {
+    engine: PluginEngine,
+    services: PluginServices,
+    log: Arc<PluginLog>,
+    places: Places,
+    http_places: FairPool,
+    pausing: Pausing,
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls").field("engine", &self.0.engine).finish_non_exhaustive()
+    }
+}
 
 /// For whom a call is made: what `kv` scopes and the share of the processor refer to.
 #[derive(Clone, Debug)]
@@ -47,11 +77,52 @@ pub enum CallError {
     Unsupported(&'static str),
 }
 
+/// What a function of an instance returned; `None` when the plugin does not export its interface.
+type Answer<T> = Option<Result<T, Fault>>;
+
+/// How long a call may compute, and in whose turns of the processor.
+struct Kind {
+    interface: &'static str,
+    guest_time: Duration,
+    /// Whether a script calls, which has a turn already.
+    is_nested: bool,
+}
+
+impl Kind {
+    fn of(interface: &'static str) -> Self {
+        Self { interface, guest_time: limits::GUEST_TIME, is_nested: false }
+    }
+}
+
 impl Calls {
+    pub fn new(engine: PluginEngine, services: PluginServices) -> Self {
+        let instances = engine.pool_size() as usize;
+        Self(Arc::new(Inner {
+            log: Arc::new(PluginLog::new(services.events.clone())),
+            places: Places::new(instances),
+            http_places: outbound_places("plugin_http", (instances / 2).max(1), instances),
+            pausing: Pausing::default(),
+            engine,
+            services,
+        }))
+    }
+
+    /// Lets a plugin be called again that was paused, or whose row was changed.
+    pub fn resume(&self, id: &str) {
+        self.0.pausing.resume(id);
+    }
+
+    /// Reports the log lines that were dropped since the last report.
+    pub fn report_dropped_lines(&self, now: Timestamp) {
+        self.0.log.report_dropped(now);
+    }
+
     /// What a component says of itself, without secrets, network or store.
     pub async fn describe(&self, component: &Component) -> Result<Info, CallError> {
-        let _ = component;
-        Err(CallError::Busy)
+        let described = self.inspect(component, async |instance, store| instance.describe(store).await);
+        let info = described.await?;
+        checks::info(&info).map_err(CallError::Failed)?;
+        Ok(info)
     }
 
     pub async fn authorize_url(
@@ -60,8 +131,11 @@ impl Calls {
         scope: &CallScope,
         start: Start,
     ) -> Result<String, CallError> {
-        let _ = (plugin, scope, start);
-        Err(CallError::Busy)
+        let call = self.call(plugin, scope, Kind::of("linking"), &[], async |instance, store| {
+            let answer = instance.authorize_url(store, start).await?;
+            checks::answer(answer, |url| checks::url("the authorize URL", url))
+        });
+        call.await
     }
 
     pub async fn handle_callback(
@@ -70,8 +144,10 @@ impl Calls {
         scope: &CallScope,
         callback: Callback,
     ) -> Result<Tokens, CallError> {
-        let _ = (plugin, scope, callback);
-        Err(CallError::Busy)
+        let call = self.call(plugin, scope, Kind::of("linking"), &[], async |instance, store| {
+            checks::answer(instance.handle_callback(store, callback).await?, checks::tokens)
+        });
+        call.await
     }
 
     /// `config` is JSON text, as in all calls.
@@ -81,8 +157,10 @@ impl Calls {
         scope: &CallScope,
         config: &str,
     ) -> Result<Tokens, CallError> {
-        let _ = (plugin, scope, config);
-        Err(CallError::Busy)
+        let call = self.call(plugin, scope, Kind::of("linking"), &[], async |instance, store| {
+            checks::answer(instance.connect(store, config).await?, checks::tokens)
+        });
+        call.await
     }
 
     pub async fn refresh(
@@ -92,8 +170,11 @@ impl Calls {
         tokens: &Tokens,
         config: &str,
     ) -> Result<Tokens, CallError> {
-        let _ = (plugin, scope, tokens, config);
-        Err(CallError::Busy)
+        let hidden = hidden(tokens);
+        let call = self.call(plugin, scope, Kind::of("linking"), &hidden, async |instance, store| {
+            checks::answer(instance.refresh(store, tokens, config).await?, checks::tokens)
+        });
+        call.await
     }
 
     pub async fn profile(
@@ -103,8 +184,11 @@ impl Calls {
         tokens: &Tokens,
         config: &str,
     ) -> Result<Profile, CallError> {
-        let _ = (plugin, scope, tokens, config);
-        Err(CallError::Busy)
+        let hidden = hidden(tokens);
+        let call = self.call(plugin, scope, Kind::of("linking"), &hidden, async |instance, store| {
+            checks::answer(instance.profile(store, tokens, config).await?, checks::profile)
+        });
+        call.await
     }
 
     pub async fn revoke(
@@ -113,8 +197,11 @@ impl Calls {
         scope: &CallScope,
         tokens: &Tokens,
     ) -> Result<(), CallError> {
-        let _ = (plugin, scope, tokens);
-        Err(CallError::Busy)
+        let hidden = hidden(tokens);
+        let call = self.call(plugin, scope, Kind::of("linking"), &hidden, async |instance, store| {
+            checks::answer(instance.revoke(store, tokens).await?, |()| Ok(()))
+        });
+        call.await
     }
 
     /// One page of a sync. `cursor` is `None` at the start.
@@ -126,17 +213,24 @@ impl Calls {
         config: &str,
         cursor: Option<&str>,
     ) -> Result<Page, CallError> {
-        let _ = (plugin, scope, tokens, config, cursor);
-        Err(CallError::Busy)
+        let kind = Kind { guest_time: limits::SYNC_GUEST_TIME, ..Kind::of("sync") };
+        let hidden = hidden(tokens);
+        let call = self.call(plugin, scope, kind, &hidden, async |instance, store| {
+            checks::answer(instance.pull(store, tokens, config, cursor).await?, checks::page)
+        });
+        call.await
     }
 
     /// The functions that a library offers, without secrets, network or store.
     pub async fn surface(&self, component: &Component) -> Result<Vec<Function>, CallError> {
-        let _ = component;
-        Err(CallError::Busy)
+        let surface = self.inspect(component, async |instance, store| instance.surface(store).await);
+        let functions = surface.await?.ok_or(CallError::Unsupported("callable"))?;
+        checks::functions(&functions).map_err(CallError::Failed)?;
+        Ok(functions)
     }
 
-    /// Calls a library's function. `args` is the JSON text of an array; returns JSON text.
+    /// Calls a library's function for a script. `args` is the JSON text of an array; returns JSON text. The call computes
+    /// in the turns of the processor of the run that awaits it.
     pub async fn call_function(
         &self,
         plugin: &Arc<LoadedPlugin>,
@@ -145,7 +239,102 @@ impl Calls {
         args: &str,
         has_session: bool,
     ) -> Result<String, CallError> {
-        let _ = (plugin, scope, name, args, has_session);
-        Err(CallError::Busy)
+        let kind = Kind { is_nested: true, ..Kind::of("callable") };
+        let call = self.call(plugin, scope, kind, &[], async |instance, store| {
+            let answer = instance.call_function(store, name, args, has_session).await?;
+            checks::answer(answer, |result| checks::json("the result", result, limits::RESULT_BYTES))
+        });
+        call.await
+    }
+
+    /// Calls a function of a component that is not installed yet.
+    async fn inspect<T>(
+        &self,
+        component: &Component,
+        work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
+    ) -> Result<T, CallError> {
+        let deadline = Instant::now() + limits::CALL_TIME;
+        let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
+        let state = CallState::new(&self.0.services, &self.0.log, &self.0.http_places, None, deadline);
+        let bounds = CallBounds { tenant: Some(Tenant::Instance), guest_time: limits::GUEST_TIME, deadline };
+        self.0.engine.call(component, state, bounds, work).await.map_err(failed)
+    }
+
+    /// Calls a function of a plugin. `hidden` is kept out of the plugin's log.
+    async fn call<T>(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        kind: Kind,
+        hidden: &[(&str, &str)],
+        work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<Answer<T>>,
+    ) -> Result<T, CallError> {
+        let Inner { engine, services, log, places, http_places, pausing } = &*self.0;
+        let id = &plugin.manifest.id;
+        if plugin.status == PluginStatus::Paused || pausing.is_paused(plugin) {
+            return Err(CallError::Paused);
+        }
+        let missing = plugin.component.missing(&plugin.grants);
+        if !missing.is_empty() {
+            let text = format!("the plugin imports what the operator did not grant: {}", missing.join(", "));
+            return Err(CallError::Failed(text));
+        }
+        let deadline = Instant::now() + limits::CALL_TIME;
+        let _places = places.enter(id, &scope.tenant).await?;
+        let account = Account {
+            plugin: Arc::clone(plugin),
+            tenant: scope.tenant.clone(),
+            did: scope.did.clone(),
+            flow: scope.flow.clone(),
+        };
+        let mut state = CallState::new(services, log, http_places, Some(account), deadline);
+        for (name, value) in hidden {
+            state.hide_from_log(name, value);
+        }
+        let tenant = (!kind.is_nested).then(|| scope.tenant.clone());
+        let bounds = CallBounds { tenant, guest_time: kind.guest_time, deadline };
+        let ended = engine.call(&plugin.component, state, bounds, work).await;
+        let outcome = match &ended {
+            Ok(Some(Ok(_))) => "ok",
+            Ok(_) => "fault",
+            Err(_) => "failed",
+        };
+        metrics::counter!("belvedere_plugin_calls_total", "plugin" => id.clone(), "outcome" => outcome)
+            .increment(1);
+        match ended {
+            Ok(answer) => {
+                pausing.succeeded(plugin);
+                match answer {
+                    None => Err(CallError::Unsupported(kind.interface)),
+                    Some(answer) => answer.map_err(CallError::Fault),
+                }
+            }
+            Err(failure) => {
+                if let CallFailure::Plugin(text) = &failure {
+                    tracing::warn!(plugin = id, error = text, "a call of a plugin failed");
+                    pausing.failed(plugin, text, services).await;
+                }
+                Err(failed(failure))
+            }
+        }
+    }
+}
+
+/// The values of tokens that no log line shows.
+fn hidden(tokens: &Tokens) -> Vec<(&'static str, &str)> {
+    let refresh = tokens.refresh.as_deref().map(|refresh| ("refresh token", refresh));
+    std::iter::once(("access token", tokens.access.as_str())).chain(refresh).collect()
+}
+
+fn failed(failure: CallFailure) -> CallError {
+    match failure {
+        CallFailure::Plugin(text) => CallError::Failed(text),
+        CallFailure::Deadline => {
+            CallError::Failed(format!("took longer than {:?}, waits included", limits::CALL_TIME))
+        }
+        CallFailure::Engine(text) => {
+            tracing::error!(error = text, "the plugin engine failed");
+            CallError::Busy
+        }
     }
 }

@@ -1,17 +1,42 @@
-//! Compiles components, and reads what they import and export.
+//! Compiles components, reads what they import and export, and runs calls in instances of them.
 
-/// Compiles components. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct PluginEngine;
+mod compile;
+mod config;
+mod inspect;
+mod instance_call;
+mod ticker;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use config::{EngineConfig, POOL_SIZE};
+pub(in crate::plugins) use instance_call::{CallBounds, CallFailure};
+
+use super::host::Program;
+use super::manifest::{Grants, Permission};
+use crate::sandbox::ProcessorPool;
+
+/// Compiles components and runs calls of them. Cheap to clone.
+#[derive(Clone)]
+pub struct PluginEngine(Arc<Inner>);
+
+struct Inner {
+    wasm: wasmtime::Engine,
+    config: EngineConfig,
+    /// Held while a module is compiled: one at a time.
+    compiling: tokio::sync::Mutex<()>,
+    ticker: ticker::Ticker,
+}
 
 /// A compiled component. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Component {
     /// SHA-256 of the module, in lower-case hex.
     pub sha256: String,
     pub exports: Exports,
     /// Capabilities that it imports, such as `http`.
     pub imports: Vec<&'static str>,
+    program: Program,
 }
 
 /// Which interfaces a component exports besides `describe`.
@@ -27,10 +52,83 @@ pub struct Exports {
 #[error("{0}")]
 pub struct LoadError(pub String);
 
+/// Why the engine could not be set up. No plugin can cause it.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("the plugin engine could not be set up: {0}")]
+    Wasm(#[source] wasmtime::Error),
+    #[error("the thread that interrupts plugins could not be started: {0}")]
+    Ticker(#[source] std::io::Error),
+}
+
 impl PluginEngine {
-    /// Compiles a module, or loads it from the cache, and checks it against the contract.
+    /// Sets the engine up, with the memory of its instances reserved.
+    ///
+    /// # Errors
+    /// When the machine can't run WebAssembly.
+    pub fn open(config: EngineConfig) -> Result<Self, EngineError> {
+        let wasm =
+            wasmtime::Engine::new(&config::wasm_config(config.pool_size)).map_err(EngineError::Wasm)?;
+        let ticker = ticker::Ticker::start(&wasm).map_err(EngineError::Ticker)?;
+        Ok(Self(Arc::new(Inner { wasm, config, compiling: tokio::sync::Mutex::default(), ticker })))
+    }
+
+    /// Compiles a module, or loads it from the cache, and checks it against the contract. Modules are compiled one at a
+    /// time, outside the threads that answer requests.
+    ///
+    /// # Errors
+    /// The first reason why the module can't be a plugin.
     pub async fn load(&self, module: &[u8]) -> Result<Component, LoadError> {
-        let _ = module;
-        Err(LoadError("not built yet".to_owned()))
+        let surface = inspect::read(module)?;
+        let _compiling = self.0.compiling.lock().await;
+        let (wasm, folder, module) =
+            (self.0.wasm.clone(), self.0.config.cache_dir.clone(), module.to_owned());
+        let compiled = tokio::task::spawn_blocking(move || compile::load(&wasm, &folder, &module)).await;
+        let (sha256, component) =
+            compiled.map_err(|_| LoadError("the compiler failed on the module".to_owned()))??;
+        let program = Program::link(&self.0.wasm, &component, &surface.imports, surface.exports)
+            .map_err(|error| LoadError(format!("the component does not fit the contract: {error:#}")))?;
+        Ok(Component { sha256, exports: surface.exports, imports: surface.imports, program })
+    }
+
+    /// Instances that may exist at once.
+    pub(in crate::plugins) fn pool_size(&self) -> u32 {
+        self.0.config.pool_size
+    }
+
+    fn processor(&self) -> &ProcessorPool {
+        &self.0.config.processor
+    }
+}
+
+impl Component {
+    /// The capabilities that the component imports and that `grants` do not cover. It can't be called while there are
+    /// any.
+    pub fn missing(&self, grants: &Grants) -> Vec<&'static str> {
+        let granted = |import: &&'static str| match *import {
+            "http" => grants.has_network(),
+            "secrets" => grants.contains(&Permission::ReadSecrets),
+            "kv" => grants.contains(&Permission::KeepValues),
+            "lookup" => grants.iter().any(|held| matches!(held, Permission::FindRecords(_))),
+            "attest" => grants.contains(&Permission::SignRecords),
+            _ => true,
+        };
+        self.imports.iter().copied().filter(|import| !granted(import)).collect()
+    }
+}
+
+impl fmt::Debug for PluginEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PluginEngine").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Component")
+            .field("sha256", &self.sha256)
+            .field("exports", &self.exports)
+            .field("imports", &self.imports)
+            .finish_non_exhaustive()
     }
 }

@@ -217,11 +217,16 @@ impl Grants {
 
     /// Whether a request may be sent. `host` is in lower case and without a port.
     pub fn allow_request(&self, host: &str, method: &Method) -> bool {
+        self.contains(&Permission::UnrestrictedNetwork) || self.names_host(host, method)
+    }
+
+    /// Whether a permission that names the host allows a request. Such hosts may be internal ones if the operator's
+    /// OUTBOUND_ALLOW has them too; [`Permission::UnrestrictedNetwork`] never reaches these.
+    pub fn names_host(&self, host: &str, method: &Method) -> bool {
         self.0.iter().any(|held| match held {
             Permission::Network { host: pattern, methods } => {
                 pattern.covers(host) && (methods.is_empty() || methods.contains(method))
             }
-            Permission::UnrestrictedNetwork => true,
             _ => false,
         })
     }

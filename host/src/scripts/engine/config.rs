@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
 use crate::config::scripts::{POOL_SIZE, QUEUE};
+use crate::sandbox::ProcessorPool;
 use crate::scripts::limits;
 use crate::scripts::scheduling::InstancePlaces;
 
@@ -33,11 +34,19 @@ pub struct EngineConfig {
     /// Fuel a second that one tenant's runs may use on average; 0 for no bound. A core executes some 10 billion a
     /// second.
     pub client_fuel: u64,
+    /// The turns of runs, which the engine of plugins shares.
+    pub processor: ProcessorPool,
 }
 
 impl EngineConfig {
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
-        Self { cache_dir: cache_dir.into(), pool_size: POOL_SIZE, queue: QUEUE, client_fuel: 0 }
+        Self {
+            cache_dir: cache_dir.into(),
+            pool_size: POOL_SIZE,
+            queue: QUEUE,
+            client_fuel: 0,
+            processor: ProcessorPool::default(),
+        }
     }
 }
 

@@ -8,11 +8,12 @@ use tokio::time::timeout_at;
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap, WasmCoreDump};
 
 use crate::fair_share::Full;
+use crate::sandbox::{ProcessorPool, RunBounds};
 use crate::scripts::failure::{FailureKind, ScriptFailure};
 use crate::scripts::host::{Guest, Instance, InstructionsExhausted, RunState};
 use crate::scripts::invocation::Usage;
 use crate::scripts::limits;
-use crate::scripts::scheduling::{Lineage, ProcessorPool, RunBounds};
+use crate::scripts::scheduling::Lineage;
 
 /// Attempts to allocate an instance. wasmtime's pool has enough slots for all runs that hold a place, but it searches
 /// its shards one after the other, and a slot may become free in one that was already searched.

@@ -20,11 +20,12 @@ use crate::fair_share::Tenant;
 use crate::pds::Session;
 use crate::random::Random;
 use crate::repos::caller_session::NoSession;
+use crate::sandbox::ProcessorPool;
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
 use crate::scripts::library::called_methods::called_methods;
 use crate::scripts::library::tally::Tally;
-use crate::scripts::scheduling::{InstancePlaces, Lineage, ProcessorPool, TokenBuckets};
+use crate::scripts::scheduling::{InstancePlaces, Lineage, TokenBuckets};
 use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits};
 use crate::trigger::{Trigger, TriggerKind};
 
@@ -71,7 +72,7 @@ impl Engine {
             instance_places,
             fuel_buckets,
             answer_buckets,
-            processor: ProcessorPool::new(),
+            processor: config.processor,
             tids,
         })))
     }

@@ -2,10 +2,8 @@
 
 mod instance_places;
 mod lineage;
-mod processor;
 mod token_buckets;
 
 pub(super) use instance_places::InstancePlaces;
 pub use lineage::Lineage;
-pub(super) use processor::{ProcessorPool, RunBounds};
 pub(super) use token_buckets::TokenBuckets;

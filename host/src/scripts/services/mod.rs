@@ -1,7 +1,6 @@
 //! The services of the server that a run may use, as narrow interfaces: the capabilities under `host/` are written
 //! against these, and tests implement them with fakes.
 
-mod log_shares;
 mod outbound_http;
 mod plugins;
 mod server;

@@ -1,16 +1,9 @@
 //! The access of scripts to other servers: the guarded client, and bounds on how many runs may wait for it at once.
-//!
-//! There is no bound per called server: a slow server already delays only the tenant that calls it, and with such a
-//! bound one tenant could keep all others from a server.
 
-use std::time::Duration;
-
-use crate::fair_share::{Bounds, FairPool, Full, Place, Tenant};
+use crate::fair_share::{FairPool, Full, Place, Tenant};
 use crate::net;
+use crate::sandbox::outbound_places;
 use crate::scripts::limits;
-
-/// The longest that a run waits for a place. It holds an instance meanwhile.
-const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 /// The client of `http.*` and of the blobs of `atproto.*`. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -25,18 +18,10 @@ impl OutboundHttp {
     /// that call none; a tenant may have half of those runs, and half of the runs that hold blobs.
     pub fn new(net: net::Client, instances: u32) -> Self {
         let instances = instances as usize;
-        // A run waits for one place at a time, so no more wait than there are instances.
-        let bounds = |places: usize| Bounds {
-            places,
-            per_tenant: places.div_ceil(2),
-            waiting: instances.max(1),
-            waiting_per_tenant: instances.div_ceil(2).max(1),
-            patience: PLACE_WAIT,
-        };
         Self {
             net,
-            exchanges: FairPool::new("script_http", bounds((instances / 2).max(1))),
-            blobs: FairPool::new("script_blobs", bounds(limits::BLOB_RUNS)),
+            exchanges: outbound_places("script_http", (instances / 2).max(1), instances),
+            blobs: outbound_places("script_blobs", limits::BLOB_RUNS, instances),
         }
     }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use super::log_shares::{DroppedLines, LogShares, Verdict};
 use super::{
     ActiveLabel, Backlinks, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, RawAnswer,
     Row, Search,
@@ -18,6 +17,7 @@ use crate::events::{Event, EventLog};
 use crate::fair_share::Tenant;
 use crate::query::{Direction, Filter, PageSize, Sort, SortKey};
 use crate::records::{self, ReadError, page};
+use crate::sandbox::{DroppedLines, LogShares, Verdict};
 use crate::scripts::Variables;
 use crate::store::records::RecordRow;
 use crate::store::script_sql::{self, ScriptSqlError};
@@ -220,7 +220,7 @@ pub struct ServerLog {
     events: EventLog,
     /// Their values are redacted from every line.
     variables: Variables,
-    shares: LogShares,
+    shares: LogShares<Tenant>,
 }
 
 impl ServerLog {
@@ -229,7 +229,7 @@ impl ServerLog {
     }
 
     fn report(&self, dropped: DroppedLines) {
-        let DroppedLines { lines, trigger } = dropped;
+        let DroppedLines { lines, source: trigger } = dropped;
         let message = format!("{lines} lines were dropped: the scripts of this client log too much");
         tracing::warn!(
             trigger = &*trigger,

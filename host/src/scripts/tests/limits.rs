@@ -209,6 +209,6 @@ async fn ordinary_code_meets_the_instructions_before_the_fuel() {
             .await
             .unwrap_or_else(|failure| panic!("{body}: {failure:?}"));
         let fuel = outcome.usage.fuel;
-        assert!(fuel < crate::scripts::limits::FUEL / 4 * 3, "{body}: {fuel}");
+        assert!(fuel < limits::FUEL / 4 * 3, "{body}: {fuel}");
     }
 }

@@ -1,5 +1,6 @@
-//! Bounds how many runs compute at the same time: a run goes on only while it holds a place in the engine's processor
-//! pool, a [`FairPool`] with one place per core (`docs/adr/0013-turns-for-long-runs.md`).
+//! Bounds how many runs compute at the same time: a run goes on only while it holds a place in the processor pool, a
+//! [`FairPool`] with one place per core (`docs/adr/0013-turns-for-long-runs.md`). Runs of scripts and calls of plugins
+//! share one pool.
 //!
 //! A turn is the time from when a run gets a place until it gives the place back. It ends when the run waits for the
 //! host, when a run of another tenant waits for a place, or after [`MAX_TURN`] of guest time.
@@ -29,20 +30,22 @@ const MAX_TURN: Duration = Duration::from_millis(5);
 /// Waits for a place.
 type Entering = Pin<Box<dyn Future<Output = Option<Place>> + Send>>;
 
-/// The processor pool of one engine.
+/// The processor pool of a server. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(in crate::scripts) struct ProcessorPool {
+pub struct ProcessorPool {
     places: FairPool,
     max_turn: Duration,
 }
 
-impl ProcessorPool {
+impl Default for ProcessorPool {
     /// A pool with one place per core.
-    pub(in crate::scripts) fn new() -> Self {
+    fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self::with_places(cores, MAX_TURN)
     }
+}
 
+impl ProcessorPool {
     fn with_places(cores: usize, max_turn: Duration) -> Self {
         // One tenant may use all cores. The queue needs no bound, since each run in it holds an instance, and a run's
         // deadline bounds its wait.
@@ -57,13 +60,9 @@ impl ProcessorPool {
     }
 
     /// Runs `work` in turns and measures its guest time: the time of its polls, without waits for the host or for a
-    /// place. Ends it with `None` when that exceeds the bounds; polls are short
-    /// ([`FUEL_PER_YIELD`](crate::scripts::limits::FUEL_PER_YIELD)), so this is noticed at once.
-    pub(in crate::scripts) async fn run<T>(
-        &self,
-        work: impl Future<Output = T>,
-        bounds: &RunBounds,
-    ) -> (Option<T>, Duration) {
+    /// place. Ends it with `None` when that exceeds the bounds. Both engines make their guests yield every millisecond or
+    /// sooner, so this is noticed at once.
+    pub async fn run<T>(&self, work: impl Future<Output = T>, bounds: &RunBounds) -> (Option<T>, Duration) {
         let mut work = pin!(work);
         let mut spent = Duration::ZERO;
         let (mut slice_began, mut slice) = (Duration::ZERO, 0);
@@ -103,15 +102,15 @@ impl ProcessorPool {
 
 /// How much guest time a run may take.
 #[derive(Clone, Debug)]
-pub(in crate::scripts) struct RunBounds {
+pub struct RunBounds {
     /// The tenant whose place the run takes; `None` for a nested run, which uses its caller's place.
-    pub(in crate::scripts) tenant: Option<Tenant>,
+    pub tenant: Option<Tenant>,
     /// In all.
-    pub(in crate::scripts) total: Duration,
+    pub total: Duration,
     /// Between two calls of the host.
-    pub(in crate::scripts) slice: Duration,
+    pub slice: Duration,
     /// Calls of the host so far.
-    pub(in crate::scripts) calls: Arc<AtomicU32>,
+    pub calls: Arc<AtomicU32>,
 }
 
 /// A run's place in the processor pool, while it has one.
@@ -232,7 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn guest_time_is_bounded_and_waits_are_free() {
-        let pool = ProcessorPool::new();
+        let pool = ProcessorPool::default();
         let (ended, spent) = pool.run(busy(usize::MAX), &within(LIMIT)).await;
         assert!(ended.is_none() && spent > LIMIT, "{spent:?}");
         let (ended, spent) = pool.run(tokio::time::sleep(2 * LIMIT), &within(LIMIT)).await;
@@ -260,7 +259,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slice_ends_with_a_call_of_the_host() {
-        let pool = ProcessorPool::new();
+        let pool = ProcessorPool::default();
         let bounds = RunBounds { slice: LIMIT, ..within(10 * LIMIT) };
         let calling = async {
             // Each slice takes a fifth of its limit on an idle machine; together they exceed the limit.

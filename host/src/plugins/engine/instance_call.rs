@@ -1,0 +1,117 @@
+//! Runs one call in a fresh instance within every limit, and maps its end to a result or a failure.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+use wasmtime::{PoolConcurrencyLimitError, Store, Trap};
+use wasmtime_wasi::I32Exit;
+
+use super::{Component, PluginEngine};
+use crate::fair_share::Tenant;
+use crate::plugins::host::{CallState, Instance};
+use crate::plugins::limits;
+use crate::sandbox::RunBounds;
+
+/// Attempts to allocate an instance. wasmtime's pool has enough slots for all calls that hold a place, but it searches
+/// its shards one after the other, and a slot may become free in one that was already searched.
+const POOL_ATTEMPTS: u32 = 1_000;
+
+/// Bytes of a failure's text. Some of it comes from the plugin.
+const FAILURE_BYTES: usize = 500;
+
+/// The limits of one call.
+#[derive(Clone, Debug)]
+pub(in crate::plugins) struct CallBounds {
+    /// The tenant whose turns of the processor the call takes; `None` for a call by a script, which uses the script's.
+    pub(in crate::plugins) tenant: Option<Tenant>,
+    /// Guest time.
+    pub(in crate::plugins) guest_time: std::time::Duration,
+    /// When the call ends, done or not.
+    pub(in crate::plugins) deadline: Instant,
+}
+
+/// Why a call gave no result. The text is for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::plugins) enum CallFailure {
+    /// The plugin's own failure: a trap, too much memory or guest time, or a result that can't be read.
+    Plugin(String),
+    /// It waited for too long, which other servers may have caused.
+    Deadline,
+    /// The engine failed.
+    Engine(String),
+}
+
+impl PluginEngine {
+    /// Calls `work` with a fresh instance, in a store of its own; both are dropped when this returns.
+    pub(in crate::plugins) async fn call<T>(
+        &self,
+        component: &Component,
+        state: CallState,
+        bounds: CallBounds,
+        work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
+    ) -> Result<T, CallFailure> {
+        let _ticking = self.0.ticker.tick();
+        let mut store = self.store(state);
+        let run_bounds = RunBounds {
+            tenant: bounds.tenant,
+            total: bounds.guest_time,
+            slice: bounds.guest_time,
+            calls: Arc::default(),
+        };
+        // Instantiating runs the module's start functions, so it is within the bounds too.
+        let run = async {
+            let mut attempts = 1;
+            let instance = loop {
+                match component.program.instantiate(&mut store).await {
+                    Ok(instance) => break instance,
+                    Err(error) if attempts < POOL_ATTEMPTS && error.is::<PoolConcurrencyLimitError>() => {
+                        attempts += 1;
+                        tokio::task::yield_now().await;
+                    }
+                    Err(error) => return Err(error),
+                }
+            };
+            work(&instance, &mut store).await
+        };
+        let ended = timeout_at(bounds.deadline, self.processor().run(run, &run_bounds)).await;
+        match ended {
+            Ok((Some(Ok(value)), _)) => Ok(value),
+            Ok((Some(Err(error)), _)) => Err(failure(&error, store.data())),
+            Ok((None, _)) => {
+                Err(CallFailure::Plugin(format!("computed for more than {:?}", bounds.guest_time)))
+            }
+            Err(_) => Err(CallFailure::Deadline),
+        }
+    }
+
+    fn store(&self, state: CallState) -> Store<CallState> {
+        let mut store = Store::new(&self.0.wasm, state);
+        store.limiter(|state| state);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_async_yield_and_update(1);
+        store.set_hostcall_fuel(limits::HANDED_OVER_BYTES);
+        store.set_max_component_handles(limits::RESOURCES);
+        store
+    }
+}
+
+/// The failure of a call whose guest did not return.
+fn failure(error: &wasmtime::Error, state: &CallState) -> CallFailure {
+    if error.is::<PoolConcurrencyLimitError>() {
+        return CallFailure::Engine("no instance is free".to_owned());
+    }
+    if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        return CallFailure::Plugin(format!("exited with status {}", exit.0));
+    }
+    if state.memory_refused() && error.is::<Trap>() {
+        let max = limits::LINEAR_MEMORY >> 20;
+        return CallFailure::Plugin(format!("needs more than {max} MiB of memory"));
+    }
+    let mut text = match error.downcast_ref::<Trap>() {
+        Some(Trap::StackOverflow) => "stack overflow".to_owned(),
+        Some(trap) => trap.to_string(),
+        None => error.root_cause().to_string(),
+    };
+    text.truncate(text.floor_char_boundary(FAILURE_BYTES));
+    CallFailure::Plugin(text)
+}

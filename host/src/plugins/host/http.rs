@@ -1,0 +1,240 @@
+//! `http`: sends requests to the hosts that the operator granted, through the guarded client. Every hop of a redirect is
+//! checked too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::Method;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use tokio::time::Instant;
+use url::{Host as UrlHost, Url};
+
+use super::bindings::belvedere::plugin::http::{Host, Request, Response};
+use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
+use super::fault;
+use super::state::CallState;
+use crate::net::{Client, FetchedResponse, Limits, NetError};
+use crate::plugins::limits;
+use crate::plugins::registry::LoadedPlugin;
+
+/// Headers that the client writes itself, or that belong to one connection: with headers of the plugin about the message's
+/// framing, it could smuggle a request.
+const RESERVED_HEADERS: [HeaderName; 10] = [
+    HOST,
+    CONTENT_LENGTH,
+    TRANSFER_ENCODING,
+    CONNECTION,
+    UPGRADE,
+    TE,
+    TRAILER,
+    EXPECT,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+];
+/// More of them, without a constant in the library.
+const RESERVED_NAMES: [&str; 2] = ["keep-alive", "proxy-connection"];
+
+/// Methods that a plugin may send.
+const METHODS: [Method; 6] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+impl Host for CallState {
+    async fn send(&mut self, request: Request) -> wasmtime::Result<Result<Response, Fault>> {
+        let none = || Err(fault::new(FaultCode::Internal, "http.send: no response"));
+        let sent = send(self, "http.send", vec![request]).await;
+        Ok(sent.and_then(|mut responses| responses.pop().unwrap_or_else(none)))
+    }
+
+    async fn send_all(&mut self, requests: Vec<Request>) -> wasmtime::Result<Vec<Result<Response, Fault>>> {
+        let count = requests.len();
+        Ok(match send(self, "http.send-all", requests).await {
+            Ok(responses) => responses,
+            Err(fault) => vec![Err(fault); count.min(limits::HTTP_BATCH)],
+        })
+    }
+}
+
+/// A request that was checked.
+struct ValidRequest {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    body: Option<Bytes>,
+    time: Duration,
+    redirects: u8,
+}
+
+/// What the requests of one call share.
+struct Batch {
+    plugin: Arc<LoadedPlugin>,
+    net: Client,
+    deadline: Instant,
+    /// Requests of the call so far, redirects included.
+    requests: AtomicU32,
+    /// Bytes of the batch's responses so far.
+    received: AtomicUsize,
+}
+
+async fn send(
+    state: &mut CallState,
+    function: &str,
+    requests: Vec<Request>,
+) -> Result<Vec<Result<Response, Fault>>, Fault> {
+    let account = state.account(function)?;
+    if requests.len() > limits::HTTP_BATCH {
+        return Err(fault::quota("too many requests at once", limits::HTTP_BATCH));
+    }
+    let batch = Batch {
+        plugin: Arc::clone(&account.plugin),
+        net: state.services.net.clone(),
+        deadline: state.deadline,
+        requests: AtomicU32::new(state.requests),
+        received: AtomicUsize::new(0),
+    };
+    let place = state.http_places.enter_within(&account.tenant, state.time_left()).await;
+    let _place = place.map_err(|full| {
+        fault::new(FaultCode::RateLimited, format!("too many calls are waiting for other servers: {full}"))
+    })?;
+    let exchanges = requests.into_iter().map(async |request| batch.exchange(check(request)?).await);
+    let responses = stream::iter(exchanges).buffered(limits::HTTP_CONCURRENT).collect().await;
+    state.requests = batch.requests.into_inner();
+    Ok(responses)
+}
+
+impl Batch {
+    async fn exchange(&self, request: ValidRequest) -> Result<Response, Fault> {
+        let left = limits::HTTP_BATCH_BYTES.saturating_sub(self.received.load(Ordering::Relaxed));
+        if left == 0 {
+            return Err(batch_too_large());
+        }
+        let total = request.time.min(self.deadline.saturating_duration_since(Instant::now()));
+        let cap = Limits { max_bytes: left.min(limits::HTTP_BODY_BYTES), total };
+        let ValidRequest { method, url, headers, body, redirects, .. } = request;
+        let mut refused = None;
+        let each = |method: &Method, url: &Url| {
+            self.permit(method, url).map_err(|fault| {
+                let text = fault.message.clone();
+                refused = Some(fault);
+                NetError::Refused(text)
+            })
+        };
+        let answer = match redirects {
+            0 => {
+                let mut each = each;
+                match each(&method, &url) {
+                    Ok(client) => client.request(method, url.as_str(), headers, body, cap).await,
+                    Err(error) => Err(error),
+                }
+            }
+            redirects => Client::follow_each(method, url.as_str(), headers, body, cap, redirects, each).await,
+        };
+        let received = match &answer {
+            Ok(fetched) => fetched.body.len(),
+            Err(NetError::TooLarge(max)) => *max,
+            Err(_) => 0,
+        };
+        let before = self.received.fetch_add(received, Ordering::Relaxed);
+        if let Some(fault) = refused {
+            return Err(fault);
+        }
+        if before + received > limits::HTTP_BATCH_BYTES {
+            // Several responses arrived together, each within what was left when its request was sent.
+            return Err(batch_too_large());
+        }
+        answer.map(response).map_err(|error| match error {
+            // The limit was what the batch had left, not what one response may have.
+            NetError::TooLarge(max) if max < limits::HTTP_BODY_BYTES => batch_too_large(),
+            error => fault::no_response(&error),
+        })
+    }
+
+    /// The client for a hop that the operator granted.
+    fn permit(&self, method: &Method, url: &Url) -> Result<Client, Fault> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= limits::HTTP_REQUESTS {
+            return Err(fault::quota("too many requests to other servers", limits::HTTP_REQUESTS));
+        }
+        let host = match url.host() {
+            Some(UrlHost::Domain(name)) => name.to_ascii_lowercase(),
+            Some(address) => address.to_string(),
+            None => String::new(),
+        };
+        let grants = &self.plugin.grants;
+        if grants.names_host(&host, method) {
+            return Ok(self.net.clone());
+        }
+        if grants.allow_request(&host, method) {
+            return Ok(self.net.without_exemptions());
+        }
+        Err(fault::forbidden(format!("the operator did not grant {method} requests to {host}")))
+    }
+}
+
+fn batch_too_large() -> Fault {
+    let max = limits::HTTP_BATCH_BYTES;
+    fault::new(FaultCode::TooLarge, format!("the responses are larger than {max} bytes in all"))
+}
+
+fn check(request: Request) -> Result<ValidRequest, Fault> {
+    let url = &request.url;
+    if url.len() > limits::URL_BYTES {
+        return Err(fault::bad_input(format!("a URL has at most {} bytes", limits::URL_BYTES)));
+    }
+    let url = Url::parse(url).map_err(|error| fault::bad_input(format!("not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(fault::bad_input("a URL begins with https://"));
+    }
+    let method = METHODS.into_iter().find(|method| method.as_str() == request.method);
+    let method = method
+        .ok_or_else(|| fault::bad_input("a method is one of GET, HEAD, POST, PUT, PATCH and DELETE"))?;
+    let body = request.body.map(Bytes::from);
+    if body.as_ref().is_some_and(|body| body.len() > limits::HTTP_BODY_BYTES) {
+        let text = format!("the body is larger than {} bytes", limits::HTTP_BODY_BYTES);
+        return Err(fault::new(FaultCode::TooLarge, text));
+    }
+    let time = request.timeout_ms.map_or(limits::HTTP_TIME, |ms| Duration::from_millis(u64::from(ms)));
+    Ok(ValidRequest {
+        method,
+        url,
+        headers: headers(request.headers)?,
+        body,
+        time: time.min(limits::HTTP_MAX_TIME),
+        redirects: if request.follow_redirects { limits::HTTP_REDIRECTS } else { 0 },
+    })
+}
+
+fn headers(given: Vec<(String, String)>) -> Result<HeaderMap, Fault> {
+    let bytes: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if given.len() > limits::HTTP_HEADERS || bytes > limits::HTTP_HEADER_BYTES {
+        let (count, bytes) = (limits::HTTP_HEADERS, limits::HTTP_HEADER_BYTES);
+        return Err(fault::bad_input(format!(
+            "a request has at most {count} headers of {bytes} bytes in all"
+        )));
+    }
+    let mut headers = HeaderMap::with_capacity(given.len());
+    for (name, value) in given {
+        let parsed = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| fault::bad_input(format!("{name:?} is not a header name")))?;
+        if RESERVED_HEADERS.contains(&parsed) || RESERVED_NAMES.contains(&parsed.as_str()) {
+            return Err(fault::bad_input(format!("the header {parsed} can't be set")));
+        }
+        let value = HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_| fault::bad_input(format!("header {parsed}: not a header value")))?;
+        headers.append(parsed, value);
+    }
+    Ok(headers)
+}
+
+fn response(fetched: FetchedResponse) -> Response {
+    let headers = fetched.headers.iter();
+    Response {
+        status: fetched.status.as_u16(),
+        headers: headers.map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect(),
+        body: fetched.body.into(),
+    }
+}

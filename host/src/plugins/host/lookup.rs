@@ -1,0 +1,66 @@
+//! `lookup`: finds a record in the index by the value of a field.
+
+use serde_json::Value;
+
+use super::bindings::belvedere::plugin::lookup::Host;
+use super::bindings::belvedere::plugin::types::{Fault, StrongRef};
+use super::fault;
+use super::state::CallState;
+use crate::atproto::{Nsid, RecordUri};
+use crate::plugins::limits;
+use crate::query::{Direction, Filter, Sort, SortKey};
+use crate::records::{self, ReadError, page};
+use crate::store::records::get_many_full;
+
+impl Host for CallState {
+    async fn find(
+        &mut self,
+        collection: String,
+        path: String,
+        value: String,
+    ) -> wasmtime::Result<Result<Option<StrongRef>, Fault>> {
+        Ok(find(self, &collection, &path, &value).await)
+    }
+}
+
+async fn find(
+    state: &mut CallState,
+    collection: &str,
+    path: &str,
+    value: &str,
+) -> Result<Option<StrongRef>, Fault> {
+    let account = state.account("lookup.find")?;
+    let (tenant, grants) = (account.tenant.clone(), &account.plugin.grants);
+    let collection = Nsid::try_from(collection)
+        .map_err(|_| fault::bad_input("lookup.find: the collection is not an NSID"))?;
+    if !grants.allow_find(&collection) {
+        return Err(fault::forbidden(format!("lookup.find: the operator did not grant {collection}")));
+    }
+    state.count_call()?;
+    if value.len() > limits::LONG_TEXT_BYTES {
+        return Err(fault::bad_input(format!(
+            "lookup.find: the value is larger than {} bytes",
+            limits::LONG_TEXT_BYTES
+        )));
+    }
+    let value: Value = serde_json::from_str(value)
+        .map_err(|error| fault::bad_input(format!("lookup.find: the value is not JSON: {error}")))?;
+    let condition = serde_json::json!({ "field": path, "op": "=", "value": value });
+    let filter =
+        Filter::from_json(&condition).map_err(|error| fault::bad_input(format!("lookup.find: {error}")))?;
+    let sort = Sort { key: SortKey::Uri, direction: Direction::Asc };
+    let query =
+        records::Query { filter: Some(filter), sort: Some(sort), limit: 1, ..records::Query::of(collection) };
+    let db = &state.services.db;
+    let found = page::read(db, &query, &tenant).await.map_err(|error| match error {
+        ReadError::Cursor(_) => fault::bad_input("lookup.find: invalid"),
+        ReadError::Store(error) => fault::store("lookup.find", &error),
+    })?;
+    let Some(row) = found.rows.into_iter().next() else { return Ok(None) };
+    let uri = row.uri();
+    let Ok(parsed) = RecordUri::parse(&uri) else { return Ok(None) };
+    // The row of a query has no CID.
+    let full = get_many_full(db, &[parsed], limits::RECORD_BYTES).await;
+    let full = full.map_err(|error| fault::store("lookup.find", &error))?.rows.into_iter().next();
+    Ok(full.map(|full| StrongRef { uri, cid: full.cid.map(|cid| cid.to_string()) }))
+}

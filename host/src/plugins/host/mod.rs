@@ -1,0 +1,25 @@
+//! Implements the host's side of the contract: one file per capability, each with the interface of the WIT file of the
+//! same name for [`CallState`]. A new capability adds its file here, the line that declares it, and the line that links it
+//! ([`program`]).
+//!
+//! A refusal that the plugin may handle is a [`bindings::belvedere::plugin::types::Fault`]; an error that ends the call is
+//! a trap.
+
+mod attest;
+mod bindings;
+mod clock;
+mod convert;
+mod fault;
+mod http;
+mod kv;
+mod log;
+mod lookup;
+mod program;
+mod secrets;
+mod state;
+mod types;
+mod wasi;
+
+pub(super) use log::PluginLog;
+pub(super) use program::{Instance, Program};
+pub(super) use state::{Account, CallState};

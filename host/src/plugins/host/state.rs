@@ -1,0 +1,155 @@
+//! The host's state of one call: its services, and how much of its limits it has used.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wasmtime::ResourceLimiter;
+use zeroize::Zeroizing;
+
+use super::bindings::belvedere::plugin::types::Fault;
+use super::fault;
+use super::log::PluginLog;
+use super::wasi::Wasi;
+use crate::atproto::Did;
+use crate::clock::Timestamp;
+use crate::fair_share::{FairPool, Tenant};
+use crate::plugins::limits;
+use crate::plugins::registry::LoadedPlugin;
+use crate::plugins::services::PluginServices;
+
+/// Shorter secrets are not removed from log lines: they may be any word.
+const MIN_HIDDEN_BYTES: usize = 6;
+
+/// For whom a call is made.
+#[derive(Clone, Debug)]
+pub(in crate::plugins) struct Account {
+    pub(in crate::plugins) plugin: Arc<LoadedPlugin>,
+    pub(in crate::plugins) tenant: Tenant,
+    pub(in crate::plugins) did: Option<Did>,
+    /// The SHA-256 hex of the state of the sign-in.
+    pub(in crate::plugins) flow: Option<String>,
+}
+
+/// The data of a call's store.
+pub(in crate::plugins) struct CallState {
+    pub(super) services: PluginServices,
+    pub(super) log: Arc<PluginLog>,
+    /// Places of calls that wait for other servers.
+    pub(super) http_places: FairPool,
+    /// The plugin's id, for its log and its values. Empty while a module is described.
+    pub(super) plugin: Arc<str>,
+    /// `None` while a module is described: then every function but those of the log and the clock is refused.
+    pub(super) account: Option<Account>,
+    pub(super) deadline: Instant,
+    pub(super) wasi: Wasi,
+    pub(super) requests: u32,
+    pub(super) log_lines: u32,
+    host_calls: u32,
+    /// Names and values that are removed from log lines.
+    hidden: Vec<(String, Zeroizing<String>)>,
+    memory_refused: bool,
+}
+
+impl CallState {
+    pub(in crate::plugins) fn new(
+        services: &PluginServices,
+        log: &Arc<PluginLog>,
+        http_places: &FairPool,
+        account: Option<Account>,
+        deadline: Instant,
+    ) -> Self {
+        let plugin =
+            account.as_ref().map_or_else(|| "".into(), |account| account.plugin.manifest.id.as_str().into());
+        Self {
+            services: services.clone(),
+            log: Arc::clone(log),
+            http_places: http_places.clone(),
+            plugin,
+            account,
+            deadline,
+            wasi: Wasi::default(),
+            requests: 0,
+            log_lines: 0,
+            host_calls: 0,
+            hidden: Vec::new(),
+            memory_refused: false,
+        }
+    }
+
+    /// Whether the instance asked for more linear memory than it may have.
+    pub(in crate::plugins) fn memory_refused(&self) -> bool {
+        self.memory_refused
+    }
+
+    /// Keeps a value out of the plugin's log lines, which show its name instead.
+    pub(in crate::plugins) fn hide_from_log(&mut self, name: &str, value: &str) {
+        let known = self.hidden.iter().any(|(_, hidden)| hidden.as_str() == value);
+        if value.len() >= MIN_HIDDEN_BYTES && !known {
+            self.hidden.push((name.to_owned(), Zeroizing::new(value.to_owned())));
+        }
+    }
+
+    /// The text with every hidden value replaced by its name.
+    pub(super) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut text = Cow::Borrowed(text);
+        for (name, value) in &self.hidden {
+            if text.contains(value.as_str()) {
+                text = Cow::Owned(text.replace(value.as_str(), &format!("[{name}]")));
+            }
+        }
+        text
+    }
+
+    /// For whom the call is made, for functions that a module that is described can't use.
+    pub(super) fn account(&self, function: &str) -> Result<&Account, Fault> {
+        let refused = || fault::forbidden(format!("{function} can't be used while the plugin is described"));
+        self.account.as_ref().ok_or_else(refused)
+    }
+
+    /// The account that the call is about.
+    pub(super) fn account_did(&self) -> Option<String> {
+        self.account.as_ref().and_then(|account| account.did.as_ref()).map(ToString::to_string)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.services.clock.now()
+    }
+
+    /// Counts a call into the host.
+    pub(super) fn count_call(&mut self) -> Result<(), Fault> {
+        self.host_calls += 1;
+        if self.host_calls > limits::HOST_CALLS {
+            return Err(fault::quota("too many calls to the host", limits::HOST_CALLS));
+        }
+        Ok(())
+    }
+
+    /// How long the call may still wait.
+    pub(super) fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+impl ResourceLimiter for CallState {
+    fn memory_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let granted = desired <= limits::LINEAR_MEMORY;
+        self.memory_refused |= !granted;
+        Ok(granted)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        Ok(desired <= limits::TABLE_ELEMENTS)
+    }
+}
