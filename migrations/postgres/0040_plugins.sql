@@ -1,12 +1,13 @@
--- Modules and manifests of plugins by their SHA-256 (lower-case hex), so that a restart and other hosts download nothing.
+-- Modules of plugins by their SHA-256 (lower-case hex), so that a restart and other hosts download nothing. Those that no
+-- plugin uses any more are removed.
 CREATE TABLE plugin_files (
     sha256 TEXT COLLATE "C" PRIMARY KEY,
     bytes BYTEA NOT NULL,
     created_at BIGINT NOT NULL
 );
 
--- The installed plugins. source: url, upload, file, environment. url: the manifest's. pinned: the module's hash was given,
--- and a reload takes no other. manifest: the JSON text. requested, granted: JSON arrays of permissions.
+-- The installed plugins. source: url, upload, file, environment. url: as given. pinned: the module's hash was given, and a
+-- reload takes no other. manifest: the JSON text. requested, granted: JSON arrays of permissions.
 -- status: active, paused (it trapped too often), removing (its accounts' tokens are being revoked).
 CREATE TABLE plugins (
     id TEXT COLLATE "C" PRIMARY KEY,

@@ -46,9 +46,6 @@ macro_rules! permissions {
 /// Permissions that no endpoint needs yet. They are granted all the same, so that users and keys made today fit later
 /// versions (docs/adr/0037).
 const RESERVED: &[Permission] = &[
-    Permission::PluginsRead,
-    Permission::PluginsCreate,
-    Permission::PluginsDelete,
     Permission::SpacesCreate,
     Permission::SpacesRead,
     Permission::SpacesUpdate,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use http::Method;
 
+use super::admin::plugins::MAX_UPLOAD as MAX_PLUGIN;
 use super::route::{Route, RouteTable};
 use super::{admin, auth, config, dashboard, health, link, oauth, settings, setup, well_known, xrpc};
 use crate::access::{Permission as P, PublicLimit as Limit};
@@ -190,6 +191,18 @@ fn table() -> RouteTable {
         Route::admin(POST, "/admin/linked-repos/{id}/invite", P::LinkedReposCreate, admin::linked_repos::invites::create),
         Route::admin(GET, "/admin/linked-repos/{id}/invites", P::LinkedReposRead, admin::linked_repos::invites::list),
         Route::admin(DELETE, "/admin/linked-repos/{id}/invites/{invite_id}", P::LinkedReposCreate, admin::linked_repos::invites::delete),
+
+        Route::admin(GET, "/admin/plugins", P::PluginsRead, admin::plugins::list),
+        Route::admin_upload(POST, "/admin/plugins", P::PluginsCreate, MAX_PLUGIN, admin::plugins::create),
+        Route::admin_upload(POST, "/admin/plugins/preview", P::PluginsRead, MAX_PLUGIN, admin::plugins::preview::handle),
+        Route::admin(GET, "/admin/plugins/official", P::PluginsRead, admin::plugins::official::handle),
+        Route::admin(DELETE, "/admin/plugins/{id}", P::PluginsDelete, admin::plugins::delete),
+        Route::admin(POST, "/admin/plugins/{id}/reload", P::PluginsCreate, admin::plugins::reload::handle),
+        Route::admin(POST, "/admin/plugins/{id}/resume", P::PluginsCreate, admin::plugins::resume::handle),
+        Route::admin(PUT, "/admin/plugins/{id}/grants", P::PluginsCreate, admin::plugins::grants::put),
+        Route::admin(POST, "/admin/plugins/{id}/check-update", P::PluginsRead, admin::plugins::updates::handle),
+        Route::admin(GET, "/admin/plugins/{id}/secrets", P::PluginsRead, admin::plugins::secrets::get),
+        Route::admin(PUT, "/admin/plugins/{id}/secrets", P::PluginsCreate, admin::plugins::secrets::put),
 
         Route::admin(GET, "/admin/script-variables", P::ScriptVariablesRead, admin::script_variables::list),
         Route::admin(POST, "/admin/script-variables", P::ScriptVariablesCreate, admin::script_variables::upsert),

@@ -14,6 +14,7 @@ use crate::atproto::Did;
 use crate::http::Error;
 use crate::jobs::retention::Retention;
 use crate::network_lexicons::Reload;
+use crate::plugins::loading;
 use crate::settings::{self, Settings};
 use crate::store::notices::{ListenerEvent, Notices, announce};
 use crate::store::{self, StoreError};
@@ -37,6 +38,8 @@ pub enum Topic {
     Lexicons,
     /// Which labelers are followed.
     Labelers,
+    /// Plugins and their secrets.
+    Plugins,
     Scripts,
     /// One script, by its trigger.
     Script(String),
@@ -51,12 +54,13 @@ pub enum Topic {
 
 impl Topic {
     /// The topics that are reloaded as a whole.
-    const EVERYTHING: [Self; 9] = [
+    const EVERYTHING: [Self; 10] = [
         Self::ApiClients,
         Self::Domains,
         Self::Admins,
         Self::Lexicons,
         Self::Labelers,
+        Self::Plugins,
         Self::Scripts,
         Self::ScriptVariables,
         Self::Settings,
@@ -89,6 +93,7 @@ impl fmt::Display for Topic {
             Self::Admins => "admins",
             Self::Lexicons => "lexicons",
             Self::Labelers => "labelers",
+            Self::Plugins => loading::NOTICE,
             Self::Scripts => "scripts",
             Self::Script(trigger) => return write!(f, "script {trigger}"),
             Self::ScriptVariables => "script-variables",
@@ -138,6 +143,7 @@ impl App {
                 self.labelers.wake();
                 Ok(())
             }
+            Topic::Plugins => self.plugins.loader.reload().await,
             Topic::Scripts => self.scripting.runtime.library.reload(&self.scripting.runtime.engine, db).await,
             Topic::Script(trigger) => {
                 self.scripting.runtime.library.reload_one(&self.scripting.runtime.engine, db, trigger).await

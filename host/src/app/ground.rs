@@ -9,6 +9,7 @@ use crate::crypto::SealingKey;
 use crate::events::EventLog;
 use crate::lifecycle::Lifecycle;
 use crate::random::Random;
+use crate::sandbox::ProcessorPool;
 use crate::store::server_lock::ServerLock;
 use crate::store::{Db, StoreError};
 
@@ -24,6 +25,8 @@ pub(super) struct Ground {
     pub(super) lock: ServerLock,
     pub(super) db: Db,
     pub(super) events: EventLog,
+    /// The turns of scripts and plugins: together they use no more than the cores.
+    pub(super) processor: ProcessorPool,
     pub(super) tasks: TaskTracker,
     pub(super) lifecycle: Lifecycle,
 }
@@ -47,6 +50,7 @@ impl Ground {
             lock,
             db,
             events,
+            processor: ProcessorPool::default(),
             lifecycle,
         })
     }

@@ -8,6 +8,7 @@ mod ground;
 mod observer;
 mod open;
 mod outbound;
+mod plugins;
 mod scripting;
 mod service_identity;
 mod sessions;
@@ -49,6 +50,7 @@ use observer::StreamObserver;
 use open::stream_config;
 pub use open::{StartError, engine_config, existing_script_access, net_client, resolver};
 pub use outbound::Outbound;
+pub use plugins::PluginParts;
 pub use scripting::Scripting;
 pub use sessions::PdsSessions;
 
@@ -83,6 +85,7 @@ pub struct App {
     pub repos: Repos,
     /// Repos whose owners permit the instance to write to them.
     pub linked_repos: LinkedRepos,
+    pub plugins: PluginParts,
     pub scripting: Scripting,
     /// The consumer of the Jetstream and the writer behind it.
     pub stream: StreamHandle,
@@ -139,9 +142,12 @@ impl App {
         );
         let linked_repos =
             LinkedRepos::new(ground.db.clone(), sessions.vault.clone(), repos.clone(), ground.clock.clone());
+        let attestation = Arc::new(scripting::attestation(&ground).await?);
+        let plugins = PluginParts::open(&ground, &outbound, &attestation).await?;
         let for_scripts = (&repos, &linked_repos);
         let scripting =
-            Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, &service_identity).await?;
+            Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, (&service_identity, &attestation))
+                .await?;
         // Last of the parts that can fail: it writes to the database and starts a task.
         let access =
             callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
@@ -204,6 +210,7 @@ impl App {
             access,
             repos,
             linked_repos,
+            plugins,
             scripting,
             stream,
             backfills,
@@ -222,8 +229,10 @@ impl App {
         Ok(app)
     }
 
-    /// Starts the workers of background jobs and backfills and the supervisor of labelers, which run until the server drains.
+    /// Starts the workers of background jobs and backfills, the supervisor of labelers, and what runs for plugins, until the
+    /// server drains.
     pub fn start_workers(&self) {
+        self.start_plugins();
         let workers = self.scripting.workers(self);
         workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
         let deps = backfill::Deps {
@@ -280,6 +289,7 @@ impl App {
                 app.access.buckets.sweep(app.clock.now());
                 app.access.sender_buckets.sweep(app.clock.now());
                 app.scripting.runtime.services.log.report_dropped(app.clock.now());
+                app.plugins.calls.report_dropped_lines(app.clock.now());
             }
         });
     }

@@ -11,6 +11,7 @@ use crate::identity::Resolver;
 use crate::indexing::StreamConfig;
 use crate::keys::instance::InstanceKeyError;
 use crate::net::{self, OutboundPolicy};
+use crate::plugins;
 use crate::scripts::{EngineConfig, EngineError};
 use crate::store::script_sql::role::ScriptRole;
 use crate::store::server_lock::ServerLockError;
@@ -28,11 +29,15 @@ pub enum StartError {
     #[error("the script engine can't be set up: {0}")]
     Engine(#[from] EngineError),
     #[error(transparent)]
+    PluginEngine(#[from] plugins::EngineError),
+    #[error(transparent)]
     InstanceKey(#[from] InstanceKeyError),
     #[error("the outbound HTTP client can't be set up: {0}")]
     Net(#[from] net::NetError),
     #[error("the zstd dictionary {path} can't be read: {error}")]
     Dictionary { path: PathBuf, error: std::io::Error },
+    #[error("PLUGIN_DIR {path} can't be read: {error}")]
+    PluginDir { path: PathBuf, error: std::io::Error },
 }
 
 /// Opens the database and brings its schema up to date.

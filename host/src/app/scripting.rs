@@ -11,8 +11,8 @@ use crate::keys::attestation::Attestation;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
 use crate::scripts::{
-    Engine, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog, Services, Variables,
-    Xrpc,
+    Engine, EngineConfig, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog,
+    Services, Variables, Xrpc,
 };
 use crate::service_identity::ServiceIdentity;
 use crate::worker::{self, Workers};
@@ -36,7 +36,8 @@ pub(super) struct LoadedScripts {
 
 impl LoadedScripts {
     pub(super) async fn open(ground: &Ground) -> Result<Self, StartError> {
-        let engine = Engine::open(engine_config(&ground.config)).await?;
+        let config = EngineConfig { processor: ground.processor.clone(), ..engine_config(&ground.config) };
+        let engine = Engine::open(config).await?;
         let library = Arc::new(Library::new());
         library.reload(&engine, &ground.db).await.map_err(|error| ground.store_error(error))?;
         Ok(Self { engine, library })
@@ -50,7 +51,7 @@ impl Scripting {
         loaded: LoadedScripts,
         xrpc: Arc<dyn Xrpc>,
         (repos, linked_repos): (&Repos, &LinkedRepos),
-        identity: &ServiceIdentity,
+        (identity, attestation): (&ServiceIdentity, &Arc<Attestation>),
     ) -> Result<Self, StartError> {
         let Ground { db, clock, random, events, sealing, .. } = ground;
         let LoadedScripts { engine, library } = loaded;
@@ -66,7 +67,7 @@ impl Scripting {
             .with_web(web.clone())
             .with_xrpc(xrpc)
             .with_jobs(jobs.clone())
-            .with_atproto(outbound.resolver.clone(), labels, Arc::new(attestation(ground).await?))
+            .with_atproto(outbound.resolver.clone(), labels, Arc::clone(attestation))
             .with_identity(identity.clone())
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone());
@@ -90,7 +91,7 @@ impl Scripting {
 }
 
 /// The key that signs records, under the DID of the instance.
-async fn attestation(ground: &Ground) -> Result<Attestation, StartError> {
+pub(super) async fn attestation(ground: &Ground) -> Result<Attestation, StartError> {
     let Ground { config, identity, db, sealing, random, clock, .. } = ground;
     let key_id = format!("{}#attestation", identity.did);
     let signature_type = format!("{}.attestation", config.auth.service_namespace);

@@ -14,6 +14,7 @@ mod instance;
 mod observe;
 mod outbound;
 mod parse;
+mod plugins;
 mod problems;
 mod proxies;
 mod rate_limit;
@@ -33,6 +34,7 @@ pub use indexing::{DEFAULT_PLC, Indexing, IndexingArgs};
 pub use instance::{Instance, InstanceArgs};
 pub use observe::{LogFormat, Observe, ObserveArgs};
 pub use outbound::{Outbound, OutboundArgs};
+pub use plugins::{PluginUrl, Plugins, PluginsArgs};
 pub use problems::Problems;
 pub use proxies::TrustedProxies;
 pub use rate_limit::{RateLimit, RateLimitArgs};
@@ -65,6 +67,8 @@ pub struct Args {
     #[command(flatten)]
     pub scripts: ScriptsArgs,
     #[command(flatten)]
+    pub plugins: PluginsArgs,
+    #[command(flatten)]
     pub events: EventsArgs,
     #[command(flatten)]
     pub outbound: OutboundArgs,
@@ -85,6 +89,7 @@ pub struct Config {
     pub attestation: Attestation,
     pub rate_limit: RateLimit,
     pub scripts: Scripts,
+    pub plugins: Plugins,
     pub events: Events,
     pub outbound: Outbound,
     pub observe: Observe,
@@ -108,6 +113,7 @@ impl Args {
             attestation: self.attestation.check(&mut problems),
             rate_limit: self.rate_limit.check(&mut problems),
             scripts: self.scripts.check(&mut problems),
+            plugins: self.plugins.check(&server.data_dir, &mut problems),
             events: self.events.check(&mut problems),
             outbound: self.outbound.check(&mut problems),
             observe: self.observe.check(&mut problems),

@@ -305,6 +305,7 @@ impl Event {
             }
             Self::StreamGap(event) => event.describe(),
             Self::Labeler(event) => event.describe(),
+            Self::Plugin(event) => event.describe(),
             Self::PluginCall(event) => event.describe(),
         }
     }

@@ -8,6 +8,7 @@ use super::GapEvent;
 use super::labelers::LabelerEvent;
 use super::network_lexicons::NetworkLexiconEvent;
 use super::plugin_calls::PluginCallEvent;
+use super::plugins::PluginEvent;
 use super::service_identity::ServiceIdentityEvent;
 use crate::atproto::{Did, Nsid, RecordUri};
 
@@ -375,6 +376,7 @@ pub enum Event {
     },
     StreamGap(GapEvent),
     Labeler(LabelerEvent),
+    Plugin(PluginEvent),
     PluginCall(PluginCallEvent),
 }
 

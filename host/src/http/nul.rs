@@ -19,7 +19,8 @@ pub fn in_json(text: &[u8]) -> bool {
         })
 }
 
-pub(super) fn refused(what: &str) -> Error {
+/// 400, for `what` holds U+0000.
+pub fn refused(what: &str) -> Error {
     Error::bad_request(format!("{what} holds a NUL character (U+0000)"))
 }
 

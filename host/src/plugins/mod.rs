@@ -2,13 +2,26 @@
 //! functions to scripts. The contract is in `wit/plugin`.
 
 pub mod calls;
+pub mod catalogue;
+mod check;
+pub mod configured;
+mod consent;
 mod engine;
+pub mod folder;
 mod host;
+pub mod install;
 mod limits;
+pub mod loading;
 pub mod manifest;
+mod package;
 mod registry;
+pub mod removal;
+pub mod secrets;
 mod services;
+mod sources;
 
 pub use engine::{Component, EngineConfig, EngineError, Exports, LoadError, POOL_SIZE, PluginEngine};
+pub use package::MAX_MODULE;
 pub use registry::{LoadedPlugin, PluginStatus, Plugins};
 pub use services::{PauseListener, PluginServices, SecretSource};
+pub use sources::shown as shown_url;

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-
 use super::calls::values::Function;
 use super::engine::Component;
 use super::manifest::{Grants, Manifest};
+use crate::reloadable::Reloadable;
 
 /// An installed plugin, ready to be called.
 #[derive(Debug)]
@@ -31,15 +30,43 @@ pub enum PluginStatus {
 
 /// The loaded plugins by id. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Plugins(Arc<ArcSwap<BTreeMap<String, Arc<LoadedPlugin>>>>);
+pub struct Plugins(Arc<Reloadable<Loaded>>);
+
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) plugins: BTreeMap<String, Entry>,
+    /// Why a plugin is not loaded, by id.
+    pub(super) failures: BTreeMap<String, String>,
+}
+
+/// A loaded plugin with the hash of its manifest.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) plugin: Arc<LoadedPlugin>,
+    pub(super) manifest_sha256: String,
+}
 
 impl Plugins {
     pub fn get(&self, id: &str) -> Option<Arc<LoadedPlugin>> {
-        self.0.load().get(id).cloned()
+        self.0.load().plugins.get(id).map(|entry| Arc::clone(&entry.plugin))
     }
 
+    /// All, sorted by id.
     pub fn all(&self) -> Vec<Arc<LoadedPlugin>> {
-        self.0.load().values().cloned().collect()
+        self.0.load().plugins.values().map(|entry| Arc::clone(&entry.plugin)).collect()
+    }
+
+    /// The plugins that could not be loaded, with the reasons, which are for the operator.
+    pub fn failures(&self) -> BTreeMap<String, String> {
+        self.0.load().failures.clone()
+    }
+
+    /// Replaces the plugins by the result of `read`, which gets the current ones.
+    pub(super) async fn reload<E>(
+        &self,
+        read: impl AsyncFnOnce(&Loaded) -> Result<Loaded, E>,
+    ) -> Result<(), E> {
+        self.0.reload(read).await
     }
 }
 

@@ -40,6 +40,8 @@ mod lost;
 pub mod notices;
 pub mod oauth_sessions;
 pub mod oauth_states;
+pub mod plugin_secrets;
+pub mod plugins;
 pub mod plugin_pauses;
 pub mod plugin_values;
 mod postgres;

@@ -14,6 +14,7 @@ pub mod linked_repos;
 pub mod network_lexicons;
 pub mod oauth;
 pub mod permissions;
+pub mod plugins;
 pub mod records;
 pub mod script_variables;
 pub mod scripts;

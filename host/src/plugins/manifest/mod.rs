@@ -21,6 +21,9 @@ const MAX_ENTRIES: usize = 64;
 /// Longest id: it is part of URLs and of names of environment variables.
 const MAX_ID: usize = 64;
 
+/// Paths of the admin API that an id would hide.
+const RESERVED_IDS: [&str; 2] = ["official", "preview"];
+
 /// Longest text that is shown to people, in bytes.
 const MAX_TEXT: usize = 2_000;
 
@@ -189,6 +192,9 @@ fn check_api_version(version: &str) -> Result<(), InvalidManifest> {
 fn check_id(id: &str) -> Result<(), InvalidManifest> {
     let starts = id.starts_with(|c: char| c.is_ascii_lowercase());
     let valid = id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if RESERVED_IDS.contains(&id) {
+        return Err(InvalidManifest(format!("id {id:?} is reserved")));
+    }
     if starts && valid && id.len() <= MAX_ID {
         return Ok(());
     }

@@ -134,6 +134,18 @@ impl Permission {
         }
     }
 
+    /// Whether this permission permits all that `other` does. Compares hosts as they are written.
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Network { host, methods }, Self::Network { host: other, methods: fewer }) => {
+                let has_all = methods.is_empty()
+                    || !fewer.is_empty() && fewer.iter().all(|method| methods.contains(method));
+                host == other && has_all
+            }
+            _ => self == other,
+        }
+    }
+
     pub fn risk(&self) -> Risk {
         match self {
             Self::ReadSecrets | Self::KeepValues => Risk::Low,

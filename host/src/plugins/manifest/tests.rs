@@ -73,7 +73,7 @@ fn invalid_manifests_are_refused_with_the_field() {
     assert!(with("api_version", json!("2")).contains("version 1"));
     assert!(with("api_version", json!("x")).contains("integer"));
     assert!(with("version", json!("1")).contains("version \"1\""));
-    for id in ["", "Steam", "1steam", "a/b", "a_b", "\0", &"a".repeat(65)] {
+    for id in ["", "Steam", "1steam", "a/b", "a_b", "\0", "official", "preview", &"a".repeat(65)] {
         assert!(with("id", json!(id)).contains("id"), "{id}");
     }
     for file in ["../x.wasm", "/x.wasm", "a//b", "a/./b", "http://x/y", "x?y", "%2e%2e/x"] {

@@ -46,6 +46,7 @@ mod model;
 mod oauth_states;
 mod paging;
 mod plans;
+mod plugins;
 mod poison;
 mod query;
 mod revocations;

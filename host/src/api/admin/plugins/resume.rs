@@ -1,0 +1,26 @@
+//! `/admin/plugins/{id}/resume`: calls a plugin again that was paused because it trapped too often.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::view::Summary;
+use crate::access::Admin;
+use crate::app::App;
+use crate::events::{Event, PluginEvent};
+use crate::http::{Error, Request, Response, response};
+use crate::store::plugins::{self, PluginState};
+
+/// `POST /admin/plugins/{id}/resume`: does nothing to a plugin that is not paused.
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = super::find(&app, request.param("id")).await?;
+    let is_paused = row.status == PluginState::Paused;
+    let row = plugins::resume(&app.db, &row.id).await?;
+    let row = row.ok_or_else(|| Error::conflict("the plugin is being removed"))?;
+    if is_paused {
+        app.plugins.loader.resumed(&row.id).await?;
+        let (actor, id) = (admin.did.to_string(), row.id.clone());
+        app.events.record(Event::Plugin(PluginEvent::Resumed { actor, id }));
+    }
+    Ok(response::json(StatusCode::OK, &Summary::new(&app, row)))
+}

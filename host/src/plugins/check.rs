@@ -1,0 +1,184 @@
+//! Examines the files of a plugin before anything of them is stored: the module must be what its manifest says.
+
+use std::collections::BTreeSet;
+
+use super::calls::values::{AuthKind, Function, Info};
+use super::calls::{CallError, Calls};
+use super::consent;
+use super::engine::{Component, Exports, PluginEngine};
+use super::manifest::{AuthType, Manifest, Permission};
+use super::package::Package;
+
+/// A plugin whose module was compiled and agrees with the manifest.
+#[derive(Clone, Debug)]
+pub struct Examined {
+    pub package: Package,
+    pub component: Component,
+    /// Of a library.
+    pub functions: Vec<Function>,
+    /// All that it asks for.
+    pub requested: Vec<Permission>,
+}
+
+/// Why a plugin can't be used.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum CheckError {
+    /// The text is for the operator.
+    #[error("{0}")]
+    Invalid(String),
+    /// Too many calls of plugins are running.
+    #[error("too many plugins are running; try again in a moment")]
+    Busy,
+}
+
+/// Compiles the module, asks it what it is, and compares that with the manifest.
+///
+/// # Errors
+/// The first disagreement.
+pub async fn examine(engine: &PluginEngine, calls: &Calls, package: Package) -> Result<Examined, CheckError> {
+    let manifest = &package.manifest.manifest;
+    let component =
+        engine.load(&package.module).await.map_err(|error| CheckError::Invalid(error.to_string()))?;
+    exports_fit(manifest, component.exports)?;
+    let info = calls.describe(&component).await.map_err(|error| call_failed("describe", error))?;
+    agrees(manifest, &info)?;
+    let functions = functions(calls, &component).await?;
+    let requested = consent::requested(manifest, &component.imports);
+    // No grant could make up for it.
+    let all = consent::of_configured(&requested, true);
+    if let Some(text) = consent::missing(&component.imports, &requested, &all) {
+        return Err(CheckError::Invalid(text));
+    }
+    Ok(Examined { component, functions, requested, package })
+}
+
+/// The functions of a library; none of another plugin.
+///
+/// # Errors
+/// When the plugin fails.
+pub async fn functions(calls: &Calls, component: &Component) -> Result<Vec<Function>, CheckError> {
+    if !component.exports.callable {
+        return Ok(Vec::new());
+    }
+    calls.surface(component).await.map_err(|error| call_failed("surface", error))
+}
+
+fn call_failed(function: &str, error: CallError) -> CheckError {
+    match error {
+        CallError::Busy => CheckError::Busy,
+        error => CheckError::Invalid(format!("the module failed in {function}: {error}")),
+    }
+}
+
+/// Whether the module exports what accounts of its kind need.
+fn exports_fit(manifest: &Manifest, exports: Exports) -> Result<(), CheckError> {
+    let writes = manifest.permissions.iter().any(|one| matches!(one, Permission::WriteRecords(_)));
+    let offence = match manifest.auth_type {
+        AuthType::None if exports.linking => "auth_type is none, but the module exports linking",
+        AuthType::None if !exports.callable => "auth_type is none, but the module does not export callable",
+        AuthType::Oauth2 | AuthType::Openid | AuthType::ApiKey if !exports.linking => {
+            "auth_type says that the plugin links accounts, but the module does not export linking"
+        }
+        _ if exports.sync && !exports.linking => "the module exports sync, but not linking",
+        _ if writes && !exports.sync => "the manifest lists collections, but the module does not export sync",
+        _ => return Ok(()),
+    };
+    Err(CheckError::Invalid(offence.to_owned()))
+}
+
+/// Whether the module says of itself what the manifest says.
+fn agrees(manifest: &Manifest, info: &Info) -> Result<(), CheckError> {
+    let differs = |what: &str, manifest: &str, module: &str| {
+        let text = format!(
+            "the manifest has the {what} {manifest:?}, but the module describes itself with {module:?}"
+        );
+        Err(CheckError::Invalid(text))
+    };
+    if manifest.id != info.id {
+        return differs("id", &manifest.id, &info.id);
+    }
+    let version = manifest.version.to_string();
+    if version != info.version {
+        return differs("version", &version, &info.version);
+    }
+    let auth = match info.auth {
+        AuthKind::Oauth2 => AuthType::Oauth2,
+        AuthKind::Openid => AuthType::Openid,
+        AuthKind::ApiKey => AuthType::ApiKey,
+        AuthKind::None => AuthType::None,
+    };
+    if manifest.auth_type != auth {
+        return differs("auth_type", &format!("{:?}", manifest.auth_type), &format!("{auth:?}"));
+    }
+    let listed: BTreeSet<&str> = manifest.secret_names().collect();
+    let described: BTreeSet<&str> = info.secrets.iter().map(|secret| secret.name.as_str()).collect();
+    if listed != described {
+        let names = |set: &BTreeSet<&str>| set.iter().copied().collect::<Vec<_>>().join(", ");
+        return differs("secrets", &names(&listed), &names(&described));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plugins::calls::values::SecretInfo;
+
+    fn manifest(more: &serde_json::Value) -> Manifest {
+        let mut file = json!({ "id": "steam", "name": "Steam", "version": "1.2.0", "api_version": "1",
+            "auth_type": "openid", "required_secrets": [{ "key": "PLUGIN_STEAM_API_KEY", "name": "Key" }] });
+        file.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Manifest::parse(file.to_string().as_bytes()).unwrap()
+    }
+
+    fn info() -> Info {
+        let secret = SecretInfo { name: "API_KEY".to_owned(), label: "Key".to_owned(), help: None };
+        Info {
+            id: "steam".to_owned(),
+            name: "Other names are no disagreement".to_owned(),
+            version: "1.2.0".to_owned(),
+            auth: AuthKind::Openid,
+            secrets: vec![secret],
+            config_schema: None,
+        }
+    }
+
+    #[test]
+    fn a_module_that_describes_itself_otherwise_is_refused() {
+        let manifest = manifest(&json!({}));
+        assert_eq!(agrees(&manifest, &info()), Ok(()));
+        let refused = |change: fn(&mut Info)| {
+            let mut info = info();
+            change(&mut info);
+            agrees(&manifest, &info).unwrap_err().to_string()
+        };
+        assert!(refused(|info| info.id = "xbox".to_owned()).contains("id \"steam\""));
+        assert!(refused(|info| info.version = "1.2.1".to_owned()).contains("version"));
+        assert!(refused(|info| info.auth = AuthKind::Oauth2).contains("auth_type"));
+        assert!(refused(|info| info.secrets.clear()).contains("secrets"));
+        assert!(refused(|info| info.secrets[0].name = "OTHER".to_owned()).contains("OTHER"));
+    }
+
+    #[test]
+    fn exports_fit_the_kind_of_accounts() {
+        let (linking, sync, callable) = (true, true, true);
+        let none = json!({ "auth_type": "none", "required_secrets": [] });
+        let writes = json!({ "collections": ["com.example.note"] });
+        for (more, exports, fits) in [
+            (&json!({}), Exports { linking, ..Exports::default() }, true),
+            (&json!({}), Exports { linking, sync, callable }, true),
+            (&json!({}), Exports { sync, ..Exports::default() }, false),
+            (&json!({}), Exports { callable, ..Exports::default() }, false),
+            (&none, Exports { callable, ..Exports::default() }, true),
+            (&none, Exports::default(), false),
+            (&none, Exports { callable, linking, ..Exports::default() }, false),
+            (&none, Exports { callable, sync, ..Exports::default() }, false),
+            (&writes, Exports { linking, sync, ..Exports::default() }, true),
+            (&writes, Exports { linking, ..Exports::default() }, false),
+        ] {
+            assert_eq!(exports_fit(&manifest(more), exports).is_ok(), fits, "{more} {exports:?}");
+        }
+    }
+}
