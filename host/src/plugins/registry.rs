@@ -74,7 +74,10 @@ impl Plugins {
 impl Plugins {
     /// These plugins, without a store.
     pub fn with(plugins: impl IntoIterator<Item = LoadedPlugin>) -> Self {
-        let by_id = plugins.into_iter().map(|plugin| (plugin.manifest.id.clone(), Arc::new(plugin)));
-        Self(Arc::new(ArcSwap::from_pointee(by_id.collect())))
+        let plugins = plugins.into_iter().map(|plugin| {
+            let (id, manifest_sha256) = (plugin.manifest.id.clone(), String::new());
+            (id, Entry { plugin: Arc::new(plugin), manifest_sha256 })
+        });
+        Self(Arc::new(Reloadable::new(Loaded { plugins: plugins.collect(), ..Loaded::default() })))
     }
 }
