@@ -107,9 +107,25 @@ function log(message) end
 
 ---The error object that the server's functions raise. `tostring(fault)` is the message with chunk and line in front.
 ---@class belvedere.Fault
----@field code "bad-input"|"forbidden"|"no-session"|"limit"|"unavailable"|"upstream"
+---@field code "bad-input"|"forbidden"|"no-session"|"limit"|"unavailable"|"upstream"|belvedere.PluginCode
 ---@field message string
 ---@field status integer? the HTTP status of an upstream server's response
+
+---Codes that only functions of plugins raise.
+---@alias belvedere.PluginCode
+---| "invalid-record"
+---| "not-found"
+---| "conflict"
+---| "auth-required"
+---| "out-of-scope"
+---| "needs-reauth"
+---| "not-linked"
+---| "rate-limited"
+---| "timed-out"
+---| "too-large"
+---| "quota"
+---| "unsupported"
+---| "internal"
 
 ---The table with which a query or a procedure ends with an answer of its own: `error({ status = 404, error = "NotFound" })`.
 ---@class belvedere.Status
@@ -542,3 +558,11 @@ function linked_repos.list() end
 ---@param did string
 ---@return belvedere.LinkedRepo?
 function linked_repos.get(did) end
+
+-- plugin -------------------------------------------------------------------------------------------------------------
+
+---Functions of the installed plugins: `plugin.NAME.fn(...)`, where `_` stands for `-` in the plugin's id. A call without
+---result raises an error: `bad-input` when there is no such plugin or function, `unavailable` when the plugin is paused,
+---busy or has failed, `limit`, or the plugin's own.
+---@class belvedere.plugin
+plugin = {}

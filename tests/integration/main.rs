@@ -34,6 +34,7 @@ mod oauth;
 mod one_instance;
 mod record_events;
 mod script_command;
+mod script_plugins;
 mod setup;
 mod several_hosts;
 mod slow_readers;

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use belvedere_standins::upstream::{Upstream, respond};
 use http::Method;
 use serde_json::json;
 
@@ -159,4 +162,58 @@ async fn a_refusal_names_the_fix() {
     );
     let stored = server.admin(Method::GET, "/admin/scripts/xrpc.query:com.example.one", None).await;
     assert_eq!(stored.status, 404, "no file was pushed: {}", stored.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn annotations_have_the_functions_of_the_servers_plugins() {
+    let world = World::sqlite().await;
+    let has_plugins = Arc::new(AtomicBool::new(true));
+    let answers = Arc::clone(&has_plugins);
+    let remote = Upstream::start(move |request| match request.path_and_query.as_str() {
+        "/admin/scripts" => respond(200, "application/json", "[]"),
+        "/admin/plugins" if answers.load(Ordering::SeqCst) => {
+            let function = json!({ "name": "render", "params": ["text: string"], "help": "HTML of a text." });
+            let markdown = json!({ "id": "markdown", "version": "1.0.0", "functions": [function] });
+            let steam = json!({ "id": "steam", "version": "1.0.0", "functions": [] });
+            let listed = json!({ "encryption_configured": true, "plugins": [steam, markdown] });
+            respond(200, "application/json", listed.to_string())
+        }
+        _ => respond(403, "application/json", "{\"error\":\"Forbidden\"}"),
+    })
+    .await;
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().display().to_string();
+    let go = |verb: &str, more: &[&str]| world.server.run(&[&["script", verb, &folder], more].concat());
+    let url = remote.url();
+    let server = ["--url", &url, "--key", "bva_00000000000000000000000000000000"];
+    let annotations = dir.path().join("library/belvedere.d.lua");
+    let described = "---HTML of a text.\n---@param text string\n---@return any\n\
+                     plugin.markdown.render = function(text) end\n";
+
+    assert!(go("pull", &server).status.success());
+    assert!(!annotations.exists(), "the folder has none");
+    assert!(go("init", &[]).status.success());
+    let built_in = fs::read_to_string(&annotations).unwrap();
+    assert!(!built_in.contains("plugin.markdown") && remote.requests().len() == 1);
+
+    let pulled = go("pull", &server);
+    assert!(pulled.status.success(), "{}", err(&pulled));
+    let with_plugins = fs::read_to_string(&annotations).unwrap();
+    assert!(with_plugins.starts_with(&built_in) && with_plugins.ends_with(described), "{with_plugins}");
+
+    // A key without the permission, and a server of an earlier version.
+    has_plugins.store(false, Ordering::SeqCst);
+    for verb in ["pull", "init"] {
+        let output = go(verb, &server);
+        assert!(output.status.success() && out(&output).contains("kept: "), "{verb}: {}", err(&output));
+        assert!(err(&output).contains("the key may not do that: it needs plugins:read"), "{}", err(&output));
+        assert_eq!(fs::read_to_string(&annotations).unwrap(), with_plugins);
+    }
+    fs::remove_file(&annotations).unwrap();
+    assert!(go("init", &server).status.success());
+    assert_eq!(fs::read_to_string(&annotations).unwrap(), built_in);
+
+    has_plugins.store(true, Ordering::SeqCst);
+    assert!(go("init", &server).status.success());
+    assert_eq!(fs::read_to_string(&annotations).unwrap(), with_plugins);
 }

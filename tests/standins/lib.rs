@@ -12,6 +12,7 @@ pub mod jetstream;
 pub mod labeler;
 mod pages;
 pub mod parameters;
+pub mod plugins;
 pub mod postgres;
 pub mod repos;
 mod responses;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::ground::Ground;
 use super::open::{StartError, engine_config};
 use super::outbound::Outbound;
+use super::plugins::PluginParts;
 use crate::event_scripts::EventScripts;
 use crate::jobs::JobQueue;
 use crate::keys::attestation::Attestation;
@@ -12,7 +13,7 @@ use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
 use crate::scripts::{
     Engine, EngineConfig, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog,
-    Services, Variables, Xrpc,
+    ServerPlugins, Services, Variables, Xrpc,
 };
 use crate::service_identity::ServiceIdentity;
 use crate::worker::{self, Workers};
@@ -50,7 +51,7 @@ impl Scripting {
         outbound: &Outbound,
         loaded: LoadedScripts,
         xrpc: Arc<dyn Xrpc>,
-        (repos, linked_repos): (&Repos, &LinkedRepos),
+        (repos, linked_repos, plugins): (&Repos, &LinkedRepos, &PluginParts),
         (identity, attestation): (&ServiceIdentity, &Arc<Attestation>),
     ) -> Result<Self, StartError> {
         let Ground { db, clock, random, events, sealing, .. } = ground;
@@ -70,7 +71,8 @@ impl Scripting {
             .with_atproto(outbound.resolver.clone(), labels, Arc::clone(attestation))
             .with_identity(identity.clone())
             .with_repos(repos.clone())
-            .with_linked_repos(linked_repos.clone());
+            .with_linked_repos(linked_repos.clone())
+            .with_plugins(Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())));
         let runtime = ScriptRuntime { engine, library, services };
         let events = EventScripts::new(runtime.clone(), events.clone(), db.clone());
         Ok(Self { runtime, web, events, jobs })

@@ -31,6 +31,31 @@ pub(super) struct Server {
     key: String,
 }
 
+/// A server for commands that also do without one.
+#[derive(Args, Debug)]
+pub(super) struct OptionalServer {
+    /// The server's address [default: the one that this configuration sets]
+    #[arg(id = "server", long = "url", env = "BELVEDERE_URL", value_name = "URL")]
+    url: Option<String>,
+    /// An admin API key for it; without one no server is called
+    #[arg(
+        id = "server_key",
+        long = "key",
+        env = "BELVEDERE_ADMIN_KEY",
+        hide_env_values = true,
+        value_name = "KEY"
+    )]
+    key: Option<String>,
+}
+
+impl OptionalServer {
+    /// `None` without a key.
+    pub(super) fn given(self) -> Option<Server> {
+        let Self { url, key } = self;
+        key.map(|key| Server { url, key })
+    }
+}
+
 /// A client of a server's admin API.
 pub(super) struct Remote {
     client: Client,

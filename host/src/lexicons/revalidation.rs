@@ -139,3 +139,96 @@ async fn pass(
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use belvedere_standins::database::Database;
+    use bytes::Bytes;
+    use serde_json::json;
+
+    use super::*;
+    use crate::atproto::{Did, RecordKey, Tid};
+    use crate::store::index::{self, Batch, Change, Upsert, Validity};
+    use crate::store::lexicons::{self, MANUAL, NewLexicon};
+    use crate::store::records;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+    const NOTE: &str = "com.example.note";
+
+    /// A lexicon that rejects the records of [`add`].
+    async fn upload(db: &Db) {
+        let record =
+            json!({ "type": "object", "required": ["text"], "properties": { "text": { "type": "string" } } });
+        let main = json!({ "type": "record", "key": "any", "record": record });
+        let document = json!({ "lexicon": 1, "id": NOTE, "defs": { "main": main } });
+        let lexicon = NewLexicon {
+            id: NOTE.to_owned(),
+            lexicon_json: document.to_string(),
+            lexicon_type: "record".to_owned(),
+            backfill: false,
+            action: None,
+            target_collection: None,
+            source: MANUAL.to_owned(),
+            authority_did: None,
+            last_fetched_at: None,
+            token_cost: None,
+        };
+        lexicons::upsert(db, &lexicon, NOW).await.unwrap();
+    }
+
+    /// Stores records as valid.
+    async fn add(db: &Db, count: usize, indexed_at: Timestamp) {
+        let record = |n: usize| {
+            Change::Upsert(Upsert {
+                did: Did::try_from("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa").unwrap(),
+                collection: Nsid::try_from(NOTE).unwrap(),
+                rkey: RecordKey::try_from(format!("{}-{n}", indexed_at.0).as_str()).unwrap(),
+                rev: Tid::new(1_700_000_000_000_000, 0).unwrap(),
+                cid: None,
+                cid_verified: false,
+                record: Bytes::from_static(br#"{"$type":"com.example.note"}"#),
+                refs: Vec::new(),
+                validity: Validity::Valid,
+            })
+        };
+        let batch = Batch { changes: (0..count).map(record).collect(), now: indexed_at, ..Batch::default() };
+        index::apply(db, &batch).await.unwrap();
+    }
+
+    async fn invalid_records(db: &Db) -> u64 {
+        records::collection_counts(db).await.unwrap()[0].invalid
+    }
+
+    #[tokio::test]
+    async fn a_pass_ends_with_the_records_that_were_indexed_before_it_began() {
+        for database in [Database::sqlite(), Database::postgres().await] {
+            let db = Db::open(&database.url, 4).await.unwrap();
+            db.migrate().await.unwrap();
+            upload(&db).await;
+            let step = STEP as usize;
+            // The second step ends among the records of the moment in which the pass begins.
+            add(&db, step + 100, Timestamp(NOW.0 - 1)).await;
+            add(&db, step, NOW).await;
+            add(&db, step, Timestamp(NOW.0 + 1)).await;
+            add(&db, 100, Timestamp(NOW.0 + 2)).await;
+            let registry = Registry::default();
+            registry.reload(&db).await.unwrap();
+            let clock = Clock::fixed(NOW);
+            let validate =
+                async || validate_collections(&db, &registry, &registry.snapshot(), &clock).await.unwrap();
+
+            assert!(!validate().await, "a second pass is to come");
+            assert_eq!(
+                invalid_records(&db).await,
+                3 * u64::from(STEP),
+                "the step with the first later record"
+            );
+            assert!(!validate().await);
+            assert_eq!(invalid_records(&db).await, 3 * u64::from(STEP), "the second pass is not due");
+            clock.set(NOW.plus_seconds(SETTLED_SECONDS));
+            validate().await;
+            assert_eq!(invalid_records(&db).await, 3 * u64::from(STEP) + 200);
+            assert!(validate().await, "nothing is left");
+        }
+    }
+}

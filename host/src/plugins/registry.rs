@@ -79,3 +79,15 @@ impl Plugins {
         self.0.reload(read).await
     }
 }
+
+#[cfg(test)]
+impl Plugins {
+    /// These plugins, without a store.
+    pub fn with(plugins: impl IntoIterator<Item = LoadedPlugin>) -> Self {
+        let plugins = plugins.into_iter().map(|plugin| {
+            let (id, manifest_sha256) = (plugin.manifest.id.clone(), String::new());
+            (id, Entry { plugin: Arc::new(plugin), manifest_sha256 })
+        });
+        Self(Arc::new(Reloadable::new(Loaded { plugins: plugins.collect(), ..Loaded::default() })))
+    }
+}

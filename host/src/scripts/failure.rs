@@ -73,9 +73,13 @@ impl FaultCode {
         }
     }
 
-    /// `None` when `text` is not a code: a script can put anything into `fault.code`.
+    /// The code that decides whether to try again. Of a plugin's own codes, those that a later call may not raise count
+    /// as [`Self::Unavailable`]. `None` for any other text: a script can put anything into `fault.code`.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|code| code.as_str() == text)
+        match text {
+            "rate-limited" | "timed-out" => Some(Self::Unavailable),
+            _ => Self::ALL.into_iter().find(|code| code.as_str() == text),
+        }
     }
 }
 
@@ -178,7 +182,8 @@ impl ScriptFailure {
     }
 }
 
-fn clip(text: &mut String) {
+/// Truncates a text to [`limits::FAILURE_TEXT_BYTES`], at a character boundary.
+pub(super) fn clip(text: &mut String) {
     if text.len() > limits::FAILURE_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(limits::FAILURE_TEXT_BYTES));
         text.push('…');

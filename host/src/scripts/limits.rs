@@ -134,6 +134,20 @@ pub const RECORD_WRITES: usize = 500;
 /// Bytes of the records a run writes: eight of the largest, or all of its writes with 16 KiB each.
 pub const RECORD_WRITE_BYTES: usize = 8 << 20;
 
+/// Calls of plugins' functions by a run: one for each record of a page.
+pub const PLUGIN_CALLS: u32 = 100;
+
+/// Bytes of the JSON of a plugin call's arguments: ten times a long text. Each call copies them into another instance.
+pub const PLUGIN_ARGS_BYTES: usize = 256 << 10;
+
+/// Bytes of the JSON that a plugin's function returns: four times its arguments, because text grows when it becomes
+/// markup.
+pub const PLUGIN_RESULT_BYTES: usize = 1 << 20;
+
+/// Fuel that is charged for a microsecond in which a plugin computes for a run. Plugins are measured in time; scripts
+/// burn about this much in a microsecond, so [`FUEL`] is a quarter of a second of a plugin.
+pub const PLUGIN_FUEL_PER_MICROSECOND: u64 = 8_000;
+
 /// How deep methods may call each other through scripts (`xrpc.*`). Each level has instances of its own.
 pub const XRPC_DEPTH: u32 = 8;
 

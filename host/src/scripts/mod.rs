@@ -26,5 +26,5 @@ pub use runtime::ScriptRuntime;
 pub use scheduling::Lineage;
 pub use services::{
     CallOutcome, Index, IndexError, LogLine, LogSink, OutboundHttp, Page, Query, Row, Search, ServerIndex,
-    ServerLabels, ServerLog, Services, Variables, Xrpc, XrpcError,
+    ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc, XrpcError,
 };

@@ -1,16 +1,13 @@
 //! `belvedere script init`: writes the annotations and settings with which the Lua language server completes and checks
 //! scripts in an editor.
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-
 use super::super::print_line;
-
-/// The script API as annotations. Replaced on every run, because it belongs to this version.
-const ANNOTATIONS: &str = include_str!("../../../../lua/belvedere.d.lua");
+use super::super::remote::Server;
+use super::annotations;
+use crate::config::Config;
 
 /// Settings of the language server: the Lua version and where the annotations are. An existing file is kept.
 const SETTINGS: &str = r#"{
@@ -22,8 +19,9 @@ const SETTINGS: &str = r#"{
 }
 "#;
 
-pub(super) fn run(dir: &Path) -> anyhow::Result<ExitCode> {
-    write(&dir.join("library/belvedere.d.lua"), ANNOTATIONS)?;
+/// Without a server the annotations have no plugins.
+pub(super) async fn run(dir: &Path, server: Option<&Server>, config: &Config) -> anyhow::Result<ExitCode> {
+    annotations::write(dir, server, config).await?;
     let settings = dir.join(".luarc.json");
     if settings.exists() {
         print_line(&format_args!(
@@ -31,38 +29,33 @@ pub(super) fn run(dir: &Path) -> anyhow::Result<ExitCode> {
             settings.display()
         ));
     } else {
-        write(&settings, SETTINGS)?;
+        annotations::write_file(&settings, SETTINGS)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(path, text))
-        .with_context(|| format!("{} can't be written", path.display()))?;
-    print_line(&format_args!("written: {}", path.display()));
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    #[test]
-    fn annotations_are_replaced_and_settings_are_kept() {
+    #[tokio::test]
+    async fn annotations_are_replaced_and_settings_are_kept() {
         let dir = tempfile::tempdir().unwrap();
-        run(dir.path()).unwrap();
+        let config = crate::config::Args::default().check().unwrap();
+        run(dir.path(), None, &config).await.unwrap();
         let settings = dir.path().join(".luarc.json");
         let parsed: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
         assert_eq!(parsed["workspace.library"][0], "library");
 
         let annotations = dir.path().join("library/belvedere.d.lua");
+        let first = fs::read_to_string(&annotations).unwrap();
         fs::write(&annotations, "old").unwrap();
         fs::write(&settings, "{}").unwrap();
-        run(dir.path()).unwrap();
-        assert_eq!(fs::read_to_string(&annotations).unwrap(), ANNOTATIONS);
+        run(dir.path(), None, &config).await.unwrap();
+        assert_eq!(fs::read_to_string(&annotations).unwrap(), first);
         assert_eq!(fs::read_to_string(&settings).unwrap(), "{}");
     }
 }

@@ -4,6 +4,7 @@
 //! `xrpc.query/com.example.listNotes.lua`. `check` needs no server; `push` and `pull` call a server's admin API with an
 //! admin API key.
 
+mod annotations;
 mod check;
 mod files;
 mod init;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::remote::Server;
+use super::remote::{OptionalServer, Server};
 use crate::config::Config;
 
 #[derive(Debug, Subcommand)]
@@ -40,13 +41,15 @@ pub(super) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Write type annotations and editor settings into a folder of scripts
+    /// Write type annotations and editor settings into a folder of scripts, with the functions of a server's plugins
     Init {
         /// The folder; created if it does not exist
         #[arg(default_value = ".")]
         dir: PathBuf,
+        #[command(flatten)]
+        server: OptionalServer,
     },
-    /// Write a server's scripts into a folder
+    /// Write a server's scripts into a folder, and its plugins into the folder's type annotations
     Pull {
         /// The folder; created if it does not exist
         dir: PathBuf,
@@ -61,7 +64,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
         Command::Push { dir, server, delete, dry_run } => {
             push::run(&dir, &server, push::PushOptions { delete, dry_run }, config).await
         }
-        Command::Init { dir } => init::run(&dir),
+        Command::Init { dir, server } => init::run(&dir, server.given().as_ref(), config).await,
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,
     }
 }

@@ -1,5 +1,5 @@
 //! `belvedere script pull`: writes the server's scripts to files. Files whose script the server does not have are kept
-//! and listed.
+//! and listed. Annotations of `belvedere script init` are written again, with the server's plugins.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,6 +10,7 @@ use anyhow::Context as _;
 
 use super::super::remote::Server;
 use super::super::{print_error, print_line};
+use super::annotations;
 use super::check::count;
 use super::files;
 use super::remote::Scripts;
@@ -40,6 +41,7 @@ pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow:
         print_line(&format_args!("only here: {}", file.path.display()));
     }
     print_line(&format_args!("{} unchanged", count(unchanged)));
+    annotations::refresh(dir, server, config).await?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -36,6 +36,31 @@ pub enum FaultCode {
     Internal,
 }
 
+impl FaultCode {
+    /// The name in the contract.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BadInput => "bad-input",
+            Self::InvalidRecord => "invalid-record",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not-found",
+            Self::Conflict => "conflict",
+            Self::NoSession => "no-session",
+            Self::AuthRequired => "auth-required",
+            Self::OutOfScope => "out-of-scope",
+            Self::NeedsReauth => "needs-reauth",
+            Self::NotLinked => "not-linked",
+            Self::Upstream => "upstream",
+            Self::RateLimited => "rate-limited",
+            Self::TimedOut => "timed-out",
+            Self::TooLarge => "too-large",
+            Self::Quota => "quota",
+            Self::Unsupported => "unsupported",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthKind {
     Oauth2,

@@ -127,8 +127,10 @@ struct MeteredStore<'a> {
 }
 
 impl MeteredStore<'_> {
+    /// The fuel that the run used, with what plugins computed for it.
     fn read(&self) -> u64 {
-        self.fuel - self.store.get_fuel().unwrap_or(0)
+        let own = self.fuel - self.store.get_fuel().unwrap_or(0);
+        own.saturating_add(self.store.data().plugin_fuel())
     }
 }
 

@@ -8,6 +8,20 @@ pub(super) fn new(code: FaultCode, message: impl Into<String>) -> Fault {
     Fault { code, message: message.into(), status: None, answer: None }
 }
 
+/// The name of a code in the contract.
+pub(super) fn code_name(code: FaultCode) -> &'static str {
+    use crate::scripts::failure::FaultCode as Named;
+    let named = match code {
+        FaultCode::BadInput => Named::BadInput,
+        FaultCode::Forbidden => Named::Forbidden,
+        FaultCode::NoSession => Named::NoSession,
+        FaultCode::Limit => Named::Limit,
+        FaultCode::Unavailable => Named::Unavailable,
+        FaultCode::Upstream => Named::Upstream,
+    };
+    named.as_str()
+}
+
 /// A limit of the run is used up; `what` names it.
 pub(super) fn limit(what: &str, max: impl std::fmt::Display) -> Fault {
     new(FaultCode::Limit, format!("{what}: a run may have {max}"))

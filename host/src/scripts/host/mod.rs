@@ -20,6 +20,7 @@ mod json;
 mod linked_repos;
 mod log;
 mod meter;
+mod plugins;
 mod repo;
 mod state;
 pub(super) mod tid;

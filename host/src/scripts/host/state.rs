@@ -64,6 +64,9 @@ pub(in crate::scripts) struct RunState {
     pub(super) outbound: Outbound,
     pub(super) blobs: Blobs,
     pub(super) writes: WriteCount,
+    plugin_calls: u32,
+    /// How long plugins computed for the run.
+    pub(super) plugin_time: Duration,
     /// The session with the caller's PDS; `None` when this kind of run may use none.
     session: Option<Result<Arc<Session>, NoSession>>,
     memory_refused: bool,
@@ -103,6 +106,8 @@ impl RunState {
             database_time: Duration::ZERO,
             blobs: Blobs::default(),
             writes: WriteCount::default(),
+            plugin_calls: 0,
+            plugin_time: Duration::ZERO,
             session: None,
             memory_refused: false,
         }
@@ -128,6 +133,12 @@ impl RunState {
         self.factor
     }
 
+    /// What plugins computed for the run, in units of fuel.
+    pub(in crate::scripts) fn plugin_fuel(&self) -> u64 {
+        let micros = u64::try_from(self.plugin_time.as_micros()).unwrap_or(u64::MAX);
+        micros.saturating_mul(limits::PLUGIN_FUEL_PER_MICROSECOND)
+    }
+
     /// Whether the instance asked for more linear memory than it may have.
     pub(in crate::scripts) fn memory_refused(&self) -> bool {
         self.memory_refused
@@ -146,6 +157,16 @@ impl RunState {
         self.log_lines += 1;
         if self.log_lines > limits::LOG_LINES * self.factor {
             return Err(fault::limit("too many log lines", limits::LOG_LINES * self.factor));
+        }
+        Ok(())
+    }
+
+    /// Counts a call of a plugin's function.
+    pub(super) fn count_plugin_call(&mut self) -> Result<(), Fault> {
+        let max = limits::PLUGIN_CALLS * self.factor;
+        self.plugin_calls = self.plugin_calls.saturating_add(1);
+        if self.plugin_calls > max {
+            return Err(fault::limit("too many calls of plugins", max));
         }
         Ok(())
     }
@@ -243,6 +264,11 @@ impl RunState {
             fault.answer = Some(self.keep_answer(FailureAnswer::Pds(Answer::of_error(&reason.into()))));
         }
         Err(fault)
+    }
+
+    /// Whether the run has a session with the caller's PDS.
+    pub(super) fn has_session(&self) -> bool {
+        matches!(self.session, Some(Ok(_)))
     }
 
     /// Keeps an answer until the run ends, and returns the number by which a fault names it.

@@ -2,6 +2,7 @@
 //! against these, and tests implement them with fakes.
 
 mod outbound_http;
+mod plugins;
 mod server;
 pub mod variables;
 
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 pub use outbound_http::OutboundHttp;
+pub use plugins::{Names, PluginCall, PluginCallError, PluginCalls, ServerPlugins};
 pub use server::{ServerIndex, ServerLabels, ServerLog};
 pub use variables::Variables;
 
@@ -56,6 +58,8 @@ pub struct Services {
     /// Repos and the index by record, for `Record`.
     pub repos: Option<Repos>,
     pub(in crate::scripts) linked_repos: Option<LinkedRepos>,
+    /// Functions of plugins.
+    pub plugins: Option<Arc<dyn PluginCalls>>,
 }
 
 impl Services {
@@ -77,6 +81,7 @@ impl Services {
             identity: None,
             repos: None,
             linked_repos: None,
+            plugins: None,
         }
     }
 
@@ -134,6 +139,12 @@ impl Services {
     #[must_use]
     pub fn with_linked_repos(mut self, grants: LinkedRepos) -> Self {
         self.linked_repos = Some(grants);
+        self
+    }
+
+    #[must_use]
+    pub fn with_plugins(mut self, plugins: Arc<dyn PluginCalls>) -> Self {
+        self.plugins = Some(plugins);
         self
     }
 

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::{EngineConfig, FailureKind, Invocation, Stage, of_client};
+use super::{EngineConfig, FailureKind, Invocation, Stage, TRIGGER, of_client};
+use crate::scripts::limits;
+use crate::trigger::Trigger;
 
 async fn loops(stage: &Stage, source: &str, n: u32) -> Result<(), FailureKind> {
     let params = [("n".to_owned(), n.to_string())];
@@ -145,6 +147,26 @@ async fn large_answers_take_from_their_clients_share() {
     }
 }
 
+/// A client that tries again at once is slowed by refusals.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_comes_after_a_pause() {
+    let config = EngineConfig { client_fuel: 1, ..EngineConfig::new(super::cache_dir()) };
+    let mut stage = Stage::set().await;
+    stage.engine = crate::scripts::Engine::open(config).await.unwrap();
+    let caller = of_client("a");
+    let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
+    let script = stage.engine.compile(Trigger::parse(TRIGGER).unwrap(), "function handle() end").await;
+    stage.engine.run(&script, invocation, &stage.services).await.unwrap();
+    // The fuel of a whole run, of which a part is used up: the bucket is overdrawn by more than can be waited for.
+    let overdraws = "function handle() table.move({}, 1, 1 << 40, 2) end";
+    assert_eq!(stage.run_with(overdraws, invocation).await.unwrap_err().kind, FailureKind::Limit);
+    for _ in 0..3 {
+        let started = tokio::time::Instant::now();
+        let failure = stage.engine.run(&script, invocation, &stage.services).await.unwrap_err();
+        assert_eq!((failure.kind, started.elapsed()), (FailureKind::Throttled, limits::REFUSAL_PAUSE));
+    }
+}
+
 #[tokio::test]
 async fn results_are_bounded() {
     let stage = Stage::set().await;
@@ -187,6 +209,6 @@ async fn ordinary_code_meets_the_instructions_before_the_fuel() {
             .await
             .unwrap_or_else(|failure| panic!("{body}: {failure:?}"));
         let fuel = outcome.usage.fuel;
-        assert!(fuel < crate::scripts::limits::FUEL / 4 * 3, "{body}: {fuel}");
+        assert!(fuel < limits::FUEL / 4 * 3, "{body}: {fuel}");
     }
 }

@@ -51,6 +51,9 @@ async fn tail_calls_into_the_server_have_one() {
             ("return jobs.create(7)", "jobs.create: type: string expected"),
             ("return atproto.get_labels(7)", "atproto.get_labels: uri"),
             ("return linked_repos.get(7)", "linked_repos.get: did"),
+            ("return plugin.x.y()", "plugin.x.y is not available here"),
+            ("return plugin.x.y(print)", "plugins.call: args[1]: a function can't be JSON"),
+            ("return plugin[7]", "plugin: the name of a plugin must be a string"),
             ("return print(setmetatable(t, { __tostring = true }))", "attempt to call"),
         ],
     )

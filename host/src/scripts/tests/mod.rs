@@ -11,6 +11,8 @@ mod http;
 mod json;
 mod limits;
 mod lines;
+mod plugin_components;
+mod plugins;
 mod pool;
 mod record;
 mod sandbox;

@@ -98,6 +98,7 @@ async fn unsafe_globals_are_removed() {
             "os",
             "pairs",
             "pcall",
+            "plugin",
             "print",
             "rawequal",
             "rawget",
