@@ -1,16 +1,17 @@
-//! Assigns numeric ids to DIDs and collections, with a cache in memory.
+//! Assigns numeric ids to DIDs and collections and finds the DIDs of ids, with caches in memory.
 //!
 //! An id is assigned once and never removed (a purged account keeps its row in `dids`), so the cache can't become
 //! stale, even when several processes share the database.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sqlx::AssertSqlSafe;
 
 use crate::atproto::{Did, Nsid};
 
+use super::postgres::Postgres;
 use super::types::to_json_text;
 use super::{Db, StoreError};
 
@@ -21,38 +22,39 @@ const COLLECTIONS_PER_GENERATION: usize = 4_096;
 
 #[derive(Debug)]
 pub(super) struct Interner {
-    dids: Mutex<Generations<Did>>,
-    collections: Mutex<Generations<Nsid>>,
+    dids: Mutex<Generations<Did, i64>>,
+    names: Mutex<Generations<i64, Arc<str>>>,
+    collections: Mutex<Generations<Nsid, i64>>,
 }
 
 /// A bounded map that drops entries not used recently. When the current generation is full, it replaces the previous
 /// one; a hit in the previous generation copies the entry into the current one.
 #[derive(Debug)]
-struct Generations<K> {
-    current: HashMap<K, i64>,
-    previous: HashMap<K, i64>,
+struct Generations<K, V> {
+    current: HashMap<K, V>,
+    previous: HashMap<K, V>,
     size: usize,
 }
 
-impl<K: Eq + Hash + Clone> Generations<K> {
+impl<K: Eq + Hash + Clone, V: Clone> Generations<K, V> {
     fn new(size: usize) -> Self {
         Self { current: HashMap::new(), previous: HashMap::new(), size }
     }
 
-    fn get(&mut self, key: &K) -> Option<i64> {
-        if let Some(id) = self.current.get(key) {
-            return Some(*id);
+    fn get(&mut self, key: &K) -> Option<V> {
+        if let Some(value) = self.current.get(key) {
+            return Some(value.clone());
         }
-        let id = *self.previous.get(key)?;
-        self.insert(key.clone(), id);
-        Some(id)
+        let value = self.previous.get(key)?.clone();
+        self.insert(key.clone(), value.clone());
+        Some(value)
     }
 
-    fn insert(&mut self, key: K, id: i64) {
+    fn insert(&mut self, key: K, value: V) {
         if self.current.len() >= self.size {
             self.previous = std::mem::take(&mut self.current);
         }
-        self.current.insert(key, id);
+        self.current.insert(key, value);
     }
 }
 
@@ -60,6 +62,7 @@ impl Default for Interner {
     fn default() -> Self {
         Self {
             dids: Mutex::new(Generations::new(DIDS_PER_GENERATION)),
+            names: Mutex::new(Generations::new(DIDS_PER_GENERATION)),
             collections: Mutex::new(Generations::new(COLLECTIONS_PER_GENERATION)),
         }
     }
@@ -89,6 +92,35 @@ pub(super) async fn did_ids<'a>(
     ids(db, &db.ids().dids, dids, Table { name: "dids", column: "did" }).await
 }
 
+/// The DIDs of the accounts with these ids. Never writes.
+pub(super) async fn did_names(
+    db: &Postgres,
+    ids: impl Iterator<Item = i64>,
+) -> Result<HashMap<i64, Arc<str>>, StoreError> {
+    let (mut known, mut missing) = (HashMap::new(), Vec::new());
+    {
+        let mut cache = lock(&db.ids.names);
+        for id in ids {
+            match cache.get(&id) {
+                Some(did) => drop(known.insert(id, did)),
+                None => missing.push(id),
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(known);
+    }
+    let sql = "SELECT id, did FROM dids WHERE id = ANY($1)";
+    let rows: Vec<(i64, String)> = sqlx::query_as(sql).bind(missing).fetch_all(db.read_pool.reads()).await?;
+    let mut cache = lock(&db.ids.names);
+    for (id, did) in rows {
+        let did: Arc<str> = did.into();
+        cache.insert(id, Arc::clone(&did));
+        known.insert(id, did);
+    }
+    Ok(known)
+}
+
 /// As [`did_ids`], for collections.
 pub(super) async fn collection_ids<'a>(
     db: &Db,
@@ -105,7 +137,7 @@ struct Table {
 
 async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a>(
     db: &Db,
-    cache: &Mutex<Generations<K>>,
+    cache: &Mutex<Generations<K, i64>>,
     keys: impl Iterator<Item = &'a K>,
     table: Table,
 ) -> Result<HashMap<&'a K, i64>, StoreError> {

@@ -48,7 +48,7 @@ fn compile_for<D: Dialect>(collection: i64, args: &QueryArgs<'_>, bounds: Option
             return sql;
         }
     }
-    let limit = sql.bind(Value::Integer(i64::from(args.rows())));
+    let limit = sql.bind(Value::Integer(args.rows()));
     sql.push(&limit);
     sql
 }
@@ -83,7 +83,7 @@ fn by_value<D: Dialect>(
         let condition = keyset_of_value::<D>(sql, classes, than, after);
         sql.push(&format!(" WHERE {condition}"));
     }
-    let limit = sql.bind(Value::Integer(i64::from(args.rows())));
+    let limit = sql.bind(Value::Integer(args.rows()));
     sql.push(&format!(
         " ORDER BY k.class, k.num {direction}, k.txt {direction}, k.id {direction} LIMIT {limit}) s \
          CROSS JOIN records r CROSS JOIN dids d WHERE r.id = s.id AND d.id = r.did_id \

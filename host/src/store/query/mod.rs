@@ -27,7 +27,7 @@ use crate::query::filter::Filter;
 use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
 use super::records::{
-    HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed,
+    HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed, rows_to_read,
 };
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError, intern};
@@ -71,8 +71,8 @@ pub struct QueryArgs<'a> {
 
 impl QueryArgs<'_> {
     /// Rows to read: one more than the page has, to know whether another page follows.
-    fn rows(&self) -> u32 {
-        self.limit.saturating_add(1)
+    fn rows(&self) -> i64 {
+        rows_to_read(self.limit)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 
 use super::super::{Db, StoreError, intern};
-use super::{PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete, limited};
+use super::{PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete, limited, rows_to_read};
 
 #[derive(Clone, Debug)]
 pub struct BacklinksArgs<'a> {
@@ -68,8 +68,7 @@ macro_rules! fetch {
         let mut query = sqlx::query($statements[usize::from(args.did.is_some())])
             .bind(args.target)
             .bind($collection)
-            // The additional row shows whether another page follows.
-            .bind(i64::from(args.limit) + 1)
+            .bind(rows_to_read(args.limit))
             .bind(args.after.unwrap_or(i64::MAX));
         if let Some(did) = args.did {
             query = query.bind(did.as_str());

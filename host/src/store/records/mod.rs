@@ -11,6 +11,7 @@ pub mod invalid;
 mod many;
 pub(super) mod packed;
 mod slice;
+pub(super) mod unjoined;
 
 use bytes::Bytes;
 use sqlx::Row;
@@ -20,14 +21,15 @@ use sqlx::sqlite::SqliteRow;
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
 use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
-use crate::query::{Keyset, PageSize};
+use crate::query::Keyset;
 
 #[cfg(test)]
 pub use self::count::CollectionCount;
 pub use self::count::{collection_counts, count};
 pub use self::delete::{delete, delete_collection};
 pub use self::many::{get_many_full, latest_rev};
-pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete};
+use self::slice::MAX_ROWS;
+pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete, rows_to_read};
 pub use self::slice::{PAGE_BYTES, Slice};
 
 use super::{Db, StoreError, intern};
@@ -59,7 +61,7 @@ pub struct FullRecordRow {
 pub struct ListArgs<'a> {
     pub collection: &'a Nsid,
     pub did: Option<&'a Did>,
-    /// Rows per page.
+    /// Rows per page, at most [`MAX_ROWS`].
     pub limit: u32,
     pub after: Option<Keyset>,
     /// The tenant whose share of the reads the list uses.
@@ -111,6 +113,19 @@ macro_rules! raw_row {
 raw_row!(SqliteRow);
 raw_row!(PgRow);
 
+/// A record, NULL if it is larger than `INLINE_BYTES`, and its size.
+macro_rules! record_columns {
+    (sqlite) => {
+        "CASE WHEN octet_length(r.record) <= 10240 THEN r.record END AS record, octet_length(r.record) AS size"
+    };
+    (postgres) => {
+        "CASE WHEN pg_column_size(r.record) <= 10240 THEN \
+             (SELECT CASE WHEN octet_length(t) <= 10240 THEN t END FROM (SELECT r.record::text AS t OFFSET 0) x) END, \
+         pg_column_size(r.record)::bigint"
+    };
+}
+pub(super) use record_columns;
+
 /// The columns of a row. A record larger than `INLINE_BYTES` is NULL unless `whole` is given; `full` adds the columns
 /// that the admin API shows.
 ///
@@ -118,13 +133,10 @@ raw_row!(PgRow);
 /// most large records; the text of the others is produced once (`OFFSET 0`) and measured.
 macro_rules! columns {
     (sqlite) => {
-        "r.id, d.did, r.rkey, r.indexed_at, CASE WHEN octet_length(r.record) <= 10240 THEN r.record END AS record, \
-         octet_length(r.record) AS size"
+        concat!("r.id, d.did, r.rkey, r.indexed_at, ", $crate::store::records::record_columns!(sqlite))
     };
     (postgres) => {
-        "r.id, d.did, r.rkey, r.indexed_at, CASE WHEN pg_column_size(r.record) <= 10240 THEN \
-             (SELECT CASE WHEN octet_length(t) <= 10240 THEN t END FROM (SELECT r.record::text AS t OFFSET 0) x) END, \
-         pg_column_size(r.record)::bigint"
+        concat!("r.id, d.did, r.rkey, r.indexed_at, ", $crate::store::records::record_columns!(postgres))
     };
     (sqlite whole) => {
         "r.id, d.did, r.rkey, r.indexed_at, r.record, octet_length(r.record)"
@@ -191,8 +203,7 @@ macro_rules! limited {
     };
 }
 pub(super) use limited;
-const _: () =
-    assert!(PageSize::RECORDS.max == 100, "a page with its additional row fits into the inner limit");
+const _: () = assert!(MAX_ROWS == 100, "a page with its additional row fits into the inner limit");
 
 macro_rules! list_sql {
     ($dialect:ident, ($($columns:tt)*), $rows:literal, $where:literal) => {
@@ -227,8 +238,6 @@ macro_rules! full_lists {
     };
 }
 
-pub(super) const LIST_POSTGRES: Statements =
-    list_wheres!(list_sql, postgres, (postgres), "r.collection_id = $1");
 const LIST_FULL_SQLITE: [Statements; 3] = full_lists!(
     sqlite,
     "+r.collection_id = $1 AND r.id IN (SELECT record_id FROM invalid_records WHERE collection_id = $1)"
@@ -242,8 +251,8 @@ macro_rules! fetch_list {
     ($pool:expr, $statements:expr, $collection:expr, $args:expr) => {{
         let args: &ListArgs<'_> = $args;
         let sql = $statements[usize::from(args.did.is_some())][usize::from(args.after.is_some())];
-        // The additional row shows whether another page follows.
-        let mut query = sqlx::query(sql).bind($collection).bind(i64::from(args.limit) + 1);
+        let mut query =
+            sqlx::query(sql).bind($collection).bind($crate::store::records::rows_to_read(args.limit));
         if let Some(did) = args.did {
             query = query.bind(did.as_str());
         }
@@ -253,6 +262,7 @@ macro_rules! fetch_list {
         query.fetch_all($pool.reads()).await?
     }};
 }
+use fetch_list;
 
 /// Newest first by (`indexed_at`, id), at most [`PAGE_BYTES`] of records.
 ///
@@ -263,7 +273,7 @@ pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, Stor
     let _place = db.read_place(args.tenant).await?;
     let found = match db {
         Db::Sqlite(db) => packed::list(&db.read_pool, id, args).await?,
-        Db::Postgres(db) => rows(fetch_list!(db.read_pool, LIST_POSTGRES, id, args), args.collection)?,
+        Db::Postgres(db) => unjoined::list(db, id, args).await?,
     };
     complete(db, found, args.limit, PAGE_BYTES).await
 }
@@ -287,10 +297,6 @@ pub async fn list_full(
         }
     };
     complete(db, found, args.limit, PAGE_BYTES).await
-}
-
-fn rows<R: RawRow>(rows: Vec<R>, collection: &Nsid) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
-    rows.into_iter().map(|row| Ok(row.raw(collection.clone())?)).collect()
 }
 
 fn full_rows<R: RawRow>(

@@ -12,7 +12,7 @@ use crate::atproto::Nsid;
 use crate::clock::Timestamp;
 
 use super::super::read_pool::ReadPool;
-use super::{INLINE_BYTES, ListArgs, PartialRow, RecordRow, StoreError};
+use super::{INLINE_BYTES, ListArgs, PartialRow, RecordRow, StoreError, rows_to_read};
 
 macro_rules! packed_sql {
     ($where:literal) => {
@@ -36,7 +36,7 @@ pub(super) async fn list(
     args: &ListArgs<'_>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     let sql = STATEMENTS[usize::from(args.did.is_some())][usize::from(args.after.is_some())];
-    let mut query = sqlx::query_scalar(sql).bind(collection).bind(i64::from(args.limit) + 1);
+    let mut query = sqlx::query_scalar(sql).bind(collection).bind(rows_to_read(args.limit));
     if let Some(did) = args.did {
         query = query.bind(did.as_str());
     }

@@ -10,9 +10,13 @@ use bytes::Bytes;
 
 use super::super::{Db, StoreError};
 use super::{FullRecordRow, RecordRow};
+use crate::query::PageSize;
 
 /// Largest size of all records of a page, in bytes: some thousand ordinary records, or one of the largest.
 pub const PAGE_BYTES: usize = 1 << 20;
+
+/// Most rows of a page; a larger limit is reduced to it.
+pub(super) const MAX_ROWS: u32 = PageSize::RECORDS.max;
 
 /// Largest size of a record that is returned with its row, in bytes. A page of 100 rows and the row after it stay
 /// within [`PAGE_BYTES`]. The statements in this folder contain this number as a literal.
@@ -69,6 +73,11 @@ impl<R> PartialRow<R> {
     }
 }
 
+/// Rows to read for a page of `limit`: one more, which shows whether another page follows.
+pub(in crate::store) fn rows_to_read(limit: u32) -> i64 {
+    i64::from(limit.min(MAX_ROWS)) + 1
+}
+
 /// The first `limit` rows, as long as their records take at most `bytes` together. The first row is always returned,
 /// whatever its size.
 pub(in crate::store) async fn complete<R: HasRecord>(
@@ -77,7 +86,7 @@ pub(in crate::store) async fn complete<R: HasRecord>(
     limit: u32,
     bytes: usize,
 ) -> Result<Slice<R>, StoreError> {
-    let limit = limit as usize;
+    let limit = limit.min(MAX_ROWS) as usize;
     let more = found.len() > limit;
     found.truncate(limit);
     // Rows before `fetched` have their record, unless it was deleted meanwhile.

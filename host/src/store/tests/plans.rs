@@ -5,7 +5,7 @@ use sqlx::Row;
 use super::fixtures::*;
 
 use crate::store::Db;
-use crate::store::records::LIST_POSTGRES;
+use crate::store::records::unjoined::STATEMENTS;
 use crate::store::tests::db::{TestDb, postgres, sqlite};
 
 async fn fill(db: &TestDb) {
@@ -134,7 +134,7 @@ async fn postgres_plans_lists_once() {
     };
     run("SET enable_bitmapscan = off".to_owned()).await;
     run("ANALYZE".to_owned()).await;
-    let [[first, next], [first_of_one, next_of_one]] = LIST_POSTGRES;
+    let [[first, next], [first_of_one, next_of_one]] = STATEMENTS;
     for (sql, types, values) in [
         (first, "bigint, bigint", "1, 21"),
         (next, "bigint, bigint, bigint, bigint", "1, 21, 2, 5000"),
