@@ -45,7 +45,7 @@ impl PluginFiles {
                 fields.remove(name);
             }
         }
-        let manifest = format!("{manifest:room$}");
+        let manifest = format!("{:room$}", manifest.to_string());
         assert_eq!(manifest.len(), room, "the manifest has no room for {change}");
         let mut module = built.module;
         let at =

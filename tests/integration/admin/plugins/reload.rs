@@ -20,7 +20,7 @@ crate::in_both_worlds! {
         world.server.start_again().await;
         assert_eq!(summary(&world.server, "adaptable").await.unwrap()["version"], "1.0.0");
         // The same permissions need no new consent.
-        let reloaded = post(&world.server, "/adaptable/reload", &json!(null)).await;
+        let reloaded = post(&world.server, "/adaptable/reload", &json!({})).await;
         assert_eq!(reloaded.status, 200, "{}", reloaded.text);
         assert_eq!((&reloaded.body["version"], &reloaded.body["sha256"]), (&json!("1.1.0"), &json!(new.sha256())));
         let none = json!({ "added": [], "removed": [] });
