@@ -54,6 +54,14 @@ pub mod pds {
         Agent, CommitResult, Credential, PdsError, PdsPools, Registration, Session, Vault, Write, WriteAction,
     };
 }
+pub mod keys {
+    pub use crate::keys::attestation::Attestation;
+}
+pub mod plugins {
+    pub use crate::plugins::calls::{CallScope, Calls};
+    pub use crate::plugins::manifest::{Grants, Manifest, Permission};
+    pub use crate::plugins::{EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus};
+}
 pub mod scripts {
     pub use crate::scripts::{
         Engine, EngineConfig, Index, IndexError, Invocation, Library, LogLine, LogSink, Page, Query, Row,

@@ -40,7 +40,7 @@ const PARAMETERS: [&str; 28] = [
 ];
 
 /// Every field that some route's body has.
-const FIELDS: [&str; 43] = [
+const FIELDS: [&str; 47] = [
     "lexicon_json",
     "target_collection",
     "index_hook",
@@ -82,6 +82,10 @@ const FIELDS: [&str; 43] = [
     "mode",
     "nsids",
     "origin",
+    "sha256",
+    "accepted_capabilities",
+    "granted",
+    "secrets",
     "config",
     "collections",
 ];

@@ -5,6 +5,7 @@ pub mod cars;
 pub mod database;
 pub mod dns;
 mod faults;
+pub mod files;
 mod frames;
 pub mod http_client;
 pub mod jetstream;

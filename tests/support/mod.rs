@@ -7,4 +7,5 @@ pub mod linked_service;
 pub mod oauth_pds;
 pub mod plc;
 mod plc_operations;
+pub mod plugins;
 pub mod process;

@@ -21,12 +21,12 @@ pub struct Decided {
 /// What a plugin asks for: the permissions of its manifest, and those that its imports need and that have no parameters.
 pub fn requested(manifest: &Manifest, imports: &[&str]) -> Vec<Permission> {
     let mut requested = Vec::new();
-    let implied = imports.iter().filter_map(|import| match *import {
-        "secrets" => Some(Permission::ReadSecrets),
-        "kv" => Some(Permission::KeepValues),
-        "attest" => Some(Permission::SignRecords),
-        _ => None,
-    });
+    let implied = [
+        ("secrets", Permission::ReadSecrets),
+        ("kv", Permission::KeepValues),
+        ("attest", Permission::SignRecords),
+    ];
+    let implied = implied.into_iter().filter(|(import, _)| imports.contains(import)).map(|(_, one)| one);
     for permission in manifest.permissions.iter().cloned().chain(implied) {
         if !requested.contains(&permission) {
             requested.push(permission);

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::calls::Calls;
-use super::check::{self, Examined};
+use super::check::{self, CheckError, Examined};
 use super::consent;
 use super::engine::PluginEngine;
 use super::manifest::{Grants, Manifest, Permission};
 use super::package::Package;
-use super::registry::{Entry, Loaded, LoadedPlugin, PluginStatus, Plugins};
+use super::registry::{Entry, Failure, Loaded, LoadedPlugin, PluginStatus, Plugins};
 use super::secrets::PluginSecrets;
 use crate::clock::Clock;
 use crate::store::notices::announce;
@@ -80,18 +80,22 @@ impl Loader {
         this.secrets.reload().await?;
         this.plugins
             .reload(async |current| {
-                let mut next = Loaded { failures: self.failures().clone(), ..Loaded::default() };
+                let mut next = Loaded::default();
+                for (id, reason) in self.failures().iter() {
+                    next.failures.insert(id.clone(), Failure { reason: reason.clone(), version: None });
+                }
                 for row in plugins::list(&this.db).await? {
                     match self.load(current, &row).await? {
                         Ok(entry) => {
                             next.failures.remove(&row.id);
                             next.plugins.insert(row.id, entry);
                         }
-                        Err(reason) => drop(next.failures.insert(row.id, reason)),
+                        Err(failure) => drop(next.failures.insert(row.id, failure)),
                     }
                 }
-                for (plugin, reason) in &next.failures {
-                    if current.failures.get(plugin) != Some(reason) {
+                for (plugin, failure) in &next.failures {
+                    if current.failures.get(plugin) != Some(failure) {
+                        let reason = &failure.reason;
                         tracing::warn!(plugin, reason, "a plugin could not be loaded");
                     }
                 }
@@ -122,7 +126,7 @@ impl Loader {
     ///
     /// # Errors
     /// The first disagreement.
-    pub async fn examine(&self, package: Package) -> Result<Examined, check::CheckError> {
+    pub async fn examine(&self, package: Package) -> Result<Examined, CheckError> {
         check::examine(&self.0.engine, &self.0.calls, package).await
     }
 
@@ -170,17 +174,18 @@ impl Loader {
         self.0.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The outer error is the store's, the inner one says why the plugin can't be loaded.
-    async fn load(&self, current: &Loaded, row: &PluginRow) -> Result<Result<Entry, String>, StoreError> {
+    /// The outer error is the store's.
+    async fn load(&self, current: &Loaded, row: &PluginRow) -> Result<Result<Entry, Failure>, StoreError> {
+        let failed = |reason: String| Ok(Err(Failure { reason, version: None }));
         let is_configured = matches!(row.source, PluginSource::File | PluginSource::Environment);
         if is_configured && !self.0.configured.contains(&row.id) {
             let text = "it is no longer in PLUGIN_DIR or PLUGIN_URLS: put it back, or delete it here";
-            return Ok(Err(text.to_owned()));
+            return failed(text.to_owned());
         }
         let granted: Result<Vec<Permission>, _> = row.granted.iter().map(|text| text.parse()).collect();
         let grants = match granted {
             Ok(granted) => Grants::new(granted),
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return failed(error.to_string()),
         };
         let status = match row.status {
             PluginState::Active => PluginStatus::Active,
@@ -202,18 +207,29 @@ impl Loader {
             let plugin = Arc::new(LoadedPlugin { manifest, grants, component, status, functions });
             return Ok(Ok(Entry { plugin, manifest_sha256: row.manifest_sha256.clone() }));
         }
+        // Compiling takes up to a minute, so what can't succeed is not tried again.
+        let version = [row.module_sha256.clone(), row.manifest_sha256.clone()];
+        if let Some(failure) = current.failures.get(&row.id)
+            && failure.version.as_ref() == Some(&version)
+        {
+            return Ok(Err(failure.clone()));
+        }
         let Some(module) = plugins::module(&self.0.db, &row.module_sha256).await? else {
-            return Ok(Err("its module is missing in the database: reload or install it again".to_owned()));
+            return failed("its module is missing in the database: reload or install it again".to_owned());
         };
         let loaded = async {
-            let manifest = Manifest::parse(row.manifest.as_bytes()).map_err(|error| error.to_string())?;
-            let component = self.0.engine.load(&module).await.map_err(|error| error.to_string())?;
-            let functions =
-                check::functions(&self.0.calls, &component).await.map_err(|error| error.to_string())?;
+            let invalid = |text: String| CheckError::Invalid(text);
+            let manifest =
+                Manifest::parse(row.manifest.as_bytes()).map_err(|error| invalid(error.to_string()))?;
+            let component = self.0.engine.load(&module).await.map_err(|error| invalid(error.to_string()))?;
+            let functions = check::functions(&self.0.calls, &component).await?;
             let plugin = Arc::new(LoadedPlugin { manifest, grants, component, status, functions });
             Ok(Entry { plugin, manifest_sha256: row.manifest_sha256.clone() })
         };
-        Ok(loaded.await)
+        Ok(loaded.await.map_err(|error: CheckError| Failure {
+            reason: error.to_string(),
+            version: (error != CheckError::Busy).then_some(version),
+        }))
     }
 }
 

@@ -20,6 +20,8 @@ pub mod removal;
 pub mod secrets;
 mod services;
 mod sources;
+#[cfg(test)]
+mod tests;
 
 pub use engine::{Component, EngineConfig, EngineError, Exports, LoadError, POOL_SIZE, PluginEngine};
 pub use package::MAX_MODULE;

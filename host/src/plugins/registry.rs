@@ -36,7 +36,16 @@ pub struct Plugins(Arc<Reloadable<Loaded>>);
 pub(super) struct Loaded {
     pub(super) plugins: BTreeMap<String, Entry>,
     /// Why a plugin is not loaded, by id.
-    pub(super) failures: BTreeMap<String, String>,
+    pub(super) failures: BTreeMap<String, Failure>,
+}
+
+/// Why a plugin is not loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// For the operator.
+    pub(super) reason: String,
+    /// The hashes of module and manifest that can never be loaded here. `None` if another attempt may succeed.
+    pub(super) version: Option<[String; 2]>,
 }
 
 /// A loaded plugin with the hash of its manifest.
@@ -58,7 +67,8 @@ impl Plugins {
 
     /// The plugins that could not be loaded, with the reasons, which are for the operator.
     pub fn failures(&self) -> BTreeMap<String, String> {
-        self.0.load().failures.clone()
+        let loaded = self.0.load();
+        loaded.failures.iter().map(|(id, failure)| (id.clone(), failure.reason.clone())).collect()
     }
 
     /// Replaces the plugins by the result of `read`, which gets the current ones.

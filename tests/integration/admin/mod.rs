@@ -9,6 +9,7 @@ mod labelers;
 mod lexicons;
 mod network_lexicons;
 mod permissions;
+mod plugins;
 mod records;
 mod script_variables;
 mod scripts;

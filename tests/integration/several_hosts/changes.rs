@@ -5,6 +5,7 @@ use belvedere_standins::jetstream::Frame;
 
 use crate::fixtures::{ALICE, NOTES};
 use crate::support::instance::{query_lexicon, record_lexicon};
+use crate::support::plugins::PluginFiles;
 
 use super::*;
 
@@ -71,6 +72,24 @@ async fn the_identity_of_the_instance() {
     soon("both have one key", NOTIFIED_WITHIN, async || key(&b).await == key(&a).await).await;
     done(&a, Method::PUT, "/admin/service-identity", &json!({ "mode": "not_exposed" })).await;
     soon("the document is gone", NOTIFIED_WITHIN, async || served().await.status == 404).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plugins_and_their_secrets() {
+    let Hosts { a, b, .. } = Hosts::start().await;
+    let summary = async || get(&b, "/admin/plugins").await.body["plugins"][0].clone();
+    let installed = PluginFiles::adaptable(&json!({}));
+    let accepted = json!(["network:request?host=adaptable.example", "secrets:read", "kv:use"]).to_string();
+    let consent = [("accepted_capabilities", accepted.as_bytes())];
+    assert_eq!(installed.upload(&a, "/admin/plugins", &consent).await.status, 200);
+    let is_loaded = async || summary().await["functions"][0]["name"] == "secret";
+    soon("the plugin is loaded", NOTIFIED_WITHIN, is_loaded).await;
+    let body = json!({ "secrets": { "PLUGIN_ADAPTABLE_KEY": "a value" } });
+    done(&a, Method::PUT, "/admin/plugins/adaptable/secrets", &body).await;
+    let is_configured = async || summary().await["secrets_configured"] == true;
+    soon("the secret is known", NOTIFIED_WITHIN, is_configured).await;
+    done(&a, Method::DELETE, "/admin/plugins/adaptable", &json!(null)).await;
+    assert_eq!(summary().await, json!(null));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

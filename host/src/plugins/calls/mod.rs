@@ -107,7 +107,8 @@ impl Calls {
         }))
     }
 
-    /// Lets a plugin be called again that was paused, or whose row was changed.
+    /// Lets a paused plugin be called again that is still the loaded one. A plugin that is loaded again needs no call of
+    /// this.
     pub fn resume(&self, id: &str) {
         self.0.pausing.resume(id);
     }

@@ -1,7 +1,7 @@
-//! Pauses a plugin that trapped several times in a row.
+//! Pauses a plugin whose calls failed several times in a row.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::events::{Event, PluginCallEvent};
 use crate::plugins::limits::TRAPS;
@@ -9,42 +9,49 @@ use crate::plugins::registry::LoadedPlugin;
 use crate::plugins::services::PluginServices;
 use crate::store::plugin_pauses;
 
-/// The plugins whose last calls trapped, by id. Forgotten when the server ends: the store has those that are paused.
+/// The plugins whose last calls failed, by id. Forgotten when the server ends: the store has those that are paused.
 #[derive(Debug, Default)]
 pub(super) struct Pausing(Mutex<HashMap<String, Row>>);
 
-/// Traps in a row of one version of a plugin.
+/// Failures in a row of a plugin since it was loaded. One that is loaded again, because it was resumed or replaced, has no
+/// failures.
 #[derive(Debug)]
 struct Row {
-    sha256: String,
+    plugin: Weak<LoadedPlugin>,
     traps: u32,
 }
 
+impl Row {
+    fn is_of(&self, plugin: &Arc<LoadedPlugin>) -> bool {
+        std::ptr::eq(self.plugin.as_ptr(), Arc::as_ptr(plugin))
+    }
+}
+
 impl Pausing {
-    /// Whether this version of the plugin trapped too often.
-    pub(super) fn is_paused(&self, plugin: &LoadedPlugin) -> bool {
+    /// Whether the plugin failed too often.
+    pub(super) fn is_paused(&self, plugin: &Arc<LoadedPlugin>) -> bool {
         let rows = self.lock();
-        rows.get(&plugin.manifest.id)
-            .is_some_and(|row| row.traps >= TRAPS && row.sha256 == plugin.component.sha256)
+        rows.get(&plugin.manifest.id).is_some_and(|row| row.traps >= TRAPS && row.is_of(plugin))
     }
 
     /// A call that ended as the plugin wanted, be it with an error.
-    pub(super) fn succeeded(&self, plugin: &LoadedPlugin) {
+    pub(super) fn succeeded(&self, plugin: &Arc<LoadedPlugin>) {
         let mut rows = self.lock();
         // A call that began before the plugin was paused does not resume it.
-        if rows.get(&plugin.manifest.id).is_some_and(|row| row.traps < TRAPS) {
+        if rows.get(&plugin.manifest.id).is_some_and(|row| row.traps < TRAPS && row.is_of(plugin)) {
             rows.remove(&plugin.manifest.id);
         }
     }
 
-    /// Counts a trap, and pauses the plugin after too many.
-    pub(super) async fn failed(&self, plugin: &LoadedPlugin, error: &str, services: &PluginServices) {
+    /// Counts a failure, and pauses the plugin after too many.
+    pub(super) async fn failed(&self, plugin: &Arc<LoadedPlugin>, error: &str, services: &PluginServices) {
         let (id, sha256) = (&plugin.manifest.id, &plugin.component.sha256);
         let traps = {
             let mut rows = self.lock();
-            let row = rows.entry(id.clone()).or_insert_with(|| Row { sha256: sha256.clone(), traps: 0 });
-            if row.sha256 != *sha256 {
-                *row = Row { sha256: sha256.clone(), traps: 0 };
+            let first = || Row { plugin: Arc::downgrade(plugin), traps: 0 };
+            let row = rows.entry(id.clone()).or_insert_with(first);
+            if !row.is_of(plugin) {
+                *row = first();
             }
             row.traps = row.traps.saturating_add(1);
             row.traps

@@ -74,6 +74,7 @@ impl PluginEngine {
             work(&instance, &mut store).await
         };
         let ended = timeout_at(bounds.deadline, self.processor().run(run, &run_bounds)).await;
+        store.data_mut().log_output();
         match ended {
             Ok((Some(Ok(value)), _)) => Ok(value),
             Ok((Some(Err(error)), _)) => Err(failure(&error, store.data())),

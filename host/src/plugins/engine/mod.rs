@@ -24,7 +24,7 @@ struct Inner {
     wasm: wasmtime::Engine,
     config: EngineConfig,
     /// Held while a module is compiled: one at a time.
-    compiling: tokio::sync::Mutex<()>,
+    compiling: Arc<tokio::sync::Mutex<()>>,
     ticker: ticker::Ticker,
 }
 
@@ -70,7 +70,7 @@ impl PluginEngine {
         let wasm =
             wasmtime::Engine::new(&config::wasm_config(config.pool_size)).map_err(EngineError::Wasm)?;
         let ticker = ticker::Ticker::start(&wasm).map_err(EngineError::Ticker)?;
-        Ok(Self(Arc::new(Inner { wasm, config, compiling: tokio::sync::Mutex::default(), ticker })))
+        Ok(Self(Arc::new(Inner { wasm, config, compiling: Arc::default(), ticker })))
     }
 
     /// Compiles a module, or loads it from the cache, and checks it against the contract. Modules are compiled one at a
@@ -80,12 +80,16 @@ impl PluginEngine {
     /// The first reason why the module can't be a plugin.
     pub async fn load(&self, module: &[u8]) -> Result<Component, LoadError> {
         let surface = inspect::read(module)?;
-        let _compiling = self.0.compiling.lock().await;
+        // Held by the task, which goes on when the caller goes away.
+        let compiling = Arc::clone(&self.0.compiling).lock_owned().await;
         let (wasm, folder, module) =
             (self.0.wasm.clone(), self.0.config.cache_dir.clone(), module.to_owned());
-        let compiled = tokio::task::spawn_blocking(move || compile::load(&wasm, &folder, &module)).await;
+        let compiled = tokio::task::spawn_blocking(move || {
+            let _compiling = compiling;
+            compile::load(&wasm, &folder, &module)
+        });
         let (sha256, component) =
-            compiled.map_err(|_| LoadError("the compiler failed on the module".to_owned()))??;
+            compiled.await.map_err(|_| LoadError("the compiler failed on the module".to_owned()))??;
         let program = Program::link(&self.0.wasm, &component, &surface.imports, surface.exports)
             .map_err(|error| LoadError(format!("the component does not fit the contract: {error:#}")))?;
         Ok(Component { sha256, exports: surface.exports, imports: surface.imports, program })

@@ -47,6 +47,7 @@ mod oauth_states;
 mod paging;
 mod plans;
 mod plugins;
+mod plugin_values;
 mod poison;
 mod query;
 mod revocations;

@@ -1,0 +1,157 @@
+//! Linking and syncing: what crosses between the host and a plugin, and which results are refused.
+
+use serde_json::{Value, json};
+
+use super::{NOW, Stage, scope};
+use crate::clock::Timestamp;
+use crate::plugins::calls::{
+    CallError, CallScope, Callback, Expiry, FaultCode, Page, Profile, Start, Tokens,
+};
+use crate::plugins::limits;
+
+fn tokens(access: &str) -> Tokens {
+    Tokens {
+        access: access.to_owned(),
+        refresh: None,
+        token_type: "Bearer".to_owned(),
+        scope: None,
+        expiry: Expiry::Never,
+    }
+}
+
+impl Stage {
+    async fn connect(&self, config: Value) -> Result<Tokens, CallError> {
+        self.calls.connect(&self.plugin, &scope(), &config.to_string()).await
+    }
+
+    async fn profile(&self, config: Value) -> Result<Profile, CallError> {
+        self.calls.profile(&self.plugin, &scope(), &tokens("abcdef"), &config.to_string()).await
+    }
+
+    async fn pull(&self, config: Value, cursor: Option<&str>) -> Result<Page, CallError> {
+        self.calls.pull(&self.plugin, &scope(), &tokens("abcdef"), &config.to_string(), cursor).await
+    }
+
+    /// The text of a failure, without its row of traps.
+    fn failed<T: std::fmt::Debug>(&self, result: Result<T, CallError>) -> String {
+        self.calls.resume("hostile");
+        match result {
+            Err(CallError::Failed(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sign_in_shares_values_between_its_two_calls() {
+    let stage = Stage::set().await;
+    let flow = |name: &str| CallScope { flow: Some(name.to_owned()), ..scope() };
+    let start = Start {
+        state: "state-1".to_owned(),
+        redirect_uri: "https://here.example/callback".to_owned(),
+        config: "{}".to_owned(),
+    };
+    let url = stage.calls.authorize_url(&stage.plugin, &flow("f1"), start.clone()).await.unwrap();
+    assert_eq!(url, "https://service.example/?state=state-1");
+    let callback = Callback {
+        state: "state-1".to_owned(),
+        redirect_uri: start.redirect_uri.clone(),
+        params: vec![("code".to_owned(), "x".to_owned())],
+        config: "{}".to_owned(),
+    };
+    let linked = stage.calls.handle_callback(&stage.plugin, &flow("f1"), callback.clone()).await.unwrap();
+    assert_eq!(linked.access, "state-1", "kept by authorize-url");
+    let other = stage.calls.handle_callback(&stage.plugin, &flow("f2"), callback.clone()).await.unwrap();
+    assert_eq!(other.access, "access-token-1", "another sign-in has values of its own");
+    let none = stage.calls.handle_callback(&stage.plugin, &scope(), callback).await;
+    let Err(CallError::Fault(fault)) = none else { panic!("{none:?}") };
+    assert_eq!(fault.code, FaultCode::NotLinked);
+    let without = stage.calls.authorize_url(&stage.plugin, &scope(), start).await;
+    assert!(matches!(without, Err(CallError::Fault(fault)) if fault.code == FaultCode::NotLinked));
+}
+
+#[tokio::test]
+async fn tokens_and_profiles_cross_as_they_are() {
+    let stage = Stage::set().await;
+    let given =
+        json!({"tokens": {"access": "a", "refresh": "r", "token_type": "mac", "scope": "s", "in": 60}});
+    let linked = stage.connect(given).await.unwrap();
+    let expected = Tokens {
+        access: "a".to_owned(),
+        refresh: Some("r".to_owned()),
+        token_type: "mac".to_owned(),
+        scope: Some("s".to_owned()),
+        expiry: Expiry::At(NOW.plus_seconds(60)),
+    };
+    assert!(linked == expected, "{linked:?}");
+    assert!(!format!("{linked:?}").contains("\"a\""), "tokens are not shown");
+    let at = stage.connect(json!({"tokens": {"at": "2030-01-01T00:00:00+01:00"}})).await.unwrap();
+    assert_eq!(at.expiry, Expiry::At(Timestamp::parse("2029-12-31T23:00:00Z").unwrap()));
+    let refreshed = stage.calls.refresh(&stage.plugin, &scope(), &expected, "{}").await.unwrap();
+    assert_eq!(refreshed.access, "a again");
+    stage.calls.revoke(&stage.plugin, &scope(), &expected).await.unwrap();
+    let unknown = stage.calls.revoke(&stage.plugin, &scope(), &tokens("unknown")).await;
+    assert!(matches!(unknown, Err(CallError::Fault(fault)) if fault.message == "there are no such tokens"));
+    let profile = stage.profile(json!({"profile": {"display_name": "Alice"}})).await.unwrap();
+    assert_eq!((profile.account_id.as_str(), profile.display_name.as_deref()), ("abcdef", Some("Alice")));
+    let page = stage.pull(json!({"items": 2, "endless": true}), Some("7")).await.unwrap();
+    assert_eq!((page.items.len(), page.next.as_deref()), (2, Some("8")));
+    assert_eq!(page.items[1].dedup_key.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn results_that_nothing_can_store_are_failures() {
+    let stage = Stage::set().await;
+    let long = "x".repeat(limits::TOKEN_BYTES + 1);
+    for (given, expected) in [
+        (json!({"access": ""}), "the access token"),
+        (json!({"access": "a\0b"}), "the access token"),
+        (json!({"access": long}), "the access token"),
+        (json!({"refresh": "\0"}), "the refresh token"),
+        (json!({"token_type": ""}), "token-type"),
+        (json!({"scope": "\0"}), "the scope"),
+        (json!({"at": "tomorrow"}), "RFC 3339"),
+    ] {
+        let text = stage.failed(stage.connect(json!({"tokens": given})).await);
+        assert!(text.contains(expected), "{text}");
+    }
+    for (given, expected) in [
+        (json!({"account_id": ""}), "account-id"),
+        (json!({"account_id": "\0"}), "account-id"),
+        (json!({"display_name": "a\0"}), "display-name"),
+        (json!({"profile_url": "javascript:alert(1)"}), "profile-url"),
+        (json!({"avatar_url": "x"}), "avatar-url"),
+    ] {
+        let text = stage.failed(stage.profile(json!({"profile": given})).await);
+        assert!(text.contains(expected), "{text}");
+    }
+    for (config, expected) in [
+        (json!({"items": limits::PAGE_ITEMS + 1}), "1000 items"),
+        (json!({"items": 1, "collection": "a\0"}), "collection"),
+        (json!({"items": 1, "value": "{"}), "not JSON"),
+        (json!({"items": 1, "size": limits::RECORD_BYTES}), "an item's value"),
+        (json!({"items": 20, "size": 1_000_000}), "fuel"),
+        (json!({"next": "\0"}), "next"),
+        (json!({"next": "x".repeat(limits::CURSOR_BYTES + 1)}), "next"),
+    ] {
+        let text = stage.failed(stage.pull(config, None).await);
+        assert!(text.contains(expected), "{text}");
+    }
+    let start = |url: &str| Start {
+        state: "s".to_owned(),
+        redirect_uri: "https://here.example/".to_owned(),
+        config: json!({"url": url}).to_string(),
+    };
+    let flow = CallScope { flow: Some("f".to_owned()), ..scope() };
+    for url in ["javascript:alert(1)", "no url", "https://a\0.example"] {
+        let text = stage.failed(stage.calls.authorize_url(&stage.plugin, &flow, start(url)).await);
+        assert!(text.contains("the authorize URL"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn texts_of_faults_are_cut() {
+    let stage = Stage::set().await;
+    let (_, message) = stage.fault("fault", json!("a\0".repeat(limits::TEXT_BYTES))).await;
+    assert_eq!(message, "a".repeat(limits::TEXT_BYTES));
+}

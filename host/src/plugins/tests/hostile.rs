@@ -1,0 +1,248 @@
+//! What a hostile plugin tries while it runs, and how each attempt ends. The attempts on the network are in `http`, those on
+//! values in `values`, those on other calls in `isolation`, malformed files in `modules`, bad results in `accounts`.
+//!
+//! | Attempt | End |
+//! |---|---|
+//! | 1 loops for ever in a call | failed after 5 s of guest time |
+//! | 2 loops in `describe` | the same; nothing is installed |
+//! | 3 loops in a start function | the same |
+//! | 4 traps, 5 panics | failed |
+//! | 6 grows its memory without end | refused at 64 MiB; the plugin goes on |
+//! | 7 allocates without end | failed: needs more than 64 MiB |
+//! | 8 grows its table without end | refused at 100,000 entries |
+//! | 9 recurses without end | failed: stack overflow |
+//! | 10 exits through WASI | failed |
+//! | 11 floods the log, 12 prints 16 MiB | bounded for each call, and for each second |
+//! | 13 logs its secrets and tokens | their names are shown instead |
+//! | 14 floods its values | quota, in the database |
+//! | 15 reads values of another plugin, account or sign-in | there are none |
+//! | 16 sends 51 requests, 17 bodies of 11 MiB | quota; too large |
+//! | 18 follows endless redirects | refused after 5 |
+//! | 19 calls an undeclared host, 20 by a redirect | forbidden |
+//! | 21 calls internal addresses | forbidden, also when the whole network is granted |
+//! | 22 sends a method that was not granted | forbidden |
+//! | 23 sets `Host` and framing headers | refused |
+//! | 24 draws 4 GiB of randomness, also from WASI | failed |
+//! | 25 returns 60 MiB, 26 text that is no JSON, 27 JSON that is too deep, 28 broken UTF-8 | failed |
+//! | 29 reads files, environment and arguments | there are none |
+//! | 30 waits for an hour | failed after a minute |
+//! | 31 opens timers without end | failed |
+//! | 32 uses the network while it is described | refused |
+//! | 33 signs for a repo that is not the account's | forbidden |
+//! | 34 returns pages of 1,001 items, of 20 MB | failed |
+//! | 35 traps three times in a row | paused |
+//! | 36 calls without end from one client | two run, the others wait; other clients are served |
+//! | 37 calls a capability that was not granted | refused before it runs |
+
+use serde_json::{Value, json};
+
+use super::{ALICE, Stage, built, engine, plugin, scope};
+use crate::plugins::calls::{CallError, FaultCode};
+use crate::plugins::{PluginStatus, limits};
+
+/// The hostile plugin's module with another behaviour of `describe`.
+pub(super) fn describing(mode: &str) -> Vec<u8> {
+    const HONEST: &[u8] = b"describe=honest---------";
+    let mut module = built("hostile").0;
+    let at = module.windows(HONEST.len()).position(|bytes| bytes == HONEST).expect("the plugin has the word");
+    let text = format!("{:-<24}", format!("describe={mode}"));
+    module[at..at + HONEST.len()].copy_from_slice(text.as_bytes());
+    module
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_end_is_ended() {
+    let stage = Stage::set().await;
+    let started = std::time::Instant::now();
+    let text = stage.failure("hang", Value::Null).await;
+    assert_eq!(text, "computed for more than 5s");
+    assert!(started.elapsed() >= limits::GUEST_TIME);
+    stage.works().await;
+}
+
+#[tokio::test]
+async fn describe_is_within_the_limits_and_without_capabilities() {
+    let stage = Stage::set().await;
+    for (mode, expected) in [
+        ("hang", "computed for more than 5s"),
+        ("trap", "unreachable"),
+        ("network", "unreachable"),
+        ("schema", "config-schema is not JSON"),
+    ] {
+        let component = engine().await.load(&describing(mode)).await.unwrap();
+        match stage.calls.describe(&component).await {
+            Err(CallError::Failed(text)) => assert!(text.contains(expected), "{mode}: {text}"),
+            other => panic!("{mode}: {other:?}"),
+        }
+    }
+    for mode in ["id", "version"] {
+        let component = engine().await.load(&describing(mode)).await.unwrap();
+        let info = stage.calls.describe(&component).await.unwrap();
+        assert!(info.id == "lie" || info.version == "9.9.9", "{info:?}");
+    }
+}
+
+#[tokio::test]
+async fn traps_and_exits_are_failures_of_the_call() {
+    let stage = Stage::set().await;
+    for (name, arg, expected) in [
+        ("trap", Value::Null, "unreachable"),
+        ("panic", Value::Null, "unreachable"),
+        ("stack", Value::Null, "stack overflow"),
+        ("allocate", Value::Null, "needs more than 64 MiB"),
+        ("exit", Value::Null, "exited with status 0"),
+        ("random", Value::Null, "random bytes"),
+        ("wasi_random", json!(1_u64 << 40), "exceeds limit"),
+        ("timers", json!(limits::RESOURCES + 1), "full"),
+        ("not_json", Value::Null, "not JSON"),
+        ("deep_json", Value::Null, "recursion"),
+        ("broken_text", Value::Null, "utf-8"),
+        ("big", json!(40 << 20), "fuel"),
+        ("big", json!(limits::RESULT_BYTES + 1), "larger than"),
+    ] {
+        let text = stage.failure(name, arg).await;
+        assert!(text.to_lowercase().contains(&expected.to_lowercase()), "{name}: {text}");
+    }
+    let pages = stage.act("grow", Value::Null).await.unwrap();
+    assert!(pages.as_u64().unwrap() <= (limits::LINEAR_MEMORY >> 16) as u64, "{pages}");
+    stage.works().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_too_long_is_ended_and_is_no_trap() {
+    let stage = Stage::set().await;
+    for _ in 0..=limits::TRAPS {
+        match stage.act("sleep", Value::Null).await {
+            Err(CallError::Failed(text)) => assert_eq!(text, "took longer than 60s, waits included"),
+            other => panic!("{other:?}"),
+        }
+    }
+    stage.works().await;
+}
+
+#[tokio::test]
+async fn a_program_finds_no_files_environment_or_arguments() {
+    let stage = Stage::set().await;
+    assert_eq!(stage.act("environment", Value::Null).await.unwrap(), json!([[], [], 0]));
+}
+
+#[tokio::test]
+async fn logs_are_bounded_and_show_no_secrets() {
+    let stage = Stage::set().await;
+    let fields = json!({"n": 1}).to_string();
+    stage.act("log", json!({"text": "hello", "fields": fields, "level": "warn"})).await.unwrap();
+    stage.act("print", json!("one\ntwo\n")).await.unwrap();
+    assert_eq!(stage.act("secret", json!("API_KEY")).await.unwrap(), json!("s3cret-value"));
+    assert_eq!(stage.act("secret", json!("OTHER")).await.unwrap(), Value::Null);
+    let tokens = crate::plugins::calls::Tokens {
+        access: "the-access-token".to_owned(),
+        refresh: Some("the-refresh-token".to_owned()),
+        token_type: "Bearer".to_owned(),
+        scope: None,
+        expiry: crate::plugins::calls::Expiry::Never,
+    };
+    let text = "the-access-token, the-refresh-token";
+    let config = json!({"do": "log", "with": {"text": text, "fields": format!("{{\"t\":\"{text}\"}}")}});
+    stage.calls.profile(&stage.plugin, &scope(), &tokens, &config.to_string()).await.unwrap();
+    let lines = stage.events("plugin.log").await;
+    let detail = |at: usize| serde_json::from_str::<Value>(&lines[at].detail).unwrap();
+    assert_eq!(detail(0), json!({"level": "warn", "message": "hello", "fields": {"n": 1}}));
+    assert_eq!((lines[0].subject.as_deref(), lines[0].severity.as_str()), (Some("hostile"), "warn"));
+    assert_eq!((detail(1)["message"].clone(), detail(2)["message"].clone()), (json!("one"), json!("two")));
+    let hidden = "[access token], [refresh token]";
+    assert_eq!(detail(3), json!({"level": "info", "message": hidden, "fields": {"t": hidden}}));
+
+    // A flood: of a call, then of all calls together.
+    stage.act("log", json!({"lines": 100_000, "bytes": 10})).await.unwrap();
+    assert_eq!(stage.act("print_flood", Value::Null).await.unwrap(), json!(4096));
+    let of_a_call = stage.events("plugin.log").await.len() - lines.len();
+    assert!((102..=130).contains(&of_a_call), "{of_a_call}");
+    for _ in 0..10 {
+        stage.act("log", json!({"lines": 100, "bytes": 10_000})).await.unwrap();
+    }
+    let lines = stage.events("plugin.log").await;
+    assert!(lines.iter().all(|line| line.detail.len() < limits::LOG_LINE_BYTES + 200));
+    assert!(lines.len() < 600, "{}", lines.len());
+    stage.clock.set(super::NOW.plus_seconds(60));
+    stage.calls.report_dropped_lines(stage.clock.now());
+    let last = stage.events("plugin.log").await.pop().unwrap();
+    assert!(last.detail.contains("lines were dropped"), "{}", last.detail);
+}
+
+#[tokio::test]
+async fn signatures_are_for_the_account_of_the_call_only() {
+    let stage = Stage::set().await;
+    let record = json!({"$type": "com.example.item", "n": 1});
+    let signed = stage.act("sign", json!([record, ALICE])).await.unwrap();
+    let signature = signed["signatures"][0].clone();
+    assert_eq!(signature["$type"], "com.example.sig");
+    assert_eq!(stage.act("verify", json!([record, signature, ALICE])).await.unwrap(), json!(true));
+    assert_eq!(stage.act("verify", json!([record, signature, "did:plc:bob"])).await.unwrap(), json!(false));
+    assert_eq!(stage.act("verify", json!([record, "\0", ALICE])).await.unwrap(), json!(false));
+    let again = stage.act("sign", json!([signed, ALICE])).await.unwrap();
+    assert_eq!(again["signatures"].as_array().unwrap().len(), 2);
+    let code = async |arg: Value| stage.fault("sign", arg).await.0;
+    assert_eq!(code(json!([record, "did:plc:bob"])).await, FaultCode::Forbidden);
+    assert_eq!(code(json!([{"signatures": 1}, ALICE])).await, FaultCode::BadInput);
+    assert_eq!(code(json!(["no object", ALICE])).await, FaultCode::InvalidRecord);
+    assert_eq!(code(json!([{"x": 1.5}, ALICE])).await, FaultCode::InvalidRecord);
+    let nobody = crate::plugins::calls::CallScope { did: None, ..scope() };
+    match stage.act_for(&nobody, "sign", json!([record, ALICE])).await {
+        Err(CallError::Fault(fault)) => assert_eq!(fault.code, FaultCode::NotLinked),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_traps_three_times_in_a_row_is_paused() {
+    let stage = Stage::set().await;
+    let trap = async || stage.act("trap", Value::Null).await;
+    for _ in 1..limits::TRAPS {
+        assert!(matches!(trap().await, Err(CallError::Failed(_))));
+    }
+    // A fault is an answer, and ends the row.
+    assert!(matches!(stage.act("fault", json!("no")).await, Err(CallError::Fault(_))));
+    for _ in 0..limits::TRAPS {
+        assert!(matches!(trap().await, Err(CallError::Failed(_))));
+    }
+    assert!(matches!(stage.act("echo", Value::Null).await, Err(CallError::Paused)));
+    let events = stage.events("plugin.paused").await;
+    assert_eq!(events.len(), 1);
+    let detail: Value = serde_json::from_str(&events[0].detail).unwrap();
+    assert_eq!((events[0].subject.as_deref(), &detail["traps"]), (Some("hostile"), &json!(limits::TRAPS)));
+    assert!(detail["error"].as_str().unwrap().contains("unreachable"));
+    stage.calls.resume("hostile");
+    stage.works().await;
+    // Another version of it has a row of its own.
+    for _ in 0..limits::TRAPS {
+        assert!(matches!(trap().await, Err(CallError::Failed(_))));
+    }
+    let component = engine().await.load(&describing("other")).await.unwrap();
+    let other = plugin(component, super::all_grants());
+    assert!(stage.calls.call_function(&other, &scope(), "echo", "[]", false).await.is_ok());
+    assert!(matches!(stage.act("echo", Value::Null).await, Err(CallError::Paused)));
+}
+
+#[tokio::test]
+async fn a_paused_plugin_is_not_called() {
+    let mut stage = Stage::set().await;
+    let paused = crate::plugins::LoadedPlugin {
+        manifest: stage.plugin.manifest.clone(),
+        grants: stage.plugin.grants.clone(),
+        component: stage.plugin.component.clone(),
+        status: PluginStatus::Paused,
+        functions: Vec::new(),
+    };
+    stage.plugin = paused.into();
+    assert!(matches!(stage.act("echo", Value::Null).await, Err(CallError::Paused)));
+}
+
+#[tokio::test]
+async fn imports_that_were_not_granted_are_refused() {
+    let stage = Stage::set().await.granted(&["kv:use", "secrets:read", "attest:sign"]);
+    match stage.act("echo", Value::Null).await {
+        Err(CallError::Failed(text)) => assert!(text.ends_with("did not grant: http, lookup"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(stage.plugin.component.missing(&stage.plugin.grants), ["http", "lookup"]);
+}

@@ -1,0 +1,53 @@
+//! `lookup`: records of the index by a field.
+
+use serde_json::{Value, json};
+
+use super::{NOW, Stage};
+use crate::atproto::{Did, Nsid, RecordKey, Tid, record};
+use crate::plugins::calls::FaultCode;
+use crate::store::index::{self, Batch, Change, Upsert, Validity};
+
+/// A record of `did:plc:maker` in the index.
+fn put(rkey: &str, record: &Value) -> Change {
+    let text = record.to_string().into_bytes();
+    Change::Upsert(Upsert {
+        did: Did::try_from("did:plc:maker").unwrap(),
+        collection: Nsid::try_from("com.example.game").unwrap(),
+        rkey: RecordKey::try_from(rkey).unwrap(),
+        rev: Tid::new(1_700_000_000_000_000, 0).unwrap(),
+        cid: record::inspect(&text).unwrap().cid.ok(),
+        cid_verified: true,
+        record: text.into(),
+        refs: Vec::new(),
+        validity: Validity::Unchecked,
+    })
+}
+
+#[tokio::test]
+async fn a_record_is_found_by_a_field() {
+    let stage = Stage::set().await;
+    let game = |steam: Value| json!({"$type": "com.example.game", "ids": {"steam": steam}});
+    let games = [("b", game(json!("440"))), ("a", game(json!("440"))), ("c", game(json!(7)))];
+    let changes = games.iter().map(|(rkey, record)| put(rkey, record)).collect();
+    index::apply(&stage.db, &Batch { changes, now: NOW, ..Batch::default() }).await.unwrap();
+    let find = async |path: &str, value: Value| {
+        stage.act("find", json!(["com.example.game", path, value])).await.unwrap()
+    };
+    let found = find("ids.steam", json!("440")).await;
+    assert_eq!(found[0], "at://did:plc:maker/com.example.game/a", "the first by its URI");
+    assert!(found[1].as_str().unwrap().starts_with("bafy"), "{found}");
+    assert_eq!(find("ids.steam", json!(7)).await[0], "at://did:plc:maker/com.example.game/c");
+    assert_eq!(find("ids.steam", json!("7")).await, Value::Null);
+    assert_eq!(find("ids.xbox", json!("440")).await, Value::Null);
+    for (arg, code) in [
+        (json!(["com.example.item", "ids.steam", "440"]), FaultCode::Forbidden),
+        (json!(["no nsid", "ids.steam", "440"]), FaultCode::BadInput),
+        (json!(["com.example.game", "a'b", "440"]), FaultCode::BadInput),
+        (json!(["com.example.game", "ids.steam", "a\0b"]), FaultCode::BadInput),
+        (json!(["com.example.game", "ids.steam", {"a": 1}]), FaultCode::BadInput),
+        (json!(["com.example.game", "ids.steam", null]), FaultCode::BadInput),
+        (json!(["com.example.game", "ids.steam", "x".repeat(20_000)]), FaultCode::BadInput),
+    ] {
+        assert_eq!(stage.fault("find", arg.clone()).await.0, code, "{arg}");
+    }
+}
