@@ -271,6 +271,7 @@ on_both! {
         }
         let (accounts, alice) = (stage.accounts.clone(), user(ALICE));
         let syncing = tokio::spawn(async move { accounts.sync(&alice, "fake").await });
+        until(async || stage.row().await.sync_status == SyncStatus::Running).await;
         until(async || {
             // The next attempt is due at once.
             stage.clock.set(stage.clock.now().max(stage.row().await.sync_due_at.unwrap()));
