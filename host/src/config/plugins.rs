@@ -44,7 +44,13 @@ pub struct PluginsArgs {
     #[arg(long = "plugin-catalogue-url", env = "PLUGIN_CATALOGUE_URL", global = true, value_name = "URL")]
     pub catalogue_url: Option<String>,
     /// Calls of plugins that may run at the same time, up to 64 MiB of memory each [default: 16]
-    #[arg(long = "plugin-pool-size", env = "PLUGIN_POOL_SIZE", global = true, value_name = "COUNT")]
+    #[arg(
+        id = "plugin_pool_size",
+        long = "plugin-pool-size",
+        env = "PLUGIN_POOL_SIZE",
+        global = true,
+        value_name = "COUNT"
+    )]
     pub pool_size: Option<String>,
 }
 

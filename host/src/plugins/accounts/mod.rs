@@ -83,8 +83,8 @@ struct Inner {
     due: Notify,
     /// Notifies the turns of syncs: an account was unlinked on this host.
     unlinked: Notify,
-    /// Notifies requests that wait for a sync: a page of some sync has ended.
-    page_ended: Notify,
+    /// Notifies requests that wait for the end of a sync: one has ended on this host.
+    sync_ended: Notify,
 }
 
 impl Accounts {
@@ -94,7 +94,7 @@ impl Accounts {
             turns: sync::Turns::default(),
             due: Notify::new(),
             unlinked: Notify::new(),
-            page_ended: Notify::new(),
+            sync_ended: Notify::new(),
         }))
     }
 

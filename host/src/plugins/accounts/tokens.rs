@@ -44,7 +44,7 @@ impl Accounts {
         Ok((row.version > version, row.expires_at))
     }
 
-    /// The account with tokens that are valid for a minute at least, as far as is known.
+    /// The account with tokens that expire in a minute at the earliest.
     ///
     /// # Errors
     /// As [`Self::refresh`].

@@ -83,8 +83,9 @@ on_both! {
         set_secrets(&db, &[set("KEY", b"x")]).await;
         let value = "INSERT INTO plugin_values (plugin_id, scope, owner, key, value) VALUES ('a', 'plugin', '', 'k', $1)";
         let account = "INSERT INTO external_accounts (id, did, plugin_id, account_id, access_token, token_type, config, \
-            collections, status, sync_status, sync_processed, sync_written, created_at, updated_at) \
-            VALUES ('1', 'did:plc:a', 'a', '1', $1, '', $1, '[]', 'linked', 'idle', 0, 0, 0, 0)";
+            collections, tenant, status, version, attempts, sync_status, sync_run, sync_pages, sync_processed, \
+            sync_written, sync_skipped, sync_attempts, created_at, updated_at) \
+            VALUES ('1', 'did:plc:a', 'a', '1', $1, '', $1, '[]', '', 'linked', 1, 0, 'idle', 0, 0, 0, 0, 0, 0, 0, 0)";
         for sql in [value, account] {
             on!(&*db, writer, |pool| sqlx::query(sql).bind(&b"x"[..]).execute(pool).await.map(drop)).unwrap();
         }

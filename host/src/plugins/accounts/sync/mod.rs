@@ -103,16 +103,16 @@ impl Accounts {
 
     async fn wait_for_end(&self, joined: &AccountRow) -> Result<SyncState, AccountError> {
         loop {
-            let page_ended = self.0.page_ended.notified();
+            let ended = self.0.sync_ended.notified();
             let row = external_accounts::by_id(&self.deps().db, &joined.id).await?;
             let row = row.filter(|row| row.status != AccountStatus::Unlinking);
             let row = row.ok_or(AccountError::NotLinked)?;
             let state = SyncState::of(&row);
-            // The numbers of another run are those of the joined one if it went on with it, and no worse than none if not.
+            // Another run has begun since: the joined one has ended.
             if !state.is_running || row.sync_run != joined.sync_run {
                 return Ok(state);
             }
-            let _ = tokio::time::timeout(POLL_INTERVAL, page_ended).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, ended).await;
         }
     }
 }

@@ -107,6 +107,7 @@ async fn store(
                     note: sync_note,
                 };
                 accounts.record(&row.did, &row.plugin_id, change);
+                accounts.0.sync_ended.notify_waiters();
             }
             return Ok(());
         }
@@ -139,6 +140,7 @@ async fn store(
             written: sync_written,
         };
         accounts.record(&row.did, &row.plugin_id, change);
+        accounts.0.sync_ended.notify_waiters();
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ impl Default for Turns {
         let bounds = |per_tenant| Bounds {
             places: MAX_TURNS,
             per_tenant,
-            // Nothing waits: who finds no place stays in the database.
+            // Nothing waits here: a sync without a place stays due in the database.
             waiting: 0,
             waiting_per_tenant: 0,
             patience: Duration::ZERO,
@@ -87,7 +87,6 @@ impl Accounts {
             self.deps().tasks.spawn(async move {
                 turn::run(&accounts, row, &holder).await;
                 drop(places);
-                accounts.0.page_ended.notify_waiters();
                 accounts.0.due.notify_waiters();
             });
         }

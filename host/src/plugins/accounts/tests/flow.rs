@@ -42,7 +42,7 @@ on_both! {
         assert_eq!(view.collections, [NOTE, LOOSE]);
         assert_eq!(view.hosts.unwrap(), ["api.fake.example"]);
         let good = [("state", state.as_str()), ("code", "good"), ("session_state", "x")];
-        // Nobody has consented yet.
+        // The user has not consented yet.
         is_unknown(complete(&stage, "browser", &good).await);
         is_unknown(complete(&stage, "", &good).await);
         let url = consent(&stage, &state, "browser").await.unwrap();

@@ -204,7 +204,7 @@ on_both! {
         let state = run_sync(&stage).await;
         assert!(state.error.unwrap().1.contains("the same cursor twice"));
         assert_eq!((state.processed, state.written), (1, 1));
-        assert_eq!(stage.row().await.sync_cursor, None, "the next sync begins anew");
+        assert_eq!(stage.row().await.sync_cursor, None, "the next sync begins at the start");
         for (next, code) in [("\0".to_owned(), "bad-input"), ("c".repeat(8 * 1024 + 1), "bad-input")] {
             stage.service.pages(move |_| Page { items: Vec::new(), next: Some(next.clone()) });
             assert_eq!(error_of(&stage).await, code);
@@ -271,6 +271,7 @@ on_both! {
         }
         let (accounts, alice) = (stage.accounts.clone(), user(ALICE));
         let syncing = tokio::spawn(async move { accounts.sync(&alice, "fake").await });
+        until(async || stage.row().await.sync_status == SyncStatus::Running).await;
         until(async || {
             // The next attempt is due at once.
             stage.clock.set(stage.clock.now().max(stage.row().await.sync_due_at.unwrap()));
