@@ -2,18 +2,22 @@
 //! and fuzz targets share. Depends on none of belvedere's code.
 
 pub mod cars;
+mod code_flow;
 pub mod database;
 pub mod dns;
 mod faults;
 mod frames;
 pub mod http_client;
+pub mod itchio;
 pub mod jetstream;
 pub mod labeler;
+pub mod microsoft;
 mod pages;
 pub mod parameters;
 pub mod postgres;
 pub mod repos;
 mod responses;
 pub mod sql_statements;
+pub mod steam;
 pub mod upstream;
 pub mod vectors;

@@ -3,7 +3,7 @@
 
 pub mod calls;
 pub mod catalogue;
-mod check;
+pub mod check;
 pub mod configured;
 mod consent;
 mod engine;
@@ -25,3 +25,6 @@ pub use package::MAX_MODULE;
 pub use registry::{LoadedPlugin, PluginStatus, Plugins};
 pub use services::{PauseListener, PluginServices, SecretSource};
 pub use sources::shown as shown_url;
+
+#[cfg(test)]
+mod first_party_tests;
