@@ -4,7 +4,7 @@
 # Writes $CARGO_TARGET_DIR/plugins/NAME/{manifest.json,plugin.wasm}. Idempotent, and quick when nothing changed.
 set -eu
 . "$(dirname "$0")/lib.sh"
-. "$ROOT/dev/wasm_rust.sh"
+. "$(dirname "$0")/wasm_rust.sh"
 
 OUT=$CARGO_TARGET_DIR/plugins
 # Other flags and another compiler than the server's.

@@ -29,7 +29,7 @@ pub(super) async fn run(folder: &Path, config: &Config) -> anyhow::Result<ExitCo
     std::fs::create_dir_all(&cache).with_context(|| format!("{} can't be created", cache.display()))?;
     let scratch = Scratch(cache.join(format!("plugin-check-{}.db", std::process::id())));
     let engine = PluginEngine::open(EngineConfig::new(cache))?;
-    let db = Db::open(&format!("sqlite:{}", scratch.0.display()), 1).await?;
+    let db = Db::open(&format!("sqlite://{}", scratch.0.display()), 1).await?;
     let calls = Calls::new(engine.clone(), services(&db, config)?);
     let examined = examine(&engine, &calls, package).await;
     db.close().await;
