@@ -1,5 +1,5 @@
 # The commands for developers. They are implemented in dev/, as shell scripts that can be linted.
-.PHONY: help run test bench fmt lint fuzz
+.PHONY: help run test plugins bench fmt lint fuzz
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -11,11 +11,15 @@ run: ## install what is missing, build, and start the server on SQLite under dat
 test: ## everything that CI checks: format, clippy, unit and integration tests on both databases, the network tests
 	@sh dev/test.sh
 
+plugins: ## build the plugins of this repository into target/plugins
+	@sh dev/plugins.sh
+
 bench: ## run the load tests (tests/load) on both databases; prints a markdown table
 	@sh dev/bench.sh
 
 fmt: ## format the code
 	@cargo fmt --all
+	@cd plugins && cargo fmt --all
 
 lint: ## clippy and cargo-deny
 	@sh dev/lint.sh

@@ -6,6 +6,7 @@ set -eu
 sh "$ROOT/dev/setup.sh" build
 cd "$ROOT"
 cargo clippy --workspace --all-targets -- --deny warnings
+(cd plugins && cargo clippy --workspace --all-targets --locked -- --deny warnings)
 sh dev/rules.sh
 # A mutant that fits no source tests nothing.
 python3 dev/mutants.py check

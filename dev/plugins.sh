@@ -4,12 +4,13 @@
 # Writes $CARGO_TARGET_DIR/plugins/NAME/{manifest.json,plugin.wasm}. Idempotent, and quick when nothing changed.
 set -eu
 . "$(dirname "$0")/lib.sh"
-. "$ROOT/dev/wasm_rust.sh"
+. "$(dirname "$0")/wasm_rust.sh"
 
 OUT=$CARGO_TARGET_DIR/plugins
 # Other flags and another compiler than the server's.
 RUST_TARGET_DIR=$CARGO_TARGET_DIR/plugins-rust
-JS_TOOLS=$CACHE/js
+# The tool for plugins in JavaScript; the clones share it. Its version is pinned by the lock file.
+JS_TOOLS=$CACHE/js-tools-$(sha256sum "$ROOT/plugins/js-tools/package-lock.json" | cut -c 1-16)
 
 # folder NAME: the plugin's folder.
 folder() {
@@ -33,7 +34,7 @@ inputs() {
     {
         rustc --version
         find "$1" "$ROOT/wit/plugin" "$ROOT/plugins/sdk" "$ROOT/plugin-pack" "$ROOT/plugins/Cargo.toml" \
-            "$ROOT/plugins/Cargo.lock" "$ROOT/dev/plugins.sh" "$ROOT/dev/wasm_rust.sh" \
+            "$ROOT/plugins/Cargo.lock" "$ROOT/plugins/js-tools" "$ROOT/dev/plugins.sh" "$ROOT/dev/wasm_rust.sh" \
             -name node_modules -prune -o -type f -print | LC_ALL=C sort | while read -r file; do
             sha256sum "$file"
         done
@@ -55,6 +56,34 @@ build_rust() {
     # shellcheck disable=SC2086 # one word per option
     (cd "$ROOT/plugins" && CARGO_TARGET_DIR=$RUST_TARGET_DIR wasm_cargo build --quiet --release --locked $packages) ||
         fail "a plugin does not compile"
+}
+
+# js_tools: install the tool for plugins in JavaScript.
+js_tools() {
+    need node "Node.js 20 or newer is needed for plugins in JavaScript (package nodejs)"
+    need npm "npm is needed for plugins in JavaScript"
+    [ ! -f "$JS_TOOLS/complete" ] || return 0
+    say "installing componentize-js with npm (some 400 MB, once)"
+    rm -rf "$JS_TOOLS"
+    mkdir -p "$JS_TOOLS"
+    cp "$ROOT/plugins/js-tools/package.json" "$ROOT/plugins/js-tools/package-lock.json" "$JS_TOOLS"
+    # Not npm ci: it wants the packages of all platforms in the lock file, and the registry has not all of them.
+    (cd "$JS_TOOLS" && npm install --no-audit --no-fund --no-save >log 2>&1) ||
+        { tail -5 "$JS_TOOLS/log" >&2; fail "npm could not install componentize-js"; }
+    touch "$JS_TOOLS/complete"
+}
+
+# build_js NAME FOLDER: make a component of a plugin in JavaScript. Without the features of the engine that need WASI, the
+# component imports only what the plugin does.
+build_js() {
+    js_tools
+    say "compiling plugin: $1"
+    mkdir -p "$OUT/$1"
+    world=$(sed -n 's/.*"world": *"\([a-z-]*\)".*/\1/p' "$2/package.json")
+    main=$(sed -n 's/.*"main": *"\([^"]*\)".*/\1/p' "$2/package.json")
+    "$JS_TOOLS/node_modules/.bin/componentize-js" "$2/$main" --wit "$ROOT/wit/plugin" --world-name "$world" \
+        --disable stdio random clocks http fetch-event --out "$OUT/$1/module.wasm" >"$OUT/$1/log" 2>&1 ||
+        { tail -20 "$OUT/$1/log" >&2; fail "plugin $1 does not compile"; }
 }
 
 # finish NAME FOLDER MODULE: write what belongs to the plugin, last the mark that it is complete.
@@ -86,3 +115,8 @@ if [ -n "$rust" ]; then
         finish "$name" "$(folder "$name")" "$RUST_TARGET_DIR/wasm32-unknown-unknown/release/$module"
     done
 fi
+for name in $js; do
+    build_js "$name" "$(folder "$name")"
+    finish "$name" "$(folder "$name")" "$OUT/$name/module.wasm"
+    rm -f "$OUT/$name/module.wasm" "$OUT/$name/log"
+done

@@ -8,12 +8,18 @@ cd "$ROOT"
 
 say "format"
 cargo fmt --all --check
+(cd plugins && cargo fmt --all --check)
 say "clippy"
 cargo clippy --workspace --all-targets --quiet -- --deny warnings
+(cd plugins && cargo clippy --workspace --all-targets --quiet --locked -- --deny warnings)
 say "documentation links, shell scripts, dependencies"
 sh dev/rules.sh
 say "cold build of the Lua guest"
 sh dev/cold.sh
+say "plugins, and their unit tests"
+sh dev/plugins.sh
+(cd plugins && cargo test --workspace --quiet --locked)
+node --test plugins/itchio/test/
 say "unit and integration tests, on SQLite and PostgreSQL"
 tests/support/postgres.sh run cargo nextest run --workspace --no-fail-fast
 say "documentation examples"

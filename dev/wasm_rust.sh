@@ -39,7 +39,7 @@ debian_rust() {
     rm -rf "$DEBIAN_RUST"
     mkdir -p "$DEBIAN_RUST/packages"
     (
-        cd "$DEBIAN_RUST/packages"
+        cd "$DEBIAN_RUST/packages" || exit 1
         # apt's own user can't write here, which it warns about.
         apt-get download rustc-web "libstd-rust-web-$version" libstd-rust-web-dev rust-web-src >log 2>&1 ||
             { tail -5 log >&2; fail "apt-get could not download Debian's Rust for WebAssembly"; }
@@ -61,8 +61,9 @@ wasm_cargo() {
     for folder in "$libraries"/*-linux-gnu; do libraries=$libraries:$folder; done
     # Debian's package has no compiled standard library for this target, so cargo compiles it from source, which only an
     # unstable option does. The linker is the one of the Lua guest (dev/setup.sh).
+    linker=$(wasm_linker) || exit 1
     LD_LIBRARY_PATH=$libraries RUSTC=$DEBIAN_RUST/usr/bin/rustc RUSTC_BOOTSTRAP=1 \
-        CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$(wasm_linker) \
+        CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$linker \
         cargo "$command" --target "$WASM_TARGET" -Zbuild-std=std,panic_abort "$@"
 }
 

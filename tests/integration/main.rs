@@ -32,6 +32,7 @@ mod move_command;
 mod nul;
 mod oauth;
 mod one_instance;
+mod plugin_command;
 mod record_events;
 mod script_command;
 mod script_plugins;

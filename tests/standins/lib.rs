@@ -2,14 +2,17 @@
 //! and fuzz targets share. Depends on none of belvedere's code.
 
 pub mod cars;
+mod code_flow;
 pub mod database;
 pub mod dns;
 mod faults;
 pub mod files;
 mod frames;
 pub mod http_client;
+pub mod itchio;
 pub mod jetstream;
 pub mod labeler;
+pub mod microsoft;
 mod pages;
 pub mod parameters;
 pub mod plugins;
@@ -17,5 +20,6 @@ pub mod postgres;
 pub mod repos;
 mod responses;
 pub mod sql_statements;
+pub mod steam;
 pub mod upstream;
 pub mod vectors;

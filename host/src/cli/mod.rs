@@ -1,4 +1,4 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, script, backfill, verify, backup, move, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, script, plugin, backfill, verify, backup, move, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`). `verify` has its own.
@@ -14,6 +14,7 @@ mod instance_file;
 mod logging;
 mod migrate;
 mod move_to;
+mod plugin;
 mod remote;
 mod script;
 mod serve;
@@ -61,6 +62,9 @@ enum Command {
     /// Check scripts, and copy them between files and a server
     #[command(subcommand)]
     Script(script::Command),
+    /// Write, pack and check plugins
+    #[command(subcommand)]
+    Plugin(plugin::Command),
     /// Start a backfill on a running server: read the history of a collection from the network
     Backfill(backfill::Command),
     /// Compare the index with the PDSs; exit status 0: equal, 1: different, 2: could not be compared
@@ -115,6 +119,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Doctor => doctor::run(&config).await,
         Command::Admin(command) => admin::run(command, &config).await,
         Command::Script(command) => script::run(command, &config).await,
+        Command::Plugin(command) => plugin::run(command, &config).await,
         Command::Backfill(command) => backfill::run(command, &config).await,
         Command::Verify(command) => Ok(verify::run(command, &config).await),
         Command::Backup(command) => backup::run(command, &config).await,

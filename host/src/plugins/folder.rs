@@ -47,7 +47,8 @@ fn folder_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn read_one(folder: &Path) -> FoundPlugin {
+/// Reads one plugin.
+pub fn read_one(folder: &Path) -> FoundPlugin {
     let manifest = read_file(&folder.join("manifest.json"), manifest::MAX_BYTES)
         .and_then(|bytes| ManifestFile::read(&bytes).map_err(|error| error.to_string()));
     match manifest {

@@ -4,7 +4,7 @@
 pub mod accounts;
 pub mod calls;
 pub mod catalogue;
-mod check;
+pub mod check;
 pub mod configured;
 mod consent;
 mod engine;
@@ -28,3 +28,6 @@ pub use package::MAX_MODULE;
 pub use registry::{LoadedPlugin, PluginStatus, Plugins};
 pub use services::{PauseListener, PluginServices, SecretSource};
 pub use sources::shown as shown_url;
+
+#[cfg(test)]
+mod first_party_tests;

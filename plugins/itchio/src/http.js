@@ -10,12 +10,12 @@ const TOO_MANY_REQUESTS = 429;
 /// The URL, behind the proxy if the operator has set one: for tests, and for networks that leave through one.
 export function serviceUrl(url) {
   const proxy = secret('PROXY_URL');
-  return proxy === undefined ? url : behindProxy(proxy, url);
+  return proxy == null ? url : behindProxy(proxy, url);
 }
 
 export function requiredSecret(name) {
   const value = secret(name);
-  if (value === undefined) throw fault('internal', `the operator has not set the secret ${name}`);
+  if (value == null) throw fault('internal', `the operator has not set the secret ${name}`);
   return value;
 }
 

@@ -34,7 +34,7 @@ export function exchange({ redirectUri, params }) {
   const code = params.find(([name]) => name === 'code')?.[1];
   if (code === undefined) throw fault('bad-input', 'itch.io sent no code');
   const kept = kvGet('flow', VERIFIER);
-  if (kept === undefined) throw fault('bad-input', 'this sign-in was not begun here: begin again');
+  if (kept == null) throw fault('bad-input', 'this sign-in was not begun here: begin again');
   return request({
     grant_type: 'authorization_code',
     code,
@@ -44,7 +44,7 @@ export function exchange({ redirectUri, params }) {
 }
 
 export function renew({ refresh }) {
-  if (refresh === undefined) throw fault('needs-reauth', 'there is no refresh token');
+  if (refresh == null) throw fault('needs-reauth', 'there is no refresh token');
   return request({ grant_type: 'refresh_token', refresh_token: refresh });
 }
 

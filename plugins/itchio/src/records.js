@@ -8,7 +8,7 @@ const MAX_PAGES = 2000;
 
 /// The page at the cursor. `read` reads a page of the API by its number.
 export function page(cursor, read) {
-  const number = cursor === undefined ? 1 : Number(cursor);
+  const number = cursor == null ? 1 : Number(cursor);
   if (!Number.isSafeInteger(number) || number < 1) throw fault('bad-input', 'the cursor is not one of this plugin');
   const answer = read(number);
   // An empty list is an object in this API.

@@ -26,15 +26,19 @@ impl LibraryPlugin for Markdown {
                  breaks, `images = false` leaves out images.",
             ),
             Function::new("to_text", &["text: string"], "The text of CommonMark, without its markup."),
-            Function::new("sanitize", &["html: string"], "The HTML without everything that is not safe to show."),
+            Function::new(
+                "sanitize",
+                &["html: string"],
+                "The HTML without everything that is not safe to show.",
+            ),
         ]
     }
 
     fn call(name: &str, args: &[Value], _context: &Context) -> Result<Value, Fault> {
         let result = match name {
-            "render" => markdown::render(text(args)?, &options(args.get(1))?),
+            "render" => markdown::render(text(args)?, &options(args.get(1))?)?,
             "to_text" => markdown::to_text(text(args)?),
-            "sanitize" => html::sanitize(text(args)?, true),
+            "sanitize" => html::sanitize(text(args)?, true)?,
             _ => return Err(Fault::unsupported(format!("there is no function {name}"))),
         };
         Ok(Value::String(result))

@@ -82,6 +82,8 @@ macro_rules! __export {
             struct Exported;
             $crate::__export_describe!();
             $($crate::$interface!();)*
+            // Other linkers refuse the names of these symbols, and tests need none of them.
+            #[cfg(target_family = "wasm")]
             export!(Exported);
         }
     };
@@ -164,7 +166,9 @@ macro_rules! __export_linking {
                 })
             }
 
-            fn handle_callback(callback: wit_linking::Callback) -> Result<wit_linking::Tokens, $crate::Fault> {
+            fn handle_callback(
+                callback: wit_linking::Callback,
+            ) -> Result<wit_linking::Tokens, $crate::Fault> {
                 $crate::export::begin();
                 let callback = $crate::Callback {
                     state: callback.state,
@@ -187,7 +191,8 @@ macro_rules! __export_linking {
             ) -> Result<wit_linking::Tokens, $crate::Fault> {
                 $crate::export::begin();
                 let config = $crate::export::read_json(&config)?;
-                <Implementation as $crate::AccountPlugin>::refresh(&tokens_in(tokens), &config).map(tokens_out)
+                <Implementation as $crate::AccountPlugin>::refresh(&tokens_in(tokens), &config)
+                    .map(tokens_out)
             }
 
             fn get_profile(
@@ -196,7 +201,8 @@ macro_rules! __export_linking {
             ) -> Result<wit_linking::Profile, $crate::Fault> {
                 $crate::export::begin();
                 let config = $crate::export::read_json(&config)?;
-                let profile = <Implementation as $crate::AccountPlugin>::profile(&tokens_in(tokens), &config)?;
+                let profile =
+                    <Implementation as $crate::AccountPlugin>::profile(&tokens_in(tokens), &config)?;
                 Ok(wit_linking::Profile {
                     account_id: profile.account_id,
                     display_name: profile.display_name,

@@ -55,6 +55,6 @@ pub mod lookup {
 
     /// The first record of the collection whose field at `path` equals `value`.
     pub fn find(collection: &str, path: &str, value: &Value) -> Result<Option<StrongRef>, Fault> {
-        lookup::find(&collection.to_owned(), path, &value.to_string())
+        lookup::find(collection, path, &value.to_string())
     }
 }

@@ -31,7 +31,8 @@ pub fn challenge(verifier: &str) -> String {
 pub fn base64url(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
+        let bits =
+            chunk.iter().fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
         for index in 0..=chunk.len() {
             let sextet = bits >> (18 - 6 * index) & 0x3f;
             out.push(char::from(ALPHABET[sextet as usize]));

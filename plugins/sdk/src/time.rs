@@ -23,11 +23,14 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     {
         let number = |from: usize, to: usize| {
             let part = &bytes[from..to];
-            part.iter().all(u8::is_ascii_digit).then(|| part.iter().fold(0, |n, &b| n * 10 + i64::from(b - b'0')))
+            part.iter()
+                .all(u8::is_ascii_digit)
+                .then(|| part.iter().fold(0, |n, &b| n * 10 + i64::from(b - b'0')))
         };
         let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
         let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-        let valid = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 60;
+        let valid =
+            (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 60;
         let days = days(year, month, day);
         // A day that the month does not have would come back as another one.
         return (valid && date(days).2 == day).then_some(days * DAY + hour * 3600 + minute * 60 + second);

@@ -80,7 +80,8 @@ fn get<T: DeserializeOwned>(endpoint: &str, params: &[(&str, &str)]) -> Result<T
     let response = Request::get(&url::with_query(endpoint, &query)).send()?;
     if matches!(response.status(), 401 | 403) {
         // Steam's 401 is about the operator's key: users have no tokens that they could renew.
-        let mut fault = Fault::new(FaultCode::Internal, "Steam refuses the API key; the operator must set another");
+        let mut fault =
+            Fault::new(FaultCode::Internal, "Steam refuses the API key; the operator must set another");
         fault.status = Some(response.status());
         return Err(fault);
     }

@@ -4,7 +4,9 @@ mod api;
 mod openid;
 mod records;
 
-use belvedere_plugin::{AccountPlugin, Callback, Fault, Page, Plugin, Profile, Start, SyncPlugin, Tokens, sync_plugin};
+use belvedere_plugin::{
+    AccountPlugin, Callback, Fault, Page, Plugin, Profile, Start, SyncPlugin, Tokens, sync_plugin,
+};
 use serde_json::Value;
 
 struct Steam;

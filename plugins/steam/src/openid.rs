@@ -13,7 +13,8 @@ const CLAIMED_ID: &str = "https://steamcommunity.com/openid/id/";
 /// A Steam id has 17 digits.
 const STEAM_ID_DIGITS: usize = 17;
 /// Fields that an assertion must sign (OpenID 2.0 §10.1): without them an attacker could exchange what they say.
-const SIGNED: [&str; 6] = ["op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "assoc_handle"];
+const SIGNED: [&str; 6] =
+    ["op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "assoc_handle"];
 /// Assertions are accepted for this long, in seconds, and their nonces are kept for twice as long: so none is accepted
 /// twice.
 const MAX_AGE: i64 = 300;

@@ -29,7 +29,9 @@ pub(crate) fn page(games: Vec<Game>, cursor: Option<&str>) -> Result<Page, Fault
 fn slice(mut games: Vec<Game>, cursor: Option<&str>) -> Result<(Vec<Game>, Option<String>), Fault> {
     let after = match cursor {
         None => 0,
-        Some(cursor) => cursor.parse().map_err(|_| Fault::bad_input("the cursor is not one of this plugin"))?,
+        Some(cursor) => {
+            cursor.parse().map_err(|_| Fault::bad_input("the cursor is not one of this plugin"))?
+        }
     };
     games.retain(|game| game.appid > after);
     games.sort_by_key(|game| game.appid);
@@ -113,7 +115,8 @@ mod tests {
             "playtimeMinutes": 90, "lastPlayedAt": "2023-11-14T22:13:20Z",
         });
         assert_eq!(item.value, expected);
-        let expected = json!({"$type": OWNERSHIP, "platform": "steam", "externalId": "440", "title": "Game 440"});
+        let expected =
+            json!({"$type": OWNERSHIP, "platform": "steam", "externalId": "440", "title": "Game 440"});
         assert_eq!(ownership(&game(440), None).value, expected);
         let never = Game { rtime_last_played: 0, name: None, ..game(1) };
         assert!(stats(&never, None).value.get("lastPlayedAt").is_none());

@@ -6,7 +6,8 @@ use serde::Deserialize;
 
 use crate::xbox_live::Session;
 
-const PROFILE: &str = "https://profile.xboxlive.com/users/me/profile/settings?settings=Gamertag,GameDisplayPicRaw";
+const PROFILE: &str =
+    "https://profile.xboxlive.com/users/me/profile/settings?settings=Gamertag,GameDisplayPicRaw";
 const TITLES: &str = "https://titlehub.xboxlive.com/users";
 
 #[derive(Deserialize)]
@@ -49,7 +50,7 @@ pub(crate) fn profile(session: &Session) -> Result<Profile, Fault> {
 fn read_profile(response: ProfileResponse, xuid: &str) -> Result<Profile, Fault> {
     let user = response.profile_users.into_iter().find(|user| user.id == xuid);
     let user = user.ok_or_else(|| Fault::upstream("Xbox does not know the account"))?;
-    let mut setting = |name: &str| {
+    let setting = |name: &str| {
         let found = user.settings.iter().find(|setting| setting.id == name);
         found.and_then(|setting| setting.value.clone()).filter(|value| !value.is_empty())
     };

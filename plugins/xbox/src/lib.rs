@@ -5,7 +5,9 @@ mod microsoft;
 mod records;
 mod xbox_live;
 
-use belvedere_plugin::{AccountPlugin, Callback, Fault, Page, Plugin, Profile, Start, SyncPlugin, Tokens, sync_plugin};
+use belvedere_plugin::{
+    AccountPlugin, Callback, Fault, Page, Plugin, Profile, Start, SyncPlugin, Tokens, sync_plugin,
+};
 use serde_json::Value;
 
 struct Xbox;

@@ -66,13 +66,15 @@ fn request(params: &[(&str, &str)]) -> Result<Tokens, Fault> {
 
 fn tokens(response: TokenResponse) -> Result<Tokens, Fault> {
     match response {
-        TokenResponse { access_token: Some(access), refresh_token, expires_in, scope, error: None } => Ok(Tokens {
-            access,
-            refresh: refresh_token,
-            token_type: "Bearer".to_owned(),
-            scope,
-            expiry: expires_in.map_or(Expiry::Never, Expiry::InSeconds),
-        }),
+        TokenResponse { access_token: Some(access), refresh_token, expires_in, scope, error: None } => {
+            Ok(Tokens {
+                access,
+                refresh: refresh_token,
+                token_type: "Bearer".to_owned(),
+                scope,
+                expiry: expires_in.map_or(Expiry::Never, Expiry::InSeconds),
+            })
+        }
         TokenResponse { error: Some(error), .. } => Err(match error.as_str() {
             "invalid_grant" | "interaction_required" | "consent_required" => {
                 Fault::needs_reauth("Microsoft no longer accepts this sign-in")
@@ -99,7 +101,8 @@ mod tests {
 
     #[test]
     fn answers_become_tokens() {
-        let response = json!({"token_type": "Bearer", "expires_in": 3600, "access_token": "a", "refresh_token": "r"});
+        let response =
+            json!({"token_type": "Bearer", "expires_in": 3600, "access_token": "a", "refresh_token": "r"});
         let tokens = read(response).unwrap();
         assert_eq!((tokens.access.as_str(), tokens.refresh.as_deref()), ("a", Some("r")));
         assert_eq!(tokens.expiry, Expiry::InSeconds(3600));

@@ -45,9 +45,9 @@ struct Refusal {
 }
 
 pub(crate) fn sign_in(microsoft_token: &str) -> Result<Session, Fault> {
-    let properties =
-        json!({"AuthMethod": "RPS", "SiteName": "user.auth.xboxlive.com", "RpsTicket": format!("d={microsoft_token}")});
-    let user: TokenResponse = call(AUTHENTICATE, "http://auth.xboxlive.com", &properties)?.successful()?.json()?;
+    let properties = json!({"AuthMethod": "RPS", "SiteName": "user.auth.xboxlive.com", "RpsTicket": format!("d={microsoft_token}")});
+    let user: TokenResponse =
+        call(AUTHENTICATE, "http://auth.xboxlive.com", &properties)?.successful()?.json()?;
     let properties = json!({"UserTokens": [user.token], "SandboxId": "RETAIL"});
     let response = call(AUTHORIZE, "http://xboxlive.com", &properties)?;
     if response.status() == 401 {
@@ -58,12 +58,17 @@ pub(crate) fn sign_in(microsoft_token: &str) -> Result<Session, Fault> {
 
 fn call(endpoint: &str, relying_party: &str, properties: &Value) -> Result<Response, Fault> {
     let body = json!({"RelyingParty": relying_party, "TokenType": "JWT", "Properties": properties});
-    Request::post_json(endpoint, &body).header("x-xbl-contract-version", "1").header("accept", "application/json").send()
+    Request::post_json(endpoint, &body)
+        .header("x-xbl-contract-version", "1")
+        .header("accept", "application/json")
+        .send()
 }
 
 fn session(response: TokenResponse) -> Result<Session, Fault> {
     match response.display_claims.xui.into_iter().next() {
-        Some(Claims { uhs, xid: Some(xuid) }) if !xuid.is_empty() && xuid.bytes().all(|b| b.is_ascii_digit()) => {
+        Some(Claims { uhs, xid: Some(xuid) })
+            if !xuid.is_empty() && xuid.bytes().all(|b| b.is_ascii_digit()) =>
+        {
             Ok(Session { authorization: format!("XBL3.0 x={uhs};{}", response.token), xuid })
         }
         _ => Err(Fault::upstream("Xbox Live named no account")),
@@ -77,7 +82,9 @@ fn refused(code: Option<u64>) -> Fault {
             Fault::forbidden("this Microsoft account has no Xbox profile: create one at https://www.xbox.com")
         }
         Some(2_148_916_235) => Fault::forbidden("Xbox Live is not available in the country of this account"),
-        Some(2_148_916_236 | 2_148_916_237) => Fault::forbidden("Xbox asks for a proof of age: sign in at xbox.com"),
+        Some(2_148_916_236 | 2_148_916_237) => {
+            Fault::forbidden("Xbox asks for a proof of age: sign in at xbox.com")
+        }
         Some(2_148_916_238) => {
             Fault::forbidden("this is a child's account: an adult must add it to a Microsoft family group")
         }
