@@ -23,9 +23,9 @@ async fn run_sync(stage: &Stage) -> SyncState {
 
 /// The code of the error that ends a sync.
 async fn error_of(stage: &Stage) -> String {
-    let state = run_sync(stage).await;
-    assert!(!state.is_running, "{state:?}");
-    state.error.expect("the sync fails").0
+    let ended = run_sync(stage).await;
+    assert!(!ended.is_running, "{ended:?}");
+    ended.error.expect("the sync fails").0
 }
 
 fn done(processed: i64, written: i64, skipped: i64) -> SyncState {
