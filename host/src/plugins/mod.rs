@@ -23,8 +23,8 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{Component, EngineConfig, EngineError, Exports, LoadError, POOL_SIZE, PluginEngine};
+pub use engine::{EngineConfig, EngineError, PluginEngine};
 pub use package::MAX_MODULE;
 pub use registry::{LoadedPlugin, PluginStatus, Plugins};
-pub use services::{PauseListener, PluginServices, SecretSource};
+pub use services::PluginServices;
 pub use sources::shown as shown_url;

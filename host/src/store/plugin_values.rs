@@ -143,12 +143,6 @@ pub async fn remove_owner(db: &Db, plugin: &str, scope: Scope, owner: &str) -> R
     }))
 }
 
-/// Removes all values of a plugin.
-pub async fn remove_plugin(db: &Db, plugin: &str) -> Result<u64, StoreError> {
-    let sql = "DELETE FROM plugin_values WHERE plugin_id = $1";
-    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(plugin).execute(pool).await?.rows_affected()))
-}
-
 /// Removes expired values. Returns how many.
 pub async fn prune(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
     let sql = "DELETE FROM plugin_values WHERE expires_at <= $1";

@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::calls::{CallError, CallScope, Calls, FaultCode};
+use super::engine::Component;
 use super::manifest::{Grants, Manifest, Permission};
-use super::{Component, EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus};
+use super::{EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Secret;

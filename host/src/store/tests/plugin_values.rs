@@ -50,7 +50,6 @@ on_both! {
         assert!(!set(&db, "a", "n", b"", None).await && set(&db, "a", "m", b"1", None).await);
         let removed = plugin_values::remove_owner(&db, "steam", Scope::Account, "a").await.unwrap();
         assert_eq!((removed, get(&db, "b", "k", 0).await.is_some()), (3, true));
-        assert_eq!(plugin_values::remove_plugin(&db, "steam").await.unwrap(), 1);
     }
 
     async fn writes_at_once_stay_within_the_quota(db) {

@@ -4,7 +4,7 @@ use belvedere_standins::files::{File, FileServer};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{PATH, install, list, summary};
+use super::{ALL, PATH, install, list, summary};
 use crate::support::plugins::PluginFiles;
 
 crate::in_both_worlds! {
@@ -14,7 +14,7 @@ crate::in_both_worlds! {
         // During the download nothing is stored.
         let url = files.publish(&site, "/x");
         site.put("/x/plugin.wasm", File::Silent);
-        let body = json!({ "url": url, "accepted_capabilities": super::ALL });
+        let body = json!({ "url": url, "accepted_capabilities": ALL });
         let installing = world.server.admin(Method::POST, PATH, Some(&body));
         let downloading = async {
             while !site.requested().contains(&"/x/plugin.wasm".to_owned()) {
