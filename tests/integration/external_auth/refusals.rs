@@ -44,8 +44,8 @@ on_both! {
             phone.request(stage.server(), Method::GET, &format!("/external-auth/probe/authorize?{query}"), None).await
         };
         for good in ["com.example.phone:/back", "https://phone.example/anywhere?x=y", "https://pages.example/"] {
-            let begun = begin(good).await;
-            assert_eq!(begun.status, 200, "{good} {}", begun.text);
+            let answer = begin(good).await;
+            assert_eq!(answer.status, 200, "{good} {}", answer.text);
         }
         for bad in [
             "", "/dashboard/", "com.example.phone:/other", "https://evil.example/", "http://phone.example/", "https://phone.example:444/",

@@ -152,10 +152,10 @@ impl Accounts {
         let accounts = self.clone();
         let redirect_uri = flow.redirect_uri.clone();
         // In a task of its own: when the browser goes away, tokens that were issued are still stored.
-        let linking = async move {
-            let linked = accounts.exchange_callback(&linker, &flow, state, callback, params).await;
+        let work = async move {
+            let result = accounts.exchange_callback(&linker, &flow, state, callback, params).await;
             let plugin = linker.manifest().id.as_str();
-            if let Err(error) = &linked {
+            if let Err(error) = &result {
                 let reason = error.to_string();
                 tracing::info!(plugin, did = flow.did, reason, "an external account could not be linked");
                 accounts.record(&flow.did, plugin, ExternalAccountChange::LinkFailed { reason });
@@ -166,10 +166,10 @@ impl Accounts {
             if let Err(error) = removed {
                 tracing::warn!(%error, "what a plugin kept for a sign-in stays until it expires");
             }
-            linked
+            result
         };
-        let linked = self.deps().tasks.spawn(linking).await.unwrap_or(Err(AccountError::Raced));
-        let outcome = linked.map_err(|error| match error {
+        let result = self.deps().tasks.spawn(work).await.unwrap_or(Err(AccountError::Raced));
+        let outcome = result.map_err(|error| match error {
             AccountError::Store(_) | AccountError::Sealed(_) => "Connection failed".to_owned(),
             error => error.public_text(),
         });

@@ -64,14 +64,14 @@ impl Accounts {
         let collections = consented(linker.as_ref(), collections)?;
         let (accounts, user) = (self.clone(), user.clone());
         // In a task of its own: when the caller hangs up, tokens that were issued are still stored.
-        let linking = async move {
+        let work = async move {
             let scope = CallScope { tenant: user.tenant.clone(), did: Some(user.did.clone()), flow: None };
             let tokens = linker.connect(&scope, &config).await.map_err(AccountError::from);
             let tokens = tokens.map_err(refused_input).and_then(check::tokens)?;
             let consent = Consent { user: &user, collections: &collections, config: &config };
             accounts.link(&linker, &scope, tokens, &consent).await
         };
-        self.deps().tasks.spawn(linking).await.unwrap_or(Err(AccountError::Raced))
+        self.deps().tasks.spawn(work).await.unwrap_or(Err(AccountError::Raced))
     }
 
     /// Reads the profile of the account that the tokens belong to, and stores both.
@@ -154,7 +154,7 @@ pub(super) fn consented(
 ) -> Result<Vec<String>, AccountError> {
     if !plugin.exports().sync {
         return match named {
-            Some(names) if !names.is_empty() => {
+            Some(list) if !list.is_empty() => {
                 Err(AccountError::BadInput("collections: this plugin writes no records".to_owned()))
             }
             _ => Ok(Vec::new()),

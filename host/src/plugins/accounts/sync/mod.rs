@@ -81,14 +81,11 @@ impl Accounts {
             Some(started) => started,
             None => external_accounts::by_id(db, &row.id).await?.ok_or(AccountError::NotLinked)?,
         };
-        let waiting = self.wait_for_end(&joined);
-        match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(state) => state,
-            Err(_) => {
-                let row = external_accounts::by_id(db, &joined.id).await?;
-                row.as_ref().map(SyncState::of).ok_or(AccountError::NotLinked)
-            }
+        if let Ok(ended) = tokio::time::timeout(PATIENCE, self.wait_for_end(&joined)).await {
+            return ended;
         }
+        let row = external_accounts::by_id(db, &joined.id).await?;
+        row.as_ref().map(SyncState::of).ok_or(AccountError::NotLinked)
     }
 
     /// The session through which the sync writes: the one that linked the account, or if it has ended, the caller's.

@@ -14,8 +14,8 @@ async fn begin(stage: &Stage) -> String {
     stage.accounts.begin(&user(ALICE), "fake", BACK.to_owned(), None).await.unwrap()
 }
 
-async fn consent(stage: &Stage, state: &str, browser: &str) -> Result<String, AccountError> {
-    let url = stage.accounts.consent("fake", state, browser, CALLBACK.to_owned()).await?;
+async fn consent(stage: &Stage, token: &str, browser: &str) -> Result<String, AccountError> {
+    let url = stage.accounts.consent("fake", token, browser, CALLBACK.to_owned()).await?;
     Ok(url.as_str().to_owned())
 }
 
@@ -158,8 +158,8 @@ on_both! {
         assert!(matches!(connect, Err(AccountError::OtherKind(_))), "{connect:?}");
         for (collections, good) in [(Some(&[][..]), true), (Some(&[NOTE][..]), true), (Some(&[NOTE, NOTE, LOOSE][..]), true),
             (Some(&["com.example.other"][..]), false), (Some(&["\0"][..]), false)] {
-            let begun = begin("fake", collections).await;
-            assert_eq!(begun.is_ok(), good, "{collections:?} {begun:?}");
+            let answer = begin("fake", collections).await;
+            assert_eq!(answer.is_ok(), good, "{collections:?} {answer:?}");
         }
         stage.service.state().authorize_url = "http://fake.example/login".to_owned();
         let state = begin("fake", None).await.unwrap();

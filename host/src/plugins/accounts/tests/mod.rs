@@ -3,6 +3,7 @@
 mod fake;
 mod flow;
 mod linking;
+mod sync_failures;
 mod syncing;
 mod tokens;
 mod unlinking;
