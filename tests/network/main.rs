@@ -23,6 +23,7 @@ mod node;
 mod oauth;
 mod outside;
 mod pds;
+mod plugins;
 mod proxying;
 mod record_events;
 mod revocation;

@@ -9,7 +9,7 @@ mod ticker;
 use std::fmt;
 use std::sync::Arc;
 
-pub use config::{EngineConfig, POOL_SIZE};
+pub use config::EngineConfig;
 pub(in crate::plugins) use instance_call::{CallBounds, CallFailure};
 
 use super::host::Program;
