@@ -73,17 +73,20 @@ js_tools() {
     touch "$JS_TOOLS/complete"
 }
 
-# build_js NAME FOLDER: make a component of a plugin in JavaScript. Without the features of the engine that need WASI, the
-# component imports only what the plugin does.
+# build_js NAME FOLDER: make a component of a plugin in JavaScript and its world, FOLDER/wit. Without the features of the
+# engine that need WASI, the component imports only what the world does.
 build_js() {
     js_tools
     say "compiling plugin: $1"
-    mkdir -p "$OUT/$1"
-    world=$(sed -n 's/.*"world": *"\([a-z-]*\)".*/\1/p' "$2/package.json")
+    work=$OUT/$1/build
+    rm -rf "$work"
+    mkdir -p "$work/wit/deps"
+    cp "$2"/wit/*.wit "$work/wit"
+    cp -R "$ROOT/wit/plugin" "$work/wit/deps/plugin"
     main=$(sed -n 's/.*"main": *"\([^"]*\)".*/\1/p' "$2/package.json")
-    "$JS_TOOLS/node_modules/.bin/componentize-js" "$2/$main" --wit "$ROOT/wit/plugin" --world-name "$world" \
-        --disable stdio random clocks http fetch-event --out "$OUT/$1/module.wasm" >"$OUT/$1/log" 2>&1 ||
-        { tail -20 "$OUT/$1/log" >&2; fail "plugin $1 does not compile"; }
+    "$JS_TOOLS/node_modules/.bin/componentize-js" "$2/$main" --wit "$work/wit" --world-name plugin \
+        --disable stdio random clocks http fetch-event --out "$work/module.wasm" >"$work/log" 2>&1 ||
+        { tail -20 "$work/log" >&2; fail "plugin $1 does not compile"; }
 }
 
 # finish NAME FOLDER MODULE: write what belongs to the plugin, last the mark that it is complete.
@@ -117,6 +120,6 @@ if [ -n "$rust" ]; then
 fi
 for name in $js; do
     build_js "$name" "$(folder "$name")"
-    finish "$name" "$(folder "$name")" "$OUT/$name/module.wasm"
-    rm -f "$OUT/$name/module.wasm" "$OUT/$name/log"
+    finish "$name" "$(folder "$name")" "$OUT/$name/build/module.wasm"
+    rm -rf "$OUT/$name/build"
 done

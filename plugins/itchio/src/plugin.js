@@ -1,5 +1,5 @@
-// Links itch.io accounts with OAuth 2.0, and writes the games that a user owns. Exports the world sync-plugin of
-// wit/plugin: each object is an interface.
+// Links itch.io accounts with OAuth 2.0, and writes the games that a user owns. Exports the interfaces of ../wit/world.wit:
+// each object is one.
 
 import { authorizeUrl, exchange, renew } from './oauth.js';
 import { ownedKeys, profileOf } from './api.js';
