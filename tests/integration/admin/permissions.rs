@@ -15,7 +15,7 @@ crate::in_both_worlds! {
         let described = |key: &str| {
             permissions.iter().find(|p| p["key"] == key).unwrap()["description"].as_str().unwrap()
         };
-        assert!(described("plugins:create").ends_with("No endpoint of this version needs it."));
+        assert!(!described("plugins:create").contains("No endpoint"));
         assert_eq!(described("events:purge"), "Remove entries of the event log.");
         assert!(!keys.iter().any(|key| key.starts_with("spaces:")), "spaces are off");
         let templates = answer.body["templates"].as_array().unwrap();

@@ -27,7 +27,8 @@ use crate::query::filter::Filter;
 use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
 use super::records::{
-    HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed, rows_to_read,
+    HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed, page_rows,
+    rows_to_read,
 };
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError, intern};
@@ -134,7 +135,7 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, Sto
         }
     };
     candidates.note(db, index, took);
-    complete(db, found, args.limit, PAGE_BYTES).await
+    complete(db, found, page_rows(args.limit), PAGE_BYTES).await
 }
 
 /// The database's plan for a query, with one line per step. Tests use it to check which index a query uses.

@@ -6,7 +6,9 @@ use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 
 use super::super::{Db, StoreError, intern};
-use super::{PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete, limited, rows_to_read};
+use super::{
+    PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete, limited, page_rows, rows_to_read,
+};
 
 #[derive(Clone, Debug)]
 pub struct BacklinksArgs<'a> {
@@ -93,5 +95,5 @@ pub async fn list(db: &Db, args: &BacklinksArgs<'_>) -> Result<Slice<RecordRow>,
         (Db::Postgres(db), true) => fetch!(db.scan_pool, POSTGRES, id, args),
     };
     drop(place);
-    complete(db, found?, args.limit, PAGE_BYTES).await
+    complete(db, found?, page_rows(args.limit), PAGE_BYTES).await
 }

@@ -29,7 +29,7 @@ pub use self::count::{collection_counts, count};
 pub use self::delete::{delete, delete_collection};
 pub use self::many::{get_many_full, latest_rev};
 use self::slice::MAX_ROWS;
-pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete, rows_to_read};
+pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete, page_rows, rows_to_read};
 pub use self::slice::{PAGE_BYTES, Slice};
 
 use super::{Db, StoreError, intern};
@@ -275,7 +275,7 @@ pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, Stor
         Db::Sqlite(db) => packed::list(&db.read_pool, id, args).await?,
         Db::Postgres(db) => unjoined::list(db, id, args).await?,
     };
-    complete(db, found, args.limit, PAGE_BYTES).await
+    complete(db, found, page_rows(args.limit), PAGE_BYTES).await
 }
 
 /// As [`list`], with the columns of [`FullRecordRow`]. `valid`: only records that their lexicon accepts, or only those
@@ -296,7 +296,7 @@ pub async fn list_full(
             full_rows(fetch_list!(db.read_pool, LIST_FULL_POSTGRES[which], id, args), args.collection)?
         }
     };
-    complete(db, found, args.limit, PAGE_BYTES).await
+    complete(db, found, page_rows(args.limit), PAGE_BYTES).await
 }
 
 fn full_rows<R: RawRow>(

@@ -15,7 +15,7 @@ use crate::query::PageSize;
 /// Largest size of all records of a page, in bytes: some thousand ordinary records, or one of the largest.
 pub const PAGE_BYTES: usize = 1 << 20;
 
-/// Most rows of a page; a larger limit is reduced to it.
+/// Most rows of a page of a list; see [`page_rows`].
 pub(super) const MAX_ROWS: u32 = PageSize::RECORDS.max;
 
 /// Largest size of a record that is returned with its row, in bytes. A page of 100 rows and the row after it stay
@@ -73,9 +73,14 @@ impl<R> PartialRow<R> {
     }
 }
 
-/// Rows to read for a page of `limit`: one more, which shows whether another page follows.
+/// The rows of a page of a list: `limit`, at most [`MAX_ROWS`].
+pub(in crate::store) fn page_rows(limit: u32) -> u32 {
+    limit.min(MAX_ROWS)
+}
+
+/// Rows to read for a page of a list: one more, which shows whether another page follows.
 pub(in crate::store) fn rows_to_read(limit: u32) -> i64 {
-    i64::from(limit.min(MAX_ROWS)) + 1
+    i64::from(page_rows(limit)) + 1
 }
 
 /// The first `limit` rows, as long as their records take at most `bytes` together. The first row is always returned,
@@ -86,7 +91,7 @@ pub(in crate::store) async fn complete<R: HasRecord>(
     limit: u32,
     bytes: usize,
 ) -> Result<Slice<R>, StoreError> {
-    let limit = limit.min(MAX_ROWS) as usize;
+    let limit = limit as usize;
     let more = found.len() > limit;
     found.truncate(limit);
     // Rows before `fetched` have their record, unless it was deleted meanwhile.
