@@ -26,7 +26,7 @@ const MAX_POOL: u32 = 1024;
 pub struct PluginsArgs {
     /// Folder with plugins, each in a folder of its own with a manifest.json; loaded at the start
     /// [default: DATA_DIR/plugins]
-    #[arg(long = "plugin-dir", env = "PLUGIN_DIR", global = true, value_name = "PATH")]
+    #[arg(id = "plugin_dir", long = "plugin-dir", env = "PLUGIN_DIR", global = true, value_name = "PATH")]
     pub dir: Option<String>,
     /// Plugins to install at the start, comma-separated: ID|URL or ID|URL|sha256:HEX
     #[arg(long = "plugin-urls", env = "PLUGIN_URLS", global = true, value_name = "LIST")]
