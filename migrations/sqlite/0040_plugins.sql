@@ -57,11 +57,11 @@ CREATE INDEX plugin_values_flows ON plugin_values (expires_at) WHERE scope = 'fl
 -- unlinking (the tokens are being revoked). version: of the tokens. refresh_until: until when a host refreshes them.
 -- attempts, due_at, give_up_at: of the revocation.
 -- sync_status: idle, running. sync_run: the number of the last run. sync_run_started_at: when that began. sync_session_id: the
--- session through which it writes. sync_started_at: when the first page was read, maybe in an earlier run. sync_holder, sync_until: which host writes a page, until
--- when. sync_due_at: when the next page is read. sync_cursor: the next page, NULL at the start. sync_reached: items of
--- that page that a turn has written before its time was over. sync_pages, sync_processed,
--- sync_written, sync_skipped: of the run. sync_attempts: those of the next page that began and were not released. sync_error: of the last attempt.
--- sync_note: why the first item was skipped.
+-- session with the user's PDS through which it writes. sync_started_at: when the first page was read, maybe in an earlier run.
+-- sync_holder, sync_until: which host writes a page, until when. sync_due_at: when the next page is read. sync_cursor: the next
+-- page, NULL at the start. sync_reached: items of that page that a turn has written before its time was over. sync_pages,
+-- sync_processed, sync_written, sync_skipped: of the run. sync_attempts: how often the next page was begun, without the attempts
+-- that count for nothing. sync_error: of the last attempt. sync_note: why the first item was skipped.
 CREATE TABLE external_accounts (
     id TEXT PRIMARY KEY,
     did TEXT NOT NULL,

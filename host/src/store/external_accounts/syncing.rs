@@ -35,7 +35,8 @@ pub async fn start_sync(
     // A cursor outlives its run only when the run failed.
     let sql = concat!(
         "UPDATE external_accounts SET sync_status = 'running', sync_run = sync_run + 1, sync_due_at = $3, \
-             sync_run_started_at = $3, sync_session_id = $2, sync_reached = 0, sync_attempts = 0, sync_error = NULL, updated_at = $3, \
+             sync_run_started_at = $3, sync_session_id = $2, sync_reached = 0, sync_attempts = 0, sync_error = NULL, \
+             updated_at = $3, \
              sync_started_at = CASE WHEN sync_cursor IS NULL THEN $3 ELSE sync_started_at END, \
              sync_pages = CASE WHEN sync_cursor IS NULL THEN 0 ELSE sync_pages END, \
              sync_processed = CASE WHEN sync_cursor IS NULL THEN 0 ELSE sync_processed END, \

@@ -1,5 +1,6 @@
 //! Linking again: the same account, another one, and by what the user types.
 
+use super::syncing::until;
 use super::*;
 use crate::plugins::accounts::AccountError;
 use crate::store::plugins;
@@ -73,6 +74,27 @@ on_both! {
             external_accounts::testing::drop_plugin(&stage.db, "fake").await;
         }
         assert_eq!((stage.count().await, stage.service.count("revoke")), (0, 2));
+    }
+
+    async fn a_removal_unlinks_what_is_linked_at_the_same_moment(stage) {
+        let stage = by_key(stage);
+        let config = json!({ "key": "good" });
+        let mut tasks = Vec::new();
+        for n in 0..12 {
+            let (accounts, config) = (stage.accounts.clone(), config.clone());
+            let linking = user(&format!("did:plc:user{n}"));
+            tasks.push(tokio::spawn(async move { accounts.connect(&linking, "fake", &config, None).await }));
+        }
+        until(async || stage.count().await > 0).await;
+        plugins::begin_removal(&stage.db, "fake").await.unwrap().unwrap();
+        stage.accounts.remove_all("fake").await.unwrap();
+        for task in tasks {
+            let linked = task.await.unwrap();
+            assert!(matches!(linked, Ok(_) | Err(AccountError::Removed)), "{linked:?}");
+        }
+        while stage.accounts.revoke_due().await.unwrap() > 0 {}
+        assert_eq!(stage.count().await, 0);
+        assert!(plugins::finish_removal(&stage.db, "fake").await.unwrap());
     }
 
     async fn an_account_is_linked_by_what_the_user_types(stage) {
