@@ -52,14 +52,16 @@ CREATE INDEX plugin_values_expires_at ON plugin_values (expires_at) WHERE expire
 CREATE INDEX plugin_values_flows ON plugin_values (expires_at) WHERE scope = 'flow';
 
 -- Accounts at other services that users have linked. access_token, refresh_token, config: sealed. collections: JSON array of
--- those that the user consented to. oauth_session_id: the session with the user's PDS through which records are written.
+-- those that the user consented to. oauth_session_id: the session with the user's PDS that linked the account.
 -- tenant: whose share the account's calls take. status: linked, expired (the service no longer accepts the tokens),
 -- unlinking (the tokens are being revoked). version: of the tokens. refresh_until: until when a host refreshes them.
 -- attempts, due_at, give_up_at: of the revocation.
--- sync_status: idle, running. sync_run: the number of the last run. sync_holder, sync_until: which host writes a page, until
--- when. sync_due_at: when the next page is read. sync_cursor: the next page, NULL at the start. sync_pages, sync_processed,
--- sync_written, sync_skipped: of the run. sync_attempts: failed ones since the last page. sync_error: of the last attempt.
--- sync_note: why the first item was skipped.
+-- sync_status: idle, running. sync_run: the number of the last run. sync_run_started_at: when that began. sync_session_id: the
+-- session with the user's PDS through which it writes. sync_started_at: when the first page was read, maybe in an earlier run.
+-- sync_holder, sync_until: which host writes a page, until when. sync_due_at: when the next page is read. sync_cursor: the next
+-- page, NULL at the start. sync_reached: items of that page that a turn has written before its time was over. sync_pages,
+-- sync_processed, sync_written, sync_skipped: of the run. sync_attempts: how often the next page was begun, without the attempts
+-- that count for nothing. sync_error: of the last attempt. sync_note: why the first item was skipped.
 CREATE TABLE external_accounts (
     id TEXT PRIMARY KEY,
     did TEXT NOT NULL,
@@ -85,11 +87,14 @@ CREATE TABLE external_accounts (
     give_up_at INTEGER,
     sync_status TEXT NOT NULL,
     sync_run INTEGER NOT NULL,
+    sync_run_started_at INTEGER,
+    sync_session_id TEXT,
     sync_started_at INTEGER,
     sync_holder TEXT,
     sync_until INTEGER,
     sync_due_at INTEGER,
     sync_cursor TEXT,
+    sync_reached INTEGER NOT NULL DEFAULT 0,
     sync_pages INTEGER NOT NULL,
     sync_processed INTEGER NOT NULL,
     sync_written INTEGER NOT NULL,

@@ -24,6 +24,10 @@ const LOGIN_COOKIE: &str = "belvedere_login";
 /// Binds a sign-in at another service to the browser in which the user consented.
 const CONSENT_COOKIE: &str = "belvedere_consent";
 
+/// Its name where users reach the instance by https. Browsers take a cookie with this prefix from this host only, not from
+/// another one of its domain.
+const CONSENT_COOKIE_OF_HOST: &str = "__Host-belvedere_consent";
+
 /// As long as such a sign-in may take.
 const CONSENT_SECONDS: i64 = 10 * 60;
 
@@ -176,14 +180,18 @@ impl WebSessions {
     /// A cookie that binds a sign-in at another service to this browser, and the hash to compare it with later. A browser
     /// keeps its id, so that it can complete several sign-ins.
     pub fn consent_cookie(&self, headers: &HeaderMap, random: &Random) -> (HeaderValue, String) {
-        let id = self.id(headers, CONSENT_COOKIE);
+        let (name, id) = (self.consent_name(), self.id(headers, self.consent_name()));
         let id = id.unwrap_or_else(|| URL_SAFE_NO_PAD.encode(random.bytes::<ID_BYTES>()));
-        (self.cookie(CONSENT_COOKIE, &self.signed(&id), CONSENT_SECONDS), sha256_hex(id.as_bytes()))
+        (self.cookie(name, &self.signed(&id), CONSENT_SECONDS), sha256_hex(id.as_bytes()))
     }
 
     /// The hash of the browser's cookie of [`Self::consent_cookie`].
     pub fn consent_browser(&self, headers: &HeaderMap) -> Option<String> {
-        self.id(headers, CONSENT_COOKIE).map(|id| sha256_hex(id.as_bytes()))
+        self.id(headers, self.consent_name()).map(|id| sha256_hex(id.as_bytes()))
+    }
+
+    fn consent_name(&self) -> &'static str {
+        if self.secure { CONSENT_COOKIE_OF_HOST } else { CONSENT_COOKIE }
     }
 
     fn signed(&self, id: &str) -> String {
@@ -210,5 +218,39 @@ impl WebSessions {
         let mut header = HeaderValue::try_from(cookie.to_string()).unwrap_or(HeaderValue::from_static(""));
         header.set_sensitive(true);
         header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belvedere_standins::database::Database;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_cookie_of_a_consent_is_of_this_host_only() {
+        let database = Database::sqlite();
+        let db = Db::open(&database.url, 1).await.unwrap();
+        let sessions =
+            |secure| WebSessions::new(db.clone(), "secret", Origins::new("https://own.example"), secure);
+        let random = Random::system();
+        for (is_secure, name) in [(true, "__Host-belvedere_consent="), (false, "belvedere_consent=")] {
+            let sessions = sessions(is_secure);
+            let (cookie, browser) = sessions.consent_cookie(&HeaderMap::new(), &random);
+            let text = cookie.to_str().unwrap();
+            assert!(text.starts_with(name) && text.contains("Path=/") && !text.contains("Domain"), "{text}");
+            assert_eq!(text.contains("Secure"), is_secure, "{text}");
+            let mut headers = HeaderMap::new();
+            headers.insert(COOKIE, HeaderValue::from_str(text.split(';').next().unwrap()).unwrap());
+            assert_eq!(sessions.consent_browser(&headers), Some(browser));
+        }
+        // One that another host of the domain has set for all of them.
+        let (cookie, _) = sessions(false).consent_cookie(&HeaderMap::new(), &random);
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            COOKIE,
+            HeaderValue::from_str(cookie.to_str().unwrap().split(';').next().unwrap()).unwrap(),
+        );
+        assert_eq!(sessions(true).consent_browser(&headers), None);
     }
 }

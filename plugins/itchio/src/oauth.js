@@ -5,7 +5,7 @@ import { get as kvGet, set as kvSet } from 'belvedere:plugin/kv@1.0.0';
 import { fault } from './faults.js';
 import { postForm, requiredSecret, serviceUrl, successful } from './http.js';
 import { base64url, sha256 } from './sha256.js';
-import { tokensOf } from './tokens.js';
+import { refusal, tokensOf } from './tokens.js';
 import { form } from './urls.js';
 
 const AUTHORIZE = 'https://itch.io/user/oauth';
@@ -50,7 +50,7 @@ export function renew({ refresh }) {
 
 function request(params) {
   const answer = postForm(TOKEN, { client_id: requiredSecret('CLIENT_ID'), ...params });
-  // Errors of this endpoint (RFC 6749 §5.2).
-  if (answer.status === 400) throw fault('needs-reauth', 'itch.io does not accept this sign-in', 400);
+  const refused = refusal(answer);
+  if (refused !== undefined) throw refused;
   return tokensOf(successful(answer));
 }

@@ -1,4 +1,4 @@
-// The answer of the token endpoint.
+// The answers of the token endpoint.
 
 import { fault } from './faults.js';
 
@@ -16,4 +16,18 @@ export function tokensOf(json) {
       ? { tag: 'in-seconds', val: Math.min(seconds, 0xffffffff) }
       : { tag: 'never' },
   };
+}
+
+/// The fault of a refused request (RFC 6749 §5.2); `undefined` for other answers. Only a grant that is not accepted any more is
+/// something that the user can repair, by signing in again.
+export function refusal({ status, json }) {
+  if (![400, 401, 403].includes(status)) return undefined;
+  switch (json?.error) {
+    case 'invalid_grant':
+      return fault('needs-reauth', 'itch.io does not accept this sign-in', status);
+    case 'invalid_client':
+      return fault('internal', 'itch.io does not know the application: the operator has to check the secret CLIENT_ID', status);
+    default:
+      return fault('upstream', `itch.io refused the tokens with the status ${status}`, status);
+  }
 }

@@ -7,7 +7,7 @@ import test from 'node:test';
 import { reporting } from '../src/faults.js';
 import { page } from '../src/records.js';
 import { base64url, sha256 } from '../src/sha256.js';
-import { tokensOf } from '../src/tokens.js';
+import { refusal, tokensOf } from '../src/tokens.js';
 import { behindProxy, form } from '../src/urls.js';
 
 test('hashes are those of SHA-256', () => {
@@ -35,6 +35,19 @@ test('tokens are read in both spellings', () => {
   assert.deepEqual(tokensOf({ accessToken: 'a', refreshToken: 'r', expiresIn: 60 }), { ...expected, expiry });
   assert.deepEqual(tokensOf({ access_token: 'a' }).expiry, { tag: 'never' });
   assert.throws(() => tokensOf({}), (error) => error.payload.code === 'upstream');
+});
+
+test('only a grant that is not accepted asks for a new sign-in', () => {
+  const code = (status, error) => refusal({ status, json: error && { error } })?.payload.code;
+  assert.equal(code(400, 'invalid_grant'), 'needs-reauth');
+  assert.equal(code(400, 'invalid_client'), 'internal');
+  assert.equal(code(401, 'invalid_client'), 'internal');
+  for (const status of [400, 401, 403]) {
+    assert.equal(code(status, 'invalid_request'), 'upstream');
+    assert.equal(code(status, undefined), 'upstream');
+  }
+  assert.equal(code(429), undefined);
+  assert.equal(code(200), undefined);
 });
 
 test('pages of keys become records', () => {

@@ -31,6 +31,9 @@ pub enum AccountError {
     /// 409.
     #[error("the service no longer accepts the account's tokens: link the account again")]
     Expired,
+    /// 404: the plugin was removed in the meantime.
+    #[error("the plugin is not installed any more")]
+    Removed,
     /// 409: another request has linked or unlinked an account at the same moment.
     #[error("the account is being linked or unlinked by another request: try again")]
     Raced,
@@ -77,7 +80,9 @@ impl From<AccountError> for Error {
     fn from(error: AccountError) -> Self {
         let text = error.public_text();
         let status = match error {
-            AccountError::UnknownPlugin(_) | AccountError::NotLinked => StatusCode::NOT_FOUND,
+            AccountError::UnknownPlugin(_) | AccountError::NotLinked | AccountError::Removed => {
+                StatusCode::NOT_FOUND
+            }
             AccountError::OtherKind(_) | AccountError::BadInput(_) | AccountError::State => {
                 StatusCode::BAD_REQUEST
             }

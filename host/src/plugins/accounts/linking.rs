@@ -11,7 +11,7 @@ use super::unlinking::GIVE_UP_SECONDS;
 use super::{AccountError, AccountUser, Accounts, Linker, check};
 use crate::atproto::Nsid;
 use crate::events::ExternalAccountChange;
-use crate::store::external_accounts::{self, NewAccount};
+use crate::store::external_accounts::{self, Linked, NewAccount};
 
 /// Largest config that a user may type, in bytes of JSON. API keys take a few hundred.
 const MAX_CONFIG: usize = 16 * 1024;
@@ -74,7 +74,7 @@ impl Accounts {
         self.deps().tasks.spawn(work).await.unwrap_or(Err(AccountError::Raced))
     }
 
-    /// Reads the profile of the account that the tokens belong to, and stores both.
+    /// Reads the profile of the account that the tokens belong to, and stores both. If that fails, the tokens are revoked.
     pub(super) async fn link(
         &self,
         plugin: &Arc<dyn Linker>,
@@ -82,10 +82,24 @@ impl Accounts {
         tokens: Tokens,
         consent: &Consent<'_>,
     ) -> Result<LinkedAccount, AccountError> {
-        let profile = plugin.profile(scope, &tokens, consent.config).await?;
+        let linked = self.profile_and_store(plugin, scope, &tokens, consent).await;
+        if linked.is_err() {
+            self.discard(plugin, scope, &tokens, consent).await;
+        }
+        linked
+    }
+
+    async fn profile_and_store(
+        &self,
+        plugin: &Arc<dyn Linker>,
+        scope: &CallScope,
+        tokens: &Tokens,
+        consent: &Consent<'_>,
+    ) -> Result<LinkedAccount, AccountError> {
+        let profile = plugin.profile(scope, tokens, consent.config).await?;
         let profile = check::profile(profile)?;
         let plugin = plugin.manifest().id.as_str();
-        let replaced = self.store(plugin, &profile, &tokens, consent).await?;
+        let replaced = self.store(plugin, &profile, tokens, consent).await?;
         let Profile { account_id, display_name, .. } = profile;
         let change = ExternalAccountChange::Linked {
             account: account_id.clone(),
@@ -94,6 +108,29 @@ impl Accounts {
         };
         self.record(consent.user.did.as_str(), plugin, change);
         Ok(LinkedAccount { account_id, display_name })
+    }
+
+    /// Revokes tokens that were issued for nothing, once. Not those that the user's account has: what they typed again.
+    async fn discard(
+        &self,
+        plugin: &Arc<dyn Linker>,
+        scope: &CallScope,
+        tokens: &Tokens,
+        consent: &Consent<'_>,
+    ) {
+        let id = plugin.manifest().id.as_str();
+        let held = external_accounts::get(&self.deps().db, consent.user.did.as_str(), id).await;
+        let is_held = match held {
+            Ok(None) => false,
+            Ok(Some(row)) => self.open(row).is_ok_and(|held| held.tokens.access == tokens.access),
+            Err(_) => true,
+        };
+        if is_held {
+            return;
+        }
+        if let Err(error) = plugin.revoke(scope, tokens).await {
+            tracing::info!(plugin = id, %error, "tokens that could not be stored could not be revoked; they expire");
+        }
     }
 
     /// Stores an account. Returns the id of another account that it replaces.
@@ -131,13 +168,17 @@ impl Accounts {
                 replaces: former.as_ref().map(|row| row.id.as_str()),
             };
             let now = self.deps().clock.now();
-            if external_accounts::link(db, &account, now, now.plus_seconds(GIVE_UP_SECONDS)).await? {
-                let replaced = former.filter(|row| row.id != id).map(|row| row.account_id);
-                if replaced.is_some() {
-                    self.0.unlinked.notify_waiters();
-                    self.0.due.notify_waiters();
+            match external_accounts::link(db, &account, now, now.plus_seconds(GIVE_UP_SECONDS)).await? {
+                Linked::Raced => {}
+                Linked::NoPlugin => return Err(AccountError::Removed),
+                Linked::Stored => {
+                    // A turn of the account's sync ends, and the next one begins with what the user consents to now.
+                    if former.is_some() {
+                        self.0.unlinked.notify_waiters();
+                        self.0.due.notify_waiters();
+                    }
+                    return Ok(former.filter(|row| row.id != id).map(|row| row.account_id));
                 }
-                return Ok(replaced);
             }
         }
         Err(AccountError::Raced)

@@ -81,8 +81,10 @@ struct Inner {
     turns: sync::Turns,
     /// Wakes the workers: a sync or a revocation may be due.
     due: Notify,
-    /// Notifies the turns of syncs: an account was unlinked on this host.
+    /// Notifies the turns of syncs: an account was unlinked or linked again on this host.
     unlinked: Notify,
+    /// Notifies callers that wait for new tokens: a refresh has ended on this host.
+    refreshed: Notify,
     /// Notifies requests that wait for the end of a sync: one has ended on this host.
     sync_ended: Notify,
 }
@@ -94,6 +96,7 @@ impl Accounts {
             turns: sync::Turns::default(),
             due: Notify::new(),
             unlinked: Notify::new(),
+            refreshed: Notify::new(),
             sync_ended: Notify::new(),
         }))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Accounts;
 use super::flow::LIFETIME_SECONDS;
-use crate::store::{StoreError, external_auth_states, plugin_values, plugins};
+use crate::store::{StoreError, external_accounts, external_auth_states, plugin_values, plugins};
 
 /// Time between sweeps. Each is a few indexed queries.
 const PERIOD: Duration = Duration::from_mins(1);
@@ -33,8 +33,10 @@ impl Accounts {
         let latest = now.plus_seconds(LIFETIME_SECONDS + SPARE_SECONDS);
         external_auth_states::prune(db, now, latest).await?;
         plugin_values::prune(db, now).await?;
-        // After a crash in the middle of a removal, and for accounts that were linked at the same moment.
-        for plugin in plugins::removing(db).await? {
+        // After a crash in the middle of a removal, and for accounts whose plugin went without them.
+        let mut gone = plugins::removing(db).await?;
+        gone.extend(external_accounts::without_plugin(db).await?);
+        for plugin in gone {
             self.remove_all(&plugin).await?;
         }
         self.unlink_deleted_users().await

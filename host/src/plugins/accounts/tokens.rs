@@ -17,8 +17,11 @@ const SPARE_SECONDS: i64 = 60;
 /// How long one host has the exclusive right to refresh, in seconds: longer than a call of a plugin.
 const LEASE_SECONDS: i64 = 90;
 
-/// How often a waiting caller checks whether another one has finished.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// When a waiting caller first checks whether another host has finished. Each further pause is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest pause between two such checks: a service answers in seconds, and many callers may wait.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// An account with its tokens in plain text.
 #[derive(Debug)]
@@ -82,7 +85,9 @@ impl Accounts {
     async fn renew(&self, plugin: &Arc<dyn Linker>, id: &str, version: i64) -> Result<Opened, AccountError> {
         let (db, clock) = (&self.deps().db, &self.deps().clock);
         let give_up = clock.now().plus_seconds(LEASE_SECONDS);
+        let mut pauses = pauses();
         loop {
+            let refreshed = self.0.refreshed.notified();
             let row = external_accounts::by_id(db, id).await?.ok_or(AccountError::NotLinked)?;
             match row.status {
                 AccountStatus::Linked => {}
@@ -99,12 +104,14 @@ impl Accounts {
             let now = clock.now();
             let until = now.plus_seconds(LEASE_SECONDS);
             if external_accounts::lease_refresh(db, id, row.version, now, until).await? {
-                return self.exchange(plugin, row).await;
+                let exchanged = self.exchange(plugin, row).await;
+                self.0.refreshed.notify_waiters();
+                return exchanged;
             }
             if now >= give_up {
                 return Err(AccountError::Refreshing);
             }
-            tokio::time::sleep(POLL_INTERVAL).await;
+            let _ = tokio::time::timeout(pauses.next().unwrap_or(MAX_PAUSE), refreshed).await;
         }
     }
 
@@ -181,6 +188,11 @@ impl Accounts {
     }
 }
 
+/// The pauses between checks whether another host has finished.
+fn pauses() -> impl Iterator<Item = Duration> + Send {
+    std::iter::successors(Some(FIRST_PAUSE), |pause| Some((*pause * 2).min(MAX_PAUSE)))
+}
+
 fn purpose(id: &str, column: &str) -> String {
     format!("external_accounts:{id}:{column}")
 }
@@ -189,5 +201,16 @@ pub(super) fn expires_at(tokens: &Tokens) -> Option<Timestamp> {
     match tokens.expiry {
         Expiry::Never => None,
         Expiry::At(at) => Some(at),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_that_wait_long_check_once_a_second() {
+        let millis: Vec<_> = pauses().take(8).map(|pause| pause.as_millis()).collect();
+        assert_eq!(millis, [50, 100, 200, 400, 800, 1_000, 1_000, 1_000]);
     }
 }

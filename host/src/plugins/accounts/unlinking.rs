@@ -24,8 +24,9 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Revocations that are read together. The next ones are read when these have ended.
 const BATCH: u32 = 32;
 
-/// Revocations of one plugin in a batch, so that a slow service delays the others little.
-const OF_PLUGIN: u32 = 4;
+/// Revocations of one plugin in a batch, so that a slow service delays the others little: fewer than
+/// [`CONCURRENT`].
+const OF_PLUGIN: u32 = 2;
 
 /// Concurrent revocations: calls of plugins wait for the network most of the time.
 const CONCURRENT: usize = 4;
@@ -60,7 +61,7 @@ impl Accounts {
     }
 
     /// Unlinks all accounts of a plugin that is being removed, and revokes their tokens in the background for some minutes.
-    /// Returns how many. The plugin must stay loaded until [`Self::count`] is 0.
+    /// Returns how many. The plugin must stay loaded until it has none.
     ///
     /// # Errors
     /// When the store fails. The next call completes what is left.
@@ -77,14 +78,6 @@ impl Accounts {
                 return Ok(total);
             }
         }
-    }
-
-    /// The number of a plugin's accounts, with those whose tokens are being revoked.
-    ///
-    /// # Errors
-    /// When the store can't be read.
-    pub async fn count(&self, plugin: &str) -> Result<i64, StoreError> {
-        external_accounts::count(&self.deps().db, plugin).await
     }
 
     /// Unlinks the accounts of users whose own accounts were deleted on the network.

@@ -7,14 +7,14 @@ mod syncing;
 pub mod testing;
 mod tokens;
 
-pub use linking::{NewAccount, link};
+pub use linking::{Linked, NewAccount, link};
 pub use revoking::{
     begin_revocation, due_revocations, postpone_revocation, remove, unlink, unlink_of_deleted_users,
-    unlink_of_plugin,
+    unlink_of_plugin, without_plugin,
 };
 pub use syncing::{
-    DueSync, Progress, checkpoint, due_syncs, extend_sync, fail_sync, finish_sync, postpone_sync,
-    release_sync, start_sync, take_sync,
+    DueSync, Progress, checkpoint, due_syncs, extend_sync, fail_sync, finish_sync, interrupt_sync,
+    postpone_sync, release_sync, start_sync, take_sync,
 };
 pub use tokens::{NewTokens, expire, lease_refresh, refreshed, release_refresh};
 
@@ -44,7 +44,7 @@ pub struct AccountRow {
     /// The collections that the user consented to.
     #[sqlx(try_from = "JsonText<Vec<String>>")]
     pub collections: Vec<String>,
-    /// The session with the user's PDS through which records are written.
+    /// The session with the user's PDS that linked the account.
     pub oauth_session_id: Option<String>,
     /// The text of the tenant whose share the account's calls take.
     pub tenant: String,
@@ -60,15 +60,22 @@ pub struct AccountRow {
     pub sync_status: SyncStatus,
     /// The number of the last sync, from 1.
     pub sync_run: i64,
+    /// When that sync began.
+    pub sync_run_started_at: Option<Timestamp>,
+    /// The session with the user's PDS through which it writes.
+    pub sync_session_id: Option<String>,
+    /// When the first page was read: before the last sync, if that went on at a checkpoint.
     pub sync_started_at: Option<Timestamp>,
     /// When the next page is read.
     pub sync_due_at: Option<Timestamp>,
     pub sync_cursor: Option<String>,
+    /// Items of the next page that a turn has written before its time was over.
+    pub sync_reached: i64,
     pub sync_pages: i64,
     pub sync_processed: i64,
     pub sync_written: i64,
     pub sync_skipped: i64,
-    /// Failed attempts since the last page.
+    /// Attempts of the next page that have begun, without those that count for nothing.
     pub sync_attempts: i64,
     /// Code and text of the last error, separated by `: `.
     pub sync_error: Option<String>,
@@ -140,7 +147,8 @@ macro_rules! columns {
     () => {
         "id, did, plugin_id, account_id, display_name, profile_url, avatar_url, access_token, refresh_token, token_type, \
          scope, expires_at, config, collections, oauth_session_id, tenant, status, version, attempts, due_at, give_up_at, \
-         sync_status, sync_run, sync_started_at, sync_due_at, sync_cursor, sync_pages, sync_processed, sync_written, sync_skipped, \
+         sync_status, sync_run, sync_run_started_at, sync_session_id, sync_started_at, sync_due_at, sync_cursor, sync_reached, \
+         sync_pages, sync_processed, sync_written, sync_skipped, \
          sync_attempts, sync_error, sync_note, synced_at, created_at, updated_at"
     };
 }
@@ -174,12 +182,6 @@ pub async fn list(db: &Db, did: &str) -> Result<Vec<AccountRow>, StoreError> {
         " FROM external_accounts WHERE did = $1 AND status <> 'unlinking' ORDER BY created_at DESC, id DESC"
     );
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(did).fetch_all(pool).await)?)
-}
-
-/// The number of a plugin's accounts, with those whose tokens are being revoked.
-pub async fn count(db: &Db, plugin: &str) -> Result<i64, StoreError> {
-    let sql = "SELECT count(*) FROM external_accounts WHERE plugin_id = $1";
-    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(plugin).fetch_one(pool).await)?)
 }
 
 /// Releases what a killed server still holds. Only on SQLite, which has one server: on PostgreSQL another host may be at

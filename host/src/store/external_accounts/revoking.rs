@@ -56,7 +56,8 @@ pub async fn unlink_of_plugin(
     let sql = mark!(
         "id IN (SELECT id FROM external_accounts WHERE plugin_id = $3 AND status <> 'unlinking' LIMIT $4)"
     );
-    let sooner = "UPDATE external_accounts SET give_up_at = $2 \
+    // Also those that wait for hours: nothing of the plugin stays longer than until then.
+    let sooner = "UPDATE external_accounts SET give_up_at = $2, due_at = CASE WHEN due_at > $3 THEN $3 ELSE due_at END \
                   WHERE plugin_id = $1 AND status = 'unlinking' AND give_up_at > $2";
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
@@ -65,7 +66,7 @@ pub async fn unlink_of_plugin(
         for account in &unlinked {
             sqlx::query(DELETE_VALUES).bind(plugin).bind(&account.did).execute(&mut *tx).await?;
         }
-        sqlx::query(sooner).bind(plugin).bind(give_up_at).execute(&mut *tx).await?;
+        sqlx::query(sooner).bind(plugin).bind(give_up_at).bind(now).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(unlinked)
     })
@@ -82,6 +83,13 @@ pub async fn unlink_of_deleted_users(
         "id IN (SELECT e.id FROM external_accounts e JOIN dids d ON d.did = e.did \
              WHERE d.status <> 0 AND d.status = $3 AND e.status <> 'unlinking' LIMIT $4)"
     );
+    // Nearly always there is none: then the writer is not needed.
+    let any = "SELECT count(*) FROM (SELECT 1 FROM external_accounts e JOIN dids d ON d.did = e.did \
+                   WHERE d.status <> 0 AND d.status = $1 AND e.status <> 'unlinking' LIMIT 1) AS found";
+    let found: i64 = on!(db, reader, |pool| sqlx::query_scalar(any).bind(DELETED).fetch_one(pool).await)?;
+    if found == 0 {
+        return Ok(Vec::new());
+    }
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         let query = sqlx::query_as(sql).bind(now).bind(give_up_at).bind(DELETED).bind(i64::from(max));
@@ -95,8 +103,18 @@ pub async fn unlink_of_deleted_users(
     })
 }
 
+/// Plugins that are not installed and have accounts.
+pub async fn without_plugin(db: &Db) -> Result<Vec<String>, StoreError> {
+    // Reads the index once for each plugin, not for each account.
+    let sql = "WITH RECURSIVE ids (id) AS (SELECT min(plugin_id) FROM external_accounts UNION ALL \
+                   SELECT (SELECT min(plugin_id) FROM external_accounts WHERE plugin_id > ids.id) FROM ids \
+                   WHERE ids.id IS NOT NULL) \
+               SELECT id FROM ids WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM plugins WHERE plugins.id = ids.id)";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).fetch_all(pool).await)?)
+}
+
 /// Revocations that are due, the longest due first: at most `max`, and at most `of_plugin` of one plugin, so that many of
-/// a slow service don't delay the others.
+/// a slow service don't delay the others. Not of accounts whose tokens are being refreshed: the new ones must be revoked.
 pub async fn due_revocations(
     db: &Db,
     now: Timestamp,
@@ -108,7 +126,8 @@ pub async fn due_revocations(
         columns!(),
         " FROM external_accounts WHERE id IN (SELECT id FROM (SELECT id, due_at, \
              row_number() OVER (PARTITION BY plugin_id ORDER BY due_at, id) AS n \
-             FROM external_accounts WHERE status = 'unlinking' AND due_at <= $1) AS due \
+             FROM external_accounts WHERE status = 'unlinking' AND due_at <= $1 \
+                 AND (refresh_until IS NULL OR refresh_until <= $1)) AS due \
              WHERE n <= $3 ORDER BY due_at, id LIMIT $2) ORDER BY due_at, id"
     );
     Ok(on!(db, reader, |pool| {
@@ -127,9 +146,10 @@ pub async fn begin_revocation(db: &Db, row: &AccountRow, until: Timestamp) -> Re
     Ok(begun > 0)
 }
 
-/// Postpones a revocation whose attempt has failed.
+/// Postpones a revocation whose attempt has failed, at most to its last moment, which may have come nearer meanwhile.
 pub async fn postpone_revocation(db: &Db, id: &str, until: Timestamp) -> Result<(), StoreError> {
-    let sql = "UPDATE external_accounts SET due_at = $2 WHERE id = $1 AND status = 'unlinking'";
+    let sql = "UPDATE external_accounts SET due_at = CASE WHEN give_up_at < $2 THEN give_up_at ELSE $2 END \
+               WHERE id = $1 AND status = 'unlinking'";
     on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(until).execute(pool).await.map(drop))?;
     Ok(())
 }
@@ -147,4 +167,27 @@ pub async fn remove(db: &Db, row: &AccountRow) -> Result<(), StoreError> {
         tx.commit().await?;
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use belvedere_standins::database::Database;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn users_who_were_not_deleted_need_no_writer() {
+        let database = Database::sqlite();
+        let db = Db::open(&database.url, 2).await.unwrap();
+        db.migrate().await.unwrap();
+        let Db::Sqlite(sqlite) = &db else { panic!("a SQLite file") };
+        let held = sqlite.writer.acquire().await.unwrap();
+        let swept = unlink_of_deleted_users(&db, Timestamp(1), Timestamp(2), 10);
+        let swept =
+            tokio::time::timeout(Duration::from_secs(5), swept).await.expect("no wait for the writer");
+        assert!(swept.unwrap().is_empty());
+        drop(held);
+    }
 }

@@ -35,7 +35,8 @@ pub async fn start_sync(
     // A cursor outlives its run only when the run failed.
     let sql = concat!(
         "UPDATE external_accounts SET sync_status = 'running', sync_run = sync_run + 1, sync_due_at = $3, \
-             oauth_session_id = $2, sync_attempts = 0, sync_error = NULL, updated_at = $3, \
+             sync_run_started_at = $3, sync_session_id = $2, sync_reached = 0, sync_attempts = 0, sync_error = NULL, \
+             updated_at = $3, \
              sync_started_at = CASE WHEN sync_cursor IS NULL THEN $3 ELSE sync_started_at END, \
              sync_pages = CASE WHEN sync_cursor IS NULL THEN 0 ELSE sync_pages END, \
              sync_processed = CASE WHEN sync_cursor IS NULL THEN 0 ELSE sync_processed END, \
@@ -51,19 +52,31 @@ pub async fn start_sync(
     Ok(only_row(rows))
 }
 
-/// Syncs that no host works on, the longest due first: at most `max`, and at most `together` of one tenant and plugin.
-pub async fn due_syncs(db: &Db, now: Timestamp, max: u32, together: u32) -> Result<Vec<DueSync>, StoreError> {
+/// Syncs that no host works on, the longest due first: at most `max`, at most `together` of one tenant and plugin, and at
+/// most `of_plugin` of one plugin.
+pub async fn due_syncs(
+    db: &Db,
+    now: Timestamp,
+    max: u32,
+    together: u32,
+    of_plugin: u32,
+) -> Result<Vec<DueSync>, StoreError> {
     let sql = "SELECT id, plugin_id, tenant FROM (SELECT id, plugin_id, tenant, sync_due_at, \
-                   row_number() OVER (PARTITION BY tenant, plugin_id ORDER BY sync_due_at, id) AS n \
-                   FROM external_accounts WHERE sync_status = 'running' AND sync_due_at <= $1 \
-                       AND (sync_until IS NULL OR sync_until < $1)) AS due \
-               WHERE n <= $3 ORDER BY sync_due_at, id LIMIT $2";
+                   row_number() OVER (PARTITION BY plugin_id ORDER BY sync_due_at, id) AS of_plugin \
+                   FROM (SELECT id, plugin_id, tenant, sync_due_at, \
+                       row_number() OVER (PARTITION BY tenant, plugin_id ORDER BY sync_due_at, id) AS n \
+                       FROM external_accounts WHERE sync_status = 'running' AND sync_due_at <= $1 \
+                           AND (sync_until IS NULL OR sync_until < $1)) AS due \
+                   WHERE n <= $3) AS shared \
+               WHERE of_plugin <= $4 ORDER BY sync_due_at, id LIMIT $2";
     Ok(on!(db, reader, |pool| {
-        sqlx::query_as(sql).bind(now).bind(i64::from(max)).bind(i64::from(together)).fetch_all(pool).await
+        let query = sqlx::query_as(sql).bind(now).bind(i64::from(max)).bind(i64::from(together));
+        query.bind(i64::from(of_plugin)).fetch_all(pool).await
     })?)
 }
 
-/// Takes a sync for its next page, until `until`. `None` when another host has it or it has ended.
+/// Takes a sync for its next page, until `until`, and counts the attempt: a page that kills the server is not read for ever.
+/// `None` when another host has it or it has ended.
 pub async fn take_sync(
     db: &Db,
     id: &str,
@@ -72,7 +85,7 @@ pub async fn take_sync(
     until: Timestamp,
 ) -> Result<Option<AccountRow>, StoreError> {
     let sql = concat!(
-        "UPDATE external_accounts SET sync_holder = $2, sync_until = $4 \
+        "UPDATE external_accounts SET sync_holder = $2, sync_until = $4, sync_attempts = sync_attempts + 1 \
          WHERE id = $1 AND sync_status = 'running' AND (sync_until IS NULL OR sync_until < $3) RETURNING ",
         columns!()
     );
@@ -100,7 +113,7 @@ pub async fn checkpoint(
     page: &Progress,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let sql = "UPDATE external_accounts SET sync_cursor = $3, sync_pages = sync_pages + 1, \
+    let sql = "UPDATE external_accounts SET sync_cursor = $3, sync_reached = 0, sync_pages = sync_pages + 1, \
                    sync_processed = sync_processed + $4, sync_written = sync_written + $5, \
                    sync_skipped = sync_skipped + $6, sync_note = coalesce(sync_note, $7), sync_attempts = 0, \
                    sync_error = NULL, sync_due_at = $8, sync_holder = NULL, sync_until = NULL, updated_at = $8 \
@@ -109,6 +122,30 @@ pub async fn checkpoint(
         let query = sqlx::query(sql).bind(id).bind(holder).bind(next).bind(page.processed).bind(page.written);
         let query = query.bind(page.skipped).bind(&page.note).bind(now);
         query.execute(pool).await?.rows_affected()
+    });
+    Ok(stored > 0)
+}
+
+/// Stores that a turn has ended before its page: `reached` items are written, with what `part` says. Releases the sync, which
+/// is due after those that wait. The next attempt is the first one if this one has come further than the last. `false` as for
+/// [`extend_sync`].
+pub async fn interrupt_sync(
+    db: &Db,
+    id: &str,
+    holder: &str,
+    part: &Progress,
+    reached: i64,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE external_accounts SET \
+                   sync_attempts = CASE WHEN $3 > sync_reached THEN 0 ELSE sync_attempts END, \
+                   sync_reached = CASE WHEN $3 > sync_reached THEN $3 ELSE sync_reached END, \
+                   sync_written = sync_written + $4, sync_note = coalesce(sync_note, $5), sync_error = NULL, \
+                   sync_due_at = $6, sync_holder = NULL, sync_until = NULL, updated_at = $6 \
+               WHERE id = $1 AND sync_holder = $2";
+    let stored = on!(db, writer, |pool| {
+        let query = sqlx::query(sql).bind(id).bind(holder).bind(reached).bind(part.written).bind(&part.note);
+        query.bind(now).execute(pool).await?.rows_affected()
     });
     Ok(stored > 0)
 }
@@ -122,7 +159,7 @@ pub async fn finish_sync(
     now: Timestamp,
 ) -> Result<Option<AccountRow>, StoreError> {
     let sql = concat!(
-        "UPDATE external_accounts SET sync_status = 'idle', sync_cursor = NULL, sync_pages = sync_pages + 1, \
+        "UPDATE external_accounts SET sync_status = 'idle', sync_cursor = NULL, sync_reached = 0, sync_pages = sync_pages + 1, \
              sync_processed = sync_processed + $3, sync_written = sync_written + $4, sync_skipped = sync_skipped + $5, \
              sync_note = coalesce(sync_note, $6), sync_attempts = 0, sync_error = NULL, synced_at = $7, \
              sync_holder = NULL, sync_until = NULL, updated_at = $7 WHERE id = $1 AND sync_holder = $2 RETURNING ",
@@ -135,8 +172,8 @@ pub async fn finish_sync(
     Ok(only_row(rows))
 }
 
-/// Stores that the page is to be read again at `due_at`, and releases the sync. `counts`: whether the attempt counts as a
-/// failed one. `false` as for [`extend_sync`].
+/// Stores that the page is to be read again at `due_at`, and releases the sync. `counts`: whether the attempt counts as
+/// one. `false` as for [`extend_sync`].
 pub async fn postpone_sync(
     db: &Db,
     id: &str,
@@ -145,10 +182,10 @@ pub async fn postpone_sync(
     error: &str,
     counts: bool,
 ) -> Result<bool, StoreError> {
-    let sql = "UPDATE external_accounts SET sync_due_at = $3, sync_error = $4, sync_attempts = sync_attempts + $5, \
+    let sql = "UPDATE external_accounts SET sync_due_at = $3, sync_error = $4, sync_attempts = sync_attempts - $5, \
                    sync_holder = NULL, sync_until = NULL WHERE id = $1 AND sync_holder = $2";
     let stored = on!(db, writer, |pool| {
-        let query = sqlx::query(sql).bind(id).bind(holder).bind(due_at).bind(error).bind(i64::from(counts));
+        let query = sqlx::query(sql).bind(id).bind(holder).bind(due_at).bind(error).bind(i64::from(!counts));
         query.execute(pool).await?.rows_affected()
     });
     Ok(stored > 0)
@@ -176,9 +213,10 @@ pub async fn fail_sync(
     Ok(only_row(rows))
 }
 
-/// Releases a sync that this host can't go on with, so that another one does at once.
+/// Releases a sync that this host can't go on with, so that another one does at once. The attempt does not count.
 pub async fn release_sync(db: &Db, id: &str, holder: &str) -> Result<(), StoreError> {
-    let sql = "UPDATE external_accounts SET sync_holder = NULL, sync_until = NULL WHERE id = $1 AND sync_holder = $2";
+    let sql = "UPDATE external_accounts SET sync_holder = NULL, sync_until = NULL, sync_attempts = sync_attempts - 1 \
+               WHERE id = $1 AND sync_holder = $2";
     on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(holder).execute(pool).await.map(drop))?;
     Ok(())
 }

@@ -88,7 +88,8 @@ impl Accounts {
         row.as_ref().map(SyncState::of).ok_or(AccountError::NotLinked)
     }
 
-    /// The session through which the sync writes: the one that linked the account, or if it has ended, the caller's.
+    /// The session through which the sync writes: the one that linked the account, or if it has ended, the caller's. Never one
+    /// that another API client has used for an earlier sync.
     async fn session_for(&self, row: &AccountRow, user: &AccountUser) -> Result<String, AccountError> {
         if let Some(id) = &row.oauth_session_id
             && self.session_of(row, id).await?.is_some()

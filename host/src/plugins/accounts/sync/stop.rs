@@ -10,6 +10,9 @@ use crate::store::StoreError;
 /// The pause after a PDS or a service that limits our rate does not say for how long, in seconds.
 const LIMITED_SECONDS: i64 = 30;
 
+/// The pause before another look whether the plugin is active, in seconds: an operator resumes it.
+const PAUSED_SECONDS: i64 = 60;
+
 /// Why a turn did not complete its page.
 #[derive(Debug)]
 pub(in crate::plugins::accounts) enum Stop {
@@ -17,7 +20,7 @@ pub(in crate::plugins::accounts) enum Stop {
     Retry {
         code: &'static str,
         text: String,
-        /// The other side named the time, in seconds. Such attempts don't count as failed.
+        /// The time is known, in seconds: another attempt, which does not count, is no use before.
         after: Option<i64>,
     },
     /// The sync ends. With `keeps`, the next one goes on at the checkpoint.
@@ -32,6 +35,12 @@ impl Stop {
     /// For what the user or the operator can repair.
     pub(super) fn pause(code: &'static str, text: impl ToString) -> Self {
         Self::Fail { code, text: text.to_string(), keeps: true }
+    }
+
+    /// For a plugin that its operator can resume. The sync waits for that.
+    pub(super) fn paused() -> Self {
+        let text = "the plugin is paused: its operator can resume it".to_owned();
+        Self::Retry { code: "internal", text, after: Some(PAUSED_SECONDS) }
     }
 
     /// For an error of the plugin that would come again at the checkpoint.
@@ -99,13 +108,12 @@ pub(super) fn call_stop(error: CallError) -> Stop {
         CallError::Busy => {
             return Stop::Retry { code: "rate-limited", text: CallError::Busy.to_string(), after: Some(1) };
         }
+        // Each such call counts against the plugin: repeating it would pause the plugin for all its users.
         CallError::Failed(cause) => {
             tracing::warn!(cause, "a page of a sync failed");
-            return Stop::retry("internal", "the plugin failed");
+            return Stop::pause("internal", "the plugin failed");
         }
-        CallError::Paused => {
-            return Stop::pause("internal", "the plugin is paused: its operator can resume it");
-        }
+        CallError::Paused => return Stop::paused(),
         CallError::Unsupported(what) => {
             return Stop::fail("unsupported", format!("the plugin has no {what}"));
         }

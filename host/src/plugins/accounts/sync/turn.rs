@@ -9,6 +9,7 @@ use super::super::tokens::Opened;
 use super::super::{AccountError, Accounts, Linker, scope_of, tenant_of};
 use super::items::{self, MAX_ITEMS, PreparedItem};
 use super::stop::{Stop, account_stop, call_stop, no_session, pds_stop};
+use crate::clock::Timestamp;
 use crate::events::ExternalAccountChange;
 use crate::pds::{Session, SessionSelector, Write, WriteAction};
 use crate::repos::RecordScripts;
@@ -27,7 +28,11 @@ pub(super) const LEASE_SECONDS: i64 = 20;
 /// How often the lease is extended during a turn: four times in its time.
 const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
-/// Failed attempts of one page before the sync fails. With the pauses between them they take 17 minutes, which is longer
+/// How long a turn may take, in seconds. A page with many records and a slow PDS goes on in a later turn, after those of other
+/// accounts.
+pub(in crate::plugins::accounts) const TURN_SECONDS: i64 = 90;
+
+/// Attempts of one page before the sync fails. With the pauses between them they take 17 minutes, which is longer
 /// than a restart of a PDS.
 const MAX_ATTEMPTS: i64 = 10;
 
@@ -46,10 +51,12 @@ const COMPARED_BYTES: usize = 16 * 1024 * 1024;
 /// Records that are compared with the index at once.
 const COMPARED: usize = 100;
 
-/// A page that was written.
-struct Written {
-    progress: Progress,
-    next: Option<String>,
+/// What a turn has written.
+enum Written {
+    /// A page.
+    Page { progress: Progress, next: Option<String> },
+    /// The first `reached` items of a page: the turn's time is over.
+    Part { progress: Progress, reached: i64 },
 }
 
 /// Runs a turn of a sync that was taken by `holder`.
@@ -92,11 +99,11 @@ async fn store(
     let (db, now) = (&accounts.deps().db, accounts.deps().clock.now());
     let (id, account) = (&row.id, row.account_id.clone());
     let stop = match page {
-        Ok(Written { progress, next: Some(next) }) => {
+        Ok(Written::Page { progress, next: Some(next) }) => {
             external_accounts::checkpoint(db, id, holder, &next, &progress, now).await?;
             return Ok(());
         }
-        Ok(Written { progress, next: None }) => {
+        Ok(Written::Page { progress, next: None }) => {
             if let Some(row) = external_accounts::finish_sync(db, id, holder, &progress, now).await? {
                 let AccountRow { sync_processed, sync_written, sync_skipped, sync_note, .. } = row;
                 let change = ExternalAccountChange::Synced {
@@ -111,16 +118,28 @@ async fn store(
             }
             return Ok(());
         }
+        Ok(Written::Part { progress, reached }) => {
+            if reached > row.sync_reached || row.sync_attempts < MAX_ATTEMPTS {
+                external_accounts::interrupt_sync(db, id, holder, &progress, reached, now).await?;
+                return Ok(());
+            }
+            Stop::pause(
+                "timed-out",
+                "a page of the sync makes no progress: the service or the PDS is too slow",
+            )
+        }
         Err(stop) => stop,
     };
     let (code, text, keeps) = match stop {
         Stop::Retry { code, text, after } => {
-            let pause = after
-                .map_or_else(|| pause_seconds(row.sync_attempts), |wait| wait.clamp(1, MAX_LIMITED_SECONDS));
+            let pause = after.map_or_else(
+                || pause_seconds(row.sync_attempts - 1),
+                |wait| wait.clamp(1, MAX_LIMITED_SECONDS),
+            );
             let due_at = now.plus_seconds(pause);
-            let attempts = row.sync_attempts + i64::from(after.is_none());
-            let ends = row.sync_started_at.is_some_and(|at| due_at > at.plus_seconds(MAX_SYNC_SECONDS));
-            if attempts < MAX_ATTEMPTS && !ends {
+            let is_last = after.is_none() && row.sync_attempts >= MAX_ATTEMPTS;
+            let ends = row.sync_run_started_at.is_some_and(|at| due_at > at.plus_seconds(MAX_SYNC_SECONDS));
+            if !is_last && !ends {
                 tracing::info!(id, code, text, pause, "a page of a sync is tried again");
                 let error = format!("{code}: {text}");
                 external_accounts::postpone_sync(db, id, holder, due_at, &error, after.is_none()).await?;
@@ -145,7 +164,7 @@ async fn store(
     Ok(())
 }
 
-/// The pause before the next attempt, after `attempts` failed ones before the last.
+/// The pause before the next attempt, after `attempts` ones before the last.
 fn pause_seconds(attempts: i64) -> i64 {
     let power = u32::try_from(attempts).unwrap_or(u32::MAX);
     2_i64.saturating_pow(power).min(MAX_PAUSE_SECONDS)
@@ -153,29 +172,39 @@ fn pause_seconds(attempts: i64) -> i64 {
 
 /// Reads a page and writes its records.
 async fn page(accounts: &Accounts, row: AccountRow) -> Result<Written, Stop> {
+    let began = accounts.deps().clock.now();
+    if row.sync_attempts > MAX_ATTEMPTS {
+        let text = "the server has ended in the middle of each attempt to read a page";
+        return Err(Stop::pause("internal", text));
+    }
     let plugin = accounts.deps().linkers.get(&row.plugin_id);
     let plugin = plugin.ok_or_else(|| Stop::pause("not-found", "the plugin is not installed any more"))?;
     match plugin.status() {
         PluginStatus::Active => {}
-        PluginStatus::Paused => {
-            return Err(Stop::pause("internal", "the plugin is paused: its operator can resume it"));
-        }
+        PluginStatus::Paused => return Err(Stop::paused()),
         PluginStatus::Removing => return Err(Stop::pause("not-found", "the plugin is being removed")),
     }
     if row.status != AccountStatus::Linked {
         return Err(Stop::pause("needs-reauth", AccountError::Expired));
     }
-    let session_id = row.oauth_session_id.clone().unwrap_or_default();
+    let session_id = row.sync_session_id.clone().unwrap_or_default();
     let session = accounts.session_of(&row, &session_id).await?.ok_or_else(no_session)?;
     let opened = accounts.usable(&plugin, row).await.map_err(account_stop)?;
     let (row, page) = pull(accounts, &plugin, opened).await?;
     check_page(&row, &page)?;
     let Page { items, next } = page;
     let (mut progress, prepared) = items::prepare(accounts, plugin.as_ref(), &row, items).await?;
+    let over = began.plus_seconds(TURN_SECONDS);
+    let writing = Writing { accounts, row: &row, session: &session, over };
+    let mut reached = 0;
     for chunk in prepared.chunks(COMPARED) {
-        write_changed(accounts, &row, &session, chunk, &mut progress).await?;
+        if !writing.write_changed(chunk, &mut reached, &mut progress).await?
+            && reached < prepared.len() as i64
+        {
+            return Ok(Written::Part { progress, reached });
+        }
     }
-    Ok(Written { progress, next })
+    Ok(Written::Page { progress, next })
 }
 
 /// Calls the plugin. When the service no longer accepts the access token, they are refreshed once.
@@ -228,38 +257,64 @@ fn check_page(row: &AccountRow, page: &Page) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Writes those records of a chunk that are not in the index as they are to be.
-async fn write_changed(
-    accounts: &Accounts,
-    row: &AccountRow,
-    session: &Session,
-    chunk: &[PreparedItem],
-    progress: &mut Progress,
-) -> Result<(), Stop> {
-    let repos = &accounts.deps().repos;
-    let uris: Vec<_> = chunk.iter().map(|item| item.uri.clone()).collect();
-    let known = repos.load(&uris, COMPARED_BYTES).await?.rows;
-    let is_unchanged = |item: &PreparedItem| {
-        let uri = item.uri.to_string();
-        known.iter().any(|row| row.cid == Some(item.cid) && row.row.uri() == uri)
-    };
-    let tenant = tenant_of(&row.tenant);
-    let agent = repos.agent(session, &tenant);
-    for item in chunk {
-        progress.processed += 1;
-        if is_unchanged(item) {
-            continue;
+/// The writes of a turn.
+struct Writing<'a> {
+    accounts: &'a Accounts,
+    row: &'a AccountRow,
+    session: &'a Session,
+    /// When the turn's time is over.
+    over: Timestamp,
+}
+
+impl Writing<'_> {
+    /// Writes those records of a chunk that are not in the index as they are to be, and counts in `reached` how many items of
+    /// the page are done. `false` when the turn's time is over: then it has stopped after the current item.
+    async fn write_changed(
+        &self,
+        chunk: &[PreparedItem],
+        reached: &mut i64,
+        progress: &mut Progress,
+    ) -> Result<bool, Stop> {
+        let repos = &self.accounts.deps().repos;
+        let uris: Vec<_> = chunk.iter().map(|item| item.uri.clone()).collect();
+        let known = repos.load(&uris, COMPARED_BYTES).await?.rows;
+        let is_unchanged = |item: &PreparedItem| {
+            let uri = item.uri.to_string();
+            known.iter().any(|row| row.cid == Some(item.cid) && row.row.uri() == uri)
+        };
+        for item in chunk {
+            progress.processed += 1;
+            let is_done = is_unchanged(item) || (*reached < self.row.sync_reached && !self.is_indexed(item));
+            if !is_done {
+                self.write(item, progress).await?;
+            }
+            *reached += 1;
+            if !is_done && self.accounts.deps().clock.now() >= self.over {
+                return Ok(false);
+            }
         }
+        Ok(true)
+    }
+
+    /// Whether the index holds records of the item's collection. Of others, their place in the page says whether an earlier
+    /// turn has written them.
+    fn is_indexed(&self, item: &PreparedItem) -> bool {
+        self.accounts.deps().registry.snapshot().record_schema(item.uri.collection.as_str()).is_some()
+    }
+
+    async fn write(&self, item: &PreparedItem, progress: &mut Progress) -> Result<(), Stop> {
+        let repos = &self.accounts.deps().repos;
+        let tenant = tenant_of(&self.row.tenant);
         let write = Write {
             collection: item.uri.collection.clone(),
             rkey: Some(item.uri.rkey.clone()),
             action: WriteAction::Put(item.record.clone()),
             swap: None,
         };
-        match agent.write(&write).await {
+        match repos.agent(self.session, &tenant).write(&write).await {
             Ok(committed) => {
                 let writes = std::slice::from_ref(&write);
-                repos.mirror_writes(&session.did, writes, committed, RecordScripts::Now).await;
+                repos.mirror_writes(&self.session.did, writes, committed, RecordScripts::Now).await;
                 progress.written += 1;
             }
             Err(error) => {
@@ -268,8 +323,8 @@ async fn write_changed(
                 progress.note.get_or_insert(format!("{}: {note}", item.uri));
             }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 impl Accounts {

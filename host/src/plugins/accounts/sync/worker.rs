@@ -18,8 +18,12 @@ const MAX_PER_TENANT: usize = 8;
 /// find a place too.
 const MAX_PER_PLUGIN: usize = 3;
 
-/// Syncs that are read together.
-const BATCH: u32 = 64;
+/// Syncs of one plugin that are read together: two tenants can have all their places in use, and their syncs may not hide those
+/// of a third.
+const DUE_OF_PLUGIN: u32 = 3 * MAX_PER_PLUGIN as u32;
+
+/// Syncs that are read together: of more plugins than can have all their places in use.
+const BATCH: u32 = 256;
 
 /// Time between two looks for syncs that other hosts have left, or that were postponed.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -76,7 +80,8 @@ impl Accounts {
     /// place becomes free.
     async fn start_turns(&self) -> Result<(), StoreError> {
         let (db, now) = (&self.deps().db, self.deps().clock.now());
-        for due in external_accounts::due_syncs(db, now, BATCH, MAX_PER_PLUGIN as u32).await? {
+        let together = MAX_PER_PLUGIN as u32;
+        for due in external_accounts::due_syncs(db, now, BATCH, together, DUE_OF_PLUGIN).await? {
             let Some(places) = self.0.turns.try_take(&due) else { continue };
             let holder = self.deps().random.uuid();
             let until = now.plus_seconds(LEASE_SECONDS);

@@ -143,6 +143,7 @@ on_both! {
         stage.service.sign_in_as("a b");
         assert!(failed(&[("code", "good")]).await.contains("the account's id"));
         assert!(stage.found().await.is_none());
+        assert_eq!(stage.service.count("revoke"), 2, "tokens that could not be stored");
         let reasons = stage.events_of("link_failed").await;
         assert_eq!(reasons.len(), 6);
         assert_eq!(reasons[3], json!({ "reason": "trap at 0x1" }));

@@ -1,7 +1,9 @@
 //! Linking again: the same account, another one, and by what the user types.
 
+use super::syncing::until;
 use super::*;
 use crate::plugins::accounts::AccountError;
+use crate::store::plugins;
 
 /// A stage whose plugin links accounts by an API key.
 fn by_key(mut stage: Stage) -> Stage {
@@ -25,7 +27,7 @@ on_both! {
         assert_eq!(second.collections, [NOTE]);
         assert_eq!(stage.accounts.open(second).unwrap().tokens.access, "access-2");
         assert_eq!(stage.values().await.len(), 1);
-        assert_eq!(stage.accounts.count("fake").await.unwrap(), 1, "nothing is to be revoked");
+        assert_eq!(stage.count().await, 1, "nothing is to be revoked");
     }
 
     async fn another_account_replaces_the_linked_one_whose_tokens_are_revoked(stage) {
@@ -40,10 +42,10 @@ on_both! {
         assert_eq!(stage.accounts.revoke_due().await.unwrap(), 1);
         let revoked: Vec<_> = stage.service.state().calls.iter().filter(|(call, _)| *call == "revoke").cloned().collect();
         assert_eq!(revoked, [("revoke", "access-1".to_owned())]);
-        assert_eq!(stage.accounts.count("fake").await.unwrap(), 1);
+        assert_eq!(stage.count().await, 1);
         // Another user may link the account too: the service decides who has access to it.
         stage.link_as(&user(BOB), "766", None).await;
-        assert_eq!(stage.accounts.count("fake").await.unwrap(), 2);
+        assert_eq!(stage.count().await, 2);
     }
 
     async fn accounts_that_are_linked_at_once_leave_one(stage) {
@@ -58,8 +60,41 @@ on_both! {
             let linked = task.await.unwrap();
             assert!(matches!(linked, Ok(_) | Err(AccountError::Raced)), "{linked:?}");
         }
-        assert_eq!(by_key.accounts.count("fake").await.unwrap(), 1);
+        assert_eq!(by_key.count().await, 1);
         assert!(by_key.accounts.open(by_key.row().await).is_ok());
+    }
+
+    async fn nothing_is_linked_of_a_plugin_that_was_removed(stage) {
+        let stage = by_key(stage);
+        let config = json!({ "key": "good" });
+        plugins::begin_removal(&stage.db, "fake").await.unwrap().unwrap();
+        for _ in 0..2 {
+            let linked = stage.accounts.connect(&user(ALICE), "fake", &config, None).await;
+            assert!(matches!(linked, Err(AccountError::Removed)), "{linked:?}");
+            external_accounts::testing::drop_plugin(&stage.db, "fake").await;
+        }
+        assert_eq!((stage.count().await, stage.service.count("revoke")), (0, 2));
+    }
+
+    async fn a_removal_unlinks_what_is_linked_at_the_same_moment(stage) {
+        let stage = by_key(stage);
+        let config = json!({ "key": "good" });
+        let mut tasks = Vec::new();
+        for n in 0..12 {
+            let (accounts, config) = (stage.accounts.clone(), config.clone());
+            let linking = user(&format!("did:plc:user{n}"));
+            tasks.push(tokio::spawn(async move { accounts.connect(&linking, "fake", &config, None).await }));
+        }
+        until(async || stage.count().await > 0).await;
+        plugins::begin_removal(&stage.db, "fake").await.unwrap().unwrap();
+        stage.accounts.remove_all("fake").await.unwrap();
+        for task in tasks {
+            let linked = task.await.unwrap();
+            assert!(matches!(linked, Ok(_) | Err(AccountError::Removed)), "{linked:?}");
+        }
+        while stage.accounts.revoke_due().await.unwrap() > 0 {}
+        assert_eq!(stage.count().await, 0);
+        assert!(plugins::finish_removal(&stage.db, "fake").await.unwrap());
     }
 
     async fn an_account_is_linked_by_what_the_user_types(stage) {

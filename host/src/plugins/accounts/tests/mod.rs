@@ -4,6 +4,7 @@ mod fake;
 mod flow;
 mod linking;
 mod sync_failures;
+mod sync_turns;
 mod syncing;
 mod tokens;
 mod unlinking;
@@ -104,6 +105,7 @@ impl Stage {
             ..NewLexicon::default()
         };
         upsert(&db, &lexicon, NOW).await.unwrap();
+        external_accounts::testing::add_plugin(&db, "fake").await;
         let registry = Arc::new(Registry::default());
         registry.reload(&db).await.unwrap();
         let (clock, random, drain) = (Clock::fixed(NOW), Random::system(), CancellationToken::new());
@@ -186,6 +188,11 @@ impl Stage {
 
     async fn found(&self) -> Option<AccountRow> {
         external_accounts::get(&self.db, ALICE, "fake").await.unwrap()
+    }
+
+    /// The number of accounts, with those whose tokens are being revoked.
+    async fn count(&self) -> i64 {
+        external_accounts::testing::count(&self.db, "fake").await
     }
 
     /// The details of the events of a type, oldest first.

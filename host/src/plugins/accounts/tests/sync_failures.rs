@@ -59,7 +59,12 @@ on_both! {
         stage.link_as(&gone, "765", None).await;
         stage.service.pages(pages(1));
         assert_eq!(run_sync(&stage).await, done(2, 2, 0));
-        assert_eq!(stage.row().await.oauth_session_id.as_deref(), Some(ALICE));
+        assert_eq!(stage.row().await.sync_session_id.as_deref(), Some(ALICE));
+        // Another API client of the user gets no use of that session: only of the one that linked the account, or its own.
+        let other = AccountUser { session: "gone too".into(), ..user(ALICE) };
+        let refused = stage.accounts.sync(&other, "fake").await.unwrap();
+        assert_eq!(refused.error.unwrap().0, "no-session");
+        assert_eq!(stage.row().await.oauth_session_id.as_deref(), Some("gone"));
         // One that ends in the middle stops the sync; so does one of another user.
         stage.service.pages(|cursor| match cursor {
             None => Page { items: Vec::new(), next: Some("here".to_owned()) },
@@ -118,25 +123,36 @@ on_both! {
             (fault(FaultCode::Forbidden, "no host"), "forbidden"),
             (fault(FaultCode::TooLarge, "a large answer"), "too-large"),
             (fault(FaultCode::BadInput, "x\0y"), "upstream"),
-            (CallError::Paused, "internal"),
+            (CallError::Failed("trap".to_owned()), "internal"),
             (CallError::Unsupported("sync"), "unsupported"),
         ] {
             stage.service.fail("pull", failure);
             assert_eq!(error_of(&stage).await, code);
         }
         let limited = Fault { code: FaultCode::RateLimited, message: String::new(), status: None, body: None, retry_after_ms: Some(90_000) };
-        let failures = [CallError::Failed("trap".to_owned()), fault(FaultCode::Upstream, "down"), CallError::Fault(limited), CallError::Busy];
+        let failures = [fault(FaultCode::Upstream, "down"), fault(FaultCode::Upstream, "down"), CallError::Fault(limited), CallError::Paused, CallError::Busy];
         for failure in failures {
             stage.service.fail("pull", failure);
         }
         let (accounts, alice) = (stage.accounts.clone(), user(ALICE));
         tokio::spawn(async move { accounts.sync(&alice, "fake").await });
-        for (pause, attempts) in [(1, 1), (2, 2), (90, 2), (1, 2)] {
+        for (pause, attempts) in [(1, 1), (2, 2), (90, 2), (60, 2), (1, 2)] {
             let due = stage.clock.now().plus_seconds(pause);
             until(async || stage.row().await.sync_due_at == Some(due)).await;
             assert_eq!(stage.row().await.sync_attempts, attempts);
             stage.clock.set(due);
         }
+        until(async || stage.row().await.sync_status == SyncStatus::Idle).await;
+        assert_eq!(stage.row().await.sync_error, None);
+        // A plugin that is paused meanwhile.
+        stage.service.state().status = PluginStatus::Paused;
+        let id = stage.row().await.id;
+        external_accounts::start_sync(&stage.db, &id, ALICE, stage.clock.now()).await.unwrap().unwrap();
+        let due = stage.clock.now().plus_seconds(60);
+        until(async || stage.row().await.sync_due_at == Some(due)).await;
+        assert_eq!(stage.row().await.sync_attempts, 0);
+        stage.service.state().status = PluginStatus::Active;
+        stage.clock.set(due);
         until(async || stage.row().await.sync_status == SyncStatus::Idle).await;
         assert_eq!(stage.row().await.sync_error, None);
         stage.service.state().status = PluginStatus::Paused;

@@ -59,7 +59,7 @@ async fn indexed(stage: &Stage, rkey: &str) -> Option<Value> {
 pub(super) async fn until(mut holds: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !holds().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_mins(1), waiting).await.expect("the condition holds within a minute");
@@ -103,7 +103,7 @@ on_both! {
         let started = external_accounts::start_sync(&stage.db, &id, ALICE, NOW).await.unwrap().unwrap();
         assert_eq!(started.sync_run, 1);
         assert!(external_accounts::start_sync(&stage.db, &id, ALICE, NOW).await.unwrap().is_none());
-        let due = async || external_accounts::due_syncs(&stage.db, stage.clock.now(), 10, 10).await.unwrap().len();
+        let due = async || external_accounts::due_syncs(&stage.db, stage.clock.now(), 10, 10, 10).await.unwrap().len();
         // The first host writes a page, and half of the second: it is killed before the checkpoint.
         let take = async |holder: &str| {
             let (now, until) = (stage.clock.now(), stage.clock.now().plus_seconds(20));
@@ -267,6 +267,7 @@ on_both! {
         tokio::spawn(async move { accounts.sync(&alice, "fake").await });
         until(async || stage.service.count("pull") == 1).await;
         stage.drain.cancel();
-        until(async || external_accounts::due_syncs(&stage.db, NOW, 10, 10).await.unwrap().len() == 1).await;
+        until(async || external_accounts::due_syncs(&stage.db, NOW, 10, 10, 10).await.unwrap().len() == 1).await;
+        assert_eq!(stage.row().await.sync_attempts, 0, "the attempt does not count");
     }
 }
