@@ -169,3 +169,50 @@ fn export_of(export: &str, exports: &mut Exports, describes: &mut bool) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A component with imports, a nested component, a module with a memory and functions, and the export of a plugin.
+    fn component() -> Vec<u8> {
+        let text = r#"(component
+            (import "belvedere:plugin/log@1.0.0" (instance))
+            (import "belvedere:plugin/kv@1.2.3" (instance))
+            (import "belvedere:plugin/types@1.0.0" (instance))
+            (import "wasi:cli/environment@0.2.9" (instance))
+            (component (import "anything" (instance)))
+            (core module $m (memory 1) (func) (func (export "get") (result i32) i32.const 0))
+            (core instance $i (instantiate $m))
+            (func $get (result u32) (canon lift (core func $i "get")))
+            (instance $d (export "get" (func $get)))
+            (export "belvedere:plugin/describe@1.0.0" (instance $d))
+            (export "belvedere:plugin/linking@1.0.0" (instance $d))
+            (export "belvedere:plugin/sync@2.0.0" (instance $d)))"#;
+        wat::parse_str(text).unwrap()
+    }
+
+    #[test]
+    fn imports_and_exports_are_read() {
+        let exports = Exports { linking: true, ..Exports::default() };
+        assert_eq!(read(&component()).unwrap(), Surface { imports: vec!["kv", "log"], exports });
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics_on_damaged_modules(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
+            let mut module = component();
+            let at = at.index(module.len());
+            if cut { module.truncate(at) } else { module[at] = byte }
+            let _ = read(&module);
+        }
+
+        #[test]
+        fn never_panics_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes);
+            let _ = read(&[b"\0asm\x0d\0\x01\0", bytes.as_slice()].concat());
+        }
+    }
+}

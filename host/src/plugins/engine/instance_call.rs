@@ -111,7 +111,7 @@ fn failure(error: &wasmtime::Error, state: &CallState) -> CallFailure {
     let mut text = match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow) => "stack overflow".to_owned(),
         Some(trap) => trap.to_string(),
-        None => error.root_cause().to_string(),
+        None => format!("{error:#}"),
     };
     text.truncate(text.floor_char_boundary(FAILURE_BYTES));
     CallFailure::Plugin(text)

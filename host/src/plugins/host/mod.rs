@@ -14,12 +14,14 @@ mod http;
 mod kv;
 mod log;
 mod lookup;
+mod plugin_log;
 mod program;
 mod secrets;
 mod state;
 mod types;
 mod wasi;
+mod wasi_context;
 
-pub(super) use log::PluginLog;
+pub(super) use plugin_log::PluginLog;
 pub(super) use program::{Instance, Program};
 pub(super) use state::{Account, CallState};

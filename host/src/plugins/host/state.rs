@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 use super::bindings::belvedere::plugin::types::Fault;
 use super::fault;
-use super::log::PluginLog;
-use super::wasi::Wasi;
+use super::plugin_log::PluginLog;
+use super::wasi_context::Wasi;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::fair_share::{FairPool, Tenant};

@@ -59,9 +59,10 @@ async fn a_hanging_plugin_delays_no_other() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_tenant_occupies_half_of_a_plugin() {
     let stage = Stage::set().await;
+    tokio::time::pause();
     let sleeping = async |client: &'static str| {
         let config = json!({"do": "sleep"}).to_string();
         stage.calls.connect(&stage.plugin, &of(client), &config).await.map(drop)

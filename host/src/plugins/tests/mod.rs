@@ -199,7 +199,7 @@ async fn a_component_is_read_described_and_called() {
     let info = stage.calls.describe(component).await.unwrap();
     assert_eq!((info.id.as_str(), info.version.as_str()), ("hostile", "1.0.0"));
     let functions = stage.calls.surface(component).await.unwrap();
-    assert_eq!(functions.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["echo", "hang"]);
+    assert_eq!((functions.len(), functions[0].name.as_str()), (8, "echo"));
     assert_eq!(stage.act("echo", json!({"a": null})).await.unwrap(), json!([{"a": null}]));
     assert_eq!(stage.act("caller", Value::Null).await.unwrap(), json!([ALICE, false]));
     assert_eq!(stage.act("now", Value::Null).await.unwrap(), json!(NOW.0 / 1_000));

@@ -9,6 +9,11 @@ pub(crate) fn hang() -> ! {
     }
 }
 
+/// Computes for some time, and returns.
+pub(crate) fn spin(turns: u64) -> u64 {
+    (0..turns).fold(0, |sum, turn| black_box(sum ^ turn))
+}
+
 pub(crate) fn trap() -> ! {
     std::process::abort()
 }

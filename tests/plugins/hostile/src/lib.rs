@@ -108,7 +108,7 @@ impl describe::Guest for Hostile {
 impl callable::Guest for Hostile {
     fn surface() -> Vec<callable::Function> {
         let function = |name: &str| callable::Function { name: name.to_owned(), params: vec![], help: None };
-        vec![function("echo"), function("hang")]
+        ["echo", "hang", "trap", "spin", "log", "big", "http", "kv_flood"].map(function).into()
     }
 
     fn call(name: String, args: String, context: callable::Context) -> Result<String, Fault> {
@@ -130,6 +130,7 @@ fn act(name: &str, arg: &Value) -> Result<String, Fault> {
     match name {
         "hang" => bad::hang(),
         "trap" => bad::trap(),
+        "spin" => json(bad::spin(arg.as_u64().unwrap()).into()),
         "panic" => panic!("on purpose"),
         "stack" => json(bad::recurse(0).into()),
         "grow" => json(bad::grow().into()),
