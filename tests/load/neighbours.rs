@@ -17,7 +17,7 @@ use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 const GREEDY: usize = 24;
 
 /// Names and bodies of the greedy client's scripts. `COLLECTION` is replaced by the collection's name.
-const CASES: [(&str, &str); 10] = [
+const CASES: [(&str, &str); 7] = [
     (
         "LIKE without a match",
         "db.query{ collection = COLLECTION, filter = { field = 'text', op = 'LIKE', value = '%nope%' } } return 1",
@@ -28,9 +28,6 @@ const CASES: [(&str, &str); 10] = [
     ("100 log lines of 4 KB", "local line = ('x'):rep(4096) for i = 1, 100 do log(line) end return 1"),
     ("100 lists of 100", "for i = 1, 100 do db.query{ collection = COLLECTION, limit = 100 } end return 1"),
     ("answers of 8 MB", "return ('x'):rep(8000000)"),
-    ("a plugin that computes", "return plugin.hostile.spin(2000000000)"),
-    ("a plugin that logs", "return plugin.hostile.log({ lines = 100, bytes = 4096 })"),
-    ("a plugin that returns 200 KB", "return #plugin.hostile.big(200000)"),
 ];
 
 /// Latencies of the modest client's list, in milliseconds.
@@ -47,24 +44,9 @@ pub struct Neighbour {
 }
 
 /// Measures every case on one server without indexes of fields.
-<<<<<<< ours
 pub async fn measure(directory: &Path, plan: &Plan) -> anyhow::Result<Vec<Neighbour>> {
     let (server, _stream) = with_records(&directory.join("one.db"), plan).await?;
     let (other, _its_stream) = with_records(&directory.join("other.db"), plan).await?;
-=======
-pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbour>> {
-    let standin = FakeJetstream::start().await;
-    let now = Clock::system().now().0;
-    let events: Vec<_> = synthetic(plan.records, writing::REPOS, COLLECTION, now).collect();
-    let plugins = hostile_plugin()?;
-    let plugin_dir = plugins.path().to_string_lossy().into_owned();
-    let settings = [("FIELD_INDEX_LIMIT", "0"), ("PLUGIN_DIR", plugin_dir.as_str())];
-    let server = server::start_with(database, &standin.url(), &settings).await;
-    server::upload_collection(&server).await;
-    server.eventually("the stream is connected", async |_| !standin.subscriptions().is_empty()).await;
-    standin.push_all(events);
-    server::wait_for_records(&server, plan.records as u64).await?;
->>>>>>> theirs
     let list = server::upload_query(&server).await;
     let ours = [("x-client-key", server.client_key.clone())];
     let theirs = [("x-client-key", another_client(&server).await)];
@@ -102,7 +84,6 @@ pub async fn measure(database: &str, plan: &Plan) -> anyhow::Result<Vec<Neighbou
     Ok(rows)
 }
 
-<<<<<<< ours
 /// A server with the plan's records, and without indexes of fields.
 async fn with_records(database: &Path, plan: &Plan) -> anyhow::Result<(Instance, FakeJetstream)> {
     let database = format!("sqlite://{}", database.display());
@@ -115,16 +96,6 @@ async fn with_records(database: &Path, plan: &Plan) -> anyhow::Result<(Instance,
     standin.push_all(events);
     server::wait_for_records(&server, plan.records as u64).await?;
     Ok((server, standin))
-=======
-/// A folder with the plugin of the cases (`sh dev/plugins.sh hostile`).
-fn hostile_plugin() -> anyhow::Result<tempfile::TempDir> {
-    let program = std::env::current_exe()?;
-    let built = program.ancestors().nth(3).map(|target| target.join("plugins/hostile")).unwrap_or_default();
-    anyhow::ensure!(built.join("plugin.wasm").exists(), "build the plugin: sh dev/plugins.sh hostile");
-    let folder = tempfile::tempdir()?;
-    std::os::unix::fs::symlink(built, folder.path().join("hostile"))?;
-    Ok(folder)
->>>>>>> theirs
 }
 
 /// The reference case: as many busy threads of this program as the machine has cores. What the list loses here is due
