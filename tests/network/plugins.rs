@@ -34,7 +34,8 @@ struct Linked<'a> {
 /// A file of a plugin that `dev/plugins.sh` has built.
 fn built(plugin: &str, file: &str) -> Vec<u8> {
     let path: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../plugins").join(plugin).join(file);
-    std::fs::read(&path).unwrap_or_else(|_| panic!("build the plugins first: sh dev/plugins.sh ({})", path.display()))
+    std::fs::read(&path)
+        .unwrap_or_else(|_| panic!("build the plugins first: sh dev/plugins.sh ({})", path.display()))
 }
 
 /// The manifest, with `localhost` in place of the service's hosts.
@@ -51,7 +52,9 @@ fn upload(request: RequestBuilder, parts: &[(&str, Vec<u8>)]) -> RequestBuilder 
     let boundary = "a-boundary-that-no-part-contains";
     let mut body = Vec::new();
     for (name, content) in parts {
-        let head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{name}\"\r\n\r\n");
+        let head = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{name}\"\r\n\r\n"
+        );
         body.extend_from_slice(head.as_bytes());
         body.extend_from_slice(content);
         body.extend_from_slice(b"\r\n");
@@ -63,16 +66,23 @@ fn upload(request: RequestBuilder, parts: &[(&str, Vec<u8>)]) -> RequestBuilder 
 /// Installs a plugin and grants everything that it asks for. Returns the sentences that the operator read.
 async fn install(server: &Server, key: &str, plugin: &str) -> Vec<String> {
     let post = || server.request(Method::POST, "/admin/plugins").bearer_auth(key);
-    let parts = [("manifest", local_manifest(plugin).to_string().into_bytes()), ("module", built(plugin, "plugin.wasm"))];
+    let parts = [
+        ("manifest", local_manifest(plugin).to_string().into_bytes()),
+        ("module", built(plugin, "plugin.wasm")),
+    ];
     let preview = server.request(Method::POST, "/admin/plugins/preview").bearer_auth(key);
     let preview = expect(200, upload(preview, &parts)).await;
     let asked = preview["permissions"].as_array().unwrap_or_else(|| panic!("{preview}")).clone();
-    let texts = |field: &str| asked.iter().map(|one| one[field].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let texts =
+        |field: &str| asked.iter().map(|one| one[field].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     if asked.iter().any(|one| one["risk"] != "low") {
         let refused = expect(400, upload(post(), &parts)).await;
         assert_eq!(refused["error"], "ConsentRequired", "{refused}");
         let listed = expect(200, server.request(Method::GET, "/admin/plugins").bearer_auth(key)).await;
-        assert!(listed["plugins"].as_array().unwrap().iter().all(|one| one["id"] != plugin), "nothing is stored");
+        assert!(
+            listed["plugins"].as_array().unwrap().iter().all(|one| one["id"] != plugin),
+            "nothing is stored"
+        );
     }
     let [manifest, module] = parts;
     let granted = ("accepted_capabilities", json!(texts("permission")).to_string().into_bytes());
@@ -128,7 +138,8 @@ async fn plugins_link_sync_and_unlink(database: Database) {
     let phone = app.log_in(&server, network, &alice, json!({})).await;
 
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let (steam, itchio, microsoft) = (Steam::start(&now).await, Itchio::start().await, Microsoft::start().await);
+    let (steam, itchio, microsoft) =
+        (Steam::start(&now).await, Itchio::start().await, Microsoft::start().await);
     steam.set_games(Some(120));
     itchio.set_games(60);
     microsoft.set_titles(30);
@@ -167,7 +178,11 @@ async fn plugins_link_sync_and_unlink(database: Database) {
 
         link(&server, &app, &phone, &alice, plugin).await;
         let linked = accounts(&server, &phone).await;
-        assert_eq!((&linked[0]["plugin_id"], &linked[0]["account_id"]), (&json!(plugin), &json!(service.account)), "{linked}");
+        assert_eq!(
+            (&linked[0]["plugin_id"], &linked[0]["account_id"]),
+            (&json!(plugin), &json!(service.account)),
+            "{linked}"
+        );
 
         // The sync goes on in the background when it takes longer than a request may.
         let sync = format!("/external-auth/{plugin}/sync");

@@ -68,6 +68,7 @@ pub const WAITING_PER_PLUGIN: usize = 256;
 pub const QUEUE_WAIT: Duration = Duration::from_secs(10);
 
 /// Traps in a row after which a plugin is paused: one may be an accident, and each takes up to [`GUEST_TIME`] from others.
+/// They must come from two tenants, unless only one has called the plugin since it was loaded.
 pub const TRAPS: u32 = 3;
 
 /// Log lines of a call; each may become a row of the event log.
@@ -75,6 +76,9 @@ pub const LOG_LINES: u32 = 100;
 
 /// Bytes of a log line's message, and of its fields.
 pub const LOG_LINE_BYTES: usize = 4 << 10;
+
+/// Bytes of a message before it is cut to [`LOG_LINE_BYTES`]. All of it is searched for secrets first.
+pub const LOG_MESSAGE_BYTES: usize = 16 << 10;
 
 /// Random bytes in one call of `clock.random`.
 pub const RANDOM_BYTES: u32 = 64 << 10;

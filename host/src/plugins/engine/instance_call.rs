@@ -113,6 +113,7 @@ fn failure(error: &wasmtime::Error, state: &CallState) -> CallFailure {
         Some(trap) => trap.to_string(),
         None => format!("{error:#}"),
     };
+    text = state.redact(&text).into_owned();
     text.truncate(text.floor_char_boundary(FAILURE_BYTES));
     CallFailure::Plugin(text)
 }

@@ -10,6 +10,7 @@ mod bindings;
 mod clock;
 mod convert;
 mod fault;
+mod hidden;
 mod http;
 mod kv;
 mod log;

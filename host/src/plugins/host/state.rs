@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use wasmtime::ResourceLimiter;
-use zeroize::Zeroizing;
 
 use super::bindings::belvedere::plugin::types::Fault;
 use super::fault;
-use super::plugin_log::PluginLog;
+use super::hidden::Hidden;
+use super::plugin_log::{Line, PluginLog};
 use super::wasi_context::Wasi;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
@@ -18,9 +18,6 @@ use crate::fair_share::{FairPool, Tenant};
 use crate::plugins::limits;
 use crate::plugins::registry::LoadedPlugin;
 use crate::plugins::services::PluginServices;
-
-/// Shorter secrets are not removed from log lines: they may be any word.
-const MIN_HIDDEN_BYTES: usize = 6;
 
 /// For whom a call is made.
 #[derive(Clone, Debug)]
@@ -47,8 +44,9 @@ pub(in crate::plugins) struct CallState {
     pub(super) requests: u32,
     pub(super) log_lines: u32,
     host_calls: u32,
-    /// Names and values that are removed from log lines.
-    hidden: Vec<(String, Zeroizing<String>)>,
+    pub(super) hidden: Hidden,
+    /// Lines that wait until the call ends, because it returns what they must not show.
+    pub(super) held_lines: Option<Vec<Line>>,
     memory_refused: bool,
 }
 
@@ -73,7 +71,8 @@ impl CallState {
             requests: 0,
             log_lines: 0,
             host_calls: 0,
-            hidden: Vec::new(),
+            hidden: Hidden::default(),
+            held_lines: None,
             memory_refused: false,
         }
     }
@@ -83,23 +82,19 @@ impl CallState {
         self.memory_refused
     }
 
-    /// Keeps a value out of the plugin's log lines, which show its name instead.
-    pub(in crate::plugins) fn hide_from_log(&mut self, name: &str, value: &str) {
-        let known = self.hidden.iter().any(|(_, hidden)| hidden.as_str() == value);
-        if value.len() >= MIN_HIDDEN_BYTES && !known {
-            self.hidden.push((name.to_owned(), Zeroizing::new(value.to_owned())));
-        }
+    /// Keeps a value out of the plugin's log lines and errors, which show its name instead.
+    pub(in crate::plugins) fn hide(&mut self, name: &'static str, value: &str) {
+        self.hidden.add(name, value);
+    }
+
+    /// Keeps log lines until the call ends, because it returns tokens, which they must not show.
+    pub(in crate::plugins) fn hold_lines(&mut self) {
+        self.held_lines = Some(Vec::new());
     }
 
     /// The text with every hidden value replaced by its name.
-    pub(super) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for (name, value) in &self.hidden {
-            if text.contains(value.as_str()) {
-                text = Cow::Owned(text.replace(value.as_str(), &format!("[{name}]")));
-            }
-        }
-        text
+    pub(in crate::plugins) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.hidden.redact(text)
     }
 
     /// For whom the call is made, for functions that a module that is described can't use.
