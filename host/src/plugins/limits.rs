@@ -127,6 +127,9 @@ pub const KV_FLOW_SECONDS: u32 = 15 * 60;
 /// Calls of `kv`, `lookup` and `attest` in one call. Each is a statement of the database, or a signature.
 pub const HOST_CALLS: u32 = 2_000;
 
+/// Calls of `lookup` in one call. Each may scan a collection: a page of items that refer to records of others.
+pub const LOOKUPS: u32 = 200;
+
 /// Bytes of a record: as many as the index stores.
 pub const RECORD_BYTES: usize = 1 << 20;
 

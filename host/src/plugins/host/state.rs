@@ -44,6 +44,7 @@ pub(in crate::plugins) struct CallState {
     pub(super) requests: u32,
     pub(super) log_lines: u32,
     host_calls: u32,
+    lookups: u32,
     pub(super) hidden: Hidden,
     /// Lines that wait until the call ends, because it returns what they must not show.
     pub(super) held_lines: Option<Vec<Line>>,
@@ -71,6 +72,7 @@ impl CallState {
             requests: 0,
             log_lines: 0,
             host_calls: 0,
+            lookups: 0,
             hidden: Hidden::default(),
             held_lines: None,
             memory_refused: false,
@@ -117,6 +119,16 @@ impl CallState {
         self.host_calls += 1;
         if self.host_calls > limits::HOST_CALLS {
             return Err(fault::quota("too many calls to the host", limits::HOST_CALLS));
+        }
+        Ok(())
+    }
+
+    /// Counts a search in the index.
+    pub(super) fn count_lookup(&mut self) -> Result<(), Fault> {
+        self.count_call()?;
+        self.lookups += 1;
+        if self.lookups > limits::LOOKUPS {
+            return Err(fault::quota("too many lookups", limits::LOOKUPS));
         }
         Ok(())
     }

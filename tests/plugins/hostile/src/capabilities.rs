@@ -118,9 +118,13 @@ pub(crate) fn http_all(arg: &Value) -> Value {
     answers.iter().map(|answer| answer.as_ref().map_or_else(|fault| fault.message.clone().into(), shown)).collect()
 }
 
-/// `[COLLECTION, PATH, VALUE]`
+/// `[COLLECTION, PATH, VALUE, TIMES?]`
 pub(crate) fn find(arg: &Value) -> Result<String, Fault> {
-    let found = lookup::find(arg[0].as_str().unwrap(), arg[1].as_str().unwrap(), &arg[2].to_string())?;
+    let find = || lookup::find(arg[0].as_str().unwrap(), arg[1].as_str().unwrap(), &arg[2].to_string());
+    for _ in 1..arg[3].as_u64().unwrap_or(1) {
+        find()?;
+    }
+    let found = find()?;
     Ok(found.map_or(Value::Null, |found| json!([found.uri, found.cid])).to_string())
 }
 
