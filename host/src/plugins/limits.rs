@@ -49,6 +49,9 @@ pub const CALL_TIME: Duration = Duration::from_mins(1);
 /// the request.
 pub const HANDED_OVER_BYTES: usize = 12 << 20;
 
+/// Time of all timers of a call. A program that waits for longer than a moment keeps its instance from others.
+pub const TIMERS: Duration = Duration::from_secs(5);
+
 /// Resources of WASI (streams, timers) that a call may hold.
 pub const RESOURCES: usize = 1_000;
 
@@ -117,6 +120,16 @@ pub const KV_FLOW_BYTES: i64 = 64 << 10;
 
 /// Keys of one plugin for one account: rows cost more than their bytes.
 pub const KV_KEYS: i64 = 1_000;
+
+/// Values that a call may write. Each is a transaction of the database, which may have one writer.
+pub const KV_WRITES: u32 = 50;
+
+/// Values that are written at the same time, of all plugins and of one: the database has other writers too.
+pub const KV_WRITERS: usize = 4;
+pub const KV_WRITERS_PER_PLUGIN: usize = 2;
+
+/// Seconds after which the values of a user without a linked account are gone: who never links leaves nothing.
+pub const KV_UNLINKED_SECONDS: u32 = 24 * 60 * 60;
 
 /// Bytes of a key.
 pub const KV_KEY_BYTES: usize = 512;

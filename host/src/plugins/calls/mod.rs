@@ -14,19 +14,18 @@ use tokio::time::Instant;
 use wasmtime::Store;
 
 pub use values::{
-    AuthKind, Callback, Expiry, Fault, FaultCode, Function, Info, Item, Page, Profile, SecretInfo, Start,
-    Tokens,
+    AuthKind, Callback, Expiry, Fault, FaultCode, Function, Info, Item, Page, Profile, RunContext,
+    SecretInfo, Start, Tokens,
 };
 
 use super::engine::{CallBounds, CallFailure, Component, PluginEngine};
-use super::host::{Account, CallState, Instance, PluginLog};
+use super::host::{Account, CallState, HostPlaces, Instance, PluginLog};
 use super::limits;
 use super::registry::{LoadedPlugin, PluginStatus};
 use super::services::PluginServices;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
-use crate::fair_share::{FairPool, Tenant};
-use crate::sandbox::outbound_places;
+use crate::fair_share::Tenant;
 use pausing::Pausing;
 use places::Places;
 use private_values::PrivateValues;
@@ -40,7 +39,7 @@ struct Inner {
     services: PluginServices,
     log: Arc<PluginLog>,
     places: Places,
-    http_places: FairPool,
+    host_places: HostPlaces,
     pausing: Pausing,
 }
 
@@ -83,18 +82,18 @@ pub enum CallError {
 type Answer<T> = Option<Result<T, Fault>>;
 
 /// How long a call may compute, and in whose turns of the processor.
-struct Kind {
+struct Kind<'a> {
     interface: &'static str,
     guest_time: Duration,
-    /// Whether a script calls, which has a turn already.
-    is_nested: bool,
+    /// The run of the script that calls. It has a turn already.
+    run: Option<&'a RunContext>,
     /// Whether the call returns tokens. Its log lines are written when it ends, without them.
     returns_tokens: bool,
 }
 
-impl Kind {
+impl Kind<'_> {
     fn of(interface: &'static str) -> Self {
-        Self { interface, guest_time: limits::GUEST_TIME, is_nested: false, returns_tokens: false }
+        Self { interface, guest_time: limits::GUEST_TIME, run: None, returns_tokens: false }
     }
 
     fn of_tokens() -> Self {
@@ -108,7 +107,7 @@ impl Calls {
         Self(Arc::new(Inner {
             log: Arc::new(PluginLog::new(services.events.clone())),
             places: Places::new(instances),
-            http_places: outbound_places("plugin_http", (instances / 2).max(1), instances),
+            host_places: HostPlaces::new(instances),
             pausing: Pausing::default(),
             engine,
             services,
@@ -249,11 +248,11 @@ impl Calls {
         scope: &CallScope,
         name: &str,
         args: &str,
-        has_session: bool,
+        run: &RunContext,
     ) -> Result<String, CallError> {
-        let kind = Kind { is_nested: true, ..Kind::of("callable") };
+        let kind = Kind { run: Some(run), ..Kind::of("callable") };
         let call = self.call(plugin, scope, kind, Vec::new(), async |instance, store| {
-            let answer = instance.call_function(store, name, args, has_session).await?;
+            let answer = instance.call_function(store, name, args, run.has_session).await?;
             Ok(checks::answer(answer, |result| checks::json("the result", result, limits::RESULT_BYTES)))
         });
         call.await
@@ -267,7 +266,7 @@ impl Calls {
     ) -> Result<T, CallError> {
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
-        let state = CallState::new(&self.0.services, &self.0.log, &self.0.http_places, None, deadline);
+        let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_places, None, deadline);
         let bounds = CallBounds { tenant: Some(Tenant::Instance), guest_time: limits::GUEST_TIME, deadline };
         self.0.engine.call(component, state, bounds, work).await.map_err(failed)
     }
@@ -277,11 +276,11 @@ impl Calls {
         &self,
         plugin: &Arc<LoadedPlugin>,
         scope: &CallScope,
-        kind: Kind,
+        kind: Kind<'_>,
         private: PrivateValues,
         work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<Answer<T>>,
     ) -> Result<T, CallError> {
-        let Inner { engine, services, log, places, http_places, pausing } = &*self.0;
+        let Inner { engine, services, log, places, host_places, pausing } = &*self.0;
         let id = &plugin.manifest.id;
         if plugin.status == PluginStatus::Paused || pausing.is_paused(plugin) {
             return Err(CallError::Paused);
@@ -299,14 +298,17 @@ impl Calls {
             did: scope.did.clone(),
             flow: scope.flow.clone(),
         };
-        let mut state = CallState::new(services, log, http_places, Some(account), deadline);
+        let mut state = CallState::new(services, log, host_places, Some(account), deadline);
         for (name, value) in &private {
             state.hide(name, value);
+        }
+        if let Some(run) = kind.run {
+            state.belong_to(run);
         }
         if kind.returns_tokens {
             state.hold_lines();
         }
-        let tenant = (!kind.is_nested).then(|| scope.tenant.clone());
+        let tenant = kind.run.is_none().then(|| scope.tenant.clone());
         let bounds = CallBounds { tenant, guest_time: kind.guest_time, deadline };
         let work = async |instance: &Instance<'_>, store: &mut Store<CallState>| {
             let answer = work(instance, store).await?;

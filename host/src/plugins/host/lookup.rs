@@ -53,8 +53,11 @@ async fn find(
         Filter::from_json(&condition).map_err(|error| fault::bad_input(format!("lookup.find: {error}")))?;
     // Without a sort, the first match ends the search.
     let query = records::Query { filter: Some(filter), limit: 1, ..records::Query::of(collection) };
-    let db = &state.services.db;
-    let found = page::read(db, &query, &tenant).await.map_err(|error| match error {
+    let db = state.services.db.clone();
+    state.wait_for_host(true);
+    let found = page::read(&db, &query, &tenant).await;
+    state.wait_for_host(false);
+    let found = found.map_err(|error| match error {
         ReadError::Cursor(_) => fault::bad_input("lookup.find: invalid"),
         ReadError::Store(StoreError::TooSlow) => fault::new(
             FaultCode::TimedOut,
@@ -66,7 +69,7 @@ async fn find(
     let uri = row.uri();
     let Ok(parsed) = RecordUri::parse(&uri) else { return Ok(None) };
     // The row of a query has no CID.
-    let full = get_many_full(db, &[parsed], limits::RECORD_BYTES).await;
+    let full = get_many_full(&db, &[parsed], limits::RECORD_BYTES).await;
     let full = full.map_err(|error| fault::store("lookup.find", &error))?.rows.into_iter().next();
     Ok(full.map(|full| StrongRef { uri, cid: full.cid.map(|cid| cid.to_string()) }))
 }

@@ -15,14 +15,17 @@ mod http;
 mod kv;
 mod log;
 mod lookup;
+mod places;
 mod plugin_log;
 mod program;
 mod secrets;
 mod state;
+mod timers;
 mod types;
 mod wasi;
 mod wasi_context;
 
+pub(super) use places::HostPlaces;
 pub(super) use plugin_log::PluginLog;
 pub(super) use program::{Instance, Program};
 pub(super) use state::{Account, CallState};

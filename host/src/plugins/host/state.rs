@@ -10,11 +10,13 @@ use wasmtime::ResourceLimiter;
 use super::bindings::belvedere::plugin::types::Fault;
 use super::fault;
 use super::hidden::Hidden;
+use super::places::HostPlaces;
 use super::plugin_log::{Line, PluginLog};
 use super::wasi_context::Wasi;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
-use crate::fair_share::{FairPool, Tenant};
+use crate::fair_share::Tenant;
+use crate::plugins::calls::RunContext;
 use crate::plugins::limits;
 use crate::plugins::registry::LoadedPlugin;
 use crate::plugins::services::PluginServices;
@@ -33,8 +35,9 @@ pub(in crate::plugins) struct Account {
 pub(in crate::plugins) struct CallState {
     pub(super) services: PluginServices,
     pub(super) log: Arc<PluginLog>,
-    /// Places of calls that wait for other servers.
-    pub(super) http_places: FairPool,
+    pub(super) places: HostPlaces,
+    /// What the run of a script that makes the call lets it do.
+    pub(super) run: Option<RunContext>,
     /// The plugin's id, for its log and its values. Empty while a module is described.
     pub(super) plugin: Arc<str>,
     /// `None` while a module is described: then every function but those of the log and the clock is refused.
@@ -45,6 +48,11 @@ pub(in crate::plugins) struct CallState {
     pub(super) log_lines: u32,
     host_calls: u32,
     lookups: u32,
+    kv_writes: u32,
+    /// What the program's timers take in all.
+    pub(super) timers: Duration,
+    /// Whether the call waits for another server or the database.
+    waits_for_host: bool,
     pub(super) hidden: Hidden,
     /// Lines that wait until the call ends, because it returns what they must not show.
     pub(super) held_lines: Option<Vec<Line>>,
@@ -55,7 +63,7 @@ impl CallState {
     pub(in crate::plugins) fn new(
         services: &PluginServices,
         log: &Arc<PluginLog>,
-        http_places: &FairPool,
+        places: &HostPlaces,
         account: Option<Account>,
         deadline: Instant,
     ) -> Self {
@@ -64,7 +72,8 @@ impl CallState {
         Self {
             services: services.clone(),
             log: Arc::clone(log),
-            http_places: http_places.clone(),
+            places: places.clone(),
+            run: None,
             plugin,
             account,
             deadline,
@@ -73,10 +82,18 @@ impl CallState {
             log_lines: 0,
             host_calls: 0,
             lookups: 0,
+            kv_writes: 0,
+            timers: Duration::ZERO,
+            waits_for_host: false,
             hidden: Hidden::default(),
             held_lines: None,
             memory_refused: false,
         }
+    }
+
+    /// Makes the call part of the run of a script.
+    pub(in crate::plugins) fn belong_to(&mut self, run: &RunContext) {
+        self.run = Some(run.clone());
     }
 
     /// Whether the instance asked for more linear memory than it may have.
@@ -131,6 +148,28 @@ impl CallState {
             return Err(fault::quota("too many lookups", limits::LOOKUPS));
         }
         Ok(())
+    }
+
+    /// Counts a write of a value, which a run that only reads may not do.
+    pub(super) fn count_write(&mut self, function: &str) -> Result<(), Fault> {
+        if self.run.as_ref().is_some_and(|run| run.read_only) {
+            return Err(fault::forbidden(format!("{function} can't be used in a query")));
+        }
+        self.kv_writes += 1;
+        if self.kv_writes > limits::KV_WRITES {
+            return Err(fault::quota("too many writes of values", limits::KV_WRITES));
+        }
+        Ok(())
+    }
+
+    /// Says whether the call waits for the host. What waits when the call ends is not unset.
+    pub(super) fn wait_for_host(&mut self, waits: bool) {
+        self.waits_for_host = waits;
+    }
+
+    /// Whether the call was waiting for another server or the database when it ended.
+    pub(in crate::plugins) fn waits_for_host(&self) -> bool {
+        self.waits_for_host
     }
 
     /// How long the call may still wait.

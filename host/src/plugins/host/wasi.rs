@@ -1,6 +1,6 @@
 //! WASI 0.2 with nothing inside. Output goes to the plugin's log. Sockets are not linked.
 
-use wasmtime::component::{HasData, Linker, ResourceTable};
+use wasmtime::component::{HasData, HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
@@ -36,7 +36,7 @@ pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     io::poll::add_to_linker::<State, Io>(linker, table)?;
     io::streams::add_to_linker::<State, Io>(linker, table)?;
     clocks::wall_clock::add_to_linker::<State, WasiClocks>(linker, State::clocks)?;
-    clocks::monotonic_clock::add_to_linker::<State, WasiClocks>(linker, State::clocks)?;
+    clocks::monotonic_clock::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
     filesystem::preopens::add_to_linker::<State, WasiFilesystem>(linker, State::filesystem)?;
     filesystem::types::add_to_linker::<State, WasiFilesystem>(linker, State::filesystem)?;
     random::random::add_to_linker::<State, WasiRandom>(linker, State::random)?;

@@ -38,7 +38,7 @@
 use serde_json::{Value, json};
 
 use super::{ALICE, Stage, built, engine, plugin, scope};
-use crate::plugins::calls::{CallError, FaultCode};
+use crate::plugins::calls::{CallError, FaultCode, RunContext};
 use crate::plugins::{PluginStatus, limits};
 
 /// The hostile plugin's module with another behaviour of `describe`.
@@ -243,7 +243,7 @@ async fn a_plugin_that_traps_three_times_in_a_row_is_paused() {
     }
     let component = engine().await.load(&describing("other")).await.unwrap();
     let other = plugin(component, super::all_grants());
-    assert!(stage.calls.call_function(&other, &scope(), "echo", "[]", false).await.is_ok());
+    assert!(stage.calls.call_function(&other, &scope(), "echo", "[]", &RunContext::default()).await.is_ok());
     assert!(matches!(stage.act("echo", Value::Null).await, Err(CallError::Paused)));
 }
 
