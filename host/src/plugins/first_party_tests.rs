@@ -11,7 +11,9 @@ use belvedere_standins::steam::{self, Steam};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::calls::{CallError, CallScope, Callback, Calls, Expiry, FaultCode, Item, Profile, Start, Tokens};
+use super::calls::{
+    CallError, CallScope, Callback, Calls, Expiry, FaultCode, Item, Profile, RunContext, Start, Tokens,
+};
 use super::check::examine;
 use super::folder;
 use super::manifest::{Grants, Permission};
@@ -149,7 +151,9 @@ impl Stage {
 
     async fn call(&self, function: &str, args: Value) -> Result<Value, CallError> {
         let calls = &self.calls;
-        let result = calls.call_function(&self.plugin, &scope(), function, &args.to_string(), false).await?;
+        let result = calls
+            .call_function(&self.plugin, &scope(), function, &args.to_string(), &RunContext::default())
+            .await?;
         Ok(serde_json::from_str(&result).unwrap())
     }
 }

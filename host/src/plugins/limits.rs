@@ -49,6 +49,9 @@ pub const CALL_TIME: Duration = Duration::from_mins(1);
 /// the request.
 pub const HANDED_OVER_BYTES: usize = 12 << 20;
 
+/// Time of all timers of a call. A program that waits for longer than a moment keeps its instance from others.
+pub const TIMERS: Duration = Duration::from_secs(5);
+
 /// Resources of WASI (streams, timers) that a call may hold.
 pub const RESOURCES: usize = 1_000;
 
@@ -68,6 +71,7 @@ pub const WAITING_PER_PLUGIN: usize = 256;
 pub const QUEUE_WAIT: Duration = Duration::from_secs(10);
 
 /// Traps in a row after which a plugin is paused: one may be an accident, and each takes up to [`GUEST_TIME`] from others.
+/// They must come from two tenants, unless only one has called the plugin since it was loaded.
 pub const TRAPS: u32 = 3;
 
 /// Log lines of a call; each may become a row of the event log.
@@ -75,6 +79,9 @@ pub const LOG_LINES: u32 = 100;
 
 /// Bytes of a log line's message, and of its fields.
 pub const LOG_LINE_BYTES: usize = 4 << 10;
+
+/// Bytes of a message before it is cut to [`LOG_LINE_BYTES`]. All of it is searched for secrets first.
+pub const LOG_MESSAGE_BYTES: usize = 16 << 10;
 
 /// Random bytes in one call of `clock.random`.
 pub const RANDOM_BYTES: u32 = 64 << 10;
@@ -114,6 +121,16 @@ pub const KV_FLOW_BYTES: i64 = 64 << 10;
 /// Keys of one plugin for one account: rows cost more than their bytes.
 pub const KV_KEYS: i64 = 1_000;
 
+/// Values that a call may write. Each is a transaction of the database, which may have one writer.
+pub const KV_WRITES: u32 = 50;
+
+/// Values that are written at the same time, of all plugins and of one: the database has other writers too.
+pub const KV_WRITERS: usize = 4;
+pub const KV_WRITERS_PER_PLUGIN: usize = 2;
+
+/// Seconds after which the values of a user without a linked account are gone: who never links leaves nothing.
+pub const KV_UNLINKED_SECONDS: u32 = 24 * 60 * 60;
+
 /// Bytes of a key.
 pub const KV_KEY_BYTES: usize = 512;
 
@@ -122,6 +139,9 @@ pub const KV_FLOW_SECONDS: u32 = 15 * 60;
 
 /// Calls of `kv`, `lookup` and `attest` in one call. Each is a statement of the database, or a signature.
 pub const HOST_CALLS: u32 = 2_000;
+
+/// Calls of `lookup` in one call. Each may scan a collection: a page of items that refer to records of others.
+pub const LOOKUPS: u32 = 200;
 
 /// Bytes of a record: as many as the index stores.
 pub const RECORD_BYTES: usize = 1 << 20;

@@ -32,6 +32,14 @@ pub struct Quota {
     pub keys: i64,
 }
 
+/// When a value expires.
+#[derive(Clone, Copy, Debug)]
+pub struct Expiry {
+    pub linked: Option<Timestamp>,
+    /// For a value of scope `account` whose owner has linked no account of the plugin.
+    pub unlinked: Timestamp,
+}
+
 impl Scope {
     fn as_str(self) -> &'static str {
         match self {
@@ -63,14 +71,16 @@ pub async fn set(
     db: &Db,
     key: &ValueKey<'_>,
     value: &[u8],
-    expires_at: Option<Timestamp>,
+    expiry: Expiry,
     quota: Quota,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let expired =
         "DELETE FROM plugin_values WHERE plugin_id = $1 AND scope = $2 AND owner = $3 AND expires_at <= $4";
     let insert = "INSERT INTO plugin_values (plugin_id, scope, owner, key, value, expires_at) \
-                  SELECT $1, $2, $3, $4, $5, $6 \
+                  SELECT $1, $2, $3, $4, $5, \
+                      CASE WHEN $2 <> 'account' OR EXISTS (SELECT 1 FROM external_accounts \
+                          WHERE did = $3 AND plugin_id = $1 AND status <> 'unlinking') THEN $6 ELSE $9 END \
                   WHERE (SELECT count(*) < $7 AND coalesce(sum(octet_length(key) + octet_length(value)), 0) <= $8 \
                       FROM plugin_values WHERE plugin_id = $1 AND scope = $2 AND owner = $3 AND key <> $4) \
                   ON CONFLICT (plugin_id, scope, owner, key) \
@@ -92,9 +102,10 @@ pub async fn set(
                 .bind(key.owner)
                 .bind(key.key)
                 .bind(value)
-                .bind(expires_at)
+                .bind(expiry.linked)
                 .bind(quota.keys)
                 .bind(bytes)
+                .bind(expiry.unlinked)
                 .execute(&mut *$tx)
                 .await?;
             $tx.commit().await?;

@@ -1,36 +1,50 @@
-//! Checks what plugins return before it is stored or shown. An offence is a failure of the plugin.
+//! Checks what plugins return before it is stored or shown. An offence becomes a fault of the call. It is no trap: what a
+//! service answers, or a user typed, can cause it.
 
 use std::collections::BTreeSet;
 
 use serde::de::IgnoredAny;
 use url::Url;
-use wasmtime::format_err;
 
 use super::Answer;
-use super::values::{Fault, Function, Info, Page, Profile, Tokens};
+use super::values::{Fault, FaultCode, Function, Info, Page, Profile, Tokens};
 use crate::plugins::limits;
 
-/// Checks an answer's value, and shortens the texts of its fault.
-pub(super) fn answer<T>(
-    answer: Answer<T>,
-    check: impl FnOnce(&T) -> Result<(), String>,
-) -> wasmtime::Result<Answer<T>> {
-    match answer {
-        Some(Ok(value)) => match check(&value) {
-            Ok(()) => Ok(Some(Ok(value))),
-            Err(offence) => Err(format_err!("{offence}")),
-        },
-        Some(Err(fault)) => Ok(Some(Err(shortened(fault)))),
-        None => Ok(None),
+/// Why a value can't be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Offence {
+    code: FaultCode,
+    pub(super) text: String,
+}
+
+impl From<String> for Offence {
+    fn from(text: String) -> Self {
+        Self { code: FaultCode::Upstream, text }
     }
 }
 
+impl Offence {
+    fn too_large(text: String) -> Self {
+        Self { code: FaultCode::TooLarge, text }
+    }
+}
+
+/// Checks an answer's value, and tidies it.
+pub(super) fn answer<T>(answer: Answer<T>, check: impl FnOnce(&mut T) -> Result<(), Offence>) -> Answer<T> {
+    answer.map(|answer| {
+        let mut value = answer?;
+        match check(&mut value) {
+            Ok(()) => Ok(value),
+            Err(Offence { code, text: message }) => {
+                Err(Fault { code, message, status: None, body: None, retry_after_ms: None })
+            }
+        }
+    })
+}
+
 /// The fault with texts that a response and a row can hold.
-fn shortened(mut fault: Fault) -> Fault {
-    let cut = |text: &mut String, max: usize| {
-        text.retain(|c| c != '\0');
-        text.truncate(text.floor_char_boundary(max));
-    };
+pub(super) fn shortened(mut fault: Fault) -> Fault {
+    let cut = |text: &mut String, max: usize| text.truncate(text.floor_char_boundary(max));
     cut(&mut fault.message, limits::TEXT_BYTES);
     if let Some(body) = &mut fault.body {
         cut(body, limits::LONG_TEXT_BYTES);
@@ -46,36 +60,38 @@ fn text(what: &str, text: &str, max: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn optional(what: &str, value: Option<&String>, max: usize) -> Result<(), String> {
-    value.map_or(Ok(()), |value| text(what, value, max))
+/// As [`text`]; an empty text is none.
+fn optional(what: &str, value: &mut Option<String>, max: usize) -> Result<(), String> {
+    value.take_if(|value| value.is_empty());
+    value.as_ref().map_or(Ok(()), |value| text(what, value, max))
 }
 
 /// JSON text. Escapes of U+0000 are the caller's matter: they are valid JSON.
-pub(super) fn json(what: &str, value: &str, max: usize) -> Result<(), String> {
+pub(super) fn json(what: &str, value: &str, max: usize) -> Result<(), Offence> {
     if value.len() > max {
-        return Err(format!("{what} is larger than {max} bytes"));
+        return Err(format!("{what} is larger than {max} bytes").into());
     }
     let parsed: Result<IgnoredAny, _> = serde_json::from_str(value);
-    parsed.map(drop).map_err(|error| format!("{what} is not JSON: {error}"))
+    parsed.map(drop).map_err(|error| format!("{what} is not JSON: {error}").into())
 }
 
-pub(super) fn url(what: &str, value: &str) -> Result<(), String> {
+pub(super) fn url(what: &str, value: &str) -> Result<(), Offence> {
     text(what, value, limits::URL_BYTES)?;
     let parsed = Url::parse(value).map_err(|error| format!("{what} is not a URL: {error}"))?;
     if !matches!(parsed.scheme(), "https" | "http") {
-        return Err(format!("{what} does not begin with https://"));
+        return Err(format!("{what} does not begin with https://").into());
     }
     Ok(())
 }
 
-pub(super) fn info(info: &Info) -> Result<(), String> {
+pub(super) fn info(info: &mut Info) -> Result<(), Offence> {
     for (what, value) in [("id", &info.id), ("name", &info.name), ("version", &info.version)] {
         text(&format!("describe: {what}"), value, limits::TEXT_BYTES)?;
     }
-    for secret in &info.secrets {
+    for secret in &mut info.secrets {
         text("describe: a secret's name", &secret.name, limits::TEXT_BYTES)?;
         text("describe: a secret's label", &secret.label, limits::TEXT_BYTES)?;
-        optional("describe: a secret's help", secret.help.as_ref(), limits::LONG_TEXT_BYTES)?;
+        optional("describe: a secret's help", &mut secret.help, limits::LONG_TEXT_BYTES)?;
     }
     match &info.config_schema {
         Some(schema) => json("describe: config-schema", schema, limits::LONG_TEXT_BYTES),
@@ -83,58 +99,101 @@ pub(super) fn info(info: &Info) -> Result<(), String> {
     }
 }
 
-pub(super) fn tokens(tokens: &Tokens) -> Result<(), String> {
+pub(super) fn tokens(tokens: &mut Tokens) -> Result<(), Offence> {
     text("the access token", &tokens.access, limits::TOKEN_BYTES)?;
-    optional("the refresh token", tokens.refresh.as_ref(), limits::TOKEN_BYTES)?;
+    optional("the refresh token", &mut tokens.refresh, limits::TOKEN_BYTES)?;
     text("token-type", &tokens.token_type, limits::TEXT_BYTES)?;
-    optional("the scope", tokens.scope.as_ref(), limits::LONG_TEXT_BYTES)
+    Ok(optional("the scope", &mut tokens.scope, limits::LONG_TEXT_BYTES)?)
 }
 
-pub(super) fn profile(profile: &Profile) -> Result<(), String> {
+/// An address that is no web page is left out: a service's picture must not keep its users from linking.
+pub(super) fn profile(profile: &mut Profile) -> Result<(), Offence> {
     text("account-id", &profile.account_id, limits::TEXT_BYTES)?;
-    optional("display-name", profile.display_name.as_ref(), limits::TEXT_BYTES)?;
-    for (what, value) in [("profile-url", &profile.profile_url), ("avatar-url", &profile.avatar_url)] {
-        if let Some(value) = value {
-            url(what, value)?;
-        }
+    optional("display-name", &mut profile.display_name, limits::TEXT_BYTES)?;
+    for address in [&mut profile.profile_url, &mut profile.avatar_url] {
+        address.take_if(|address| url("the address", address).is_err());
     }
     Ok(())
 }
 
-pub(super) fn page(page: &Page) -> Result<(), String> {
-    if page.items.len() > limits::PAGE_ITEMS {
-        return Err(format!("a page has at most {} items", limits::PAGE_ITEMS));
+pub(super) fn page(page: &mut Page) -> Result<(), Offence> {
+    let (count, max) = (page.items.len(), limits::PAGE_ITEMS);
+    if count > max {
+        return Err(Offence::too_large(format!("the page has {count} items; at most {max} are allowed")));
     }
-    optional("next", page.next.as_ref(), limits::CURSOR_BYTES)?;
-    for item in &page.items {
+    if page.next.as_ref().is_some_and(|next| next.len() > limits::CURSOR_BYTES) {
+        let max = limits::CURSOR_BYTES;
+        return Err(Offence::too_large(format!("next is larger than {max} bytes")));
+    }
+    optional("next", &mut page.next, limits::CURSOR_BYTES)?;
+    for item in &mut page.items {
         text("an item's collection", &item.collection, limits::TEXT_BYTES)?;
-        optional("an item's dedup-key", item.dedup_key.as_ref(), limits::TEXT_BYTES)?;
+        optional("an item's dedup-key", &mut item.dedup_key, limits::TEXT_BYTES)?;
         json("an item's value", &item.value, limits::RECORD_BYTES)?;
     }
     Ok(())
 }
 
-pub(super) fn functions(functions: &[Function]) -> Result<(), String> {
+pub(super) fn functions(functions: &mut [Function]) -> Result<(), Offence> {
     if functions.is_empty() || functions.len() > limits::LIBRARY_FUNCTIONS {
-        return Err(format!("a library has 1 to {} functions", limits::LIBRARY_FUNCTIONS));
+        return Err(format!("a library has 1 to {} functions", limits::LIBRARY_FUNCTIONS).into());
     }
     let mut names = BTreeSet::new();
-    for function in functions {
-        let name = &function.name;
+    for Function { name, params, help } in functions {
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if name.is_empty() || name.len() > 64 || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err("a function's name has 1 to 64 characters and begins with a letter".to_owned());
+            return Err("a function's name has 1 to 64 characters and begins with a letter"
+                .to_owned()
+                .into());
         }
-        if !name.chars().all(letters) || !names.insert(name) {
-            return Err(format!("{name:?} is no name of a function, or there are two of it"));
+        if !name.chars().all(letters) || !names.insert(name.clone()) {
+            return Err(format!("{name:?} is no name of a function, or there are two of it").into());
         }
-        if function.params.len() > limits::PARAMETERS {
-            return Err(format!("{name} has more than {} parameters", limits::PARAMETERS));
+        if params.len() > limits::PARAMETERS {
+            return Err(format!("{name} has more than {} parameters", limits::PARAMETERS).into());
         }
-        for parameter in &function.params {
+        for parameter in params.iter() {
             text(&format!("a parameter of {name}"), parameter, limits::TEXT_BYTES)?;
         }
-        optional(&format!("the help of {name}"), function.help.as_ref(), limits::LONG_TEXT_BYTES)?;
+        optional(&format!("the help of {name}"), help, limits::LONG_TEXT_BYTES)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile_with(name: Option<&str>, picture: &str) -> Profile {
+        Profile {
+            account_id: "1".to_owned(),
+            display_name: name.map(str::to_owned),
+            profile_url: Some("https://service.example/1".to_owned()),
+            avatar_url: Some(picture.to_owned()),
+        }
+    }
+
+    #[test]
+    fn empty_texts_are_none_and_addresses_that_are_no_web_pages_are_left_out() {
+        for picture in ["", "x", "javascript:alert(1)", "https://a\0.example/", &"x".repeat(10_000)] {
+            let mut given = profile_with(Some(""), picture);
+            profile(&mut given).unwrap();
+            assert_eq!((given.display_name, given.avatar_url), (None, None), "{picture}");
+            assert!(given.profile_url.is_some());
+        }
+        let mut given = Page { items: Vec::new(), next: Some(String::new()) };
+        page(&mut given).unwrap();
+        assert_eq!(given.next, None, "the last page");
+    }
+
+    #[test]
+    fn an_offence_is_a_fault() {
+        let long = Page { items: Vec::new(), next: Some("x".repeat(limits::CURSOR_BYTES + 1)) };
+        let code = |page: Page| match answer(Some(Ok(page)), self::page) {
+            Some(Err(fault)) => fault.code,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code(long), FaultCode::TooLarge);
+        assert_eq!(code(Page { items: Vec::new(), next: Some("\0".to_owned()) }), FaultCode::Upstream);
+    }
 }

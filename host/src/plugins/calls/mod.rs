@@ -3,6 +3,7 @@
 mod checks;
 mod pausing;
 mod places;
+mod private_values;
 pub(super) mod values;
 
 use std::fmt;
@@ -13,21 +14,21 @@ use tokio::time::Instant;
 use wasmtime::Store;
 
 pub use values::{
-    AuthKind, Callback, Expiry, Fault, FaultCode, Function, Info, Item, Page, Profile, SecretInfo, Start,
-    Tokens,
+    AuthKind, Callback, Expiry, Fault, FaultCode, Function, Info, Item, Page, Profile, RunContext,
+    SecretInfo, Start, Tokens,
 };
 
 use super::engine::{CallBounds, CallFailure, Component, PluginEngine};
-use super::host::{Account, CallState, Instance, PluginLog};
+use super::host::{Account, CallState, HostPlaces, Instance, PluginLog};
 use super::limits;
 use super::registry::{LoadedPlugin, PluginStatus};
 use super::services::PluginServices;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
-use crate::fair_share::{FairPool, Tenant};
-use crate::sandbox::outbound_places;
+use crate::fair_share::Tenant;
 use pausing::Pausing;
 use places::Places;
+use private_values::PrivateValues;
 
 /// Calls plugins, each call in an instance of its own. Cheap to clone.
 #[derive(Clone)]
@@ -38,7 +39,7 @@ struct Inner {
     services: PluginServices,
     log: Arc<PluginLog>,
     places: Places,
-    http_places: FairPool,
+    host_places: HostPlaces,
     pausing: Pausing,
 }
 
@@ -81,16 +82,22 @@ pub enum CallError {
 type Answer<T> = Option<Result<T, Fault>>;
 
 /// How long a call may compute, and in whose turns of the processor.
-struct Kind {
+struct Kind<'a> {
     interface: &'static str,
     guest_time: Duration,
-    /// Whether a script calls, which has a turn already.
-    is_nested: bool,
+    /// The run of the script that calls. It has a turn already.
+    run: Option<&'a RunContext>,
+    /// Whether the call returns tokens. Its log lines are written when it ends, without them.
+    returns_tokens: bool,
 }
 
-impl Kind {
+impl Kind<'_> {
     fn of(interface: &'static str) -> Self {
-        Self { interface, guest_time: limits::GUEST_TIME, is_nested: false }
+        Self { interface, guest_time: limits::GUEST_TIME, run: None, returns_tokens: false }
+    }
+
+    fn of_tokens() -> Self {
+        Self { returns_tokens: true, ..Self::of("linking") }
     }
 }
 
@@ -100,7 +107,7 @@ impl Calls {
         Self(Arc::new(Inner {
             log: Arc::new(PluginLog::new(services.events.clone())),
             places: Places::new(instances),
-            http_places: outbound_places("plugin_http", (instances / 2).max(1), instances),
+            host_places: HostPlaces::new(instances),
             pausing: Pausing::default(),
             engine,
             services,
@@ -121,8 +128,8 @@ impl Calls {
     /// What a component says of itself, without secrets, network or store.
     pub async fn describe(&self, component: &Component) -> Result<Info, CallError> {
         let described = self.inspect(component, async |instance, store| instance.describe(store).await);
-        let info = described.await?;
-        checks::info(&info).map_err(CallError::Failed)?;
+        let mut info = described.await?;
+        checks::info(&mut info).map_err(|offence| CallError::Failed(offence.text))?;
         Ok(info)
     }
 
@@ -132,9 +139,10 @@ impl Calls {
         scope: &CallScope,
         start: Start,
     ) -> Result<String, CallError> {
-        let call = self.call(plugin, scope, Kind::of("linking"), &[], async |instance, store| {
+        let private = private_values::of_start(&start);
+        let call = self.call(plugin, scope, Kind::of("linking"), private, async |instance, store| {
             let answer = instance.authorize_url(store, start).await?;
-            checks::answer(answer, |url| checks::url("the authorize URL", url))
+            Ok(checks::answer(answer, |url| checks::url("the authorize URL", url)))
         });
         call.await
     }
@@ -145,8 +153,9 @@ impl Calls {
         scope: &CallScope,
         callback: Callback,
     ) -> Result<Tokens, CallError> {
-        let call = self.call(plugin, scope, Kind::of("linking"), &[], async |instance, store| {
-            checks::answer(instance.handle_callback(store, callback).await?, checks::tokens)
+        let private = private_values::of_callback(&callback);
+        let call = self.call(plugin, scope, Kind::of_tokens(), private, async |instance, store| {
+            Ok(checks::answer(instance.handle_callback(store, callback).await?, checks::tokens))
         });
         call.await
     }
@@ -158,8 +167,9 @@ impl Calls {
         scope: &CallScope,
         config: &str,
     ) -> Result<Tokens, CallError> {
-        let call = self.call(plugin, scope, Kind::of("linking"), &[], async |instance, store| {
-            checks::answer(instance.connect(store, config).await?, checks::tokens)
+        let private = private_values::of_config(config);
+        let call = self.call(plugin, scope, Kind::of_tokens(), private, async |instance, store| {
+            Ok(checks::answer(instance.connect(store, config).await?, checks::tokens))
         });
         call.await
     }
@@ -171,9 +181,9 @@ impl Calls {
         tokens: &Tokens,
         config: &str,
     ) -> Result<Tokens, CallError> {
-        let hidden = hidden(tokens);
-        let call = self.call(plugin, scope, Kind::of("linking"), &hidden, async |instance, store| {
-            checks::answer(instance.refresh(store, tokens, config).await?, checks::tokens)
+        let private = private_values::of_account(tokens, config);
+        let call = self.call(plugin, scope, Kind::of_tokens(), private, async |instance, store| {
+            Ok(checks::answer(instance.refresh(store, tokens, config).await?, checks::tokens))
         });
         call.await
     }
@@ -185,9 +195,9 @@ impl Calls {
         tokens: &Tokens,
         config: &str,
     ) -> Result<Profile, CallError> {
-        let hidden = hidden(tokens);
-        let call = self.call(plugin, scope, Kind::of("linking"), &hidden, async |instance, store| {
-            checks::answer(instance.profile(store, tokens, config).await?, checks::profile)
+        let private = private_values::of_account(tokens, config);
+        let call = self.call(plugin, scope, Kind::of("linking"), private, async |instance, store| {
+            Ok(checks::answer(instance.profile(store, tokens, config).await?, checks::profile))
         });
         call.await
     }
@@ -198,9 +208,9 @@ impl Calls {
         scope: &CallScope,
         tokens: &Tokens,
     ) -> Result<(), CallError> {
-        let hidden = hidden(tokens);
-        let call = self.call(plugin, scope, Kind::of("linking"), &hidden, async |instance, store| {
-            checks::answer(instance.revoke(store, tokens).await?, |()| Ok(()))
+        let private = private_values::of_account(tokens, "");
+        let call = self.call(plugin, scope, Kind::of("linking"), private, async |instance, store| {
+            instance.revoke(store, tokens).await
         });
         call.await
     }
@@ -215,9 +225,9 @@ impl Calls {
         cursor: Option<&str>,
     ) -> Result<Page, CallError> {
         let kind = Kind { guest_time: limits::SYNC_GUEST_TIME, ..Kind::of("sync") };
-        let hidden = hidden(tokens);
-        let call = self.call(plugin, scope, kind, &hidden, async |instance, store| {
-            checks::answer(instance.pull(store, tokens, config, cursor).await?, checks::page)
+        let private = private_values::of_account(tokens, config);
+        let call = self.call(plugin, scope, kind, private, async |instance, store| {
+            Ok(checks::answer(instance.pull(store, tokens, config, cursor).await?, checks::page))
         });
         call.await
     }
@@ -225,8 +235,8 @@ impl Calls {
     /// The functions that a library offers, without secrets, network or store.
     pub async fn surface(&self, component: &Component) -> Result<Vec<Function>, CallError> {
         let surface = self.inspect(component, async |instance, store| instance.surface(store).await);
-        let functions = surface.await?.ok_or(CallError::Unsupported("callable"))?;
-        checks::functions(&functions).map_err(CallError::Failed)?;
+        let mut functions = surface.await?.ok_or(CallError::Unsupported("callable"))?;
+        checks::functions(&mut functions).map_err(|offence| CallError::Failed(offence.text))?;
         Ok(functions)
     }
 
@@ -238,12 +248,12 @@ impl Calls {
         scope: &CallScope,
         name: &str,
         args: &str,
-        has_session: bool,
+        run: &RunContext,
     ) -> Result<String, CallError> {
-        let kind = Kind { is_nested: true, ..Kind::of("callable") };
-        let call = self.call(plugin, scope, kind, &[], async |instance, store| {
-            let answer = instance.call_function(store, name, args, has_session).await?;
-            checks::answer(answer, |result| checks::json("the result", result, limits::RESULT_BYTES))
+        let kind = Kind { run: Some(run), ..Kind::of("callable") };
+        let call = self.call(plugin, scope, kind, Vec::new(), async |instance, store| {
+            let answer = instance.call_function(store, name, args, run.has_session).await?;
+            Ok(checks::answer(answer, |result| checks::json("the result", result, limits::RESULT_BYTES)))
         });
         call.await
     }
@@ -256,21 +266,21 @@ impl Calls {
     ) -> Result<T, CallError> {
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
-        let state = CallState::new(&self.0.services, &self.0.log, &self.0.http_places, None, deadline);
+        let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_places, None, deadline);
         let bounds = CallBounds { tenant: Some(Tenant::Instance), guest_time: limits::GUEST_TIME, deadline };
         self.0.engine.call(component, state, bounds, work).await.map_err(failed)
     }
 
-    /// Calls a function of a plugin. `hidden` is kept out of the plugin's log.
+    /// Calls a function of a plugin. `private` is kept out of the plugin's log and errors.
     async fn call<T>(
         &self,
         plugin: &Arc<LoadedPlugin>,
         scope: &CallScope,
-        kind: Kind,
-        hidden: &[(&str, &str)],
+        kind: Kind<'_>,
+        private: PrivateValues,
         work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<Answer<T>>,
     ) -> Result<T, CallError> {
-        let Inner { engine, services, log, places, http_places, pausing } = &*self.0;
+        let Inner { engine, services, log, places, host_places, pausing } = &*self.0;
         let id = &plugin.manifest.id;
         if plugin.status == PluginStatus::Paused || pausing.is_paused(plugin) {
             return Err(CallError::Paused);
@@ -288,12 +298,22 @@ impl Calls {
             did: scope.did.clone(),
             flow: scope.flow.clone(),
         };
-        let mut state = CallState::new(services, log, http_places, Some(account), deadline);
-        for (name, value) in hidden {
-            state.hide_from_log(name, value);
+        let mut state = CallState::new(services, log, host_places, Some(account), deadline);
+        for (name, value) in &private {
+            state.hide(name, value);
         }
-        let tenant = (!kind.is_nested).then(|| scope.tenant.clone());
+        if let Some(run) = kind.run {
+            state.belong_to(run);
+        }
+        if kind.returns_tokens {
+            state.hold_lines();
+        }
+        let tenant = kind.run.is_none().then(|| scope.tenant.clone());
         let bounds = CallBounds { tenant, guest_time: kind.guest_time, deadline };
+        let work = async |instance: &Instance<'_>, store: &mut Store<CallState>| {
+            let answer = work(instance, store).await?;
+            Ok(answer.map(|answer| answer.map_err(|fault| presentable(fault, store.data()))))
+        };
         let ended = engine.call(&plugin.component, state, bounds, work).await;
         let outcome = match &ended {
             Ok(Some(Ok(_))) => "ok",
@@ -304,7 +324,7 @@ impl Calls {
             .increment(1);
         match ended {
             Ok(answer) => {
-                pausing.succeeded(plugin);
+                pausing.succeeded(plugin, &scope.tenant);
                 match answer {
                     None => Err(CallError::Unsupported(kind.interface)),
                     Some(answer) => answer.map_err(CallError::Fault),
@@ -313,7 +333,7 @@ impl Calls {
             Err(failure) => {
                 if let CallFailure::Plugin(text) = &failure {
                     tracing::warn!(plugin = id, error = text, "a call of a plugin failed");
-                    pausing.failed(plugin, text, services).await;
+                    pausing.failed(plugin, &scope.tenant, text, services).await;
                 }
                 Err(failed(failure))
             }
@@ -321,10 +341,13 @@ impl Calls {
     }
 }
 
-/// The values of tokens that no log line shows.
-fn hidden(tokens: &Tokens) -> Vec<(&'static str, &str)> {
-    let refresh = tokens.refresh.as_deref().map(|refresh| ("refresh token", refresh));
-    std::iter::once(("access token", tokens.access.as_str())).chain(refresh).collect()
+/// A fault that users may see: without private values, and no longer than a response and a row can hold.
+fn presentable(mut fault: Fault, state: &CallState) -> Fault {
+    for text in std::iter::once(&mut fault.message).chain(&mut fault.body) {
+        text.retain(|c| c != '\0');
+        *text = state.redact(text).into_owned();
+    }
+    checks::shortened(fault)
 }
 
 fn failed(failure: CallFailure) -> CallError {

@@ -1,5 +1,7 @@
 //! Bounds how many calls of a plugin run at the same time, and how many of them one tenant makes.
 
+use tokio::time::Instant;
+
 use super::CallError;
 use crate::fair_share::{Bounds, FairPool, Place, Tenant};
 use crate::plugins::limits;
@@ -37,8 +39,10 @@ impl Places {
     pub(super) async fn enter(&self, plugin: &str, tenant: &Tenant) -> Result<(Place, Place), CallError> {
         let plugin = Tenant::Domain(plugin.into());
         let caller = Tenant::Route((tenant.clone(), plugin.clone()).into());
+        let until = Instant::now() + limits::QUEUE_WAIT;
         let caller = self.callers.enter(&caller).await.map_err(|_| CallError::Busy)?;
-        let instance = self.plugins.enter(&plugin).await.map_err(|_| CallError::Busy)?;
+        let patience = until.saturating_duration_since(Instant::now());
+        let instance = self.plugins.enter_within(&plugin, patience).await.map_err(|_| CallError::Busy)?;
         Ok((caller, instance))
     }
 }
@@ -63,6 +67,29 @@ mod tests {
         let _other = places.enter("xbox", &c).await.unwrap();
         drop(held);
         assert!(places.enter("steam", &c).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn both_waits_have_one_deadline() {
+        let places = Places::new(8);
+        let (a, b) = (Tenant::client("a"), Tenant::client("b"));
+        let mine = (places.enter("steam", &a).await.unwrap(), places.enter("steam", &a).await.unwrap());
+        let _others = (places.enter("steam", &b).await.unwrap(), places.enter("steam", &b).await.unwrap());
+        let started = Instant::now();
+        let free = async {
+            tokio::time::sleep(limits::QUEUE_WAIT / 2).await;
+            // The tenant's place becomes free, the plugin's does not.
+            let ((caller, instance), _kept) = mine;
+            drop(caller);
+            tokio::time::sleep(2 * limits::QUEUE_WAIT).await;
+            drop(instance);
+        };
+        let waited = async {
+            assert!(matches!(places.enter("steam", &a).await, Err(CallError::Busy)));
+            started.elapsed()
+        };
+        let ((), waited) = tokio::join!(free, waited);
+        assert!(waited <= limits::QUEUE_WAIT + std::time::Duration::from_millis(10), "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,11 @@
 //! The values of `wit/plugin` as types of this room; the generated bindings stay within `engine`.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::clock::Timestamp;
+use crate::plugins::limits;
 
 /// The error of a plugin or of a host function (`types.fault`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,4 +164,31 @@ pub struct Function {
     pub name: String,
     pub params: Vec<String>,
     pub help: Option<String>,
+}
+
+/// What the run of a script lets a library's function do.
+#[derive(Clone, Debug)]
+pub struct RunContext {
+    /// Whether the run has a session with the caller's PDS.
+    pub has_session: bool,
+    /// Whether the run may only read.
+    pub read_only: bool,
+    /// Requests to other servers that the run may still send. Its calls share them.
+    pub requests_left: Arc<AtomicU32>,
+}
+
+impl Default for RunContext {
+    /// Without a session, and with the requests of one call.
+    fn default() -> Self {
+        let requests_left = Arc::new(AtomicU32::new(limits::HTTP_REQUESTS));
+        Self { has_session: false, read_only: false, requests_left }
+    }
+}
+
+impl RunContext {
+    /// Takes one of the run's requests; `false` when there is none left.
+    pub(in crate::plugins) fn take_request(&self) -> bool {
+        let take = |left: u32| left.checked_sub(1);
+        self.requests_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
 }

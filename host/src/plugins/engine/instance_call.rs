@@ -81,7 +81,8 @@ impl PluginEngine {
             Ok((None, _)) => {
                 Err(CallFailure::Plugin(format!("computed for more than {:?}", bounds.guest_time)))
             }
-            Err(_) => Err(CallFailure::Deadline),
+            Err(_) if store.data().waits_for_host() => Err(CallFailure::Deadline),
+            Err(_) => Err(CallFailure::Plugin(format!("took longer than {:?}", limits::CALL_TIME))),
         }
     }
 
@@ -113,6 +114,7 @@ fn failure(error: &wasmtime::Error, state: &CallState) -> CallFailure {
         Some(trap) => trap.to_string(),
         None => format!("{error:#}"),
     };
+    text = state.redact(&text).into_owned();
     text.truncate(text.floor_char_boundary(FAILURE_BYTES));
     CallFailure::Plugin(text)
 }

@@ -6,7 +6,9 @@ use super::bindings::belvedere::plugin::attest::Host;
 use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use super::fault;
 use super::state::CallState;
+use crate::atproto::Nsid;
 use crate::plugins::limits;
+use crate::plugins::registry::LoadedPlugin;
 
 /// The field of a record with its signatures.
 const SIGNATURES: &str = "signatures";
@@ -36,7 +38,7 @@ impl Host for CallState {
 }
 
 fn sign(state: &mut CallState, value: &str, repo: &str) -> Result<String, Fault> {
-    let account = state.account("attest.sign")?;
+    let account = state.account("attest.sign")?.clone();
     let own = account.did.as_ref().map(|did| did.as_str() == repo);
     match own {
         Some(true) => {}
@@ -57,6 +59,7 @@ fn sign(state: &mut CallState, value: &str, repo: &str) -> Result<String, Fault>
         .map_err(|error| fault::new(FaultCode::InvalidRecord, format!("attest.sign: {error}")))?;
     let mut record: Value =
         serde_json::from_str(value).map_err(|error| fault::bad_input(error.to_string()))?;
+    check_type(&account.plugin, &record)?;
     let signatures = record
         .as_object_mut()
         .map(|record| record.entry(SIGNATURES).or_insert_with(|| Value::Array(Vec::new())));
@@ -68,4 +71,17 @@ fn sign(state: &mut CallState, value: &str, repo: &str) -> Result<String, Fault>
         }
     }
     Ok(record.to_string())
+}
+
+/// Whether the plugin may have a record of this type signed: one that it may write. A library that writes none signs for
+/// scripts, which write any.
+fn check_type(plugin: &LoadedPlugin, record: &Value) -> Result<(), Fault> {
+    let is_library =
+        plugin.component.exports.callable && plugin.grants.written_collections().next().is_none();
+    let collection = record["$type"].as_str().unwrap_or_default();
+    let is_granted = || Nsid::try_from(collection).is_ok_and(|nsid| plugin.grants.allow_write(&nsid));
+    if is_library || is_granted() {
+        return Ok(());
+    }
+    Err(fault::forbidden("attest.sign: the record's $type is no collection that the plugin may write"))
 }

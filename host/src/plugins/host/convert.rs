@@ -1,7 +1,5 @@
 //! Converts the generated types to those of this room, and back.
 
-use wasmtime::{Result, bail};
-
 use super::bindings::belvedere::plugin::types;
 use super::bindings::exports::belvedere::plugin::{callable, describe, linking, sync};
 use crate::clock::Timestamp;
@@ -87,13 +85,24 @@ pub(super) fn to_plugin(tokens: &Tokens) -> linking::Tokens {
 }
 
 /// A lifetime in seconds counts from `now`.
-pub(super) fn from_plugin(tokens: linking::Tokens, now: Timestamp) -> Result<Tokens> {
+///
+/// # Errors
+/// A fault when the expiry is no time.
+pub(super) fn from_plugin(tokens: linking::Tokens, now: Timestamp) -> Result<Tokens, Fault> {
     let expiry = match tokens.expiry {
         linking::Expiry::Never => Expiry::Never,
         linking::Expiry::InSeconds(seconds) => Expiry::At(now.plus_seconds(i64::from(seconds))),
         linking::Expiry::At(text) => match Timestamp::parse(&text) {
             Ok(at) => Expiry::At(at),
-            Err(_) => bail!("the expiry of the tokens is not RFC 3339"),
+            Err(_) => {
+                return Err(Fault {
+                    code: FaultCode::Upstream,
+                    message: "the expiry of the tokens is not RFC 3339".to_owned(),
+                    status: None,
+                    body: None,
+                    retry_after_ms: None,
+                });
+            }
         },
     };
     Ok(Tokens {

@@ -1,8 +1,9 @@
 //! `http`: sends requests to the hosts that the operator granted, through the guarded client. Every hop of a redirect is
 //! checked too.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,14 +13,18 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::{Host as UrlHost, Url};
 
 use super::bindings::belvedere::plugin::http::{Host, Request, Response};
 use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use super::fault;
+use super::places::HostPlaces;
 use super::state::CallState;
+use crate::fair_share::Tenant;
 use crate::net::{Client, FetchedResponse, Limits, NetError};
+use crate::plugins::calls::RunContext;
 use crate::plugins::limits;
 use crate::plugins::registry::LoadedPlugin;
 
@@ -73,12 +78,26 @@ struct ValidRequest {
 /// What the requests of one call share.
 struct Batch {
     plugin: Arc<LoadedPlugin>,
+    tenant: Tenant,
+    places: HostPlaces,
+    run: Option<RunContext>,
     net: Client,
     deadline: Instant,
     /// Requests of the call so far, redirects included.
     requests: AtomicU32,
-    /// Bytes of the batch's responses so far.
-    received: AtomicUsize,
+    /// The most bytes of one response.
+    share: usize,
+    bytes: Mutex<BatchBytes>,
+    /// Notified when bytes that were reserved are free again.
+    freed: Notify,
+}
+
+/// Bytes of a batch's responses.
+#[derive(Default)]
+struct BatchBytes {
+    received: usize,
+    /// Of the requests that are being sent.
+    reserved: usize,
 }
 
 async fn send(
@@ -92,29 +111,36 @@ async fn send(
     }
     let batch = Batch {
         plugin: Arc::clone(&account.plugin),
+        tenant: account.tenant.clone(),
+        places: state.places.clone(),
+        run: state.run.clone(),
         net: state.services.net.clone(),
         deadline: state.deadline,
         requests: AtomicU32::new(state.requests),
-        received: AtomicUsize::new(0),
+        share: share(requests.len()),
+        bytes: Mutex::default(),
+        freed: Notify::new(),
     };
-    let place = state.http_places.enter_within(&account.tenant, state.time_left()).await;
-    let _place = place.map_err(|full| {
-        fault::new(FaultCode::RateLimited, format!("too many calls are waiting for other servers: {full}"))
-    })?;
+    state.wait_for_host(true);
     let exchanges = requests.into_iter().map(async |request| batch.exchange(check(request)?).await);
     let responses = stream::iter(exchanges).buffered(limits::HTTP_CONCURRENT).collect().await;
+    state.wait_for_host(false);
     state.requests = batch.requests.into_inner();
     Ok(responses)
 }
 
 impl Batch {
     async fn exchange(&self, request: ValidRequest) -> Result<Response, Fault> {
-        let left = limits::HTTP_BATCH_BYTES.saturating_sub(self.received.load(Ordering::Relaxed));
-        if left == 0 {
-            return Err(batch_too_large());
-        }
+        let reserved = self.reserve().await?;
+        let patience = self.deadline.saturating_duration_since(Instant::now());
+        let place = self.places.request(&self.plugin.manifest.id, &self.tenant, patience).await;
+        let _place = place.map_err(|full| {
+            self.settle(reserved, 0);
+            let text = format!("too many calls are waiting for other servers: {full}");
+            fault::new(FaultCode::RateLimited, text)
+        })?;
         let total = request.time.min(self.deadline.saturating_duration_since(Instant::now()));
-        let cap = Limits { max_bytes: left.min(limits::HTTP_BODY_BYTES), total };
+        let cap = Limits { max_bytes: reserved, total };
         let ValidRequest { method, url, headers, body, redirects, .. } = request;
         let mut refused = None;
         let each = |method: &Method, url: &Url| {
@@ -139,19 +165,49 @@ impl Batch {
             Err(NetError::TooLarge(max)) => *max,
             Err(_) => 0,
         };
-        let before = self.received.fetch_add(received, Ordering::Relaxed);
+        self.settle(reserved, received);
         if let Some(fault) = refused {
             return Err(fault);
         }
-        if before + received > limits::HTTP_BATCH_BYTES {
-            // Several responses arrived together, each within what was left when its request was sent.
-            return Err(batch_too_large());
-        }
         answer.map(response).map_err(|error| match error {
-            // The limit was what the batch had left, not what one response may have.
+            // The limit was what the batch had for it, not what one response may have.
             NetError::TooLarge(max) if max < limits::HTTP_BODY_BYTES => batch_too_large(),
             error => fault::no_response(&error),
         })
+    }
+
+    /// Waits until the batch has bytes for a response, and reserves them. Requests that are being sent free theirs.
+    async fn reserve(&self) -> Result<usize, Fault> {
+        loop {
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            {
+                let mut bytes = self.bytes();
+                let left = limits::HTTP_BATCH_BYTES.saturating_sub(bytes.received);
+                if left == 0 {
+                    return Err(batch_too_large());
+                }
+                let wanted = self.share.min(left);
+                if bytes.reserved + wanted <= left {
+                    bytes.reserved += wanted;
+                    return Ok(wanted);
+                }
+            }
+            freed.await;
+        }
+    }
+
+    /// Ends a reservation.
+    fn settle(&self, reserved: usize, received: usize) {
+        let mut bytes = self.bytes();
+        bytes.reserved -= reserved;
+        bytes.received += received.min(reserved);
+        drop(bytes);
+        self.freed.notify_waiters();
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, BatchBytes> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The client for a hop that the operator granted.
@@ -159,25 +215,49 @@ impl Batch {
         if self.requests.fetch_add(1, Ordering::Relaxed) >= limits::HTTP_REQUESTS {
             return Err(fault::quota("too many requests to other servers", limits::HTTP_REQUESTS));
         }
+        if let Some(run) = &self.run
+            && !run.take_request()
+        {
+            return Err(fault::quota("too many requests by the script's run", limits::HTTP_REQUESTS));
+        }
         let host = match url.host() {
             Some(UrlHost::Domain(name)) => name.to_ascii_lowercase(),
             Some(address) => address.to_string(),
             None => String::new(),
         };
         let grants = &self.plugin.grants;
-        if grants.names_host(&host, method) {
+        let is_named = grants.names_host(&host, method);
+        if is_named && (is_default_https(url) || is_loopback(&host)) {
             return Ok(self.net.clone());
         }
         if grants.allow_request(&host, method) {
             return Ok(self.net.without_exemptions());
         }
-        Err(fault::forbidden(format!("the operator did not grant {method} requests to {host}")))
+        let but = if is_named { " that are not https on port 443" } else { "" };
+        Err(fault::forbidden(format!("the operator did not grant {method} requests to {host}{but}")))
     }
+}
+
+/// A grant of a host is one of its service on the web, not of what else may listen there.
+fn is_default_https(url: &Url) -> bool {
+    url.scheme() == "https" && url.port().is_none()
+}
+
+/// This machine, which the guarded client reaches only if plugins may call it at all. It has services for tests.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost"
+}
+
+/// The most bytes of one response in a batch of `requests`: those that are sent at the same time fit together.
+fn share(requests: usize) -> usize {
+    let together = requests.clamp(1, limits::HTTP_CONCURRENT);
+    limits::HTTP_BODY_BYTES.min(limits::HTTP_BATCH_BYTES / together)
 }
 
 fn batch_too_large() -> Fault {
     let max = limits::HTTP_BATCH_BYTES;
-    fault::new(FaultCode::TooLarge, format!("the responses are larger than {max} bytes in all"))
+    let text = format!("the responses are larger than {max} bytes in all, or one than its share of them");
+    fault::new(FaultCode::TooLarge, text)
 }
 
 fn check(request: Request) -> Result<ValidRequest, Fault> {

@@ -4,8 +4,9 @@ use super::bindings::belvedere::plugin::kv::{Host, Scope};
 use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use super::fault;
 use super::state::CallState;
+use crate::fair_share::Place;
 use crate::plugins::limits;
-use crate::store::plugin_values::{self, Quota, ValueKey};
+use crate::store::plugin_values::{self, Expiry, Quota, ValueKey};
 
 impl Host for CallState {
     async fn get(&mut self, scope: Scope, key: String) -> wasmtime::Result<Result<Option<Vec<u8>>, Fault>> {
@@ -42,6 +43,7 @@ async fn set(
     ttl_s: Option<u32>,
 ) -> Result<(), Fault> {
     let owner = owner(state, "kv.set", scope, key)?;
+    state.count_write("kv.set")?;
     let (bytes, ttl_s) = match scope {
         Scope::Flow => {
             let ttl = ttl_s.unwrap_or(limits::KV_FLOW_SECONDS).min(limits::KV_FLOW_SECONDS);
@@ -50,9 +52,14 @@ async fn set(
         Scope::Account | Scope::Plugin => (limits::KV_BYTES, ttl_s),
     };
     let now = state.services.clock.now();
-    let expires_at = ttl_s.map(|seconds| now.plus_seconds(i64::from(seconds)));
+    let at = |seconds: u32| now.plus_seconds(i64::from(seconds));
+    let unlinked_ttl = ttl_s.unwrap_or(u32::MAX).min(limits::KV_UNLINKED_SECONDS);
+    let expiry = Expiry { linked: ttl_s.map(at), unlinked: at(unlinked_ttl) };
+    let _place = write_place(state, "kv.set").await?;
+    state.wait_for_host(true);
     let (key, quota) = (value_key(state, scope, &owner, key), Quota { bytes, keys: limits::KV_KEYS });
-    let stored = plugin_values::set(&state.services.db, &key, value, expires_at, quota, now).await;
+    let stored = plugin_values::set(&state.services.db, &key, value, expiry, quota, now).await;
+    state.wait_for_host(false);
     if stored.map_err(|error| fault::store("kv.set", &error))? {
         return Ok(());
     }
@@ -62,9 +69,19 @@ async fn set(
 
 async fn delete(state: &mut CallState, scope: Scope, key: &str) -> Result<bool, Fault> {
     let owner = owner(state, "kv.delete", scope, key)?;
+    state.count_write("kv.delete")?;
+    let _place = write_place(state, "kv.delete").await?;
     let key = value_key(state, scope, &owner, key);
     let removed = plugin_values::delete(&state.services.db, &key, state.services.clock.now()).await;
     removed.map_err(|error| fault::store("kv.delete", &error))
+}
+
+/// Waits for the place of a write.
+async fn write_place(state: &mut CallState, function: &str) -> Result<Place, Fault> {
+    let place = state.places.write(&state.plugin, state.time_left()).await;
+    place.map_err(|full| {
+        fault::new(FaultCode::RateLimited, format!("{function}: too many values are being written: {full}"))
+    })
 }
 
 /// The owner of the values of a scope, for a counted call with a valid key.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::bindings::belvedere::plugin::log::{Host, Level};
+use super::plugin_log::Line;
 use super::state::CallState;
 use crate::plugins::limits;
 
@@ -13,7 +14,7 @@ impl Host for CallState {
     }
 }
 
-/// Writes a line, within the call's limits and the plugin's share.
+/// Takes a line, within the call's limits.
 pub(super) fn write_line(state: &mut CallState, level: Level, mut message: String, fields: Option<String>) {
     if state.account.is_none() || state.log_lines > limits::LOG_LINES {
         return;
@@ -23,12 +24,34 @@ pub(super) fn write_line(state: &mut CallState, level: Level, mut message: Strin
         message = format!("the call wrote more than {} lines; the others are dropped", limits::LOG_LINES);
         (Level::Warn, None)
     } else {
-        cut(&mut message);
+        if message.len() > limits::LOG_MESSAGE_BYTES {
+            message =
+                format!("a line of {} bytes, which is too long to be searched for secrets", message.len());
+        }
         (level, fields.filter(|fields| fields.len() <= limits::LOG_LINE_BYTES))
     };
-    let message = state.redact(&message).into_owned();
-    let fields = fields.map(|fields| parse(&state.redact(&fields)));
-    state.log.write(&state.plugin, level, message, fields, state.services.clock.now());
+    let line = Line { level, message, fields, at: state.now() };
+    match &mut state.held_lines {
+        Some(held) => held.push(line),
+        None => emit(state, line),
+    }
+}
+
+/// Writes the lines that waited for the end of the call.
+pub(super) fn release_lines(state: &mut CallState) {
+    for line in state.held_lines.take().unwrap_or_default() {
+        emit(state, line);
+    }
+}
+
+/// Writes a line without hidden values, within the plugin's share.
+fn emit(state: &CallState, line: Line) {
+    let Line { level, message, fields, at } = line;
+    // What is cut first could end within a hidden value.
+    let mut message = state.redact(&message).into_owned();
+    cut(&mut message);
+    let fields = fields.map(|fields| state.hidden.redact_json(parse(&fields)));
+    state.log.write(&state.plugin, level, message, fields, at);
 }
 
 fn cut(text: &mut String) {

@@ -10,6 +10,15 @@ use crate::events::{Event, EventLog, PluginCallEvent};
 use crate::sandbox::{DroppedLines, LogShares, Verdict};
 use crate::store::events::Severity;
 
+/// A line as the plugin wrote it.
+pub(super) struct Line {
+    pub(super) level: Level,
+    pub(super) message: String,
+    /// JSON text.
+    pub(super) fields: Option<String>,
+    pub(super) at: Timestamp,
+}
+
 /// Writes the lines of all plugins. Lines over a plugin's share are dropped, counted and reported.
 #[derive(Debug)]
 pub(in crate::plugins) struct PluginLog {

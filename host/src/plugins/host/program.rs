@@ -187,13 +187,19 @@ impl Instance<'_> {
     }
 }
 
-/// Converts the tokens that a plugin returned. Their lifetime counts from now.
+/// Converts the tokens that a plugin returned, and hides them. Their lifetime counts from now.
 fn tokens(
-    store: &Store<CallState>,
+    store: &mut Store<CallState>,
     answer: std::result::Result<exported::linking::Tokens, capabilities::types::Fault>,
 ) -> Answer<Tokens> {
-    Ok(Some(match answer {
-        Ok(given) => Ok(convert::from_plugin(given, store.data().now())?),
-        Err(fault) => Err(convert::fault(fault)),
-    }))
+    let given = match answer {
+        Ok(given) => given,
+        Err(fault) => return Ok(Some(Err(convert::fault(fault)))),
+    };
+    let state = store.data_mut();
+    state.hide("access token", &given.access);
+    if let Some(refresh) = &given.refresh {
+        state.hide("refresh token", refresh);
+    }
+    Ok(Some(convert::from_plugin(given, state.now())))
 }

@@ -11,7 +11,7 @@ impl Host for CallState {
         }
         let secret = (self.services.secrets)(&self.plugin, &name);
         if let Some(secret) = &secret {
-            self.hide_from_log(&name, secret.reveal());
+            self.hide("secret", secret.reveal());
         }
         Ok(secret.map(|secret| secret.reveal().clone()))
     }

@@ -6,21 +6,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use wasmtime::ResourceLimiter;
-use zeroize::Zeroizing;
 
 use super::bindings::belvedere::plugin::types::Fault;
 use super::fault;
-use super::plugin_log::PluginLog;
+use super::hidden::Hidden;
+use super::places::HostPlaces;
+use super::plugin_log::{Line, PluginLog};
 use super::wasi_context::Wasi;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
-use crate::fair_share::{FairPool, Tenant};
+use crate::fair_share::Tenant;
+use crate::plugins::calls::RunContext;
 use crate::plugins::limits;
 use crate::plugins::registry::LoadedPlugin;
 use crate::plugins::services::PluginServices;
-
-/// Shorter secrets are not removed from log lines: they may be any word.
-const MIN_HIDDEN_BYTES: usize = 6;
 
 /// For whom a call is made.
 #[derive(Clone, Debug)]
@@ -36,8 +35,9 @@ pub(in crate::plugins) struct Account {
 pub(in crate::plugins) struct CallState {
     pub(super) services: PluginServices,
     pub(super) log: Arc<PluginLog>,
-    /// Places of calls that wait for other servers.
-    pub(super) http_places: FairPool,
+    pub(super) places: HostPlaces,
+    /// What the run of a script that makes the call lets it do.
+    pub(super) run: Option<RunContext>,
     /// The plugin's id, for its log and its values. Empty while a module is described.
     pub(super) plugin: Arc<str>,
     /// `None` while a module is described: then every function but those of the log and the clock is refused.
@@ -47,8 +47,15 @@ pub(in crate::plugins) struct CallState {
     pub(super) requests: u32,
     pub(super) log_lines: u32,
     host_calls: u32,
-    /// Names and values that are removed from log lines.
-    hidden: Vec<(String, Zeroizing<String>)>,
+    lookups: u32,
+    kv_writes: u32,
+    /// What the program's timers take in all.
+    pub(super) timers: Duration,
+    /// Whether the call waits for another server or the database.
+    waits_for_host: bool,
+    pub(super) hidden: Hidden,
+    /// Lines that wait until the call ends, because it returns what they must not show.
+    pub(super) held_lines: Option<Vec<Line>>,
     memory_refused: bool,
 }
 
@@ -56,7 +63,7 @@ impl CallState {
     pub(in crate::plugins) fn new(
         services: &PluginServices,
         log: &Arc<PluginLog>,
-        http_places: &FairPool,
+        places: &HostPlaces,
         account: Option<Account>,
         deadline: Instant,
     ) -> Self {
@@ -65,7 +72,8 @@ impl CallState {
         Self {
             services: services.clone(),
             log: Arc::clone(log),
-            http_places: http_places.clone(),
+            places: places.clone(),
+            run: None,
             plugin,
             account,
             deadline,
@@ -73,9 +81,19 @@ impl CallState {
             requests: 0,
             log_lines: 0,
             host_calls: 0,
-            hidden: Vec::new(),
+            lookups: 0,
+            kv_writes: 0,
+            timers: Duration::ZERO,
+            waits_for_host: false,
+            hidden: Hidden::default(),
+            held_lines: None,
             memory_refused: false,
         }
+    }
+
+    /// Makes the call part of the run of a script.
+    pub(in crate::plugins) fn belong_to(&mut self, run: &RunContext) {
+        self.run = Some(run.clone());
     }
 
     /// Whether the instance asked for more linear memory than it may have.
@@ -83,23 +101,19 @@ impl CallState {
         self.memory_refused
     }
 
-    /// Keeps a value out of the plugin's log lines, which show its name instead.
-    pub(in crate::plugins) fn hide_from_log(&mut self, name: &str, value: &str) {
-        let known = self.hidden.iter().any(|(_, hidden)| hidden.as_str() == value);
-        if value.len() >= MIN_HIDDEN_BYTES && !known {
-            self.hidden.push((name.to_owned(), Zeroizing::new(value.to_owned())));
-        }
+    /// Keeps a value out of the plugin's log lines and errors, which show its name instead.
+    pub(in crate::plugins) fn hide(&mut self, name: &'static str, value: &str) {
+        self.hidden.add(name, value);
+    }
+
+    /// Keeps log lines until the call ends, because it returns tokens, which they must not show.
+    pub(in crate::plugins) fn hold_lines(&mut self) {
+        self.held_lines = Some(Vec::new());
     }
 
     /// The text with every hidden value replaced by its name.
-    pub(super) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for (name, value) in &self.hidden {
-            if text.contains(value.as_str()) {
-                text = Cow::Owned(text.replace(value.as_str(), &format!("[{name}]")));
-            }
-        }
-        text
+    pub(in crate::plugins) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.hidden.redact(text)
     }
 
     /// For whom the call is made, for functions that a module that is described can't use.
@@ -124,6 +138,38 @@ impl CallState {
             return Err(fault::quota("too many calls to the host", limits::HOST_CALLS));
         }
         Ok(())
+    }
+
+    /// Counts a search in the index.
+    pub(super) fn count_lookup(&mut self) -> Result<(), Fault> {
+        self.count_call()?;
+        self.lookups += 1;
+        if self.lookups > limits::LOOKUPS {
+            return Err(fault::quota("too many lookups", limits::LOOKUPS));
+        }
+        Ok(())
+    }
+
+    /// Counts a write of a value, which a run that only reads may not do.
+    pub(super) fn count_write(&mut self, function: &str) -> Result<(), Fault> {
+        if self.run.as_ref().is_some_and(|run| run.read_only) {
+            return Err(fault::forbidden(format!("{function} can't be used in a query")));
+        }
+        self.kv_writes += 1;
+        if self.kv_writes > limits::KV_WRITES {
+            return Err(fault::quota("too many writes of values", limits::KV_WRITES));
+        }
+        Ok(())
+    }
+
+    /// Says whether the call waits for the host. What waits when the call ends is not unset.
+    pub(super) fn wait_for_host(&mut self, waits: bool) {
+        self.waits_for_host = waits;
+    }
+
+    /// Whether the call was waiting for another server or the database when it ended.
+    pub(in crate::plugins) fn waits_for_host(&self) -> bool {
+        self.waits_for_host
     }
 
     /// How long the call may still wait.

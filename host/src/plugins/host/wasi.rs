@@ -1,6 +1,6 @@
 //! WASI 0.2 with nothing inside. Output goes to the plugin's log. Sockets are not linked.
 
-use wasmtime::component::{HasData, Linker, ResourceTable};
+use wasmtime::component::{HasData, HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
@@ -9,7 +9,7 @@ use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::{WasiCtxView, WasiView};
 
 use super::bindings::belvedere::plugin::log::Level;
-use super::log::write_line;
+use super::log::{release_lines, write_line};
 use super::state::CallState;
 
 impl WasiView for CallState {
@@ -36,7 +36,7 @@ pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     io::poll::add_to_linker::<State, Io>(linker, table)?;
     io::streams::add_to_linker::<State, Io>(linker, table)?;
     clocks::wall_clock::add_to_linker::<State, WasiClocks>(linker, State::clocks)?;
-    clocks::monotonic_clock::add_to_linker::<State, WasiClocks>(linker, State::clocks)?;
+    clocks::monotonic_clock::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
     filesystem::preopens::add_to_linker::<State, WasiFilesystem>(linker, State::filesystem)?;
     filesystem::types::add_to_linker::<State, WasiFilesystem>(linker, State::filesystem)?;
     random::random::add_to_linker::<State, WasiRandom>(linker, State::random)?;
@@ -55,11 +55,22 @@ pub(super) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
 }
 
 impl CallState {
-    /// Writes what the program printed to its log, line by line. Called at the end of a call, whatever its end.
+    /// Writes the lines that were held, and what the program printed, line by line. Called at the end of a call, whatever
+    /// its end.
     pub(in crate::plugins) fn log_output(&mut self) {
-        let output = self.wasi.take_output();
-        for line in output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        release_lines(self);
+        let (output, is_cut) = self.wasi.take_output();
+        let mut lines = output.as_slice();
+        if is_cut {
+            // The last line may end within a secret.
+            let end = output.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+            lines = &output[..end];
+        }
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             write_line(self, Level::Info, String::from_utf8_lossy(line).into_owned(), None);
+        }
+        if is_cut {
+            write_line(self, Level::Warn, "the call printed too much; the rest is dropped".to_owned(), None);
         }
     }
 }

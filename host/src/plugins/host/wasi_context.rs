@@ -30,9 +30,9 @@ pub(super) struct Wasi {
     output: Output,
 }
 
-/// What the program wrote to stdout and stderr.
+/// What the program wrote to stdout and stderr, and whether some of it was discarded.
 #[derive(Clone, Default)]
-struct Output(Arc<Mutex<Vec<u8>>>);
+struct Output(Arc<Mutex<(Vec<u8>, bool)>>);
 
 /// The server's clock, as WASI's.
 struct WallClock(Clock);
@@ -55,8 +55,8 @@ impl Wasi {
         WasiCtxView { ctx, table }
     }
 
-    /// Takes what the program printed.
-    pub(super) fn take_output(&mut self) -> Vec<u8> {
+    /// Takes what the program printed. The flag says whether it printed more.
+    pub(super) fn take_output(&mut self) -> (Vec<u8>, bool) {
         std::mem::take(&mut *self.output.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -81,9 +81,10 @@ impl StdoutStream for Output {
 /// What exceeds the bound is discarded: a program that fails when it can't print would end because of its log.
 impl OutputStream for Output {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (output, is_cut) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = OUTPUT_BYTES.saturating_sub(output.len());
         output.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        *is_cut |= bytes.len() > room;
         Ok(())
     }
 

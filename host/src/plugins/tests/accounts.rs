@@ -32,11 +32,13 @@ impl Stage {
         self.calls.pull(&self.plugin, &scope(), &tokens("abcdef"), &config.to_string(), cursor).await
     }
 
-    /// The text of a failure, without its row of traps.
-    fn failed<T: std::fmt::Debug>(&self, result: Result<T, CallError>) -> String {
-        self.calls.resume("hostile");
+    /// The text of an offence, which is a fault.
+    fn refused<T: std::fmt::Debug>(&self, result: Result<T, CallError>) -> String {
         match result {
-            Err(CallError::Failed(text)) => text,
+            Err(CallError::Fault(fault)) => {
+                assert!(matches!(fault.code, FaultCode::Upstream | FaultCode::TooLarge), "{fault:?}");
+                fault.message
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -100,7 +102,7 @@ async fn tokens_and_profiles_cross_as_they_are() {
 }
 
 #[tokio::test]
-async fn results_that_nothing_can_store_are_failures() {
+async fn results_that_nothing_can_store_are_faults_and_no_traps() {
     let stage = Stage::set().await;
     let long = "x".repeat(limits::TOKEN_BYTES + 1);
     for (given, expected) in [
@@ -112,30 +114,34 @@ async fn results_that_nothing_can_store_are_failures() {
         (json!({"scope": "\0"}), "the scope"),
         (json!({"at": "tomorrow"}), "RFC 3339"),
     ] {
-        let text = stage.failed(stage.connect(json!({"tokens": given})).await);
+        let text = stage.refused(stage.connect(json!({"tokens": given})).await);
         assert!(text.contains(expected), "{text}");
     }
     for (given, expected) in [
         (json!({"account_id": ""}), "account-id"),
         (json!({"account_id": "\0"}), "account-id"),
         (json!({"display_name": "a\0"}), "display-name"),
-        (json!({"profile_url": "javascript:alert(1)"}), "profile-url"),
-        (json!({"avatar_url": "x"}), "avatar-url"),
     ] {
-        let text = stage.failed(stage.profile(json!({"profile": given})).await);
+        let text = stage.refused(stage.profile(json!({"profile": given})).await);
         assert!(text.contains(expected), "{text}");
     }
+    let named = json!({"display_name": "", "profile_url": "javascript:alert(1)", "avatar_url": ""});
+    let profile = stage.profile(json!({"profile": named})).await.unwrap();
+    assert_eq!((profile.display_name, profile.profile_url, profile.avatar_url), (None, None, None));
     for (config, expected) in [
-        (json!({"items": limits::PAGE_ITEMS + 1}), "1000 items"),
+        (json!({"items": limits::PAGE_ITEMS + 1}), "1001 items"),
         (json!({"items": 1, "collection": "a\0"}), "collection"),
         (json!({"items": 1, "value": "{"}), "not JSON"),
         (json!({"items": 1, "size": limits::RECORD_BYTES}), "an item's value"),
-        (json!({"items": 20, "size": 1_000_000}), "fuel"),
         (json!({"next": "\0"}), "next"),
         (json!({"next": "x".repeat(limits::CURSOR_BYTES + 1)}), "next"),
     ] {
-        let text = stage.failed(stage.pull(config, None).await);
+        let text = stage.refused(stage.pull(config, None).await);
         assert!(text.contains(expected), "{text}");
+    }
+    match stage.pull(json!({"items": 20, "size": 1_000_000}), None).await {
+        Err(CallError::Failed(text)) => assert!(text.contains("fuel"), "{text}"),
+        other => panic!("{other:?}"),
     }
     let start = |url: &str| Start {
         state: "s".to_owned(),
@@ -144,7 +150,7 @@ async fn results_that_nothing_can_store_are_failures() {
     };
     let flow = CallScope { flow: Some("f".to_owned()), ..scope() };
     for url in ["javascript:alert(1)", "no url", "https://a\0.example"] {
-        let text = stage.failed(stage.calls.authorize_url(&stage.plugin, &flow, start(url)).await);
+        let text = stage.refused(stage.calls.authorize_url(&stage.plugin, &flow, start(url)).await);
         assert!(text.contains("the authorize URL"), "{text}");
     }
 }
@@ -154,4 +160,24 @@ async fn texts_of_faults_are_cut() {
     let stage = Stage::set().await;
     let (_, message) = stage.fault("fault", json!("a\0".repeat(limits::TEXT_BYTES))).await;
     assert_eq!(message, "a".repeat(limits::TEXT_BYTES));
+}
+
+#[tokio::test]
+async fn errors_and_log_lines_show_no_tokens_and_nothing_that_users_typed() {
+    let stage = Stage::set().await;
+    // The plugin is asked for a fault with text that its configuration has.
+    match stage.connect(json!({"do": "typed-password"})).await {
+        Err(CallError::Fault(fault)) => assert_eq!(fault.message, "there is no [config]"),
+        other => panic!("{other:?}"),
+    }
+    // It logs the tokens that it is about to return. Parts of them are too short to be hidden themselves.
+    let parts = json!(["acces", "s-tok", "en-1"]);
+    stage.connect(json!({"do": "log", "with": {"parts": parts}})).await.unwrap();
+    let lines = stage.events("plugin.log").await;
+    let detail: Value = serde_json::from_str(&lines[0].detail).unwrap();
+    assert_eq!(detail["message"], "[access token]");
+    // A secret at the end of what a line shows.
+    stage.act("log_secret", json!(limits::LOG_LINE_BYTES - 6)).await.unwrap();
+    let lines = stage.events("plugin.log").await;
+    assert!(!lines.iter().any(|line| line.detail.contains("s3cret")), "{lines:?}");
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Stage, all_grants, built, engine, scope};
 use crate::fair_share::Tenant;
-use crate::plugins::calls::{CallError, CallScope};
+use crate::plugins::calls::{CallError, CallScope, RunContext};
 use crate::plugins::manifest::{Grants, Manifest};
 use crate::plugins::{LoadedPlugin, PluginStatus, limits};
 
@@ -32,7 +32,7 @@ async fn a_hanging_plugin_delays_no_other() {
     let other = minimal().await;
     let echo = async || {
         let started = Instant::now();
-        let result = stage.calls.call_function(&other, &of("b"), "echo", "[1]", false).await;
+        let result = stage.calls.call_function(&other, &of("b"), "echo", "[1]", &RunContext::default()).await;
         assert_eq!(result.unwrap(), "[1]");
         started.elapsed()
     };

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{NOW, Stage};
 use crate::atproto::{Did, Nsid, RecordKey, Tid, record};
 use crate::plugins::calls::FaultCode;
+use crate::plugins::limits;
 use crate::store::index::{self, Batch, Change, Upsert, Validity};
 
 /// A record of `did:plc:maker` in the index.
@@ -34,7 +35,7 @@ async fn a_record_is_found_by_a_field() {
         stage.act("find", json!(["com.example.game", path, value])).await.unwrap()
     };
     let found = find("ids.steam", json!("440")).await;
-    assert_eq!(found[0], "at://did:plc:maker/com.example.game/a", "the first by its URI");
+    assert_eq!(found[0], "at://did:plc:maker/com.example.game/a", "the newest");
     assert!(found[1].as_str().unwrap().starts_with("bafy"), "{found}");
     assert_eq!(find("ids.steam", json!(7)).await[0], "at://did:plc:maker/com.example.game/c");
     assert_eq!(find("ids.steam", json!("7")).await, Value::Null);
@@ -50,4 +51,14 @@ async fn a_record_is_found_by_a_field() {
     ] {
         assert_eq!(stage.fault("find", arg.clone()).await.0, code, "{arg}");
     }
+}
+
+#[tokio::test]
+async fn lookups_are_bounded() {
+    let stage = Stage::set().await;
+    let arg = json!(["com.example.game", "ids.steam", "440", limits::LOOKUPS]);
+    assert_eq!(stage.act("find", arg).await.unwrap(), Value::Null);
+    let arg = json!(["com.example.game", "ids.steam", "440", limits::LOOKUPS + 1]);
+    let (code, text) = stage.fault("find", arg).await;
+    assert!(code == FaultCode::Quota && text.contains("200"), "{text}");
 }

@@ -16,7 +16,7 @@ use belvedere_standins::database::Database;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::calls::{CallError, CallScope, Calls, FaultCode};
+use super::calls::{CallError, CallScope, Calls, FaultCode, RunContext};
 use super::engine::Component;
 use super::manifest::{Grants, Manifest, Permission};
 use super::{EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus};
@@ -137,7 +137,8 @@ impl Stage {
 
     async fn act_for(&self, scope: &CallScope, name: &str, arg: Value) -> Result<Value, CallError> {
         let args = json!([arg]).to_string();
-        let result = self.calls.call_function(&self.plugin, scope, name, &args, false).await?;
+        let result =
+            self.calls.call_function(&self.plugin, scope, name, &args, &RunContext::default()).await?;
         Ok(serde_json::from_str(&result).unwrap())
     }
 

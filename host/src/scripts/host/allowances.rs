@@ -31,6 +31,16 @@ impl Outbound {
         Ok(())
     }
 
+    /// Requests that the run may still send.
+    pub(super) fn requests_left(&self) -> u32 {
+        (limits::HTTP_REQUESTS * self.factor).saturating_sub(self.requests)
+    }
+
+    /// Counts requests that a plugin sent for the run, out of [`Self::requests_left`].
+    pub(super) fn count_sent(&mut self, requests: u32) {
+        self.requests = self.requests.saturating_add(requests);
+    }
+
     /// How long the run may still wait for other servers.
     pub(super) fn time_left(&self) -> Result<Duration, Fault> {
         let max = limits::HTTP_RUN_TIME * self.factor;

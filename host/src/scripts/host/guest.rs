@@ -9,6 +9,7 @@ use super::bindings::belvedere::script::types::{
     Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
 };
 use super::bindings::{Guest as ScriptBindings, GuestPre};
+use super::plugins;
 use super::state::RunState;
 use crate::scripts::failure::{FailureAnswer, FailureKind, FaultCode, ScriptFailure};
 use crate::scripts::invocation::ReturnKind;
@@ -35,6 +36,7 @@ pub(in crate::scripts) struct ReturnValue {
 pub(in crate::scripts) fn linker(engine: &Engine) -> Result<Linker<RunState>> {
     let mut linker = Linker::new(engine);
     ScriptBindings::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    plugins::link(&mut linker)?;
     Ok(linker)
 }
 

@@ -1,20 +1,49 @@
 //! `plugins`: calls the functions of plugins, charged to the calling run.
 //!
 //! A plugin computes within the run's polls, in the run's place in the processor pool. So its time counts into the run's
-//! guest time, and the run's deadline ends the call.
+//! guest time, and the run's deadline ends the call. After each call what it computed is taken out of the run's fuel, and its
+//! requests out of the run's requests to other servers.
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use wasmtime::component::Linker;
+use wasmtime::{StoreContextMut, Trap};
 
 use super::bindings::belvedere::script::plugins::{Host, PluginFault};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{fault, json};
-use crate::plugins::calls;
+use crate::plugins::calls::{self, RunContext};
 use crate::scripts::failure::clip;
 use crate::scripts::limits;
 use crate::scripts::services::{PluginCall, PluginCallError};
+use crate::trigger::TriggerKind;
+
+/// The interface, as the guest imports it.
+const INTERFACE: &str = "belvedere:script/plugins@0.1.0";
+
+/// Links `call` so that it reduces the run's fuel, which the bindings' functions can't reach, in place of theirs.
+pub(super) fn link(linker: &mut Linker<RunState>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    linker.instance(INTERFACE)?.func_wrap_async(
+        "call",
+        |mut store: StoreContextMut<'_, RunState>, (plugin, function, args): (String, String, Vec<u8>)| {
+            Box::new(async move {
+                let answer = call(store.data_mut(), plugin, function, args).await;
+                let mut left = store.get_fuel()?;
+                let is_enough = store.data_mut().pay_plugin_fuel(&mut left);
+                store.set_fuel(left)?;
+                if is_enough { Ok((answer,)) } else { Err(Trap::OutOfFuel.into()) }
+            })
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
 
 impl Host for RunState {
     async fn call(
@@ -42,15 +71,23 @@ async fn call(
     json::check(state, &format!("{what}: arguments"), &args, limits::PLUGIN_ARGS_BYTES)?;
     let args = String::from_utf8(args)
         .map_err(|_| fault::new(FaultCode::BadInput, format!("{what}: the arguments are not UTF-8")))?;
+    let requests = state.outbound.requests_left();
+    let run = RunContext {
+        has_session: state.has_session(),
+        read_only: state.info.kind == TriggerKind::Query,
+        requests_left: Arc::new(AtomicU32::new(requests)),
+    };
+    let requests_left = Arc::clone(&run.requests_left);
     let call = PluginCall {
         plugin,
         function,
         args,
         caller: state.info.caller.did.clone(),
-        has_session: state.has_session(),
+        run,
         tenant: state.tenant().clone(),
     };
     let called = timed(plugins.call(call), &mut state.plugin_time).await;
+    state.outbound.count_sent(requests.saturating_sub(requests_left.load(Ordering::Relaxed)));
     let result = called.map_err(|error| plugin_fault(&what, error))?.into_bytes();
     json::check(state, &format!("{what}: the result"), &result, limits::PLUGIN_RESULT_BYTES).map_err(
         |mut fault| {

@@ -65,8 +65,10 @@ pub(in crate::scripts) struct RunState {
     pub(super) blobs: Blobs,
     pub(super) writes: WriteCount,
     plugin_calls: u32,
-    /// How long plugins computed for the run.
+    /// How long plugins computed for the run since its fuel was last reduced by that.
     pub(super) plugin_time: Duration,
+    /// What exceeded the run's fuel.
+    unpaid_fuel: u64,
     /// The session with the caller's PDS; `None` when this kind of run may use none.
     session: Option<Result<Arc<Session>, NoSession>>,
     memory_refused: bool,
@@ -108,6 +110,7 @@ impl RunState {
             writes: WriteCount::default(),
             plugin_calls: 0,
             plugin_time: Duration::ZERO,
+            unpaid_fuel: 0,
             session: None,
             memory_refused: false,
         }
@@ -133,10 +136,19 @@ impl RunState {
         self.factor
     }
 
-    /// What plugins computed for the run, in units of fuel.
+    /// What plugins computed for the run and was not subtracted from its fuel yet, in units of fuel.
     pub(in crate::scripts) fn plugin_fuel(&self) -> u64 {
         let micros = u64::try_from(self.plugin_time.as_micros()).unwrap_or(u64::MAX);
-        micros.saturating_mul(limits::PLUGIN_FUEL_PER_MICROSECOND)
+        micros.saturating_mul(limits::PLUGIN_FUEL_PER_MICROSECOND).saturating_add(self.unpaid_fuel)
+    }
+
+    /// Takes what plugins computed out of `left`, the run's fuel. `false` when that is used up.
+    pub(super) fn pay_plugin_fuel(&mut self, left: &mut u64) -> bool {
+        let fuel = self.plugin_fuel();
+        self.plugin_time = Duration::ZERO;
+        self.unpaid_fuel = fuel.saturating_sub(*left);
+        *left = left.saturating_sub(fuel);
+        self.unpaid_fuel == 0
     }
 
     /// Whether the instance asked for more linear memory than it may have.
@@ -309,6 +321,21 @@ mod tests {
     use super::super::bindings::belvedere::script::types::FaultCode;
     use super::*;
     use crate::clock::Timestamp;
+
+    #[test]
+    fn what_plugins_compute_is_taken_out_of_the_fuel() {
+        let info = RunInfo::check("xrpc.query:com.example.get".into(), TriggerKind::Query);
+        let clock = Clock::fixed(Timestamp(0));
+        let mut state = RunState::without_services(info, clock, Arc::new(TidClock::new(0)));
+        let millisecond = 1_000 * limits::PLUGIN_FUEL_PER_MICROSECOND;
+        let mut left = 3 * millisecond;
+        state.plugin_time = Duration::from_millis(2);
+        assert!(state.pay_plugin_fuel(&mut left));
+        assert_eq!((left, state.plugin_fuel()), (millisecond, 0));
+        state.plugin_time = Duration::from_millis(2);
+        assert!(!state.pay_plugin_fuel(&mut left));
+        assert_eq!((left, state.plugin_fuel()), (0, millisecond), "the rest is charged at the run's end");
+    }
 
     #[test]
     fn the_time_waiting_for_the_database_is_bounded() {

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use crate::atproto::Did;
 use crate::fair_share::Tenant;
-use crate::plugins::calls::{CallError, CallScope, Calls, Fault};
+use crate::plugins::calls::{CallError, CallScope, Calls, Fault, RunContext};
 use crate::plugins::{LoadedPlugin, PluginStatus, Plugins};
 
 /// Names in the message of an error that lists what exists.
@@ -23,8 +23,7 @@ pub struct PluginCall {
     /// JSON text of an array.
     pub args: String,
     pub caller: Option<Did>,
-    /// Whether the run has a session with the caller's PDS.
-    pub has_session: bool,
+    pub run: RunContext,
     /// Who pays for the run.
     pub tenant: Tenant,
 }
@@ -95,8 +94,7 @@ impl PluginCalls for ServerPlugins {
                 return Err(PluginCallError::NoFunction(names.collect()));
             }
             let scope = CallScope { tenant: call.tenant, did: call.caller, flow: None };
-            let called =
-                self.calls.call_function(&plugin, &scope, &call.function, &call.args, call.has_session);
+            let called = self.calls.call_function(&plugin, &scope, &call.function, &call.args, &call.run);
             called.await.map_err(PluginCallError::from)
         }
         .boxed()

@@ -136,7 +136,7 @@ async fn the_caller_comes_from_the_host() {
     let calls = plugins.0.lock().unwrap();
     let seen: Vec<_> = calls
         .iter()
-        .map(|call| (call.caller.as_ref().map(Did::as_str), call.has_session, &call.tenant))
+        .map(|call| (call.caller.as_ref().map(Did::as_str), call.run.has_session, &call.tenant))
         .collect();
     let client = Tenant::client("client-1");
     assert_eq!(seen, [(Some("did:plc:a"), false, &client), (None, false, &Tenant::Instance)]);

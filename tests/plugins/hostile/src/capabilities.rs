@@ -5,10 +5,14 @@ use serde_json::{Value, json};
 use crate::belvedere::plugin::types::{Fault, FaultCode};
 use crate::belvedere::plugin::{attest, http, kv, log, lookup};
 
-/// `{"lines": COUNT, "bytes": OF EACH, "fields": TEXT, "level": NAME, "text": TEXT}`
+/// `{"lines": COUNT, "bytes": OF EACH, "fields": TEXT, "level": NAME, "text": TEXT, "parts": [TEXT], "in_fields": BOOL}`
 pub(crate) fn log(arg: &Value) -> Value {
     let bytes = usize::try_from(arg["bytes"].as_u64().unwrap_or(0)).unwrap();
-    let text = arg["text"].as_str().map_or_else(|| "x".repeat(bytes), str::to_owned);
+    let text = match arg["parts"].as_array() {
+        Some(parts) => parts.iter().filter_map(Value::as_str).collect(),
+        None => arg["text"].as_str().map_or_else(|| "x".repeat(bytes), str::to_owned),
+    };
+    let in_fields = (arg["in_fields"] == true).then(|| json!({"t": text}).to_string());
     let level = match arg["level"].as_str() {
         Some("debug") => log::Level::Debug,
         Some("warn") => log::Level::Warn,
@@ -17,9 +21,17 @@ pub(crate) fn log(arg: &Value) -> Value {
     };
     let lines = arg["lines"].as_u64().unwrap_or(1);
     for _ in 0..lines {
-        log::write(level, &text, arg["fields"].as_str());
+        log::write(level, &text, in_fields.as_deref().or(arg["fields"].as_str()));
     }
     lines.into()
+}
+
+/// Logs its secret after `filling` bytes.
+pub(crate) fn log_secret(filling: u64) -> Value {
+    let secret = crate::belvedere::plugin::secrets::get("API_KEY").unwrap_or_default();
+    let text = "x".repeat(usize::try_from(filling).unwrap()) + &secret;
+    log::write(log::Level::Info, &text, None);
+    text.len().into()
 }
 
 fn scope(name: &str) -> kv::Scope {
@@ -106,9 +118,13 @@ pub(crate) fn http_all(arg: &Value) -> Value {
     answers.iter().map(|answer| answer.as_ref().map_or_else(|fault| fault.message.clone().into(), shown)).collect()
 }
 
-/// `[COLLECTION, PATH, VALUE]`
+/// `[COLLECTION, PATH, VALUE, TIMES?]`
 pub(crate) fn find(arg: &Value) -> Result<String, Fault> {
-    let found = lookup::find(arg[0].as_str().unwrap(), arg[1].as_str().unwrap(), &arg[2].to_string())?;
+    let find = || lookup::find(arg[0].as_str().unwrap(), arg[1].as_str().unwrap(), &arg[2].to_string());
+    for _ in 1..arg[3].as_u64().unwrap_or(1) {
+        find()?;
+    }
+    let found = find()?;
     Ok(found.map_or(Value::Null, |found| json!([found.uri, found.cid])).to_string())
 }
 

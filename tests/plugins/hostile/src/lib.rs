@@ -140,6 +140,7 @@ fn act(name: &str, arg: &Value) -> Result<String, Fault> {
         "deep_json" => Ok("[".repeat(1_000_000)),
         "broken_text" => Ok(bad::broken_text()),
         "log" => json(capabilities::log(arg)),
+        "log_secret" => json(capabilities::log_secret(arg.as_u64().unwrap())),
         "now" => json(belvedere::plugin::clock::now_ms().into()),
         "random" => json(belvedere::plugin::clock::random(u32::MAX).len().into()),
         "secret" => json(belvedere::plugin::secrets::get(arg.as_str().unwrap()).into()),
