@@ -194,9 +194,12 @@ impl App {
         }
     }
 
+    /// Takes milliseconds: keys that were revoked wait for nothing.
     async fn reload_each(&self, topics: &[Topic]) {
         for topic in topics {
-            if let Err(error) = self.reload(topic).await {
+            if *topic == Topic::Plugins {
+                self.plugins.wake_reload();
+            } else if let Err(error) = self.reload(topic).await {
                 tracing::warn!(%error, %topic, "a topic could not be reloaded; it is retried within a minute");
             }
         }

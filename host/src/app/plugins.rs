@@ -18,7 +18,7 @@ use crate::plugins::install::Installer;
 use crate::plugins::loading::{Loader, LoaderDeps};
 use crate::plugins::removal::Removals;
 use crate::plugins::secrets::PluginSecrets;
-use crate::plugins::{EngineConfig, PluginEngine, PluginServices, Plugins};
+use crate::plugins::{EngineConfig, PausedHere, PluginEngine, PluginServices, Plugins};
 
 #[derive(Debug)]
 pub struct PluginParts {
@@ -34,6 +34,8 @@ pub struct PluginParts {
     in_folder: BTreeSet<String>,
     /// Notified when a call has paused its plugin.
     paused: Arc<Notify>,
+    /// Notified when another host has changed plugins.
+    changed: Arc<Notify>,
 }
 
 impl PluginParts {
@@ -53,13 +55,16 @@ impl PluginParts {
         let in_folder = configured::ids(&found, &[]);
 
         let (loaded, paused) = (Plugins::default(), Arc::new(Notify::new()));
-        let secrets = PluginSecrets::new(db.clone(), sealing.clone(), config.secrets.clone());
+        let all_configured = configured::ids(&found, &config.urls);
+        let secrets =
+            PluginSecrets::new(db.clone(), sealing.clone(), config.secrets.clone(), &all_configured);
         let engine = PluginEngine::open(EngineConfig {
             cache_dir,
             pool_size: config.pool_size,
             processor: ground.processor.clone(),
         })?;
-        let (for_calls, wake) = (secrets.clone(), Arc::clone(&paused));
+        let (for_calls, wake, paused_here) = (secrets.clone(), Arc::clone(&paused), PausedHere::default());
+        let pauses = paused_here.clone();
         let services = PluginServices::new(
             db.clone(),
             outbound.net.clone(),
@@ -69,16 +74,21 @@ impl PluginParts {
             Arc::clone(attestation),
         )
         .with_secrets(Arc::new(move |plugin, name| for_calls.get(plugin, name)))
-        .with_pause_listener(Arc::new(move |_| wake.notify_one()));
+        .with_pause_listener(Arc::new(move |id| {
+            pauses.add(id);
+            wake.notify_one();
+        }));
         let calls = Calls::new(engine.clone(), services);
         let loader = Loader::new(LoaderDeps {
             db: db.clone(),
             clock: clock.clone(),
+            events: events.clone(),
             engine,
             calls: calls.clone(),
             plugins: loaded.clone(),
+            paused: paused_here,
             secrets: secrets.clone(),
-            configured: configured::ids(&found, &config.urls),
+            configured: all_configured,
             unrestricted: config.unrestricted.clone(),
         });
         let store_error = |error| ground.store_error(error);
@@ -95,18 +105,37 @@ impl PluginParts {
             secrets,
             in_folder,
             paused,
+            changed: Arc::default(),
         })
+    }
+
+    /// Lets a task of its own reload plugins, which may compile them for a minute.
+    pub(super) fn wake_reload(&self) {
+        self.changed.notify_one();
     }
 }
 
 impl App {
     /// Starts what runs in the background for plugins, until the server drains.
     pub(super) fn start_plugins(&self) {
-        let PluginParts { loader, installer, removals, catalogue, in_folder, paused, .. } = &self.plugins;
+        let PluginParts { loader, installer, removals, catalogue, in_folder, paused, changed, .. } =
+            &self.plugins;
         let drain = &self.lifecycle.drain;
         self.tasks.spawn(removals.clone().run(drain.clone()));
         self.tasks.spawn(catalogue.clone().run(drain.clone()));
         let urls = self.config.plugins.urls.clone();
+        let (reloader, changed, ending) = (loader.clone(), Arc::clone(changed), drain.clone());
+        self.tasks.spawn(async move {
+            let reloads = async {
+                loop {
+                    changed.notified().await;
+                    if let Err(error) = reloader.reload().await {
+                        tracing::warn!(%error, "plugins could not be reloaded; it is retried within a minute");
+                    }
+                }
+            };
+            ending.run_until_cancelled(reloads).await;
+        });
         let (loader, paused, ending) = (loader.clone(), Arc::clone(paused), drain.clone());
         self.tasks.spawn(async move {
             while ending.run_until_cancelled(paused.notified()).await.is_some() {

@@ -28,7 +28,8 @@ pub struct PluginsArgs {
     /// [default: DATA_DIR/plugins]
     #[arg(id = "plugin_dir", long = "plugin-dir", env = "PLUGIN_DIR", global = true, value_name = "PATH")]
     pub dir: Option<String>,
-    /// Plugins to install at the start, comma-separated: ID|URL or ID|URL|sha256:HEX
+    /// Plugins to install at the start, comma-separated: ID|URL, ID|URL|sha256:MODULE or
+    /// ID|URL|sha256:MODULE+MANIFEST with the hashes of both files; only the last form grants more than low risk
     #[arg(long = "plugin-urls", env = "PLUGIN_URLS", global = true, value_name = "LIST")]
     pub urls: Option<String>,
     /// Ids, comma-separated, of plugins of PLUGIN_DIR and PLUGIN_URLS that may call every public host if they ask for it
@@ -72,8 +73,10 @@ pub struct PluginUrl {
     /// Must be that of the manifest.
     pub id: String,
     pub url: String,
-    /// Of the module, in lower-case hex.
+    /// Of the module, in lower-case hex, as the other one.
     pub sha256: Option<String>,
+    /// Of the manifest.
+    pub manifest_sha256: Option<String>,
 }
 
 impl fmt::Debug for Plugins {
@@ -106,7 +109,7 @@ impl PluginsArgs {
 }
 
 fn plugin_url(entry: &str) -> Result<PluginUrl, String> {
-    let form = || format!("{entry:?} is not ID|URL or ID|URL|sha256:HEX");
+    let form = || format!("{entry:?} is not ID|URL, ID|URL|sha256:MODULE or ID|URL|sha256:MODULE+MANIFEST");
     let mut parts = entry.split('|').map(str::trim);
     let id = parts.next().filter(|id| !id.is_empty()).ok_or_else(form)?;
     let url = parts.next().ok_or_else(form)?;
@@ -114,17 +117,25 @@ fn plugin_url(entry: &str) -> Result<PluginUrl, String> {
     if parts.next().is_some() || !Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "https" | "http")) {
         return Err(form());
     }
-    let sha256 = match pin {
-        None => None,
+    let (sha256, manifest_sha256) = match pin {
+        None => (None, None),
         Some(pin) => {
-            let hex = pin.strip_prefix("sha256:").ok_or_else(form)?;
-            if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(form());
-            }
-            Some(hex.to_ascii_lowercase())
+            let hashes = pin.strip_prefix("sha256:").ok_or_else(form)?;
+            let (module, manifest) = match hashes.split_once('+') {
+                Some((module, manifest)) => (module, Some(manifest)),
+                None => (hashes, None),
+            };
+            let manifest = manifest.map(|manifest| hash(manifest).ok_or_else(form)).transpose()?;
+            (Some(hash(module).ok_or_else(form)?), manifest)
         }
     };
-    Ok(PluginUrl { id: id.to_owned(), url: url.to_owned(), sha256 })
+    Ok(PluginUrl { id: id.to_owned(), url: url.to_owned(), sha256, manifest_sha256 })
+}
+
+/// A SHA-256 in lower-case hex.
+fn hash(hex: &str) -> Option<String> {
+    let is_hash = hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit());
+    is_hash.then(|| hex.to_ascii_lowercase())
 }
 
 /// The variables that may be secrets of plugins. Those that are no text can't be one.
@@ -158,18 +169,29 @@ mod tests {
 
     #[test]
     fn lists_of_urls_are_read() {
-        let pin = "AB".repeat(32);
+        let (pin, other) = ("AB".repeat(32), "0c".repeat(32));
         let (plugins, _) =
-            check(&format!("steam|https://x.test/steam/, xbox | https://x.test/x.wasm|sha256:{pin}"));
+            check(&format!("steam|https://x.test/steam/, xbox | https://x.test/x.wasm|sha256:{pin}+{other}"));
         let expected = [
-            PluginUrl { id: "steam".to_owned(), url: "https://x.test/steam/".to_owned(), sha256: None },
+            PluginUrl {
+                id: "steam".to_owned(),
+                url: "https://x.test/steam/".to_owned(),
+                sha256: None,
+                manifest_sha256: None,
+            },
             PluginUrl {
                 id: "xbox".to_owned(),
                 url: "https://x.test/x.wasm".to_owned(),
                 sha256: Some("ab".repeat(32)),
+                manifest_sha256: Some(other.clone()),
             },
         ];
         assert_eq!(plugins.urls, expected);
+        let (module_only, _) = check(&format!("steam|https://x.test|sha256:{pin}"));
+        assert_eq!(module_only.urls[0].manifest_sha256, None);
+        for bad in [format!("sha256:{pin}+"), format!("sha256:{pin}+00"), format!("sha256:+{other}")] {
+            assert!(check(&format!("a|https://x.test|{bad}")).1.contains("PLUGIN_URLS"), "{bad}");
+        }
         assert_eq!(plugins.dir, Path::new("data/plugins"));
         for bad in [
             "steam",

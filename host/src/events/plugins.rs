@@ -18,7 +18,7 @@ pub enum PluginEvent {
     },
     /// `changes`: what differs from the version before.
     Reloaded {
-        actor: String,
+        actor: Option<String>,
         id: String,
         url: Option<String>,
         changes: Value,
@@ -63,7 +63,7 @@ impl PluginEvent {
             }
             Self::Reloaded { actor, id, url, changes } => {
                 let detail = json!({ "url": url, "changes": changes });
-                row("plugin.reloaded", Info, Some(actor), Some(id), detail)
+                row("plugin.reloaded", Info, actor, Some(id), detail)
             }
             Self::Refused { actor, id, url, error } => {
                 row("plugin.refused", Warn, actor, id, json!({ "url": url, "error": error }))

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use tokio::time::Instant;
+
 use super::calls::values::{AuthKind, Function, Info};
 use super::calls::{CallError, Calls};
 use super::consent;
 use super::engine::{Component, Exports, PluginEngine};
+use super::limits;
 use super::manifest::{AuthType, Manifest, Permission};
 use super::package::Package;
 
@@ -20,13 +23,23 @@ pub struct Examined {
     pub requested: Vec<Permission>,
 }
 
+/// A plugin whose module was read but not compiled.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    pub package: Package,
+    /// The capabilities that the module imports.
+    pub imports: Vec<&'static str>,
+    /// All that it asks for.
+    pub requested: Vec<Permission>,
+}
+
 /// Why a plugin can't be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CheckError {
     /// The text is for the operator.
     #[error("{0}")]
     Invalid(String),
-    /// Too many calls of plugins are running.
+    /// Too many calls of plugins are running: another attempt may succeed.
     #[error("too many plugins are running; try again in a moment")]
     Busy,
 }
@@ -39,17 +52,35 @@ pub async fn examine(engine: &PluginEngine, calls: &Calls, package: Package) -> 
     let manifest = &package.manifest.manifest;
     let component =
         engine.load(&package.module).await.map_err(|error| CheckError::Invalid(error.to_string()))?;
-    exports_fit(manifest, component.exports)?;
-    let info = calls.describe(&component).await.map_err(|error| call_failed("describe", error))?;
-    agrees(manifest, &info)?;
+    let requested = fits(manifest, component.exports, &component.imports)?;
+    agrees(manifest, &call("describe", calls.describe(&component)).await?)?;
     let functions = functions(calls, &component).await?;
-    let requested = consent::requested(manifest, &component.imports);
+    Ok(Examined { component, functions, requested, package })
+}
+
+/// Reads what the module imports and exports, and compares that with the manifest. Neither compiles it nor asks it what it
+/// is.
+///
+/// # Errors
+/// The first disagreement.
+pub fn inspect(package: Package) -> Result<Inspected, CheckError> {
+    let (exports, imports) =
+        PluginEngine::inspect(&package.module).map_err(|error| CheckError::Invalid(error.to_string()))?;
+    let requested = fits(&package.manifest.manifest, exports, &imports)?;
+    Ok(Inspected { package, imports, requested })
+}
+
+/// All that a plugin asks for, if its module fits its manifest.
+fn fits(
+    manifest: &Manifest,
+    exports: Exports,
+    imports: &[&'static str],
+) -> Result<Vec<Permission>, CheckError> {
+    exports_fit(manifest, exports)?;
+    let requested = consent::requested(manifest, imports);
     // No grant could make up for it.
     let all = consent::of_configured(&requested, true);
-    if let Some(text) = consent::missing(&component.imports, &requested, &all) {
-        return Err(CheckError::Invalid(text));
-    }
-    Ok(Examined { component, functions, requested, package })
+    consent::missing(imports, &requested, &all).map_or(Ok(requested), |text| Err(CheckError::Invalid(text)))
 }
 
 /// The functions of a library; none of another plugin.
@@ -60,14 +91,17 @@ pub async fn functions(calls: &Calls, component: &Component) -> Result<Vec<Funct
     if !component.exports.callable {
         return Ok(Vec::new());
     }
-    calls.surface(component).await.map_err(|error| call_failed("surface", error))
+    call("surface", calls.surface(component)).await
 }
 
-fn call_failed(function: &str, error: CallError) -> CheckError {
-    match error {
+async fn call<T>(function: &str, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CheckError> {
+    let began = Instant::now();
+    call.await.map_err(|error| match error {
         CallError::Busy => CheckError::Busy,
+        // The module's own time ends much earlier, so the call waited for its turns.
+        CallError::Failed(_) if began.elapsed() >= limits::CALL_TIME => CheckError::Busy,
         error => CheckError::Invalid(format!("the module failed in {function}: {error}")),
-    }
+    })
 }
 
 /// Whether the module exports what accounts of its kind need.
@@ -159,6 +193,19 @@ mod tests {
         assert!(refused(|info| info.auth = AuthKind::Oauth2).contains("auth_type"));
         assert!(refused(|info| info.secrets.clear()).contains("secrets"));
         assert!(refused(|info| info.secrets[0].name = "OTHER".to_owned()).contains("OTHER"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waited_for_too_long_may_succeed_later() {
+        let failed = || Err::<(), _>(CallError::Failed("trap".to_owned()));
+        let error = call("describe", async { failed() }).await.unwrap_err();
+        assert_eq!(error, CheckError::Invalid("the module failed in describe: trap".to_owned()));
+        let late = async {
+            tokio::time::advance(limits::CALL_TIME).await;
+            failed()
+        };
+        assert_eq!(call("describe", late).await.unwrap_err(), CheckError::Busy);
+        assert_eq!(call("describe", async { Err::<(), _>(CallError::Busy) }).await, Err(CheckError::Busy));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Plugins that the configuration names: `PLUGIN_DIR` and `PLUGIN_URLS`. The operator of the machine placed them there, so
-//! they need no further consent.
+//! Plugins that the configuration names: `PLUGIN_DIR` and `PLUGIN_URLS`. The operator of the machine chose the files of a
+//! folder, and those at a URL whose hashes the entry has, so they need no further consent. Other files at a URL get only what
+//! has low risk, until an admin grants more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::folder::FoundPlugin;
 use super::install::{InstallError, Installer};
 use super::loading::Loader;
+use super::new_version::Place;
 use crate::config::PluginUrl;
 use crate::store::StoreError;
 use crate::store::plugins::{self, PluginRow, PluginSource};
@@ -31,7 +33,7 @@ pub fn ids(found: &[FoundPlugin], urls: &[PluginUrl]) -> BTreeSet<String> {
 pub async fn store_folder(loader: &Loader, found: Vec<FoundPlugin>) -> Result<(), StoreError> {
     for FoundPlugin { id, package } in found {
         match package {
-            Ok(package) => loader.store_configured(package, PluginSource::File, None, false).await?,
+            Ok(package) => loader.store_configured(package, Place::Folder).await?,
             Err(reason) => loader.failed(&id, reason),
         }
     }
@@ -79,7 +81,7 @@ async fn install_url(installer: &Installer, entry: &PluginUrl) -> Result<(), Ins
     if plugins::get(&installer.db, &entry.id).await?.is_some_and(|row| is_stored(&row, entry)) {
         return Ok(());
     }
-    let package = installer.download(&entry.url).await?.package;
+    let package = installer.download_configured(&entry.url).await?.package;
     if package.id() != entry.id {
         let text =
             format!("PLUGIN_URLS names {:?}, but the manifest has the id {:?}", entry.id, package.id());
@@ -92,8 +94,19 @@ async fn install_url(installer: &Installer, entry: &PluginUrl) -> Result<(), Ins
             format!("the module has the SHA-256 {}, not that of PLUGIN_URLS, {pin}", package.module_sha256);
         return Err(InstallError::Invalid(text));
     }
-    let pinned = entry.sha256.is_some();
-    installer.loader.store_configured(package, PluginSource::Environment, Some(&entry.url), pinned).await?;
+    if let Some(pin) = &entry.manifest_sha256
+        && *pin != package.manifest.sha256
+    {
+        let found = &package.manifest.sha256;
+        let text = format!("the manifest has the SHA-256 {found}, not that of PLUGIN_URLS, {pin}");
+        return Err(InstallError::Invalid(text));
+    }
+    let place = Place::Url {
+        url: &entry.url,
+        pinned: entry.sha256.is_some(),
+        manifest_pinned: entry.manifest_sha256.is_some(),
+    };
+    installer.loader.store_configured(package, place).await?;
     Ok(())
 }
 
@@ -101,4 +114,5 @@ fn is_stored(row: &PluginRow, entry: &PluginUrl) -> bool {
     row.source == PluginSource::Environment
         && row.url.as_ref() == Some(&entry.url)
         && entry.sha256.as_ref().is_none_or(|pin| *pin == row.module_sha256)
+        && entry.manifest_sha256.as_ref().is_none_or(|pin| *pin == row.manifest_sha256)
 }

@@ -64,11 +64,16 @@ pub fn decide(
     Ok(Grants::new(requested.iter().filter(is_granted).cloned().collect()))
 }
 
-/// What a plugin that the configuration names is granted: everything that it asks for, but the unrestricted network only
+/// What a plugin is granted whose both files the configuration names: everything that it asks for, but the unrestricted network only
 /// if the configuration says so.
 pub fn of_configured(requested: &[Permission], unrestricted: bool) -> Grants {
     let is_granted = |one: &&Permission| unrestricted || **one != Permission::UnrestrictedNetwork;
     Grants::new(requested.iter().filter(is_granted).cloned().collect())
+}
+
+/// What a plugin is granted without anybody's consent.
+pub fn of_low_risk(requested: &[Permission]) -> Grants {
+    Grants::new(requested.iter().filter(|one| one.risk() == Risk::Low).cloned().collect())
 }
 
 /// The first import of a module that needs a permission which was not granted: its name, and what to do.
@@ -145,6 +150,7 @@ mod tests {
         let asked = permissions(&[API, "network:request:unrestricted", "attest:sign"]);
         assert_eq!(texts(&of_configured(&asked, false)), [API, "attest:sign"]);
         assert_eq!(of_configured(&asked, true), Grants::new(asked));
+        assert_eq!(texts(&of_low_risk(&permissions(&[API, "kv:use", WRITE]))), ["kv:use"]);
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::check::{CheckError, Examined};
+use super::changes::Changes;
+use super::check::{self, CheckError, Examined, Inspected};
 use super::consent::{self, ConsentError, Decided};
-use super::loading::{Loader, NewVersion, texts};
+use super::loading::Loader;
 use super::manifest::{Grants, InvalidManifest, Permission};
+use super::new_version::{NewVersion, texts};
 use super::package::{ManifestFile, Package};
 use super::registry::Plugins;
 use super::sources::{self, Download, Location, SourceError};
@@ -48,8 +49,8 @@ pub enum InstallError {
     Conflict(String),
     #[error("too many plugins are being installed or running; try again in a moment")]
     Busy,
-    /// With what would change, of a new version.
-    #[error("the plugin asks for permissions: accept or deny each in accepted_capabilities")]
+    /// With what would change, of a plugin that would be replaced.
+    #[error("the plugin needs consent: list the permissions that you grant in accepted_capabilities")]
     Consent(Vec<Permission>, Option<Box<Changes>>),
     #[error("the database failed")]
     Store(#[from] StoreError),
@@ -95,44 +96,17 @@ pub struct Terms {
 /// A plugin that was looked at and not stored.
 #[derive(Clone, Debug)]
 pub struct Preview {
-    pub examined: Examined,
+    pub inspected: Inspected,
     /// Of downloaded ones.
     pub manifest_url: Option<String>,
     pub wasm_url: Option<String>,
 }
 
-/// What differs between two versions of a plugin.
-#[derive(Clone, Debug, Serialize)]
-pub struct Changes {
-    pub version: Change,
-    pub sha256: Change,
-    pub manifest_sha256: Change,
-    /// `None` if the version before could not be loaded.
-    pub imports: Option<Difference>,
-    pub permissions: Difference,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
-    pub from: String,
-    pub to: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    pub added: Vec<String>,
-    pub removed: Vec<String>,
-}
-
-impl Difference {
-    fn between<T: ToString>(before: &[T], after: &[T]) -> Self {
-        let texts = |list: &[T]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let (before, after) = (texts(before), texts(after));
-        let missing_in = |other: &[String], list: &[String]| {
-            list.iter().filter(|one| !other.contains(one)).cloned().collect()
-        };
-        Self { added: missing_in(&before, &after), removed: missing_in(&after, &before) }
-    }
+/// The files of a plugin, with the URLs of downloaded ones.
+struct Fetched {
+    package: Package,
+    manifest_url: Option<String>,
+    wasm_url: Option<String>,
 }
 
 impl Installer {
@@ -140,30 +114,21 @@ impl Installer {
         Self { db, clock, net, loader, plugins, places: Arc::new(Semaphore::new(MAX_AT_ONCE)) }
     }
 
-    /// Downloads and examines a plugin. Stores nothing.
+    /// Downloads a plugin and reads what it is and asks for. Neither compiles nor stores anything.
     ///
     /// # Errors
     /// When the plugin can't be used.
     pub async fn preview(&self, origin: Origin, terms: &Terms) -> Result<Preview, InstallError> {
         let _place = self.place().await?;
-        let (package, manifest_url, wasm_url) = match origin {
-            Origin::Url(url) => {
-                let Download { package, manifest_url, wasm_url } = self.download(&url).await?;
-                (package, Some(sources::shown(&manifest_url)), Some(sources::shown(&wasm_url)))
-            }
-            Origin::Upload { manifest, module } => {
-                (Package::new(ManifestFile::read(&manifest)?, module), None, None)
-            }
-        };
-        let pin = terms.sha256.as_deref().map(parse_sha256).transpose()?;
-        check_pin(&package, pin.as_deref())?;
-        Ok(Preview { examined: self.loader.examine(package).await?, manifest_url, wasm_url })
+        let Fetched { package, manifest_url, wasm_url } = self.fetch(origin, terms).await?;
+        Ok(Preview { inspected: check::inspect(package)?, manifest_url, wasm_url })
     }
 
     /// Installs a plugin, or replaces the one with its id. Takes effect on this host before it returns.
     ///
     /// # Errors
-    /// When the plugin can't be used, or its permissions were neither accepted nor denied. Then nothing is stored.
+    /// When the plugin can't be used, the configuration names its id, or its permissions were neither accepted nor denied.
+    /// A replacement from another place needs a list of accepted permissions in any case. Then nothing is stored.
     pub async fn install(
         &self,
         origin: Origin,
@@ -175,9 +140,21 @@ impl Installer {
             Origin::Url(url) => (PluginSource::Url, Some(url.clone())),
             Origin::Upload { .. } => (PluginSource::Upload, None),
         };
-        let examined = self.preview(origin, terms).await?.examined;
-        let grants =
-            decide(&examined, accepted.as_deref(), None).map_err(|error| consent_error(error, None))?;
+        let _place = self.place().await?;
+        let package = self.fetch(origin, terms).await?.package;
+        if self.loader.is_configured(package.id()) {
+            return Err(InstallError::Conflict(CONFIGURED.to_owned()));
+        }
+        let before = plugins::get(&self.db, package.id()).await?;
+        let examined = self.loader.examine(package).await?;
+        let changes = before
+            .as_ref()
+            .map(|row| Changes::between(&self.plugins, row, &examined, source, url.as_deref()));
+        if accepted.is_none() && changes.as_ref().is_some_and(Changes::is_elsewhere) {
+            return Err(InstallError::Consent(examined.requested, changes.map(Box::new)));
+        }
+        let grants = decide(&examined, accepted.as_deref(), None)
+            .map_err(|error| consent_error(error, changes.as_ref()))?;
         check_imports(&examined, &grants)?;
         let new = NewVersion {
             examined: &examined,
@@ -194,7 +171,7 @@ impl Installer {
     }
 
     /// Loads the version that is at the plugin's URL, or at a new one. The version before stays if that fails. Running
-    /// calls end with the version that they began with.
+    /// calls end with the version that they began with. A version from another place keeps no grants.
     ///
     /// # Errors
     /// As [`Self::install`]; also when the plugin has no URL or has changed in the meantime.
@@ -214,14 +191,22 @@ impl Installer {
             return Err(InstallError::Invalid(text.to_owned()));
         }
         let accepted = parse_permissions(terms.accepted.as_deref())?;
-        let is_moved = url.is_some();
+        let is_moved = url.as_ref().is_some_and(|new| !is_same(new, before.url.as_deref()));
+        if is_moved && self.loader.is_configured(&before.id) {
+            return Err(InstallError::Conflict(CONFIGURED.to_owned()));
+        }
         let Some(url) = url.or_else(|| before.url.clone()) else {
             let text =
                 "the plugin was uploaded: upload its new version with POST /admin/plugins, or name a url";
             return Err(InstallError::Invalid(text.to_owned()));
         };
         let _place = self.place().await?;
-        let package = self.download(&url).await?.package;
+        let source = if is_moved { PluginSource::Url } else { before.source };
+        let net = match source {
+            PluginSource::Environment => self.net.clone(),
+            _ => self.net.without_exemptions(),
+        };
+        let package = sources::download(&net, &Location::parse(&url)?).await?.package;
         if package.id() != before.id {
             let text = format!("the manifest at the url has the id {:?}, not {:?}", package.id(), before.id);
             return Err(InstallError::Invalid(text));
@@ -232,12 +217,14 @@ impl Installer {
         let pin = pin.or(kept);
         check_pin(&package, pin.as_deref())?;
         let examined = self.loader.examine(package).await?;
-        let changes = self.changes(before, &examined);
-        let decided = decided(before);
-        let grants = decide(&examined, accepted.as_deref(), Some(&decided))
+        let changes = Changes::between(&self.plugins, before, &examined, source, Some(&url));
+        if accepted.is_none() && changes.is_elsewhere() {
+            return Err(InstallError::Consent(examined.requested, Some(Box::new(changes))));
+        }
+        let decided = (!changes.is_elsewhere()).then(|| decided(before));
+        let grants = decide(&examined, accepted.as_deref(), decided.as_ref())
             .map_err(|error| consent_error(error, Some(&changes)))?;
         check_imports(&examined, &grants)?;
-        let source = if is_moved { PluginSource::Url } else { before.source };
         let new = NewVersion {
             examined: &examined,
             grants: &grants,
@@ -284,40 +271,40 @@ impl Installer {
         Ok(changed)
     }
 
-    /// Downloads a plugin without examining it.
+    /// Downloads a plugin that the configuration names, also from a host of `OUTBOUND_ALLOW`.
     ///
     /// # Errors
     /// As [`sources::download`].
-    pub async fn download(&self, url: &str) -> Result<Download, InstallError> {
+    pub async fn download_configured(&self, url: &str) -> Result<Download, InstallError> {
         Ok(sources::download(&self.net, &Location::parse(url)?).await?)
+    }
+
+    /// The files that an admin names, with their hash checked.
+    async fn fetch(&self, origin: Origin, terms: &Terms) -> Result<Fetched, InstallError> {
+        let (package, manifest_url, wasm_url) = match origin {
+            Origin::Url(url) => {
+                let net = self.net.without_exemptions();
+                let Download { package, manifest_url, wasm_url } =
+                    sources::download(&net, &Location::parse(&url)?).await?;
+                (package, Some(sources::shown(&manifest_url)), Some(sources::shown(&wasm_url)))
+            }
+            Origin::Upload { manifest, module } => {
+                (Package::new(ManifestFile::read(&manifest)?, module), None, None)
+            }
+        };
+        let pin = terms.sha256.as_deref().map(parse_sha256).transpose()?;
+        check_pin(&package, pin.as_deref())?;
+        Ok(Fetched { package, manifest_url, wasm_url })
     }
 
     async fn place(&self) -> Result<SemaphorePermit<'_>, InstallError> {
         let place = tokio::time::timeout(PATIENCE, self.places.acquire()).await;
         place.ok().and_then(Result::ok).ok_or(InstallError::Busy)
     }
-
-    fn changes(&self, before: &PluginRow, examined: &Examined) -> Changes {
-        let package = &examined.package;
-        let old = ManifestFile::read(before.manifest.as_bytes()).ok();
-        let version = old.map(|file| file.manifest.version.to_string()).unwrap_or_default();
-        let loaded = self.plugins.get(&before.id);
-        let loaded = loaded.filter(|plugin| plugin.component.sha256 == before.module_sha256);
-        let requested = texts(examined.requested.iter());
-        Changes {
-            version: Change { from: version, to: package.manifest.manifest.version.to_string() },
-            sha256: Change { from: before.module_sha256.clone(), to: package.module_sha256.clone() },
-            manifest_sha256: Change {
-                from: before.manifest_sha256.clone(),
-                to: package.manifest.sha256.clone(),
-            },
-            imports: loaded
-                .map(|old| Difference::between(&old.component.imports, &examined.component.imports)),
-            permissions: Difference::between(&before.requested, &requested),
-        }
-    }
 }
 
+const CONFIGURED: &str =
+    "the plugin is named by PLUGIN_DIR or PLUGIN_URLS: change its files or its entry there";
 const BEING_REMOVED: &str = "the plugin is being removed; try again in a moment";
 
 fn decide(
@@ -358,6 +345,14 @@ fn parse_permissions(texts: Option<&[String]>) -> Result<Option<Vec<Permission>>
         .map_err(|error: super::manifest::InvalidPermission| InstallError::Invalid(error.to_string()))
 }
 
+/// Whether a URL names the same plugin as the stored one.
+fn is_same(new: &str, stored: Option<&str>) -> bool {
+    match (Location::parse(new), stored.map(Location::parse)) {
+        (Ok(new), Some(Ok(stored))) => new == stored,
+        _ => false,
+    }
+}
+
 /// A SHA-256 in hex of either case, in lower case.
 fn parse_sha256(text: &str) -> Result<String, InstallError> {
     if text.len() == HEX_DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -386,11 +381,5 @@ mod tests {
         for bad in ["", "ab", &"zz".repeat(32), &format!("sha256:{}", "ab".repeat(32)), &"é".repeat(32)] {
             assert!(parse_sha256(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn differences_list_what_was_added_and_removed() {
-        let difference = Difference::between(&["log", "http"], &["http", "kv"]);
-        assert_eq!(difference, Difference { added: vec!["kv".to_owned()], removed: vec!["log".to_owned()] });
     }
 }

@@ -3,17 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::json;
+
 use super::calls::Calls;
+use super::calls::values::Function;
+use super::changes::Changes;
 use super::check::{self, CheckError, Examined};
 use super::consent;
-use super::engine::PluginEngine;
+use super::engine::{Component, PluginEngine};
 use super::manifest::{Grants, Manifest, Permission};
-use super::package::Package;
-use super::registry::{Entry, Failure, Loaded, LoadedPlugin, PluginStatus, Plugins};
+use super::new_version::{NewVersion, Place};
+use super::package::{Package, shortened};
+use super::registry::{Entry, Failure, Loaded, LoadedPlugin, PausedHere, PluginStatus, Plugins};
 use super::secrets::PluginSecrets;
+use super::sources;
 use crate::clock::Clock;
+use crate::events::{Event, EventLog, PluginEvent};
 use crate::store::notices::announce;
-use crate::store::plugins::{self, NewPlugin, PluginRow, PluginSource, PluginState, Replaces};
+use crate::store::plugins::{self, PluginRow, PluginSource, PluginState, Replaces};
 use crate::store::{Db, StoreError};
 
 /// The notice to other hosts that a plugin or a secret has changed.
@@ -27,9 +34,11 @@ pub struct Loader(Arc<Inner>);
 struct Inner {
     db: Db,
     clock: Clock,
+    events: EventLog,
     engine: PluginEngine,
     calls: Calls,
     plugins: Plugins,
+    paused: PausedHere,
     secrets: PluginSecrets,
     /// Ids that the configuration names, and those that may have the unrestricted network.
     configured: BTreeSet<String>,
@@ -43,9 +52,12 @@ struct Inner {
 pub struct LoaderDeps {
     pub db: Db,
     pub clock: Clock,
+    pub events: EventLog,
     pub engine: PluginEngine,
     pub calls: Calls,
     pub plugins: Plugins,
+    /// What the listener of pauses fills.
+    pub paused: PausedHere,
     pub secrets: PluginSecrets,
     /// Ids of the plugins that the configuration names.
     pub configured: BTreeSet<String>,
@@ -55,14 +67,27 @@ pub struct LoaderDeps {
 
 impl Loader {
     pub fn new(deps: LoaderDeps) -> Self {
-        let LoaderDeps { db, clock, engine, calls, plugins, secrets, configured, unrestricted } = deps;
+        let LoaderDeps {
+            db,
+            clock,
+            events,
+            engine,
+            calls,
+            plugins,
+            paused,
+            secrets,
+            configured,
+            unrestricted,
+        } = deps;
         let failures = Mutex::default();
         Self(Arc::new(Inner {
             db,
             clock,
+            events,
             engine,
             calls,
             plugins,
+            paused,
             secrets,
             configured,
             unrestricted,
@@ -70,38 +95,31 @@ impl Loader {
         }))
     }
 
+    /// Whether the configuration names a plugin with this id.
+    pub fn is_configured(&self, id: &str) -> bool {
+        self.0.configured.contains(id)
+    }
+
     /// Loads plugins and secrets as they are stored. A plugin that can't be loaded is logged and listed as a failure; the
-    /// others are loaded all the same.
+    /// others are loaded all the same. Grants and pauses take effect before new modules are compiled.
     ///
     /// # Errors
     /// When the store can't be read; then everything stays as it was.
     pub async fn reload(&self) -> Result<(), StoreError> {
-        let this = &*self.0;
-        this.secrets.reload().await?;
-        this.plugins
-            .reload(async |current| {
-                let mut next = Loaded::default();
-                for (id, reason) in self.failures().iter() {
-                    next.failures.insert(id.clone(), Failure { reason: reason.clone(), version: None });
-                }
-                for row in plugins::list(&this.db).await? {
-                    match self.load(current, &row).await? {
-                        Ok(entry) => {
-                            next.failures.remove(&row.id);
-                            next.plugins.insert(row.id, entry);
-                        }
-                        Err(failure) => drop(next.failures.insert(row.id, failure)),
-                    }
-                }
-                for (plugin, failure) in &next.failures {
-                    if current.failures.get(plugin) != Some(failure) {
-                        let reason = &failure.reason;
-                        tracing::warn!(plugin, reason, "a plugin could not be loaded");
-                    }
-                }
-                Ok(next)
-            })
-            .await
+        self.0.secrets.reload().await?;
+        let mut prepared = Prepared::new();
+        loop {
+            let mut missing = Vec::new();
+            self.0.plugins.reload(async |current| self.next(current, &prepared, &mut missing).await).await?;
+            if missing.is_empty() {
+                return Ok(());
+            }
+            // Compiling takes up to a minute, so it is not done while other reloads wait.
+            for row in missing {
+                let ready = self.prepare(&row).await?;
+                prepared.insert(version(&row), ready);
+            }
+        }
     }
 
     /// After a write: as [`Self::reload`], and makes the other hosts reload.
@@ -134,13 +152,7 @@ impl Loader {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn store_configured(
-        &self,
-        package: Package,
-        source: PluginSource,
-        url: Option<&str>,
-        pinned: bool,
-    ) -> Result<(), StoreError> {
+    pub async fn store_configured(&self, package: Package, place: Place<'_>) -> Result<(), StoreError> {
         let id = package.id().to_owned();
         let stored = plugins::get(&self.0.db, &id).await?;
         let examined = match self.examine(package).await {
@@ -150,35 +162,111 @@ impl Loader {
                 return Ok(());
             }
         };
-        let grants = consent::of_configured(&examined.requested, self.0.unrestricted.contains(&id));
-        let new = NewVersion { examined: &examined, grants: &grants, source, url, pinned, actor: None };
-        let row = match stored {
-            Some(row) if new.is(&row) => Some(row),
-            _ => new.store(&self.0.db, Replaces::Any, &self.0.clock).await?,
+        let grants = if place.names_all_files() {
+            consent::of_configured(&examined.requested, self.0.unrestricted.contains(&id))
+        } else {
+            consent::of_low_risk(&examined.requested)
         };
-        match row {
-            Some(_) => drop(self.failures().remove(&id)),
+        let (source, url, pinned) = match place {
+            Place::Folder => (PluginSource::File, None, false),
+            Place::Url { url, pinned, .. } => (PluginSource::Environment, Some(url), pinned),
+        };
+        let new = NewVersion { examined: &examined, grants: &grants, source, url, pinned, actor: None };
+        if stored.as_ref().is_some_and(|row| new.is(row)) {
+            self.failures().remove(&id);
+            return Ok(());
+        }
+        let changes = stored.map(|row| Changes::between(&self.0.plugins, &row, &examined, source, url));
+        match new.store(&self.0.db, Replaces::Any, &self.0.clock).await? {
+            Some(row) => {
+                self.failures().remove(&id);
+                let (actor, url) = (None, url.map(sources::shown));
+                self.record(match changes {
+                    Some(changes) => PluginEvent::Reloaded { actor, id, url, changes: json!(changes) },
+                    None => PluginEvent::Added {
+                        actor,
+                        id,
+                        url,
+                        version: examined.package.manifest.manifest.version.to_string(),
+                        module_sha256: row.module_sha256,
+                        granted: row.granted,
+                    },
+                });
+            }
             None => {
-                self.failed(&id, "it is being removed; start the server again when it is gone".to_owned())
+                self.failed(&id, "it is being removed; start the server again when it is gone".to_owned());
             }
         }
         Ok(())
     }
 
-    /// Keeps the reason why a plugin that the configuration names is not there.
+    /// Keeps the reason why a plugin that the configuration names is not there. A new reason is an event.
     pub fn failed(&self, id: &str, reason: String) {
-        self.failures().insert(id.to_owned(), reason);
+        let reason = shortened(reason);
+        let before = self.failures().insert(id.to_owned(), reason.clone());
+        if before.as_ref() != Some(&reason) {
+            self.record(PluginEvent::Refused {
+                actor: None,
+                id: Some(id.to_owned()),
+                url: None,
+                error: reason,
+            });
+        }
+    }
+
+    fn record(&self, event: PluginEvent) {
+        self.0.events.record(Event::Plugin(event));
     }
 
     fn failures(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
         self.0.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The outer error is the store's.
-    async fn load(&self, current: &Loaded, row: &PluginRow) -> Result<Result<Entry, Failure>, StoreError> {
-        let failed = |reason: String| Ok(Err(Failure { reason, version: None }));
+    /// The plugins as they are stored, as far as they are loaded or `prepared`. The others are `missing`.
+    async fn next(
+        &self,
+        current: &Loaded,
+        prepared: &Prepared,
+        missing: &mut Vec<PluginRow>,
+    ) -> Result<Loaded, StoreError> {
+        let mut next = Loaded::default();
+        for (id, reason) in self.failures().iter() {
+            next.failures.insert(id.clone(), Failure { reason: reason.clone(), version: None });
+        }
+        for row in plugins::list(&self.0.db).await? {
+            let Step { entry, failure, is_missing } = self.step(current, prepared, &row);
+            match failure {
+                Some(failure) => drop(next.failures.insert(row.id.clone(), failure)),
+                None => drop(next.failures.remove(&row.id)),
+            }
+            if let Some(entry) = entry {
+                next.plugins.insert(row.id.clone(), entry);
+            }
+            if is_missing {
+                missing.push(row);
+            }
+        }
+        for (plugin, failure) in &next.failures {
+            if current.failures.get(plugin) != Some(failure) {
+                let reason = &failure.reason;
+                tracing::warn!(plugin, reason, "a plugin could not be loaded");
+            }
+        }
+        Ok(next)
+    }
+
+    /// What becomes of one plugin.
+    fn step(&self, current: &Loaded, prepared: &Prepared, row: &PluginRow) -> Step {
+        let failed =
+            |reason: String| Step { failure: Some(Failure { reason, version: None }), ..Step::default() };
+        let status = match row.status {
+            PluginState::Active => PluginStatus::Active,
+            PluginState::Paused => PluginStatus::Paused,
+            PluginState::Removing => PluginStatus::Removing,
+        };
         let is_configured = matches!(row.source, PluginSource::File | PluginSource::Environment);
-        if is_configured && !self.0.configured.contains(&row.id) {
+        // One that is being removed revokes the tokens of its accounts, wherever it came from.
+        if is_configured && status != PluginStatus::Removing && !self.is_configured(&row.id) {
             let text = "it is no longer in PLUGIN_DIR or PLUGIN_URLS: put it back, or delete it here";
             return failed(text.to_owned());
         }
@@ -187,101 +275,88 @@ impl Loader {
             Ok(granted) => Grants::new(granted),
             Err(error) => return failed(error.to_string()),
         };
-        let status = match row.status {
-            PluginState::Active => PluginStatus::Active,
-            PluginState::Paused => PluginStatus::Paused,
-            PluginState::Removing => PluginStatus::Removing,
-        };
-        let known = current.plugins.get(&row.id).filter(|known| {
-            known.plugin.component.sha256 == row.module_sha256 && known.manifest_sha256 == row.manifest_sha256
-        });
-        if let Some(known) = known {
-            if status == PluginStatus::Active && known.plugin.status != status {
+        let loaded = current.plugins.get(&row.id);
+        if status == PluginStatus::Active {
+            let was_paused = loaded.is_some_and(|old| old.plugin.status == PluginStatus::Paused);
+            // A host may resume it before this one has read that it is paused.
+            if self.0.paused.take(&row.id) || was_paused {
                 self.0.calls.resume(&row.id);
             }
-            if known.plugin.grants == grants && known.plugin.status == status {
-                return Ok(Ok(known.clone()));
-            }
-            let LoadedPlugin { manifest, component, functions, .. } = &*known.plugin;
-            let (manifest, component, functions) = (manifest.clone(), component.clone(), functions.clone());
-            let plugin = Arc::new(LoadedPlugin { manifest, grants, component, status, functions });
-            return Ok(Ok(Entry { plugin, manifest_sha256: row.manifest_sha256.clone() }));
+        }
+        let version = version(row);
+        let is_version = |entry: &&Entry| {
+            [&entry.plugin.component.sha256, &entry.manifest_sha256] == [&version[0], &version[1]]
+        };
+        if let Some(known) = loaded.filter(is_version) {
+            return Step { entry: Some(known.with(grants, status)), ..Step::default() };
         }
         // Compiling takes up to a minute, so what can't succeed is not tried again.
-        let version = [row.module_sha256.clone(), row.manifest_sha256.clone()];
         if let Some(failure) = current.failures.get(&row.id)
             && failure.version.as_ref() == Some(&version)
         {
-            return Ok(Err(failure.clone()));
+            return Step { failure: Some(failure.clone()), ..Step::default() };
         }
+        let kept = || loaded.map(|old| old.kept(&grants, status));
+        match prepared.get(&version) {
+            None => Step { entry: kept(), failure: None, is_missing: true },
+            Some(Err(failure)) => {
+                let entry = if failure.version.is_none() { kept() } else { None };
+                Step { entry, failure: Some(failure.clone()), is_missing: false }
+            }
+            Some(Ok(Ready { manifest, component, functions })) => {
+                let (manifest, component, functions) =
+                    (manifest.clone(), component.clone(), functions.clone());
+                let plugin = Arc::new(LoadedPlugin { manifest, grants, component, status, functions });
+                let entry = Entry { plugin, manifest_sha256: row.manifest_sha256.clone() };
+                Step { entry: Some(entry), ..Step::default() }
+            }
+        }
+    }
+
+    /// Compiles the stored version of a plugin. The outer error is the store's.
+    async fn prepare(&self, row: &PluginRow) -> Result<Result<Ready, Failure>, StoreError> {
         let Some(module) = plugins::module(&self.0.db, &row.module_sha256).await? else {
-            return failed("its module is missing in the database: reload or install it again".to_owned());
+            let reason = "its module is missing in the database: reload or install it again".to_owned();
+            return Ok(Err(Failure { reason, version: None }));
         };
-        let loaded = async {
+        let ready = async {
             let invalid = |text: String| CheckError::Invalid(text);
             let manifest =
                 Manifest::parse(row.manifest.as_bytes()).map_err(|error| invalid(error.to_string()))?;
             let component = self.0.engine.load(&module).await.map_err(|error| invalid(error.to_string()))?;
             let functions = check::functions(&self.0.calls, &component).await?;
-            let plugin = Arc::new(LoadedPlugin { manifest, grants, component, status, functions });
-            Ok(Entry { plugin, manifest_sha256: row.manifest_sha256.clone() })
+            Ok(Ready { manifest, component, functions })
         };
-        Ok(loaded.await.map_err(|error: CheckError| Failure {
-            reason: error.to_string(),
-            version: (error != CheckError::Busy).then_some(version),
+        Ok(ready.await.map_err(|error: CheckError| Failure {
+            version: (error != CheckError::Busy).then(|| version(row)),
+            reason: shortened(error.to_string()),
         }))
     }
 }
 
-/// A version to store.
+/// The hashes of module and manifest.
+type Version = [String; 2];
+
+fn version(row: &PluginRow) -> Version {
+    [row.module_sha256.clone(), row.manifest_sha256.clone()]
+}
+
+/// The versions that a reload has compiled, or why it could not.
+type Prepared = BTreeMap<Version, Result<Ready, Failure>>;
+
+/// A version without grants and status.
 #[derive(Debug)]
-pub(super) struct NewVersion<'a> {
-    pub(super) examined: &'a Examined,
-    pub(super) grants: &'a Grants,
-    pub(super) source: PluginSource,
-    pub(super) url: Option<&'a str>,
-    pub(super) pinned: bool,
-    pub(super) actor: Option<&'a str>,
+struct Ready {
+    manifest: Manifest,
+    component: Component,
+    functions: Vec<Function>,
 }
 
-impl NewVersion<'_> {
-    /// Whether the row has this version with these grants.
-    fn is(&self, row: &PluginRow) -> bool {
-        let package = &self.examined.package;
-        row.module_sha256 == package.module_sha256
-            && row.manifest_sha256 == package.manifest.sha256
-            && row.granted == texts(self.grants.iter())
-            && row.source == self.source
-            && row.url.as_deref() == self.url
-            && row.pinned == self.pinned
-    }
-
-    /// `None` when the plugin is being removed, or `replaces` names another version.
-    pub(super) async fn store(
-        &self,
-        db: &Db,
-        replaces: Replaces<'_>,
-        clock: &Clock,
-    ) -> Result<Option<PluginRow>, StoreError> {
-        let package = &self.examined.package;
-        let new = NewPlugin {
-            id: package.id(),
-            source: self.source,
-            url: self.url,
-            module: &package.module,
-            module_sha256: &package.module_sha256,
-            manifest_sha256: &package.manifest.sha256,
-            pinned: self.pinned,
-            manifest: &package.manifest.text,
-            requested: &texts(self.examined.requested.iter()),
-            granted: &texts(self.grants.iter()),
-            installed_by: self.actor,
-        };
-        plugins::install(db, &new, replaces, clock.now()).await
-    }
-}
-
-/// The texts of permissions.
-pub fn texts<'a>(permissions: impl Iterator<Item = &'a Permission>) -> Vec<String> {
-    permissions.map(ToString::to_string).collect()
+/// What a reload does with a plugin. It has an entry and a failure if a version before stays in use.
+#[derive(Default)]
+struct Step {
+    entry: Option<Entry>,
+    failure: Option<Failure>,
+    /// Whether its version has to be compiled.
+    is_missing: bool,
 }

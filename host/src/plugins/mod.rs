@@ -4,6 +4,7 @@
 pub mod accounts;
 pub mod calls;
 pub mod catalogue;
+pub mod changes;
 pub mod check;
 pub mod configured;
 mod consent;
@@ -14,6 +15,7 @@ pub mod install;
 mod limits;
 pub mod loading;
 pub mod manifest;
+mod new_version;
 mod package;
 mod registry;
 pub mod removal;
@@ -24,8 +26,8 @@ mod sources;
 mod tests;
 
 pub use engine::{EngineConfig, EngineError, PluginEngine};
-pub use package::MAX_MODULE;
-pub use registry::{LoadedPlugin, PluginStatus, Plugins};
+pub use package::{MAX_MODULE, manifest_id, shortened};
+pub use registry::{LoadedPlugin, PausedHere, PluginStatus, Plugins};
 pub use services::PluginServices;
 pub use sources::shown as shown_url;
 

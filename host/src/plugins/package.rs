@@ -10,6 +10,15 @@ use crate::http::nul;
 /// Largest module in bytes.
 pub const MAX_MODULE: usize = limits::MODULE_BYTES;
 
+/// Bytes of the reason why a plugin can't be used. Some of it comes from the plugin.
+const MAX_REASON: usize = 500;
+
+/// A reason cut to [`MAX_REASON`].
+pub fn shortened(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(MAX_REASON));
+    reason
+}
+
 /// A manifest and the text that it was read from.
 #[derive(Clone, Debug)]
 pub struct ManifestFile {
@@ -42,6 +51,11 @@ impl ManifestFile {
         }
         Ok(Self { manifest, sha256: sha256_hex(bytes), text: text.to_owned() })
     }
+}
+
+/// The id in the bytes of a manifest; `None` if they are no manifest that could be used.
+pub fn manifest_id(bytes: &[u8]) -> Option<String> {
+    ManifestFile::read(bytes).ok().map(|file| file.manifest.id)
 }
 
 impl Package {

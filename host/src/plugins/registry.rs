@@ -1,7 +1,7 @@
 //! The plugins that are loaded. A call keeps the version that it began with, so a reload fails no call.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::calls::values::Function;
 use super::engine::Component;
@@ -28,6 +28,22 @@ pub enum PluginStatus {
     Removing,
 }
 
+/// The plugins that this host paused, by id, until it learns that they were resumed. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct PausedHere(Arc<Mutex<BTreeSet<String>>>);
+
+impl PausedHere {
+    /// After the pause was stored.
+    pub fn add(&self, id: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
+    }
+
+    /// Whether the plugin was there; it is not afterwards.
+    pub(super) fn take(&self, id: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+    }
+}
+
 /// The loaded plugins by id. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Plugins(Arc<Reloadable<Loaded>>);
@@ -46,6 +62,26 @@ pub(super) struct Failure {
     pub(super) reason: String,
     /// The hashes of module and manifest that can never be loaded here. `None` if another attempt may succeed.
     pub(super) version: Option<[String; 2]>,
+}
+
+impl Entry {
+    /// The same version with other grants or another status.
+    pub(super) fn with(&self, grants: Grants, status: PluginStatus) -> Self {
+        if self.plugin.grants == grants && self.plugin.status == status {
+            return self.clone();
+        }
+        let LoadedPlugin { manifest, component, functions, .. } = &*self.plugin;
+        let (manifest, component, functions) = (manifest.clone(), component.clone(), functions.clone());
+        let plugin = Arc::new(LoadedPlugin { manifest, grants, component, status, functions });
+        Self { plugin, manifest_sha256: self.manifest_sha256.clone() }
+    }
+
+    /// The same version, while another that has these grants can't be loaded: with those that it has itself and that were
+    /// not revoked.
+    pub(super) fn kept(&self, grants: &Grants, status: PluginStatus) -> Self {
+        let both = self.plugin.grants.iter().filter(|own| grants.iter().any(|given| given.covers(own)));
+        self.with(Grants::new(both.cloned().collect()), status)
+    }
 }
 
 /// A loaded plugin with the hash of its manifest.

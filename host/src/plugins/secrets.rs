@@ -1,7 +1,7 @@
 //! The secrets that operators set for plugins: stored ones, sealed, and those of the environment. A plugin reads only its
 //! own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -20,6 +20,9 @@ pub const MAX_COUNT: usize = 64;
 /// Bytes of a name without its prefix.
 const MAX_NAME: usize = 128;
 
+/// A secret that every plugin may have, although no manifest lists it: where it reaches its service instead.
+const PROXY: &str = "PROXY_URL";
+
 /// What stands for a value that is not shown.
 const MASK: &str = "********";
 /// Characters of a long value that are shown after the mask.
@@ -34,6 +37,8 @@ struct Inner {
     sealing: SealingKey,
     /// By the whole name of the variable.
     environment: BTreeMap<String, Secret<String>>,
+    /// The prefixes of the variables of plugins that the configuration names, installed or not.
+    configured: Vec<String>,
     stored: Reloadable<Stored>,
 }
 
@@ -43,6 +48,8 @@ struct Stored {
     values: BTreeMap<(String, String), Secret<String>>,
     /// The prefixes of the installed plugins' variables.
     prefixes: Vec<String>,
+    /// The names that each installed plugin's manifest lists.
+    declared: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// A set of secrets that can't be stored. The text is for the operator.
@@ -51,8 +58,15 @@ struct Stored {
 pub struct InvalidSecrets(String);
 
 impl PluginSecrets {
-    pub fn new(db: Db, sealing: SealingKey, environment: BTreeMap<String, Secret<String>>) -> Self {
-        Self(Arc::new(Inner { db, sealing, environment, stored: Reloadable::default() }))
+    /// `configured` has the ids of the plugins that the configuration names.
+    pub fn new(
+        db: Db,
+        sealing: SealingKey,
+        environment: BTreeMap<String, Secret<String>>,
+        configured: &BTreeSet<String>,
+    ) -> Self {
+        let configured = configured.iter().map(|id| secret_prefix(id)).collect();
+        Self(Arc::new(Inner { db, sealing, environment, configured, stored: Reloadable::default() }))
     }
 
     /// Loads the stored secrets.
@@ -69,22 +83,31 @@ impl PluginSecrets {
                     Some(((row.plugin_id, row.key), value))
                 });
                 let prefixes = installed.iter().map(|row| secret_prefix(&row.id)).collect();
-                Ok(Stored { values: opened.collect(), prefixes })
+                let declared = installed.iter().filter_map(|row| {
+                    let manifest = Manifest::parse(row.manifest.as_bytes()).ok()?;
+                    let names = manifest.secret_names().map(str::to_owned).collect();
+                    Some((row.id.clone(), names))
+                });
+                Ok(Stored { values: opened.collect(), prefixes, declared: declared.collect() })
             })
             .await
     }
 
-    /// A plugin's secret by its name without the prefix: the stored value, else that of the environment. A variable
-    /// belongs to the plugin with the longest prefix: `PLUGIN_A_B_KEY` to `a-b` if that is installed, else to `a`.
+    /// A plugin's secret by its name without the prefix, if its manifest lists it: the stored value, else that of the
+    /// environment. A variable belongs to the plugin with the longest prefix: `PLUGIN_A_B_KEY` to `a-b` if that is installed
+    /// or configured, else to `a`.
     pub fn get(&self, plugin: &str, name: &str) -> Option<Secret<String>> {
         let stored = self.0.stored.load();
+        if name != PROXY && !stored.declared.get(plugin).is_some_and(|names| names.contains(name)) {
+            return None;
+        }
         if let Some(value) = stored.values.get(&(plugin.to_owned(), name.to_owned())) {
             return Some(value.clone());
         }
         let prefix = secret_prefix(plugin);
         let variable = format!("{prefix}{name}");
-        let is_anothers =
-            stored.prefixes.iter().any(|other| other.len() > prefix.len() && variable.starts_with(other));
+        let mut prefixes = stored.prefixes.iter().chain(&self.0.configured);
+        let is_anothers = prefixes.any(|other| other.len() > prefix.len() && variable.starts_with(other));
         if is_anothers { None } else { self.0.environment.get(&variable).cloned() }
     }
 
@@ -194,7 +217,8 @@ mod tests {
     async fn secrets(environment: &[(&str, &str)]) -> (PluginSecrets, tempfile::TempDir) {
         let (url, directory) = belvedere_standins::database::sqlite_url();
         let db = Db::open(&url, 1).await.unwrap();
-        (PluginSecrets::new(db, SealingKey::new([1; 32]), map(environment)), directory)
+        let configured = ["drive-x".to_owned()].into();
+        (PluginSecrets::new(db, SealingKey::new([1; 32]), map(environment), &configured), directory)
     }
 
     #[test]
@@ -211,13 +235,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_plugin_reads_only_its_own_secrets_and_stored_ones_win() {
-        let environment = [("PLUGIN_A_KEY", "env"), ("PLUGIN_A_B_KEY", "of a-b"), ("PLUGIN_C_B_KEY", "of c")];
+        let environment = [
+            ("PLUGIN_A_KEY", "env"),
+            ("PLUGIN_A_B_KEY", "of a-b"),
+            ("PLUGIN_C_B_KEY", "of c"),
+            ("PLUGIN_A_UNLISTED", "unlisted"),
+            ("PLUGIN_A_PROXY_URL", "proxy"),
+            ("PLUGIN_DRIVE_X_KEY", "of drive-x"),
+        ];
         let (secrets, _directory) = secrets(&environment).await;
         let get = |plugin: &str, name: &str| secrets.get(plugin, name).map(|value| value.reveal().clone());
         secrets.0.stored.store(Stored {
             values: [(("a".to_owned(), "OTHER".to_owned()), Secret::new("stored".to_owned()))].into(),
             prefixes: vec!["PLUGIN_A_".to_owned(), "PLUGIN_A_B_".to_owned(), "PLUGIN_C_".to_owned()],
+            declared: ["a", "a-b", "c", "drive"]
+                .map(|id| (id.to_owned(), ["KEY", "B_KEY", "OTHER", "X_KEY"].map(str::to_owned).into()))
+                .into(),
         });
+        assert_eq!(get("a", "UNLISTED"), None, "its manifest does not list it");
+        assert_eq!(get("a", "PROXY_URL").as_deref(), Some("proxy"));
+        assert_eq!(get("drive", "X_KEY"), None, "drive-x is configured, although it is not installed yet");
         assert_eq!(get("a", "KEY").as_deref(), Some("env"));
         assert_eq!(get("a", "OTHER").as_deref(), Some("stored"));
         assert_eq!(get("a", "B_KEY"), None, "that is the secret of a-b");

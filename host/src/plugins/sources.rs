@@ -27,8 +27,8 @@ const MANIFEST: &str = "manifest.json";
 pub enum SourceError {
     #[error("{0}")]
     Url(String),
-    #[error("{file} could not be downloaded: {error}")]
-    Fetch { file: String, error: NetError },
+    #[error("{file} could not be downloaded: {reason}")]
+    Fetch { file: String, reason: String },
     #[error(transparent)]
     Manifest(#[from] InvalidManifest),
 }
@@ -113,15 +113,35 @@ pub async fn download(net: &Client, location: &Location) -> Result<Download, Sou
 
 /// Downloads one file. A body that is larger is cut while it arrives; one that is shorter than announced is an error.
 pub async fn fetch(net: &Client, url: &Url, max_bytes: usize, total: Duration) -> Result<Bytes, SourceError> {
-    let failed = |error| {
+    let failed = |error: NetError| {
         let file = url.path().rsplit('/').next().unwrap_or_default();
-        SourceError::Fetch { file: file.to_owned(), error }
+        tracing::debug!(file, %error, "a file of a plugin could not be downloaded");
+        SourceError::Fetch { file: file.to_owned(), reason: reason(&error) }
     };
     let limits = Limits { max_bytes, total };
-    let answer = net.follow(Method::GET, url.as_str(), HeaderMap::new(), None, limits, MAX_REDIRECTS);
+    // Redirects have the exemptions from the guard that the first URL has.
+    let each = |_: &Method, _: &Url| Ok(net.clone());
+    let answer =
+        Client::follow_each(Method::GET, url.as_str(), HeaderMap::new(), None, limits, MAX_REDIRECTS, each);
     let answer = answer.await.map_err(failed)?;
     if answer.status.is_success() { Ok(answer.body) } else { Err(failed(NetError::Status(answer.status))) }
 }
+
+/// Why a file did not arrive. One text for all that could tell which internal hosts there are; the log has the cause.
+fn reason(error: &NetError) -> String {
+    match error {
+        NetError::TooLarge(_) | NetError::Status(_) | NetError::Redirects(_) => error.to_string(),
+        NetError::Refused(_)
+        | NetError::Dns(_)
+        | NetError::Timeout
+        | NetError::Malformed(_)
+        | NetError::Transport(_)
+        | NetError::Setup(_) => UNREACHABLE.to_owned(),
+    }
+}
+
+const UNREACHABLE: &str =
+    "its server is no https server on the public internet, is out of reach, or ended the answer too early";
 
 #[cfg(test)]
 mod tests {
@@ -147,5 +167,20 @@ mod tests {
             assert!(Location::parse(url).is_err(), "{url}");
         }
         assert!(Location::parse(&format!("https://x.test/{}", "a".repeat(MAX_URL))).is_err());
+    }
+
+    #[test]
+    fn internal_hosts_all_look_the_same() {
+        let text = |text: &str| text.to_owned();
+        for error in [
+            NetError::Refused(text("http://10.0.0.1: a private address")),
+            NetError::Dns(text("internal.test")),
+            NetError::Timeout,
+            NetError::Malformed(text("no HTTP")),
+            NetError::Transport(text("connection refused")),
+        ] {
+            assert_eq!(reason(&error), UNREACHABLE);
+        }
+        assert_eq!(reason(&NetError::TooLarge(7)), NetError::TooLarge(7).to_string());
     }
 }

@@ -95,6 +95,14 @@ impl PluginEngine {
         Ok(Component { sha256, exports: surface.exports, imports: surface.imports, program })
     }
 
+    /// Reads what a module exports and imports, without compiling it.
+    ///
+    /// # Errors
+    /// The first reason why the module can't be a plugin, as far as that shows without compiling.
+    pub fn inspect(module: &[u8]) -> Result<(Exports, Vec<&'static str>), LoadError> {
+        inspect::read(module).map(|surface| (surface.exports, surface.imports))
+    }
+
     /// Instances that may exist at once.
     pub(in crate::plugins) fn pool_size(&self) -> u32 {
         self.0.config.pool_size

@@ -3,19 +3,31 @@
 use http::StatusCode;
 use serde::Serialize;
 
+use super::upload::Unreadable;
 use super::view::PermissionView;
 use crate::access::Admin;
 use crate::app::App;
 use crate::events::{Event, PluginEvent};
 use crate::http::{Error, Response, response};
-use crate::plugins::install::{Changes, InstallError};
-use crate::plugins::shown_url;
+use crate::plugins::changes::Changes;
+use crate::plugins::install::{InstallError, Origin};
+use crate::plugins::{manifest_id, shortened, shown_url};
 
 /// Which plugin a request was about, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     pub(super) id: Option<String>,
     pub(super) url: Option<String>,
+}
+
+impl Attempt {
+    /// The id is that of an uploaded manifest.
+    pub(super) fn of(origin: &Origin) -> Self {
+        match origin {
+            Origin::Url(url) => Self { id: None, url: Some(url.clone()) },
+            Origin::Upload { manifest, .. } => Self { id: manifest_id(manifest), url: None },
+        }
+    }
 }
 
 /// The body of the 400 that asks for consent.
@@ -38,16 +50,10 @@ pub(super) fn answer(
     attempt: Attempt,
     error: InstallError,
 ) -> Result<Response, Error> {
-    let text = error.to_string();
+    let text = shortened(error.to_string());
     match error {
         InstallError::Invalid(_) => {
-            let event = PluginEvent::Refused {
-                actor: Some(admin.did.to_string()),
-                id: attempt.id,
-                url: attempt.url.as_deref().map(shown_url),
-                error: text.clone(),
-            };
-            app.events.record(Event::Plugin(event));
+            record(app, admin, attempt, text.clone());
             Err(Error::bad_request(text))
         }
         InstallError::Conflict(_) => Err(Error::conflict(text)),
@@ -63,4 +69,21 @@ pub(super) fn answer(
         }
         InstallError::Store(error) => Err(error.into()),
     }
+}
+
+/// The answer to a body that can't be read. It is an event as well.
+pub(super) fn unreadable(app: &App, admin: &Admin, broken: Unreadable) -> Error {
+    let Unreadable { id, error } = broken;
+    let error = Error { error: shortened(error.error.into_owned()).into(), ..error };
+    record(app, admin, Attempt { id, url: None }, error.error.to_string());
+    error
+}
+
+fn record(app: &App, admin: &Admin, attempt: Attempt, error: String) {
+    app.events.record(Event::Plugin(PluginEvent::Refused {
+        actor: Some(admin.did.to_string()),
+        id: attempt.id,
+        url: attempt.url.as_deref().map(shown_url),
+        error,
+    }));
 }

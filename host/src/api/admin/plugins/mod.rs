@@ -25,7 +25,6 @@ use crate::access::Admin;
 use crate::app::{App, Topic};
 use crate::events::{Event, PluginEvent};
 use crate::http::{Error, Request, Response, response};
-use crate::plugins::install::Origin;
 use crate::plugins::manifest::Manifest;
 use crate::plugins::shown_url;
 use crate::store::plugins::{self, PluginRow, PluginState};
@@ -59,11 +58,12 @@ pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Res
 /// `POST /admin/plugins`: installs a plugin from a URL or an upload, or replaces the one with its id. 400
 /// `ConsentRequired` lists what has to be accepted or denied in `accepted_capabilities`.
 pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let (origin, terms) = upload::read(&request).await?;
-    let url = match &origin {
-        Origin::Url(url) => Some(url.clone()),
-        Origin::Upload { .. } => None,
+    let (origin, terms) = match upload::read(&request).await {
+        Ok(read) => read,
+        Err(broken) => return Err(failure::unreadable(&app, &admin, broken)),
     };
+    let attempt = Attempt::of(&origin);
+    let url = attempt.url.clone();
     match app.plugins.installer.install(origin, &terms, admin.did.as_str()).await {
         Ok(row) => {
             let version =
@@ -78,7 +78,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
             }));
             Ok(response::json(StatusCode::OK, &Summary::new(&app, row)))
         }
-        Err(error) => failure::answer(&app, &admin, Attempt { id: None, url }, error),
+        Err(error) => failure::answer(&app, &admin, attempt, error),
     }
 }
 
@@ -86,10 +86,11 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let row = find(&app, request.param("id")).await?;
     if plugins::begin_removal(&app.db, &row.id).await?.is_some() {
-        app.changed(Topic::Plugins).await?;
-        app.accounts.remove_all(&row.id).await?;
+        // Before what may fail: it can't be undone.
         let (actor, id) = (admin.did.to_string(), row.id.clone());
         app.events.record(Event::Plugin(PluginEvent::Removed { actor, id }));
+        app.changed(Topic::Plugins).await?;
+        app.accounts.remove_all(&row.id).await?;
     }
     app.plugins.removals.wake();
     let deadline = Instant::now() + REMOVAL_WAIT;

@@ -10,17 +10,17 @@ use super::view::PreviewView;
 use crate::access::Admin;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
-use crate::plugins::install::Origin;
 
-/// `POST /admin/plugins/preview`: takes the same bodies as the installation.
+/// `POST /admin/plugins/preview`: takes the same bodies as the installation. Reads the module without compiling it, so
+/// what it says of itself is compared with the manifest only when it is installed.
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let (origin, terms) = upload::read(&request).await?;
-    let url = match &origin {
-        Origin::Url(url) => Some(url.clone()),
-        Origin::Upload { .. } => None,
+    let (origin, terms) = match upload::read(&request).await {
+        Ok(read) => read,
+        Err(broken) => return Err(failure::unreadable(&app, &admin, broken)),
     };
+    let attempt = Attempt::of(&origin);
     match app.plugins.installer.preview(origin, &terms).await {
         Ok(preview) => Ok(response::json(StatusCode::OK, &PreviewView::from(preview))),
-        Err(error) => failure::answer(&app, &admin, Attempt { id: None, url }, error),
+        Err(error) => failure::answer(&app, &admin, attempt, error),
     }
 }

@@ -12,12 +12,13 @@ use crate::access::Admin;
 use crate::app::App;
 use crate::events::{Event, PluginEvent};
 use crate::http::{Error, Request, Response, response};
-use crate::plugins::install::{Changes, Terms};
+use crate::plugins::changes::Changes;
+use crate::plugins::install::Terms;
 use crate::plugins::shown_url;
 
 #[derive(Default, Deserialize)]
 struct Body {
-    /// Instead of the plugin's own; drops the pinned hash.
+    /// Instead of the plugin's own; another one drops the pinned hash.
     url: Option<String>,
     sha256: Option<String>,
     accepted_capabilities: Option<Vec<String>>,
@@ -41,7 +42,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     match app.plugins.installer.reload(&row, url, &terms, admin.did.as_str()).await {
         Ok((row, changes)) => {
             app.events.record(Event::Plugin(PluginEvent::Reloaded {
-                actor: admin.did.to_string(),
+                actor: Some(admin.did.to_string()),
                 id: row.id.clone(),
                 url: row.url.as_deref().map(shown_url),
                 changes: json!(changes),

@@ -11,14 +11,15 @@ use crate::events::{Event, PluginEvent};
 use crate::http::{Error, Request, Response, response};
 use crate::store::plugins::{self, PluginState};
 
-/// `POST /admin/plugins/{id}/resume`: does nothing to a plugin that is not paused.
+/// `POST /admin/plugins/{id}/resume`: a plugin that is not paused stays as it is.
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let row = super::find(&app, request.param("id")).await?;
     let is_paused = row.status == PluginState::Paused;
     let row = plugins::resume(&app.db, &row.id).await?;
     let row = row.ok_or_else(|| Error::conflict("the plugin is being removed"))?;
+    // Also when the store has no pause any more: this host may count its traps still.
+    app.plugins.loader.resumed(&row.id).await?;
     if is_paused {
-        app.plugins.loader.resumed(&row.id).await?;
         let (actor, id) = (admin.did.to_string(), row.id.clone());
         app.events.record(Event::Plugin(PluginEvent::Resumed { actor, id }));
     }

@@ -9,9 +9,9 @@ use multer::Multipart;
 use serde::Deserialize;
 
 use crate::http::{Error, Request, limits, nul};
-use crate::plugins::MAX_MODULE;
 use crate::plugins::install::{Origin, Terms};
 use crate::plugins::manifest;
+use crate::plugins::{MAX_MODULE, manifest_id};
 
 /// Bytes of an upload: both files, and a megabyte for the other fields and the boundaries.
 pub const MAX_BYTES: usize = MAX_MODULE + manifest::MAX_BYTES + limits::JSON_BODY;
@@ -23,11 +23,25 @@ struct Body {
     accepted_capabilities: Option<Vec<String>>,
 }
 
+/// A body of neither form.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    /// That of its manifest, if that could be read.
+    pub(super) id: Option<String>,
+    pub(super) error: Error,
+}
+
+impl From<Error> for Unreadable {
+    fn from(error: Error) -> Self {
+        Self { id: None, error }
+    }
+}
+
 /// Reads a body of either form.
 ///
 /// # Errors
 /// 400 for a body of neither form, 413 for JSON that is too large.
-pub(super) async fn read(request: &Request) -> Result<(Origin, Terms), Error> {
+pub(super) async fn read(request: &Request) -> Result<(Origin, Terms), Unreadable> {
     let kind = request.header(CONTENT_TYPE.as_str()).unwrap_or_default();
     if kind.trim_start().to_ascii_lowercase().starts_with("multipart/") {
         let boundary = multer::parse_boundary(kind).map_err(malformed)?;
@@ -35,10 +49,10 @@ pub(super) async fn read(request: &Request) -> Result<(Origin, Terms), Error> {
     }
     if request.body.len() > limits::JSON_BODY {
         let text = format!("the request body is larger than {} bytes", limits::JSON_BODY);
-        return Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+        return Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, text).into());
     }
     if nul::in_json(&request.body) {
-        return Err(nul::refused("the request body"));
+        return Err(nul::refused("the request body").into());
     }
     let Body { url, sha256, accepted_capabilities: accepted } = request.json()?;
     Ok((Origin::Url(url), Terms { sha256, accepted }))
@@ -48,10 +62,21 @@ fn malformed(error: multer::Error) -> Error {
     Error::bad_request(format!("invalid multipart/form-data: {error}"))
 }
 
-async fn parts(body: Bytes, boundary: String) -> Result<(Origin, Terms), Error> {
+async fn parts(body: Bytes, boundary: String) -> Result<(Origin, Terms), Unreadable> {
+    let mut manifest = None;
+    let read = read_parts(body, boundary, &mut manifest).await;
+    read.map_err(|error| Unreadable { id: manifest.as_deref().and_then(manifest_id), error })
+}
+
+/// Leaves the manifest in `manifest` as soon as it is read.
+async fn read_parts(
+    body: Bytes,
+    boundary: String,
+    manifest: &mut Option<Bytes>,
+) -> Result<(Origin, Terms), Error> {
     let body = futures_util::stream::once(async move { Ok::<_, Infallible>(body) });
     let mut multipart = Multipart::new(body, boundary);
-    let (mut manifest, mut module, mut sha256, mut accepted) = (None, None, None, None);
+    let (mut module, mut sha256, mut accepted) = (None, None, None);
     while let Some(field) = multipart.next_field().await.map_err(malformed)? {
         let name = field.name().unwrap_or_default().to_owned();
         let is_known = matches!(&*name, "manifest" | "module" | "sha256" | "accepted_capabilities");
@@ -78,7 +103,7 @@ async fn parts(body: Bytes, boundary: String) -> Result<(Origin, Terms), Error> 
         }
     }
     let missing = |name: &str| Error::bad_request(format!("the part {name} is missing"));
-    let manifest = manifest.ok_or_else(|| missing("manifest"))?;
+    let manifest = manifest.clone().ok_or_else(|| missing("manifest"))?;
     let module = module.ok_or_else(|| missing("module"))?;
     if module.len() > MAX_MODULE {
         return Err(Error::bad_request(format!("the module is larger than {MAX_MODULE} bytes")));
@@ -107,7 +132,7 @@ mod tests {
             body.extend(b"\r\n");
         }
         body.extend(b"--x--\r\n");
-        parts(body.into(), "x".to_owned()).await.map_err(|error| error.error.into_owned())
+        parts(body.into(), "x".to_owned()).await.map_err(|broken| broken.error.error.into_owned())
     }
 
     const FILES: [(&str, &[u8]); 2] = [("manifest", b"{}"), ("module", b"\0asm\xff")];
@@ -139,6 +164,11 @@ mod tests {
             assert!(error.contains(text), "{error}");
         }
         assert!(parts(Bytes::from_static(b"--x\r\nbroken"), "x".to_owned()).await.is_err());
+        let manifest = br#"{"id":"known","name":"N","version":"1.0.0","api_version":"1"}"#;
+        let head = b"--x\r\nContent-Disposition: form-data; name=\"manifest\"\r\n\r\n";
+        let truncated = [&head[..], manifest, b"\r\n--x\r\nContent-"].concat();
+        let broken = parts(truncated.into(), "x".to_owned()).await.unwrap_err();
+        assert_eq!(broken.id.as_deref(), Some("known"));
         let large = vec![0; MAX_MODULE + 1];
         let error = read(&[("manifest", b"{}"), ("module", &large)]).await.unwrap_err();
         assert!(error.contains("larger"), "{error}");

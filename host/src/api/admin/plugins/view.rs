@@ -96,6 +96,7 @@ impl Summary {
         });
         let status = match (row.status, &failure) {
             (PluginState::Active, Some(_)) => "failed",
+            (PluginState::Active, None) if loaded.is_none() => "loading",
             (status, _) => status.as_str(),
         };
         let functions = loaded.iter().flat_map(|plugin| plugin.functions.iter().map(FunctionView::from));
@@ -184,13 +185,18 @@ pub(super) struct PreviewView {
     /// The capabilities that the module imports.
     imports: Vec<&'static str>,
     permissions: Vec<PermissionView>,
-    functions: Vec<FunctionView>,
+    /// What a preview can't tell.
+    note: &'static str,
 }
+
+/// The module is not compiled for a preview, so it can't say anything of itself.
+const PREVIEW_NOTE: &str =
+    "what the module describes itself as is compared with the manifest when it is installed";
 
 impl From<Preview> for PreviewView {
     fn from(preview: Preview) -> Self {
-        let Preview { examined, manifest_url, wasm_url } = preview;
-        let file = examined.package.manifest;
+        let Preview { inspected, manifest_url, wasm_url } = preview;
+        let file = inspected.package.manifest;
         Self {
             id: file.manifest.id,
             name: file.manifest.name,
@@ -202,11 +208,11 @@ impl From<Preview> for PreviewView {
             required_secrets: file.manifest.required_secrets,
             manifest_url,
             wasm_url,
-            sha256: examined.package.module_sha256,
+            sha256: inspected.package.module_sha256,
             manifest_sha256: file.sha256,
-            imports: examined.component.imports,
-            permissions: examined.requested.iter().map(PermissionView::undecided).collect(),
-            functions: examined.functions.iter().map(FunctionView::from).collect(),
+            imports: inspected.imports,
+            permissions: inspected.requested.iter().map(PermissionView::undecided).collect(),
+            note: PREVIEW_NOTE,
         }
     }
 }
