@@ -1,7 +1,7 @@
 //! `http`: what was granted, each hop of it, and its limits.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::plugins::calls::{CallError, FaultCode, RunContext};
 use crate::plugins::limits;
 
 /// Answers every request with `body`.
-async fn answering(body: String) -> (u16, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
+async fn answering(body: String) -> (u16, Arc<Mutex<Vec<String>>>) {
     let (address, seen) =
         recorder(move |_| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await;
     (address.port(), seen)
