@@ -150,10 +150,10 @@ pub const RECORD_BYTES: usize = 1 << 20;
 pub const PAGE_ITEMS: usize = 1_000;
 
 /// Bytes of a page's cursor.
-pub const CURSOR_BYTES: usize = 4 << 10;
+pub const CURSOR_BYTES: usize = 8 << 10;
 
 /// Bytes of a token: several times the longest in use.
-pub const TOKEN_BYTES: usize = 16 << 10;
+pub const TOKEN_BYTES: usize = 64 << 10;
 
 /// Bytes of a short text, such as an account's id.
 pub const TEXT_BYTES: usize = 1 << 10;

@@ -16,7 +16,7 @@ const STEAM_ID_DIGITS: usize = 17;
 const SIGNED: [&str; 6] =
     ["op_endpoint", "claimed_id", "identity", "return_to", "response_nonce", "assoc_handle"];
 /// Assertions are accepted for this long, in seconds, and their nonces are kept for twice as long: so none is accepted
-/// twice.
+/// twice. They are kept with the sign-in, because `return_to` binds an assertion to the state of one.
 const MAX_AGE: i64 = 300;
 /// Longest nonce (OpenID 2.0 §10.1).
 const MAX_NONCE: usize = 255;
@@ -42,13 +42,13 @@ pub(crate) fn verify(callback: &Callback) -> Result<String, Fault> {
     let now = i64::try_from(clock::now_ms() / 1000).unwrap_or(i64::MAX);
     assertion.check_time(now)?;
     let key = format!("nonce:{}", assertion.nonce);
-    if kv::get(Scope::Plugin, &key)?.is_some() {
+    if kv::get(Scope::Flow, &key)?.is_some() {
         return Err(refused("it was used before"));
     }
     if !is_valid(&assertion.check(callback)?) {
         return Err(refused("Steam does not confirm it"));
     }
-    kv::set(Scope::Plugin, &key, b"", u32::try_from(2 * MAX_AGE).ok())?;
+    kv::set(Scope::Flow, &key, b"", u32::try_from(2 * MAX_AGE).ok())?;
     Ok(assertion.steam_id.to_owned())
 }
 

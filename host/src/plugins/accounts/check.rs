@@ -4,6 +4,7 @@ use url::{Host, Url};
 
 use super::super::calls::{Profile, Tokens};
 use super::AccountError;
+use crate::plugins::limits;
 
 /// Most characters of a plugin's message that users see.
 const MAX_MESSAGE: usize = 300;
@@ -18,10 +19,10 @@ const MAX_ACCOUNT_ID: usize = 512;
 const MAX_NAME: usize = 200;
 
 /// Longest URL in bytes: browsers and proxies accept no longer ones reliably.
-const MAX_URL: usize = 8 * 1024;
+const MAX_URL: usize = limits::URL_BYTES;
 
 /// Longest token in bytes. Tokens with embedded claims have a few kilobytes.
-const MAX_TOKEN: usize = 64 * 1024;
+const MAX_TOKEN: usize = limits::TOKEN_BYTES;
 
 /// Longest token type and scope in bytes.
 const MAX_SCOPE: usize = 4 * 1024;

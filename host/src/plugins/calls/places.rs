@@ -101,7 +101,7 @@ mod tests {
         let waiting = futures_util::future::join_all(waiting);
         let refused = async {
             tokio::task::yield_now().await;
-            let started = tokio::time::Instant::now();
+            let started = Instant::now();
             let refused = places.enter("steam", &a).await;
             assert!(refused.is_err() && started.elapsed().is_zero(), "at once: the queue is full");
         };

@@ -1,15 +1,18 @@
 //! `http`: what was granted, each hop of it, and its limits.
 
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+
 use serde_json::{Value, json};
 
 use super::Stage;
 use crate::net::OutboundPolicy;
 use crate::net::tests::{net, recorder};
-use crate::plugins::calls::FaultCode;
+use crate::plugins::calls::{CallError, FaultCode, RunContext};
 use crate::plugins::limits;
 
 /// Answers every request with `body`.
-async fn answering(body: String) -> (u16, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
+async fn answering(body: String) -> (u16, Arc<Mutex<Vec<String>>>) {
     let (address, seen) =
         recorder(move |_| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await;
     (address.port(), seen)
@@ -158,7 +161,7 @@ async fn the_whole_network_is_without_internal_addresses() {
         assert!(code == FaultCode::Forbidden && text.contains("refused"), "{url}: {text}");
     }
     // A host that the operator named for this plugin is exempt, as it is for scripts: the refusal is none of the policy.
-    let (code, text) = stage.fault("http", json!({"url": "http://named.internal/"})).await;
+    let (code, text) = stage.fault("http", json!({"url": "https://named.internal/"})).await;
     assert!(code != FaultCode::Forbidden, "{text}");
 }
 
@@ -186,9 +189,16 @@ async fn requests_and_bytes_are_bounded() {
     // Several that are allowed one by one, and not together.
     let (port, _) = answering("x".repeat(limits::HTTP_BODY_BYTES)).await;
     let full = format!("http://localhost:{port}/");
-    let answers = stage.act("http_all", json!({"url": full, "times": 3})).await.unwrap();
-    let refused = answers.as_array().unwrap().iter().filter(|answer| answer.is_string()).count();
-    assert!((1..=2).contains(&refused), "{answers}");
+    for (times, expected) in [(2, 0), (3, 3)] {
+        let answers = stage.act("http_all", json!({"url": full, "times": times})).await.unwrap();
+        let refused = answers.as_array().unwrap().iter().filter(|answer| answer.is_string()).count();
+        assert_eq!(refused, expected, "{answers}");
+    }
+    // Small ones take nothing from those that follow.
+    let (port, _) = answering("x".repeat(1 << 20)).await;
+    let small = format!("http://localhost:{port}/");
+    let answers = stage.act("http_all", json!({"url": small, "times": limits::HTTP_BATCH})).await.unwrap();
+    assert!(answers.as_array().unwrap().iter().all(|answer| answer[0] == 200), "{answers}");
     stage.works().await;
 }
 
@@ -201,4 +211,38 @@ async fn a_request_has_its_time() {
     assert!(code == FaultCode::TimedOut, "{text}");
     let (code, text) = stage.fault("http", json!({"url": "http://localhost:1/"})).await;
     assert!(code == FaultCode::Upstream && !text.contains("127.0.0.1"), "{text}");
+}
+
+#[tokio::test]
+async fn a_grant_of_a_host_covers_https_on_its_own_port() {
+    let stage = Stage::set().await.granted(&[
+        "network:request?host=service.example",
+        "records:read?collection=com.example.game",
+        "attest:sign",
+        "secrets:read",
+        "kv:use",
+    ]);
+    for url in ["http://service.example/", "https://service.example:8443/", "https://service.example:22/"] {
+        let (code, text) = stage.fault("http", json!({"url": url})).await;
+        assert!(code == FaultCode::Forbidden && text.contains("443"), "{url}: {text}");
+    }
+    for url in ["https://service.example/", "https://service.example:443/"] {
+        let (_, text) = stage.fault("http", json!({"url": url})).await;
+        assert!(!text.contains("did not grant"), "{url}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_calls_of_a_run_share_its_requests() {
+    let (port, seen) = answering("hello".to_owned()).await;
+    let stage = Stage::set().await;
+    let run = RunContext { requests_left: Arc::new(AtomicU32::new(3)), ..RunContext::default() };
+    let args = json!([{"url": format!("http://localhost:{port}/"), "times": 2}]).to_string();
+    let call = async || stage.calls.call_function(&stage.plugin, &super::scope(), "http", &args, &run).await;
+    assert!(call().await.is_ok());
+    match call().await {
+        Err(CallError::Fault(fault)) => assert_eq!(fault.code, FaultCode::Quota),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(seen.lock().unwrap().len(), 3);
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Stage, all_grants, scope};
 use crate::atproto::Did;
-use crate::plugins::calls::{CallError, CallScope, FaultCode};
+use crate::plugins::calls::{CallError, CallScope, FaultCode, RunContext};
 use crate::plugins::manifest::Manifest;
 use crate::plugins::{LoadedPlugin, limits};
 
@@ -62,8 +62,15 @@ async fn values_are_bounded() {
     for key in ["", "a\0b", &long] {
         assert_eq!(fault(json!(["account", key, 1])).await, FaultCode::BadInput);
     }
-    // A flood ends at the number of keys; the calls of one call are bounded too.
-    assert_eq!(stage.act("kv_flood", Value::Null).await.unwrap(), json!(limits::KV_KEYS));
+    // A flood ends with the writes of a call, and in all at the number of keys.
+    let mut next = json!(0);
+    for _ in 0..limits::KV_KEYS / i64::from(limits::KV_WRITES) {
+        let before = next.as_u64().unwrap();
+        next = stage.act("kv_flood", next).await.unwrap();
+        assert_eq!(next, json!(before + u64::from(limits::KV_WRITES)));
+    }
+    assert_eq!(next, json!(limits::KV_KEYS));
+    assert_eq!(stage.act("kv_flood", next.clone()).await.unwrap(), next);
 }
 
 #[tokio::test]
@@ -81,4 +88,31 @@ async fn values_expire() {
     assert_eq!(stage.act_for(&flow, "kv_get", json!(["flow", "k"])).await.unwrap(), json!("v"));
     later(i64::from(limits::KV_FLOW_SECONDS));
     assert_eq!(stage.act_for(&flow, "kv_get", json!(["flow", "k"])).await.unwrap(), Value::Null);
+}
+
+#[tokio::test]
+async fn queries_write_no_values() {
+    let stage = Stage::set().await;
+    stage.act("kv_set", json!(["account", "k", "v"])).await.unwrap();
+    let run = RunContext { read_only: true, ..RunContext::default() };
+    let call = async |name: &str, arg: Value| {
+        stage.calls.call_function(&stage.plugin, &scope(), name, &json!([arg]).to_string(), &run).await
+    };
+    assert_eq!(call("kv_get", json!(["account", "k"])).await.unwrap(), "\"v\"");
+    for (name, arg) in [("kv_set", json!(["account", "k", "w"])), ("kv_delete", json!(["account", "k"]))] {
+        match call(name, arg).await {
+            Err(CallError::Fault(fault)) => assert_eq!(fault.code, FaultCode::Forbidden, "{name}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn values_of_users_without_an_account_last_a_day() {
+    let stage = Stage::set().await;
+    stage.act("kv_set", json!(["account", "k", "v"])).await.unwrap();
+    stage.act("kv_set", json!(["plugin", "k", "v"])).await.unwrap();
+    stage.clock.set(super::NOW.plus_seconds(i64::from(limits::KV_UNLINKED_SECONDS)));
+    assert_eq!(stage.act("kv_get", json!(["account", "k"])).await.unwrap(), Value::Null);
+    assert_eq!(stage.act("kv_get", json!(["plugin", "k"])).await.unwrap(), json!("v"));
 }

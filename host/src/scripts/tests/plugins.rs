@@ -351,3 +351,14 @@ async fn what_a_plugin_computes_is_charged_to_the_run() {
     }
     assert!(throttled("a").await && !throttled("b").await);
 }
+
+#[tokio::test]
+async fn a_run_ends_when_plugins_have_used_up_its_fuel() {
+    let (stage, plugins) = stage().await;
+    let failure = stage.handle("for _ = 1, 90 do pcall(plugin.fake.compute) end").await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Limit, "{failure}");
+    let calls = plugins.0.lock().unwrap();
+    let least = COMPUTES.as_micros() as u64 * limits::PLUGIN_FUEL_PER_MICROSECOND;
+    assert!(calls.len() as u64 <= limits::FUEL / least + 1, "{}", calls.len());
+    assert!(calls.iter().all(|call| call.run.read_only), "it is a query");
+}

@@ -1,18 +1,50 @@
 //! Values of plugins: scopes, expiry, and quotas that hold when several calls write at once; pauses.
 
+use crate::atproto::Did;
 use crate::clock::Timestamp;
-use crate::store::plugin_values::{self, Quota, Scope, ValueKey};
+use crate::store::external_accounts::{self, NewAccount};
+use crate::store::plugin_values::{self, Expiry, Quota, Scope, ValueKey};
 use crate::store::{Db, plugin_pauses};
 
 const QUOTA: Quota = Quota { bytes: 10, keys: 3 };
+/// Longer than any test.
+const LASTING: Expiry = Expiry { linked: None, unlinked: Timestamp(i64::MAX) };
+
+fn at(until: i64) -> Expiry {
+    Expiry { linked: Some(Timestamp(until)), unlinked: Timestamp(until) }
+}
+
+/// Links an account of the plugin.
+async fn link(db: &Db, did: &str) {
+    let account = NewAccount {
+        id: "1",
+        did: &Did::try_from(did).unwrap(),
+        plugin: "steam",
+        account_id: "7",
+        display_name: None,
+        profile_url: None,
+        avatar_url: None,
+        access_token: b"token",
+        refresh_token: None,
+        token_type: "Bearer",
+        scope: None,
+        expires_at: None,
+        config: b"{}",
+        collections: &[],
+        oauth_session_id: "s",
+        tenant: "client:a",
+        replaces: None,
+    };
+    assert!(external_accounts::link(db, &account, Timestamp(0), Timestamp(9)).await.unwrap());
+}
 
 fn key<'a>(owner: &'a str, key: &'a str) -> ValueKey<'a> {
     ValueKey { plugin: "steam", scope: Scope::Account, owner, key }
 }
 
 async fn set(db: &Db, owner: &str, name: &str, value: &[u8], until: Option<i64>) -> bool {
-    let until = until.map(Timestamp);
-    plugin_values::set(db, &key(owner, name), value, until, QUOTA, Timestamp(0)).await.unwrap()
+    let expiry = until.map_or(LASTING, at);
+    plugin_values::set(db, &key(owner, name), value, expiry, QUOTA, Timestamp(0)).await.unwrap()
 }
 
 async fn get(db: &Db, owner: &str, name: &str, now: i64) -> Option<Vec<u8>> {
@@ -36,10 +68,23 @@ on_both! {
         assert!(!plugin_values::delete(&db, &key("a", "k"), Timestamp(5)).await.unwrap());
         assert!(set(&db, "a", "k", b"123456789", Some(5)).await);
         assert!(!set(&db, "a", "l", b"1", None).await, "full");
-        let later = plugin_values::set(&db, &key("a", "l"), b"1", None, QUOTA, Timestamp(5)).await;
+        let later = plugin_values::set(&db, &key("a", "l"), b"1", LASTING, QUOTA, Timestamp(5)).await;
         assert!(later.unwrap());
         assert!(set(&db, "b", "k", b"1", Some(5)).await);
         assert_eq!(plugin_values::prune(&db, Timestamp(5)).await.unwrap(), 1);
+    }
+
+    async fn values_of_owners_without_an_account_expire(db) {
+        let (alice, bob) = ("did:plc:alice", "did:plc:bob");
+        link(&db, alice).await;
+        let expiry = Expiry { linked: Some(Timestamp(9)), unlinked: Timestamp(5) };
+        let of_plugin = ValueKey { scope: Scope::Plugin, ..key("", "k") };
+        for key in [key(alice, "k"), key(bob, "k"), of_plugin] {
+            assert!(plugin_values::set(&db, &key, b"1", expiry, QUOTA, Timestamp(0)).await.unwrap());
+        }
+        assert!(get(&db, alice, "k", 8).await.is_some() && get(&db, alice, "k", 9).await.is_none());
+        assert!(get(&db, bob, "k", 4).await.is_some() && get(&db, bob, "k", 5).await.is_none());
+        assert!(plugin_values::get(&db, &of_plugin, Timestamp(8)).await.unwrap().is_some());
     }
 
     async fn an_owner_has_a_quota(db) {
@@ -60,7 +105,7 @@ on_both! {
     }
 
     async fn texts_with_nul_are_no_server_error(db) {
-        let stored = plugin_values::set(&db, &key("a", "a\0b"), b"", None, QUOTA, Timestamp(0)).await;
+        let stored = plugin_values::set(&db, &key("a", "a\0b"), b"", LASTING, QUOTA, Timestamp(0)).await;
         assert!(matches!(stored, Ok(true) | Err(crate::store::StoreError::BadValue(_))), "{stored:?}");
     }
 

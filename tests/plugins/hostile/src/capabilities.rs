@@ -73,9 +73,9 @@ pub(crate) fn kv_delete(arg: &Value) -> Result<String, Fault> {
     Ok(removed.to_string())
 }
 
-/// Writes until the host refuses. Returns how often it wrote.
-pub(crate) fn kv_flood() -> Result<String, Fault> {
-    for n in 0_u32.. {
+/// Writes keys from a number on until the host refuses. Returns the first number that was refused.
+pub(crate) fn kv_flood(arg: &Value) -> Result<String, Fault> {
+    for n in arg.as_u64().unwrap_or(0).. {
         if let Err(fault) = set("plugin", &n.to_string(), b"x") {
             return if fault.code == FaultCode::Quota { Ok(n.to_string()) } else { Err(fault) };
         }

@@ -24,6 +24,12 @@ pub(crate) fn sleep() -> ! {
     }
 }
 
+/// Waits for some seconds.
+pub(crate) fn nap(seconds: u64) -> bool {
+    monotonic_clock::subscribe_duration(seconds * 1_000_000_000).block();
+    true
+}
+
 pub(crate) fn print(text: &str) -> bool {
     stdout::get_stdout().blocking_write_and_flush(text.as_bytes()).is_ok()
 }

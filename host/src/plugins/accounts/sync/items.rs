@@ -11,11 +11,12 @@ use crate::atproto::record::{self, MAX_RECORD_BYTES};
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::crypto::sha256;
 use crate::http::nul;
+use crate::plugins::limits;
 use crate::store::StoreError;
 use crate::store::external_accounts::{AccountRow, Progress};
 
 /// Items of one page. A page is in memory whole, and is read again after a crash.
-pub(super) const MAX_ITEMS: usize = 1_000;
+pub(super) const MAX_ITEMS: usize = limits::PAGE_ITEMS;
 
 /// Longest record key (atproto, Record Key).
 const MAX_KEY: usize = 512;

@@ -12,6 +12,7 @@ use super::stop::{Stop, account_stop, call_stop, no_session, pds_stop};
 use crate::clock::Timestamp;
 use crate::events::ExternalAccountChange;
 use crate::pds::{Session, SessionSelector, Write, WriteAction};
+use crate::plugins::limits;
 use crate::repos::RecordScripts;
 use crate::store::StoreError;
 use crate::store::external_accounts::{self, AccountRow, AccountStatus, Progress};
@@ -20,7 +21,7 @@ use crate::store::external_accounts::{self, AccountRow, AccountStatus, Progress}
 const MAX_PAGES: i64 = 10_000;
 
 /// Longest cursor in bytes.
-const MAX_CURSOR: usize = 8 * 1024;
+const MAX_CURSOR: usize = limits::CURSOR_BYTES;
 
 /// How long a host has a sync without extending that, in seconds. A killed host's sync goes on elsewhere after this time.
 pub(super) const LEASE_SECONDS: i64 = 20;
