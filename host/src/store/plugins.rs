@@ -287,3 +287,11 @@ pub async fn remove_stray_values(db: &Db) -> Result<u64, StoreError> {
                (SELECT plugin_id FROM plugin_values EXCEPT SELECT id FROM plugins)";
     Ok(on!(db, writer, |pool| sqlx::query(sql).execute(pool).await?.rows_affected()))
 }
+
+/// Removes all modules, for tests of other rooms.
+#[cfg(test)]
+pub async fn lose_modules(db: &Db) {
+    let lost: Result<(), sqlx::Error> =
+        on!(db, writer, |pool| sqlx::query("DELETE FROM plugin_files").execute(pool).await.map(drop));
+    lost.unwrap();
+}
