@@ -68,6 +68,11 @@ impl PluginFiles {
         hex::encode(sha256(&self.module))
     }
 
+    /// The hash of the manifest.
+    pub fn manifest_sha256(&self) -> String {
+        hex::encode(sha256(self.manifest.as_bytes()))
+    }
+
     /// Publishes both files in a folder of the server, a path that begins with a slash. Returns the folder's URL.
     pub fn publish(&self, server: &FileServer, folder: &str) -> String {
         server.put(&format!("{folder}/manifest.json"), File::Whole(self.manifest.clone().into()));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use semver::Version;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -32,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for all of it: 100 plugins are read one after the other.
 const MAX_DURATION: Duration = Duration::from_mins(5);
 
+/// How long an operator waits for it. A page takes a second; manifests are read once.
+const OPERATOR_PATIENCE: Duration = Duration::from_secs(8);
+
 /// Why the catalogue could not be read. The texts are for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
@@ -43,6 +47,11 @@ pub enum CatalogueError {
     Malformed(String),
     #[error("the catalogue could not be read within {} minutes", MAX_DURATION.as_secs() / 60)]
     Timeout,
+    /// How the background reading failed.
+    #[error("{0}")]
+    Background(String),
+    #[error("the catalogue is being read for the first time; try again in a moment")]
+    Unknown,
 }
 
 /// The catalogue. Cheap to clone.
@@ -56,6 +65,10 @@ struct Inner {
     /// `None` turns it off.
     url: Option<Url>,
     current: Reloadable<Current>,
+    /// Wakes [`Catalogue::run`].
+    wanted: Notify,
+    /// How the last reading ended.
+    outcome: watch::Sender<Result<(), String>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -108,7 +121,8 @@ type Releases = Vec<(CatalogueRelease, String)>;
 
 impl Catalogue {
     pub fn new(net: Client, clock: Clock, url: Option<Url>) -> Self {
-        Self(Arc::new(Inner { net, clock, url, current: Reloadable::default() }))
+        let (wanted, outcome) = (Notify::new(), watch::Sender::new(Ok(())));
+        Self(Arc::new(Inner { net, clock, url, current: Reloadable::default(), wanted, outcome }))
     }
 
     /// All plugins, sorted by id.
@@ -138,12 +152,30 @@ impl Catalogue {
             .map(|release| release.version.clone())
     }
 
+    /// Has the catalogue read in the background, or joins a reading that is on its way. One that takes more than some
+    /// seconds goes on, and what was known before stays in use until it ends.
+    ///
+    /// # Errors
+    /// When it is off, can't be read, or was never read.
+    pub async fn refresh_soon(&self) -> Result<(), CatalogueError> {
+        if self.0.url.is_none() {
+            return Err(CatalogueError::Off);
+        }
+        let mut outcome = self.0.outcome.subscribe();
+        self.0.wanted.notify_one();
+        match tokio::time::timeout(OPERATOR_PATIENCE, outcome.changed()).await {
+            Ok(Ok(())) => outcome.borrow().clone().map_err(CatalogueError::Background),
+            _ if self.refreshed_at().is_some() => Ok(()),
+            _ => Err(CatalogueError::Unknown),
+        }
+    }
+
     /// Reads the catalogue now.
     ///
     /// # Errors
     /// When it is off or can't be read; then it stays as it was.
-    pub async fn refresh(&self) -> Result<(), CatalogueError> {
-        let Inner { net, clock, url, current } = &*self.0;
+    async fn refresh(&self) -> Result<(), CatalogueError> {
+        let Inner { net, clock, url, current, .. } = &*self.0;
         let url = url.as_ref().ok_or(CatalogueError::Off)?;
         let read = current.reload(async |current| {
             let mut page = url.clone();
@@ -162,14 +194,18 @@ impl Catalogue {
         tokio::time::timeout(MAX_DURATION, read).await.unwrap_or(Err(CatalogueError::Timeout))
     }
 
-    /// Reads the catalogue now and every 15 minutes, until the server drains. Returns at once when it is off.
+    /// Reads the catalogue now, every 15 minutes and when it is wanted, until the server drains. Returns at once when it is
+    /// off.
     pub async fn run(self, drain: CancellationToken) {
         let round = async {
             while self.0.url.is_some() {
-                if let Err(error) = self.refresh().await {
+                let read = self.refresh().await;
+                if let Err(error) = &read {
                     tracing::warn!(%error, "the catalogue of plugins stays as it was");
                 }
-                tokio::time::sleep(REFRESH_EVERY).await;
+                drop(self.0.outcome.send_replace(read.map_err(|error| error.to_string())));
+                // Ends at once when it was wanted; the result does not matter.
+                let _ = tokio::time::timeout(REFRESH_EVERY, self.0.wanted.notified()).await;
             }
         };
         drain.run_until_cancelled(round).await;

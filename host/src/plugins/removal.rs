@@ -1,9 +1,10 @@
-//! Ends the removal of plugins: the row goes when the last of its accounts has gone.
+//! Ends the removal of plugins: the row goes when the last of its accounts has gone. Also removes what they left behind.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::loading::Loader;
@@ -14,6 +15,9 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// How often the store is looked at without a reason: another host may have ended in the middle of a removal.
 const IDLE: Duration = Duration::from_mins(1);
+
+/// How often values of plugins that are gone are removed. That reads the keys of all values.
+const SWEEP: Duration = Duration::from_hours(1);
 
 /// Removes the rows of deleted plugins. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -35,7 +39,14 @@ impl Removals {
 
     /// Removes the plugins that are marked and have no accounts, until the server drains.
     pub async fn run(self, drain: CancellationToken) {
+        let mut sweep_at = Instant::now();
         loop {
+            if Instant::now() >= sweep_at {
+                sweep_at = Instant::now() + SWEEP;
+                if let Err(error) = plugins::remove_stray_values(&self.db).await {
+                    tracing::warn!(%error, "values of removed plugins stay for another hour");
+                }
+            }
             let pause = match self.finish().await {
                 Ok(true) => IDLE,
                 Ok(false) => POLL,

@@ -279,3 +279,19 @@ pub async fn finish_removal(db: &Db, id: &str) -> Result<bool, StoreError> {
         Ok(removed)
     })
 }
+
+/// Removes values of plugins that are not installed: a call that was running while its plugin was removed may have stored
+/// some. Returns how many.
+pub async fn remove_stray_values(db: &Db) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM plugin_values WHERE plugin_id IN \
+               (SELECT plugin_id FROM plugin_values EXCEPT SELECT id FROM plugins)";
+    Ok(on!(db, writer, |pool| sqlx::query(sql).execute(pool).await?.rows_affected()))
+}
+
+/// Removes all modules, for tests of other rooms.
+#[cfg(test)]
+pub async fn lose_modules(db: &Db) {
+    let lost: Result<(), sqlx::Error> =
+        on!(db, writer, |pool| sqlx::query("DELETE FROM plugin_files").execute(pool).await.map(drop));
+    lost.unwrap();
+}

@@ -5,6 +5,7 @@ mod accounts;
 mod hostile;
 mod http;
 mod isolation;
+mod loading;
 mod lookups;
 mod modules;
 mod values;

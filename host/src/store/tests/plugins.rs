@@ -107,6 +107,21 @@ on_both! {
         assert_eq!(plugin_secrets::list(&db, "a").await.unwrap().len(), 1, "kept for a reinstall");
     }
 
+    async fn values_of_unknown_plugins_are_removed(db) {
+        put(&db, "a", "one", Replaces::Any).await.unwrap();
+        for id in ["a", "b", "c"] {
+            let value = "INSERT INTO plugin_values (plugin_id, scope, owner, key, value) VALUES ($1, 'account', 'did:plc:a', 'k', $2)";
+            let insert = on!(&*db, writer, |pool| sqlx::query(value).bind(id).bind(&b"x"[..]).execute(pool).await.map(drop));
+            insert.unwrap();
+        }
+        assert_eq!(plugins::remove_stray_values(&db).await.unwrap(), 2);
+        assert_eq!(plugins::remove_stray_values(&db).await.unwrap(), 0);
+        let left: String = on!(&*db, reader, |pool| {
+            sqlx::query_scalar("SELECT plugin_id FROM plugin_values").fetch_one(pool).await.unwrap()
+        });
+        assert_eq!(left, "a");
+    }
+
     async fn many_installations_at_once_leave_one_whole_version(db) {
         let versions: Vec<String> = (0..8).map(|n| format!("v{n}")).collect();
         let all = versions.iter().map(|version| put(&db, "a", version, Replaces::Any));

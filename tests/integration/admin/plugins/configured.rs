@@ -6,7 +6,7 @@ use belvedere_standins::postgres;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{PATH, list, post, refused, summary};
+use super::{ALL, PATH, events, list, post, refused, summary};
 use crate::support::instance::Instance;
 use crate::support::plugins::PluginFiles;
 
@@ -77,6 +77,14 @@ on_both! {
         refused("reload", &post(&server, "/minimal/reload", &json!({})).await, "PLUGIN_DIR");
         let grants = server.admin(Method::PUT, &format!("{PATH}/minimal/grants"), Some(&json!({ "granted": [] }))).await;
         refused("grants", &grants, "PLUGIN_DIR");
+        let replaced = PluginFiles::built("minimal").upload(&server, PATH, &[]).await;
+        assert_eq!((replaced.status.as_u16(), replaced.error().contains("PLUGIN_DIR")), (409, true), "{}", replaced.text);
+        let seen = async |server: &Instance, kind: &str, id: &str| {
+            events(server).await.iter().filter(|event| event.0 == kind && event.1 == id).count()
+        };
+        for (kind, id) in [("plugin.added", "minimal"), ("plugin.refused", "liar"), ("plugin.refused", "four")] {
+            assert_eq!(seen(&server, kind, id).await, 1, "{kind} {id}");
+        }
 
         // The next start takes new files, and drops a plugin whose folder is gone.
         PluginFiles::adaptable(&json!({ "version": "1.0.1" })).write(&folder.path().join("two"));
@@ -84,6 +92,7 @@ on_both! {
         server.stop();
         server.start_again().await;
         assert_eq!(summary(&server, "adaptable").await.unwrap()["version"], "1.0.1");
+        assert_eq!(seen(&server, "plugin.reloaded", "adaptable").await, 1);
         let gone = summary(&server, "minimal").await.unwrap();
         assert_eq!(gone["status"], "failed");
         assert!(gone["last_error"].as_str().unwrap().contains("no longer in PLUGIN_DIR"), "{gone}");
@@ -96,8 +105,12 @@ on_both! {
         let files = PluginFiles::adaptable(&json!({ "unrestricted_network": true }));
         let good = files.publish(&site, "/x");
         let minimal = PluginFiles::built("minimal").publish(&site, "/y");
-        let (pin, wrong) = (files.sha256(), "00".repeat(32));
-        let urls = format!("adaptable|{good}|sha256:{pin},wrong|{minimal},minimal|{minimal}|sha256:{wrong}");
+        let half = PluginFiles::adaptable(&json!({ "id": "half", "required_secrets": [] }));
+        let half_pinned = format!("half|{}|sha256:{}", half.publish(&site, "/z"), half.sha256());
+        let (pin, manifest, wrong) = (files.sha256(), files.manifest_sha256(), "00".repeat(32));
+        let urls = format!(
+            "adaptable|{good}|sha256:{pin}+{manifest},wrong|{minimal},minimal|{minimal}|sha256:{wrong},{half_pinned}"
+        );
         let environment =
             [("PLUGIN_URLS", &*urls), ("PLUGIN_GRANT_UNRESTRICTED", "adaptable"), ("PLUGIN_DIR", "/nowhere")];
         let mut server = Instance::start_with(url, "none", &environment).await;
@@ -109,6 +122,14 @@ on_both! {
         let hash = wait_for(&server, "minimal", "failed").await;
         assert!(hash["last_error"].as_str().unwrap().contains("SHA-256"), "{hash}");
         assert_eq!((&hash["source"], &hash["version"]), (&json!("environment"), &Value::Null));
+        // Whoever writes the manifest decides what a plugin asks for, so only its hash is consent.
+        let half = wait_for(&server, "half", "active").await;
+        assert_eq!(granted(&half), ["secrets:read", "kv:use"]);
+        let grants = json!({ "granted": ALL });
+        let more = server.admin(Method::PUT, &format!("{PATH}/half/grants"), Some(&grants)).await;
+        assert_eq!((more.status.as_u16(), granted(&more.body)), (200, ALL.to_vec()), "{}", more.text);
+        let moved = post(&server, "/half/reload", &json!({ "url": site.url("/elsewhere") })).await;
+        assert_eq!(moved.status, 409, "{}", moved.text);
         // A stored one is not downloaded again.
         let count = || site.requested().iter().filter(|path| path.starts_with("/x/")).count();
         assert_eq!(count(), 2);
@@ -117,5 +138,6 @@ on_both! {
         wait_for(&server, "adaptable", "active").await;
         wait_for(&server, "minimal", "failed").await;
         assert_eq!(count(), 2);
+        assert_eq!(granted(&wait_for(&server, "half", "active").await), ALL);
     }
 }

@@ -25,7 +25,7 @@ crate::in_both_worlds! {
         assert_eq!((&seen["sha256"], texts(&seen["permissions"])), (&json!(files.sha256()), ALL.to_vec()));
         assert_eq!(seen["permissions"][0]["sentence"], "may call adaptable.example");
         assert_eq!((&seen["permissions"][0]["risk"], &seen["permissions"][1]["risk"]), (&json!("medium"), &json!("low")));
-        assert_eq!(seen["functions"][0], json!({ "name": "secret", "params": ["name: string"], "help": "Returns a secret." }));
+        assert!(seen["note"].as_str().unwrap().contains("when it is installed"), "nothing was compiled: {seen}");
 
         // Without consent nothing is stored.
         let asked = post(&world.server, "", &json!({ "url": url })).await;
@@ -58,6 +58,7 @@ crate::in_both_worlds! {
             assert_eq!(plugin[field], value, "{field}");
         }
         assert_eq!(plugin["permissions"][0]["granted"], true);
+        assert_eq!(plugin["functions"][0], json!({ "name": "secret", "params": ["name: string"], "help": "Returns a secret." }));
 
         // A restart downloads nothing.
         let requests = site.requested().len();
@@ -102,17 +103,22 @@ crate::in_both_worlds! {
     async fn a_manifest_that_lies_is_refused(world) {
         let files = PluginFiles::adaptable(&json!({}));
         let site = FileServer::start().await;
-        let refuse = async |what: &str, files: &PluginFiles, text: &str| {
+        let refuse_at = async |paths: &[&str], what: &str, files: &PluginFiles, text: &str| {
             let url = files.publish(&site, "/lie");
-            for path in ["/preview", ""] {
+            for path in paths {
                 let answer = post(&world.server, path, &json!({ "url": url, "accepted_capabilities": [] })).await;
                 refused(what, &answer, text);
             }
         };
-        refuse("id", &files.lying(&json!({ "id": "other", "required_secrets": [] })), "the id \"other\"").await;
-        refuse("version", &files.lying(&json!({ "version": "1.0.1" })), "the version \"1.0.1\"").await;
+        // What the module says of itself shows when it is compiled.
+        let installed = [""];
+        refuse_at(&installed, "id", &files.lying(&json!({ "id": "other", "required_secrets": [] })), "the id \"other\"").await;
+        refuse_at(&installed, "version", &files.lying(&json!({ "version": "1.0.1" })), "the version \"1.0.1\"").await;
+        refuse_at(&installed, "secrets", &files.lying(&json!({ "required_secrets": [] })), "the secrets").await;
+        let refuse = async |what: &str, files: &PluginFiles, text: &str| {
+            refuse_at(&["/preview", ""], what, files, text).await;
+        };
         refuse("auth", &files.lying(&json!({ "auth_type": "oauth2" })), "does not export linking").await;
-        refuse("secrets", &files.lying(&json!({ "required_secrets": [] })), "the secrets").await;
         refuse("hosts", &files.lying(&json!({ "hosts": [] })), "imports http").await;
         refuse("collections", &files.lying(&json!({ "collections": ["com.example.note"] })), "does not export sync").await;
         refuse("api", &files.lying(&json!({ "api_version": "2" })), "api_version").await;
@@ -137,16 +143,16 @@ crate::in_both_worlds! {
         let files = PluginFiles::adaptable(&json!({}));
         let with = |module: &[u8]| PluginFiles { module: module.to_vec(), ..files.clone() };
         let half = &files.module[..files.module.len() / 2];
-        for (what, module) in [
-            ("nothing", &b""[..]),
-            ("text", b"hello"),
-            ("a core module", b"\0asm\x01\0\0\0"),
-            ("a component of another world", b"\0asm\x0d\0\x01\0"),
-            ("half of a module", half),
+        for (what, module, text) in [
+            ("nothing", &b""[..], "the module is empty"),
+            ("text", b"hello", "not WebAssembly"),
+            ("a core module", b"\0asm\x01\0\0\0", "core module"),
+            ("a component of another world", b"\0asm\x0d\0\x01\0", "another world"),
+            ("half of a module", half, "the module is damaged"),
         ] {
-            let answer = with(module).upload(&world.server, PATH, &[]).await;
-            refused(what, &answer, "");
-            assert!(answer.error().len() > 10, "{what}: {}", answer.text);
+            for path in [PATH.to_owned(), format!("{PATH}/preview")] {
+                refused(what, &with(module).upload(&world.server, &path, &[]).await, text);
+            }
         }
         let wrong = [("sha256", &[b'0'; 64][..])];
         refused("a wrong hash", &files.upload(&world.server, PATH, &wrong).await, "SHA-256");
@@ -158,6 +164,52 @@ crate::in_both_worlds! {
         let answer = with(&larger).upload(&world.server, PATH, &[]).await;
         assert_eq!(answer.status, 413, "{}", answer.text);
         assert_eq!(list(&world.server).await, [Value::Null; 0]);
+    }
+
+    async fn a_module_that_loops_when_it_is_asked_what_it_is_is_refused(world) {
+        const HONEST: &[u8] = b"describe=honest---------";
+        let mut files = PluginFiles::built("hostile");
+        let at = memchr::memmem::find(&files.module, HONEST).unwrap();
+        files.module[at..at + HONEST.len()].copy_from_slice(b"describe=hang-----------");
+        refused("a loop", &files.upload(&world.server, PATH, &[]).await, "failed in describe: computed for more than");
+        let (kind, subject, detail) = events(&world.server).await.pop().unwrap();
+        assert_eq!((kind.as_str(), subject), ("plugin.refused", json!("hostile")));
+        assert!(detail["error"].as_str().unwrap().contains("describe"), "{detail}");
+        assert_eq!(list(&world.server).await, [Value::Null; 0]);
+    }
+
+    async fn a_replacement_from_another_place_needs_consent(world) {
+        let (files, site, other) = (PluginFiles::built("minimal"), FileServer::start().await, FileServer::start().await);
+        let install = async |body: Value| post(&world.server, "", &body).await;
+        let url = files.publish(&site, "/x");
+        assert_eq!(install(json!({ "url": url })).await.status, 200);
+        assert_eq!(install(json!({ "url": files.publish(&site, "/y") })).await.status, 200, "the same server");
+        let url = files.publish(&other, "/x");
+        let asked = install(json!({ "url": url })).await;
+        assert_eq!((asked.status.as_u16(), asked.error()), (400, "ConsentRequired"));
+        let origin = &asked.body["changes"]["origin"];
+        assert_eq!((origin["from"].as_str(), origin["to"].as_str()), (Some(&*site.url("")), Some(&*other.url(""))));
+        let moved = post(&world.server, "/minimal/reload", &json!({ "url": url })).await;
+        assert_eq!((moved.status.as_u16(), moved.error()), (400, "ConsentRequired"));
+        let upload = files.upload(&world.server, PATH, &[]).await;
+        assert_eq!((upload.error(), &upload.body["changes"]["origin"]["to"]), ("ConsentRequired", &json!("upload")));
+        assert_eq!(summary(&world.server, "minimal").await.unwrap()["url"], site.url("/y"));
+        assert_eq!(install(json!({ "url": url, "accepted_capabilities": [] })).await.status, 200);
+    }
+
+    async fn a_broken_upload_is_an_event_with_the_id_of_its_manifest(world) {
+        let files = PluginFiles::built("minimal");
+        let parts = [("manifest", files.manifest.as_bytes()), ("module", &files.module[..]), ("sha256", &b"\xff"[..])];
+        refused("no text", &upload(&world.server, PATH, &parts).await, "UTF-8");
+        refused("one part", &upload(&world.server, PATH, &parts[..1]).await, "module is missing");
+        refused("no part", &upload(&world.server, &format!("{PATH}/preview"), &[]).await, "manifest is missing");
+        let long = json!({ "url": format!("https://x.test/{}", "a".repeat(3_000)), "sha256": "b".repeat(9_000) });
+        let answer = post(&world.server, "", &long).await;
+        assert!(answer.error().len() <= 500, "{}", answer.text);
+        let seen: Vec<_> = events(&world.server).await.into_iter().map(|(kind, id, _)| (kind, id)).collect();
+        let refusal = |id: Value| ("plugin.refused".to_owned(), id);
+        let id = json!("minimal");
+        assert_eq!(seen, [refusal(id.clone()), refusal(id), refusal(Value::Null), refusal(Value::Null)]);
     }
 
     async fn broken_fields_are_a_400(world) {

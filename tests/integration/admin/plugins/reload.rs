@@ -90,6 +90,8 @@ crate::in_both_worlds! {
         assert_eq!(post(&world.server, "", &body).await.status, 200);
         new.publish(&site, "/x");
         refused("a new module", &post(&world.server, "/adaptable/reload", &json!({})).await, "SHA-256");
+        let same = post(&world.server, "/adaptable/reload", &json!({ "url": format!("{url}/manifest.json") })).await;
+        refused("the same url", &same, "SHA-256");
         // A new pin, then a new URL.
         let body = json!({ "sha256": new.sha256().to_uppercase() });
         let pinned = post(&world.server, "/adaptable/reload", &body).await;

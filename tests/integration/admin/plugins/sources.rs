@@ -10,32 +10,31 @@ crate::in_both_worlds! {
     async fn internal_addresses_are_out_of_reach_also_through_redirects(world) {
         let own = format!("http://127.0.0.1:{}/manifest.json", world.server.address.port());
         let site = FileServer::start().await;
-        for url in [
-            "https://10.0.0.1/manifest.json",
-            "https://169.254.169.254/manifest.json",
-            "https://[::ffff:10.0.0.1]/manifest.json",
-            "http://example.com/manifest.json",
-            "ftp://example.com/manifest.json",
-            "file:///etc/passwd",
-            "https://user:pw@example.com/manifest.json",
-            own.as_str(),
+        // One text for all, so that nobody finds internal hosts with it.
+        let unreachable = "manifest.json could not be downloaded: its server is no https server on the public internet";
+        for (url, text) in [
+            ("https://10.0.0.1/manifest.json", unreachable),
+            ("https://169.254.169.254/manifest.json", unreachable),
+            ("https://[::ffff:10.0.0.1]/manifest.json", unreachable),
+            ("http://example.com/manifest.json", unreachable),
+            (own.as_str(), unreachable),
+            ("ftp://example.com/manifest.json", "its scheme is not https"),
+            ("file:///etc/passwd", "its scheme is not https"),
+            ("https://user:pw@example.com/manifest.json", "it carries credentials"),
         ] {
             let direct = post(&world.server, "/preview", &json!({ "url": url })).await;
-            refused(url, &direct, "");
-            if !url.starts_with("file") {
-                assert!(direct.error().contains("refused") || direct.error().contains("url must be"), "{}", direct.text);
-            }
+            refused(url, &direct, text);
             assert!(!direct.text.contains("user:pw"), "{}", direct.text);
             site.put("/x/manifest.json", File::Redirect(url.to_owned()));
             let redirected = post(&world.server, "", &json!({ "url": site.url("/x") })).await;
-            refused(url, &redirected, "manifest.json could not be downloaded: refused");
+            refused(url, &redirected, unreachable);
         }
         // The module is checked as the manifest is.
         let files = PluginFiles::adaptable(&json!({}));
         let url = files.publish(&site, "/y");
         site.put("/y/plugin.wasm", File::Redirect("https://10.0.0.1/plugin.wasm".to_owned()));
         let answer = post(&world.server, "", &json!({ "url": url })).await;
-        refused("the module", &answer, "plugin.wasm could not be downloaded: refused");
+        refused("the module", &answer, "plugin.wasm could not be downloaded: its server is no https server");
         assert_eq!(list(&world.server).await, [Value::Null; 0]);
         assert!(events(&world.server).await.iter().all(|(kind, ..)| kind == "plugin.refused"));
     }

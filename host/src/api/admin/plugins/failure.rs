@@ -83,7 +83,7 @@ fn record(app: &App, admin: &Admin, attempt: Attempt, error: String) {
     app.events.record(Event::Plugin(PluginEvent::Refused {
         actor: Some(admin.did.to_string()),
         id: attempt.id,
-        url: attempt.url.as_deref().map(shown_url),
+        url: attempt.url.as_deref().map(shown_url).map(shortened),
         error,
     }));
 }
