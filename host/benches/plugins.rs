@@ -16,7 +16,7 @@ use belvedere::testing::keys::Attestation;
 use belvedere::testing::net::{Client, OutboundPolicy, install_tls_provider};
 use belvedere::testing::plugins::{
     CallScope, Calls, EngineConfig, Grants, LoadedPlugin, Manifest, Permission, PluginEngine, PluginServices,
-    PluginStatus,
+    PluginStatus, RunContext,
 };
 use belvedere::testing::random::Random;
 use belvedere::testing::store::Db;
@@ -64,7 +64,7 @@ async fn latencies(calls: &Calls, plugin: &Arc<LoadedPlugin>, count: usize) -> V
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         let started = Instant::now();
-        let result = calls.call_function(plugin, &scope, "echo", "[1]", false).await;
+        let result = calls.call_function(plugin, &scope, "echo", "[1]", &RunContext::default()).await;
         times.push(started.elapsed());
         assert_eq!(result.ok().as_deref(), Some("[1]"));
     }

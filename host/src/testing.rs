@@ -58,7 +58,7 @@ pub mod keys {
     pub use crate::keys::attestation::Attestation;
 }
 pub mod plugins {
-    pub use crate::plugins::calls::{CallScope, Calls};
+    pub use crate::plugins::calls::{CallScope, Calls, RunContext};
     pub use crate::plugins::manifest::{Grants, Manifest, Permission};
     pub use crate::plugins::{EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus};
 }

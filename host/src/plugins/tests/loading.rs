@@ -6,7 +6,7 @@ use crate::config::Secret;
 use crate::crypto::SealingKey;
 use crate::crypto::sha256_hex;
 use crate::events::{Event, PluginEvent};
-use crate::plugins::calls::CallError;
+use crate::plugins::calls::{CallError, RunContext};
 use crate::plugins::loading::{Loader, LoaderDeps};
 use crate::plugins::secrets::PluginSecrets;
 use crate::plugins::{PausedHere, PluginStatus, Plugins};
@@ -110,7 +110,8 @@ async fn a_plugin_that_was_resumed_before_its_pause_was_read_is_called_again() {
     setup.store("1.0.0", PluginSource::Upload, &all).await;
     loader.reload().await.unwrap();
     let plugin = plugins.get("hostile").unwrap();
-    let call = async |name: &str| stage.calls.call_function(&plugin, &scope(), name, "[1]", false).await;
+    let run = RunContext::default();
+    let call = async |name: &str| stage.calls.call_function(&plugin, &scope(), name, "[1]", &run).await;
     for _ in 0..crate::plugins::limits::TRAPS {
         assert!(matches!(call("trap").await, Err(CallError::Failed(_))));
     }

@@ -35,7 +35,9 @@ async fn link(db: &Db, did: &str) {
         tenant: "client:a",
         replaces: None,
     };
-    assert!(external_accounts::link(db, &account, Timestamp(0), Timestamp(9)).await.unwrap());
+    external_accounts::testing::add_plugin(db, "steam").await;
+    let linked = external_accounts::link(db, &account, Timestamp(0), Timestamp(9)).await.unwrap();
+    assert_eq!(linked, external_accounts::Linked::Stored);
 }
 
 fn key<'a>(owner: &'a str, key: &'a str) -> ValueKey<'a> {
