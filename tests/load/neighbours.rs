@@ -17,7 +17,7 @@ use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 const GREEDY: usize = 24;
 
 /// Names and bodies of the greedy client's scripts. `COLLECTION` is replaced by the collection's name.
-const CASES: [(&str, &str); 7] = [
+const CASES: [(&str, &str); 10] = [
     (
         "LIKE without a match",
         "db.query{ collection = COLLECTION, filter = { field = 'text', op = 'LIKE', value = '%nope%' } } return 1",
@@ -28,6 +28,9 @@ const CASES: [(&str, &str); 7] = [
     ("100 log lines of 4 KB", "local line = ('x'):rep(4096) for i = 1, 100 do log(line) end return 1"),
     ("100 lists of 100", "for i = 1, 100 do db.query{ collection = COLLECTION, limit = 100 } end return 1"),
     ("answers of 8 MB", "return ('x'):rep(8000000)"),
+    ("a plugin that computes", "return plugin.hostile.spin(2000000000)"),
+    ("a plugin that logs", "return plugin.hostile.log({ lines = 100, bytes = 4096 })"),
+    ("a plugin that returns 200 KB", "return #plugin.hostile.big(200000)"),
 ];
 
 /// Latencies of the modest client's list, in milliseconds.
@@ -45,8 +48,10 @@ pub struct Neighbour {
 
 /// Measures every case on one server without indexes of fields.
 pub async fn measure(directory: &Path, plan: &Plan) -> anyhow::Result<Vec<Neighbour>> {
-    let (server, _stream) = with_records(&directory.join("one.db"), plan).await?;
-    let (other, _its_stream) = with_records(&directory.join("other.db"), plan).await?;
+    let folder = hostile_plugin()?;
+    let plugins = folder.path().to_string_lossy().into_owned();
+    let (server, _stream) = with_records(&directory.join("one.db"), &plugins, plan).await?;
+    let (other, _its_stream) = with_records(&directory.join("other.db"), &plugins, plan).await?;
     let list = server::upload_query(&server).await;
     let ours = [("x-client-key", server.client_key.clone())];
     let theirs = [("x-client-key", another_client(&server).await)];
@@ -84,13 +89,28 @@ pub async fn measure(directory: &Path, plan: &Plan) -> anyhow::Result<Vec<Neighb
     Ok(rows)
 }
 
+/// A folder with the plugin of the cases (`sh dev/plugins.sh hostile`).
+fn hostile_plugin() -> anyhow::Result<tempfile::TempDir> {
+    let program = std::env::current_exe()?;
+    let built = program.ancestors().nth(3).map(|target| target.join("plugins/hostile")).unwrap_or_default();
+    anyhow::ensure!(built.join("plugin.wasm").exists(), "build the plugin: sh dev/plugins.sh hostile");
+    let folder = tempfile::tempdir()?;
+    std::os::unix::fs::symlink(built, folder.path().join("hostile"))?;
+    Ok(folder)
+}
+
 /// A server with the plan's records, and without indexes of fields.
-async fn with_records(database: &Path, plan: &Plan) -> anyhow::Result<(Instance, FakeJetstream)> {
+async fn with_records(
+    database: &Path,
+    plugins: &str,
+    plan: &Plan,
+) -> anyhow::Result<(Instance, FakeJetstream)> {
     let database = format!("sqlite://{}", database.display());
     let standin = FakeJetstream::start().await;
     let now = Clock::system().now().0;
     let events: Vec<_> = synthetic(plan.records, writing::REPOS, COLLECTION, now).collect();
-    let server = server::start_with(&database, &standin.url(), &[("FIELD_INDEX_LIMIT", "0")]).await;
+    let settings = [("FIELD_INDEX_LIMIT", "0"), ("PLUGIN_DIR", plugins)];
+    let server = server::start_with(&database, &standin.url(), &settings).await;
     server::upload_collection(&server).await;
     server.eventually("the stream is connected", async |_| !standin.subscriptions().is_empty()).await;
     standin.push_all(events);
