@@ -97,6 +97,12 @@ async fn sizes_are_bounded() {
     let answer = raw(&server, start.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
 
+    // Its client sees the answer, though it sends all of a large body first.
+    let head =
+        "POST /admin/lexicons HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\nconnection: close\r\n\r\n";
+    let answer = raw(&server, &[head.as_bytes(), &vec![b'x'; 20_000_000]].concat()).await;
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+
     let long = format!("/{}", "p".repeat(9000));
     let answer = server.request(Method::GET, &long, &[], None).await;
     assert_eq!(

@@ -13,7 +13,9 @@ use hyper::body::Incoming;
 
 use super::{Error, limits, nul};
 
-/// A request body that has not been read yet.
+/// A request body that has not been read yet. One that is dropped unread, because the request was refused, is read and
+/// thrown away: if the connection were closed before, the client would fail to send and never see the answer (RFC 9112
+/// section 9.6).
 #[derive(Debug)]
 pub struct UnreadBody(Option<Incoming>);
 
@@ -26,12 +28,12 @@ impl UnreadBody {
     ///
     /// # Errors
     /// 413 when its `content-length` is above `limit` bytes.
-    pub fn stream(self, limit: usize) -> Result<(BodyStream, StreamOutcome), Error> {
+    pub fn stream(mut self, limit: usize) -> Result<(BodyStream, StreamOutcome), Error> {
         if self.0.as_ref().is_some_and(|body| body.size_hint().lower() > limit as u64) {
             return Err(too_large(limit));
         }
         let outcome = StreamOutcome { limit, end: Arc::default() };
-        Ok((BodyStream { body: self.0, remaining: limit, end: Arc::clone(&outcome.end) }, outcome))
+        Ok((BodyStream { body: self.0.take(), remaining: limit, end: Arc::clone(&outcome.end) }, outcome))
     }
 
     /// An empty body, for tests and for requests that are made in this process.
@@ -53,17 +55,43 @@ impl UnreadBody {
     /// # Errors
     /// 413 above `limit` bytes (before reading, when `content-length` says so), 408 when it does not arrive within
     /// [`limits::BODY_TIME`], 400 when the client breaks off.
-    pub async fn read_binary(self, limit: usize) -> Result<Bytes, Error> {
-        let Some(body) = self.0 else { return Ok(Bytes::new()) };
+    pub async fn read_binary(mut self, limit: usize) -> Result<Bytes, Error> {
+        let Some(body) = &mut self.0 else { return Ok(Bytes::new()) };
         if body.size_hint().lower() > limit as u64 {
             return Err(too_large(limit));
         }
-        match tokio::time::timeout(limits::BODY_TIME, Limited::new(body, limit).collect()).await {
-            Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limit)),
-            Ok(Err(error)) => Err(Error::bad_request(format!("the request body broke off: {error}"))),
-            Err(_) => Err(Error::new(StatusCode::REQUEST_TIMEOUT, "the request body took too long")),
+        let read = tokio::time::timeout(limits::BODY_TIME, Limited::new(body, limit).collect()).await;
+        let error = match read {
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large(limit)),
+            Ok(Ok(body)) => {
+                self.0 = None;
+                return Ok(body.to_bytes());
+            }
+            Ok(Err(error)) => Error::bad_request(format!("the request body broke off: {error}")),
+            Err(_) => Error::new(StatusCode::REQUEST_TIMEOUT, "the request body took too long"),
+        };
+        self.0 = None;
+        Err(error)
+    }
+}
+
+impl Drop for UnreadBody {
+    fn drop(&mut self) {
+        if let Some(body) = self.0.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            drop(runtime.spawn(tokio::time::timeout(limits::DISCARD_TIME, discard(body))));
         }
+    }
+}
+
+/// Reads a body and throws it away.
+async fn discard(mut body: Incoming) {
+    let mut left = limits::DISCARD_BYTES;
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(limits::DISCARD_PAUSE, body.frame()).await {
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(length) else { return };
+        left = rest;
     }
 }
 

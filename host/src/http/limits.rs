@@ -29,6 +29,16 @@ pub const JSON_BODY: usize = 1024 * 1024;
 /// Time for a request body to arrive completely.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
 
+/// Time for the body of a refused request to arrive, which is thrown away. A client that is slower sees its connection
+/// close, perhaps before it has read the answer.
+pub const DISCARD_TIME: Duration = Duration::from_secs(5);
+
+/// The longest pause in the body of a refused request. A client that has read the answer sends no more.
+pub const DISCARD_PAUSE: Duration = Duration::from_secs(1);
+
+/// Bytes of the body of a refused request that are thrown away: twice the largest body that any route accepts.
+pub const DISCARD_BYTES: usize = 128 * 1024 * 1024;
+
 /// How often the state of a connection is checked (`monitor`). The times below are multiples of it.
 pub const TICK: Duration = Duration::from_secs(5);
 

@@ -11,7 +11,6 @@ use sqlx::AssertSqlSafe;
 
 use crate::atproto::{Did, Nsid};
 
-use super::postgres::Postgres;
 use super::types::to_json_text;
 use super::{Db, StoreError};
 
@@ -68,6 +67,26 @@ impl Default for Interner {
     }
 }
 
+impl Interner {
+    /// The DIDs of the accounts with these ids, and the ids whose DIDs are not in memory.
+    pub(super) fn known_dids(&self, ids: impl Iterator<Item = i64>) -> (HashMap<i64, Arc<str>>, Vec<i64>) {
+        let (mut known, mut missing) = (HashMap::new(), Vec::new());
+        let mut cache = lock(&self.names);
+        for id in ids {
+            match cache.get(&id) {
+                Some(did) => drop(known.insert(id, did)),
+                None => missing.push(id),
+            }
+        }
+        (known, missing)
+    }
+
+    /// Keeps the DID of an id in memory.
+    pub(super) fn remember_did(&self, id: i64, did: Arc<str>) {
+        lock(&self.names).insert(id, did);
+    }
+}
+
 /// The id of a collection; `None` when none of its records was ever indexed. Never writes.
 pub(super) async fn collection_id(db: &Db, nsid: &Nsid) -> Result<Option<i64>, StoreError> {
     let cache = &db.ids().collections;
@@ -90,35 +109,6 @@ pub(super) async fn did_ids<'a>(
     dids: impl Iterator<Item = &'a Did>,
 ) -> Result<HashMap<&'a Did, i64>, StoreError> {
     ids(db, &db.ids().dids, dids, Table { name: "dids", column: "did" }).await
-}
-
-/// The DIDs of the accounts with these ids. Never writes.
-pub(super) async fn did_names(
-    db: &Postgres,
-    ids: impl Iterator<Item = i64>,
-) -> Result<HashMap<i64, Arc<str>>, StoreError> {
-    let (mut known, mut missing) = (HashMap::new(), Vec::new());
-    {
-        let mut cache = lock(&db.ids.names);
-        for id in ids {
-            match cache.get(&id) {
-                Some(did) => drop(known.insert(id, did)),
-                None => missing.push(id),
-            }
-        }
-    }
-    if missing.is_empty() {
-        return Ok(known);
-    }
-    let sql = "SELECT id, did FROM dids WHERE id = ANY($1)";
-    let rows: Vec<(i64, String)> = sqlx::query_as(sql).bind(missing).fetch_all(db.read_pool.reads()).await?;
-    let mut cache = lock(&db.ids.names);
-    for (id, did) in rows {
-        let did: Arc<str> = did.into();
-        cache.insert(id, Arc::clone(&did));
-        known.insert(id, did);
-    }
-    Ok(known)
 }
 
 /// As [`did_ids`], for collections.

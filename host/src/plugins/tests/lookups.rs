@@ -29,8 +29,10 @@ async fn a_record_is_found_by_a_field() {
     let stage = Stage::set().await;
     let game = |steam: Value| json!({"$type": "com.example.game", "ids": {"steam": steam}});
     let games = [("b", game(json!("440"))), ("a", game(json!("440"))), ("c", game(json!(7)))];
-    let changes = games.iter().map(|(rkey, record)| put(rkey, record)).collect();
-    index::apply(&stage.db, &Batch { changes, now: NOW, ..Batch::default() }).await.unwrap();
+    for (at, (rkey, record)) in (0..).zip(&games) {
+        let batch = Batch { changes: vec![put(rkey, record)], now: NOW.plus_seconds(at), ..Batch::default() };
+        index::apply(&stage.db, &batch).await.unwrap();
+    }
     let find = async |path: &str, value: Value| {
         stage.act("find", json!(["com.example.game", path, value])).await.unwrap()
     };

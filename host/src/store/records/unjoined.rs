@@ -1,15 +1,17 @@
 //! Reads a list from PostgreSQL without joining the accounts.
 //!
 //! The join takes as long as the rest of the statement. The accounts' DIDs never change, so they come from the cache
-//! of [`intern`]; whether an account is hidden is looked up in the index of hidden accounts, which is small. The lookup
+//! of [`Interner`](crate::store::intern::Interner); whether an account is hidden is looked up in the index of hidden accounts, which is small. The lookup
 //! is a scalar subquery, because PostgreSQL may turn `NOT EXISTS` into a join that loses the order of the rows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::{ListArgs, PartialRow, RecordRow, StoreError, fetch_list, limited};
-use crate::store::intern;
 use crate::store::postgres::Postgres;
 
 macro_rules! unjoined_sql {
@@ -36,7 +38,7 @@ pub(super) async fn list(
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     let rows: Vec<PgRow> = fetch_list!(db.read_pool, STATEMENTS, collection, args);
     let ids = rows.iter().map(|row| row.try_get(1)).collect::<Result<Vec<i64>, _>>()?;
-    let names = intern::did_names(db, ids.iter().copied()).await?;
+    let names = dids(db, ids.iter().copied()).await?;
     let found = rows.into_iter().zip(ids).map(|(row, did)| {
         let did = names.get(&did).ok_or_else(|| StoreError::Corrupt(format!("dids has no row {did}")))?;
         let record: Option<String> = row.try_get(4)?;
@@ -51,4 +53,20 @@ pub(super) async fn list(
         Ok(PartialRow { row: found, size: row.try_get(5)? })
     });
     found.collect()
+}
+
+/// The DIDs of the accounts with these ids.
+async fn dids(db: &Postgres, ids: impl Iterator<Item = i64>) -> Result<HashMap<i64, Arc<str>>, StoreError> {
+    let (mut known, missing) = db.ids.known_dids(ids);
+    if missing.is_empty() {
+        return Ok(known);
+    }
+    let sql = "SELECT id, did FROM dids WHERE id = ANY($1)";
+    let rows: Vec<(i64, String)> = sqlx::query_as(sql).bind(missing).fetch_all(db.read_pool.reads()).await?;
+    for (id, did) in rows {
+        let did: Arc<str> = did.into();
+        db.ids.remember_did(id, Arc::clone(&did));
+        known.insert(id, did);
+    }
+    Ok(known)
 }
