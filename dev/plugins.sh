@@ -34,7 +34,8 @@ inputs() {
     {
         rustc --version
         find "$1" "$ROOT/wit/plugin" "$ROOT/plugins/sdk" "$ROOT/plugin-pack" "$ROOT/plugins/Cargo.toml" \
-            "$ROOT/plugins/Cargo.lock" "$ROOT/plugins/js-tools" "$ROOT/dev/plugins.sh" "$ROOT/dev/wasm_rust.sh" \
+            "$ROOT/plugins/Cargo.lock" "$ROOT/Cargo.lock" "$ROOT/plugins/js-tools" "$ROOT/dev/plugins.sh" \
+            "$ROOT/dev/wasm_rust.sh" \
             -name node_modules -prune -o -type f -print | LC_ALL=C sort | while read -r file; do
             sha256sum "$file"
         done
@@ -97,6 +98,11 @@ finish() {
     cp "$2/manifest.json" "$OUT/$1/manifest.json"
     inputs "$2" >"$OUT/$1/.inputs"
 }
+
+# Clones that share the target directory build one after the other.
+mkdir -p "$OUT"
+exec 9>"$OUT/.lock"
+flock 9
 
 rust=
 js=

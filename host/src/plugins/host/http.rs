@@ -26,6 +26,7 @@ use crate::fair_share::Tenant;
 use crate::net::{Client, FetchedResponse, Limits, NetError};
 use crate::plugins::calls::RunContext;
 use crate::plugins::limits;
+use crate::plugins::manifest::Permission;
 use crate::plugins::registry::LoadedPlugin;
 
 /// Headers that the client writes itself, or that belong to one connection: with headers of the plugin about the message's
@@ -230,7 +231,7 @@ impl Batch {
         if is_named && (is_default_https(url) || is_loopback(&host)) {
             return Ok(self.net.clone());
         }
-        if grants.allow_request(&host, method) {
+        if grants.contains(&Permission::UnrestrictedNetwork) {
             return Ok(self.net.without_exemptions());
         }
         let but = if is_named { " that are not https on port 443" } else { "" };

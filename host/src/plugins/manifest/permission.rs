@@ -227,12 +227,7 @@ impl Grants {
         self.0.iter().any(|held| matches!(held, Permission::Network { .. } | Permission::UnrestrictedNetwork))
     }
 
-    /// Whether a request may be sent. `host` is in lower case and without a port.
-    pub fn allow_request(&self, host: &str, method: &Method) -> bool {
-        self.contains(&Permission::UnrestrictedNetwork) || self.names_host(host, method)
-    }
-
-    /// Whether a permission that names the host allows a request. Such hosts may be internal ones if the operator's
+    /// Whether a permission that names the host allows a request. `host` is in lower case and without a port. Such hosts may be internal ones if the operator's
     /// OUTBOUND_ALLOW has them too; [`Permission::UnrestrictedNetwork`] never reaches these.
     pub fn names_host(&self, host: &str, method: &Method) -> bool {
         self.0.iter().any(|held| match held {

@@ -54,12 +54,12 @@ fn grants_are_compared_by_host_method_and_collection() {
         ("example.com", Method::GET, false),
         (".example.com", Method::GET, false),
     ] {
-        assert_eq!(grants.allow_request(host, &method), expected, "{method} {host}");
+        assert_eq!(grants.names_host(host, &method), expected, "{method} {host}");
     }
     assert!(grants.allow_write(&Nsid::try_from("dev.games.actor.stats").unwrap()));
     assert!(!grants.allow_write(&Nsid::try_from("dev.games.game").unwrap()));
     assert!(grants.allow_find(&Nsid::try_from("dev.games.game").unwrap()));
-    assert!(Grants::new(vec![Permission::UnrestrictedNetwork]).allow_request("a.b", &Method::PUT));
+    assert!(!Grants::new(vec![Permission::UnrestrictedNetwork]).names_host("a.b", &Method::PUT));
     assert!(!Grants::default().has_network());
 }
 

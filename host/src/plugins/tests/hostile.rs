@@ -97,7 +97,7 @@ async fn traps_and_exits_are_failures_of_the_call() {
         ("wasi_random", json!(1_u64 << 40), "exceeds limit"),
         ("timers", json!(limits::RESOURCES + 1), "no free keys"),
         ("broken_text", Value::Null, "utf-8"),
-        ("big", json!(40 << 20), "fuel"),
+        ("big", json!(limits::HANDED_OVER_BYTES + 1), "fuel"),
     ] {
         let text = stage.failure(name, arg).await;
         assert!(text.to_lowercase().contains(&expected.to_lowercase()), "{name}: {text}");
