@@ -27,8 +27,8 @@ pub fn pack(module: &[u8]) -> Result<Vec<u8>> {
         "the module does not say which world it implements: compile it with bindings of wit/plugin (docs/plugins.md)"
     );
     let mut encoder = ComponentEncoder::default();
-    let encoded = encoder.validate(true).module(module).and_then(ComponentEncoder::encode);
-    encoded.context("the module does not implement its world")
+    let component = encoder.validate(true).module(module).and_then(ComponentEncoder::encode);
+    component.context("the module does not implement its world")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The plugins of this repository on the real network: an operator installs them with consent, a user links accounts at
 //! stand-ins of the services and syncs them into a real repo, and a script calls a library.
 
+use belvedere::testing::clock::Clock;
 use std::path::{Path, PathBuf};
 
 use belvedere_standins::itchio::{self, Itchio};
@@ -137,7 +138,8 @@ async fn plugins_link_sync_and_unlink(database: Database) {
     let app = App::register(&server, &key, SCOPES).await;
     let phone = app.log_in(&server, network, &alice, json!({})).await;
 
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    // Steam's nonces have no fractions of a second.
+    let now = format!("{:.19}Z", Clock::system().now().to_string());
     let (steam, itchio, microsoft) =
         (Steam::start(&now).await, Itchio::start().await, Microsoft::start().await);
     steam.set_games(Some(120));

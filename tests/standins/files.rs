@@ -113,7 +113,7 @@ impl FileServer {
                 self.send(&mut stream, &body[..body.len() / 2]).await?;
             }
             Some(File::Announced(bytes)) => {
-                stream.write_all(head("200 OK", &length(bytes)).as_bytes()).await?
+                stream.write_all(head("200 OK", &length(bytes)).as_bytes()).await?;
             }
             Some(File::Endless) => {
                 stream.write_all(head("200 OK", "x-endless: yes").as_bytes()).await?;

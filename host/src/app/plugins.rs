@@ -54,7 +54,7 @@ impl PluginParts {
         let found = found.await.map_err(std::io::Error::other).flatten().map_err(unreadable)?;
         let in_folder = configured::ids(&found, &[]);
 
-        let (loaded, paused) = (Plugins::default(), Arc::new(Notify::new()));
+        let (registry, has_paused) = (Plugins::default(), Arc::new(Notify::new()));
         let all_configured = configured::ids(&found, &config.urls);
         let secrets =
             PluginSecrets::new(db.clone(), sealing.clone(), config.secrets.clone(), &all_configured);
@@ -63,8 +63,9 @@ impl PluginParts {
             pool_size: config.pool_size,
             processor: ground.processor.clone(),
         })?;
-        let (for_calls, wake, paused_here) = (secrets.clone(), Arc::clone(&paused), PausedHere::default());
-        let pauses = paused_here.clone();
+        let (for_calls, wake, paused_here) =
+            (secrets.clone(), Arc::clone(&has_paused), PausedHere::default());
+        let listener = paused_here.clone();
         let services = PluginServices::new(
             db.clone(),
             outbound.net.clone(),
@@ -75,7 +76,7 @@ impl PluginParts {
         )
         .with_secrets(Arc::new(move |plugin, name| for_calls.get(plugin, name)))
         .with_pause_listener(Arc::new(move |id| {
-            pauses.add(id);
+            listener.add(id);
             wake.notify_one();
         }));
         let calls = Calls::new(engine.clone(), services);
@@ -85,7 +86,7 @@ impl PluginParts {
             events: events.clone(),
             engine,
             calls: calls.clone(),
-            plugins: loaded.clone(),
+            plugins: registry.clone(),
             paused: paused_here,
             secrets: secrets.clone(),
             configured: all_configured,
@@ -96,15 +97,21 @@ impl PluginParts {
         loader.reload().await.map_err(store_error)?;
         let net = outbound.net.clone();
         Ok(Self {
-            installer: Installer::new(db.clone(), clock.clone(), net.clone(), loader.clone(), loaded.clone()),
+            installer: Installer::new(
+                db.clone(),
+                clock.clone(),
+                net.clone(),
+                loader.clone(),
+                registry.clone(),
+            ),
             removals: Removals::new(db.clone(), loader.clone()),
             catalogue: Catalogue::new(net, clock.clone(), config.catalogue_url.clone()),
-            loaded,
+            loaded: registry,
             calls,
             loader,
             secrets,
             in_folder,
-            paused,
+            paused: has_paused,
             changed: Arc::default(),
         })
     }

@@ -114,7 +114,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 
 async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve => serve::run(config).await,
+        Command::Serve => Box::pin(serve::run(config)).await,
         Command::Migrate => migrate::run(&config).await,
         Command::Doctor => doctor::run(&config).await,
         Command::Admin(command) => admin::run(command, &config).await,

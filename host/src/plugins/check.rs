@@ -55,7 +55,7 @@ pub async fn examine(engine: &PluginEngine, calls: &Calls, package: Package) -> 
     let requested = fits(manifest, component.exports, &component.imports)?;
     agrees(manifest, &call("describe", calls.describe(&component)).await?)?;
     let functions = functions(calls, &component).await?;
-    Ok(Examined { component, functions, requested, package })
+    Ok(Examined { package, component, functions, requested })
 }
 
 /// Reads what the module imports and exports, and compares that with the manifest. Neither compiles it nor asks it what it
@@ -220,8 +220,8 @@ mod tests {
             (&json!({}), Exports { callable, ..Exports::default() }, false),
             (&none, Exports { callable, ..Exports::default() }, true),
             (&none, Exports::default(), false),
-            (&none, Exports { callable, linking, ..Exports::default() }, false),
-            (&none, Exports { callable, sync, ..Exports::default() }, false),
+            (&none, Exports { linking, callable, ..Exports::default() }, false),
+            (&none, Exports { sync, callable, ..Exports::default() }, false),
             (&writes, Exports { linking, sync, ..Exports::default() }, true),
             (&writes, Exports { linking, ..Exports::default() }, false),
         ] {

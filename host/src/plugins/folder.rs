@@ -101,7 +101,7 @@ mod tests {
         let found = read(folder.path()).unwrap();
         let seen: Vec<(&str, &str)> = found
             .iter()
-            .map(|plugin| (plugin.id.as_str(), plugin.package.as_ref().map_or_else(|e| e.as_str(), |_| "")))
+            .map(|plugin| (plugin.id.as_str(), plugin.package.as_ref().map_or_else(String::as_str, |_| "")))
             .collect();
         assert_eq!(seen[0], ("a", ""));
         assert_eq!(seen[1].0, "2");

@@ -116,7 +116,7 @@ impl Loader {
             }
             // Compiling takes up to a minute, so it is not done while other reloads wait.
             for row in missing {
-                let ready = self.prepare(&row).await?;
+                let ready = Box::pin(self.prepare(&row)).await?;
                 prepared.insert(version(&row), ready);
             }
         }
@@ -145,7 +145,7 @@ impl Loader {
     /// # Errors
     /// The first disagreement.
     pub async fn examine(&self, package: Package) -> Result<Examined, CheckError> {
-        check::examine(&self.0.engine, &self.0.calls, package).await
+        Box::pin(check::examine(&self.0.engine, &self.0.calls, package)).await
     }
 
     /// Stores a plugin that the configuration names, unless it is stored already.

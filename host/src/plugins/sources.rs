@@ -1,5 +1,6 @@
 //! Downloads plugins. Every address is checked by the guarded client, also those that redirects lead to.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use crate::net::{Client, Limits, NetError};
 const MAX_REDIRECTS: u8 = 3;
 
 /// Time for both files together: 32 MiB at four megabits a second.
-const MAX_DURATION: Duration = Duration::from_secs(60);
+const MAX_DURATION: Duration = Duration::from_mins(1);
 
 /// Longest URL in bytes.
 const MAX_URL: usize = 2_000;
@@ -67,7 +68,7 @@ impl Location {
         url.set_fragment(None);
         let path = url.path().to_owned();
         let folder = match path.rsplit_once('/') {
-            Some((folder, file)) if file == MANIFEST || file.ends_with(".wasm") => folder,
+            Some((folder, file)) if file == MANIFEST || is_module(file) => folder,
             _ => path.trim_end_matches('/'),
         };
         url.set_path(&format!("{folder}/{MANIFEST}"));
@@ -142,6 +143,11 @@ fn reason(error: &NetError) -> String {
 
 const UNREACHABLE: &str =
     "its server is no https server on the public internet, is out of reach, or ended the answer too early";
+
+/// Whether a file's name is one of a module.
+fn is_module(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("wasm"))
+}
 
 #[cfg(test)]
 mod tests {

@@ -100,8 +100,7 @@ pub async fn set_status(
     now: Timestamp,
 ) -> Result<Option<LabelerRow>, StoreError> {
     let sql = sqlx::AssertSqlSafe(format!(
-        "UPDATE labelers SET status = $2, updated_at = $3, connection = CASE WHEN $2 = 'active' THEN connection END \
-         WHERE did = $1 AND status <> 'deleting' RETURNING {COLUMNS}"
+        "UPDATE labelers SET status = $2, updated_at = $3 WHERE did = $1 AND status <> 'deleting' RETURNING {COLUMNS}"
     ));
     let rows = on!(db, writer, |pool| {
         sqlx::query_as(sql).bind(did).bind(status.as_str()).bind(now).fetch_all(pool).await?

@@ -46,14 +46,15 @@ pub(crate) fn to_text(text: &str) -> String {
         match event {
             Event::Text(text) | Event::Code(text) => out.push_str(&text),
             Event::SoftBreak => out.push(' '),
-            Event::HardBreak | Event::Rule => end_line(&mut out),
-            Event::Start(Tag::Item | Tag::TableRow | Tag::TableHead) => end_line(&mut out),
+            Event::HardBreak
+            | Event::Rule
+            | Event::Start(Tag::Item | Tag::TableRow | Tag::TableHead)
+            | Event::End(TagEnd::List(_)) => end_line(&mut out),
             Event::End(TagEnd::TableCell) => out.push('\t'),
             Event::End(TagEnd::Paragraph | TagEnd::Heading(_) | TagEnd::CodeBlock | TagEnd::Table) => {
                 end_line(&mut out);
                 out.push('\n');
             }
-            Event::End(TagEnd::List(_)) => end_line(&mut out),
             _ => {}
         }
     }

@@ -45,7 +45,7 @@ pub(crate) fn verify(callback: &Callback) -> Result<String, Fault> {
     if kv::get(Scope::Flow, &key)?.is_some() {
         return Err(refused("it was used before"));
     }
-    if !is_valid(&assertion.check(callback)?) {
+    if !is_valid(&check_authentication(callback)?) {
         return Err(refused("Steam does not confirm it"));
     }
     kv::set(Scope::Flow, &key, b"", u32::try_from(2 * MAX_AGE).ok())?;
@@ -132,20 +132,20 @@ impl<'callback> Assertion<'callback> {
             None => Err(refused("its nonce has no time")),
         }
     }
+}
 
-    /// Asks Steam about the assertion (OpenID 2.0 §11.4.2), and returns its answer.
-    fn check(&self, callback: &Callback) -> Result<String, Fault> {
-        let mut params = Vec::new();
-        for (name, value) in &callback.params {
-            if name == "openid.mode" {
-                params.push((name.as_str(), "check_authentication"));
-            } else if name.starts_with("openid.") {
-                params.push((name.as_str(), value.as_str()));
-            }
+/// Asks Steam about the assertion (OpenID 2.0 §11.4.2), and returns its answer.
+fn check_authentication(callback: &Callback) -> Result<String, Fault> {
+    let mut params = Vec::new();
+    for (name, value) in &callback.params {
+        if name == "openid.mode" {
+            params.push((name.as_str(), "check_authentication"));
+        } else if name.starts_with("openid.") {
+            params.push((name.as_str(), value.as_str()));
         }
-        let response = Request::post_form(ENDPOINT, &params).send()?.successful()?;
-        Ok(String::from_utf8_lossy(response.body()).into_owned())
     }
+    let response = Request::post_form(ENDPOINT, &params).send()?.successful()?;
+    Ok(String::from_utf8_lossy(response.body()).into_owned())
 }
 
 /// Whether an answer in key-value form (OpenID 2.0 §4.1.1) confirms an assertion.

@@ -35,9 +35,9 @@ struct TitlesResponse {
 
 /// A game or an app.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Title {
-    pub title_id: String,
+    #[serde(rename = "titleId")]
+    pub id: String,
     pub name: Option<String>,
     #[serde(rename = "type")]
     pub kind: Option<String>,

@@ -18,12 +18,12 @@ pub(crate) fn page(mut titles: Vec<Title>, cursor: Option<&str>) -> Result<Page,
     let after = cursor.and_then(number);
     // The history has apps too, such as video players.
     titles.retain(|title| title.kind.as_deref().is_none_or(|kind| kind == "Game"));
-    titles.retain(|title| number(&title.title_id).is_some_and(|id| after.is_none_or(|after| id > after)));
-    titles.sort_by_key(|title| number(&title.title_id));
-    titles.dedup_by_key(|title| number(&title.title_id));
+    titles.retain(|title| number(&title.id).is_some_and(|id| after.is_none_or(|after| id > after)));
+    titles.sort_by_key(|title| number(&title.id));
+    titles.dedup_by_key(|title| number(&title.id));
     let more = titles.len() > PAGE;
     titles.truncate(PAGE);
-    let next = titles.last().filter(|_| more).map(|last| last.title_id.clone());
+    let next = titles.last().filter(|_| more).map(|last| last.id.clone());
     Ok(Page { items: titles.into_iter().map(item).collect(), next })
 }
 
@@ -32,12 +32,12 @@ fn number(id: &str) -> Option<u64> {
 }
 
 fn item(title: Title) -> Item {
-    let mut value = json!({"$type": OWNERSHIP, "platform": "xbox", "externalId": title.title_id});
+    let mut value = json!({"$type": OWNERSHIP, "platform": "xbox", "externalId": title.id});
     if let Some(name) = title.name {
         value["title"] = name.into();
     }
     // Several plugins write this collection, so the platform is part of the key.
-    let dedup_key = Some(format!("xbox:{}", title.title_id));
+    let dedup_key = Some(format!("xbox:{}", title.id));
     Item { collection: OWNERSHIP.to_owned(), value, dedup_key, sign: true }
 }
 
@@ -47,7 +47,7 @@ mod tests {
 
     fn title(id: &str, kind: &str) -> Title {
         let kind = Some(kind.to_owned());
-        Title { title_id: id.to_owned(), name: Some(format!("Title {id}")), kind }
+        Title { id: id.to_owned(), name: Some(format!("Title {id}")), kind }
     }
 
     #[test]

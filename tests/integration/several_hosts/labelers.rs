@@ -23,7 +23,10 @@ async fn one_host_follows_a_labeler_and_another_takes_over() {
 
     let path = format!("/admin/labelers/{LABELER}");
     done(&hosts.b, Method::PATCH, &path, &json!({ "status": "paused" })).await;
-    soon("paused", NOTIFIED_WITHIN, async || shown(&hosts.b).await["connected"] == false).await;
+    assert_eq!(shown(&hosts.b).await["connected"], false);
+    let ended = "/admin/events?event_type=labeler.disconnected";
+    let has_ended = async || !get(&hosts.a, ended).await.body["events"].as_array().unwrap().is_empty();
+    soon("paused", NOTIFIED_WITHIN, has_ended).await;
     done(&hosts.b, Method::PATCH, &path, &json!({ "status": "active" })).await;
     soon("active", NOTIFIED_WITHIN, async || shown(&hosts.b).await["connected"] == true).await;
 

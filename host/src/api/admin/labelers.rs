@@ -45,7 +45,8 @@ impl From<LabelerRow> for LabelerView {
             did: row.did,
             status: row.status.as_str(),
             cursor: row.cursor,
-            connected: row.connection.is_some(),
+            // The host that follows it may not have noticed yet that it does not any more.
+            connected: row.status == LabelerStatus::Active && row.connection.is_some(),
             last_error: row.last_error,
             last_error_at: row.last_error_at,
             created_at: row.created_at,

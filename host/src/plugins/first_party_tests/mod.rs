@@ -142,7 +142,7 @@ impl Stage {
         loop {
             let pulled = self.calls.pull(&self.plugin, &scope(), tokens, "{}", cursor.as_deref()).await?;
             pages.push(pulled.items);
-            assert_ne!(pulled.next.is_some() && pulled.next == cursor, true);
+            assert!(pulled.next.is_none() || pulled.next != cursor);
             cursor = pulled.next;
             if cursor.is_none() {
                 return Ok(pages);

@@ -5,6 +5,7 @@ use belvedere_standins::steam::{self, Steam};
 use serde_json::json;
 
 use super::{NOW_TEXT, Stage, both, code, scope, sizes, value};
+use crate::atproto::Nsid;
 use crate::plugins::calls::{Expiry, FaultCode};
 
 async fn steam_stage(database: Database, service: &Steam, key: &str) -> Stage {
@@ -28,7 +29,7 @@ async fn steam_links_and_syncs() {
         let pages = stage.sync(&tokens).await.unwrap();
         assert_eq!(sizes(&pages), [200, 200, 100], "two records for each game");
         let collections = stage.plugin.grants.written_collections();
-        let collections: Vec<&str> = collections.map(|nsid| nsid.as_str()).collect();
+        let collections: Vec<&str> = collections.map(Nsid::as_str).collect();
         assert!(
             pages.iter().flatten().all(|item| item.sign && collections.contains(&item.collection.as_str()))
         );

@@ -102,7 +102,7 @@ impl Instance<'_> {
     ) -> Answer<Tokens> {
         let Some(guest) = self.linking(store)? else { return Ok(None) };
         let answer = guest.call_handle_callback(&mut *store, &convert::callback(callback)).await?;
-        tokens(store, answer)
+        Ok(Some(tokens(store, answer)))
     }
 
     pub(in crate::plugins) async fn connect(
@@ -112,7 +112,7 @@ impl Instance<'_> {
     ) -> Answer<Tokens> {
         let Some(guest) = self.linking(store)? else { return Ok(None) };
         let answer = guest.call_connect(&mut *store, &config.to_owned()).await?;
-        tokens(store, answer)
+        Ok(Some(tokens(store, answer)))
     }
 
     pub(in crate::plugins) async fn refresh(
@@ -123,7 +123,7 @@ impl Instance<'_> {
     ) -> Answer<Tokens> {
         let Some(guest) = self.linking(store)? else { return Ok(None) };
         let answer = guest.call_refresh(&mut *store, &convert::to_plugin(held), &config.to_owned()).await?;
-        tokens(store, answer)
+        Ok(Some(tokens(store, answer)))
     }
 
     pub(in crate::plugins) async fn profile(
@@ -191,15 +191,12 @@ impl Instance<'_> {
 fn tokens(
     store: &mut Store<CallState>,
     answer: std::result::Result<exported::linking::Tokens, capabilities::types::Fault>,
-) -> Answer<Tokens> {
-    let given = match answer {
-        Ok(given) => given,
-        Err(fault) => return Ok(Some(Err(convert::fault(fault)))),
-    };
+) -> std::result::Result<Tokens, Fault> {
+    let given = answer.map_err(convert::fault)?;
     let state = store.data_mut();
     state.hide("access token", &given.access);
     if let Some(refresh) = &given.refresh {
         state.hide("refresh token", refresh);
     }
-    Ok(Some(convert::from_plugin(given, state.now())))
+    convert::from_plugin(given, state.now())
 }

@@ -85,7 +85,8 @@ struct File {
     config_schema: Option<Box<RawValue>>,
     #[serde(default)]
     required_secrets: Vec<RequiredSecret>,
-    wasm_file: Option<String>,
+    #[serde(rename = "wasm_file")]
+    module: Option<String>,
     #[serde(default)]
     hosts: Vec<HostEntry>,
     /// Asks for every public host.
@@ -122,7 +123,7 @@ impl Manifest {
         let file: File = serde_json::from_slice(text).map_err(|error| InvalidManifest(error.to_string()))?;
         check_api_version(&file.api_version)?;
         check_id(&file.id)?;
-        let wasm_file = file.wasm_file.unwrap_or_else(|| "plugin.wasm".to_owned());
+        let wasm_file = file.module.unwrap_or_else(|| "plugin.wasm".to_owned());
         check_wasm_file(&wasm_file)?;
         let texts = [Some(&file.name), file.description.as_ref(), file.icon_url.as_ref()];
         if texts.into_iter().flatten().any(|text| text.len() > MAX_TEXT || text.contains('\0')) {

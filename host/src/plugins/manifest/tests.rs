@@ -100,6 +100,6 @@ fn invalid_manifests_are_refused_with_the_field() {
     assert!(with("icon_url", json!("javascript:alert(1)")).contains("icon_url"));
     assert!(with("collections", json!(["no nsid"])).len() > 5);
     assert!(with("hosts", json!(vec!["a.example"; 65])).contains("64"));
-    assert!(Manifest::parse(&[b' '; MAX_BYTES + 1]).is_err());
+    assert!(Manifest::parse(&vec![b' '; MAX_BYTES + 1]).is_err());
     assert!(Manifest::parse(b"{").is_err());
 }

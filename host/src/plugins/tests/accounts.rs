@@ -31,16 +31,16 @@ impl Stage {
     async fn pull(&self, config: Value, cursor: Option<&str>) -> Result<Page, CallError> {
         self.calls.pull(&self.plugin, &scope(), &tokens("abcdef"), &config.to_string(), cursor).await
     }
+}
 
-    /// The text of an offence, which is a fault.
-    fn refused<T: std::fmt::Debug>(&self, result: Result<T, CallError>) -> String {
-        match result {
-            Err(CallError::Fault(fault)) => {
-                assert!(matches!(fault.code, FaultCode::Upstream | FaultCode::TooLarge), "{fault:?}");
-                fault.message
-            }
-            other => panic!("{other:?}"),
+/// The text of an offence, which is a fault.
+fn refused<T: std::fmt::Debug>(result: Result<T, CallError>) -> String {
+    match result {
+        Err(CallError::Fault(fault)) => {
+            assert!(matches!(fault.code, FaultCode::Upstream | FaultCode::TooLarge), "{fault:?}");
+            fault.message
         }
+        other => panic!("{other:?}"),
     }
 }
 
@@ -114,7 +114,7 @@ async fn results_that_nothing_can_store_are_faults_and_no_traps() {
         (json!({"scope": "\0"}), "the scope"),
         (json!({"at": "tomorrow"}), "RFC 3339"),
     ] {
-        let text = stage.refused(stage.connect(json!({"tokens": given})).await);
+        let text = refused(stage.connect(json!({"tokens": given})).await);
         assert!(text.contains(expected), "{text}");
     }
     for (given, expected) in [
@@ -122,7 +122,7 @@ async fn results_that_nothing_can_store_are_faults_and_no_traps() {
         (json!({"account_id": "\0"}), "account-id"),
         (json!({"display_name": "a\0"}), "display-name"),
     ] {
-        let text = stage.refused(stage.profile(json!({"profile": given})).await);
+        let text = refused(stage.profile(json!({"profile": given})).await);
         assert!(text.contains(expected), "{text}");
     }
     let named = json!({"display_name": "", "profile_url": "javascript:alert(1)", "avatar_url": ""});
@@ -136,7 +136,7 @@ async fn results_that_nothing_can_store_are_faults_and_no_traps() {
         (json!({"next": "\0"}), "next"),
         (json!({"next": "x".repeat(limits::CURSOR_BYTES + 1)}), "next"),
     ] {
-        let text = stage.refused(stage.pull(config, None).await);
+        let text = refused(stage.pull(config, None).await);
         assert!(text.contains(expected), "{text}");
     }
     match stage.pull(json!({"items": 20, "size": 1_000_000}), None).await {
@@ -150,7 +150,7 @@ async fn results_that_nothing_can_store_are_faults_and_no_traps() {
     };
     let flow = CallScope { flow: Some("f".to_owned()), ..scope() };
     for url in ["javascript:alert(1)", "no url", "https://a\0.example"] {
-        let text = stage.refused(stage.calls.authorize_url(&stage.plugin, &flow, start(url)).await);
+        let text = refused(stage.calls.authorize_url(&stage.plugin, &flow, start(url)).await);
         assert!(text.contains("the authorize URL"), "{text}");
     }
 }

@@ -166,8 +166,11 @@ on_both! {
         let now = row().await;
         assert_eq!((now.last_error.as_deref(), now.last_error_at), (Some("gone"), Some(Timestamp(6))));
         labelers::set_connected(&db, &labeler, "d").await.unwrap();
-        labelers::set_status(&db, LABELER, LabelerStatus::Paused, Timestamp(8)).await.unwrap().unwrap();
-        assert!(row().await.connection.is_none());
+        for status in [LabelerStatus::Paused, LabelerStatus::Active, LabelerStatus::Paused] {
+            labelers::set_status(&db, LABELER, status, Timestamp(8)).await.unwrap().unwrap();
+        }
+        assert!(row().await.connection.is_some(), "its host has not ended it yet");
+        ended(Some("d"), None, 8).await;
         labelers::set_connected(&db, &labeler, "e").await.unwrap();
         assert!(row().await.connection.is_none(), "paused in the meantime");
         labelers::set_status(&db, LABELER, LabelerStatus::Active, Timestamp(8)).await.unwrap().unwrap();

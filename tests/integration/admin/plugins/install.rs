@@ -125,7 +125,7 @@ crate::in_both_worlds! {
         refuse("missing file", &files.lying(&json!({ "wasm_file": "other.wasm" })), "other.wasm could not be downloaded").await;
         refuse("above its folder", &files.lying(&json!({ "wasm_file": "../x.wasm" })), "wasm_file").await;
         let mut broken = files.clone();
-        broken.manifest = "{".to_owned();
+        "{".clone_into(&mut broken.manifest);
         refuse("no JSON", &broken, "manifest.json").await;
         broken.manifest = files.manifest.replace("\"name\":\"Adaptable\"", "\"name\":\"a\\u0000b\"");
         refuse("NUL", &broken, "manifest.json").await;

@@ -115,7 +115,10 @@ pub(crate) fn http(arg: &Value) -> Result<String, Fault> {
 pub(crate) fn http_all(arg: &Value) -> Value {
     let requests: Vec<_> = (0..arg["times"].as_u64().unwrap_or(1)).map(|_| request(arg)).collect();
     let answers = http::send_all(&requests);
-    answers.iter().map(|answer| answer.as_ref().map_or_else(|fault| fault.message.clone().into(), shown)).collect()
+    answers
+        .iter()
+        .map(|answer| answer.as_ref().map_or_else(|fault| fault.message.clone().into(), shown))
+        .collect()
 }
 
 /// `[COLLECTION, PATH, VALUE, TIMES?]`

@@ -251,10 +251,7 @@ impl sync::Guest for Hostile {
         };
         let page: u64 = cursor.map_or(0, |cursor| cursor.parse().unwrap());
         let endless = (config["endless"] == true).then(|| (page + 1).to_string());
-        Ok(sync::Page {
-            items: (0..count).map(item).collect(),
-            next: text(&config["next"]).or(endless),
-        })
+        Ok(sync::Page { items: (0..count).map(item).collect(), next: text(&config["next"]).or(endless) })
     }
 }
 

@@ -3,8 +3,8 @@
 
 use belvedere_plugin::http::{Request, service_url};
 use belvedere_plugin::{
-    AccountPlugin, Callback, Expiry, Fault, Item, Page, Plugin, Profile, Scope, Start, SyncPlugin, Tokens, kv,
-    pkce, sync_plugin, url,
+    AccountPlugin, Callback, Expiry, Fault, Item, Page, Plugin, Profile, Scope, Start, SyncPlugin, Tokens,
+    kv, pkce, sync_plugin, url,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -65,11 +65,7 @@ impl AccountPlugin for Probe {
         let page = service_url("https://probe.example/authorize");
         Ok(url::with_query(
             &page,
-            &[
-                ("state", &start.state),
-                ("redirect_uri", &start.redirect_uri),
-                ("code_challenge", &challenge),
-            ],
+            &[("state", &start.state), ("redirect_uri", &start.redirect_uri), ("code_challenge", &challenge)],
         ))
     }
 
