@@ -8,7 +8,7 @@ CREATE TABLE record_counts (
     PRIMARY KEY (collection_id, slot)
 ) WITH (fillfactor = 50);
 
-CREATE FUNCTION count_records_in() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION count_records_in() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO record_counts AS c (collection_id, slot, records)
     SELECT collection_id, pg_backend_pid() % 64, count(*) FROM changed GROUP BY collection_id ORDER BY collection_id
@@ -16,7 +16,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE FUNCTION count_records_out() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION count_records_out() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO record_counts AS c (collection_id, slot, records)
     SELECT collection_id, pg_backend_pid() % 64, -count(*) FROM changed GROUP BY collection_id ORDER BY collection_id
