@@ -7,6 +7,7 @@
 //! Values: times are BIGINT microseconds UTC, ids are text, JSON is text (records are `jsonb` on PostgreSQL).
 //! A missing row is `None`; the caller decides whether that is a 404. Errors are [`StoreError`].
 
+pub mod account_sessions;
 pub mod api_client_keys;
 pub mod api_clients;
 pub mod api_keys;
