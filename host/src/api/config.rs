@@ -57,7 +57,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
 }
 
 /// The URL without what may be secret: a password, and a query with a token.
-fn public(url: &str) -> String {
+pub(super) fn public(url: &str) -> String {
     let Ok(mut url) = Url::parse(url) else { return String::new() };
     // Fails only for URLs that have no host, and then there is no password either.
     let _ = url.set_username("").and_then(|()| url.set_password(None));

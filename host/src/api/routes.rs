@@ -14,7 +14,8 @@ use http::Method;
 use super::admin::plugins::MAX_UPLOAD as MAX_PLUGIN;
 use super::route::{Route, RouteTable};
 use super::{
-    admin, auth, config, dashboard, external_auth, health, link, oauth, settings, setup, well_known, xrpc,
+    admin, auth, config, dashboard, external_auth, health, link, oauth, openapi, settings, setup, well_known,
+    xrpc,
 };
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
@@ -28,7 +29,7 @@ const PATCH: Method = Method::PATCH;
 const DELETE: Method = Method::DELETE;
 
 #[rustfmt::skip] // one line a route
-fn table() -> RouteTable {
+pub(super) fn table() -> RouteTable {
     vec![
         Route::public(&Limit::FREE, GET, "/health", health::health),
         Route::public(&Limit::FREE, GET, "/livez", health::livez),
@@ -104,6 +105,8 @@ fn table() -> RouteTable {
         Route::account(POST, "/external-auth/{plugin}/refresh", external_auth::refresh::handle),
         Route::account(POST, "/external-auth/{plugin}/unlink", external_auth::unlink::handle),
 
+        Route::admin(GET, "/admin/openapi.json", P::StatsRead, openapi::get),
+
         Route::admin(GET, "/admin/lexicons", P::LexiconsRead, admin::lexicons::list),
         Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),
         Route::admin(GET, "/admin/lexicons/{id}", P::LexiconsRead, admin::lexicons::get),
@@ -119,11 +122,18 @@ fn table() -> RouteTable {
         Route::admin(DELETE, "/admin/records", P::RecordsDelete, admin::records::delete),
         Route::admin(GET, "/admin/records/collections", P::RecordsRead, admin::records::collections),
         Route::admin(DELETE, "/admin/records/collection", [P::RecordsDelete, P::RecordsDeleteCollection], admin::records::collection),
+        Route::admin(GET, "/admin/records/why", P::RecordsRead, admin::records::why::get),
+        Route::admin(GET, "/admin/overview", P::StatsRead, admin::overview::get),
+        Route::admin(GET, "/admin/checks", P::SettingsManage, admin::checks::get),
+        Route::admin(GET, "/admin/metrics", P::StatsRead, admin::metrics::get),
+        Route::admin(GET, "/admin/metrics/names", P::StatsRead, admin::metrics::names),
         Route::admin(GET, "/admin/stats", P::StatsRead, admin::stats::get),
         Route::admin(GET, "/admin/stats/indexes", P::StatsRead, admin::stats::indexes),
         Route::admin(GET, "/admin/stats/scripts", P::StatsRead, admin::stats::scripts),
+        Route::admin(GET, "/admin/stats/database", P::StatsRead, admin::stats::database::get),
         Route::admin(GET, "/admin/events", P::EventsRead, admin::events::list),
         Route::admin(GET, "/admin/events/count", P::EventsRead, admin::events::count),
+        Route::admin(GET, "/admin/events/stream", P::EventsRead, admin::events::stream::get),
         Route::admin(POST, "/admin/events/purge", P::EventsPurge, admin::events::purge),
 
         Route::admin(POST, "/admin/backfill", P::BackfillCreate, admin::backfill::create),

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName,
     HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use http::StatusCode;
 use rust_embed::{EmbeddedFile, RustEmbed};
 
 use super::encoding::{self, Encoding};
@@ -110,7 +110,9 @@ fn entity_tag(file: &EmbeddedFile, encoding: Encoding) -> String {
 /// Whether a value of `if-none-match` names the tag. A proxy may have made it weak.
 fn names(value: &HeaderValue, tag: &str) -> bool {
     let text = value.to_str().unwrap_or_default();
-    text.split(',').map(|known| known.trim().trim_start_matches("W/")).any(|known| known == tag || known == "*")
+    text.split(',')
+        .map(|known| known.trim().trim_start_matches("W/"))
+        .any(|known| known == tag || known == "*")
 }
 
 /// By the end of the name. `None` for what the dashboard has no files of, among them its compressed copies.
