@@ -44,7 +44,7 @@ pub async fn read(db: &Db) -> Result<(i64, Vec<TableSize>), StoreError> {
 const SQLITE_MEASURED: &str = "SELECT t.tbl_name AS name, NULL AS rows, \
         sum(CASE WHEN t.type = 'table' THEN s.pgsize END) AS bytes, \
         coalesce(sum(CASE WHEN t.type = 'index' THEN s.pgsize END), 0) AS index_bytes \
-    FROM dbstat('main', 1) s JOIN sqlite_schema t ON t.name = s.name \
+    FROM dbstat('main', 1) s JOIN sqlite_schema t ON t.name = s.name AND t.tbl_name NOT LIKE 'sqlite_%' \
     GROUP BY t.tbl_name ORDER BY sum(s.pgsize) DESC, t.tbl_name LIMIT $1";
 
 const SQLITE: &str = "SELECT name, NULL AS rows, NULL AS bytes, NULL AS index_bytes FROM sqlite_schema \

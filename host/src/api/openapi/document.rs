@@ -23,9 +23,8 @@ pub(super) fn document(api: &Api, routes: &[Route]) -> Value {
             paths.entry(&operation.path).or_default().insert(operation.method.to_lowercase(), described);
         assert!(twice.is_none(), "{} {} is described twice", operation.method, operation.path);
     }
-    let declared: Map<String, Value> =
-        types.iter().map(|(name, kind)| ((*name).to_owned(), schemas.of(kind))).collect();
-    let mut declared = declared;
+    let declared = types.iter().map(|(name, kind)| ((*name).to_owned(), schemas.of(kind)));
+    let mut declared: Map<String, Value> = declared.collect();
     declared.insert(
         "Error".to_owned(),
         json!({
@@ -216,4 +215,36 @@ fn security(route: &Route) -> Value {
     } else {
         json!([{ "session": [] }, {}])
     }
+}
+
+/// Depth up to which objects have a line for each field: an operation and a type are one line each, so that a change of
+/// one of them is a change of one line.
+const DEPTH: usize = 3;
+
+/// The text of the document.
+pub(super) fn text(document: &Value) -> String {
+    let mut text = String::new();
+    write(document, 0, &mut text);
+    text.push('\n');
+    text
+}
+
+fn write(value: &Value, depth: usize, text: &mut String) {
+    let fields = value.as_object().filter(|fields| depth < DEPTH && !fields.is_empty());
+    let Some(fields) = fields else {
+        text.push_str(&value.to_string());
+        return;
+    };
+    let mut separator = "{\n";
+    for (name, value) in fields {
+        text.push_str(separator);
+        text.push_str(&"  ".repeat(depth + 1));
+        text.push_str(&Value::from(name.as_str()).to_string());
+        text.push_str(": ");
+        write(value, depth + 1, text);
+        separator = ",\n";
+    }
+    text.push('\n');
+    text.push_str(&"  ".repeat(depth));
+    text.push('}');
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::document::document;
+use super::document::{document, text};
 use super::notation::Api;
 use crate::api::routes;
 
@@ -42,7 +42,7 @@ fn every_route_is_described() {
 
 #[test]
 fn the_committed_document_is_current() {
-    let text = format!("{:#}\n", document(&api(), &routes::table()));
+    let text = text(&document(&api(), &routes::table()));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboard/openapi.json");
     #[expect(clippy::disallowed_methods, reason = "a switch of this test, not a setting of the server")]
     if std::env::var_os(UPDATE).is_some() {
