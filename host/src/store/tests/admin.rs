@@ -20,6 +20,7 @@ on_both! {
             authority_did: Some("did:plc:a".into()),
             last_fetched_at: Some(Timestamp(5)),
             token_cost: Some(3),
+            saved_by: None,
         };
         let first = lexicons::upsert(&db, &full, Timestamp(10)).await.unwrap();
         assert_eq!(first, Upserted { created: true, revision: 1 });
@@ -51,6 +52,7 @@ on_both! {
             body: "body".into(),
             description: description.map(str::to_owned),
             outbound_xrpcs: Some(vec!["com.example.a".into()]),
+            saved_by: None,
         };
         let id = "xrpc.query:com.example.list";
         let (row, created) = scripts::upsert(&db, &script(id, Some("text")), Timestamp(10)).await.unwrap();
@@ -80,8 +82,8 @@ on_both! {
         assert_eq!(ids(Some("com.example.list")).await, ["record.index:com.example.list", id]);
         assert_eq!(ids(Some("example.list")).await, Vec::<String>::new());
         assert_eq!(ids(Some("%")).await, Vec::<String>::new());
-        assert!(scripts::delete(&db, id).await.unwrap());
-        assert!(!scripts::delete(&db, id).await.unwrap());
+        assert!(scripts::delete(&db, id, None, Timestamp(50)).await.unwrap());
+        assert!(!scripts::delete(&db, id, None, Timestamp(50)).await.unwrap());
     }
 
     async fn settings_are_set_and_unset(db) {
