@@ -11,17 +11,11 @@ pub const MAX_REVISIONS: i64 = 50;
 /// Deleted scripts whose revisions are kept, so that the history stays bounded when ids are never used again.
 pub const MAX_DELETED: i64 = 100;
 
-/// The `kind` of a revision with a body.
-pub const SAVED: &str = "saved";
-
-/// The `kind` of the revision that a deletion adds.
-pub const DELETED: &str = "deleted";
-
 /// A revision, without its body.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct RevisionRow {
     pub revision: i64,
-    /// [`SAVED`] or [`DELETED`].
+    /// `saved`, or `deleted` for the revision that a deletion adds.
     pub kind: String,
     pub description: Option<String>,
     /// The admin's DID, if it is known.

@@ -4,6 +4,7 @@ use super::fixtures::*;
 
 use crate::clock::Timestamp;
 use crate::store::lexicons::{self, NewLexicon, Upserted};
+use crate::store::script_revisions;
 use crate::store::scripts::{self, NewScript, ScriptPatch};
 use crate::store::{Backend, Patch, records, settings};
 
@@ -43,6 +44,20 @@ on_both! {
         assert_eq!(lexicons::get(&db, "com.example.b").await.unwrap(), None);
         let again = lexicons::upsert(&db, &full, Timestamp(40)).await.unwrap();
         assert_eq!(again, Upserted { created: true, revision: 1 });
+    }
+
+    async fn histories_of_the_last_deleted_scripts_are_kept(db) {
+        let max = script_revisions::MAX_DELETED;
+        for n in 0..max + 2 {
+            let script = NewScript { id: format!("job.run:{n:04}"), saved_by: Some("did:plc:a".into()), ..NewScript::default() };
+            scripts::upsert(&db, &script, Timestamp(n)).await.unwrap();
+            assert!(scripts::delete(&db, &script.id, Some("did:plc:b"), Timestamp(1_000 + n)).await.unwrap());
+        }
+        let deleted = script_revisions::deleted(&db).await.unwrap();
+        assert_eq!(deleted.len() as i64, max);
+        assert_eq!((deleted[0].script_id.as_str(), deleted[0].saved_by.as_deref()), ("job.run:0101", Some("did:plc:b")));
+        assert!(script_revisions::list(&db, "job.run:0001").await.unwrap().is_empty(), "deleted before the others");
+        assert_eq!(script_revisions::list(&db, "job.run:0002").await.unwrap().len(), 2);
     }
 
     async fn scripts_are_replaced_and_patched(db) {
