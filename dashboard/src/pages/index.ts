@@ -12,11 +12,25 @@ export interface PageEntry {
   needs?: string[]
   /** More words that find it in the command palette. */
   words?: string
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  /** The parameters of the path are its properties. */
   load: () => Promise<{ default: Component<any> }>
 }
 
-/** All pages, in the order of the sidebar. */
+/** All pages, in the order of the sidebar. The first whose path matches is shown. */
+// prettier-ignore
 export const pages: PageEntry[] = [
-  { path: '/', title: titles.overview, group: 'home', load: () => import('./Overview.svelte') },
+  { path: '/', title: titles.overview, group: 'home', words: 'home status stream', load: () => import('./Overview.svelte') },
+  { path: '/start', title: titles.start, group: 'home', words: 'setup checks doctor', load: () => import('./Start.svelte') },
+
+  { path: '/records', title: titles.records, group: 'data', needs: ['records:read'], words: 'browse labels', load: () => import('./Records.svelte') },
+  { path: '/records/why', title: titles.why, needs: ['records:read'], words: 'missing record look up', load: () => import('./RecordWhy.svelte') },
+  { path: '/collections', title: titles.collections, group: 'data', needs: ['records:read'], load: () => import('./Collections.svelte') },
+  { path: '/lexicons', title: titles.lexicons, group: 'data', needs: ['lexicons:read'], words: 'schemas', load: () => import('./Lexicons.svelte') },
+  { path: '/lexicons/new', title: titles.lexiconNew, needs: ['lexicons:create'], words: 'upload network', load: () => import('./LexiconNew.svelte') },
+  { path: '/lexicons/:id', title: titles.lexicon, needs: ['lexicons:read'], load: () => import('./Lexicon.svelte') },
+
+  { path: '/events', title: titles.events, group: 'operations', needs: ['events:read'], words: 'audit errors live', load: () => import('./Events.svelte') },
+  { path: '/statistics', title: titles.statistics, group: 'operations', needs: ['stats:read'], words: 'charts metrics apps latency', load: () => import('./Statistics.svelte') },
+
+  { path: '/account', title: titles.account, words: 'sessions linked accounts permissions', load: () => import('./Account.svelte') },
 ]

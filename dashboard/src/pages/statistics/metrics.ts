@@ -1,0 +1,40 @@
+import { api } from '../../api/client'
+import type { MetricHistory } from '../../api/models'
+import type { Series } from '../../components/chart'
+import { count, duration } from '../../lib/format'
+
+export interface Span {
+  key: 'hour' | 'day' | 'week'
+  seconds: number
+}
+
+/** The server keeps a week. */
+export const SPANS = [
+  { key: 'hour', seconds: 6 * 3_600 },
+  { key: 'day', seconds: 86_400 },
+  { key: 'week', seconds: 7 * 86_400 },
+] as const satisfies Span[]
+
+/** How values are shown: a counter as its amount or per second, a measurement as it is. */
+export type Unit = 'rate' | 'count' | 'seconds' | 'milliseconds'
+
+export function readMetric(metric: string, span: Span, top: number, signal: AbortSignal): Promise<MetricHistory> {
+  const from = new Date(Date.now() - span.seconds * 1000).toISOString()
+  return api.get<MetricHistory>('/admin/metrics', { metric, from, top }, signal)
+}
+
+/** The lines of a chart. `noLabel` names the only line of a metric without labels, `other` the sum of the rest. */
+export function seriesOf(history: MetricHistory, unit: Unit, noLabel: string, other: string): Series[] {
+  const scale = (value: number | null) => (value !== null && unit === 'rate' ? value / history.step : value)
+  return history.series.map(({ label, name, is_other, values }) => ({
+    label: is_other ? other : (name ?? (label || noLabel)),
+    values: values.map(scale),
+  }))
+}
+
+export function formatOf(unit: Unit): (value: number) => string {
+  if (unit === 'seconds') return (value) => duration(value)
+  if (unit === 'milliseconds') return (value) => duration(value / 1000)
+  if (unit === 'rate') return (value) => `${Number(value.toPrecision(3))}/s`
+  return (value) => count(Math.round(value))
+}
