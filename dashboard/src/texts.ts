@@ -137,6 +137,7 @@ export const json = {
 }
 
 export const chart = {
+  time: 'Time',
   none: 'No values yet.',
   summary: (label: string, last: string, max: string) => `${label}: ${last} now, ${max} at most`,
 }
@@ -517,7 +518,7 @@ export const statistics = {
   failing: 'Which scripts fail?',
   failingText: 'Failed runs by script.',
   other: 'others',
-  labels: { '(none)': 'without a client key', '(unknown)': 'unknown methods' } as Record<string, string>,
+  labels: { '': 'All', '(none)': 'without a client key', '(unknown)': 'unknown methods' } as Record<string, string>,
   none: 'Nothing in this time.',
 }
 

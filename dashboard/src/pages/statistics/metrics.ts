@@ -23,11 +23,18 @@ export function readMetric(metric: string, span: Span, top: number, signal: Abor
   return api.get<MetricHistory>('/admin/metrics', { metric, from, top }, signal)
 }
 
-/** The lines of a chart. `noLabel` names the only line of a metric without labels, `other` the sum of the rest. */
-export function seriesOf(history: MetricHistory, unit: Unit, noLabel: string, other: string): Series[] {
+interface Names {
+  /** The sum of the rest. */
+  other: string
+  /** Labels that name nothing by themselves. The only line of a metric without labels has the label “”. */
+  labels: Record<string, string>
+}
+
+/** The lines of a chart. */
+export function seriesOf(history: MetricHistory, unit: Unit, t: Names): Series[] {
   const scale = (value: number | null) => (value !== null && unit === 'rate' ? value / history.step : value)
   return history.series.map(({ label, name, is_other, values }) => ({
-    label: is_other ? other : (name ?? (label || noLabel)),
+    label: is_other ? t.other : (t.labels[label] ?? name ?? label),
     values: values.map(scale),
   }))
 }
