@@ -12,9 +12,9 @@ test('a client is created in three clicks and its key works', async () => {
   await server.upload(query(LIST), { target_collection: NOTE })
   await asUser(server, alice, {}, async (page) => {
     await open(page, '/start')
-    const section = page.locator('section, form').filter({ hasText: 'Register an application' }).last()
+    const section = page.getByRole('listitem').filter({ hasText: 'Register an application' })
     await section.getByLabel('Name').fill('My app')
-    await section.getByLabel('URL').fill('https://app.example')
+    await section.getByLabel('URL', { exact: true }).fill('https://app.example')
     await section.getByRole('button', { name: 'Register' }).click()
     await page.getByText('Client key').first().waitFor()
     const [client] = await server.api('GET', '/admin/api-clients').then((answer) => answer.clients ?? answer.api_clients ?? answer)
