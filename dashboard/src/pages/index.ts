@@ -1,5 +1,6 @@
 import type { Component } from 'svelte'
 import { groups, titles } from '../texts'
+import { access, instance, operations, scripting } from './more'
 
 /** A page of the dashboard. */
 export interface PageEntry {
@@ -19,4 +20,8 @@ export interface PageEntry {
 /** All pages, in the order of the sidebar. */
 export const pages: PageEntry[] = [
   { path: '/', title: titles.overview, group: 'home', load: () => import('./Overview.svelte') },
+  ...scripting,
+  ...operations,
+  ...access,
+  ...instance,
 ]
