@@ -27,7 +27,7 @@ export const shell = {
   close: 'Close',
   loading: 'Loading…',
   lost: 'The server does not answer. This page tries again until it does.',
-  notFound: 'There is no such page.',
+  notFound: 'There is no such page',
   toOverview: 'Go to the overview',
   forbidden: (permissions: string) =>
     `You need the permission ${permissions} to see this page. The super user can grant it on the page Users.`,
