@@ -1,5 +1,11 @@
 # syntax=docker/dockerfile:1
-# Two stages: only the first has the toolchains, the final image has just the binary.
+# Three stages: the first two have the toolchains, the final image has just the binary.
+
+FROM node:22-trixie-slim AS dashboard
+WORKDIR /src
+COPY dev/lib.sh dev/dashboard.sh dev/
+COPY dashboard dashboard
+RUN sh dev/dashboard.sh
 
 FROM rust:1.95-trixie AS build
 WORKDIR /src
@@ -8,6 +14,7 @@ COPY Cargo.toml ./
 # The Lua guest's compiler, in a separate layer because it changes less often than the source.
 RUN apt-get update && sh dev/setup.sh build && rm -rf /var/lib/apt/lists/*
 COPY . .
+COPY --from=dashboard /src/dashboard/dist dashboard/dist
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/target \
     CARGO_TARGET_DIR=/target cargo build --release --locked --package belvedere \

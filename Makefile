@@ -1,5 +1,5 @@
 # The commands for developers. They are implemented in dev/, as shell scripts that can be linted.
-.PHONY: help run test plugins bench fmt lint fuzz
+.PHONY: help run test dashboard plugins bench fmt lint fuzz
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -10,6 +10,9 @@ run: ## install what is missing, build, and start the server on SQLite under dat
 
 test: ## everything that CI checks: format, clippy, unit and integration tests on both databases, the network tests
 	@sh dev/test.sh
+
+dashboard: ## build the dashboard into dashboard/dist
+	@sh dev/dashboard.sh
 
 plugins: ## build the plugins of this repository into target/plugins
 	@sh dev/plugins.sh

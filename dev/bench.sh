@@ -6,4 +6,5 @@ set -eu
 
 sh "$ROOT/dev/setup.sh" test
 cd "$ROOT"
+sh dev/dashboard.sh
 tests/support/postgres.sh run cargo bench --package belvedere --bench load -- "$@"

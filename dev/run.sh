@@ -5,5 +5,6 @@ set -eu
 
 sh "$ROOT/dev/setup.sh" build
 cd "$ROOT"
+sh dev/dashboard.sh
 cargo build --release --package belvedere
 exec "$CARGO_TARGET_DIR/release/belvedere" "$@"

@@ -6,6 +6,8 @@ set -eu
 sh "$ROOT/dev/setup.sh" test
 cd "$ROOT"
 
+say "dashboard: types, format, unit tests"
+sh dev/dashboard.sh test
 say "format"
 cargo fmt --all --check
 (cd plugins && cargo fmt --all --check)

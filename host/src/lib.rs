@@ -20,8 +20,10 @@ mod http; // the HTTP server, without domain knowledge
 mod query; // query arguments: filters, orders, paths, cursors, page sizes; no I/O
 mod config; // the environment, read once
 mod store; // all SQL
+mod checks; // checks what the server needs, for doctor and the admin API
 mod identity; // resolves DIDs to DID documents, with a cache
 mod events; // the event log: one enum of events, written as rows
+mod history; // how much the server did, by time
 mod records; // reading the index: pages and response bodies
 mod jobs; // the job queue, retention, indexes of fields
 mod oauth; // authorization servers: discovery, DPoP proofs, tokens

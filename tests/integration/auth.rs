@@ -6,6 +6,7 @@ use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, LIST, World};
+use crate::support::app::App;
 use crate::support::instance::{Answer, Instance, OPERATOR};
 use crate::support::oauth_pds::OauthPds;
 
@@ -109,7 +110,9 @@ crate::in_both_worlds! {
         let back = browser.login(server, &pds, OPERATOR).await;
         assert_eq!(location(&back), "/page");
         let me = browser.get(server, "/auth/me").await;
-        assert_eq!(me.body, json!({ "did": OPERATOR, "is_admin": true }), "{}", me.text);
+        assert_eq!((&me.body["did"], &me.body["is_admin"], &me.body["is_super"]), (&json!(OPERATOR), &json!(true), &json!(true)));
+        assert!(me.body["user_id"].is_string() && me.body["permissions"].as_array().unwrap().len() == 50, "{}", me.text);
+        assert!(me.body["handle"].is_string(), "{}", me.text);
         assert_eq!(browser.get(server, "/admin/stats").await.status, 200);
         // On XRPC a browser needs no client key.
         server.upload(crate::support::instance::query_lexicon(LIST), None).await;
@@ -225,37 +228,74 @@ crate::in_both_worlds! {
         assert!(!browser.0.contains_key("belvedere_session"));
     }
 
-    async fn a_login_ends_on_a_page(world) {
+    async fn a_login_ends_in_the_dashboard(world) {
         let server = &world.server;
         let pds = pds(&world).await;
         let mut browser = Browser::default();
-        let page = async |browser: &mut Browser, path: &str| {
-            let page = browser.get(server, path).await;
-            assert_eq!(page.status, 200, "{path} {}", page.text);
-            assert!(page.headers["content-type"].to_str().unwrap().starts_with("text/html"), "{path}");
-            assert!(page.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
-            page.text
-        };
-        assert!(page(&mut browser, "/dashboard/").await.contains("You are not logged in"));
         let begun = browser.get(server, &format!("/auth/login?handle={OPERATOR}")).await;
         let back = pds.consent(OPERATOR, begun.body["url"].as_str().unwrap());
-        let landed = browser.get(server, &callback(&back)).await;
-        assert_eq!(location(&landed), "/dashboard/");
-        assert!(page(&mut browser, location(&landed)).await.contains(&format!("You are {OPERATOR}.")));
-
-        // The same for a login that fails.
-        let refused = Browser::default().login(server, &pds, ALICE).await;
-        assert!(page(&mut browser, location(&refused)).await.contains("not a user of this server"));
-        for (code, text) in [
-            ("", "To log in, open"),
-            ("?error=expired", "took too long"),
-            ("?error=access_denied", "was declined"),
-            ("?error=failed", "did not complete the login"),
-            ("?error=%3Cscript%3Ealert(1)%3C/script%3E", "&#60;script&#62;alert(1)&#60;/script&#62;"),
+        assert_eq!(location(&browser.get(server, &callback(&back)).await), "/dashboard/");
+        // A page of the dashboard, which it names behind the #.
+        let to = "/auth/login?redirect_uri=%2Fdashboard%2F%23%2Frecords%3Fcollection%3Da";
+        let begun = browser.get(server, &format!("{to}&handle={OPERATOR}")).await;
+        let back = pds.consent(OPERATOR, begun.body["url"].as_str().unwrap());
+        assert_eq!(location(&browser.get(server, &callback(&back)).await), "/dashboard/#/records?collection=a");
+        // One that fails ends there as well, with the reason. The paths are relative, for a proxy with a base path.
+        let long = "x".repeat(100);
+        for (query, to) in [
+            ("", "dashboard/#/login"),
+            ("?error=", "dashboard/#/login"),
+            ("?error=not_authorized", "dashboard/#/login?error=not%5Fauthorized"),
+            ("?error=%3Cscript%3E%26a%3Db%23", "dashboard/#/login?error=%3Cscript%3E%26a%3Db%23"),
+            (&format!("?error={long}"), &format!("dashboard/#/login?error={}", &long[..64])),
         ] {
-            let shown = page(&mut browser, &format!("/login{code}")).await;
-            assert!(shown.contains(text) && !shown.contains("<script"), "{code} {shown}");
+            assert_eq!(location(&browser.get(server, &format!("/login{query}")).await), to);
         }
+        for path in ["/", "/dashboard"] {
+            assert_eq!(location(&browser.get(server, path).await), "dashboard/");
+        }
+    }
+
+    async fn users_see_and_end_what_can_write_to_their_repo(world) {
+        let server = &world.server;
+        let pds = pds(&world).await;
+        let own = format!("http://{}", server.address);
+        let user = json!({ "did": ALICE, "permissions": ["stats:read"] });
+        server.admin(Method::POST, "/admin/users", Some(&user)).await;
+        let app = App::confidential(server, "writer").await;
+        let device = app.device(server, &pds, ALICE, json!({})).await;
+        let others = app.device(server, &pds, BOB, json!({})).await;
+        let (mut browser, mut other) = (Browser::default(), Browser::default());
+        browser.login(server, &pds, ALICE).await;
+        other.login(server, &pds, ALICE).await;
+        assert_eq!(Browser::default().get(server, "/auth/sessions").await.status, 401);
+
+        let listed = browser.get(server, "/auth/sessions").await;
+        let sessions = listed.body["sessions"].as_array().unwrap();
+        let kinds: Vec<_> = sessions.iter().map(|s| (s["kind"].as_str().unwrap(), s["is_current"] == true)).collect();
+        assert_eq!(kinds, [("browser", false), ("browser", true), ("app", false)], "{}", listed.text);
+        let of_app = &sessions[2];
+        assert_eq!((&of_app["id"], &of_app["name"], &of_app["client_id"]), (&json!(device.id), &json!("writer"), &json!(app.id)));
+        assert!(of_app["scopes"].as_array().unwrap().contains(&json!("atproto")) && of_app["expires_at"].is_null());
+
+        let end = async |browser: &mut Browser, id: &str, origin: &str| {
+            let path = format!("/auth/sessions/{id}");
+            browser.send(server, Method::DELETE, &path, &[("origin", origin)]).await.status.as_u16()
+        };
+        assert_eq!(end(&mut browser, &device.id, "https://evil.example").await, 403);
+        assert_eq!(end(&mut browser, &others.id, &own).await, 404, "another user's");
+        assert_eq!(end(&mut browser, "nonsense", &own).await, 404);
+        assert_eq!(end(&mut Browser::default(), &device.id, &own).await, 401);
+        assert_eq!(end(&mut browser, &device.id, &own).await, 204);
+        server.eventually("the session is revoked", async |_| pds.requests("/oauth/revoke").len() == 1).await;
+        assert_eq!(end(&mut browser, &device.id, &own).await, 404, "once");
+        // The one of another browser, and at last the own.
+        let of_other = sessions[0]["id"].as_str().unwrap().to_owned();
+        assert_eq!(end(&mut browser, &of_other, &own).await, 204);
+        assert_eq!(other.get(server, "/auth/me").await.status, 401);
+        let of_this = sessions[1]["id"].as_str().unwrap().to_owned();
+        assert_eq!(end(&mut browser, &of_this, &own).await, 204);
+        assert!(!browser.0.contains_key("belvedere_session"));
     }
 
     async fn invalid_logins_are_refused_with_the_reason(world) {

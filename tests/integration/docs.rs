@@ -83,3 +83,34 @@ fn every_path_in_the_documents_exists() {
     assert!(missing.is_empty(), "the documents name what is not there: {missing:#?}");
     assert!(seen > 100, "only {seen} paths found");
 }
+
+/// The names of metrics in a text, without what Prometheus adds to histograms.
+fn metrics_in(text: &str) -> std::collections::BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let words = text.split(|c| !is_part(c)).filter(|word| word.starts_with("belvedere_"));
+    words.map(|word| word.trim_end_matches("_bucket").to_owned()).collect()
+}
+
+#[test]
+fn boards_and_alerts_use_metrics_that_exist() {
+    fn sources(folder: &Path, found: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                found.push_str(&std::fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+    let mut code = String::new();
+    sources(&root().join("host/src"), &mut code);
+    let known = metrics_in(&code);
+    for name in ["board.json", "alerts.yml"] {
+        let used = metrics_in(&std::fs::read_to_string(root().join("docs/grafana").join(name)).unwrap());
+        let unknown: Vec<_> = used.difference(&known).collect();
+        assert!(unknown.is_empty() && used.len() > 8, "{name}: {unknown:?} of {used:?}");
+    }
+    let board = std::fs::read_to_string(root().join("docs/grafana/board.json")).unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&board).is_ok());
+}

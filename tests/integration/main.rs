@@ -15,6 +15,7 @@ mod backfill_command;
 mod backup;
 mod command_line;
 mod crash;
+mod dashboard;
 mod dependencies;
 mod docs;
 mod examples;

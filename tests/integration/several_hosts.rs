@@ -5,6 +5,7 @@ mod changes;
 mod external_accounts;
 mod frozen;
 mod frozen_backfill;
+mod history;
 mod labelers;
 mod sessions;
 mod stream;

@@ -192,7 +192,11 @@ async fn a_user_logs_in_at_their_pds(database: Database) {
     server.kill();
     server.start().await;
     let get = |path: &str| server.request(Method::GET, path).header("cookie", &session);
-    assert_eq!(expect(200, get("/auth/me")).await, json!({ "did": alice.did, "is_admin": true }));
+    let me = expect(200, get("/auth/me")).await;
+    assert_eq!(
+        (&me["did"], &me["is_super"], &me["handle"]),
+        (&json!(alice.did), &json!(true), &json!(alice.handle))
+    );
     let logout = server.request(Method::POST, "/auth/logout").header("cookie", &session);
     assert_eq!(logout.header("origin", &server.url).send().await.unwrap().status(), 204);
     expect(401, server.request(Method::GET, "/auth/me").header("cookie", &session)).await;

@@ -9,6 +9,7 @@ use belvedere_standins::http_client;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::openapi;
 use super::process::Process;
 
 /// How long a test waits for the server before it fails: generous, since all tests share two cores.
@@ -155,10 +156,13 @@ impl Instance {
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> Answer {
-        let (status, headers, bytes) =
-            http_client::send(self.address, method, path, headers, body).await.expect("the server responds");
+        let (status, headers, bytes) = http_client::send(self.address, method.clone(), path, headers, body)
+            .await
+            .expect("the server responds");
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        Answer { status, headers, body: serde_json::from_slice(&bytes).unwrap_or_default(), text }
+        let answer = Answer { status, headers, body: serde_json::from_slice(&bytes).unwrap_or_default(), text };
+        openapi::check(&method, path, &answer);
+        answer
     }
 
     /// Uploads a lexicon, optionally with a target collection. Panics if that fails.

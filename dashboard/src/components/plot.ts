@@ -1,6 +1,8 @@
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { COLOURS, type Series } from './chart'
+import { exactTime } from '../lib/format'
+import { chart as t } from '../texts'
+import { axisTime, axisWidth, COLOURS, type Series } from './chart'
 
 /** Height of the drawing in pixels, without the legend. */
 const HEIGHT = 200
@@ -29,7 +31,7 @@ export function plot(element: HTMLElement, { times, series, format }: Data): () 
         width: Math.max(element.clientWidth, 100),
         height: HEIGHT,
         series: [
-          {},
+          { label: t.time, value: (_, time) => (time === null ? '' : exactTime(new Date(time * 1000))) },
           ...series.map(({ label }, at) => ({
             label,
             stroke: colour(COLOURS[at % COLOURS.length] ?? '--accent'),
@@ -38,9 +40,12 @@ export function plot(element: HTMLElement, { times, series, format }: Data): () 
             value: (_: uPlot, value: number | null) => (value === null ? '–' : format(value)),
           })),
         ],
-        axes: [axis, { ...axis, size: 64, values: (_, values) => values.map(format) }],
+        axes: [
+          { ...axis, values: (_, times, __, ___, step) => times.map((time) => axisTime(time, step)) },
+          { ...axis, size: (_, labels) => axisWidth(labels), values: (_, values) => values.map(format) },
+        ],
         scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },
-        legend: { show: true, live: true },
+        legend: { show: series.length > 1 || series[0]?.label !== '', live: true },
       },
       [times, ...series.map(({ values }) => values)],
       element,

@@ -9,8 +9,8 @@ export interface Column<T> {
   value?: (row: T) => string | number
   /** Numbers are aligned to the right. */
   number?: boolean
-  /** Takes the space that is left. */
-  grow?: boolean
+  /** Takes the space that is left, and cuts what does not fit; `narrow`: on narrow screens only. */
+  grow?: boolean | 'narrow'
   /** Left out on narrow screens. */
   wide?: boolean
 }

@@ -90,7 +90,7 @@ impl Access {
             user_id: admin.user_id,
             permission: missing.as_str().to_owned(),
         });
-        Err(Error::forbidden("insufficient permissions"))
+        Err(Error::forbidden("insufficient permissions").with_message(format!("this needs {missing}")))
     }
 }
 

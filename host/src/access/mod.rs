@@ -66,7 +66,7 @@ pub use service_jwt::ServiceTokens;
 pub use template::Template;
 pub use used_proofs::UsedProofs;
 pub use users::Users;
-pub use web::WebSessions;
+pub use web::{WebSessions, WebUser};
 pub use xrpc::{Admission, CalledMethod, Costs, Rejected};
 
 /// What authentication and authorization of requests need.

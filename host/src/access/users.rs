@@ -42,6 +42,26 @@ impl Users {
             .ok_or_else(|| Error::from(StoreError::Corrupt(format!("the DID of user {}", user.id))))
     }
 
+    /// The admin user with a DID, as it may act in person; `None` for another account.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn in_person(&self, access: &Access, did: &Did) -> Result<Option<Admin>, StoreError> {
+        let user = users::get_by_did(&access.db, did.as_str()).await?;
+        Ok(user.as_ref().and_then(Admin::in_person))
+    }
+
+    /// Whether there is an admin user.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn exist(&self, access: &Access) -> Result<bool, StoreError> {
+        if !self.has_users.load(Ordering::Relaxed) && !users::list(&access.db).await?.is_empty() {
+            self.has_users.store(true, Ordering::Relaxed);
+        }
+        Ok(self.has_users.load(Ordering::Relaxed))
+    }
+
     /// Whether an account may log in: that of an admin user, or any account as long as there are no users.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ struct Answer<'a> {
     app_name: Option<String>,
     logo_url: Option<String>,
     features: Features,
+    /// False before the first login, which makes its account the super user.
+    has_users: bool,
     /// Always empty: a server with an invalid configuration does not start.
     #[serde(rename = "configErrors")]
     config_errors: [&'static str; 0],
@@ -48,13 +50,14 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         app_name: app.settings.get(APP_NAME),
         logo_url: app.settings.logo_url(&app.access.origins.of_host(request.headers())),
         features: Features { spaces: app.settings.flag(SPACES_ENABLED) },
+        has_users: app.access.users.exist(&app.access).await?,
         config_errors: [],
     };
     Ok(response::json(StatusCode::OK, &answer))
 }
 
 /// The URL without what may be secret: a password, and a query with a token.
-fn public(url: &str) -> String {
+pub(super) fn public(url: &str) -> String {
     let Ok(mut url) = Url::parse(url) else { return String::new() };
     // Fails only for URLs that have no host, and then there is no password either.
     let _ = url.set_username("").and_then(|()| url.set_password(None));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 
-use super::page;
+use super::{call_history, page};
 use crate::access::rate_limit::Budget;
 use crate::access::{
     AccountCaller, Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit,
@@ -242,11 +242,19 @@ impl Route {
                 verb: verb(request.method()),
                 is_fixed: nsid.is_none(),
             };
+            let call = call_history::begin(&app, method);
             match app.access.admit_xrpc(&request, method).await {
                 Ok(Admission { caller, budget, .. }) => {
-                    with_budget(handler(app, caller, request, unread).await, budget)
+                    let client = caller.client.clone();
+                    let answer = handler(Arc::clone(&app), caller, request, unread).await;
+                    call.end(&app, client.as_deref(), &answer);
+                    with_budget(answer, budget)
                 }
-                Err(Rejected { error, budget }) => Err(paid(error, budget)),
+                Err(Rejected { error, budget }) => {
+                    let answer = Err(error);
+                    call.refused(&app, &answer);
+                    answer.map_err(|error| paid(error, budget))
+                }
             }
         });
         Self::new(method, path, None, bind)
@@ -261,16 +269,23 @@ impl Route {
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             let nsid = format!("{}.{name}", app.config.auth.service_namespace);
             let method = CalledMethod { nsid: &nsid, verb: verb(request.method()), is_fixed: true };
+            let call = call_history::begin(&app, method);
             let caller = match app.access.admit_management(&request, method).await {
                 Ok(caller) => caller,
-                Err(Rejected { error, budget }) => return Err(paid(error, budget)),
+                Err(Rejected { error, budget }) => {
+                    let answer = Err(error);
+                    call.refused(&app, &answer);
+                    return answer.map_err(|error| paid(error, budget));
+                }
             };
-            let budget = caller.budget();
+            let (budget, client) = (caller.budget(), caller.client.id.clone());
             let answer = async {
                 request.body = unread.read(limits::JSON_BODY).await?;
-                handler(app, caller, request).await
+                handler(Arc::clone(&app), caller, request).await
             };
-            with_budget(answer.await, budget)
+            let answer = answer.await;
+            call.end(&app, Some(&*client), &answer);
+            with_budget(answer, budget)
         });
         Self { namespaced: true, ..Self::new(method, name, None, bind) }
     }

@@ -14,7 +14,8 @@ use http::Method;
 use super::admin::plugins::MAX_UPLOAD as MAX_PLUGIN;
 use super::route::{Route, RouteTable};
 use super::{
-    admin, auth, config, dashboard, external_auth, health, link, oauth, settings, setup, well_known, xrpc,
+    admin, auth, config, dashboard, external_auth, health, link, oauth, openapi, settings, setup, well_known,
+    xrpc,
 };
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
@@ -28,7 +29,7 @@ const PATCH: Method = Method::PATCH;
 const DELETE: Method = Method::DELETE;
 
 #[rustfmt::skip] // one line a route
-fn table() -> RouteTable {
+pub(super) fn table() -> RouteTable {
     vec![
         Route::public(&Limit::FREE, GET, "/health", health::health),
         Route::public(&Limit::FREE, GET, "/livez", health::livez),
@@ -41,12 +42,18 @@ fn table() -> RouteTable {
         Route::page(&Limit::CALLBACK, "/auth/callback", auth::callback::handle),
         Route::public(&Limit::PAGE, GET, "/auth/linked-repo/info", auth::linked_repo::info),
         Route::page(&Limit::LOGIN, "/auth/linked-repo/start", auth::linked_repo::start),
-        Route::public(&Limit::PAGE, GET, "/auth/me", auth::me),
+        Route::public(&Limit::PAGE, GET, "/auth/me", auth::me::handle),
         Route::public(&Limit::PAGE, POST, "/auth/logout", auth::logout),
+        Route::public(&Limit::PAGE, GET, "/auth/sessions", auth::sessions::list),
+        Route::public(&Limit::PAGE, DELETE, "/auth/sessions/{id}", auth::sessions::delete),
 
         Route::page(&Limit::PAGE, "/link/start", link::start),
         Route::page(&Limit::PAGE, "/link/result", link::result),
-        Route::page(&Limit::PAGE, "/dashboard/", dashboard::dashboard),
+        Route::page(&Limit::PAGE, "/", dashboard::to_dashboard),
+        Route::page(&Limit::PAGE, "/dashboard", dashboard::to_dashboard),
+        Route::page(&Limit::PAGE, "/dashboard/", dashboard::index),
+        Route::page(&Limit::PAGE, "/dashboard/{file}", dashboard::file),
+        Route::page(&Limit::PAGE, "/dashboard/assets/{file}", dashboard::asset),
         Route::page(&Limit::PAGE, "/login", dashboard::login),
 
         Route::public(&Limit::PAGE, GET, "/api/setup/status", setup::status),
@@ -98,6 +105,8 @@ fn table() -> RouteTable {
         Route::account(POST, "/external-auth/{plugin}/refresh", external_auth::refresh::handle),
         Route::account(POST, "/external-auth/{plugin}/unlink", external_auth::unlink::handle),
 
+        Route::admin(GET, "/admin/openapi.json", P::StatsRead, openapi::get),
+
         Route::admin(GET, "/admin/lexicons", P::LexiconsRead, admin::lexicons::list),
         Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),
         Route::admin(GET, "/admin/lexicons/{id}", P::LexiconsRead, admin::lexicons::get),
@@ -113,11 +122,18 @@ fn table() -> RouteTable {
         Route::admin(DELETE, "/admin/records", P::RecordsDelete, admin::records::delete),
         Route::admin(GET, "/admin/records/collections", P::RecordsRead, admin::records::collections),
         Route::admin(DELETE, "/admin/records/collection", [P::RecordsDelete, P::RecordsDeleteCollection], admin::records::collection),
+        Route::admin(GET, "/admin/records/why", P::RecordsRead, admin::records::why::get),
+        Route::admin(GET, "/admin/overview", P::StatsRead, admin::overview::get),
+        Route::admin(GET, "/admin/checks", P::SettingsManage, admin::checks::get),
+        Route::admin(GET, "/admin/metrics", P::StatsRead, admin::metrics::get),
+        Route::admin(GET, "/admin/metrics/names", P::StatsRead, admin::metrics::names),
         Route::admin(GET, "/admin/stats", P::StatsRead, admin::stats::get),
         Route::admin(GET, "/admin/stats/indexes", P::StatsRead, admin::stats::indexes),
         Route::admin(GET, "/admin/stats/scripts", P::StatsRead, admin::stats::scripts),
+        Route::admin(GET, "/admin/stats/database", P::StatsRead, admin::stats::database::get),
         Route::admin(GET, "/admin/events", P::EventsRead, admin::events::list),
         Route::admin(GET, "/admin/events/count", P::EventsRead, admin::events::count),
+        Route::admin(GET, "/admin/events/stream", P::EventsRead, admin::events::stream::get),
         Route::admin(POST, "/admin/events/purge", P::EventsPurge, admin::events::purge),
 
         Route::admin(POST, "/admin/backfill", P::BackfillCreate, admin::backfill::create),
@@ -309,9 +325,15 @@ mod tests {
             ("/auth/linked-repo/start", "login"),
             ("/auth/me", "page"),
             ("/auth/logout", "page"),
+            ("/auth/sessions", "page"),
+            ("/auth/sessions/{id}", "page"),
             ("/link/start", "page"),
             ("/link/result", "page"),
+            ("/", "page"),
+            ("/dashboard", "page"),
             ("/dashboard/", "page"),
+            ("/dashboard/{file}", "page"),
+            ("/dashboard/assets/{file}", "page"),
             ("/login", "page"),
             ("/api/setup/status", "page"),
             ("/api/setup/attach-auth/confirm", "callback"),

@@ -6,6 +6,7 @@ mod callers;
 mod changed_identities;
 mod external_accounts;
 mod ground;
+mod history;
 mod observer;
 mod open;
 mod outbound;
@@ -22,10 +23,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, Costs, rate_limit};
 use crate::backfill::{self, Backfills, Feeds};
-use crate::clock::Clock;
+use crate::checks::LastChecks;
+use crate::clock::{Clock, Timestamp};
 use crate::config::{Config, Identity};
 use crate::crypto::SealingKey;
-use crate::events::EventLog;
+use crate::events::{EventFeed, EventLog};
+use crate::history::History;
+use crate::http::event_stream;
 use crate::indexing::{self, Observer, RecordChecker, StreamHandle};
 use crate::jobs::field_indexes;
 use crate::jobs::retention::{self, Retention};
@@ -48,6 +52,7 @@ use crate::store::server_lock::ServerLock;
 pub use cache_invalidation::Topic;
 use changed_identities::ChangedIdentities;
 use ground::Ground;
+use history::Counted;
 use observer::StreamObserver;
 use open::stream_config;
 pub use open::{StartError, engine_config, existing_script_access, net_client, resolver};
@@ -72,7 +77,16 @@ pub struct App {
     pub random: Random,
     pub db: Db,
     pub readiness: Readiness,
+    /// What was found when the server was last checked.
+    pub checks: LastChecks,
     pub events: EventLog,
+    /// The events, for those who follow them.
+    pub event_feed: EventFeed,
+    /// How much the server did.
+    pub history: History,
+    /// What of it the stream and the scripts have counted.
+    counted: Counted,
+    pub started_at: Timestamp,
     pub settings: Arc<Settings>,
     /// The retention periods, derived from the settings.
     retention: watch::Sender<Retention>,
@@ -194,8 +208,17 @@ impl App {
             ground;
         let readiness = Readiness::default();
         let backfills = Backfills::new(db.clone(), events.clone(), clock.clone(), random.clone());
-        let backfill_feeds =
-            Feeds::new(db.clone(), backfills.clone(), tasks.clone(), lifecycle.drain.child_token());
+        let (history, started_at) = (History::new(clock.clone()), clock.now());
+        let streams = event_stream::places();
+        let backfill_feeds = Feeds::new(
+            db.clone(),
+            backfills.clone(),
+            streams.clone(),
+            tasks.clone(),
+            lifecycle.drain.child_token(),
+        );
+        let ending = (tasks.clone(), lifecycle.drain.child_token());
+        let event_feed = EventFeed::new(db.clone(), &events, clock.clone(), streams, ending);
         let app = Arc::new(Self {
             config,
             identity,
@@ -206,7 +229,12 @@ impl App {
             random,
             db,
             readiness,
+            checks: LastChecks::default(),
             events,
+            event_feed,
+            history,
+            counted: Counted::default(),
+            started_at,
             settings: Arc::new(settings),
             retention,
             registry,
@@ -285,6 +313,7 @@ impl App {
         self.tasks.spawn(linked::keep_alive(self.linked_repos.clone(), drain.clone()));
         let limit = self.config.database.field_index_limit;
         self.tasks.spawn(field_indexes::run(db.clone(), clock.clone(), limit, drain.clone()));
+        self.tasks.spawn(Arc::clone(self).keep_history());
         self.tasks.spawn(Arc::clone(self).follow_changes());
         let (app, ending) = (Arc::clone(self), drain.clone());
         self.tasks.spawn(async move {

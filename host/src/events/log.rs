@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -77,6 +77,8 @@ pub struct EventLog {
     clock: Clock,
     random: Random,
     verbose: Arc<AtomicBool>,
+    /// Changes when events were stored.
+    stored: watch::Receiver<()>,
 }
 
 impl std::fmt::Debug for EventLog {
@@ -90,9 +92,10 @@ impl EventLog {
     pub fn start(db: Db, clock: Clock, random: Random) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let counts = Arc::<Counts>::default();
-        let writer = Writer { db, counts: Arc::clone(&counts) };
+        let (stored_sender, stored) = watch::channel(());
+        let writer = Writer { db, counts: Arc::clone(&counts), stored: stored_sender };
         let writer = tokio::spawn(writer.run(receiver));
-        (Self { sender, counts, clock, random, verbose: Arc::default() }, writer)
+        (Self { sender, counts, clock, random, verbose: Arc::default(), stored }, writer)
     }
 
     /// Records an event without waiting. When the queue is full, the event is dropped and counted, and a warning is
@@ -143,6 +146,11 @@ impl EventLog {
         }
     }
 
+    /// Notifies whenever this host has stored events.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.stored.clone()
+    }
+
     pub fn is_verbose(&self) -> bool {
         self.verbose.load(Ordering::Relaxed)
     }
@@ -177,6 +185,7 @@ fn bytes_of(row: &EventRow) -> usize {
 struct Writer {
     db: Db,
     counts: Arc<Counts>,
+    stored: watch::Sender<()>,
 }
 
 impl Writer {
@@ -197,6 +206,9 @@ impl Writer {
                 self.counts.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
                 let bytes = batch.iter().map(bytes_of).sum();
                 self.counts.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            if !rows.is_empty() {
+                self.stored.send_replace(());
             }
             rows.clear();
             for done in waiting.drain(..) {

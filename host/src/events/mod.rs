@@ -4,6 +4,7 @@
 mod describe;
 mod event;
 mod external_accounts;
+mod feed;
 mod labelers;
 mod log;
 mod network_lexicons;
@@ -16,6 +17,7 @@ mod stream_gap;
 
 pub use event::{Event, ScriptError};
 pub use external_accounts::{ExternalAccountChange, ExternalAccountEvent};
+pub use feed::{EventFeed, Message};
 pub use labelers::LabelerEvent;
 pub use log::EventLog;
 pub use network_lexicons::{NetworkLexiconChange, NetworkLexiconEvent};

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -13,9 +14,26 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, Sleep};
 
 use super::limits;
+use crate::fair_share::{Bounds, FairPool};
+
+/// Open event streams. Tenants are users. Each stream keeps a connection open.
+pub const OPEN_STREAMS: Bounds = Bounds {
+    // An eighth of the connections that the server accepts.
+    places: 1_024,
+    // A few dashboards of a team that shares a key, each with a few tabs.
+    per_tenant: 128,
+    waiting: 0,
+    waiting_per_tenant: 0,
+    patience: Duration::ZERO,
+};
 
 /// A comment, which clients ignore. Without it a proxy would close a stream on which nothing happens.
 const KEEPALIVE: Bytes = Bytes::from_static(b": keepalive\n\n");
+
+/// The places of the server's open event streams, of every kind.
+pub fn places() -> FairPool {
+    FairPool::new("event_streams", OPEN_STREAMS)
+}
 
 /// The messages of an open response, each formatted by [`message`], with comments in between while there are none.
 /// The response ends with the messages.

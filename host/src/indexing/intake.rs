@@ -118,7 +118,7 @@ impl Intake {
             }
         }
         if let Some(last) = times.last {
-            self.live_status.event_arrived(now);
+            self.live_status.events_arrived(now, last, self.tally.events);
             metrics::gauge!("belvedere_stream_lag_seconds").set((now.0 - last).max(0) as f64 / 1e6);
         }
         if let Some(first) = times.first

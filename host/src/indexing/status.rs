@@ -1,7 +1,7 @@
 //! The current status of the stream, for `/readyz`, stats and the metrics gauges.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,10 @@ pub struct StreamStatus {
     pub standby: bool,
     /// When the last event was received.
     pub last_event_at: Option<Timestamp>,
+    /// How old the last event was then.
+    pub lag: Option<Duration>,
+    /// Events received since the start.
+    pub events: u64,
     /// The committed cursor: everything up to this time, by the server's clock, is in the index.
     pub cursor: Option<Timestamp>,
     /// Why the stream makes no progress; `None` while it does, or is idle.
@@ -46,6 +50,9 @@ pub(super) struct LiveStatus {
     idle: AtomicBool,
     standby: AtomicBool,
     last_event_at: AtomicI64,
+    /// Microseconds.
+    lag: AtomicI64,
+    events: AtomicU64,
     cursor: AtomicI64,
     disconnected_since: AtomicI64,
     failing_since: AtomicI64,
@@ -63,6 +70,8 @@ impl LiveStatus {
             idle: AtomicBool::new(true),
             standby: AtomicBool::new(false),
             last_event_at: AtomicI64::new(0),
+            lag: AtomicI64::new(0),
+            events: AtomicU64::new(0),
             cursor: AtomicI64::new(0),
             disconnected_since: AtomicI64::new(0),
             failing_since: AtomicI64::new(0),
@@ -118,8 +127,11 @@ impl LiveStatus {
         metrics::gauge!("belvedere_stream_lease").set(0.0);
     }
 
-    pub(super) fn event_arrived(&self, at: Timestamp) {
+    /// Events have arrived, the last of which happened at `time`, in microseconds.
+    pub(super) fn events_arrived(&self, at: Timestamp, time: i64, count: u64) {
         self.last_event_at.store(at.0, Relaxed);
+        self.lag.store(at.0.saturating_sub(time).max(0), Relaxed);
+        self.events.fetch_add(count, Relaxed);
     }
 
     pub(super) fn committed(&self, cursor: Option<i64>) {
@@ -153,6 +165,9 @@ impl LiveStatus {
             idle: self.idle.load(Relaxed),
             standby: self.standby.load(Relaxed),
             last_event_at: time(&self.last_event_at),
+            lag: time(&self.last_event_at)
+                .map(|_| Duration::from_micros(self.lag.load(Relaxed).max(0) as u64)),
+            events: self.events.load(Relaxed),
             cursor: time(&self.cursor),
             stalled: broken.or(database).or(disconnected),
         }

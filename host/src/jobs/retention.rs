@@ -6,10 +6,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
+use crate::history;
 use crate::store::events::EventFilter;
 use crate::store::{
     Db, StoreError, api_client_keys, dead_letters, events, index, instance_oauth_keys, jobs, labels,
-    linked_repos,
+    linked_repos, metric_history,
 };
 
 /// Time between sweeps. The first one runs one period after the start, so that it does not slow the start.
@@ -86,6 +87,7 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     delete_expired(db, Table::Jobs, now.plus_seconds(-JOB_SECONDS)).await?;
     delete_expired(db, Table::Leftovers, now.plus_seconds(-LEFTOVER_SECONDS)).await?;
     delete_expired(db, Table::Labels, now.plus_seconds(-LABEL_SECONDS)).await?;
+    delete_expired(db, Table::History, now.plus_seconds(-history::KEPT_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
     let old_tombstones = delete_expired(db, Table::Tombstones, before).await?;
     if old_events + old_tombstones > 0 {
@@ -104,6 +106,7 @@ enum Table {
     DeadLetters,
     Jobs,
     Labels,
+    History,
 }
 
 /// Repeats a bounded delete until it removes less than a full step.
@@ -117,6 +120,7 @@ async fn delete_expired(db: &Db, table: Table, before: Timestamp) -> Result<u64,
             }
             Table::DeadLetters => dead_letters::delete_resolved_before(db, before, ROWS_PER_STEP).await?,
             Table::Labels => labels::delete_expired(db, before, ROWS_PER_STEP).await?,
+            Table::History => metric_history::delete_before(db, before, ROWS_PER_STEP).await?,
             Table::Jobs => jobs::delete_ended_before(db, before, ROWS_PER_STEP).await?,
             Table::Leftovers => index::purge_leftovers(db, before, ROWS_PER_STEP).await?,
             Table::Tombstones => index::prune_tombstones(db, before, ROWS_PER_STEP).await?,

@@ -64,6 +64,22 @@ pub struct EventFilter {
     pub after: Option<EventKeyset>,
 }
 
+impl EventFilter {
+    /// Whether a row meets the conditions, except that of the page.
+    pub fn matches(&self, row: &EventRow) -> bool {
+        let is_in = |category: &String| {
+            row.event_type.strip_prefix(category.as_str()).is_some_and(|rest| rest.starts_with('.'))
+        };
+        let has = |part: &String| row.subject.as_ref().is_some_and(|subject| subject.contains(part.as_str()));
+        self.event_type.as_ref().is_none_or(|wanted| *wanted == row.event_type)
+            && (self.categories.is_empty() || self.categories.iter().any(is_in))
+            && (self.severities.is_empty() || self.severities.contains(&row.severity))
+            && self.subject.as_ref().is_none_or(has)
+            && self.from.is_none_or(|from| row.created_at >= from)
+            && self.before.is_none_or(|before| row.created_at < before)
+    }
+}
+
 /// The last row of the previous page. Without an id, the page begins with the first event older than the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventKeyset {

@@ -55,6 +55,15 @@ pub enum End<'a> {
     Failed(&'a str),
 }
 
+/// How many jobs have a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct JobCounts {
+    pub pending: i64,
+    pub running: i64,
+    pub paused: i64,
+    pub failed: i64,
+}
+
 /// The last row of the previous page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobKeyset {
@@ -64,6 +73,15 @@ pub struct JobKeyset {
 
 const COLUMNS: &str = "id, job_type, status, input, progress, result, error, created_by, client, tenant, \
      inherit_auth <> 0 AS inherit_auth, started_at, completed_at, created_at";
+
+/// The jobs that have not ended, and those that failed since a time. Ended jobs are kept for a week only.
+pub async fn counts(db: &Db, since: Timestamp) -> Result<JobCounts, StoreError> {
+    let sql = "SELECT count(CASE WHEN status = 'pending' THEN 1 END) AS pending, \
+                   count(CASE WHEN status = 'running' THEN 1 END) AS running, \
+                   count(CASE WHEN status = 'paused' THEN 1 END) AS paused, \
+                   count(CASE WHEN status = 'failed' AND completed_at >= $1 THEN 1 END) AS failed FROM jobs";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(since).fetch_one(pool).await)?)
+}
 
 /// Queues a job; `false` when too many jobs are pending.
 pub async fn create(

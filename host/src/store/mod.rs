@@ -7,6 +7,7 @@
 //! Values: times are BIGINT microseconds UTC, ids are text, JSON is text (records are `jsonb` on PostgreSQL).
 //! A missing row is `None`; the caller decides whether that is a 404. Errors are [`StoreError`].
 
+pub mod account_sessions;
 pub mod api_client_keys;
 pub mod api_clients;
 pub mod api_keys;
@@ -39,6 +40,7 @@ pub mod lease;
 pub mod lexicons;
 pub mod linked_repos;
 mod lost;
+pub mod metric_history;
 pub mod notices;
 pub mod oauth_sessions;
 pub mod oauth_states;
@@ -50,6 +52,7 @@ mod postgres;
 pub mod query;
 mod read_pool;
 pub mod readiness;
+pub mod record_trace;
 pub mod records;
 pub mod revocations;
 mod reads;
@@ -62,6 +65,7 @@ pub mod server_lock;
 pub mod service_entries;
 pub mod service_identity;
 pub mod settings;
+pub mod sizes;
 mod sqlite;
 pub mod transfer;
 mod types;

@@ -6,6 +6,7 @@ use http::Method;
 use serde_json::json;
 
 use crate::fixtures::{ALICE, BOB, LIST, NOTES};
+use crate::support::event_stream;
 use crate::support::instance::{OPERATOR, query_lexicon};
 
 crate::in_both_worlds! {
@@ -66,6 +67,43 @@ crate::in_both_worlds! {
         assert_eq!(event["subject"], format!("at://{ALICE}/{NOTES}/bad"));
         assert_eq!(event["detail"]["rkey"], "bad");
         assert_eq!(world.server.records().await, 1);
+    }
+
+    async fn new_events_are_followed_by_the_conditions_of_the_list(world) {
+        let server = &world.server;
+        for query in ["after=2023-11-14T22:13:20Z", "before=2023-11-14T22:13:20Z", "cursor=x", "limit=5", "severity=loud"] {
+            let refused = server.admin(Method::GET, &format!("/admin/events/stream?{query}"), None).await;
+            assert_eq!(refused.status, 400, "{query}");
+        }
+        let key = server.create_key(&["--did", BOB, "--permissions", "stats:read"]);
+        let headers = [("authorization", &*format!("Bearer {key}"))];
+        assert_eq!(server.request(Method::GET, "/admin/events/stream", &headers, None).await.status, 403);
+        let mut all = event_stream::open(server, "/admin/events/stream?category=setting").await.unwrap();
+        let mut deleted = event_stream::open(server, "/admin/events/stream?event_type=setting.deleted&subject=name").await.unwrap();
+        assert_eq!(all.headers["content-type"], "text/event-stream");
+        let name = json!({ "value": "Notes" });
+        assert_eq!(server.admin(Method::PUT, "/admin/settings/app_name", Some(&name)).await.status, 204);
+        assert_eq!(server.admin(Method::DELETE, "/admin/settings/app_name", None).await.status, 204);
+        let read = |message: String| {
+            let (id, data) = message.strip_prefix("id: ").unwrap().split_once("\ndata: ").unwrap();
+            (id.to_owned(), serde_json::from_str::<serde_json::Value>(data).unwrap())
+        };
+        let (first, second) = (read(all.next().await.unwrap()), read(all.next().await.unwrap()));
+        assert_eq!((&first.1["event_type"], &second.1["event_type"]), (&json!("setting.updated"), &json!("setting.deleted")));
+        assert_eq!(read(deleted.next().await.unwrap()), second);
+        // The id is the cursor of the list, which goes on with what was before.
+        let list = server.admin(Method::GET, &format!("/admin/events?category=setting&cursor={}", second.0), None).await;
+        assert_eq!(list.body["events"][0], first.1, "{}", list.text);
+        // Those of other hosts are in the database only.
+        world.execute("INSERT INTO events (created_at, id, event_type, severity, detail) VALUES \
+            (4000000000000000, 'elsewhere', 'setting.elsewhere', 'info', '{}')").await;
+        assert_eq!(read(all.next().await.unwrap()).1["id"], "elsewhere");
+    }
+
+    async fn open_streams_end_with_the_server(mut world) {
+        let mut events = event_stream::open(&world.server, "/admin/events/stream?category=nothing").await.unwrap();
+        assert_eq!(world.server.stop(), Some(0));
+        assert_eq!(events.next().await, None);
     }
 
     async fn bad_parameters_are_400(world) {

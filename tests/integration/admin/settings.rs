@@ -264,6 +264,7 @@ crate::in_both_worlds! {
             "app_name": "Notes",
             "logo_url": null,
             "features": { "spaces": false },
+            "has_users": true,
             "configErrors": [],
         }));
     }

@@ -3,6 +3,7 @@
 pub mod api_clients;
 pub mod api_keys;
 pub mod backfill;
+pub mod checks;
 pub mod dead_letters;
 pub mod domains;
 pub mod events;
@@ -11,8 +12,10 @@ pub mod jobs;
 pub mod labelers;
 pub mod lexicons;
 pub mod linked_repos;
+pub mod metrics;
 pub mod network_lexicons;
 pub mod oauth;
+pub mod overview;
 pub mod permissions;
 pub mod plugins;
 pub mod records;

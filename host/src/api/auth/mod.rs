@@ -3,13 +3,14 @@
 pub mod callback;
 pub mod linked_repo;
 pub mod login;
+pub mod me;
 mod session;
+pub mod sessions;
 
 use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{HeaderValue, LOCATION, SET_COOKIE};
-use serde_json::json;
 
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
@@ -31,13 +32,4 @@ pub async fn logout(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let mut answer = response::empty(StatusCode::NO_CONTENT);
     answer.headers_mut().insert(SET_COOKIE, app.access.web_sessions.removal_cookie());
     Ok(answer)
-}
-
-/// `GET /auth/me`: the user who is logged in, and whether it is an admin user.
-pub async fn me(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let user = app.access.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
-    let user = user.ok_or_else(|| Error::unauthorized("not authenticated"))?;
-    // As long as there are no users, the first one to log in becomes the super user.
-    let is_admin = app.access.users.may_log_in(&app.access, &user.did).await?;
-    Ok(response::json(StatusCode::OK, &json!({ "did": user.did.as_str(), "is_admin": is_admin })))
 }

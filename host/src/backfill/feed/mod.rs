@@ -25,20 +25,9 @@ use tokio_util::task::TaskTracker;
 
 use self::messages::{Frame, Snapshot};
 use super::handle::Backfills;
-use crate::fair_share::{Bounds, FairPool, Full, Place, Tenant};
+use crate::fair_share::{FairPool, Full, Place, Tenant};
 use crate::store::backfill::{self, JobRow};
 use crate::store::{Db, StoreError};
-
-/// Open streams. Tenants are users. Each stream keeps a connection open.
-const OPEN_STREAMS: Bounds = Bounds {
-    // An eighth of the connections that the server accepts.
-    places: 1_024,
-    // A few dashboards of a team that shares a key, each with a few tabs.
-    per_tenant: 128,
-    waiting: 0,
-    waiting_per_tenant: 0,
-    patience: Duration::ZERO,
-};
 
 /// Frames that a reader may be behind by: 4 MiB of messages at most, which all readers of a job share.
 const FRAMES: usize = 256;
@@ -72,9 +61,14 @@ struct Feed {
 }
 
 impl Feeds {
-    /// `drain` ends all streams; `tasks` are waited for after that.
-    pub fn new(db: Db, backfills: Backfills, tasks: TaskTracker, drain: CancellationToken) -> Self {
-        let streams = FairPool::new("backfill_streams", OPEN_STREAMS);
+    /// `streams` bounds the open streams; `drain` ends all of them; `tasks` are waited for after that.
+    pub fn new(
+        db: Db,
+        backfills: Backfills,
+        streams: FairPool,
+        tasks: TaskTracker,
+        drain: CancellationToken,
+    ) -> Self {
         Self(Arc::new(Inner { db, backfills, streams, tasks, drain, open: Mutex::default() }))
     }
 

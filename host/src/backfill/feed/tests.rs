@@ -8,6 +8,7 @@ use super::super::progress::Progress;
 use super::*;
 use crate::clock::{Clock, Timestamp};
 use crate::events::EventLog;
+use crate::http::event_stream::{self, OPEN_STREAMS};
 use crate::random::Random;
 use crate::store::backfill::{Checkpoint, Counters, End, FinishedRepo, Request};
 
@@ -31,7 +32,8 @@ impl World {
         let (events, _) = EventLog::start(db.clone(), clock.clone(), random.clone());
         let backfills = Backfills::new(db.clone(), events, clock, random);
         let drain = CancellationToken::new();
-        let feeds = Feeds::new(db.clone(), backfills, TaskTracker::new(), drain.clone());
+        let feeds =
+            Feeds::new(db.clone(), backfills, event_stream::places(), TaskTracker::new(), drain.clone());
         Self { db, feeds, drain, _dir: dir }
     }
 

@@ -13,9 +13,13 @@ const STEPS: u32 = 4;
 const POWERS: u32 = 32;
 const BUCKETS: usize = (POWERS * STEPS) as usize;
 
+/// Numbers the tallies.
+static TALLIES: AtomicU64 = AtomicU64::new(0);
+
 /// One script's counters since it was loaded.
 #[derive(Debug)]
 pub struct Tally {
+    number: u64,
     runs: AtomicU64,
     failures: AtomicU64,
     fuel: AtomicU64,
@@ -28,6 +32,8 @@ pub struct Tally {
 /// A snapshot of a tally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TallySnapshot {
+    /// Tells the tally from one of the same script's former source.
+    pub number: u64,
     pub runs: u64,
     pub failures: u64,
     /// WebAssembly fuel of all runs.
@@ -43,6 +49,7 @@ pub struct TallySnapshot {
 impl Default for Tally {
     fn default() -> Self {
         Self {
+            number: TALLIES.fetch_add(1, Ordering::Relaxed),
             runs: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             fuel: AtomicU64::new(0),
@@ -75,6 +82,7 @@ impl Tally {
         let runs = self.runs.load(Ordering::Relaxed);
         let counts = self.durations.each_ref().map(|count| count.load(Ordering::Relaxed));
         TallySnapshot {
+            number: self.number,
             runs,
             failures: self.failures.load(Ordering::Relaxed),
             fuel: self.fuel.load(Ordering::Relaxed),

@@ -31,6 +31,11 @@ async fn some(db: &Db) {
 
 async fn numbers(db: &Db, filter: EventFilter) -> Vec<u32> {
     let rows = events::list(db, &filter, 100).await.unwrap();
+    // A stream of new events selects them by the same conditions.
+    let all = events::list(db, &EventFilter::default(), 100).await.unwrap();
+    let is_on_page = |row: &&EventRow| filter.after.is_some() || filter.matches(row);
+    let matching: Vec<_> = all.iter().filter(is_on_page).map(|row| &row.id).collect();
+    assert!(filter.after.is_some() || matching == rows.iter().map(|row| &row.id).collect::<Vec<_>>());
     rows.iter().map(|row| row.id[2..].parse().unwrap()).collect()
 }
 

@@ -41,6 +41,7 @@ mod jobs;
 mod labels;
 mod large;
 mod lease;
+mod metric_history;
 mod migrations;
 mod model;
 mod oauth_states;

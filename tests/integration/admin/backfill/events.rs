@@ -1,61 +1,30 @@
 //! The progress stream.
 
-use std::time::Duration;
-
-use belvedere_standins::http_client;
-use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{control, get, job, start, until, with_endless_discovery};
 use crate::fixtures::{ALICE, BOB, NOTES};
+use crate::support::event_stream::{self, EventStream};
 use crate::support::instance::Instance;
-
-/// How long a message may take: generous, since all tests share two cores.
-const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Streams that one user may have open.
 const MAX_STREAMS: usize = 128;
 
-/// An open stream.
-struct Events {
-    headers: HeaderMap,
-    body: Incoming,
-    text: String,
-}
+/// The open stream of a job.
+struct Events(EventStream);
 
 /// Opens a job's stream, or returns the status of the refusal.
 async fn open(server: &Instance, id: &str) -> Result<Events, StatusCode> {
-    let request = Request::get(format!("/admin/backfill/{id}/events"))
-        .header("host", server.address.to_string())
-        .header("authorization", format!("Bearer {}", server.admin_key));
-    let request = request.body(Full::<Bytes>::default()).unwrap();
-    let mut sender = http_client::connect(server.address).await.unwrap();
-    let (head, body) = sender.send_request(request).await.unwrap().into_parts();
-    if head.status == StatusCode::OK {
-        Ok(Events { headers: head.headers, body, text: String::new() })
-    } else {
-        Err(head.status)
-    }
+    event_stream::open(server, &format!("/admin/backfill/{id}/events")).await.map(Events)
 }
 
 impl Events {
     /// The next message; `None` after the last.
     async fn next(&mut self) -> Option<Value> {
-        loop {
-            if let Some(end) = self.text.find("\n\n") {
-                let message: String = self.text.drain(..end + 2).collect();
-                // The others are comments.
-                if let Some(data) = message.strip_prefix("event: event\ndata: ") {
-                    return Some(serde_json::from_str(data).unwrap());
-                }
-                continue;
-            }
-            let frame = tokio::time::timeout(TIMEOUT, self.body.frame()).await.expect("a message in time")?;
-            self.text.push_str(std::str::from_utf8(frame.unwrap().data_ref().unwrap()).unwrap());
-        }
+        let message = self.0.next().await?;
+        let data = message.strip_prefix("event: event\ndata: ").unwrap_or_else(|| panic!("{message}"));
+        Some(serde_json::from_str(data).unwrap())
     }
 
     /// All messages until the stream ends.
@@ -79,8 +48,8 @@ crate::in_both_worlds! {
         until(server, &before, "completed").await;
         let id = start(server, json!({ "collection": NOTES })).await;
         let mut events = open(server, &id).await.unwrap();
-        assert_eq!(events.headers["content-type"], "text/event-stream");
-        assert_eq!(events.headers["cache-control"], "no-cache");
+        assert_eq!(events.0.headers["content-type"], "text/event-stream");
+        assert_eq!(events.0.headers["cache-control"], "no-cache");
         let messages = events.rest().await;
         assert!(messages.iter().all(|message| message["job_id"] == id), "{messages:#?}");
         let last = json!({ "type": "job_completed", "job_id": id, "status": "completed", "error": null });

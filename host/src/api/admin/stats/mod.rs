@@ -1,5 +1,7 @@
 //! `/admin/stats`: reports record counts, field indexes and the costs of scripts.
 
+pub mod database;
+
 use std::sync::Arc;
 
 use http::StatusCode;

@@ -1,5 +1,7 @@
 //! `/admin/events`: lists, counts and removes events of the event log.
 
+pub mod stream;
+
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -24,7 +26,7 @@ struct Answer {
 }
 
 #[derive(Serialize)]
-struct EventView {
+pub(super) struct EventView {
     id: String,
     event_type: String,
     severity: &'static str,
@@ -35,7 +37,7 @@ struct EventView {
 }
 
 impl EventView {
-    fn new(row: EventRow) -> Result<Self, serde_json::Error> {
+    pub(super) fn new(row: EventRow) -> Result<Self, serde_json::Error> {
         Ok(Self {
             detail: RawValue::from_string(row.detail)?,
             id: row.id,

@@ -1,5 +1,7 @@
 //! `/admin/records`: lists and deletes indexed records.
 
+pub mod why;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -1,0 +1,56 @@
+//! Reads how large the database and its tables are.
+
+use super::{Db, StoreError};
+
+/// Tables that are listed, the largest first.
+const MAX_TABLES: i64 = 50;
+
+/// Bytes up to which SQLite's tables are measured: that reads every page.
+const MAX_MEASURED_BYTES: i64 = 256 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct TableSize {
+    pub name: String,
+    /// An estimate; `None` when the database has none.
+    pub rows: Option<i64>,
+    /// Without indexes; `None` when it is not known.
+    pub bytes: Option<i64>,
+    pub index_bytes: Option<i64>,
+}
+
+/// Bytes of the database, and its largest tables.
+pub async fn read(db: &Db) -> Result<(i64, Vec<TableSize>), StoreError> {
+    match db {
+        Db::Sqlite(db) => {
+            let size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
+            let size: i64 = sqlx::query_scalar(size).fetch_one(&db.reader).await?;
+            let sql = if size <= MAX_MEASURED_BYTES { SQLITE_MEASURED } else { SQLITE };
+            let tables = match sqlx::query_as(sql).bind(MAX_TABLES).fetch_all(&db.reader).await {
+                Ok(tables) => tables,
+                // A library without `dbstat`.
+                Err(_) => sqlx::query_as(SQLITE).bind(MAX_TABLES).fetch_all(&db.reader).await?,
+            };
+            Ok((size, tables))
+        }
+        Db::Postgres(db) => {
+            let size = "SELECT pg_database_size(current_database())";
+            let size: i64 = sqlx::query_scalar(size).fetch_one(db.reader()).await?;
+            let tables = sqlx::query_as(POSTGRES).bind(MAX_TABLES).fetch_all(db.reader()).await?;
+            Ok((size, tables))
+        }
+    }
+}
+
+const SQLITE_MEASURED: &str = "SELECT t.tbl_name AS name, NULL AS rows, \
+        sum(CASE WHEN t.type = 'table' THEN s.pgsize END) AS bytes, \
+        coalesce(sum(CASE WHEN t.type = 'index' THEN s.pgsize END), 0) AS index_bytes \
+    FROM dbstat('main', 1) s JOIN sqlite_schema t ON t.name = s.name AND t.tbl_name NOT LIKE 'sqlite_%' \
+    GROUP BY t.tbl_name ORDER BY sum(s.pgsize) DESC, t.tbl_name LIMIT $1";
+
+const SQLITE: &str = "SELECT name, NULL AS rows, NULL AS bytes, NULL AS index_bytes FROM sqlite_schema \
+    WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name LIMIT $1";
+
+const POSTGRES: &str = "SELECT relname::text AS name, CASE WHEN reltuples >= 0 THEN reltuples::bigint END AS rows, \
+        pg_table_size(oid) AS bytes, pg_indexes_size(oid) AS index_bytes FROM pg_class \
+    WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace \
+    ORDER BY pg_total_relation_size(oid) DESC, relname LIMIT $1";

@@ -1,0 +1,68 @@
+//! The files of the dashboard. The binary has them when `dev/dashboard.sh` ran before its build, as `make test` does.
+
+use http::Method;
+
+use crate::fixtures::World;
+use crate::support::instance::Answer;
+
+/// What every answer of the dashboard has.
+fn assert_protected(answer: &Answer) {
+    let policy = answer.headers["content-security-policy"].to_str().unwrap();
+    for rule in ["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
+        assert!(policy.contains(rule), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+    ] {
+        assert_eq!(answer.headers[name], value);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_dashboard_is_served_with_its_files() {
+    let world = World::sqlite().await;
+    let get = async |path: &str, headers: &[(&str, &str)]| {
+        world.server.request(Method::GET, path, headers, None).await
+    };
+    for path in ["/dashboard/assets/none.js", "/dashboard/none.svg", "/dashboard/index.html.br", "/dashboard/openapi.json",
+        "/dashboard/..%2Fopenapi.json", "/dashboard/assets/..%2Findex.html"] {
+        assert_eq!(get(path, &[]).await.status, 404, "{path}");
+    }
+    let index = get("/dashboard/", &[("accept", "text/html")]).await;
+    assert_eq!(index.status, 200);
+    assert!(index.headers["content-type"].to_str().unwrap().starts_with("text/html"));
+    if index.text.contains("dev/dashboard.sh") {
+        // Built without a dashboard.
+        assert!(index.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
+        return;
+    }
+    assert_protected(&index);
+    assert_eq!(index.headers["cache-control"], "no-cache");
+    let tag = index.headers["etag"].to_str().unwrap();
+    let again = get("/dashboard/", &[("if-none-match", tag)]).await;
+    assert_eq!((again.status.as_u16(), again.text.as_str(), &again.headers["etag"]), (304, "", &index.headers["etag"]));
+
+    let from = index.text.find("assets/").expect("the page has a script");
+    let asset: String = index.text[from..].chars().take_while(|c| *c != '"').collect();
+    let plain = get(&format!("/dashboard/{asset}"), &[]).await;
+    assert_protected(&plain);
+    assert_eq!((plain.status.as_u16(), plain.headers.get("content-encoding")), (200, None));
+    assert_eq!(plain.headers["cache-control"], "public, max-age=31536000, immutable");
+    assert_eq!(plain.headers["vary"], "accept-encoding");
+    let mut tags = vec![plain.headers["etag"].clone()];
+    for encoding in ["gzip", "br"] {
+        let small = get(&format!("/dashboard/{asset}"), &[("accept-encoding", encoding)]).await;
+        assert_eq!(small.headers["content-encoding"], encoding);
+        assert_eq!(small.headers["content-type"], plain.headers["content-type"]);
+        assert!(small.text.len() < plain.text.len());
+        tags.push(small.headers["etag"].clone());
+    }
+    tags.dedup();
+    assert_eq!(tags.len(), 3, "each copy has its own tag");
+    let copy = get(&format!("/dashboard/{asset}.br"), &[]).await;
+    assert_eq!(copy.status, 404, "copies have no address of their own");
+}

@@ -1,0 +1,55 @@
+//! Reads server-sent events.
+
+use std::time::Duration;
+
+use belvedere_standins::http_client;
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+
+use super::instance::Instance;
+
+/// How long a message may take: generous, since all tests share two cores.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// An open stream.
+pub struct EventStream {
+    pub headers: HeaderMap,
+    body: Incoming,
+    text: String,
+}
+
+/// Opens a stream with the operator's key, or returns the status of the refusal.
+pub async fn open(server: &Instance, path: &str) -> Result<EventStream, StatusCode> {
+    let request = Request::get(path)
+        .header("host", server.address.to_string())
+        .header("authorization", format!("Bearer {}", server.admin_key));
+    let request = request.body(Full::<Bytes>::default()).expect("a request");
+    let mut sender = http_client::connect(server.address).await.expect("the server listens");
+    let answer = sender.send_request(request).await.expect("the server responds");
+    let (head, body) = answer.into_parts();
+    if head.status == StatusCode::OK {
+        Ok(EventStream { headers: head.headers, body, text: String::new() })
+    } else {
+        Err(head.status)
+    }
+}
+
+impl EventStream {
+    /// The lines of the next message that is no comment; `None` after the last.
+    pub async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.text.find("\n\n") {
+                let message: String = self.text.drain(..end + 2).collect();
+                if !message.starts_with(':') {
+                    return Some(message);
+                }
+                continue;
+            }
+            let frame = tokio::time::timeout(TIMEOUT, self.body.frame()).await.expect("a message in time")?;
+            let frame = frame.expect("the connection stays open");
+            self.text.push_str(std::str::from_utf8(frame.data_ref().expect("data")).expect("UTF-8"));
+        }
+    }
+}
