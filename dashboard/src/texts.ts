@@ -598,6 +598,7 @@ export const account = {
   unlinked: 'The account was unlinked.',
   noAccounts: 'You have linked no accounts.',
   noProviders: 'No plugin of this server links accounts.',
+}
 
 export const diff = {
   tooLong: 'The texts are too long to compare.',
