@@ -91,6 +91,26 @@ const theme = EditorView.theme({
   '.cm-panel button, .cm-panel input': { color: 'var(--text)', backgroundColor: 'var(--bg)' },
 })
 
+/**
+ * Replaces a selection with what is typed. Browsers do so themselves, but keep the colours of what they replace in `style`
+ * attributes, which the CSP forbids.
+ */
+const typeOverSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { main, ranges } = view.state.selection
+    const text = event.inputType === 'insertText' && !event.isComposing ? event.data : null
+    if (!text || main.empty || ranges.length > 1 || view.state.readOnly) return false
+    const insert = () =>
+      view.state.update(view.state.replaceSelection(text), { userEvent: 'input.type', scrollIntoView: true })
+    const isHandled = view.state
+      .facet(EditorView.inputHandler)
+      .some((handle) => handle(view, main.from, main.to, text, insert))
+    if (!isHandled) view.dispatch(insert())
+    event.preventDefault()
+    return true
+  },
+})
+
 /** Opens an editor in the shadow root of an element. */
 export function createEditor(host: HTMLElement, options: Options): Editor {
   const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' })
@@ -119,12 +139,13 @@ export function createEditor(host: HTMLElement, options: Options): Editor {
         indentOnInput(),
         bracketMatching(),
         closeBrackets(),
+        typeOverSelection,
         autocompletion({ override: [complete] }),
         colours,
         theme,
         languages[options.language](),
         EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ 'aria-label': options.label }),
+        EditorView.contentAttributes.of({ 'aria-label': options.label, tabindex: '0' }),
         writable.of(readOnly(options.isReadOnly)),
         keymap.of([
           { key: 'Mod-s', preventDefault: true, run: () => (options.onsave(), true) },

@@ -2,6 +2,9 @@ import { href, parsePlace, type Place } from './route'
 
 let place = $state.raw<Place>(parsePlace(location.hash))
 
+/** What follows the path alone does not run again when parameters change. */
+const path = $derived(place.path)
+
 addEventListener('hashchange', () => {
   place = parsePlace(location.hash)
 })
@@ -9,7 +12,7 @@ addEventListener('hashchange', () => {
 /** Where the user is. Reading it in markup or an effect follows the URL. */
 export const router = {
   get path() {
-    return place.path
+    return path
   },
   get query() {
     return place.query
