@@ -31,10 +31,12 @@ export function draftOf(file: string, text: string): Draft {
   return { file, text, json: { id, type: typeof type === 'string' ? type : '' } }
 }
 
+type Action = NonNullable<LexiconUpload['action']> | ''
+
 export interface Choices {
   backfill: boolean
   target: string
-  action: string
+  action: Action
   cost: string
 }
 
