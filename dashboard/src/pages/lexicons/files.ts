@@ -33,6 +33,13 @@ export function draftOf(file: string, text: string): Draft {
 
 type Action = NonNullable<LexiconUpload['action']> | ''
 
+const ACTIONS: Action[] = ['create', 'update', 'delete', 'upsert']
+
+/** A stored action as a choice; empty for the default. */
+export function actionOf(stored: string | null): Action {
+  return ACTIONS.find((action) => action === stored) ?? ''
+}
+
 export interface Choices {
   backfill: boolean
   target: string
