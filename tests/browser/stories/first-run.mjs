@@ -55,10 +55,10 @@ test('a lexicon is taken from the network, and its records appear', async () => 
 
     // A record that is written now is counted without a reload of the page, and listed.
     await open(page, '/')
-    const tile = page.locator('main').getByRole('link', { name: /Records/ })
-    assert.match(await tile.innerText(), /\b0\b/)
+    const count = page.locator('main').getByRole('link', { name: /Records/ }).locator('strong')
+    assert.equal(await count.innerText(), '0')
     await alice.put(nsid, 'first', { text: 'written just now' })
-    await tile.filter({ hasText: /\b1\b/ }).waitFor()
+    await count.filter({ hasText: /^1$/ }).waitFor()
     await open(page, `/records?collection=${nsid}`)
     await page.getByText('written just now').waitFor()
   })

@@ -95,6 +95,20 @@ for (const [colors, viewport] of [['light', DESKTOP], ['dark', DESKTOP], ['light
   })
 }
 
+test('charts follow the width of the window', async () => {
+  const { owner, server } = await prepared()
+  const page = await openPage(await browser(), server)
+  await logIn(page, owner, '/statistics')
+  await page.locator('figure canvas').first().waitFor()
+  await page.setViewportSize({ width: 800, height: 900 })
+  await until('the drawing is as narrow as its card', () => page.evaluate(() =>
+    [...document.querySelectorAll('figure')].every((figure) => {
+      const right = figure.getBoundingClientRect().right
+      return [...figure.querySelectorAll('canvas')].every((canvas) => canvas.getBoundingClientRect().right <= right)
+    })))
+  await page.context().close()
+})
+
 test('the login page is accessible and fits', async () => {
   const { server } = await prepared()
   for (const colorScheme of ['light', 'dark']) {

@@ -32,7 +32,7 @@ class Clicks {
   }
 
   async see(text) {
-    await this.page.getByText(text).first().waitFor()
+    await this.page.locator('main').getByText(text).filter({ visible: true }).first().waitFor()
   }
 }
 
