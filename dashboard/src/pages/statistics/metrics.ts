@@ -1,4 +1,3 @@
-import { api } from '../../api/client'
 import type { MetricHistory } from '../../api/models'
 import type { Series } from '../../components/chart'
 import { count, duration } from '../../lib/format'
@@ -17,11 +16,6 @@ export const SPANS = [
 
 /** How values are shown: a counter as its amount or per second, a measurement as it is. */
 export type Unit = 'rate' | 'count' | 'seconds' | 'milliseconds'
-
-export function readMetric(metric: string, span: Span, top: number, signal: AbortSignal): Promise<MetricHistory> {
-  const from = new Date(Date.now() - span.seconds * 1000).toISOString()
-  return api.get<MetricHistory>('/admin/metrics', { metric, from, top }, signal)
-}
 
 interface Names {
   /** The sum of the rest. */
