@@ -3,13 +3,13 @@ import type { Series } from '../../components/chart'
 import { count, duration } from '../../lib/format'
 
 export interface Span {
-  key: 'hour' | 'day' | 'week'
+  key: 'hours' | 'day' | 'week'
   seconds: number
 }
 
 /** The server keeps a week. */
 export const SPANS = [
-  { key: 'hour', seconds: 6 * 3_600 },
+  { key: 'hours', seconds: 6 * 3_600 },
   { key: 'day', seconds: 86_400 },
   { key: 'week', seconds: 7 * 86_400 },
 ] as const satisfies Span[]
