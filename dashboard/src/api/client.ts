@@ -6,7 +6,7 @@ export type Query = Record<string, string | number | boolean | null | undefined>
 
 export interface Options {
   query?: Query
-  /** Sent as JSON, unless it is a `Blob`, which is sent as it is. */
+  /** Sent as JSON, unless it is a `Blob` or a form, which are sent as they are. */
   body?: unknown
   signal?: AbortSignal | undefined
 }
@@ -27,11 +27,11 @@ export function urlOf(path: string, query: Query = {}): string {
  * page, which shows the login and then returns here.
  */
 export async function call<T>(method: string, path: string, { query, body, signal }: Options = {}): Promise<T> {
-  const isBlob = body instanceof Blob
+  const isRaw = body instanceof Blob || body instanceof FormData
   const headers: Record<string, string> = { accept: 'application/json' }
-  if (body !== undefined && !isBlob) headers['content-type'] = 'application/json'
+  if (body !== undefined && !isRaw) headers['content-type'] = 'application/json'
   const init: RequestInit = { method, headers, credentials: 'same-origin', signal: signal ?? null }
-  if (body !== undefined) init.body = isBlob ? body : JSON.stringify(body)
+  if (body !== undefined) init.body = isRaw ? body : JSON.stringify(body)
 
   let answer: Response
   try {
