@@ -12,7 +12,7 @@ const LATER = [
 ]
 
 /** What most pages use, in one file; without what the first view uses. */
-const PARTS = /\/src\/(components\/[^/]*$|lib\/(?!network|session)|styles\/parts)/
+const PARTS = /\/src\/(components\/[^/]*$|lib\/(?!network|session)|styles\/parts|texts\.ts\?of=(components|lib)-)/
 
 const isLater = (id: string) => LATER.some((test) => test.test(id))
 
