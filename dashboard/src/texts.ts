@@ -1254,6 +1254,7 @@ export const linkedRepos = {
   reason: 'Reason',
   reasonHint: 'The owner reads it before they accept.',
   scripts: 'Scripts that may use it',
+  triggers: 'Triggers',
   scriptsHint: 'Triggers, one a line, such as job.run:post. Without any, all scripts may.',
   allScripts: 'All scripts may use it.',
   did: 'DID',
