@@ -1500,6 +1500,7 @@ export const verificationMethods = {
   text: 'Further keys in the instance’s DID document, each of P-256. The server keeps the private parts.',
   id: 'Name in the document',
   idHint: 'It begins with #.',
+  name: 'Name',
   key: 'Public key',
   created: 'Added',
   add: 'Add a key',
