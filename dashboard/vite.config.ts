@@ -11,6 +11,9 @@ const LATER = [
   /svelte\/src\/internal\/shared\/attributes\.js|\/clsx\//,
 ]
 
+/** What most pages use, in one file; without what the first view uses. */
+const PARTS = /\/src\/(components\/[^/]*$|lib\/(?!network|session)|styles\/parts|texts\.ts\?of=(components|lib)-)/
+
 const isLater = (id: string) => LATER.some((test) => test.test(id))
 
 export default defineConfig(({ mode }) => ({
@@ -29,7 +32,10 @@ export default defineConfig(({ mode }) => ({
         // What the first view does not use of the runtime is loaded with the shell.
         codeSplitting: {
           includeDependenciesRecursively: false,
-          groups: [{ name: 'runtime', test: isLater }],
+          groups: [
+            { name: 'runtime', test: isLater },
+            { name: 'parts', test: PARTS, minShareCount: 5 },
+          ],
         },
       },
     },

@@ -36,7 +36,7 @@ export function server(env: Record<string, string>): ServerOptions {
     bypass(request, response) {
       if (!key || !response || request.url?.split('?')[0] !== '/auth/me') return undefined
       response.setHeader('content-type', 'application/json')
-      response.end(JSON.stringify({ did: 'did:plc:development', is_admin: true }))
+      response.end(JSON.stringify({ did: 'did:plc:development', is_admin: true, is_super: true }))
       return false
     },
   }

@@ -31,10 +31,19 @@ export function draftOf(file: string, text: string): Draft {
   return { file, text, json: { id, type: typeof type === 'string' ? type : '' } }
 }
 
+type Action = NonNullable<LexiconUpload['action']> | ''
+
+const ACTIONS: Action[] = ['create', 'update', 'delete', 'upsert']
+
+/** A stored action as a choice; empty for the default. */
+export function actionOf(stored: string | null): Action {
+  return ACTIONS.find((action) => action === stored) ?? ''
+}
+
 export interface Choices {
   backfill: boolean
   target: string
-  action: string
+  action: Action
   cost: string
 }
 

@@ -2,7 +2,8 @@
 const MAX_LENGTH = 240
 
 /** The values of a record in one line, without its type and its times, which say little. */
-export function preview(record: Record<string, unknown>): string {
+export function preview(record: unknown): string {
+  if (typeof record !== 'object' || record === null) return ''
   const parts: string[] = []
   for (const [key, value] of Object.entries(record)) {
     if (key === '$type' || key === 'createdAt' || value === null || value === undefined) continue

@@ -1,27 +1,21 @@
-import { api } from '../../api/client'
 import type { MetricHistory } from '../../api/models'
 import type { Series } from '../../components/chart'
 import { count, duration } from '../../lib/format'
 
 export interface Span {
-  key: 'hour' | 'day' | 'week'
+  key: 'hours' | 'day' | 'week'
   seconds: number
 }
 
 /** The server keeps a week. */
 export const SPANS = [
-  { key: 'hour', seconds: 6 * 3_600 },
+  { key: 'hours', seconds: 6 * 3_600 },
   { key: 'day', seconds: 86_400 },
   { key: 'week', seconds: 7 * 86_400 },
 ] as const satisfies Span[]
 
 /** How values are shown: a counter as its amount or per second, a measurement as it is. */
 export type Unit = 'rate' | 'count' | 'seconds' | 'milliseconds'
-
-export function readMetric(metric: string, span: Span, top: number, signal: AbortSignal): Promise<MetricHistory> {
-  const from = new Date(Date.now() - span.seconds * 1000).toISOString()
-  return api.get<MetricHistory>('/admin/metrics', { metric, from, top }, signal)
-}
 
 interface Names {
   /** The sum of the rest. */
