@@ -57,7 +57,7 @@ setup_test() {
         if apt_has postgresql-15; then apt_install postgresql-15; else apt_install postgresql; fi
     fi
     cargo_tool cargo-nextest nextest
-    sh "$ROOT/dev/network.sh"
+    sh "$ROOT/dev/browser.sh"
 }
 
 case ${1:-} in

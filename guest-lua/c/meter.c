@@ -63,6 +63,11 @@ static void meter_out_of_memory(lua_State *L) { meter_memory_line = script_line(
 /* While a source is compiled: the line that is being read. */
 static int meter_compiling;
 
+/* The number of instructions that the run may still execute. The host calls this after a dry run, as below. */
+__attribute__((export_name("instructions_left"))) uint32_t meter_instructions_left(void) {
+  return meter_left > 0 ? (uint32_t)meter_left : 0;
+}
+
 /* The line at which the guest was stopped, 0 when there is none. The host calls this in the core instance of a run that
    did not return: nothing can enter its component again. Reads only what is on the heap. */
 __attribute__((export_name("script_line"))) uint32_t meter_stopped_at(void) {

@@ -16,7 +16,8 @@ pub enum TriggerKind {
 }
 
 impl TriggerKind {
-    const ALL: [Self; 8] = [
+    /// All kinds.
+    pub(crate) const ALL: [Self; 8] = [
         Self::Query,
         Self::Procedure,
         Self::RecordCreate,

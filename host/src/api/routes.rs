@@ -109,8 +109,11 @@ pub(super) fn table() -> RouteTable {
 
         Route::admin(GET, "/admin/lexicons", P::LexiconsRead, admin::lexicons::list),
         Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),
+        Route::admin(POST, "/admin/lexicons/preview", P::LexiconsCreate, admin::lexicons::preview::handle),
         Route::admin(GET, "/admin/lexicons/{id}", P::LexiconsRead, admin::lexicons::get),
         Route::admin(DELETE, "/admin/lexicons/{id}", P::LexiconsDelete, admin::lexicons::delete),
+        Route::admin(GET, "/admin/lexicons/{id}/revisions", P::LexiconsRead, admin::lexicons::revisions::list),
+        Route::admin(GET, "/admin/lexicons/{id}/revisions/{revision}", P::LexiconsRead, admin::lexicons::revisions::get),
         Route::admin(GET, "/admin/lexicons/{id}/services", P::SettingsManage, admin::lexicons::services::handle),
 
         Route::admin(GET, "/admin/network-lexicons", P::LexiconsRead, admin::network_lexicons::list),
@@ -168,9 +171,15 @@ pub(super) fn table() -> RouteTable {
 
         Route::admin(GET, "/admin/scripts", P::ScriptsRead, admin::scripts::list),
         Route::admin(POST, "/admin/scripts", P::ScriptsManage, admin::scripts::create),
+        Route::admin(POST, "/admin/scripts/check", P::ScriptsManage, admin::scripts::check::handle),
+        Route::admin(POST, "/admin/scripts/dry-run", P::ScriptsManage, admin::scripts::dry_run::handle),
+        Route::admin(GET, "/admin/scripts/types", P::ScriptsRead, admin::scripts::types::handle),
+        Route::admin(GET, "/admin/scripts/deleted", P::ScriptsRead, admin::scripts::revisions::deleted),
         Route::admin(GET, "/admin/scripts/{id}", P::ScriptsRead, admin::scripts::get),
         Route::admin(PATCH, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::update),
         Route::admin(DELETE, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::delete),
+        Route::admin(GET, "/admin/scripts/{id}/revisions", P::ScriptsRead, admin::scripts::revisions::list),
+        Route::admin(GET, "/admin/scripts/{id}/revisions/{revision}", P::ScriptsRead, admin::scripts::revisions::get),
 
         Route::admin(GET, "/admin/settings", P::SettingsManage, admin::settings::list),
         Route::admin(GET, "/admin/settings/db-info", P::SettingsManage, admin::settings::db_info),

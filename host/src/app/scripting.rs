@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use super::ground::Ground;
 use super::open::{StartError, engine_config};
 use super::outbound::Outbound;
@@ -27,7 +29,12 @@ pub struct Scripting {
     pub events: EventScripts,
     /// Background jobs.
     pub jobs: JobQueue,
+    /// Places of dry runs.
+    pub dry_runs: Semaphore,
 }
+
+/// Dry runs at once: they are made by hand, and must leave the instances of the guest to requests and events.
+const MAX_DRY_RUNS: usize = 2;
 
 /// The engine, and every stored script compiled.
 pub(super) struct LoadedScripts {
@@ -75,7 +82,7 @@ impl Scripting {
             .with_plugins(Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())));
         let runtime = ScriptRuntime { engine, library, services };
         let events = EventScripts::new(runtime.clone(), events.clone(), db.clone());
-        Ok(Self { runtime, web, events, jobs })
+        Ok(Self { runtime, web, events, jobs, dry_runs: Semaphore::new(MAX_DRY_RUNS) })
     }
 
     /// The workers that run background jobs.

@@ -9,7 +9,7 @@ use crate::atproto::{Did, labels};
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::scripts::{
-    CompiledScript, FailureKind, Invocation, Outcome, ReturnKind, ScriptFailure, TriggerEvent,
+    CompiledScript, FailureKind, Invocation, Outcome, ReturnKind, ScriptFailure, Services, TriggerEvent,
 };
 use crate::store::dead_letters::Letter;
 use crate::trigger::{Trigger, TriggerKind};
@@ -28,6 +28,48 @@ pub struct Label {
     pub exp: Option<Timestamp>,
 }
 
+/// Why a text is not a label; the message goes into a 400 response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a label {0}")]
+pub struct InvalidLabel(&'static str);
+
+impl Label {
+    /// The subject of the trigger whose scripts decide on the label: a collection, or `_actor`.
+    pub fn trigger_subject(&self) -> &str {
+        subject(&self.uri)
+    }
+
+    /// Checks that a labeler could have emitted the label.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub fn validate(&self) -> Result<(), InvalidLabel> {
+        check(self).map_err(InvalidLabel)
+    }
+
+    /// The label as JSON, as its script sees it and as dead letters keep it.
+    pub fn to_json(&self) -> Value {
+        let Self { src, uri, val, neg, cts, exp } = self;
+        serde_json::json!({
+            "src": src, "uri": uri, "val": val, "neg": neg, "cts": cts.to_string(), "exp": exp.map(|exp| exp.to_string()),
+        })
+    }
+
+    /// The label of a dead letter; `None` if it is none.
+    pub fn of_letter(letter: &Letter) -> Option<Self> {
+        let fields: Map<String, Value> = serde_json::from_str(letter.payload.as_deref()?).ok()?;
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
+        Some(Self {
+            src: text("src")?.to_owned(),
+            uri: text("uri")?.to_owned(),
+            val: text("val")?.to_owned(),
+            neg: fields.get("neg").and_then(Value::as_bool).unwrap_or_default(),
+            cts: Timestamp::parse(text("cts")?).ok()?,
+            exp: text("exp").and_then(|exp| Timestamp::parse(exp).ok()),
+        })
+    }
+}
+
 /// What the script decided on a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelVerdict {
@@ -44,7 +86,8 @@ impl EventScripts {
     pub async fn apply_label(&self, label: Label) -> LabelVerdict {
         let id = format!("{}:{}", TriggerKind::LabelApply.as_str(), subject(&label.uri));
         let Some(script) = self.0.runtime.library.get(&id) else { return LabelVerdict::Keep(label) };
-        match retry::with_retries(|| self.attempt_label(&script, &label)).await {
+        let services = &self.0.runtime.services;
+        match retry::with_retries(|| self.attempt_label(&script, &label, services)).await {
             Ok((verdict, attempts)) => {
                 self.0.events.record_verbose(|| Event::EventScriptExecuted {
                     subject: label.uri.clone(),
@@ -67,10 +110,24 @@ impl EventScripts {
         }
     }
 
+    /// Runs a script once on a label, with the services of a dry run.
+    ///
+    /// # Errors
+    /// When the script fails, or returns a table that is not a valid label.
+    pub async fn dry_run_label(
+        &self,
+        script: &CompiledScript,
+        label: &Label,
+        services: &Services,
+    ) -> Result<LabelVerdict, ScriptFailure> {
+        self.attempt_label(script, label, services).await
+    }
+
     async fn attempt_label(
         &self,
         script: &CompiledScript,
         label: &Label,
+        services: &Services,
     ) -> Result<LabelVerdict, ScriptFailure> {
         let (cts, exp) = (label.cts.to_string(), label.exp.map(|exp| exp.to_string()));
         let invocation = Invocation {
@@ -84,7 +141,7 @@ impl EventScripts {
             }),
             ..Invocation::default()
         };
-        verdict(label, &self.run(script, &invocation).await?)
+        verdict(label, &self.run(script, &invocation, services).await?)
     }
 }
 
@@ -155,10 +212,8 @@ fn check(label: &Label) -> Result<(), &'static str> {
 }
 
 fn letter(trigger: &Trigger, label: &Label) -> NewLetter {
-    let Label { src, uri, val, neg, cts, exp } = label;
-    let payload = serde_json::json!({
-        "src": src, "uri": uri, "val": val, "neg": neg, "cts": cts.to_string(), "exp": exp.map(|exp| exp.to_string()),
-    });
+    let Label { src, uri, val, neg, cts, .. } = label;
+    let payload = label.to_json();
     NewLetter {
         event_key: format!("{trigger} {src} {uri} {val} {cts} {neg}"),
         letter: Letter {

@@ -18,10 +18,11 @@ use tokio::sync::Semaphore;
 
 pub use label::{Label, LabelVerdict};
 pub use letters::{RetryError, original_event};
+pub use record::Verdict;
 
 use crate::events::EventLog;
 use crate::indexing::EarlyEvents;
-use crate::scripts::{CompiledScript, Invocation, Outcome, ScriptFailure, ScriptRuntime};
+use crate::scripts::{CompiledScript, Invocation, Outcome, ScriptFailure, ScriptRuntime, Services};
 use crate::store::Db;
 
 /// Event scripts that run at the same time: a few per core, which leaves most instances of the guest to requests, but
@@ -62,9 +63,10 @@ impl EventScripts {
         &self,
         script: &CompiledScript,
         invocation: &Invocation<'_>,
+        services: &Services,
     ) -> Result<Outcome, ScriptFailure> {
         // Fails only when the semaphore is closed, which never happens.
         let _permit = self.0.runs.acquire().await;
-        self.0.runtime.engine.run(script, *invocation, &self.0.runtime.services).await
+        self.0.runtime.engine.run(script, *invocation, services).await
     }
 }

@@ -10,7 +10,8 @@ use crate::atproto::{RecordUri, record};
 use crate::events::Event;
 use crate::indexing::{EarlyDecision, RecordAction, RecordEvent, RecordScriptRunner};
 use crate::scripts::{
-    CompiledScript, FailureKind, Invocation, Lineage, Outcome, ReturnKind, ScriptFailure, TriggerEvent,
+    CompiledScript, FailureKind, Invocation, Lineage, Outcome, ReturnKind, ScriptFailure, Services,
+    TriggerEvent,
 };
 use crate::store::dead_letters::Letter;
 use crate::store::index::{Change, Upsert, Validity};
@@ -81,12 +82,35 @@ impl EventScripts {
         self.attempt_within(script, event, None).await
     }
 
+    /// As [`Self::attempt`], with the services of a dry run.
+    ///
+    /// # Errors
+    /// As [`Self::attempt`].
+    pub async fn dry_run_record(
+        &self,
+        script: &CompiledScript,
+        event: &RecordEvent,
+        services: &Services,
+    ) -> Result<Verdict, ScriptFailure> {
+        self.attempt_with(script, event, None, services).await
+    }
+
     /// As [`Self::attempt`]. With a lineage, the caller has a place among the runs.
     async fn attempt_within(
         &self,
         script: &CompiledScript,
         event: &RecordEvent,
         lineage: Option<&Lineage>,
+    ) -> Result<Verdict, ScriptFailure> {
+        self.attempt_with(script, event, lineage, &self.0.runtime.services).await
+    }
+
+    async fn attempt_with(
+        &self,
+        script: &CompiledScript,
+        event: &RecordEvent,
+        lineage: Option<&Lineage>,
+        services: &Services,
     ) -> Result<Verdict, ScriptFailure> {
         let uri = event.change.uri();
         let text = uri.to_string();
@@ -102,10 +126,9 @@ impl EventScripts {
             lineage,
             ..Invocation::default()
         };
-        let runtime = &self.0.runtime;
         let mut outcome = match lineage {
-            None => self.run(script, &invocation).await?,
-            Some(_) => runtime.engine.run(script, invocation, &runtime.services).await?,
+            None => self.run(script, &invocation, services).await?,
+            Some(_) => self.0.runtime.engine.run(script, invocation, services).await?,
         };
         if let (ReturnKind::Table, Some(repos)) = (outcome.shape, &self.0.runtime.services.repos) {
             outcome.body = repos.record_with_arrays(uri.collection.as_str(), outcome.body);

@@ -80,6 +80,18 @@ impl JobQueue {
         tenant: &Tenant,
         inherit_auth: bool,
     ) -> Result<String, CreateError> {
+        let (id, tenant) = (self.check(kind, input)?, tenant.to_string());
+        let tenant = tenant.as_str();
+        let job = NewJob { id: &id, job_type: kind, input, created_by: caller, client, tenant, inherit_auth };
+        self.add(&job).await?;
+        Ok(id)
+    }
+
+    /// Checks a job without queueing it. Returns the id that it could have.
+    ///
+    /// # Errors
+    /// When no script is bound to the job type, or the input is too large.
+    pub fn check(&self, kind: &str, input: &str) -> Result<String, CreateError> {
         let trigger = Trigger::parse(&format!("{}:{kind}", TriggerKind::JobRun.as_str()))?;
         if !self.scripts.has(trigger.id()) {
             return Err(CreateError::NoScript(trigger.id().to_owned()));
@@ -87,11 +99,7 @@ impl JobQueue {
         if input.len() > MAX_INPUT_BYTES {
             return Err(CreateError::Input);
         }
-        let (id, tenant) = (self.random.uuid(), tenant.to_string());
-        let tenant = tenant.as_str();
-        let job = NewJob { id: &id, job_type: kind, input, created_by: caller, client, tenant, inherit_auth };
-        self.add(&job).await?;
-        Ok(id)
+        Ok(self.random.uuid())
     }
 
     /// Queues a purge of the event log for the admin `caller`. Returns the job's id.

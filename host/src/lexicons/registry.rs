@@ -13,9 +13,10 @@ use super::{fingerprint, schema};
 use crate::atproto::lexicon::{LexiconKind, SchemaErrors, Schemas};
 use crate::atproto::record::{self, Unencodable};
 use crate::atproto::{Did, Nsid};
+use crate::clock::Timestamp;
 use crate::reloadable::Reloadable;
 use crate::store::index::Validity;
-use crate::store::lexicons::LexiconRow;
+use crate::store::lexicons::{LexiconRow, NewLexicon};
 use crate::store::{self, Db, StoreError};
 
 /// The properties of a lexicon that requests and the stream need.
@@ -154,6 +155,29 @@ impl Snapshot {
     /// The same for the text of a method's output.
     pub fn output_with_arrays(&self, method: &str, text: Bytes) -> Bytes {
         self.documents.output_with_arrays(method, text)
+    }
+
+    /// The lexicons as they would be if `new` were uploaded over the stored `rows`.
+    pub fn preview(mut rows: Vec<LexiconRow>, new: &[NewLexicon]) -> Self {
+        for lexicon in new {
+            rows.retain(|row| row.id != lexicon.id);
+            rows.push(LexiconRow {
+                id: lexicon.id.clone(),
+                revision: 0,
+                lexicon_json: lexicon.lexicon_json.clone(),
+                lexicon_type: lexicon.lexicon_type.clone(),
+                backfill: lexicon.backfill,
+                action: lexicon.action.clone(),
+                target_collection: lexicon.target_collection.clone(),
+                source: lexicon.source.clone(),
+                authority_did: lexicon.authority_did.clone(),
+                last_fetched_at: lexicon.last_fetched_at,
+                token_cost: lexicon.token_cost,
+                created_at: Timestamp(0),
+                updated_at: Timestamp(0),
+            });
+        }
+        Self::of(rows)
     }
 
     fn new(lexicons: impl IntoIterator<Item = Lexicon>) -> Self {

@@ -172,6 +172,7 @@ mod tests {
             authority_did: None,
             last_fetched_at: None,
             token_cost: None,
+            saved_by: None,
         };
         lexicons::upsert(db, &lexicon, NOW).await.unwrap();
     }

@@ -6,6 +6,7 @@ mod blob_hosts;
 mod builtin;
 mod delegate;
 pub mod describe_server;
+pub mod dry_run;
 mod fixed;
 mod forward;
 pub mod get_profile;

@@ -94,6 +94,15 @@ pub enum FailureAnswer {
     Raised(Answer),
 }
 
+impl FailureAnswer {
+    /// The answer itself.
+    pub fn to_caller(&self) -> &Answer {
+        match self {
+            Self::Upstream(answer) | Self::Pds(answer) | Self::Raised(answer) => answer,
+        }
+    }
+}
+
 /// A failed run or check. `message`, `line` and `traceback` are for the log, the `script.error` event and the
 /// person who saves a script; a caller of the method only ever sees [`ScriptFailure::public_text`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -177,6 +177,10 @@ pub const FREE_ANSWER_BYTES: usize = 256 << 10;
 /// other clients wait for the same memory and cores.
 pub const ANSWER_BYTES_PER_SECOND: u64 = 4 << 20;
 
+/// Bytes of the writes and log lines that a dry run's answer lists: as many as the largest result. A page can show no
+/// more, and a run could otherwise make the server keep a gigabyte of statements.
+pub const DRY_RUN_BYTES: usize = 4 << 20;
+
 /// Bytes of a script's source: a hundred times a long handler.
 pub const SOURCE_BYTES: usize = 512 << 10;
 

@@ -5,12 +5,15 @@
 //! is a constant in [`limits`]. Each capability of scripts is one file under `host/`, paired with one WIT file
 //! (`wit/`) and one prelude file (`guest-lua/prelude/`). `docs/scripting.md` describes the API for script authors.
 
+pub mod annotations;
+mod dry_run;
 mod engine;
 mod failure;
 mod host;
 mod invocation;
 mod library;
-mod limits;
+pub mod limits;
+pub mod mentions;
 mod raised;
 mod runtime;
 mod scheduling;
@@ -18,6 +21,7 @@ pub mod services;
 #[cfg(test)]
 mod tests;
 
+pub use dry_run::{DryRun, DryRunOptions, DryRunReport, DryWrite};
 pub use engine::{Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};

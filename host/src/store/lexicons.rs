@@ -2,7 +2,8 @@
 
 use crate::clock::Timestamp;
 
-use super::{Db, StoreError, on, only_row};
+use super::lexicon_revisions::{ADD, DROP_OLD, MAX_REVISIONS};
+use super::{Db, StoreError, in_transaction, on, only_row};
 
 /// The `source` of a lexicon that an operator uploaded.
 pub const MANUAL: &str = "manual";
@@ -42,6 +43,16 @@ pub struct NewLexicon {
     pub authority_did: Option<String>,
     pub last_fetched_at: Option<Timestamp>,
     pub token_cost: Option<i64>,
+    /// The admin's DID, for the revision.
+    pub saved_by: Option<String>,
+}
+
+/// Adds the stored document of a lexicon to its history and removes the oldest ones, within a transaction.
+macro_rules! add_revision {
+    ($tx:ident, $id:expr, $saved_by:expr, $now:expr) => {
+        sqlx::query(ADD).bind($id).bind($saved_by).bind($now).execute(&mut *$tx).await?;
+        sqlx::query(DROP_OLD).bind($id).bind(MAX_REVISIONS).execute(&mut *$tx).await?;
+    };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +94,8 @@ pub async fn upsert(db: &Db, lexicon: &NewLexicon, now: Timestamp) -> Result<Ups
                    authority_did = excluded.authority_did, last_fetched_at = excluded.last_fetched_at, \
                    token_cost = excluded.token_cost, updated_at = excluded.updated_at \
                RETURNING revision";
-    let revision: i64 = on!(db, writer, |pool| {
-        sqlx::query_scalar(sql)
+    let revision: i64 = in_transaction!(db, |tx| {
+        let revision = sqlx::query_scalar(sql)
             .bind(&lexicon.id)
             .bind(&lexicon.lexicon_json)
             .bind(&lexicon.lexicon_type)
@@ -96,26 +107,33 @@ pub async fn upsert(db: &Db, lexicon: &NewLexicon, now: Timestamp) -> Result<Ups
             .bind(lexicon.last_fetched_at)
             .bind(lexicon.token_cost)
             .bind(now)
-            .fetch_all(pool)
+            .fetch_all(&mut *tx)
             .await
-            .and_then(|rows| only_row(rows).ok_or(sqlx::Error::RowNotFound))
-    })?;
+            .and_then(|rows| only_row(rows).ok_or(sqlx::Error::RowNotFound))?;
+        add_revision!(tx, &lexicon.id, &lexicon.saved_by, now);
+        revision
+    });
     Ok(Upserted { created: revision == 1, revision })
 }
 
-/// `false` when the lexicon does not exist.
+/// Removes a lexicon and its history. `false` when the lexicon does not exist.
 pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
     let sql = "DELETE FROM lexicons WHERE id = $1";
-    let removed = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
-    Ok(removed > 0)
+    Ok(in_transaction!(db, |tx| {
+        let removed = sqlx::query(sql).bind(id).execute(&mut *tx).await?.rows_affected();
+        sqlx::query(DROP_OLD).bind(id).bind(MAX_REVISIONS).execute(&mut *tx).await?;
+        removed > 0
+    }))
 }
 
-/// Removes a lexicon that follows the network. `false` when there is none with this id.
+/// Removes a lexicon that follows the network, and its history. `false` when there is none with this id.
 pub async fn delete_network(db: &Db, id: &str) -> Result<bool, StoreError> {
     let sql = "DELETE FROM lexicons WHERE id = $1 AND source = $2";
-    let removed =
-        on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(NETWORK).execute(pool).await?.rows_affected());
-    Ok(removed > 0)
+    Ok(in_transaction!(db, |tx| {
+        let removed = sqlx::query(sql).bind(id).bind(NETWORK).execute(&mut *tx).await?.rows_affected();
+        sqlx::query(DROP_OLD).bind(id).bind(MAX_REVISIONS).execute(&mut *tx).await?;
+        removed > 0
+    }))
 }
 
 /// A document that was fetched for a lexicon that follows the network.
@@ -137,7 +155,7 @@ pub async fn refresh(db: &Db, fetched: &Refreshed<'_>, now: Timestamp) -> Result
     let replaced = "UPDATE lexicons SET authority_did = $4, last_fetched_at = $5, updated_at = $5, \
                         revision = revision + 1, lexicon_json = $6, lexicon_type = $7 \
                     WHERE id = $1 AND source = $2 AND revision = $3";
-    let updated = on!(db, writer, |pool| {
+    let updated = in_transaction!(db, |tx| {
         let mut query = sqlx::query(if fetched.document.is_some() { replaced } else { kept })
             .bind(fetched.id)
             .bind(NETWORK)
@@ -147,7 +165,11 @@ pub async fn refresh(db: &Db, fetched: &Refreshed<'_>, now: Timestamp) -> Result
         if let Some((json, kind)) = fetched.document {
             query = query.bind(json).bind(kind);
         }
-        query.execute(pool).await?.rows_affected()
+        let updated = query.execute(&mut *tx).await?.rows_affected() > 0;
+        if updated && fetched.document.is_some() {
+            add_revision!(tx, fetched.id, None::<&str>, now);
+        }
+        updated
     });
-    Ok(updated > 0)
+    Ok(updated)
 }

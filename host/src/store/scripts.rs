@@ -2,8 +2,9 @@
 
 use crate::clock::Timestamp;
 
+use super::script_revisions::{ADD_DELETED, ADD_SAVED, DROP_DELETED, DROP_OLD, MAX_DELETED, MAX_REVISIONS};
 use super::types::{JsonText, to_json_text};
-use super::{Db, Patch, StoreError, on, only_row};
+use super::{Db, Patch, StoreError, in_transaction, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct ScriptRow {
@@ -25,6 +26,8 @@ pub struct NewScript {
     pub body: String,
     pub description: Option<String>,
     pub outbound_xrpcs: Option<Vec<String>>,
+    /// The admin's DID, for the revision.
+    pub saved_by: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,17 @@ pub struct ScriptPatch {
     /// The body and the `outbound_xrpcs` derived from it.
     pub body: Option<(String, Option<Vec<String>>)>,
     pub description: Patch<String>,
+    /// The admin's DID, for the revision.
+    pub saved_by: Option<String>,
+}
+
+/// Adds a revision of a script to its history and removes the oldest ones, within a transaction: `$sql` is
+/// [`ADD_SAVED`] or [`ADD_DELETED`].
+macro_rules! add_revision {
+    ($tx:ident, $sql:expr, $id:expr, $saved_by:expr, $now:expr) => {
+        sqlx::query($sql).bind($id).bind($saved_by).bind($now).execute(&mut *$tx).await?;
+        sqlx::query(DROP_OLD).bind($id).bind(MAX_REVISIONS).execute(&mut *$tx).await?;
+    };
 }
 
 macro_rules! select {
@@ -87,6 +101,7 @@ pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(Scri
             }
             created = false;
         }
+        add_revision!(tx, ADD_SAVED, &script.id, &script.saved_by, now);
         let row = sqlx::query_as(select).bind(&script.id).fetch_one(&mut *tx).await?;
         tx.commit().await?;
         Ok((row, created))
@@ -110,8 +125,8 @@ pub async fn patch(
         Some((body, outbound)) => (Some(body), outbound.as_ref().map(|list| to_json_text(list))),
         None => (None, None),
     };
-    Ok(on!(db, writer, |pool| {
-        sqlx::query_as(sql)
+    Ok(in_transaction!(db, |tx| {
+        let row = sqlx::query_as(sql)
             .bind(id)
             .bind(&patch.script_type)
             .bind(body)
@@ -119,14 +134,23 @@ pub async fn patch(
             .bind(patch.description.is_set())
             .bind(patch.description.value())
             .bind(now)
-            .fetch_all(pool)
+            .fetch_all(&mut *tx)
             .await
-            .map(only_row)
-    })?)
+            .map(only_row)?;
+        add_revision!(tx, ADD_SAVED, id, &patch.saved_by, now);
+        row
+    }))
 }
 
-pub async fn delete(db: &Db, id: &str) -> Result<bool, StoreError> {
+/// `false` when there is no such script. Its history stays, with a revision for the deletion.
+pub async fn delete(db: &Db, id: &str, deleted_by: Option<&str>, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "DELETE FROM scripts WHERE id = $1";
-    let removed = on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await?.rows_affected());
-    Ok(removed > 0)
+    Ok(in_transaction!(db, |tx| {
+        let removed = sqlx::query(sql).bind(id).execute(&mut *tx).await?.rows_affected() > 0;
+        if removed {
+            add_revision!(tx, ADD_DELETED, id, deleted_by, now);
+            sqlx::query(DROP_DELETED).bind(MAX_DELETED).execute(&mut *tx).await?;
+        }
+        removed
+    }))
 }

@@ -9,6 +9,7 @@ use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap, WasmCoreDump};
 
 use crate::fair_share::Full;
 use crate::sandbox::{ProcessorPool, RunBounds};
+use crate::scripts::dry_run::DryRunUsage;
 use crate::scripts::failure::{FailureKind, ScriptFailure};
 use crate::scripts::host::{Guest, Instance, InstructionsExhausted, RunState};
 use crate::scripts::invocation::Usage;
@@ -97,6 +98,10 @@ pub(in crate::scripts) async fn within_limits<T>(
     };
     let host_calls = bounds.calls.load(Ordering::Relaxed);
     let usage = Usage { fuel: metered.read(), guest_time, host_calls };
+    if let Some(dry_run) = metered.store.data().dry_run().filter(|_| lineage.depth() == 0).cloned() {
+        let instructions = if factor > 1 { None } else { guest.instructions(&mut metered.store).await };
+        dry_run.set_usage(DryRunUsage { instructions, fuel: usage.fuel, guest_time, host_calls });
+    }
     let result = match ended {
         Ok(returned) => returned,
         Err(failure) if failure.line.is_some() || failure.kind == FailureKind::Internal => Err(failure),

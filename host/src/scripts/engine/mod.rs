@@ -23,8 +23,8 @@ use crate::repos::caller_session::NoSession;
 use crate::sandbox::ProcessorPool;
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
-use crate::scripts::library::called_methods::called_methods;
 use crate::scripts::library::tally::Tally;
+use crate::scripts::mentions::called_methods;
 use crate::scripts::scheduling::{InstancePlaces, Lineage, TokenBuckets};
 use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits};
 use crate::trigger::{Trigger, TriggerKind};
@@ -140,8 +140,13 @@ impl Engine {
             self.admit(&self.0.answer_buckets, &tenant, &services.clock).await?;
         }
         let may_act = kind == TriggerKind::Procedure || invocation.inherit_auth;
-        let session = if may_act { session(&info, services).await? } else { None };
-        let context = context(&info, services, matches!(session, Some(Ok(_))));
+        let dry_run = services.dry_run.as_ref();
+        let session = if may_act && dry_run.is_none() { session(&info, services).await? } else { None };
+        let has_session = match dry_run {
+            Some(dry_run) => info.dry_run_account(dry_run).is_some(),
+            None => matches!(session, Some(Ok(_))),
+        };
+        let context = context(&info, services, has_session);
         let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
         let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
         let started = Instant::now();

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{blobs, fault, json, repo};
+use super::{blobs, fault, json, pretend, repo};
 use crate::atproto::labels::is_subject;
 use crate::atproto::record::MAX_RECORD_BYTES;
 use crate::atproto::{Cid, Did, Nsid};
@@ -161,6 +161,9 @@ async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Ve
     let Some(blob) = state.blobs.get(handle) else {
         return Err(fault::new(FaultCode::BadInput, format!("{function}: there is no blob {handle}")));
     };
+    if let Some(dry_run) = state.dry_run() {
+        return Err(pretend::refusal(dry_run, function));
+    }
     let session = state.session(function)?;
     if http::HeaderValue::try_from(mime_type).is_err() {
         return Err(fault::new(

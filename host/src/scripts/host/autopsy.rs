@@ -1,4 +1,5 @@
-//! Finds the script's line in an instance whose guest did not return: it trapped, or the host stopped it.
+//! Finds the script's line in an instance whose guest did not return: it trapped, or the host stopped it. Also reads how
+//! many instructions a dry run executed.
 //!
 //! Nothing can enter such a component again, but the guest's core instance and its memory are still there. wasmtime gives
 //! access to them through the core dump of a trap, so this module makes one in the same store, and calls a function of the
@@ -17,6 +18,9 @@ const TRAP: &[u8] = b"\0asm\x01\0\0\0\
 
 /// The guest's function (`guest-lua/c/meter.c`).
 const SCRIPT_LINE: &str = "script_line";
+
+/// The guest's function that returns how many instructions its run has left (`guest-lua/c/meter.c`).
+const INSTRUCTIONS_LEFT: &str = "instructions_left";
 
 /// The guest's pointer to its C stack, which may have overflowed.
 const STACK_POINTER: &str = "__stack_pointer";
@@ -39,20 +43,31 @@ impl Autopsy {
     /// The script's line at which the guest stopped. `None` when no line of it was running, or the guest's memory does not
     /// tell.
     pub(super) async fn script_line(&self, store: &mut Store<RunState>) -> Option<u32> {
-        // The run's use of fuel is read from what is left.
-        let fuel = store.get_fuel().ok()?;
-        let line = self.read(store).await.unwrap_or_else(|error| {
-            tracing::debug!(
-                error = error.root_cause().to_string(),
-                "the line of a stopped script is unknown"
-            );
-            0
-        });
-        store.set_fuel(fuel).ok()?;
-        (line > 0).then_some(line)
+        self.call(store, SCRIPT_LINE).await.filter(|line| *line > 0)
     }
 
-    async fn read(&self, store: &mut Store<RunState>) -> Result<u32> {
+    /// How many instructions the run of the guest had left when it ended.
+    pub(super) async fn instructions_left(&self, store: &mut Store<RunState>) -> Option<u32> {
+        self.call(store, INSTRUCTIONS_LEFT).await
+    }
+
+    /// Calls a function of the guest without changing the store's fuel. `None` when it can't be called.
+    async fn call(&self, store: &mut Store<RunState>, function: &str) -> Option<u32> {
+        // The run's use of fuel is read from what is left.
+        let fuel = store.get_fuel().ok()?;
+        let answer = self.read(store, function).await.unwrap_or_else(|error| {
+            tracing::debug!(
+                function,
+                error = error.root_cause().to_string(),
+                "the guest's memory does not tell"
+            );
+            None
+        });
+        store.set_fuel(fuel).ok()?;
+        answer
+    }
+
+    async fn read(&self, store: &mut Store<RunState>, function: &str) -> Result<Option<u32>> {
         store.set_fuel(FUEL)?;
         let trapped = Instance::new_async(&mut *store, &self.0, &[]).await.err();
         let instances = trapped
@@ -60,13 +75,13 @@ impl Autopsy {
             .and_then(|error| error.downcast_ref::<WasmCoreDump>())
             .map(WasmCoreDump::instances);
         for instance in instances.unwrap_or_default() {
-            let Ok(line) = instance.get_typed_func::<(), u32>(&mut *store, SCRIPT_LINE) else { continue };
+            let Ok(found) = instance.get_typed_func::<(), u32>(&mut *store, function) else { continue };
             if let Some(stack) = instance.get_global(&mut *store, STACK_POINTER) {
                 reset(&stack, store)?;
             }
-            return line.call_async(&mut *store, ()).await;
+            return found.call_async(&mut *store, ()).await.map(Some);
         }
-        Ok(0)
+        Ok(None)
     }
 }
 

@@ -51,6 +51,12 @@ impl Guest {
         Ok(Instance(self.pre.instantiate_async(store).await?))
     }
 
+    /// How many instructions an instance in the store has executed since its run began; `None` when it does not tell.
+    pub(in crate::scripts) async fn instructions(&self, store: &mut Store<RunState>) -> Option<u32> {
+        let left = self.autopsy.instructions_left(store).await?;
+        Some(limits::INSTRUCTIONS.saturating_sub(left))
+    }
+
     /// The script's line at which an instance in the store stopped, after a call that did not return.
     pub(in crate::scripts) async fn script_line(&self, store: &mut Store<RunState>) -> Option<u32> {
         self.autopsy.script_line(store).await

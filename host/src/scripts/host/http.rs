@@ -14,10 +14,11 @@ use url::Url;
 use super::allowances::too_many_bytes;
 use super::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Request, Response};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
-use super::fault;
 use super::state::RunState;
+use super::{fault, pretend};
 use crate::net::{FetchedResponse, Limits, NetError};
 use crate::scripts::OutboundHttp;
+use crate::scripts::dry_run::DryRun;
 use crate::scripts::limits;
 
 /// Headers that the client writes itself: with headers of the script about the message's framing, it could smuggle a
@@ -51,6 +52,36 @@ struct Batch {
 }
 
 async fn send(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcome>, Fault> {
+    match state.dry_run().cloned() {
+        Some(dry_run) => send_reads(state, &dry_run, requests).await,
+        None => send_all(state, requests).await,
+    }
+}
+
+/// In a dry run: sends the requests that only read, if it may use the network.
+async fn send_reads(
+    state: &mut RunState,
+    dry_run: &DryRun,
+    requests: Vec<Request>,
+) -> Result<Vec<Outcome>, Fault> {
+    if requests.len() > limits::HTTP_BATCH {
+        return Err(fault::limit("too many requests at once", limits::HTTP_BATCH));
+    }
+    let mut outcomes = Vec::with_capacity(requests.len());
+    for request in requests {
+        let bytes = request.body.as_ref().map_or(0, Vec::len);
+        match pretend::request(dry_run, &method(request.method), &request.url, bytes) {
+            Some(outcome) => {
+                state.count_call()?;
+                outcomes.push(outcome);
+            }
+            None => outcomes.extend(send_all(state, vec![request]).await?),
+        }
+    }
+    Ok(outcomes)
+}
+
+async fn send_all(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcome>, Fault> {
     let web = state.service("http", |services| services.web.clone())?;
     if requests.len() > limits::HTTP_BATCH {
         return Err(fault::limit("too many requests at once", limits::HTTP_BATCH));

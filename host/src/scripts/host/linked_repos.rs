@@ -8,11 +8,12 @@ use url::form_urlencoded;
 use super::bindings::belvedere::script::linked_repos::{Host, Put};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::{RunInfo, RunState};
-use super::{fault, json, repo, xrpc};
+use super::{fault, json, pretend, repo, xrpc};
 use crate::atproto::Did;
 use crate::atproto::record::MAX_RECORD_BYTES;
 use crate::pds::PdsError;
 use crate::repos::linked::{GrantError, GrantUser, LinkedRepo, LinkedRepos};
+use crate::scripts::dry_run::DryWrite;
 use crate::scripts::limits;
 use crate::store::StoreError;
 
@@ -37,6 +38,14 @@ impl Host for RunState {
             return Ok(Err(fault));
         }
         let value = repo::with_arrays(self, &collection, value);
+        if let Some(dry_run) = self.dry_run().cloned() {
+            let at = (&*did, &*collection, rkey.as_deref());
+            return Ok(pretend_write(self, FUNCTION, at, |uri| {
+                dry_run.write(&DryWrite::LinkedRepoCreate { uri, record: pretend::json(&value) });
+                cid(&value)
+            })
+            .await);
+        }
         let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.create(&collection, rkey.as_deref(), record(&value)?, patience).await
         });
@@ -56,6 +65,14 @@ impl Host for RunState {
             return Ok(Err(fault));
         }
         let value = repo::with_arrays(self, &collection, value);
+        if let Some(dry_run) = self.dry_run().cloned() {
+            let at = (&*did, &*collection, Some(&*rkey));
+            return Ok(pretend_write(self, FUNCTION, at, |uri| {
+                dry_run.write(&DryWrite::LinkedRepoPut { uri, record: pretend::json(&value) });
+                cid(&value)
+            })
+            .await);
+        }
         let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.put(&collection, &rkey, record(&value)?, swap.as_deref(), patience).await
         });
@@ -69,6 +86,14 @@ impl Host for RunState {
         rkey: String,
     ) -> wasmtime::Result<Result<(), Fault>> {
         const FUNCTION: &str = "repo:delete_record";
+        if let Some(dry_run) = self.dry_run().cloned() {
+            let at = (&*did, &*collection, Some(&*rkey));
+            let done = pretend_write(self, FUNCTION, at, |uri| {
+                dry_run.write(&DryWrite::LinkedRepoDelete { uri });
+                String::new()
+            });
+            return Ok(done.await.map(drop));
+        }
         let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
             repo.delete(&collection, &rkey, patience).await
         });
@@ -148,6 +173,29 @@ fn pds_json(function: &str, answer: &[u8]) -> Result<Vec<u8>, Fault> {
     }
 }
 
+/// Adds a write to the report of a dry run. `write` gets the record's URI and returns its CID.
+async fn pretend_write(
+    state: &mut RunState,
+    function: &str,
+    (did, collection, rkey): (&str, &str, Option<&str>),
+    write: impl FnOnce(String) -> String,
+) -> Result<Put, Fault> {
+    let grants = grants(state, function)?;
+    let did = parse_did(function, did)?;
+    let found = grants.find(&did, &runner(state)).await.map_err(|error| database(&error))?;
+    if found.is_none() {
+        return Err(grant_fault(state, function, GrantError::Unknown));
+    }
+    let uri = pretend::linked_uri(state, function, (&did, collection, rkey))?.to_string();
+    Ok(Put { cid: write(uri.clone()), uri })
+}
+
+/// The CID that a PDS would give to a record; empty if it has none.
+fn cid(record: &[u8]) -> String {
+    let inspected = crate::atproto::record::inspect(record);
+    inspected.ok().and_then(|record| record.cid.ok()).map(|cid| cid.to_string()).unwrap_or_default()
+}
+
 async fn list(state: &mut RunState) -> Result<Vec<u8>, Fault> {
     let grants = grants(state, "linked_repos.list")?;
     let rows = grants.list(&runner(state)).await.map_err(|error| database(&error))?;
@@ -168,8 +216,11 @@ async fn get(state: &mut RunState, did: &str) -> Result<Vec<u8>, Fault> {
     let runner = runner(state);
     let found = grants.find(&did, &runner).await.map_err(|error| database(&error))?;
     let Some(row) = found else { return Ok(b"null".to_vec()) };
-    // An unusable grant fails here instead of at the script's first write.
-    if let Err(error) = grants.open(&did, &runner).await {
+    // An unusable grant fails here instead of at the script's first write. Opening it may renew its tokens, which a dry
+    // run does not.
+    if state.dry_run().is_none()
+        && let Err(error) = grants.open(&did, &runner).await
+    {
         return Err(grant_fault(state, FUNCTION, error));
     }
     let repo = json!({ "did": row.did, "handle": row.handle, "status": row.status, "scopes": row.scopes });
@@ -183,6 +234,9 @@ async fn with_grant<T>(
     did: &str,
     work: impl AsyncFnOnce(&LinkedRepo, std::time::Duration) -> Result<T, GrantError>,
 ) -> Result<T, Fault> {
+    if let Some(dry_run) = state.dry_run() {
+        return Err(pretend::refusal(dry_run, function));
+    }
     let grants = grants(state, function)?;
     let did = parse_did(function, did)?;
     let repo = match grants.open(&did, &runner(state)).await {

@@ -21,6 +21,7 @@ mod linked_repos;
 mod log;
 mod meter;
 mod plugins;
+mod pretend;
 mod repo;
 mod state;
 pub(super) mod tid;

@@ -71,10 +71,12 @@ async fn call(
     json::check(state, &format!("{what}: arguments"), &args, limits::PLUGIN_ARGS_BYTES)?;
     let args = String::from_utf8(args)
         .map_err(|_| fault::new(FaultCode::BadInput, format!("{what}: the arguments are not UTF-8")))?;
-    let requests = state.outbound.requests_left();
+    // In a dry run plugins compute only: their requests and values may change something.
+    let dry_run = state.dry_run().is_some();
+    let requests = if dry_run { 0 } else { state.outbound.requests_left() };
     let run = RunContext {
         has_session: state.has_session(),
-        read_only: state.info.kind == TriggerKind::Query,
+        read_only: dry_run || state.info.kind == TriggerKind::Query,
         requests_left: Arc::new(AtomicU32::new(requests)),
     };
     let requests_left = Arc::clone(&run.requests_left);

@@ -1,6 +1,7 @@
 //! `repo`: reads schemas and records, and writes to the caller's repo and to the index. The host enforces that a write
 //! goes to one repo, and only to records of that repo.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -8,11 +9,12 @@ use bytes::Bytes;
 use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{fault, log};
+use super::{fault, log, pretend};
 use crate::atproto::record::{self, Inspection};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
 use crate::pds::{self, CommitResult, PdsError, WriteAction};
 use crate::repos::{LocalError, RecordScripts, Repos, caller_session};
+use crate::scripts::dry_run::{DryRun, DryWrite};
 use crate::scripts::failure::FailureAnswer;
 use crate::scripts::limits;
 use crate::scripts::services::LogLevel;
@@ -189,9 +191,27 @@ fn check_owner(uri: &RecordUri, target: &Did) -> Result<(), Fault> {
     Err(fault::forbidden(format!("Record: {uri} is not a record of {target}")))
 }
 
+/// Who saves: the account of a session, or in a dry run the account that would have one.
+enum Author {
+    Session(Arc<pds::Session>),
+    DryRun(DryRun, Did),
+}
+
+impl Author {
+    fn did(&self) -> &Did {
+        match self {
+            Self::Session(session) => &session.did,
+            Self::DryRun(_, account) => account,
+        }
+    }
+}
+
 async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written>, Fault> {
     let repos = repos(state)?;
-    let session = state.session("Record")?;
+    let author = match state.dry_run_account() {
+        Some((dry_run, account)) => Author::DryRun(dry_run, account),
+        None => Author::Session(state.session("Record")?),
+    };
     if writes.len() > pds::MAX_WRITES {
         return Err(fault::limit("too many records in one commit", pds::MAX_WRITES));
     }
@@ -199,7 +219,7 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
         writes.into_iter().map(|write| check(state, write)).collect::<Result<_, _>>()?;
     let mut writes = Vec::with_capacity(checked.len());
     for ValidWrite { target, collection, uri, rkey, value } in checked {
-        if target != session.did {
+        if target != *author.did() {
             let message = format!("Record: this run may not write to the repo of {target}");
             return Err(fault::forbidden(message));
         }
@@ -212,6 +232,10 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
         };
         writes.push(pds::Write { collection, rkey, action, swap: None });
     }
+    let session = match author {
+        Author::Session(session) => session,
+        Author::DryRun(dry_run, account) => return Ok(pretend::commit(state, &dry_run, &account, &writes)),
+    };
     let committed = send(state, &repos, &session, &writes).await?;
     let mut written = Vec::with_capacity(writes.len());
     for (write, done) in
@@ -287,6 +311,10 @@ async fn save_local(state: &mut RunState, write: WitWrite) -> Result<Written, Fa
     let Some((value, inspected)) = value else { return Err(bad("Record:save_local: there is no record")) };
     let Some(rkey) = rkey else { return Err(bad("Record:save_local: the record key is missing")) };
     let uri = RecordUri { did: target, collection, rkey };
+    if let Some(dry_run) = state.dry_run() {
+        dry_run.write(&DryWrite::IndexSave { uri: uri.to_string(), record: pretend::json(&value) });
+        return Ok(Written { uri: Some(uri.to_string()), cid: None });
+    }
     repos.save_local(&uri, &value, inspected.refs).await.map_err(|error| match error {
         LocalError::Store(error) => database(&error),
         LocalError::NoWriter => fault::new(FaultCode::Unavailable, format!("Record:save_local: {error}")),
@@ -299,5 +327,10 @@ async fn delete_local(state: &mut RunState, uri: &str, repo: Option<&str>) -> Re
     let uri = parse_uri(uri)?;
     check_owner(&uri, &target(state, repo)?)?;
     state.writes.add(1, 0)?;
+    if let Some(dry_run) = state.dry_run() {
+        dry_run.write(&DryWrite::IndexDelete { uri: uri.to_string() });
+        let found = repos.load(std::slice::from_ref(&uri), limits::LOAD_BYTES).await;
+        return found.map(|found| !found.rows.is_empty()).map_err(|error| database(&error));
+    }
     repos.delete_local(&uri).await.map_err(|error| database(&error))
 }

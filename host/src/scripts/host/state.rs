@@ -18,6 +18,7 @@ use crate::pds::Session;
 use crate::repos::Repos;
 use crate::repos::caller_session::NoSession;
 use crate::scripts::OutboundHttp;
+use crate::scripts::dry_run::DryRun;
 use crate::scripts::failure::FailureAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::{Lineage, limits};
@@ -41,6 +42,12 @@ impl RunInfo {
     pub(in crate::scripts) fn check(trigger: Arc<str>, kind: TriggerKind) -> Self {
         let lineage = Lineage::root(TriggerKind::Query);
         Self { trigger, kind, caller: Caller::default(), delegate: None, lineage }
+    }
+
+    /// The account that a dry run acts for as if it had a session.
+    pub(in crate::scripts) fn dry_run_account(&self, dry_run: &DryRun) -> Option<&Did> {
+        let may_act = self.kind == TriggerKind::Procedure || dry_run.options().with_session;
+        self.delegate.as_ref().or(self.caller.did.as_ref()).filter(|_| may_act)
     }
 }
 
@@ -249,7 +256,10 @@ impl RunState {
                 "{function} can't be used while the script is being saved"
             )));
         };
-        pick(services).ok_or_else(|| fault::forbidden(format!("{function} is not available here")))
+        pick(services).ok_or_else(|| match &services.dry_run {
+            Some(dry_run) => fault::forbidden(dry_run.refuse(function)),
+            None => fault::forbidden(format!("{function} is not available here")),
+        })
     }
 
     /// The repos, for work that is part of a counted call.
@@ -259,6 +269,18 @@ impl RunState {
 
     pub(super) fn log(&self) -> Option<&dyn LogSink> {
         self.services.as_ref().map(|services| &*services.log)
+    }
+
+    /// What collects the writes of a dry run; `None` in other runs.
+    pub(in crate::scripts) fn dry_run(&self) -> Option<&DryRun> {
+        self.services.as_ref()?.dry_run.as_ref()
+    }
+
+    /// The account that a dry run acts for as if it had a session.
+    pub(super) fn dry_run_account(&self) -> Option<(DryRun, Did)> {
+        let dry_run = self.dry_run()?;
+        let account = self.info.dry_run_account(dry_run)?;
+        Some((dry_run.clone(), account.clone()))
     }
 
     /// The session for calls to the caller's PDS. Without one the fault has the answer that a method without a script
@@ -278,7 +300,7 @@ impl RunState {
         Err(fault)
     }
 
-    /// Whether the run has a session with the caller's PDS.
+    /// Whether the run has a session with the caller's PDS. A dry run has none.
     pub(super) fn has_session(&self) -> bool {
         matches!(self.session, Some(Ok(_)))
     }

@@ -93,6 +93,7 @@ async fn call(
 fn xrpc_fault(function: &str, error: XrpcError) -> Fault {
     let code = match error {
         XrpcError::Invalid(_) => FaultCode::BadInput,
+        XrpcError::Forbidden(_) => FaultCode::Forbidden,
         XrpcError::Unavailable(_) => FaultCode::Unavailable,
     };
     fault::new(code, format!("{function}: {error}"))

@@ -1,6 +1,5 @@
 //! The registry of compiled scripts, by trigger id. Replaced as a whole, so that a request sees one consistent set.
 
-pub(super) mod called_methods;
 mod compiled;
 pub(super) mod tally;
 

@@ -45,6 +45,11 @@ impl Lineage {
         Self::root(kind).nested()
     }
 
+    /// For a dry run, which may take as long as a run of this kind.
+    pub fn of_dry_run(kind: TriggerKind) -> Self {
+        Self::root(kind)
+    }
+
     /// For a run that a run of this lineage calls.
     pub(in crate::scripts) fn nested(&self) -> Self {
         let deadline = self.deadline.min(Instant::now() + limits::RUN_TIME);

@@ -1,6 +1,7 @@
 //! The services of the server that a run may use, as narrow interfaces: the capabilities under `host/` are written
 //! against these, and tests implement them with fakes.
 
+mod dry_run;
 mod outbound_http;
 mod plugins;
 mod server;
@@ -27,6 +28,7 @@ use crate::random::Random;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
 use crate::scripts::Lineage;
+use crate::scripts::dry_run::DryRun;
 use crate::service_identity::ServiceIdentity;
 use crate::xrpc::{Answer, Call};
 
@@ -60,6 +62,8 @@ pub struct Services {
     pub(in crate::scripts) linked_repos: Option<LinkedRepos>,
     /// Functions of plugins.
     pub plugins: Option<Arc<dyn PluginCalls>>,
+    /// For a dry run: collects what it would have written.
+    pub(in crate::scripts) dry_run: Option<DryRun>,
 }
 
 impl Services {
@@ -82,6 +86,7 @@ impl Services {
             repos: None,
             linked_repos: None,
             plugins: None,
+            dry_run: None,
         }
     }
 
@@ -287,6 +292,9 @@ pub trait Labels: Send + Sync {
 pub enum XrpcError {
     #[error("{0}")]
     Invalid(String),
+    /// The run may not make the call. The script sees the text.
+    #[error("{0}")]
+    Forbidden(String),
     #[error("no answer: {0}")]
     Unavailable(String),
 }

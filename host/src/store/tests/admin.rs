@@ -4,6 +4,7 @@ use super::fixtures::*;
 
 use crate::clock::Timestamp;
 use crate::store::lexicons::{self, NewLexicon, Upserted};
+use crate::store::script_revisions;
 use crate::store::scripts::{self, NewScript, ScriptPatch};
 use crate::store::{Backend, Patch, records, settings};
 
@@ -20,6 +21,7 @@ on_both! {
             authority_did: Some("did:plc:a".into()),
             last_fetched_at: Some(Timestamp(5)),
             token_cost: Some(3),
+            saved_by: None,
         };
         let first = lexicons::upsert(&db, &full, Timestamp(10)).await.unwrap();
         assert_eq!(first, Upserted { created: true, revision: 1 });
@@ -44,6 +46,20 @@ on_both! {
         assert_eq!(again, Upserted { created: true, revision: 1 });
     }
 
+    async fn histories_of_the_last_deleted_scripts_are_kept(db) {
+        let max = script_revisions::MAX_DELETED;
+        for n in 0..max + 2 {
+            let script = NewScript { id: format!("job.run:{n:04}"), saved_by: Some("did:plc:a".into()), ..NewScript::default() };
+            scripts::upsert(&db, &script, Timestamp(n)).await.unwrap();
+            assert!(scripts::delete(&db, &script.id, Some("did:plc:b"), Timestamp(1_000 + n)).await.unwrap());
+        }
+        let deleted = script_revisions::deleted(&db).await.unwrap();
+        assert_eq!(deleted.len() as i64, max);
+        assert_eq!((deleted[0].script_id.as_str(), deleted[0].saved_by.as_deref()), ("job.run:0101", Some("did:plc:b")));
+        assert!(script_revisions::list(&db, "job.run:0001").await.unwrap().is_empty(), "deleted before the others");
+        assert_eq!(script_revisions::list(&db, "job.run:0002").await.unwrap().len(), 2);
+    }
+
     async fn scripts_are_replaced_and_patched(db) {
         let script = |id: &str, description: Option<&str>| NewScript {
             id: id.into(),
@@ -51,6 +67,7 @@ on_both! {
             body: "body".into(),
             description: description.map(str::to_owned),
             outbound_xrpcs: Some(vec!["com.example.a".into()]),
+            saved_by: None,
         };
         let id = "xrpc.query:com.example.list";
         let (row, created) = scripts::upsert(&db, &script(id, Some("text")), Timestamp(10)).await.unwrap();
@@ -80,8 +97,8 @@ on_both! {
         assert_eq!(ids(Some("com.example.list")).await, ["record.index:com.example.list", id]);
         assert_eq!(ids(Some("example.list")).await, Vec::<String>::new());
         assert_eq!(ids(Some("%")).await, Vec::<String>::new());
-        assert!(scripts::delete(&db, id).await.unwrap());
-        assert!(!scripts::delete(&db, id).await.unwrap());
+        assert!(scripts::delete(&db, id, None, Timestamp(50)).await.unwrap());
+        assert!(!scripts::delete(&db, id, None, Timestamp(50)).await.unwrap());
     }
 
     async fn settings_are_set_and_unset(db) {

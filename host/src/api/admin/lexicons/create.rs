@@ -21,9 +21,9 @@ use crate::store::{self, lexicons::MANUAL, lexicons::NewLexicon};
 use super::InvalidTarget;
 
 #[derive(Deserialize)]
-struct Body {
+pub(super) struct Body {
     /// Kept verbatim: the lexicon is shown as it was uploaded.
-    lexicon_json: Box<RawValue>,
+    pub(super) lexicon_json: Box<RawValue>,
     /// True when absent. Only of a record lexicon's first upload.
     backfill: Option<bool>,
     target_collection: Option<String>,
@@ -44,7 +44,7 @@ struct Answer<'a> {
 
 /// Why an upload is invalid.
 #[derive(Debug, thiserror::Error)]
-enum Invalid {
+pub(super) enum Invalid {
     #[error("lexicon_json is not JSON: {0}")]
     Json(serde_json::Error),
     #[error(transparent)]
@@ -63,7 +63,7 @@ impl From<Invalid> for Error {
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let body: Body = request.json()?;
-    let lexicon = check(&body)?;
+    let lexicon = NewLexicon { saved_by: Some(admin.did.to_string()), ..check(&body)? };
     let now = app.clock.now();
     let saved = store::lexicons::upsert(&app.db, &lexicon, now).await?;
     app.changed(Topic::Lexicons).await?;
@@ -86,7 +86,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     Ok(response::json(status, &answer))
 }
 
-fn check(body: &Body) -> Result<NewLexicon, Invalid> {
+pub(super) fn check(body: &Body) -> Result<NewLexicon, Invalid> {
     let document: Value = serde_json::from_str(body.lexicon_json.get()).map_err(Invalid::Json)?;
     let document = LexiconDoc::parse(&document)?;
     let target_collection = super::target_collection(body.target_collection.as_deref(), document.kind)?;
@@ -108,6 +108,7 @@ fn check(body: &Body) -> Result<NewLexicon, Invalid> {
         authority_did: None,
         last_fetched_at: None,
         token_cost: body.token_cost,
+        saved_by: None,
     })
 }
 

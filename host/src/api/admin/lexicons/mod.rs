@@ -1,6 +1,8 @@
 //! `/admin/lexicons`: uploads, lists and deletes lexicons.
 
 pub mod create;
+pub mod preview;
+pub mod revisions;
 pub mod services;
 
 use std::sync::Arc;

@@ -48,6 +48,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         source: NETWORK.to_owned(),
         authority_did: Some(found.authority.to_string()),
         last_fetched_at: Some(now),
+        saved_by: Some(admin.did.to_string()),
         ..NewLexicon::default()
     };
     let saved = lexicons::upsert(&app.db, &lexicon, now).await?;

@@ -1,6 +1,11 @@
 //! `/admin/scripts`: stores, lists, changes and deletes scripts.
 
 mod body;
+pub mod check;
+mod diagnostics;
+pub mod dry_run;
+pub mod revisions;
+pub mod types;
 
 use std::sync::Arc;
 
@@ -85,6 +90,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         outbound_xrpcs: outbound_xrpcs(&compiled),
         body: body.body,
         description,
+        saved_by: Some(admin.did.to_string()),
     };
     let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await?;
     app.changed(Topic::Script(body.id.clone())).await?;
@@ -136,6 +142,7 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         script_type: body.script_type,
         body: body.body.map(|text| (text, compiled.as_ref().and_then(outbound_xrpcs))),
         description,
+        saved_by: Some(admin.did.to_string()),
     };
     let row = scripts::patch(&app.db, id, &patch, app.clock.now())
         .await?
@@ -152,7 +159,7 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 /// `DELETE /admin/scripts/{id}`: deletes a script; the built-in behaviour applies again at once.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
-    if !scripts::delete(&app.db, id).await? {
+    if !scripts::delete(&app.db, id, Some(admin.did.as_str()), app.clock.now()).await? {
         return Err(Error::not_found("script not found"));
     }
     app.changed(Topic::Script(id.to_owned())).await?;

@@ -1,0 +1,65 @@
+import { network } from '../lib/network.svelte'
+import { session } from '../lib/session.svelte'
+import { ApiError, errorOf } from './error'
+
+export type Query = Record<string, string | number | boolean | null | undefined>
+
+export interface Options {
+  query?: Query
+  /** Sent as JSON, unless it is a `Blob` or a form, which are sent as they are. */
+  body?: unknown
+  signal?: AbortSignal | undefined
+}
+
+/** The server's root: the dashboard is one level below it, whatever comes before. */
+export function urlOf(path: string, query: Query = {}): string {
+  const url = new URL(`..${path}`, document.baseURI)
+  for (const [key, value] of Object.entries(query)) {
+    if (value !== '' && value !== null && value !== undefined) url.searchParams.set(key, String(value))
+  }
+  return url.href
+}
+
+/**
+ * Calls the server.
+ *
+ * Throws an `ApiError` for every answer that is not a success, and when there is none. A 401 also ends the session in this
+ * page, which shows the login and then returns here.
+ */
+export async function call<T>(method: string, path: string, { query, body, signal }: Options = {}): Promise<T> {
+  const isRaw = body instanceof Blob || body instanceof FormData
+  const headers: Record<string, string> = { accept: 'application/json' }
+  if (body !== undefined && !isRaw) headers['content-type'] = 'application/json'
+  const init: RequestInit = { method, headers, credentials: 'same-origin', signal: signal ?? null }
+  if (body !== undefined) init.body = isRaw ? body : JSON.stringify(body)
+
+  let answer: Response
+  try {
+    answer = await fetch(urlOf(path, query), init)
+  } catch (error) {
+    if (signal?.aborted) throw error
+    network.lost()
+    throw new ApiError(0, { error: 'unreachable' })
+  }
+  if (!answer.ok) {
+    const error = await errorOf(answer)
+    if (error.status === 401) session.ended()
+    // A proxy answers in place of a server that restarts.
+    if (error.status === 502 && !error.isFromServer) network.lost()
+    throw error
+  }
+  if (answer.status === 204) return undefined as T
+  const text = await answer.text()
+  return (text === '' ? undefined : JSON.parse(text)) as T
+}
+
+export const api = {
+  get: <T>(path: string, query?: Query, signal?: AbortSignal) => call<T>('GET', path, { query: query ?? {}, signal }),
+  post: <T>(path: string, body?: unknown, query?: Query) => call<T>('POST', path, { body, query: query ?? {} }),
+  put: <T>(path: string, body?: unknown) => call<T>('PUT', path, { body }),
+  patch: <T>(path: string, body?: unknown) => call<T>('PATCH', path, { body }),
+  delete: <T = void>(path: string, query?: Query) => call<T>('DELETE', path, { query: query ?? {} }),
+}
+
+/** A part of a path, escaped. */
+export const part = encodeURIComponent

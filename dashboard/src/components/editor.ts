@@ -1,0 +1,191 @@
+import {
+  autocompletion,
+  closeBrackets,
+  closeBracketsKeymap,
+  completionKeymap,
+  type CompletionContext,
+} from '@codemirror/autocomplete'
+import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands'
+import { json } from '@codemirror/lang-json'
+import {
+  bracketMatching,
+  HighlightStyle,
+  indentOnInput,
+  StreamLanguage,
+  syntaxHighlighting,
+} from '@codemirror/language'
+import { lua } from '@codemirror/legacy-modes/mode/lua'
+import { lintGutter, setDiagnostics } from '@codemirror/lint'
+import { highlightSelectionMatches, searchKeymap } from '@codemirror/search'
+import { Compartment, EditorState, type Extension } from '@codemirror/state'
+import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view'
+import { tags } from '@lezer/highlight'
+
+export type Language = 'lua' | 'json'
+
+export interface Diagnostic {
+  /** Counted from 1. */
+  line: number
+  /** Counted from 1; without one the whole line is marked. */
+  column?: number | null
+  message: string
+  severity?: 'error' | 'warning' | 'info'
+}
+
+/** A name that is offered while typing, such as `db.query`. */
+export interface Suggestion {
+  label: string
+  detail?: string
+  info?: string
+  type?: string
+}
+
+export interface Options {
+  value: string
+  language: Language
+  label: string
+  isReadOnly: boolean
+  onchange: (text: string) => void
+  onsave: () => void
+  suggestions: () => Suggestion[]
+}
+
+export interface Editor {
+  setValue(text: string): void
+  setDiagnostics(found: Diagnostic[]): void
+  setReadOnly(isReadOnly: boolean): void
+  goToLine(line: number): void
+  destroy(): void
+}
+
+const languages: Record<Language, () => Extension> = { json, lua: () => StreamLanguage.define(lua) }
+
+const colours = syntaxHighlighting(
+  HighlightStyle.define([
+    { tag: [tags.keyword, tags.bool, tags.null, tags.atom], color: 'var(--code-keyword)' },
+    { tag: [tags.string, tags.special(tags.string)], color: 'var(--code-string)' },
+    { tag: tags.number, color: 'var(--code-number)' },
+    { tag: [tags.propertyName, tags.standard(tags.variableName)], color: 'var(--code-key)' },
+    { tag: tags.comment, color: 'var(--muted)', fontStyle: 'italic' },
+  ]),
+)
+
+const theme = EditorView.theme({
+  '&': { color: 'var(--text)', backgroundColor: 'var(--bg)', fontSize: '13px', maxHeight: '70vh' },
+  '&.cm-focused': { outline: 'none' },
+  '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.55', overflow: 'auto' },
+  '.cm-content': { padding: '8px 0', minHeight: '160px', caretColor: 'var(--text)' },
+  '.cm-cursor': { borderLeftColor: 'var(--text)' },
+  '.cm-gutters': { color: 'var(--muted)', backgroundColor: 'var(--surface)', borderRight: '1px solid var(--border)' },
+  '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'var(--surface)' },
+  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': {
+    background: 'var(--accent-soft)',
+  },
+  '.cm-tooltip, .cm-panels': {
+    color: 'var(--text)',
+    backgroundColor: 'var(--raised)',
+    border: '1px solid var(--border)',
+  },
+  '.cm-tooltip-autocomplete ul li[aria-selected]': { color: 'var(--accent-text)', backgroundColor: 'var(--accent)' },
+  '.cm-matchingBracket': { backgroundColor: 'var(--accent-soft) !important' },
+  '.cm-panel button, .cm-panel input': { color: 'var(--text)', backgroundColor: 'var(--bg)' },
+})
+
+/**
+ * Replaces a selection with what is typed. Browsers do so themselves, but keep the colours of what they replace in `style`
+ * attributes, which the CSP forbids.
+ */
+const typeOverSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { main, ranges } = view.state.selection
+    const text = event.inputType === 'insertText' && !event.isComposing ? event.data : null
+    if (!text || main.empty || ranges.length > 1 || view.state.readOnly) return false
+    const insert = () =>
+      view.state.update(view.state.replaceSelection(text), { userEvent: 'input.type', scrollIntoView: true })
+    const isHandled = view.state
+      .facet(EditorView.inputHandler)
+      .some((handle) => handle(view, main.from, main.to, text, insert))
+    if (!isHandled) view.dispatch(insert())
+    event.preventDefault()
+    return true
+  },
+})
+
+/** Opens an editor in the shadow root of an element. */
+export function createEditor(host: HTMLElement, options: Options): Editor {
+  const root = host.shadowRoot ?? host.attachShadow({ mode: 'open' })
+  const writable = new Compartment()
+  const readOnly = (on: boolean) => [EditorState.readOnly.of(on), EditorView.editable.of(!on)]
+
+  function complete(context: CompletionContext) {
+    const word = context.matchBefore(/[\w.:]+/)
+    const known = options.suggestions()
+    if (!known.length || (!word && !context.explicit)) return null
+    return { from: word?.from ?? context.pos, options: known, validFor: /^[\w.:]*$/ }
+  }
+
+  const view = new EditorView({
+    root,
+    parent: root,
+    state: EditorState.create({
+      doc: options.value,
+      extensions: [
+        lineNumbers(),
+        lintGutter(),
+        history(),
+        drawSelection(),
+        highlightActiveLine(),
+        highlightSelectionMatches(),
+        indentOnInput(),
+        bracketMatching(),
+        closeBrackets(),
+        typeOverSelection,
+        autocompletion({ override: [complete] }),
+        colours,
+        theme,
+        languages[options.language](),
+        EditorView.lineWrapping,
+        EditorView.contentAttributes.of({ 'aria-label': options.label, tabindex: '0' }),
+        writable.of(readOnly(options.isReadOnly)),
+        keymap.of([
+          { key: 'Mod-s', preventDefault: true, run: () => (options.onsave(), true) },
+          ...closeBracketsKeymap,
+          ...completionKeymap,
+          ...searchKeymap,
+          ...historyKeymap,
+          ...defaultKeymap,
+          indentWithTab,
+        ]),
+        EditorView.updateListener.of((update) => {
+          if (update.docChanged) options.onchange(update.state.doc.toString())
+        }),
+      ],
+    }),
+  })
+
+  function position({ line, column }: Diagnostic) {
+    const at = view.state.doc.line(Math.min(Math.max(line, 1), view.state.doc.lines))
+    const from = Math.min(at.from + Math.max((column ?? 1) - 1, 0), at.to)
+    return { from, to: at.to }
+  }
+
+  return {
+    setValue(text) {
+      if (text !== view.state.doc.toString())
+        view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } })
+    },
+    setDiagnostics(found) {
+      const marks = found.map((one) => ({ ...position(one), severity: one.severity ?? 'error', message: one.message }))
+      view.dispatch(setDiagnostics(view.state, marks))
+    },
+    setReadOnly(isReadOnly) {
+      view.dispatch({ effects: writable.reconfigure(readOnly(isReadOnly)) })
+    },
+    goToLine(line) {
+      const { from } = position({ line, message: '' })
+      view.dispatch({ selection: { anchor: from }, effects: EditorView.scrollIntoView(from, { y: 'center' }) })
+      view.focus()
+    },
+    destroy: () => view.destroy(),
+  }
+}

@@ -1,0 +1,18 @@
+import type { Snippet } from 'svelte'
+
+/** A column of a table. */
+export interface Column<T> {
+  key: string
+  title: string
+  /** The cell; without one it is the text of `value`. */
+  cell?: Snippet<[T]>
+  value?: (row: T) => string | number
+  /** Numbers are aligned to the right. */
+  number?: boolean
+  /** Takes the space that is left, and cuts what does not fit; `narrow`: on narrow screens only. */
+  grow?: boolean | 'narrow'
+  /** Keeps its text on one line. */
+  oneLine?: boolean
+  /** Left out on narrow screens. */
+  wide?: boolean
+}

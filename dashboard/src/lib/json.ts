@@ -1,0 +1,21 @@
+export type Token = { kind: 'key' | 'string' | 'number' | 'word' | 'plain'; text: string }
+
+const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|\b(true|false|null)\b/g
+
+/** The parts of a JSON text, to colour them. Joined they are the text again. */
+export function tokens(text: string): Token[] {
+  const found: Token[] = []
+  let end = 0
+  for (const match of text.matchAll(TOKEN)) {
+    if (match.index > end) found.push({ kind: 'plain', text: text.slice(end, match.index) })
+    const [whole, string, colon, number] = match
+    if (string === undefined) found.push({ kind: number === undefined ? 'word' : 'number', text: whole })
+    else {
+      found.push({ kind: colon === undefined ? 'string' : 'key', text: string })
+      if (colon !== undefined) found.push({ kind: 'plain', text: colon })
+    }
+    end = match.index + whole.length
+  }
+  if (end < text.length) found.push({ kind: 'plain', text: text.slice(end) })
+  return found
+}

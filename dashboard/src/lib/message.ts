@@ -1,0 +1,26 @@
+import { ApiError } from '../api/error'
+import { errors as t } from '../texts'
+
+/** A failure in the page itself, with a text for the user. */
+export class PageError extends Error {}
+
+/** What to tell the user about a failure: what happened, and what to do. */
+export function message(error: unknown): string {
+  if (error instanceof PageError) return error.message
+  if (!(error instanceof ApiError)) return t.unknown
+  if (error.status === 0) return t.unreachable
+  if (error.status === 401) return t.loggedOut
+  if (error.status === 403 && error.permission) return t.permission(error.permission)
+  if (error.status === 429 && error.retryAfter) return t.tooMany(error.retryAfter)
+  if (error.body.correlationId) return t.internal(error.body.correlationId)
+  if (!error.isFromServer) return t.proxy(error.status)
+  return sentence(error.message)
+}
+
+/** A text of the server, which begins in lower case and has no full stop, as a sentence. */
+export function sentence(text: string): string {
+  const first = text.charAt(0)
+  // Names of fields and identifiers keep their case.
+  const begin = /^[a-z]+[ ,’']/.test(text) ? first.toUpperCase() : first
+  return `${begin}${text.slice(1)}${/[.!?…:)]$/.test(text) ? '' : '.'}`
+}

@@ -1,0 +1,47 @@
+import type { Config, Me } from '../api/models'
+
+type State = 'loading' | 'in' | 'out'
+
+let state = $state<State>('loading')
+let me = $state.raw<Me | null>(null)
+let isEnded = $state(false)
+let config = $state.raw<Config | null>(null)
+
+/** Who is logged in, and what they may do. */
+export const session = {
+  get state() {
+    return state
+  },
+  get me() {
+    return me
+  },
+  /** What the server says about itself to everyone. */
+  get config() {
+    return config
+  },
+  /** Whether a session ended while the page was open, without a log out. */
+  get isEnded() {
+    return isEnded
+  },
+  /** Whether the user has all of these permissions. A server that does not say which ones they have answers 403 later. */
+  can(...needed: string[]): boolean {
+    if (!me) return false
+    const { permissions, is_super } = me
+    return is_super === true || !permissions || needed.every((permission) => permissions.includes(permission))
+  },
+  begin(known: Config | null, user: Me | null) {
+    config = known ?? config
+    // The first login claimed the server.
+    if (user && config) config = { ...config, has_users: true }
+    me = user
+    state = user ? 'in' : 'out'
+    isEnded = false
+  },
+  /** The server no longer accepts the session. The login appears in place of the page, and returns to it. */
+  ended() {
+    if (state !== 'in') return
+    me = null
+    state = 'out'
+    isEnded = true
+  },
+}

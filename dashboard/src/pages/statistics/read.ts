@@ -1,0 +1,9 @@
+import { api } from '../../api/client'
+import type { MetricHistory } from '../../api/models'
+import type { Span } from './metrics'
+
+/** The history of a metric: its largest series up to `top`, and the sum of the rest. */
+export function readMetric(metric: string, span: Span, top: number, signal: AbortSignal): Promise<MetricHistory> {
+  const from = new Date(Date.now() - span.seconds * 1000).toISOString()
+  return api.get<MetricHistory>('/admin/metrics', { metric, from, top }, signal)
+}

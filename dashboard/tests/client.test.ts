@@ -1,0 +1,94 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import type { ApiError } from '../src/api/error'
+
+const json = (status: number, body: unknown) => new Response(JSON.stringify(body), { status })
+const answers = vi.fn<typeof fetch>()
+
+beforeEach(() => {
+  vi.resetModules()
+  vi.useFakeTimers()
+  answers.mockReset()
+  vi.stubGlobal('document', { baseURI: 'https://view.example/base/dashboard/#/records?x=1' })
+  vi.stubGlobal('addEventListener', () => undefined)
+  vi.stubGlobal('fetch', answers)
+})
+afterEach(() => {
+  vi.useRealTimers()
+  vi.unstubAllGlobals()
+})
+
+async function modules() {
+  const [{ api }, { network }, { session }] = await Promise.all([
+    import('../src/api/client'),
+    import('../src/lib/network.svelte'),
+    import('../src/lib/session.svelte'),
+  ])
+  return { api, network, session }
+}
+const me = {
+  did: 'did:plc:a',
+  is_admin: true,
+  is_super: false,
+  permissions: ['stats:read'],
+  handle: null,
+  user_id: 'u',
+}
+
+test('paths are below the server, wherever it is, and empty parameters are left out', async () => {
+  const { api } = await modules()
+  answers.mockResolvedValue(json(200, { a: 1 }))
+  expect(await api.get('/admin/stats', { a: 'b c', none: null, empty: '' })).toEqual({ a: 1 })
+  expect(answers.mock.calls[0]?.[0]).toBe('https://view.example/base/admin/stats?a=b+c')
+})
+
+test('bodies are JSON, and files are sent as they are', async () => {
+  const { api } = await modules()
+  answers.mockImplementation(async () => new Response(null, { status: 204 }))
+  expect(await api.post('/a', { x: 1 })).toBeUndefined()
+  const file = new Blob(['png'])
+  await api.put('/b', file)
+  const [first, second] = answers.mock.calls.map(([, init]) => init)
+  expect([first?.body, (first?.headers as Record<string, string>)['content-type']]).toEqual([
+    '{"x":1}',
+    'application/json',
+  ])
+  expect([second?.body, (second?.headers as Record<string, string>)['content-type']]).toEqual([file, undefined])
+})
+
+test('a 401 ends the session of the page, and a 403 does not', async () => {
+  const { api, session } = await modules()
+  session.begin(null, me)
+  answers.mockResolvedValueOnce(json(403, { error: 'insufficient permissions', message: 'this needs users:read' }))
+  await expect(api.get('/admin/users')).rejects.toMatchObject({ status: 403, permission: 'users:read' })
+  expect([session.state, session.can('stats:read'), session.can('users:read')]).toEqual(['in', true, false])
+  answers.mockResolvedValueOnce(json(401, { error: 'not authenticated' }))
+  await expect(api.get('/admin/users')).rejects.toMatchObject({ status: 401 })
+  expect([session.state, session.isEnded, session.can('stats:read')]).toEqual(['out', true, false])
+})
+
+test('the super user may do everything', async () => {
+  const { session } = await modules()
+  expect(session.can('stats:read')).toBe(false)
+  session.begin(null, { ...me, is_super: true, permissions: [] })
+  expect(session.can('users:read', 'stats:read')).toBe(true)
+})
+
+test('a server that does not answer is asked until it does', async () => {
+  const { api, network } = await modules()
+  answers.mockRejectedValue(new TypeError('failed to fetch'))
+  const error = (await api.get('/admin/stats').catch((failure: unknown) => failure)) as ApiError
+  expect([error.status, network.isLost]).toEqual([0, true])
+  await vi.advanceTimersByTimeAsync(2_000)
+  expect([network.isLost, network.returns]).toEqual([true, 0])
+  answers.mockResolvedValue(new Response('ok'))
+  await vi.advanceTimersByTimeAsync(5_000)
+  expect([network.isLost, network.returns]).toEqual([false, 1])
+  expect(answers.mock.lastCall?.[0].toString()).toBe('https://view.example/base/livez')
+})
+
+test('a proxy without its server counts as no answer', async () => {
+  const { api, network } = await modules()
+  answers.mockResolvedValueOnce(new Response('<html>', { status: 502 }))
+  await expect(api.get('/admin/stats')).rejects.toMatchObject({ status: 502, isFromServer: false })
+  expect(network.isLost).toBe(true)
+})

@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest'
+import { ApiError, errorOf } from '../src/api/error'
+import { message, sentence } from '../src/lib/message'
+
+const json = (status: number, body: unknown, headers: Record<string, string> = {}) =>
+  new Response(JSON.stringify(body), { status, headers })
+
+test('errors of the server become sentences', async () => {
+  expect(message(await errorOf(json(400, { error: 'nsid is not an NSID' })))).toBe('Nsid is not an NSID.')
+  expect(message(await errorOf(json(404, { error: 'NotFound', message: 'record not found' })))).toBe(
+    'Record not found.',
+  )
+  expect(message(await errorOf(json(500, { error: 'internal server error', correlationId: 'c1' })))).toContain('c1')
+})
+
+test('a missing permission is named', async () => {
+  const error = await errorOf(json(403, { error: 'insufficient permissions', message: 'this needs lexicons:read' }))
+  expect(error.permission).toBe('lexicons:read')
+  expect(message(error)).toContain('lexicons:read')
+  expect((await errorOf(json(403, { error: 'insufficient permissions' }))).permission).toBeNull()
+})
+
+test('a limit says when to try again, and a proxy is not the server', async () => {
+  const limited = await errorOf(json(429, { error: 'RateLimitExceeded' }, { 'retry-after': '7' }))
+  expect(message(limited)).toContain('7 s')
+  const proxy = await errorOf(new Response('<html>', { status: 502, statusText: 'Bad Gateway' }))
+  expect([proxy.isFromServer, message(proxy).includes('502')]).toEqual([false, true])
+  expect(message(new ApiError(0, { error: 'unreachable' }))).toContain('does not answer')
+})
+
+test('sentences keep identifiers as they are', () => {
+  expect(sentence('target_collection is not an NSID')).toBe('target_collection is not an NSID.')
+  expect(sentence('did:plc:a is already a user')).toBe('did:plc:a is already a user.')
+  expect(sentence('the link has expired')).toBe('The link has expired.')
+})

@@ -1,0 +1,77 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+
+class FakeSource extends EventTarget {
+  static all: FakeSource[] = []
+  static readonly CLOSED = 2
+  readyState = 1
+  onopen: (() => void) | null = null
+  onerror: (() => void) | null = null
+  constructor(readonly url: string) {
+    super()
+    FakeSource.all.push(this)
+  }
+  send(kind: string, data: unknown) {
+    this.dispatchEvent(new MessageEvent(kind, { data: JSON.stringify(data) }))
+  }
+  close() {
+    this.readyState = FakeSource.CLOSED
+  }
+}
+
+beforeEach(() => {
+  vi.resetModules()
+  vi.useFakeTimers()
+  FakeSource.all = []
+  vi.stubGlobal('document', { baseURI: 'https://view.example/dashboard/' })
+  vi.stubGlobal('addEventListener', () => undefined)
+  vi.stubGlobal('EventSource', FakeSource)
+})
+afterEach(() => {
+  vi.useRealTimers()
+  vi.unstubAllGlobals()
+})
+
+test('messages of all kinds arrive until the stream is left', async () => {
+  const { follow } = await import('../src/api/events')
+  const seen: unknown[] = []
+  const leave = follow(
+    '/admin/events/stream',
+    { severity: 'error' },
+    {
+      kinds: ['missed'],
+      message: (data, kind) => seen.push([kind, data]),
+      state: (isOpen) => seen.push(isOpen),
+    },
+  )
+  const [source] = FakeSource.all
+  expect(source?.url).toBe('https://view.example/admin/events/stream?severity=error')
+  source?.onopen?.()
+  source?.send('message', { id: 1 })
+  source?.send('missed', {})
+  source?.send('unknown', {})
+  expect(seen).toEqual([true, ['message', { id: 1 }], ['missed', {}]])
+  leave()
+  expect(source?.readyState).toBe(FakeSource.CLOSED)
+})
+
+test('a stream that the server refuses is opened again, each time later', async () => {
+  const { follow } = await import('../src/api/events')
+  const leave = follow('/admin/events/stream', {}, { message: () => undefined })
+  const refuse = () => {
+    const source = FakeSource.all.at(-1)
+    source?.close()
+    source?.onerror?.()
+  }
+  refuse()
+  await vi.advanceTimersByTimeAsync(1_000)
+  expect(FakeSource.all).toHaveLength(2)
+  refuse()
+  await vi.advanceTimersByTimeAsync(1_000)
+  expect(FakeSource.all).toHaveLength(2)
+  await vi.advanceTimersByTimeAsync(1_000)
+  expect(FakeSource.all).toHaveLength(3)
+  refuse()
+  leave()
+  await vi.advanceTimersByTimeAsync(60_000)
+  expect(FakeSource.all).toHaveLength(3)
+})

@@ -1,0 +1,13 @@
+import { expect, test } from 'vitest'
+import { tokens } from '../src/lib/json'
+
+test('the tokens of a JSON text are the text again', () => {
+  const text = JSON.stringify({ a: [1, -2.5, true, null], 'b"': '<img onerror=x> \\" : 1', c: {} }, null, 2)
+  const found = tokens(text)
+  expect(found.map((token) => token.text).join('')).toBe(text)
+  const of = (kind: string) => found.filter((token) => token.kind === kind).map((token) => token.text)
+  expect(of('key')).toEqual(['"a"', '"b\\""', '"c"'])
+  expect(of('number')).toEqual(['1', '-2.5'])
+  expect(of('word')).toEqual(['true', 'null'])
+  expect(of('string')).toHaveLength(1)
+})

@@ -1,0 +1,23 @@
+import { expect, test } from 'vitest'
+import { entriesOf } from '../src/components/shell/palette'
+import type { PageEntry } from '../src/pages'
+
+const load = () => Promise.reject(new Error('not loaded'))
+const pages: PageEntry[] = [
+  { path: '/records', title: 'Records', group: 'data', load },
+  { path: '/events', title: 'Event log', group: 'operations', words: 'audit history', load },
+]
+const places = (text: string) => entriesOf(text, pages).map((entry) => entry.to)
+
+test('pages are found by all words of a text', () => {
+  expect(places('')).toEqual(['#/records', '#/events'])
+  expect(places('log EVENT')).toEqual(['#/events'])
+  expect(places('audit')).toEqual(['#/events'])
+  expect(places('nothing')).toEqual([])
+})
+
+test('identifiers lead to what is known about them', () => {
+  expect(places('at://did:plc:a/com.example.note/1')[0]).toMatch(/^#\/records\/why\?uri=at/)
+  expect(places('did:plc:abc')).toEqual(['#/events?subject=did%3Aplc%3Aabc'])
+  expect(places(' com.example.note ')).toEqual(['#/records?collection=com.example.note', '#/lexicons/com.example.note'])
+})

@@ -1,0 +1,45 @@
+import { svelte } from '@sveltejs/vite-plugin-svelte'
+import { loadEnv } from 'vite'
+import { defineConfig } from 'vitest/config'
+import { server } from './build/proxy.ts'
+import { texts } from './build/texts.ts'
+
+/** Modules of Svelte's runtime that the first view does not use, but the shell and the pages. */
+const LATER = [
+  /svelte\/src\/internal\/client\/dom\/blocks\/(each|await|key|snippet|svelte-element|css-props)/,
+  /svelte\/src\/internal\/client\/dom\/elements\/(bindings\/(?!shared)|attributes|class|style|actions|attachments)/,
+  /svelte\/src\/internal\/shared\/attributes\.js|\/clsx\//,
+]
+
+/** What most pages use, in one file; without what the first view uses. */
+const PARTS = /\/src\/(components\/[^/]*$|lib\/(?!network|session)|styles\/parts|texts\.ts\?of=(components|lib)-)/
+
+const isLater = (id: string) => LATER.some((test) => test.test(id))
+
+export default defineConfig(({ mode }) => ({
+  // Relative, so that the dashboard works below any path.
+  base: './',
+  plugins: [texts(), svelte()],
+  // Plain SVG and small files become files too: the CSP allows no inline scripts or styles.
+  build: {
+    target: 'es2022',
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+    rolldownOptions: {
+      treeshake: { moduleSideEffects: LATER.map((test) => ({ test, sideEffects: false })) },
+      output: {
+        // What the first view does not use of the runtime is loaded with the shell.
+        codeSplitting: {
+          includeDependenciesRecursively: false,
+          groups: [
+            { name: 'runtime', test: isLater },
+            { name: 'parts', test: PARTS, minShareCount: 5 },
+          ],
+        },
+      },
+    },
+  },
+  server: server(loadEnv(mode, process.cwd(), 'BELVEDERE_')),
+  test: { include: ['tests/**/*.test.ts'], environment: 'node' },
+}))

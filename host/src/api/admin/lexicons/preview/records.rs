@@ -1,0 +1,74 @@
+//! Which of the newest records another version of a lexicon rejects.
+
+use serde::Serialize;
+
+use crate::app::App;
+use crate::atproto::Nsid;
+use crate::fair_share::Tenant;
+use crate::http::Error;
+use crate::lexicons::Snapshot;
+use crate::query::PageSize;
+use crate::records::{Query, page};
+use crate::store::records;
+
+/// Records that are validated: enough to notice a rule that real records break, and a fraction of a second of work.
+const MAX_CHECKED: usize = 500;
+
+/// Records that the answer names.
+const MAX_EXAMPLES: usize = 5;
+
+/// How the records of a collection fare. Of the newest, not of all.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct RecordsView {
+    total: u64,
+    checked: usize,
+    become_invalid: usize,
+    become_valid: usize,
+    examples: Vec<Example>,
+}
+
+/// A record that becomes invalid.
+#[derive(Debug, Serialize)]
+struct Example {
+    uri: String,
+    reason: String,
+}
+
+/// Validates the newest records against both versions. `None` if the lexicon and those that it refers to don't change, or
+/// if the collection has no records.
+pub(super) async fn validate(
+    app: &App,
+    collection: &Nsid,
+    (current, next): (&Snapshot, &Snapshot),
+) -> Result<Option<RecordsView>, Error> {
+    let id = collection.as_str();
+    let is_affected = next.is_tracked(id) && current.fingerprint(id) != next.fingerprint(id);
+    if !is_affected {
+        return Ok(None);
+    }
+    let total = records::count(&app.db, collection, None, &Tenant::Instance).await?;
+    let mut view = RecordsView { total, ..RecordsView::default() };
+    let mut query = Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
+    while view.checked < MAX_CHECKED {
+        let page = page::read_full(&app.db, &query).await?;
+        for full in &page.rows {
+            view.checked += 1;
+            let next = next.validate(id, &full.row.record);
+            match (full.invalid_reason.is_some(), next.reason()) {
+                (false, Some(reason)) => {
+                    view.become_invalid += 1;
+                    if view.examples.len() < MAX_EXAMPLES {
+                        view.examples.push(Example { uri: full.row.uri(), reason: reason.to_owned() });
+                    }
+                }
+                (true, None) => view.become_valid += 1,
+                _ => {}
+            }
+        }
+        query.cursor = page.cursor;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    Ok((view.checked > 0).then_some(view))
+}

@@ -1,0 +1,177 @@
+//! Finds what a source names in literal form: methods in `xrpc.query("…")` and `xrpc.procedure("…")`, and script
+//! variables in `env.NAME` and `env["NAME"]`. Comments and strings are skipped.
+
+use std::ops::Range;
+
+/// Something that a source names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mention<'a> {
+    pub kind: MentionKind,
+    /// The NSID, or the name of the variable.
+    pub name: &'a str,
+    /// The bytes of the source at which the name is.
+    pub at: Range<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MentionKind {
+    Query,
+    Procedure,
+    Variable,
+}
+
+/// All mentions in a source, in order.
+pub fn mentions(source: &str) -> Vec<Mention<'_>> {
+    let mut found = Vec::new();
+    let mut rest = source;
+    let mut is_field = false;
+    while let Some(next) = rest.chars().next() {
+        if let Some(after) = skip_comment(rest) {
+            rest = after;
+        } else if let Some(after) = skip_long_string(rest) {
+            (rest, is_field) = (after, false);
+        } else if next == '"' || next == '\'' {
+            (rest, is_field) = (string_literal(rest).1, false);
+        } else if next.is_ascii_alphanumeric() || next == '_' {
+            if !is_field && let Some((kind, name)) = named(rest) {
+                let start = name.as_ptr() as usize - source.as_ptr() as usize;
+                found.push(Mention { kind, name, at: start..start + name.len() });
+            }
+            rest = rest.trim_start_matches(is_name);
+            is_field = false;
+        } else {
+            // `..` concatenates.
+            is_field = next == ':' || (next == '.' && !rest.starts_with(".."));
+            let skipped = if rest.starts_with("..") { 2 } else { next.len_utf8() };
+            rest = &rest[skipped..];
+        }
+    }
+    found
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// What follows a word, if the text begins with it.
+fn word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    text.strip_prefix(word).filter(|rest| !rest.starts_with(is_name)).map(str::trim_start)
+}
+
+/// What the expression names that begins here.
+fn named(text: &str) -> Option<(MentionKind, &str)> {
+    if let Some(rest) = word(text, "xrpc") {
+        let rest = rest.strip_prefix('.')?.trim_start();
+        let (kind, rest) = match word(rest, "query") {
+            Some(rest) => (MentionKind::Query, rest),
+            None => (MentionKind::Procedure, word(rest, "procedure")?),
+        };
+        let rest = rest.strip_prefix('(').map_or(rest, str::trim_start);
+        return Some((kind, literal(rest)?));
+    }
+    let rest = word(text, "env")?;
+    let name = if let Some(rest) = rest.strip_prefix('.') {
+        let rest = rest.trim_start();
+        &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())]
+    } else {
+        literal(rest.strip_prefix('[')?.trim_start())?
+    };
+    (!name.is_empty()).then_some((MentionKind::Variable, name))
+}
+
+/// The content of a quoted literal that begins here, if it has no escapes.
+fn literal(text: &str) -> Option<&str> {
+    if text.starts_with(['"', '\'']) { string_literal(text).0 } else { None }
+}
+
+/// What follows a comment that begins here.
+fn skip_comment(text: &str) -> Option<&str> {
+    let body = text.strip_prefix("--")?;
+    if let Some(after) = skip_long_string(body) {
+        return Some(after);
+    }
+    Some(body.find('\n').map_or("", |at| &body[at..]))
+}
+
+/// What follows a long bracket that begins here: `[[…]]`, `[==[…]==]`.
+fn skip_long_string(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('[')?;
+    let level = inner.len() - inner.trim_start_matches('=').len();
+    let body = inner[level..].strip_prefix('[')?;
+    let end = format!("]{}]", "=".repeat(level));
+    Some(body.find(&end).map_or("", |at| &body[at + end.len()..]))
+}
+
+/// The content of a quoted literal that begins here, if it has no escapes, and what follows it.
+fn string_literal(text: &str) -> (Option<&str>, &str) {
+    let Some(quote) = text.chars().next() else { return (None, "") };
+    let body = &text[1..];
+    let mut escaped = false;
+    let mut plain = true;
+    for (at, c) in body.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => (escaped, plain) = (true, false),
+            '\n' => return (None, &body[at..]),
+            c if c == quote => return (plain.then_some(&body[..at]), &body[at + 1..]),
+            _ => {}
+        }
+    }
+    (None, "")
+}
+
+/// The methods that a source names, sorted, each once.
+pub(in crate::scripts) fn called_methods(source: &str) -> Vec<String> {
+    let methods = mentions(source).into_iter().filter(|mention| mention.kind != MentionKind::Variable);
+    let mut found: Vec<String> = methods.map(|mention| mention.name.to_owned()).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_methods_a_script_calls() {
+        let source = r#"
+            -- xrpc.query("com.example.comment")
+            --[[ xrpc.query("com.example.long")
+            ]]
+            local s = "xrpc.query('com.example.string')"
+            local l = [==[ xrpc.query('com.example.long') ]==]
+            local a = xrpc.query("com.example.b", {})
+            local b = xrpc.procedure('com.example.a', {})
+            local c = xrpc . query "com.example.b"
+            local d = my_xrpc.query("com.example.other") or self.xrpc.query("com.example.other")
+            local e = xrpc.query(name)
+        "#;
+        assert_eq!(called_methods(source), ["com.example.a", "com.example.b"]);
+        assert!(called_methods("return 1").is_empty());
+    }
+
+    #[test]
+    fn finds_variables_with_their_position() {
+        let source =
+            "local a = env.KEY .. env['OTHER KEY']..env. LAST -- env.COMMENT\nlocal b = row.env.NO + env2.NO";
+        let found: Vec<&str> = mentions(source)
+            .into_iter()
+            .map(|mention| {
+                assert_eq!(mention.kind, MentionKind::Variable);
+                assert_eq!(&source[mention.at], mention.name);
+                mention.name
+            })
+            .collect();
+        assert_eq!(found, ["KEY", "OTHER KEY", "LAST"]);
+    }
+
+    #[test]
+    fn never_panics_on_unfinished_text() {
+        let unfinished =
+            ["--[==[", "\"abc", "'a\\", "xrpc.query(", "xrpc.query(\"ä", "--", "env.", "env[", "[[", "env ä"];
+        for source in unfinished {
+            assert!(mentions(source).is_empty(), "{source}");
+        }
+    }
+}

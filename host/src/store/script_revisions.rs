@@ -1,0 +1,109 @@
+//! Keeps the last revisions of each script. [`super::scripts`] adds one in the transaction of each change.
+
+use crate::clock::Timestamp;
+
+use super::{Db, StoreError, on};
+
+/// Revisions kept of each script: weeks of ordinary work. A body has half a MiB at most, so a script's history has
+/// 25 MiB at most.
+pub const MAX_REVISIONS: i64 = 50;
+
+/// Deleted scripts whose revisions are kept, so that the history stays bounded when ids are never used again.
+pub const MAX_DELETED: i64 = 100;
+
+/// A revision, without its body.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct RevisionRow {
+    pub revision: i64,
+    /// `saved`, or `deleted` for the revision that a deletion adds.
+    pub kind: String,
+    pub description: Option<String>,
+    /// The admin's DID, if it is known.
+    pub saved_by: Option<String>,
+    pub saved_at: Timestamp,
+    /// Bytes of the body.
+    pub bytes: i64,
+}
+
+/// A revision with its body; a deletion has none.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct FullRevision {
+    #[sqlx(flatten)]
+    pub row: RevisionRow,
+    pub body: Option<String>,
+}
+
+/// A script that was deleted and not created again.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct DeletedScript {
+    pub script_id: String,
+    pub revision: i64,
+    pub saved_by: Option<String>,
+    pub saved_at: Timestamp,
+}
+
+/// Adds the stored script as a revision, unless the last one has the same body and description. Parameters: id,
+/// `saved_by`, `saved_at`.
+pub(super) const ADD_SAVED: &str = "INSERT INTO script_revisions (script_id, revision, kind, body, description, saved_by, saved_at) \
+     SELECT s.id, coalesce((SELECT max(revision) FROM script_revisions WHERE script_id = s.id), 0) + 1, \
+         'saved', s.body, s.description, $2, $3 \
+     FROM scripts s WHERE s.id = $1 AND NOT EXISTS (\
+         SELECT 1 FROM script_revisions l WHERE l.script_id = s.id AND l.body = s.body \
+             AND l.description IS NOT DISTINCT FROM s.description \
+             AND l.revision = (SELECT max(revision) FROM script_revisions WHERE script_id = s.id))";
+
+/// Adds the revision of a deletion. Parameters as of [`ADD_SAVED`].
+pub(super) const ADD_DELETED: &str = "INSERT INTO script_revisions (script_id, revision, kind, saved_by, saved_at) \
+     SELECT $1, coalesce(max(revision), 0) + 1, 'deleted', $2, $3 FROM script_revisions WHERE script_id = $1";
+
+/// Removes the oldest revisions of a script. Parameters: id, [`MAX_REVISIONS`].
+pub(super) const DROP_OLD: &str = "DELETE FROM script_revisions WHERE script_id = $1 \
+     AND revision <= (SELECT max(revision) FROM script_revisions WHERE script_id = $1) - $2";
+
+macro_rules! deleted {
+    ($columns:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM script_revisions d WHERE d.kind = 'deleted' AND NOT EXISTS (\
+                 SELECT 1 FROM script_revisions n WHERE n.script_id = d.script_id AND n.revision > d.revision) \
+               ORDER BY d.saved_at DESC, d.script_id "
+        )
+    };
+}
+
+/// Removes the histories of the scripts that were deleted before the last [`MAX_DELETED`]. Parameter: that number.
+pub(super) const DROP_DELETED: &str = concat!(
+    "DELETE FROM script_revisions WHERE script_id IN (",
+    deleted!("d.script_id"),
+    "LIMIT 1000000 OFFSET $1)"
+);
+
+macro_rules! select {
+    ($columns:literal, $tail:literal) => {
+        concat!(
+            "SELECT revision, kind, description, saved_by, saved_at, coalesce(CAST(octet_length(body) AS BIGINT), 0) AS bytes",
+            $columns,
+            " FROM script_revisions WHERE script_id = $1 ",
+            $tail
+        )
+    };
+}
+
+/// The revisions of a script, newest first.
+pub async fn list(db: &Db, id: &str) -> Result<Vec<RevisionRow>, StoreError> {
+    let sql = select!("", "ORDER BY revision DESC");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_all(pool).await)?)
+}
+
+/// One revision with its body.
+pub async fn get(db: &Db, id: &str, revision: i64) -> Result<Option<FullRevision>, StoreError> {
+    let sql = select!(", body", "AND revision = $2");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).bind(revision).fetch_optional(pool).await)?)
+}
+
+/// The scripts that were deleted last, at most [`MAX_DELETED`], newest first.
+pub async fn deleted(db: &Db) -> Result<Vec<DeletedScript>, StoreError> {
+    let sql = concat!(deleted!("d.script_id, d.revision, d.saved_by, d.saved_at"), "LIMIT $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(MAX_DELETED).fetch_all(pool).await)?)
+}

@@ -1,0 +1,102 @@
+// Debian's Chromium, and pages that notice what must not happen on any page of the dashboard.
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { createRequire } from 'node:module'
+import { chromium } from 'playwright-core'
+import { until } from './until.mjs'
+
+const EXECUTABLE = '/usr/bin/chromium'
+const ARGS = [
+  '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+  '--disable-component-update', '--disable-sync', '--force-color-profile=srgb', '--font-render-hinting=none',
+]
+const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+/** How long a click or an expected text may take. */
+const PATIENCE = 15_000
+
+export const DESKTOP = { width: 1440, height: 900 }
+export const PHONE = { width: 360, height: 740 }
+
+export async function openBrowser() {
+  return chromium.launch({ executablePath: EXECUTABLE, args: ARGS })
+}
+
+/** A page of its own profile, with the problems that it had. */
+export async function openPage(browser, server, { viewport = DESKTOP, colorScheme = 'light' } = {}) {
+  const context = await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce', locale: 'en-GB', timezoneId: 'UTC' })
+  // The clipboard of "copy" buttons.
+  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: server.url })
+  context.setDefaultTimeout(PATIENCE)
+  const page = await context.newPage()
+  const problems = []
+  const isOurs = () => page.url().startsWith(server.url)
+  page.on('pageerror', (error) => problems.push(`error: ${error.message}`))
+  page.on('dialog', (dialog) => { problems.push(`dialog: ${dialog.message()}`); void dialog.dismiss() })
+  page.on('console', (message) => {
+    // A refused request is an answer that the page shows; the browser logs it too.
+    const isAnswer = /Failed to load resource/.test(message.text())
+    if (message.type() === 'error' && isOurs() && !isAnswer) problems.push(message.text())
+  })
+  // Requests without an answer yet. Streams of events have none until they end.
+  const waiting = new Set()
+  page.on('request', (request) => { if (request.resourceType() !== 'eventsource') waiting.add(request) })
+  for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => waiting.delete(request))
+  return Object.assign(page, { problems, base: server.url, waiting })
+}
+
+/** Opens a place of the dashboard and waits until it shows something. */
+export async function open(page, place = '/') {
+  await page.goto(`${page.base}/dashboard/#${place}`)
+  await settled(page)
+}
+
+/** Waits until the page has its heading, and has shown the answers to its requests. */
+export async function settled(page) {
+  await page.locator('h1').first().waitFor()
+  await until('the page has its answers', async () => {
+    const before = page.waiting.size
+    // Two frames: an answer may lead to further requests.
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))))
+    return before === 0 && page.waiting.size === 0
+  })
+}
+
+/** Logs in at the PDS. The page ends where it wanted to go. */
+export async function logIn(page, account, place = '/') {
+  await page.goto(`${page.base}/dashboard/#${place}`)
+  await page.getByLabel(/handle/i).fill(account.handle)
+  await page.keyboard.press('Enter')
+  await consent(page, account)
+  await settled(page)
+}
+
+/** On the PDS's pages: signs in and agrees. */
+export async function consent(page, account) {
+  await page.waitForURL(/\/oauth\/authorize/)
+  await page.locator('input[name="password"], input[type="password"]').first().fill(account.password)
+  await page.locator('button[type="submit"]').first().click()
+  await page.getByRole('button', { name: /authorize|accept|allow/i }).first().click()
+  await page.waitForURL((url) => url.href.startsWith(page.base))
+}
+
+/** Fails if axe finds anything on the page. */
+export async function checkAccessibility(page, name) {
+  // Not by a script element: the CSP of the page forbids those.
+  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(AXE)
+  const results = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }))
+  assert.ok(results.passes.length > 5, `axe looked at nothing on ${name}`)
+  const found = results.violations.map(({ id, help, nodes }) => `${id}: ${help}\n    ${nodes.map((node) => node.target.join(' ')).join('\n    ')}`)
+  assert.deepEqual(found, [], `axe on ${name}`)
+}
+
+/** Fails if the page is wider than its window. */
+export async function checkWidth(page, name) {
+  const overflow = await page.evaluate(() => {
+    const width = document.documentElement.clientWidth
+    if (document.documentElement.scrollWidth <= width) return []
+    const wide = [...document.querySelectorAll('main *')].filter((element) => element.getBoundingClientRect().right > width + 1)
+    return wide.slice(0, 3).map((element) => element.outerHTML.slice(0, 120))
+  })
+  assert.deepEqual(overflow, [], `${name} is wider than its window`)
+}

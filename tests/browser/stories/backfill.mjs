@@ -1,0 +1,24 @@
+// A backfill is planned, started, and followed to its end.
+import { test } from 'node:test'
+import { open } from '../lib/browser.mjs'
+import { record } from '../lib/lexicons.mjs'
+import { asUser, newAccount, newServer } from '../world.mjs'
+
+const NOTE = 'com.example.backfilled.note'
+
+test('a backfill reads what exists, and its page shows the progress', async () => {
+  const [alice, bob] = [await newAccount(), await newAccount()]
+  const server = await newServer({ owner: alice })
+  for (const n of [1, 2, 3]) await bob.put(NOTE, `old${n}`, { text: `older note ${n}` })
+  await server.upload(record(NOTE))
+  await asUser(server, alice, {}, async (page) => {
+    await open(page, `/backfill?collection=${NOTE}`)
+    await page.getByRole('button', { name: 'Estimate' }).click()
+    await page.getByText('To download').waitFor()
+    await page.getByRole('button', { name: 'Start backfill' }).click()
+    // The page of the backfill, live until it has ended.
+    await page.getByText(/completed/i).first().waitFor()
+    await open(page, `/records?collection=${NOTE}`)
+    for (const n of [1, 2, 3]) await page.getByText(`older note ${n}`).waitFor()
+  })
+})

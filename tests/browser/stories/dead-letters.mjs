@@ -1,0 +1,32 @@
+// An event whose script failed is found, tried, and retried after the script was mended.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { open } from '../lib/browser.mjs'
+import { NOTE, record } from '../lib/lexicons.mjs'
+import { until } from '../lib/until.mjs'
+import { asUser, newAccount, newServer } from '../world.mjs'
+
+test('a dead letter is tried and retried', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await server.upload(record(NOTE))
+  const id = `record.index:${NOTE}`
+  await server.api('POST', '/admin/scripts', { id, body: 'function handle() error("not today") end' })
+  await alice.put(NOTE, 'bad', { text: 'unlucky' })
+  const count = async () => (await server.api('GET', '/admin/dead-letters/count')).count
+  await until('the letter is there', async () => (await count()) === 1)
+  await server.api('POST', '/admin/scripts', { id, body: 'function handle() record.text = "lucky" return record end' })
+  await asUser(server, alice, {}, async (page) => {
+    await open(page, '/dead-letters')
+    await page.getByRole('link', { name: /bad/ }).first().click()
+    await page.getByText('not today').first().waitFor()
+    await page.getByRole('button', { name: 'Try it' }).click()
+    await page.getByText('The script changes it').waitFor()
+    assert.equal(await count(), 1)
+    await page.getByRole('button', { name: 'Run the script again' }).click()
+    await page.getByText('No dead letters.').waitFor()
+    assert.equal(await count(), 0)
+    const [row] = (await server.api('GET', `/admin/records?collection=${NOTE}`)).records
+    assert.equal(row.record.text, 'lucky')
+  })
+})

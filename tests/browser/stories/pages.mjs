@@ -1,0 +1,124 @@
+// Every page: axe finds nothing, nothing is wider than the window, light and dark, on a phone and on a desktop. The
+// screenshots of docs/ are made here with BROWSER_SCREENSHOTS=docs/screenshots.
+import fs from 'node:fs'
+import path from 'node:path'
+import { test } from 'node:test'
+import { checkAccessibility, checkWidth, DESKTOP, logIn, open, openPage, PHONE, settled } from '../lib/browser.mjs'
+import { query, record } from '../lib/lexicons.mjs'
+import { until } from '../lib/until.mjs'
+import { browser, newAccount, newServer, once } from '../world.mjs'
+
+const NOTE = 'org.example.notes.note'
+const LIST = 'org.example.notes.listNotes'
+
+/** Where screenshots go; none without it. */
+const SCREENSHOTS = process.env.BROWSER_SCREENSHOTS
+
+const LAPTOP = { width: 1200, height: 750 }
+
+/** Bytes of a screenshot in the repository. */
+const MAX_SCREENSHOT = 150_000
+
+/** Pages that docs/ shows. */
+const SHOWN = { '/': 'overview', '/records': 'records', '/scripts/:id': 'script', '/events': 'events', '/lexicons/:id': 'lexicon', '/backfill': 'backfill' }
+
+/** A server on which every page has something to show, and the places of all pages. */
+const prepared = once(async () => {
+  const owner = await newAccount()
+  const server = await newServer({ owner })
+  await server.upload(record(NOTE))
+  await server.upload(query(LIST), { target_collection: NOTE })
+  const id = `record.index:${NOTE}`
+  const body = 'function handle()\n  if record.text == "bad" then\n    error("this note can not be indexed")\n  end\n  record.n = #record.text\n  return record\nend\n'
+  await server.api('POST', '/admin/scripts', { id, body, description: 'Counts the characters of notes' })
+  const texts = ['Good morning', 'A longer note that has a few more words than the others, to see how it is cut', 'bad', 'Grüße', '日本語の文章']
+  for (const [n, text] of texts.entries()) await owner.put(NOTE, `note${n}`, { text })
+  const client = await server.api('POST', '/admin/api-clients', {
+    name: 'Notes for the phone', client_id_url: 'https://app.example/m.json', client_uri: 'https://app.example', redirect_uris: ['https://app.example/c'],
+  })
+  await server.api('POST', '/admin/script-variables', { key: 'API_KEY', value: 'not a real key' })
+  await until('the records are there', async () => (await server.api('GET', '/admin/stats')).total_records === texts.length)
+  const [letter] = (await server.api('GET', '/admin/dead-letters')).dead_letters
+  const started = await server.api('POST', '/admin/backfill', { collection: NOTE })
+  const users = await server.api('GET', '/admin/users')
+  const user = (users.users ?? users)[0]
+  const of = (path, params) => Object.entries(params).reduce((text, [name, value]) => text.replace(`:${name}`, encodeURIComponent(value)), path)
+  const params = {
+    '/lexicons/:id': { id: NOTE }, '/scripts/:id': { id }, '/dead-letters/:id': { id: letter.id }, '/backfill/:id': { id: started.job_id ?? started.id },
+    '/clients/:id': { id: client.id }, '/users/:id': { id: user.id },
+  }
+  const places = new Map(
+    [
+      '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/events', '/statistics', '/account', '/backfill',
+      '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/labelers', '/database', '/clients', '/clients/new', '/users',
+      '/api-keys', '/linked-repos', '/plugins', '/plugins/new', '/settings', '/features', '/network-rules', '/domains', '/identity', '/instance-keys',
+      ...Object.keys(params),
+    ].map((route) => [route, route === '/records' ? `/records?collection=${NOTE}` : of(route, params[route] ?? {})]),
+  )
+  return { owner, server, places }
+})
+
+async function screenshot(page, route, colors) {
+  const name = SHOWN[route]
+  if (!SCREENSHOTS || !name) return
+  const file = path.join(SCREENSHOTS, `${name}-${colors}.png`)
+  fs.mkdirSync(SCREENSHOTS, { recursive: true })
+  // As wide as a laptop's window, so that texts are legible in docs/.
+  await page.setViewportSize(LAPTOP)
+  await settled(page)
+  await page.screenshot({ path: file, animations: 'disabled' })
+  await page.setViewportSize(DESKTOP)
+  const { size } = fs.statSync(file)
+  if (size > MAX_SCREENSHOT) throw new Error(`${file} has ${size} bytes`)
+}
+
+for (const [colors, viewport] of [['light', DESKTOP], ['dark', DESKTOP], ['light', PHONE], ['dark', PHONE]]) {
+  test(`every page is accessible and fits: ${colors}, ${viewport.width} px`, async () => {
+    const { owner, server, places } = await prepared()
+    const page = await openPage(await browser(), server, { colorScheme: colors, viewport })
+    await logIn(page, owner)
+    const problems = []
+    for (const [route, place] of places) {
+      try {
+        await open(page, place)
+        await settled(page)
+        await checkWidth(page, route)
+        if (viewport === DESKTOP) await screenshot(page, route, colors)
+        await checkAccessibility(page, route)
+      } catch (error) {
+        problems.push(`${route}: ${error.message}`)
+      }
+    }
+    problems.push(...page.problems)
+    await page.context().close()
+    if (problems.length) throw new Error(problems.join('\n'))
+  })
+}
+
+test('charts follow the width of the window', async () => {
+  const { owner, server } = await prepared()
+  const page = await openPage(await browser(), server)
+  await logIn(page, owner, '/statistics')
+  await page.locator('figure canvas').first().waitFor()
+  await page.setViewportSize({ width: 800, height: 900 })
+  await until('the drawing is as narrow as its card', () => page.evaluate(() =>
+    [...document.querySelectorAll('figure')].every((figure) => {
+      const right = figure.getBoundingClientRect().right
+      return [...figure.querySelectorAll('canvas')].every((canvas) => canvas.getBoundingClientRect().right <= right)
+    })))
+  await page.context().close()
+})
+
+test('the login page is accessible and fits', async () => {
+  const { server } = await prepared()
+  for (const colorScheme of ['light', 'dark']) {
+    for (const viewport of [DESKTOP, PHONE]) {
+      const page = await openPage(await browser(), server, { colorScheme, viewport })
+      await page.goto(`${server.url}/dashboard/`)
+      await settled(page)
+      await checkAccessibility(page, 'login')
+      await checkWidth(page, 'login')
+      await page.context().close()
+    }
+  }
+})

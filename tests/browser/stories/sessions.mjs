@@ -1,0 +1,49 @@
+// A session that has ended, a server that is restarted under an open page, and a session in another tab.
+import { test } from 'node:test'
+import { consent, open, settled } from '../lib/browser.mjs'
+import { NOTE, record } from '../lib/lexicons.mjs'
+import { asUser, newAccount, newServer } from '../world.mjs'
+
+test('an ended session leads to the login and back to where one was', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await server.upload(record(NOTE))
+  await asUser(server, alice, {}, async (page) => {
+    await open(page, '/lexicons')
+    await page.context().clearCookies()
+    await page.getByRole('link', { name: NOTE }).first().click()
+    await page.getByText('Your session has ended').waitFor()
+    await page.getByLabel(/handle/i).fill(alice.handle)
+    await page.keyboard.press('Enter')
+    await consent(page, alice)
+    await settled(page)
+    await page.waitForURL((url) => url.hash.includes('/lexicons/'))
+    await page.getByRole('heading', { name: NOTE }).waitFor()
+  })
+})
+
+test('a page survives a restart of the server', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await server.upload(record(NOTE))
+  await asUser(server, alice, {}, async (page) => {
+    const banner = page.getByText('The server does not answer').first()
+    await server.stop()
+    await banner.waitFor()
+    await server.start()
+    await banner.waitFor({ state: 'hidden' })
+    await page.getByText('in 1 collections').or(page.getByText('in 1 collection')).first().waitFor()
+
+    // The live log goes on by itself.
+    await open(page, '/events')
+    const live = page.getByText('Live', { exact: true })
+    await live.waitFor()
+    await server.stop()
+    await page.getByText('Connecting…').waitFor()
+    await server.start()
+    // Attempts to connect are up to 30 seconds apart.
+    await live.waitFor({ timeout: 45_000 })
+    await server.upload(record('com.example.other'))
+    await page.getByText('com.example.other').first().waitFor()
+  })
+})
