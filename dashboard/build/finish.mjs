@@ -7,7 +7,7 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 const MAX_FIRST_BYTES = 20_000
 
 /** The same with the shell (sidebar, bar, router), which is loaded while the server is asked who is logged in. */
-const MAX_SHELL_BYTES = 36_000
+const MAX_SHELL_BYTES = 38_000
 
 /** The largest file that is loaded later: the editor. */
 const MAX_LATER_BYTES = 200_000

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { byCategory, changes } from '../src/lib/permissions'
+import { byCategory, changes, templateOf } from '../src/lib/permissions'
 
 test('permissions are under their headings', () => {
   const of = (key: string, category: string) => ({ key, name: key, description: '', category })
@@ -13,4 +13,16 @@ test('permissions are under their headings', () => {
 test('only differences are granted and revoked', () => {
   expect(changes(['a', 'b'], ['b', 'c'])).toEqual({ grant: ['c'], revoke: ['a'] })
   expect(changes(['a'], ['a'])).toEqual({ grant: [], revoke: [] })
+})
+
+test('a template is recognised by what the catalogue lists', () => {
+  const listed = ['a:read', 'a:create'].map((key) => ({ key, name: key, description: '', category: 'A' }))
+  const of = (key: string, permissions: string[]) => ({ key, label: key, permissions })
+  const catalogue = {
+    permissions: listed,
+    templates: [of('viewer', ['a:read']), of('all', ['a:create', 'a:read', 'off:read'])],
+  }
+  expect(templateOf(catalogue, ['a:read'])?.key).toBe('viewer')
+  expect(templateOf(catalogue, ['off:read', 'a:read', 'a:create'])?.key).toBe('all')
+  expect(templateOf(catalogue, ['a:create'])).toBeUndefined()
 })

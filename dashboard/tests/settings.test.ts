@@ -10,7 +10,9 @@ test('every known setting has texts, and each text a setting', () => {
 
 test('settings of other software are listed apart', () => {
   const of = (key: string) => ({ key })
-  expect(others([of('app_name'), of('feature.spaces_enabled'), of('my.tool')])).toEqual([of('my.tool')])
+  expect(others([of('app_name'), of('feature.spaces_enabled'), of('xrpc_proxy_config'), of('my.tool')])).toEqual([
+    of('my.tool'),
+  ])
 })
 
 test('a logo is an image of a size that the server accepts', () => {

@@ -11,6 +11,8 @@ export interface Column<T> {
   number?: boolean
   /** Takes the space that is left, and cuts what does not fit; `narrow`: on narrow screens only. */
   grow?: boolean | 'narrow'
+  /** Keeps its text on one line. */
+  oneLine?: boolean
   /** Left out on narrow screens. */
   wide?: boolean
 }

@@ -1,4 +1,4 @@
-import type { Permission } from '../api/models/access'
+import type { Catalogue, Permission } from '../api/models/access'
 
 /** Permissions under the headings of the catalogue, in its order. */
 export function byCategory(permissions: Permission[]): { category: string; permissions: Permission[] }[] {
@@ -9,6 +9,13 @@ export function byCategory(permissions: Permission[]): { category: string; permi
     else groups.set(permission.category, [permission])
   }
   return [...groups].map(([category, list]) => ({ category, permissions: list }))
+}
+
+/** The template that has exactly these permissions. Those that the catalogue does not list, of features that are off, don't count. */
+export function templateOf(catalogue: Catalogue, permissions: string[]): Catalogue['templates'][number] | undefined {
+  const listed = (keys: string[]) => catalogue.permissions.filter(({ key }) => keys.includes(key)).map(({ key }) => key)
+  const own = listed(permissions).join(' ')
+  return catalogue.templates.find((template) => listed(template.permissions).join(' ') === own)
 }
 
 /** What has to be granted and revoked so that `before` becomes `after`. */

@@ -77,7 +77,7 @@ export class Server {
 
   /** Runs `belvedere …` with the server's configuration, and returns its output. */
   run(...words) {
-    return execFileSync(BINARY, words, { env: this.#environment, cwd: this.folder, encoding: 'utf8' })
+    return execFileSync(BINARY, words, { env: this.#environment, cwd: this.folder, encoding: 'utf8', stdio: 'pipe' })
   }
 
   /** Creates an admin API key with which `api` calls. */

@@ -50,7 +50,7 @@ export const sections: { section: 'instance' | 'events' | 'limits' | 'backfill';
 ]
 
 /** Settings that have a page or a part of their own. */
-const ELSEWHERE = /^feature\./
+const ELSEWHERE = /^(feature\.|xrpc_proxy_config$)/
 
 /** Stored settings that no section has: other software may use them. */
 export function others<T extends { key: string }>(settings: T[]): T[] {
