@@ -41,7 +41,8 @@ test('a page survives a restart of the server', async () => {
     await server.stop()
     await page.getByText('Connecting…').waitFor()
     await server.start()
-    await live.waitFor()
+    // Attempts to connect are up to 30 seconds apart.
+    await live.waitFor({ timeout: 45_000 })
     await server.upload(record('com.example.other'))
     await page.getByText('com.example.other').first().waitFor()
   })
