@@ -49,8 +49,9 @@ npm_run() {
 }
 
 [ -f "$SOURCE/package.json" ] || exit 0
-need node "Node.js 20.19 or newer is needed for the dashboard (Debian: nodejs npm)"
-need npm "npm is needed for the dashboard (Debian: npm)"
+{ command -v node && command -v npm; } >/dev/null 2>&1 || apt_install nodejs npm
+node -e 'const [major, minor] = process.versions.node.split(".").map(Number); process.exit(major > 20 || (major === 20 && minor >= 19) ? 0 : 1)' ||
+    fail "node $(node --version) is too old for the dashboard: 20.19 or newer is needed"
 if [ "$(cat "$STAMP" 2>/dev/null)" != "$(inputs)" ]; then
     install_packages
     say "building the dashboard"

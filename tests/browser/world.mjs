@@ -1,34 +1,42 @@
 // What all stories share: one network, one browser. Each story has a server of its own.
-import { after, before } from 'node:test'
+import { after } from 'node:test'
 import { logIn, openBrowser, openPage } from './lib/browser.mjs'
 import { Network } from './lib/network.mjs'
 import { Server } from './lib/server.mjs'
 
-export const world = { network: null, browser: null }
+/** A function that calls `make` once, when it is needed first. */
+export function once(make) {
+  let made
+  return () => (made ??= make())
+}
 
-let accounts = 0
-const servers = []
-
-before(async () => {
-  ;[world.network, world.browser] = await Promise.all([Network.start(), openBrowser()])
+const started = []
+/** Starts something that is stopped after the last story. */
+const startOnce = (start, stop) => once(async () => {
+  const running = await start()
+  started.unshift(() => stop(running))
+  return running
 })
 
+export const network = startOnce(() => Network.start(), (running) => running.stop())
+export const browser = startOnce(openBrowser, (running) => running.close())
+
+let accounts = 0
+
 after(async () => {
-  await world.browser?.close()
-  for (const server of servers) await server.remove()
-  await world.network?.stop()
+  for (const stop of started) await stop()
 })
 
 /** A new account on the PDS. */
 export async function newAccount() {
   accounts += 1
-  return world.network.account(`person${accounts}`)
+  return (await network()).account(`person${accounts}`)
 }
 
 /** A running server. With `owner` it is claimed by that account, whose key `server.api` uses. */
 export async function newServer({ owner, ...more } = {}) {
-  const server = await Server.create(world.network, more)
-  servers.push(server)
+  const server = await Server.create(await network(), more)
+  started.unshift(() => server.remove())
   await server.start()
   if (owner) server.useKeyOf(owner.did)
   return server
@@ -36,7 +44,7 @@ export async function newServer({ owner, ...more } = {}) {
 
 /** Runs `story` in a page. A story that fails tells what the page showed. */
 export async function inPage(server, options, story) {
-  const page = await openPage(world.browser, server, options)
+  const page = await openPage(await browser(), server, options)
   try {
     await story(page)
   } catch (error) {

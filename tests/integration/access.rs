@@ -75,7 +75,11 @@ async fn a_missing_permission_is_a_403_and_an_event() {
     assert_eq!(bearer(&server, Method::GET, "/admin/stats", &key).await.status, StatusCode::OK);
     let answer = bearer(&server, Method::DELETE, "/admin/lexicons/com.example.x", &key).await;
     assert_eq!((answer.status, answer.error()), (StatusCode::FORBIDDEN, "insufficient permissions"));
-    assert!(answer.body["message"].as_str().is_some_and(|text| text.starts_with("this needs ")), "{}", answer.text);
+    assert!(
+        answer.body["message"].as_str().is_some_and(|text| text.starts_with("this needs ")),
+        "{}",
+        answer.text
+    );
     // The route requires two permissions; one of them is not enough.
     let key =
         server.create_key(&["--did", "did:plc:halfhalfhalfhalfhalfhalf", "--permissions", "records:delete"]);

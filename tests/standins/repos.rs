@@ -43,6 +43,7 @@ pub struct Query {
     /// `repo` or `did`.
     pub did: String,
     pub collection: String,
+    pub rkey: String,
     pub cursor: Option<String>,
     pub limit: usize,
     /// The lowest record keys first.
@@ -276,6 +277,7 @@ impl Query {
             match &*name {
                 "repo" | "did" => query.did = value.into_owned(),
                 "collection" => query.collection = value.into_owned(),
+                "rkey" => query.rkey = value.into_owned(),
                 "cursor" => query.cursor = Some(value.into_owned()),
                 "reverse" => query.reverse = value == "true",
                 "limit" => query.limit = value.parse().unwrap_or(0),
@@ -361,6 +363,16 @@ impl State {
         match query.method.as_str() {
             "com.atproto.sync.getLatestCommit" => {
                 json_body((200, json!({ "cid": cid_of(&json!({})), "rev": tid(repo.rev, 0) })))
+            }
+            "com.atproto.repo.getRecord" => {
+                let record = repo.records.get(&query.collection).and_then(|records| records.get(&query.rkey));
+                json_body(record.map_or_else(
+                    || refuse("RecordNotFound"),
+                    |record| {
+                        let uri = uri(&query.did, &query.collection, &query.rkey);
+                        (200, json!({ "uri": uri, "cid": cid_of(record), "value": record }))
+                    },
+                ))
             }
             "com.atproto.repo.listRecords" => json_body((200, page(&repo.records, query, fault))),
             "com.atproto.repo.describeRepo" if self.has_cars => {

@@ -160,7 +160,8 @@ impl Instance {
             .await
             .expect("the server responds");
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let answer = Answer { status, headers, body: serde_json::from_slice(&bytes).unwrap_or_default(), text };
+        let answer =
+            Answer { status, headers, body: serde_json::from_slice(&bytes).unwrap_or_default(), text };
         openapi::check(&method, path, &answer);
         answer
     }

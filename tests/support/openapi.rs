@@ -36,7 +36,11 @@ pub fn check(method: &Method, path_and_query: &str, answer: &Answer) {
     if kind == "application/json" {
         let mut problems = Vec::new();
         compare(&media["schema"], &answer.body, "", &mut problems);
-        assert!(problems.is_empty(), "{named} is not as described (host/src/api/openapi): {problems:#?}\n{}", answer.text);
+        assert!(
+            problems.is_empty(),
+            "{named} is not as described (host/src/api/openapi): {problems:#?}\n{}",
+            answer.text
+        );
     }
 }
 
@@ -116,7 +120,9 @@ fn compare_fields(schema: &Value, fields: &Map<String, Value>, at: &str, problem
 fn differences_are_found() {
     let answer = |status: u16, text: &str| Answer {
         status: http::StatusCode::from_u16(status).expect("a status"),
-        headers: [(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"))].into_iter().collect(),
+        headers: [(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"))]
+            .into_iter()
+            .collect(),
         body: serde_json::from_str(text).unwrap_or_default(),
         text: text.to_owned(),
     };

@@ -31,6 +31,8 @@ export const session = {
   },
   begin(known: Config | null, user: Me | null) {
     config = known ?? config
+    // The first login claimed the server.
+    if (user && config) config = { ...config, has_users: true }
     me = user
     state = user ? 'in' : 'out'
     isEnded = false

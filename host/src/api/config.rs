@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use serde::Serialize;
-use url::Url;
 
 use crate::app::App;
+use crate::config;
 use crate::http::{Error, Request, Response, response};
 use crate::settings::{APP_NAME, SPACES_ENABLED};
 
@@ -42,9 +42,9 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         public_url: &app.identity.origin,
         version: env!("CARGO_PKG_VERSION"),
         database_backend: app.db.backend().as_str(),
-        jetstream_url: indexing.jetstream_urls.first().map(|url| public(url)),
-        relay_url: public(&indexing.relay_url),
-        plc_url: public(&indexing.plc_url),
+        jetstream_url: indexing.jetstream_urls.first().map(|url| config::public_url(url)),
+        relay_url: config::public_url(&indexing.relay_url),
+        plc_url: config::public_url(&indexing.plc_url),
         default_rate_limit_capacity: limit.capacity,
         default_rate_limit_refill_rate: limit.refill_rate,
         app_name: app.settings.get(APP_NAME),
@@ -54,29 +54,4 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         config_errors: [],
     };
     Ok(response::json(StatusCode::OK, &answer))
-}
-
-/// The URL without what may be secret: a password, and a query with a token.
-pub(super) fn public(url: &str) -> String {
-    let Ok(mut url) = Url::parse(url) else { return String::new() };
-    // Fails only for URLs that have no host, and then there is no password either.
-    let _ = url.set_username("").and_then(|()| url.set_password(None));
-    url.set_query(None);
-    url.set_fragment(None);
-    url.as_str().trim_end_matches('/').to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets_in_urls_are_not_public() {
-        assert_eq!(
-            public("wss://me:secret@stream.example/subscribe?token=x#y"),
-            "wss://stream.example/subscribe"
-        );
-        assert_eq!(public("https://plc.directory/"), "https://plc.directory");
-        assert_eq!(public("no url"), "");
-    }
 }

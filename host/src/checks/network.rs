@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Check, TIME_LIMIT};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::net;
 
 /// Bytes of a response that are read; its content is ignored.
@@ -18,7 +18,7 @@ pub async fn network(config: &Config, net: &net::Client) -> Vec<Check> {
     ];
     let streams = indexing.jetstream_urls.iter().map(|url| ("jetstream", "Jetstream", "JETSTREAM_URL", url));
     let checks = fixed.into_iter().chain(streams).map(|(id, what, variable, url)| async move {
-        Check::new(id, format!("{what} {url}"), reach(net, variable, url).await)
+        Check::new(id, format!("{what} {}", config::public_url(url)), reach(net, variable, url).await)
     });
     futures_util::future::join_all(checks).await
 }

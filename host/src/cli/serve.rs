@@ -115,7 +115,8 @@ async fn print_greeting(app: &App, port: u16) {
     }
     let command = admin_command(&app.config);
     print_line(&format_args!(
-        "It has no users yet. Next, in another terminal:
+        "It has no users yet. Open {public}/dashboard/ and log in: the first account becomes the super user.
+Without a browser, in another terminal:
   KEY=$({command} create-key --did YOUR_DID)
   curl -H \"Authorization: Bearer $KEY\" {local}/admin/lexicons -d '{{\"lexicon_json\": {{ … }}}}'
   curl -H \"Authorization: Bearer $KEY\" {local}/admin/stats"

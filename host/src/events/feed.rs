@@ -211,6 +211,8 @@ impl fmt::Debug for EventFeed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::Event;
+    use crate::http::event_stream;
     use crate::store::events::Severity;
 
     fn row(second: i64, id: &str) -> EventRow {
@@ -231,6 +233,43 @@ mod tests {
             Message::Missed => "missed".to_owned(),
         };
         messages.into_iter().map(show).collect()
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_is_too_slow_is_told_that_it_missed_some() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(&format!("sqlite://{}/test.db", directory.path().display()), 2).await.unwrap();
+        db.migrate().await.unwrap();
+        let clock = Clock::system();
+        let (log, _writer) = EventLog::start(db.clone(), clock.clone(), crate::random::Random::system());
+        let (streams, drain) = (event_stream::places(), CancellationToken::new());
+        let ending = (TaskTracker::new(), drain.clone());
+        let feed = EventFeed::new(db, &log, clock, streams.clone(), ending);
+        let follow = |category: &str| {
+            let filter = EventFilter { categories: vec![category.to_owned()], ..EventFilter::default() };
+            let format = |message: &Message| match message {
+                Message::Event(_) => Bytes::from_static(b"event"),
+                Message::Missed => Bytes::from_static(b"missed"),
+            };
+            feed.follow(&Tenant::Instance, filter, format).unwrap()
+        };
+        let (mut slow, mut quick, other) = (follow("script"), follow("script"), follow("backfill"));
+        assert_eq!(streams.used(), 3);
+        for _ in 0..2 {
+            for _ in 0..=QUEUE / 2 {
+                let trigger = "job.run:x".to_owned();
+                log.record(Event::ScriptLog { caller: None, trigger, message: String::new() });
+            }
+            for _ in 0..=QUEUE / 2 {
+                assert_eq!(quick.next().await.unwrap(), "event");
+            }
+        }
+        assert_eq!(slow.next().await.unwrap(), "missed");
+        assert_eq!(slow.next().await.unwrap(), "event", "and then what is still there");
+        drop((slow, quick));
+        assert_eq!(streams.used(), 1);
+        drain.cancel();
+        assert!(other.collect::<Vec<_>>().await.is_empty(), "all end with the server");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Counts in memory, and adds the counts to the store now and then.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,8 +41,9 @@ struct Counts {
     /// The step that is being counted.
     step: Timestamp,
     by_measure: [HashMap<String, Sample>; Measure::COUNT],
-    /// Of earlier steps.
-    ended: Vec<NewSample>,
+    /// Of earlier steps, and what could not be stored. By step first, so that the oldest are dropped first. A statement may
+    /// name each row once only.
+    ended: BTreeMap<(Timestamp, &'static str, String), Sample>,
 }
 
 impl History {
@@ -124,16 +125,20 @@ impl Counts {
     fn take(&mut self) -> Vec<NewSample> {
         let mut samples = std::mem::take(&mut self.ended);
         for (measure, labels) in ALL.into_iter().zip(&mut self.by_measure) {
-            let labels = labels.drain().map(|(label, sample)| (measure.as_str(), self.step, label, sample));
-            samples.extend(labels);
+            for (label, sample) in labels.drain() {
+                samples.entry((self.step, measure.as_str(), label)).or_default().add(sample);
+            }
         }
-        samples
+        samples.into_iter().map(|((step, metric, label), sample)| (metric, step, label, sample)).collect()
     }
 
     fn give_back(&mut self, samples: Vec<NewSample>) {
-        self.ended.extend(samples);
-        let surplus = self.ended.len().saturating_sub(MAX_ENDED);
-        self.ended.drain(..surplus);
+        for (metric, step, label, sample) in samples {
+            self.ended.entry((step, metric, label)).or_default().add(sample);
+        }
+        while self.ended.len() > MAX_ENDED {
+            self.ended.pop_first();
+        }
     }
 }
 
@@ -199,10 +204,22 @@ mod tests {
     #[test]
     fn what_waits_for_the_store_is_bounded() {
         let history = History::new(Clock::fixed(Timestamp(0)));
-        let samples =
-            |n: usize| (0..n).map(|n| ("requests", Timestamp(n as i64), String::new(), Sample::default()));
-        history.lock().give_back(samples(MAX_ENDED + 5).collect());
+        let sample = |n: usize| ("requests", Timestamp(n as i64), String::new(), Sample::default());
+        history.lock().give_back((0..MAX_ENDED + 5).map(sample).collect());
         let kept = history.lock().take();
         assert_eq!((kept.len(), kept[0].1), (MAX_ENDED, Timestamp(5)), "the oldest are dropped");
+    }
+
+    #[test]
+    fn what_could_not_be_stored_is_added_to_what_is_counted_later() {
+        let history = History::new(Clock::fixed(Timestamp(0)));
+        history.request("a", "me", Duration::from_millis(2), false);
+        let failed = history.lock().take();
+        history.lock().give_back(failed);
+        history.request("a", "me", Duration::from_millis(3), false);
+        let samples = history.lock().take();
+        let both = Sample { count: 2, total: 5.0, max: 3.0 };
+        assert!(samples.contains(&("requests", Timestamp(0), "a".to_owned(), both)), "{samples:?}");
+        assert_eq!(samples.len(), 2, "each row once");
     }
 }

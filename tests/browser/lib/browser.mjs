@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { createRequire } from 'node:module'
 import { chromium } from 'playwright-core'
+import { until } from './until.mjs'
 
 const EXECUTABLE = '/usr/bin/chromium'
 const ARGS = [
@@ -37,7 +38,11 @@ export async function openPage(browser, server, { viewport = DESKTOP, colorSchem
     const isAnswer = /Failed to load resource/.test(message.text())
     if (message.type() === 'error' && isOurs() && !isAnswer) problems.push(message.text())
   })
-  return Object.assign(page, { problems, base: server.url })
+  // Requests without an answer yet. Streams of events have none until they end.
+  const waiting = new Set()
+  page.on('request', (request) => { if (request.resourceType() !== 'eventsource') waiting.add(request) })
+  for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => waiting.delete(request))
+  return Object.assign(page, { problems, base: server.url, waiting })
 }
 
 /** Opens a place of the dashboard and waits until it shows something. */
@@ -46,10 +51,15 @@ export async function open(page, place = '/') {
   await settled(page)
 }
 
-/** Waits until the page has its heading and shows no progress. */
+/** Waits until the page has its heading, and has shown the answers to its requests. */
 export async function settled(page) {
   await page.locator('h1').first().waitFor()
-  await page.waitForFunction(() => !document.querySelector('[aria-busy="true"], .page-state[role="status"], [data-loading]'))
+  await until('the page has its answers', async () => {
+    const before = page.waiting.size
+    // Two frames: an answer may lead to further requests.
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))))
+    return before === 0 && page.waiting.size === 0
+  })
 }
 
 /** Logs in at the PDS. The page ends where it wanted to go. */
@@ -75,6 +85,7 @@ export async function checkAccessibility(page, name) {
   // Not by a script element: the CSP of the page forbids those.
   if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(AXE)
   const results = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }))
+  assert.ok(results.passes.length > 5, `axe looked at nothing on ${name}`)
   const found = results.violations.map(({ id, help, nodes }) => `${id}: ${help}\n    ${nodes.map((node) => node.target.join(' ')).join('\n    ')}`)
   assert.deepEqual(found, [], `axe on ${name}`)
 }

@@ -1,4 +1,4 @@
-// Lexicons of the stories.
+// Lexicons of the stories. Stories share a network, so one that backfills has a collection of its own.
 
 export const NOTE = 'com.example.note'
 export const LIST = 'com.example.listNotes'

@@ -4,7 +4,8 @@ import { fileURLToPath } from 'node:url'
 
 const TARGET = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL('../../../target', import.meta.url))
 
-/** The package of a first-party plugin. */
+/** The two files of a plugin. */
 export function builtPlugin(id) {
-  return path.join(TARGET, 'plugins', `${id}.zip`)
+  const folder = path.join(TARGET, 'plugins', id)
+  return { manifest: path.join(folder, 'manifest.json'), module: path.join(folder, 'plugin.wasm') }
 }

@@ -12,13 +12,21 @@ const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 const TARGET = process.env.CARGO_TARGET_DIR ?? path.join(ROOT, 'target')
 const BINARY = process.env.BELVEDERE_BINARY ?? path.join(TARGET, 'debug/belvedere')
 
+/** Ports below the kernel's ephemeral ones, so that no connection takes one while its server is restarted. */
+const FIRST_PORT = 10_000
+const PORTS = 20_000
+let tried = process.pid * 16
+
 async function freePort() {
-  const server = net.createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address()
-  server.close()
-  await once(server, 'close')
-  return port
+  for (;;) {
+    const port = FIRST_PORT + (tried++ % PORTS)
+    const server = net.createServer()
+    const isFree = await new Promise((done) => server.once('error', () => done(false)).listen(port, '127.0.0.1', () => done(true)))
+    if (!isFree) continue
+    server.close()
+    await once(server, 'close')
+    return port
+  }
 }
 
 export class Server {
@@ -77,7 +85,7 @@ export class Server {
 
   /** Runs `belvedere …` with the server's configuration, and returns its output. */
   run(...words) {
-    return execFileSync(BINARY, words, { env: this.#environment, cwd: this.folder, encoding: 'utf8' })
+    return execFileSync(BINARY, words, { env: this.#environment, cwd: this.folder, encoding: 'utf8', stdio: 'pipe' })
   }
 
   /** Creates an admin API key with which `api` calls. */

@@ -1,8 +1,10 @@
 // A backfill is planned, started, and followed to its end.
 import { test } from 'node:test'
 import { open } from '../lib/browser.mjs'
-import { NOTE, record } from '../lib/lexicons.mjs'
+import { record } from '../lib/lexicons.mjs'
 import { asUser, newAccount, newServer } from '../world.mjs'
+
+const NOTE = 'com.example.backfilled.note'
 
 test('a backfill reads what exists, and its page shows the progress', async () => {
   const [alice, bob] = [await newAccount(), await newAccount()]

@@ -2,14 +2,19 @@
 // screenshots of docs/ are made here with BROWSER_SCREENSHOTS=docs/screenshots.
 import fs from 'node:fs'
 import path from 'node:path'
-import { before, test } from 'node:test'
+import { test } from 'node:test'
 import { checkAccessibility, checkWidth, DESKTOP, logIn, open, openPage, PHONE, settled } from '../lib/browser.mjs'
-import { LIST, NOTE, query, record } from '../lib/lexicons.mjs'
+import { query, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
-import { newAccount, newServer, world } from '../world.mjs'
+import { browser, newAccount, newServer, once } from '../world.mjs'
+
+const NOTE = 'org.example.notes.note'
+const LIST = 'org.example.notes.listNotes'
 
 /** Where screenshots go; none without it. */
 const SCREENSHOTS = process.env.BROWSER_SCREENSHOTS
+
+const LAPTOP = { width: 1200, height: 750 }
 
 /** Bytes of a screenshot in the repository. */
 const MAX_SCREENSHOT = 150_000
@@ -17,13 +22,10 @@ const MAX_SCREENSHOT = 150_000
 /** Pages that docs/ shows. */
 const SHOWN = { '/': 'overview', '/records': 'records', '/scripts/:id': 'script', '/events': 'events', '/lexicons/:id': 'lexicon', '/backfill': 'backfill' }
 
-let server
-let owner
-let places
-
-before(async () => {
-  owner = await newAccount()
-  server = await newServer({ owner })
+/** A server on which every page has something to show, and the places of all pages. */
+const prepared = once(async () => {
+  const owner = await newAccount()
+  const server = await newServer({ owner })
   await server.upload(record(NOTE))
   await server.upload(query(LIST), { target_collection: NOTE })
   const id = `record.index:${NOTE}`
@@ -45,7 +47,7 @@ before(async () => {
     '/lexicons/:id': { id: NOTE }, '/scripts/:id': { id }, '/dead-letters/:id': { id: letter.id }, '/backfill/:id': { id: started.job_id ?? started.id },
     '/clients/:id': { id: client.id }, '/users/:id': { id: user.id },
   }
-  places = new Map(
+  const places = new Map(
     [
       '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/events', '/statistics', '/account', '/backfill',
       '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/labelers', '/database', '/clients', '/clients/new', '/users',
@@ -53,6 +55,7 @@ before(async () => {
       ...Object.keys(params),
     ].map((route) => [route, route === '/records' ? `/records?collection=${NOTE}` : of(route, params[route] ?? {})]),
   )
+  return { owner, server, places }
 })
 
 async function screenshot(page, route, colors) {
@@ -60,14 +63,19 @@ async function screenshot(page, route, colors) {
   if (!SCREENSHOTS || !name) return
   const file = path.join(SCREENSHOTS, `${name}-${colors}.png`)
   fs.mkdirSync(SCREENSHOTS, { recursive: true })
+  // As wide as a laptop's window, so that texts are legible in docs/.
+  await page.setViewportSize(LAPTOP)
+  await settled(page)
   await page.screenshot({ path: file, animations: 'disabled' })
+  await page.setViewportSize(DESKTOP)
   const { size } = fs.statSync(file)
   if (size > MAX_SCREENSHOT) throw new Error(`${file} has ${size} bytes`)
 }
 
 for (const [colors, viewport] of [['light', DESKTOP], ['dark', DESKTOP], ['light', PHONE], ['dark', PHONE]]) {
   test(`every page is accessible and fits: ${colors}, ${viewport.width} px`, async () => {
-    const page = await openPage(world.browser, server, { colorScheme: colors, viewport })
+    const { owner, server, places } = await prepared()
+    const page = await openPage(await browser(), server, { colorScheme: colors, viewport })
     await logIn(page, owner)
     const problems = []
     for (const [route, place] of places) {
@@ -87,10 +95,25 @@ for (const [colors, viewport] of [['light', DESKTOP], ['dark', DESKTOP], ['light
   })
 }
 
+test('charts follow the width of the window', async () => {
+  const { owner, server } = await prepared()
+  const page = await openPage(await browser(), server)
+  await logIn(page, owner, '/statistics')
+  await page.locator('figure canvas').first().waitFor()
+  await page.setViewportSize({ width: 800, height: 900 })
+  await until('the drawing is as narrow as its card', () => page.evaluate(() =>
+    [...document.querySelectorAll('figure')].every((figure) => {
+      const right = figure.getBoundingClientRect().right
+      return [...figure.querySelectorAll('canvas')].every((canvas) => canvas.getBoundingClientRect().right <= right)
+    })))
+  await page.context().close()
+})
+
 test('the login page is accessible and fits', async () => {
+  const { server } = await prepared()
   for (const colorScheme of ['light', 'dark']) {
     for (const viewport of [DESKTOP, PHONE]) {
-      const page = await openPage(world.browser, server, { colorScheme, viewport })
+      const page = await openPage(await browser(), server, { colorScheme, viewport })
       await page.goto(`${server.url}/dashboard/`)
       await settled(page)
       await checkAccessibility(page, 'login')

@@ -1,10 +1,10 @@
 // Ten questions of an operator, each answered within three clicks from the overview.
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { test } from 'node:test'
 import { logIn, open, openPage } from '../lib/browser.mjs'
 import { LIST, NOTE, query, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
-import { newAccount, newServer, world } from '../world.mjs'
+import { browser, newAccount, newServer, once } from '../world.mjs'
 
 const MAX_CLICKS = 3
 
@@ -32,15 +32,13 @@ class Clicks {
   }
 
   async see(text) {
-    await this.page.getByText(text).first().waitFor()
+    await this.page.locator('main').getByText(text).filter({ visible: true }).first().waitFor()
   }
 }
 
-let page
-let alice
-
-before(async () => {
-  alice = await newAccount()
+/** A server with something to ask about, and a page of its owner. */
+const prepared = once(async () => {
+  const alice = await newAccount()
   const server = await newServer({ owner: alice })
   await server.upload(record(NOTE))
   await server.upload(query(LIST), { target_collection: NOTE })
@@ -53,11 +51,10 @@ before(async () => {
     name: 'The busiest app', client_id_url: 'https://app.example/m.json', client_uri: 'https://app.example', redirect_uris: ['https://app.example/c'],
   })
   for (let n = 0; n < 5; n += 1) await fetch(`${server.url}/xrpc/${LIST}`, { headers: { 'x-client-key': client.client_key } })
-  page = await openPage(world.browser, server)
+  const page = await openPage(await browser(), server)
   await logIn(page, alice)
+  return { page, alice }
 })
-
-after(async () => page?.context().close())
 
 const questions = {
   'Is the stream behind?': async (clicks) => clicks.see('Live'),
@@ -66,7 +63,7 @@ const questions = {
     await clicks.menu('Statistics')
     await clicks.see('The busiest app')
   },
-  'Why is this record not there?': async (clicks) => {
+  'Why is this record not there?': async (clicks, alice) => {
     await clicks.click(clicks.page.getByRole('button', { name: /search/i }).first())
     await clicks.enter(clicks.page.getByRole('combobox'), alice.uri(NOTE, 'bad'))
     await clicks.see('no luck')
@@ -99,9 +96,10 @@ const questions = {
 
 for (const [question, answer] of Object.entries(questions)) {
   test(`${question} takes at most ${MAX_CLICKS} clicks`, async () => {
+    const { page, alice } = await prepared()
     await open(page, '/')
     const clicks = new Clicks(page)
-    await answer(clicks)
+    await answer(clicks, alice)
     assert.ok(clicks.count <= MAX_CLICKS, `${clicks.count} clicks`)
   })
 }

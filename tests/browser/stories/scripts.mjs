@@ -60,7 +60,7 @@ test('a script is written, tried, saved, and its errors have their line', async 
     await until('it is saved', async () => (await server.api('GET', `/admin/scripts/record.index:${NOTE}/revisions`)).revisions.length === 2)
     await page.getByRole('tab', { name: 'History' }).click()
     await page.getByRole('button', { name: '1', exact: true }).click()
-    await page.getByRole('button', { name: /restore/i }).click()
+    await page.getByRole('button', { name: 'Take it into the editor' }).click()
     await until('the text is back', async () => /world/.test(await page.locator('.cm-content').innerText()))
   })
 })

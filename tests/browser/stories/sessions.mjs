@@ -27,12 +27,22 @@ test('a page survives a restart of the server', async () => {
   const server = await newServer({ owner: alice })
   await server.upload(record(NOTE))
   await asUser(server, alice, {}, async (page) => {
-    await open(page, '/events')
+    const banner = page.getByText('The server does not answer').first()
     await server.stop()
-    await page.getByText('The server does not answer').first().waitFor()
+    await banner.waitFor()
     await server.start()
-    await page.getByText('The server does not answer').first().waitFor({ state: 'hidden' })
+    await banner.waitFor({ state: 'hidden' })
+    await page.getByText('in 1 collections').or(page.getByText('in 1 collection')).first().waitFor()
+
     // The live log goes on by itself.
+    await open(page, '/events')
+    const live = page.getByText('Live', { exact: true })
+    await live.waitFor()
+    await server.stop()
+    await page.getByText('Connecting…').waitFor()
+    await server.start()
+    // Attempts to connect are up to 30 seconds apart.
+    await live.waitFor({ timeout: 45_000 })
     await server.upload(record('com.example.other'))
     await page.getByText('com.example.other').first().waitFor()
   })

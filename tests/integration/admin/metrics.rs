@@ -41,7 +41,7 @@ crate::in_both_worlds! {
         assert!(times.iter().all(|time| time.as_i64().unwrap() % 300 == 0));
         let sum: f64 = values.iter().filter_map(Value::as_f64).sum();
         assert_eq!((sum, values[0].is_null()), (5.0, true));
-        assert_eq!(totals(&history(server, "metric=request_errors").await), [(LIST.to_owned(), 1.0)]);
+        assert!(totals(&history(server, "metric=request_errors").await).contains(&(LIST.to_owned(), 1.0)));
         assert!(totals(&history(server, "metric=request_ms").await)[0].1 > 0.0);
         assert!(totals(&history(server, "metric=request_max_ms").await)[0].1 > 0.0);
 

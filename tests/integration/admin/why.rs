@@ -45,10 +45,10 @@ crate::in_both_worlds! {
         assert_eq!((of("collection"), of("account"), of("index"), of("lexicon")), (Some("ok"), Some("ok"), Some("ok"), Some("ok")));
         world.push(|at, rev| Frame::create(at, Place { did: ALICE, collection: NOTES, rkey: "bad", rev }, &json!({ "$type": NOTES, "text": 5 })));
         let bad = uri(ALICE, "bad");
-        world.server.eventually("the record is indexed", async |_| super::why::verdict(&world, &bad).await == "invalid").await;
+        world.server.eventually("the record is indexed", async |_| super::verdict(&world, &bad).await == "invalid").await;
         world.delete_note(ALICE, "there").await;
         world.repo(ALICE, &[]);
-        assert_eq!(super::why::verdict(&world, &there).await, "deleted");
+        assert_eq!(super::verdict(&world, &there).await, "deleted");
     }
 
     async fn an_account_that_is_off(mut world) {
@@ -78,7 +78,7 @@ crate::in_both_worlds! {
             if record.text == 'fail' then error('I do not like it') end \
             if record.text == 'skip' then return nil end return record end").await;
         let (failed, skipped) = (rkey_at(now()), rkey_at(now() + 1));
-        world.repo(ALICE, &[&skipped, &failed]);
+        world.repo(ALICE, &[skipped.as_str(), failed.as_str()]);
         for (rkey, text) in [(&failed, "fail"), (&skipped, "skip")] {
             world.push(|at, rev| Frame::create(at, Place { did: ALICE, collection: NOTES, rkey, rev }, &json!({ "$type": NOTES, "text": text })));
         }
@@ -99,18 +99,18 @@ crate::in_both_worlds! {
     async fn a_record_that_was_never_seen(mut world) {
         let old = rkey_at(now() - 86_400_000_000);
         world = world.with_notes().await;
-        world.repo(ALICE, &[&old, "later"]);
+        world.repo(ALICE, &[old.as_str(), "later"]);
         world.note(BOB, "cursor", json!({ "text": "x" })).await;
         // Older than the lexicon, and nothing has read the past.
         let (verdict, _, body) = why(&world, &uri(ALICE, &old)).await;
         assert_eq!(verdict, "not_backfilled", "{body}");
         assert!(body["advice"].as_str().unwrap().contains("Start a backfill"), "{body}");
         // Not in the repo.
-        assert_eq!(super::why::verdict(&world, &uri(ALICE, "nowhere")).await, "not_in_repo");
+        assert_eq!(super::verdict(&world, &uri(ALICE, "nowhere")).await, "not_in_repo");
         // Later than everything that was read from the stream.
         let later = rkey_at(now() + 3_600_000_000);
-        world.repo(BOB, &[&later]);
-        assert_eq!(super::why::verdict(&world, &uri(BOB, &later)).await, "stream_behind");
+        world.repo(BOB, &[later.as_str()]);
+        assert_eq!(super::verdict(&world, &uri(BOB, &later)).await, "stream_behind");
         // The PDS can't be asked: the rest is said all the same.
         let gone = "did:plc:gonegonegonegonegonegone";
         let (verdict, steps, body) = why(&world, &uri(gone, &old)).await;
@@ -120,7 +120,7 @@ crate::in_both_worlds! {
         let begun = world.server.admin(Method::POST, "/admin/backfill", Some(&json!({ "collection": NOTES }))).await;
         assert_eq!(begun.status, 201, "{}", begun.text);
         let there = uri(ALICE, &old);
-        world.server.eventually("the backfill has read it", async |_| super::why::verdict(&world, &there).await == "visible").await;
+        world.server.eventually("the backfill has read it", async |_| super::verdict(&world, &there).await == "visible").await;
     }
 
     async fn a_record_that_was_rejected(mut world) {

@@ -9,6 +9,7 @@ use super::events::EventView;
 use crate::access::{Admin, Permission as P};
 use crate::app::App;
 use crate::clock::Timestamp;
+use crate::config;
 use crate::history::{Recent, STEP_SECONDS};
 use crate::http::{Error, Request, Response, response};
 use crate::indexing::{CURSOR_SOURCE, Stall};
@@ -197,13 +198,7 @@ async fn stream(app: &App, events_per_second: f64) -> Result<Stream, Error> {
         lag_seconds,
         last_event_at: status.last_event_at,
         events_per_second,
-        servers: app
-            .config
-            .indexing
-            .jetstream_urls
-            .iter()
-            .map(|url| crate::api::config::public(url))
-            .collect(),
+        servers: app.config.indexing.jetstream_urls.iter().map(|url| config::public_url(url)).collect(),
     })
 }
 

@@ -250,9 +250,8 @@ impl Parser<'_> {
     }
 
     /// The next token that is no comment, which stays the next one.
-    fn peek(&mut self) -> Option<&Token> {
-        let next = self.tokens[self.at..].iter().find(|token| !matches!(token, Token::Comment(_)));
-        next
+    fn peek(&self) -> Option<&Token> {
+        self.tokens[self.at..].iter().find(|token| !matches!(token, Token::Comment(_)))
     }
 
     fn next(&mut self) -> Option<Token> {

@@ -62,7 +62,7 @@ pub(super) fn decide(uri: &RecordUri, facts: &Facts) -> Verdict {
         return verdict(
             "dead_letter",
             format!("The script {script} failed on this record, which waits as dead letter {id}."),
-            format!("Correct the script, then retry the dead letter; or reindex it, without the script."),
+            "Correct the script, then retry the dead letter; or reindex it, without the script.",
         );
     }
     if facts.deleted_at.is_some() && facts.in_repo != InRepo::Present {
