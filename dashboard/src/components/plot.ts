@@ -32,11 +32,12 @@ export function plot(element: HTMLElement, { times, series, format }: Data): () 
         height: HEIGHT,
         series: [
           { label: t.time, value: (_, time) => (time === null ? '' : exactTime(new Date(time * 1000))) },
-          ...series.map(({ label }, at) => ({
+          ...series.map(({ label, values }, at) => ({
             label,
             stroke: colour(COLOURS[at % COLOURS.length] ?? '--accent'),
             width: 1.5,
-            points: { show: times.length < 3 },
+            // A few values, as a new server has, are not joined by a line.
+            points: { show: values.filter((value) => value !== null).length < 4 },
             value: (_: uPlot, value: number | null) => (value === null ? '–' : format(value)),
           })),
         ],
