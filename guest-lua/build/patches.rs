@@ -1,4 +1,4 @@
-//! Patches the instruction counter into Lua's own sources.
+//! Patches Lua's own sources: the instruction counter, and tables that are decoded when something looks into them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 type Patch = (&'static str, &'static str, usize);
 
 /// The files that are patched, without their extension.
-pub(crate) const PATCHED: [&str; 1] = ["lvm"];
+pub(crate) const PATCHED: [&str; 3] = ["lvm", "lapi", "lgc"];
 
 /// `lvm.c`: the instruction counter.
 ///
@@ -59,10 +59,42 @@ const VM: [Patch; 14] = [
 /// What does not occur in the patched `lvm.c`, so that a new version of Lua can't use the stack's old place, or run without a counter.
 const GONE: &str = "trap)";
 
+/// `lapi.c`: functions that ignore metamethods open the rows of `row.c` first.
+const API: [Patch; 4] = [
+    (
+        "static Table *gettable (lua_State *L, int idx) {\n  TValue *t = index2value(L, idx);\n  \
+         api_check(L, ttistable(t), \"table expected\");\n  return hvalue(t);\n",
+        "static Table *row_opened (lua_State *L, Table *t);\nstatic Table *gettable (lua_State *L, int idx) {\n  \
+         return row_opened(L, hvalue(index2value(L, idx)));\n",
+        1,
+    ),
+    (
+        "      mt = hvalue(obj)->metatable;\n      break;\n",
+        "      mt = row_opened(L, hvalue(obj))->metatable;\n      break;\n",
+        1,
+    ),
+    // Metamethods are looked up in a metatable without opening it.
+    (
+        "  obj = index2value(L, objindex);\n  if (ttisnil(s2v(L->top.p - 1)))\n",
+        "  if (ttistable(s2v(L->top.p - 1))) row_opened(L, hvalue(s2v(L->top.p - 1)));\n  \
+         obj = index2value(L, objindex);\n  if (ttisnil(s2v(L->top.p - 1)))\n",
+        1,
+    ),
+    // Decoding may move the stack, which holds the key.
+    (
+        "  aux_rawset(L, idx, s2v(L->top.p - 2), 2);\n",
+        "  gettable(L, idx);\n  aux_rawset(L, idx, s2v(L->top.p - 2), 2);\n",
+        1,
+    ),
+];
+
+/// `lgc.c`: the decoder's cache of names is cleared where Lua's own cache of strings is.
+const COLLECTOR: [Patch; 1] = [("  luaS_clearcache(g);\n", "  luaS_clearcache(g);\n  decode_forget();\n", 1)];
+
 /// Writes the patched files to `out`. Fails unless each text occurs as often as expected, so that a new version of Lua
 /// can't run unmetered.
 pub(crate) fn patch(lua: &Path, out: &Path) -> Result<()> {
-    for (name, patches) in PATCHED.into_iter().zip([&VM[..]]) {
+    for (name, patches) in PATCHED.into_iter().zip([&VM[..], &API, &COLLECTOR]) {
         let file = format!("{name}.c");
         let mut text = fs::read_to_string(lua.join(&file)).with_context(|| file.clone())?;
         for &(old, new, count) in patches {

@@ -18,13 +18,14 @@ const LUA: [&str; 26] = [
 ];
 
 /// Our C files. Each may use definitions of the files before it. `glue.c` is generated.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "memory.c",
     "meter.c",
     "coroutine.c",
     "raise.c",
     "buffer.c",
     "utf8.c",
+    "row.c",
     "json_encode.c",
     "json_decode.c",
     "os.c",

@@ -22,6 +22,7 @@ mod log;
 mod meter;
 mod plugins;
 mod repo;
+mod rows;
 mod state;
 pub(super) mod tid;
 mod types;
