@@ -18,7 +18,7 @@ const FIX: &str = "The script guest is compiled from C with clang. On Debian or 
 
 const TARGET: [&str; 2] = ["--target=wasm32-wasi", "-Wno-deprecated"];
 
-const FLAGS: [&str; 20] = [
+const FLAGS: [&str; 21] = [
     "-O3",
     "-std=gnu11",
     "-fno-strict-aliasing",
@@ -35,6 +35,8 @@ const FLAGS: [&str; 20] = [
     "-DLUAI_TRY(L,c,a)=if(setjmp((c)->b)==0){a}",
     "-Dluai_jmpbuf=jmp_buf",
     "-Dl_signalT=int",
+    // WebAssembly has no computed jumps: they become a table look-up and then a switch
+    "-DLUA_USE_JUMPTABLE=0",
     "-D_WASI_EMULATED_SIGNAL",
     // a constant hash seed: the image is taken after the prelude's strings are hashed
     "-Dluai_makeseed(L)=0x5eed1234",
@@ -45,7 +47,7 @@ const FLAGS: [&str; 20] = [
     "-w",
 ];
 
-const LINK: [&str; 9] = [
+const LINK: [&str; 10] = [
     "-nostartfiles",
     "-fuse-ld=lld",
     "-Wl,--no-entry",
@@ -56,6 +58,9 @@ const LINK: [&str; 9] = [
     // an overflow of the C stack hits address zero and traps, instead of running into data
     "-Wl,--stack-first",
     "-Wl,-z,stack-size=524288",
+    // An ordinary run fits in the memory of the image. Growing it costs two system calls that interrupt other threads: one
+    // to grow it and one to shrink it again.
+    "-Wl,--initial-memory=1572864",
     "-O3",
 ];
 

@@ -1,4 +1,4 @@
-//! Finds Lua's own sources in the `lua-src` crate, and patches the instruction counter into them.
+//! Finds Lua's own sources in the `lua-src` crate.
 
 use std::env;
 use std::fs;
@@ -14,14 +14,6 @@ const FOLDER: &str = "lua-5.4.9";
 /// Manifest of a package whose only dependency is `lua-src`. The lock file beside it chooses the version.
 const PROBE_MANIFEST: &str = "[package]\nname = \"lua-sources\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
     [dependencies]\nlua-src = \"*\"\n\n[workspace]\n";
-
-/// The instruction fetch of the VM. Every instruction of every coroutine goes through it.
-const FETCH: &str = "#define vmfetch()\t{ \\\n";
-/// The same with the counter: when it drops below zero, `meter_exhausted` is called and does not return. The program
-/// counter is saved first (past the instruction that was about to run), so that the line can be reported.
-const METERED_FETCH: &str = "static int meter_left = 0x7fffffff;\n\
-     static void meter_exhausted (lua_State *L);\n\
-     #define vmfetch()\t{ \\\n  if (l_unlikely(--meter_left < 0)) { pc++; savepc(L); meter_exhausted(L); } \\\n";
 
 /// The folder of Lua's sources. `out` is a folder that may be written to.
 ///
@@ -54,12 +46,4 @@ pub(crate) fn sources(workspace: &Path, out: &Path) -> Result<PathBuf> {
     let folder = Path::new(manifest).parent().context("a manifest lies in a folder")?.join(FOLDER);
     ensure!(folder.join("lvm.c").is_file(), "{CRATE} has no {FOLDER}: its version in Cargo.toml must match");
     Ok(folder)
-}
-
-/// `lvm.c` with the instruction counter. Fails unless the macro occurs exactly once, so that a new version of
-/// Lua can't run unmetered.
-pub(crate) fn metered_vm(lvm: &str) -> Result<String> {
-    let matches = lvm.matches(FETCH).count();
-    ensure!(matches == 1, "lvm.c defines vmfetch {matches} times where once was expected; review the patch");
-    Ok(lvm.replace(FETCH, METERED_FETCH))
 }

@@ -1,5 +1,5 @@
 //! Builds the Lua guest from source. Each step is a module: `bindings` and `glue` generate C from the contract, `lua`
-//! patches metering into Lua's own sources, `unit` joins all C into one translation unit, `clang` compiles it, and
+//! finds Lua's own sources, `patches` changes them, `unit` joins all C into one translation unit, `clang` compiles it, and
 //! `component` encodes a component that imports nothing but the contract.
 
 #![expect(clippy::disallowed_methods, reason = "cargo gives a build script its arguments in the environment")]
@@ -10,6 +10,7 @@ mod clang;
 mod component;
 mod glue;
 mod lua;
+mod patches;
 mod unit;
 
 use std::env;
@@ -35,7 +36,7 @@ fn main() -> Result<()> {
     bindings::generate(&mut resolve, world, &out)?;
     fs::write(out.join("glue.c"), glue::generate(&resolve, world)?)?;
     let lua = lua::sources(&here.join(".."), &out)?;
-    fs::write(out.join("lvm.c"), lua::metered_vm(&fs::read_to_string(lua.join("lvm.c"))?)?)?;
+    patches::patch(&lua, &out)?;
     let unit = unit::write(&unit::Folders { lua: &lua, ours: &c, prelude: &prelude, out: &out })?;
 
     let component = component::encode(&fs::read(build(&out, &c, lua, &unit)?)?)?;

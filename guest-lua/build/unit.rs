@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Lua's files in the order of its own `onelua.c`. `lvm` is the metered copy; `coroutine.c` includes `lcorolib`, and
+use crate::patches;
+
+/// Lua's files in the order of its own `onelua.c`. Some are patched copies; `coroutine.c` includes `lcorolib`, and
 /// `os.c` includes `loslib`.
 const LUA: [&str; 26] = [
     "lzio", "lctype", "lopcodes", "lmem", "lundump", "ldump", "lstate", "lgc", "llex", "lcode", "lparser",
@@ -16,13 +18,14 @@ const LUA: [&str; 26] = [
 ];
 
 /// Our C files. Each may use definitions of the files before it. `glue.c` is generated.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "memory.c",
     "meter.c",
     "coroutine.c",
     "raise.c",
     "buffer.c",
     "utf8.c",
+    "row.c",
     "json_encode.c",
     "json_decode.c",
     "os.c",
@@ -48,12 +51,12 @@ pub(crate) struct Folders<'a> {
     pub(crate) out: &'a Path,
 }
 
-/// Writes the unit and returns its path. `lvm.c` and `glue.c` must already be in `out`.
+/// Writes the unit and returns its path. The patched files and `glue.c` must already be in `out`.
 pub(crate) fn write(folders: &Folders<'_>) -> Result<PathBuf> {
     let mut unit = HEAD.to_owned();
     let mut include = |path: PathBuf| writeln!(unit, "#include \"{}\"", path.display());
     for name in LUA {
-        let folder = if name == "lvm" { folders.out } else { folders.lua };
+        let folder = if patches::PATCHED.contains(&name) { folders.out } else { folders.lua };
         include(folder.join(format!("{name}.c")))?;
     }
     include("guest.h".into())?;

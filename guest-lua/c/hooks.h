@@ -1,4 +1,4 @@
-/* Replaces a macro of Lua's core by a hook of meter.c. Included right after config.h, before Lua's own files. */
+/* Replaces a macro of Lua's core by a hook of meter.c, and declares what the patches (build/patches.rs) call. Included right after config.h, before Lua's own files. */
 #ifndef BELVEDERE_HOOKS_H
 #define BELVEDERE_HOOKS_H
 
@@ -9,5 +9,8 @@
 static void meter_out_of_memory(lua_State *L);
 #undef luaM_error
 #define luaM_error(L) (meter_out_of_memory(L), luaD_throw(L, LUA_ERRMEM))
+
+/* Of json_decode.c. */
+static void decode_forget(void);
 
 #endif

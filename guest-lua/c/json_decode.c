@@ -104,10 +104,12 @@ static void decode_string(Decoder *d) {
   else decode_fail(d, d->at < d->end ? "control character in a string" : "unfinished string");
 }
 
-/* A cache of the field names of this text. The records of a page have the same ones, and a lookup here is cheaper than
-   hashing. The cached strings are alive: each is a key of a table on the Lua stack. */
+/* A cache of field names. The records of a page have the same ones, and a lookup here is cheaper than hashing. */
 enum { NAMES = 64 };
 static TString *decode_names[NAMES];
+
+/* The collector calls this before it frees strings (build/patches.rs), as it clears Lua's own cache of strings. */
+static void decode_forget(void) { memset(decode_names, 0, sizeof decode_names); }
 
 static void decode_name(Decoder *d) {
   lua_State *L = d->L;
@@ -206,6 +208,7 @@ static void gather_object(lua_State *L, int base, int n, int capacity) {
     luaH_finishset(L, t, key, luaH_getstr(t, tsvalue(key)), value);
     luaC_barrierback(L, obj2gco(t), value);
   }
+  invalidateTMcache(t); /* a script may use it as a metatable */
   sethvalue2s(L, first, t);
   L->top.p = first + 1;
 }
@@ -316,10 +319,7 @@ static void decode_value(Decoder *d, int depth) {
   }
 }
 
-/* Clears the cached names of an earlier text: their strings may have been collected. */
-static void decode_begin(void) { memset(decode_names, 0, sizeof decode_names); }
-
-/* Decodes `text` and pushes its value. Call `decode_begin` before, once for several texts that are decoded in a row. */
+/* Decodes `text` and pushes its value. */
 static void decode_text(lua_State *L, const char *text, size_t n, int spare, int trusted, const char *what) {
   Decoder d = {L, text, text, text + n, what, spare};
   luaL_checkstack(L, 8, what);
@@ -330,6 +330,36 @@ static void decode_text(lua_State *L, const char *text, size_t n, int spare, int
 
 /* `trusted` text comes from the host and is known to be UTF-8. */
 static void json_decode(lua_State *L, const char *text, size_t n, int trusted, const char *what) {
-  decode_begin();
   decode_text(L, text, n, 0, trusted, what);
+}
+
+/* Decodes a row and pushes the table: the record's fields, and `uri`, which replaces a field of that name. */
+static void decode_row(lua_State *L, const RowText *row, const char *what) {
+  decode_text(L, row->record, row->record_len, 1, 1, what);
+  if (!lua_istable(L, -1)) raise(L, "%s: a stored record is no object", what);
+  lua_pushliteral(L, "uri");
+  lua_pushlstring(L, row->uri, row->uri_len);
+  lua_rawset(L, -3);
+}
+
+/* Makes a row an ordinary table. Functions of lapi.c call this for every table that they read or change without
+   metamethods. Runs no Lua code, except finalizers. */
+static void row_decode(lua_State *L, Table *t) {
+  RowText row = row_text(t);
+  luaL_checkstack(L, 8, "record");
+  setobj2s(L, L->top.p, gval(gnode(t, 1))); /* keeps the page alive */
+  L->top.p++;
+  decode_row(L, &row, "record");
+  if (is_row(t)) { /* a finalizer may have opened it meanwhile */
+    exchangehashpart(t, hvalue(s2v(L->top.p - 1)));
+    t->metatable = NULL;
+    invalidateTMcache(t);
+    if (isblack(obj2gco(t))) luaC_barrierback_(L, obj2gco(t));
+  }
+  lua_pop(L, 2);
+}
+
+static Table *row_opened(lua_State *L, Table *t) {
+  if (l_unlikely(is_row(t))) row_decode(L, t);
+  return t;
 }

@@ -135,9 +135,9 @@ static void encode_escape(Encoder *e, unsigned char c) {
   buffer_put(e->L, e->out, text, n);
 }
 
-static void encode_string(Encoder *e, const TString *s) {
-  const unsigned char *p = (const unsigned char *)getstr(s), *plain = p;
-  const unsigned char *end = p + tsslen(s);
+static void encode_text(Encoder *e, const char *text, size_t n) {
+  const unsigned char *p = (const unsigned char *)text, *plain = p;
+  const unsigned char *end = p + n;
   buffer_putc(e->L, e->out, '"');
   while ((p = text_plain(p, end, 1)) < end) {
     if (*p >= 0x80) {
@@ -153,6 +153,8 @@ static void encode_string(Encoder *e, const TString *s) {
   buffer_put(e->L, e->out, (const char *)plain, (size_t)(p - plain));
   buffer_putc(e->L, e->out, '"');
 }
+
+static void encode_string(Encoder *e, const TString *s) { encode_text(e, getstr(s), tsslen(s)); }
 
 /* The keys of a table: the number of string keys, the number of integer keys, and the greatest integer key. */
 typedef struct {
@@ -236,9 +238,22 @@ static void encode_record(Encoder *e, Table *t, int depth) {
   buffer_putc(e->L, e->out, '}');
 }
 
+/* A row that was never opened: its text, with the URI as the last field. */
+static void encode_row(Encoder *e, const Table *t) {
+  RowText row = row_text(t);
+  buffer_put(e->L, e->out, row.record, row.record_len - 1);
+  buffer_literal(e->L, e->out, ",\"uri\":");
+  encode_text(e, row.uri, row.uri_len);
+  buffer_putc(e->L, e->out, '}');
+}
+
 static void encode_table(Encoder *e, Table *t, int depth) {
   lua_State *L = e->L;
   if (depth > JSON_DEPTH) json_raise(e, "nested more than %d levels deep", JSON_DEPTH);
+  if (is_row(t)) {
+    encode_row(e, t);
+    return;
+  }
   sethvalue2s(L, L->top.p, t); /* keeps it alive while its fields are written; json_encode checked the stack space */
   L->top.p++;
   Census census = table_census(e, t);

@@ -1,6 +1,6 @@
 /* The instruction counter, and the script's line that is running, for errors and for runs that a limit ends. The patched
    fetch macro of lvm.c decrements `meter_left` before every instruction of every coroutine; below zero it calls
-   `meter_exhausted`, which does not return. The patch (build/lua.rs) declares both. */
+   `meter_exhausted`, which does not return. The patch (build/patches.rs) declares both. */
 
 /* In a job's run: the number of instructions allowed between two calls of the host. 0 in all other runs. */
 static int meter_slice;

@@ -38,7 +38,7 @@ static int has_names(Table *t) {
 /* Marks a table as an array and returns it. A table that can't be marked, because it has names or a metatable of its own,
    gives a new array with its sequence part. */
 static int prelude_array(lua_State *L) {
-  Table *t = hvalue(index2value(L, 1));
+  Table *t = row_opened(L, hvalue(index2value(L, 1)));
   if (t->metatable == json_array_mark || (!t->metatable && !has_names(t))) {
     lua_settop(L, 1);
     mark_array(L);
@@ -60,6 +60,7 @@ static int null_tostring(lua_State *L) {
 }
 
 static void json_open(lua_State *L) {
+  rows_open(L);
   luaL_newmetatable(L, ARRAY_METATABLE);
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");

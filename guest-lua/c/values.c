@@ -72,35 +72,33 @@ static void push_json(lua_State *L, const uint8_t *data, size_t len, const char 
   json_decode(L, (const char *)data, len, 1, what);
 }
 
-/* One length-prefixed part of packed rows. */
-static const char *next_part(lua_State *L, const uint8_t **at, const uint8_t *end, size_t *len) {
-  uint32_t n;
-  if ((size_t)(end - *at) < sizeof n) raise(L, "a row is cut short");
-  memcpy(&n, *at, sizeof n);
-  *at += sizeof n;
-  if ((size_t)(end - *at) < n) raise(L, "a row is cut short");
-  const char *part = (const char *)*at;
-  *at += n;
-  *len = n;
-  return part;
+/* The end of the length-prefixed part that begins at `at`. */
+static const char *part_end(lua_State *L, const char *at, const char *end) {
+  size_t left = (size_t)(end - at), n;
+  if (left < sizeof(uint32_t) || left - sizeof(uint32_t) < (n = row_length(at) & ~ROW_STAYS_TEXT)) raise(L, "a row is cut short");
+  return at + sizeof(uint32_t) + n;
 }
 
-/* Converts packed rows to an array of records. `uri` is set on each, overwriting a field of that name. */
+/* Converts packed rows to an array of records. Their texts are copied to a userdata, the page. */
 static void push_rows(lua_State *L, const uint8_t *data, size_t len, const char *what) {
-  const uint8_t *at = data, *end = data + len;
   luaL_checkstack(L, 8, what);
-  decode_begin();
   lua_createtable(L, len ? 20 : 0, 0);
-  for (lua_Integer i = 1; at < end; i++) {
-    size_t uri_len, record_len;
-    const char *uri = next_part(L, &at, end, &uri_len);
-    const char *record = next_part(L, &at, end, &record_len);
-    decode_text(L, record, record_len, 1, 1, what);
-    if (!lua_istable(L, -1)) raise(L, "%s: a stored record is no object", what);
-    lua_pushliteral(L, "uri");
-    lua_pushlstring(L, uri, uri_len);
-    lua_rawset(L, -3);
-    lua_rawseti(L, -2, i);
-  }
   mark_array(L);
+  if (len == 0) return;
+  char *at = lua_newuserdatauv(L, len, 0), *end = at + len;
+  memcpy(at, data, len);
+  int page = lua_gettop(L);
+  for (lua_Integer i = 1; at < end; i++) {
+    const char *record = part_end(L, at, end);
+    const char *next = part_end(L, record, end);
+    if (row_length(record) & ROW_STAYS_TEXT) {
+      push_row(L, page, at);
+    } else {
+      RowText row = row_read(at);
+      decode_row(L, &row, what);
+    }
+    lua_rawseti(L, page - 1, i);
+    at = (char *)next;
+  }
+  lua_pop(L, 1);
 }

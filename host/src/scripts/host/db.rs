@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use super::bindings::belvedere::script::db::{BacklinksArgs, Host, Page, QueryArgs, RawAnswer, SearchArgs};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::rows::pack;
 use super::state::RunState;
 use super::{fault, json};
 use crate::scripts::limits;
-use crate::scripts::services::{Backlinks, IndexError, Query, Row, Search};
+use crate::scripts::services::{Backlinks, IndexError, Query, Search};
 
 impl Host for RunState {
     async fn query(&mut self, args: QueryArgs) -> wasmtime::Result<Result<Page, Fault>> {
@@ -136,18 +137,4 @@ async fn search(state: &mut RunState, args: SearchArgs) -> Result<Vec<u8>, Fault
         Search { collection: args.collection, field: args.field, text: args.text, limit: args.limit };
     let rows = call_index(state, "db.search", index.search(tenant, search)).await?;
     pack(state, &rows)
-}
-
-/// Encodes rows as `types.rows`: for each row its URI and its record, each after its length.
-fn pack(state: &mut RunState, rows: &[Row]) -> Result<Vec<u8>, Fault> {
-    let bytes = rows.iter().map(|row| row.uri.len() + row.record.len() + 8).sum();
-    state.count_rows(rows.len(), bytes)?;
-    let mut out = Vec::with_capacity(bytes);
-    for row in rows {
-        for part in [row.uri.as_bytes(), &row.record] {
-            out.extend_from_slice(&(part.len() as u32).to_le_bytes());
-            out.extend_from_slice(part);
-        }
-    }
-    Ok(out)
 }

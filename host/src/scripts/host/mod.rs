@@ -23,6 +23,7 @@ mod meter;
 mod plugins;
 mod pretend;
 mod repo;
+mod rows;
 mod state;
 pub(super) mod tid;
 mod types;

@@ -65,6 +65,34 @@ async fn chunk_and_handle_share_one_budget() {
     assert_eq!(failure.public_text(), "script exceeded execution time limit");
 }
 
+/// The VM keeps the counter in a register and saves it before whatever may raise an error.
+#[tokio::test]
+async fn a_caught_error_refunds_no_instructions() {
+    let stage = Stage::set().await;
+    let full = "local sizes, kept = { ('x'):rep(64) }, {} \
+                for i = 2, 17 do sizes[i] = sizes[i - 1] .. sizes[i - 1] end \
+                local function keep(text) kept[#kept + 1] = text .. #kept end \
+                for i = 17, 1, -1 do while pcall(keep, sizes[i]) do end end";
+    let items = "1,".repeat(500);
+    for (prepare, error) in [
+        ("", "error('x')".to_owned()),
+        ("", "local x = nil + 1".to_owned()),
+        ("", "local x = 1 // 0".to_owned()),
+        ("", "local x <const> = #5".to_owned()),
+        ("", "coroutine.wrap(function() error('x') end)()".to_owned()),
+        (full, format!("local t = {{ {items} }}")),
+        (full, "local t = ('x'):rep(100000)".to_owned()),
+    ] {
+        let source = format!(
+            "{prepare} local function f() for i = 1, 100000 do end {error} end \
+             for i = 1, 9 do if pcall(f) then return 'no error' end end return 'nine'"
+        );
+        assert_eq!(stage.handle(&source).await.unwrap(), json!("nine"), "{error}");
+        let failure = stage.handle(&source.replace("1, 9", "1, 10")).await.unwrap_err();
+        assert!(failure.message.contains("more than 1000000 instructions"), "{error}: {failure}");
+    }
+}
+
 #[tokio::test]
 async fn the_failing_line_is_known() {
     let stage = Stage::set().await;

@@ -15,6 +15,7 @@ mod plugin_components;
 mod plugins;
 mod pool;
 mod record;
+mod rows;
 mod sandbox;
 mod xrpc;
 

@@ -1,0 +1,144 @@
+//! Packs rows for the guest: `types.rows` in `wit/guest.wit`.
+//!
+//! The guest keeps a record as text until the script looks at its fields, and copies the text of untouched records into the
+//! script's result. It then adds the field `uri`, which is only possible if the record has none.
+
+use memchr::memmem;
+
+use super::bindings::belvedere::script::types::Fault;
+use super::state::RunState;
+use crate::scripts::services::Row;
+
+/// Set in a record's length if the guest may keep the record as text.
+const STAYS_TEXT: u32 = 1 << 31;
+
+/// For each row its URI and its record, each after its length. Counts the rows.
+pub(super) fn pack(state: &mut RunState, rows: &[Row]) -> Result<Vec<u8>, Fault> {
+    let bytes = rows.iter().map(|row| row.uri.len() + row.record.len() + 8).sum();
+    state.count_rows(rows.len(), bytes)?;
+    let mut out = Vec::with_capacity(bytes);
+    for Row { uri, record } in rows {
+        let flag = if stays_text(record) { STAYS_TEXT } else { 0 };
+        out.extend_from_slice(&(uri.len() as u32).to_le_bytes());
+        out.extend_from_slice(uri.as_bytes());
+        out.extend_from_slice(&(record.len() as u32 | flag).to_le_bytes());
+        out.extend_from_slice(record);
+    }
+    Ok(out)
+}
+
+/// Whether a field `uri` can be added at the end of the object: it has another field, none of that name, and no space
+/// around it.
+fn stays_text(record: &[u8]) -> bool {
+    if !record.starts_with(b"{\"") || !record.ends_with(b"}") {
+        return false;
+    }
+    // Few records contain either, so most need no second pass.
+    let suspicious = memmem::find(record, b"\"uri\"").is_some() || memchr::memchr(b'\\', record).is_some();
+    !suspicious || !has_uri(record)
+}
+
+/// Whether the outermost object has a field `uri`, or one whose name has an escape.
+fn has_uri(record: &[u8]) -> bool {
+    let (mut at, mut depth) = (0, 0_u32);
+    while let Some(&byte) = record.get(at) {
+        at += 1;
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let text = string(&record[at..]);
+                at += text.len() + 1;
+                if depth == 1
+                    && (text == b"uri" || text.contains(&b'\\'))
+                    && is_name(&record[at.min(record.len())..])
+                {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The text of a string, up to the quote that ends it.
+fn string(rest: &[u8]) -> &[u8] {
+    let mut at = 0;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', &rest[at..]) {
+        if rest[at + found] == b'"' {
+            return &rest[..at + found];
+        }
+        at = (at + found + 2).min(rest.len());
+    }
+    rest
+}
+
+/// Whether the string before `rest` is the name of a field.
+fn is_name(rest: &[u8]) -> bool {
+    rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn records_with_a_field_uri_are_found() {
+        for (record, expected) in [
+            (r#"{"a":1}"#, true),
+            (r#"{"subject":{"uri":"at://x"}}"#, true),
+            (r#"{"a":["uri"],"b":"uri","c":"uri\"}"}"#, true),
+            (r#"{"a":"\\","b":"\u0075ri"}"#, true),
+            (r#"{"uri":1}"#, false),
+            (r#"{"a":{"b":[{}]}, "uri" : 1}"#, false),
+            (r#"{"a":"\\","uri":1}"#, false),
+            (r#"{"\u0075ri":1}"#, false),
+            (r#"{"a\"":1}"#, false),
+            ("{}", false),
+            (r#"{ "a":1}"#, false),
+            (r#"{"a":1} "#, false),
+            (r#"["a"]"#, false),
+            (r#"{"a"#, false),
+            (r#"{"\"#, false),
+        ] {
+            assert_eq!(stays_text(record.as_bytes()), expected, "{record}");
+        }
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let text = prop_oneof!["[a-c\"\\\\{}:,\n]{0,4}", Just("uri".to_owned())];
+        let leaf = prop_oneof![any::<i8>().prop_map(Value::from), text.clone().prop_map(Value::from)];
+        leaf.prop_recursive(3, 12, 4, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                proptest::collection::hash_map(text.clone(), inner, 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_field_can_be_added_to_what_stays_text(value in value()) {
+            let record = value.to_string();
+            if stays_text(record.as_bytes()) {
+                let text = format!("{},\"uri\":\"x\"}}", &record[..record.len() - 1]);
+                let mut expected = value;
+                expected["uri"] = json!("x");
+                prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+                prop_assert_eq!(text.matches("\"uri\":\"x\"").count(), 1 + record.matches("\"uri\":\"x\"").count());
+            } else if let Some(fields) = value.as_object() {
+                prop_assert!(fields.is_empty() || fields.keys().any(|name| name == "uri" || name.contains(['"', '\\', '\n'])));
+            }
+        }
+
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(proptest::sample::select(b"{}[]\":,\\uri x".to_vec()), 0..40)) {
+            stays_text(&bytes);
+        }
+    }
+}
