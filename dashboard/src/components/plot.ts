@@ -38,12 +38,7 @@ export function plot(element: HTMLElement, { times, series, format, atLeast }: D
             label,
             stroke: colour(COLOURS[at % COLOURS.length] ?? '--accent'),
             width: 1.5,
-<<<<<<< HEAD
             points: { show: isSparse(values), size: 4 },
-=======
-            // A few values, as a new server has, are not joined by a line.
-            points: { show: values.filter((value) => value !== null).length < 4 },
->>>>>>> d4
             value: (_: uPlot, value: number | null) => (value === null ? '–' : format(value)),
           })),
         ],
