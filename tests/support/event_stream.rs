@@ -37,15 +37,25 @@ pub async fn open(server: &Instance, path: &str) -> Result<EventStream, StatusCo
 }
 
 impl EventStream {
+    /// The lines of the first message, which may be a comment.
+    pub async fn first(&mut self) -> String {
+        self.message().await.expect("a message")
+    }
+
     /// The lines of the next message that is no comment; `None` after the last.
     pub async fn next(&mut self) -> Option<String> {
         loop {
+            let message = self.message().await?;
+            if !message.starts_with(':') {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn message(&mut self) -> Option<String> {
+        loop {
             if let Some(end) = self.text.find("\n\n") {
-                let message: String = self.text.drain(..end + 2).collect();
-                if !message.starts_with(':') {
-                    return Some(message);
-                }
-                continue;
+                return Some(self.text.drain(..end + 2).collect());
             }
             let frame = tokio::time::timeout(TIMEOUT, self.body.frame()).await.expect("a message in time")?;
             let frame = frame.expect("the connection stays open");

@@ -81,6 +81,7 @@ crate::in_both_worlds! {
         let mut all = event_stream::open(server, "/admin/events/stream?category=setting").await.unwrap();
         let mut deleted = event_stream::open(server, "/admin/events/stream?event_type=setting.deleted&subject=name").await.unwrap();
         assert_eq!(all.headers["content-type"], "text/event-stream");
+        assert_eq!(all.first().await, ": open\n\n", "before anything has happened");
         let name = json!({ "value": "Notes" });
         assert_eq!(server.admin(Method::PUT, "/admin/settings/app_name", Some(&name)).await.status, 204);
         assert_eq!(server.admin(Method::DELETE, "/admin/settings/app_name", None).await.status, 204);

@@ -69,11 +69,10 @@ fn serve(path: &str, caching: HeaderValue, request: &HeaderMap) -> Option<Respon
         .find_map(|encoding| Some((Dist::get(&format!("{path}{}", encoding.suffix()))?, encoding)))?;
     let tag = entity_tag(&file, encoding);
     let is_known = request.get_all(IF_NONE_MATCH).iter().any(|known| names(known, &tag));
-    let mut answer = if is_known {
-        response::empty(StatusCode::NOT_MODIFIED)
-    } else {
-        response::text(StatusCode::OK, bytes_of(file))
-    };
+    let mut answer = response::empty(if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK });
+    if !is_known {
+        *answer.body_mut() = bytes_of(file).into();
+    }
     let headers = answer.headers_mut();
     headers.extend([
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
