@@ -436,6 +436,7 @@ export const lexiconNew = {
   moreDifferences: (count: number) => `${count} more differences.`,
   records: (checked: string, total: string, invalid: string, valid: string) =>
     `Of the newest ${checked} of ${total} records, ${invalid} become invalid and ${valid} become valid.`,
+  affected: (collection: string) => `${collection} refers to it`,
   startsBackfill: 'Saving starts a backfill of the collection.',
 }
 

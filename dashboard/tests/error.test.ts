@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { ApiError, errorOf } from '../src/api/error'
-import { message, sentence } from '../src/lib/message'
+import { message, sentence, withTimes } from '../src/lib/message'
 
 const json = (status: number, body: unknown, headers: Record<string, string> = {}) =>
   new Response(JSON.stringify(body), { status, headers })
@@ -26,6 +26,11 @@ test('a limit says when to try again, and a proxy is not the server', async () =
   const proxy = await errorOf(new Response('<html>', { status: 502, statusText: 'Bad Gateway' }))
   expect([proxy.isFromServer, message(proxy).includes('502')]).toEqual([false, true])
   expect(message(new ApiError(0, { error: 'unreachable' }))).toContain('does not answer')
+})
+
+test('times in texts are written as elsewhere', () => {
+  expect(withTimes('since 2026-11-22T21:55:46.898997Z; it')).toMatch(/^since 2\d Nov 2026, \d\d:\d\d:46 .*; it$/)
+  expect(withTimes('at://did:plc:a/com.example.note/1')).toBe('at://did:plc:a/com.example.note/1')
 })
 
 test('sentences keep identifiers as they are', () => {

@@ -44,15 +44,26 @@ export interface LexiconPreview {
   source: string | null
   differences: { path: string; before?: unknown; after?: unknown }[]
   differences_left_out: number | null
-  records: {
-    total: number
-    checked: number
-    become_invalid: number
-    become_valid: number
-    examples: { uri: string; reason: string }[]
-  } | null
+  /** Why what follows the stored document may break. */
+  breaking?: string | null
+  records: RecordsPreview | null
   starts_backfill: boolean | null
   warnings: string[]
+}
+
+/** What becomes of the newest records of a collection. */
+export interface RecordsPreview {
+  total: number
+  checked: number
+  become_invalid: number
+  become_valid: number
+  examples: { uri: string; reason: string }[]
+}
+
+export interface UploadPreview {
+  lexicons: LexiconPreview[]
+  /** Other collections, whose lexicons refer to the uploaded ones. */
+  affected?: { collection: string; records: RecordsPreview }[]
 }
 
 export interface LexiconRevision {

@@ -27,3 +27,10 @@ export function axisTime(seconds: number, step: number): string {
 export function axisWidth(labels: string[] | null): number {
   return 22 + 7 * Math.max(3, ...(labels ?? []).map((label) => label.length))
 }
+
+/** Values below which a line shows each of them: a value without neighbours would not be seen. */
+const MAX_SPARSE = 20
+
+export function isSparse(values: (number | null)[]): boolean {
+  return values.filter((value) => value !== null).length < MAX_SPARSE
+}

@@ -2,7 +2,7 @@ import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 import { exactTime } from '../lib/format'
 import { chart as t } from '../texts'
-import { axisTime, axisWidth, COLOURS, type Series } from './chart'
+import { axisTime, axisWidth, COLOURS, isSparse, type Series } from './chart'
 
 /** Height of the drawing in pixels, without the legend. */
 const HEIGHT = 200
@@ -11,10 +11,12 @@ interface Data {
   times: number[]
   series: Series[]
   format: (value: number) => string
+  /** The smallest end of the y axis, so that nothing looks like something. */
+  atLeast: number
 }
 
 /** Draws lines into an element, as wide as it is, in the colours of the page. Returns what removes them. */
-export function plot(element: HTMLElement, { times, series, format }: Data): () => void {
+export function plot(element: HTMLElement, { times, series, format, atLeast }: Data): () => void {
   let chart: uPlot | null = null
 
   function draw() {
@@ -36,8 +38,7 @@ export function plot(element: HTMLElement, { times, series, format }: Data): () 
             label,
             stroke: colour(COLOURS[at % COLOURS.length] ?? '--accent'),
             width: 1.5,
-            // A few values, as a new server has, are not joined by a line.
-            points: { show: values.filter((value) => value !== null).length < 4 },
+            points: { show: isSparse(values), size: 4 },
             value: (_: uPlot, value: number | null) => (value === null ? '–' : format(value)),
           })),
         ],
@@ -45,7 +46,7 @@ export function plot(element: HTMLElement, { times, series, format }: Data): () 
           { ...axis, values: (_, times, __, ___, step) => times.map((time) => axisTime(time, step)) },
           { ...axis, size: (_, labels) => axisWidth(labels), values: (_, values) => values.map(format) },
         ],
-        scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },
+        scales: { y: { range: (_, __, max) => [0, Math.max(max * 1.08, atLeast)] } },
         legend: { show: series.length > 1 || series[0]?.label !== '', live: true },
       },
       [times, ...series.map(({ values }) => values)],

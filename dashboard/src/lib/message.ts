@@ -1,4 +1,5 @@
 import { ApiError } from '../api/error'
+import { exactTime } from './format'
 import { errors as t } from '../texts'
 
 /** A failure in the page itself, with a text for the user. */
@@ -15,6 +16,13 @@ export function message(error: unknown): string {
   if (error.body.correlationId) return t.internal(error.body.correlationId)
   if (!error.isFromServer) return t.proxy(error.status)
   return sentence(error.message)
+}
+
+const TIME = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g
+
+/** A text of the server with its times as people write them. */
+export function withTimes(text: string): string {
+  return text.replace(TIME, (time) => exactTime(new Date(time)))
 }
 
 /** A text of the server, which begins in lower case and has no full stop, as a sentence. */

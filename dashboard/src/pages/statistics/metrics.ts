@@ -39,3 +39,6 @@ export function formatOf(unit: Unit): (value: number) => string {
   if (unit === 'rate') return (value) => `${Number(value.toPrecision(3))}/s`
   return (value) => count(Math.round(value))
 }
+
+/** The smallest end of the y axis: less is as good as nothing. */
+export const AT_LEAST: Record<Unit, number> = { rate: 0.1, count: 5, seconds: 1, milliseconds: 10 }
