@@ -4,7 +4,7 @@
  */
 import type { components, paths } from './types'
 
-type Schema<Name extends keyof components['schemas']> = components['schemas'][Name]
+export type Schema<Name extends keyof components['schemas']> = components['schemas'][Name]
 
 /** The body of a successful answer. */
 type Body<Operation> = Operation extends { responses: infer Responses }
@@ -14,8 +14,8 @@ type Body<Operation> = Operation extends { responses: infer Responses }
     ? Answer
     : never
   : never
-type Get<Path extends keyof paths> = Body<paths[Path]['get']>
-type Post<Path extends keyof paths> = Body<paths[Path]['post']>
+export type Get<Path extends keyof paths> = Body<paths[Path]['get']>
+export type Post<Path extends keyof paths> = Body<paths[Path]['post']>
 
 export type Config = Get<'/config'>
 export type Me = Get<'/auth/me'>
