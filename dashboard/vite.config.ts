@@ -41,5 +41,6 @@ export default defineConfig(({ mode }) => ({
     },
   },
   server: server(loadEnv(mode, process.cwd(), 'BELVEDERE_')),
-  test: { include: ['tests/**/*.test.ts'], environment: 'node' },
+  // A busy machine may take long to load a module.
+  test: { include: ['tests/**/*.test.ts'], environment: 'node', testTimeout: 30_000 },
 }))
