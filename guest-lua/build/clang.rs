@@ -47,7 +47,7 @@ const FLAGS: [&str; 21] = [
     "-w",
 ];
 
-const LINK: [&str; 9] = [
+const LINK: [&str; 10] = [
     "-nostartfiles",
     "-fuse-ld=lld",
     "-Wl,--no-entry",
@@ -58,6 +58,9 @@ const LINK: [&str; 9] = [
     // an overflow of the C stack hits address zero and traps, instead of running into data
     "-Wl,--stack-first",
     "-Wl,-z,stack-size=524288",
+    // An ordinary run fits in the memory of the image. Growing it costs two system calls that interrupt other threads: one
+    // to grow it and one to shrink it again.
+    "-Wl,--initial-memory=1572864",
     "-O3",
 ];
 

@@ -5,6 +5,8 @@ enum {
   GC_HEADROOM = 512 << 10,
   /* Slots of Lua stack in the image, so that an ordinary run never grows it. */
   STACK_SLOTS = 400,
+  /* Names of globals for which the image has room, so that those of a run are added without a rehash: twice the prelude's. */
+  GLOBALS = 128,
   /* Bytes of a failure's message or traceback, and of a text of a raised table, that are reported; the rest is cut off. */
   FAILURE_TEXT = 4 << 10,
 };
@@ -38,6 +40,10 @@ void exports_guest_init(void) {
   if (lua_pcall(L, 0, 0, 0) != LUA_OK) __builtin_trap();
   lua_gc(L, LUA_GCCOLLECT);
   lua_checkstack(L, STACK_SLOTS);
+  lua_pushglobaltable(L);
+  luaH_resize(L, hvalue(s2v(L->top.p - 1)), 0, GLOBALS);
+  lua_pop(L, 1);
+  memory_settle();
   luaE_setdebt(G(L), -(l_mem)GC_HEADROOM);
 }
 

@@ -7,6 +7,7 @@ enum {
   CLASS_BYTES = 16,
   CLASSES = 32, /* for blocks of up to 512 bytes */
   SLAB = 16 << 10,
+  PAGE = 4 << 10, /* of the host */
 };
 
 static size_t memory_used;
@@ -67,4 +68,15 @@ static void *memory_alloc(void *ud, void *block, size_t old, size_t new) {
   }
   memory_used += new - old;
   return moved;
+}
+
+/* Called when the image is complete. Every page that a run writes to is copied then, and reset after it. Blocks that were
+   freed lie between those of the prelude, so a run that used them would write to many pages. From here on blocks come
+   from a slab of its own. */
+static void memory_settle(void) {
+  memset(memory_free, 0, sizeof memory_free);
+  char *slab = malloc(SLAB + PAGE);
+  if (!slab) return;
+  memory_slab = (char *)(((uintptr_t)slab + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+  memory_slab_end = memory_slab + SLAB;
 }
