@@ -1,6 +1,6 @@
 -- The last bodies of each script, so that an operator can compare them and go back. kind: saved, or deleted (without a
 -- body). saved_by: the DID of the admin; NULL if it is not known.
-CREATE TABLE script_revisions (
+CREATE TABLE saved_scripts (
     script_id TEXT NOT NULL,
     revision INTEGER NOT NULL,
     kind TEXT NOT NULL,
@@ -11,11 +11,11 @@ CREATE TABLE script_revisions (
     PRIMARY KEY (script_id, revision)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO script_revisions (script_id, revision, kind, body, description, saved_by, saved_at)
+INSERT INTO saved_scripts (script_id, revision, kind, body, description, saved_by, saved_at)
 SELECT id, 1, 'saved', body, description, NULL, updated_at FROM scripts;
 
 -- The scripts that were deleted last (GET /admin/scripts/deleted).
-CREATE INDEX script_revisions_deleted ON script_revisions (saved_at) WHERE kind = 'deleted';
+CREATE INDEX saved_scripts_deleted ON saved_scripts (saved_at) WHERE kind = 'deleted';
 
 -- The last documents of each lexicon. revision: that of the lexicon. saved_by: NULL if the network changed it.
 CREATE TABLE lexicon_revisions (

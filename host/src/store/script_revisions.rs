@@ -44,29 +44,29 @@ pub struct DeletedScript {
 
 /// Adds the stored script as a revision, unless the last one has the same body and description. Parameters: id,
 /// `saved_by`, `saved_at`.
-pub(super) const ADD_SAVED: &str = "INSERT INTO script_revisions (script_id, revision, kind, body, description, saved_by, saved_at) \
-     SELECT s.id, coalesce((SELECT max(revision) FROM script_revisions WHERE script_id = s.id), 0) + 1, \
+pub(super) const ADD_SAVED: &str = "INSERT INTO saved_scripts (script_id, revision, kind, body, description, saved_by, saved_at) \
+     SELECT s.id, coalesce((SELECT max(revision) FROM saved_scripts WHERE script_id = s.id), 0) + 1, \
          'saved', s.body, s.description, $2, $3 \
      FROM scripts s WHERE s.id = $1 AND NOT EXISTS (\
-         SELECT 1 FROM script_revisions l WHERE l.script_id = s.id AND l.body = s.body \
+         SELECT 1 FROM saved_scripts l WHERE l.script_id = s.id AND l.body = s.body \
              AND l.description IS NOT DISTINCT FROM s.description \
-             AND l.revision = (SELECT max(revision) FROM script_revisions WHERE script_id = s.id))";
+             AND l.revision = (SELECT max(revision) FROM saved_scripts WHERE script_id = s.id))";
 
 /// Adds the revision of a deletion. Parameters as of [`ADD_SAVED`].
-pub(super) const ADD_DELETED: &str = "INSERT INTO script_revisions (script_id, revision, kind, saved_by, saved_at) \
-     SELECT $1, coalesce(max(revision), 0) + 1, 'deleted', $2, $3 FROM script_revisions WHERE script_id = $1";
+pub(super) const ADD_DELETED: &str = "INSERT INTO saved_scripts (script_id, revision, kind, saved_by, saved_at) \
+     SELECT $1, coalesce(max(revision), 0) + 1, 'deleted', $2, $3 FROM saved_scripts WHERE script_id = $1";
 
 /// Removes the oldest revisions of a script. Parameters: id, [`MAX_REVISIONS`].
-pub(super) const DROP_OLD: &str = "DELETE FROM script_revisions WHERE script_id = $1 \
-     AND revision <= (SELECT max(revision) FROM script_revisions WHERE script_id = $1) - $2";
+pub(super) const DROP_OLD: &str = "DELETE FROM saved_scripts WHERE script_id = $1 \
+     AND revision <= (SELECT max(revision) FROM saved_scripts WHERE script_id = $1) - $2";
 
 macro_rules! deleted {
     ($columns:literal) => {
         concat!(
             "SELECT ",
             $columns,
-            " FROM script_revisions d WHERE d.kind = 'deleted' AND NOT EXISTS (\
-                 SELECT 1 FROM script_revisions n WHERE n.script_id = d.script_id AND n.revision > d.revision) \
+            " FROM saved_scripts d WHERE d.kind = 'deleted' AND NOT EXISTS (\
+                 SELECT 1 FROM saved_scripts n WHERE n.script_id = d.script_id AND n.revision > d.revision) \
                ORDER BY d.saved_at DESC, d.script_id "
         )
     };
@@ -74,7 +74,7 @@ macro_rules! deleted {
 
 /// Removes the histories of the scripts that were deleted before the last [`MAX_DELETED`]. Parameter: that number.
 pub(super) const DROP_DELETED: &str = concat!(
-    "DELETE FROM script_revisions WHERE script_id IN (",
+    "DELETE FROM saved_scripts WHERE script_id IN (",
     deleted!("d.script_id"),
     "LIMIT 1000000 OFFSET $1)"
 );
@@ -84,7 +84,7 @@ macro_rules! select {
         concat!(
             "SELECT revision, kind, description, saved_by, saved_at, coalesce(CAST(octet_length(body) AS BIGINT), 0) AS bytes",
             $columns,
-            " FROM script_revisions WHERE script_id = $1 ",
+            " FROM saved_scripts WHERE script_id = $1 ",
             $tail
         )
     };
