@@ -41,5 +41,6 @@ export default defineConfig(({ mode }) => ({
     },
   },
   server: server(loadEnv(mode, process.cwd(), 'BELVEDERE_')),
-  test: { include: ['tests/**/*.test.ts'], environment: 'node' },
+  // Modules are compiled when they are first imported, which takes long while the server is built beside it.
+  test: { include: ['tests/**/*.test.ts'], environment: 'node', testTimeout: 60_000 },
 }))
