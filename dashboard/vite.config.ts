@@ -41,6 +41,6 @@ export default defineConfig(({ mode }) => ({
     },
   },
   server: server(loadEnv(mode, process.cwd(), 'BELVEDERE_')),
-  // A busy machine may take long to load a module.
-  test: { include: ['tests/**/*.test.ts'], environment: 'node', testTimeout: 30_000 },
+  // Modules are compiled when they are first imported, which takes long while the server is built beside it.
+  test: { include: ['tests/**/*.test.ts'], environment: 'node', testTimeout: 60_000 },
 }))
