@@ -54,7 +54,7 @@ mod tests {
             checks[0].result.clone()
         };
         assert_eq!(run(1).await, Ok("1".to_owned()));
-        tokio::time::advance(MAX_AGE - Duration::from_millis(1)).await;
+        tokio::time::advance(MAX_AGE.saturating_sub(Duration::from_millis(1))).await;
         assert_eq!(run(2).await, Ok("1".to_owned()));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(run(3).await, Ok("3".to_owned()));

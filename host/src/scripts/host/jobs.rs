@@ -89,9 +89,8 @@ async fn create(state: &mut RunState, kind: &str, input: &[u8], auth: bool) -> R
     let (client, tenant) = (client.map(|id| &**id), &caller.tenant);
     let text = String::from_utf8_lossy(input);
     let created = match dry_run {
-        Some(dry_run) => queue.check(kind, &text).map(|id| {
+        Some(dry_run) => queue.check(kind, &text).inspect(|_| {
             dry_run.write(&DryWrite::JobCreate { job_type: kind, input: pretend::json(input), auth });
-            id
         }),
         None => queue.create(kind, &text, creator.as_str(), client, tenant, auth).await,
     };

@@ -67,7 +67,7 @@ struct Preview {
 pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let bodies = bodies(&request)?;
     let stored = lexicons::list(&app.db).await?;
-    let checked: Vec<Result<NewLexicon, Preview>> = bodies.iter().map(|body| read(body)).collect();
+    let checked: Vec<Result<NewLexicon, Box<Preview>>> = bodies.iter().map(|body| read(body)).collect();
     let new: Vec<NewLexicon> = checked.iter().filter_map(|lexicon| lexicon.as_ref().ok()).cloned().collect();
     let current = app.registry.snapshot();
     let next = Snapshot::preview(stored.clone(), &new);
@@ -76,7 +76,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     for lexicon in checked {
         previews.push(match lexicon {
             Ok(lexicon) => preview(&app, &lexicon, &stored, (&current, &next)).await?,
-            Err(invalid) => invalid,
+            Err(invalid) => *invalid,
         });
     }
     let mut affected = Vec::new();
@@ -104,12 +104,9 @@ fn bodies(request: &Request) -> Result<Vec<Box<RawValue>>, Error> {
     Ok(lexicons)
 }
 
-fn read(body: &RawValue) -> Result<NewLexicon, Preview> {
-    let invalid = |error: String, id: Option<String>| Preview {
-        id,
-        change: "invalid",
-        error: Some(error),
-        ..Preview::default()
+fn read(body: &RawValue) -> Result<NewLexicon, Box<Preview>> {
+    let invalid = |error: String, id: Option<String>| {
+        Box::new(Preview { id, change: "invalid", error: Some(error), ..Preview::default() })
     };
     let parsed: Body = serde_json::from_str(body.get()).map_err(|error| invalid(error.to_string(), None))?;
     check(&parsed).map_err(|error: create::Invalid| {

@@ -33,7 +33,8 @@ struct Body {
     /// The trigger.
     id: String,
     /// Absent: the stored script.
-    body: Option<String>,
+    #[serde(rename = "body")]
+    source: Option<String>,
     /// Whether it may read from other servers; false when absent.
     network: Option<bool>,
     event: EventBody,
@@ -43,7 +44,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let body: Body = request.json()?;
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
     let event = body.event.resolve(&app, &trigger).await?;
-    let source = match body.body {
+    let source = match body.source {
         Some(source) => source,
         None => stored(&app, &trigger).await?,
     };

@@ -41,7 +41,7 @@ fn walk(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<Di
             }
         }
         (before, after) => {
-            found.push(Difference { path: path.to_owned(), before: before.cloned(), after: after.cloned() })
+            found.push(Difference { path: path.to_owned(), before: before.cloned(), after: after.cloned() });
         }
     }
 }

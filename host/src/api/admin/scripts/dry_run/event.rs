@@ -192,13 +192,12 @@ async fn record_event(
         let RecordUri { did, collection, rkey } = uri;
         return Ok(RecordEvent { action, change: Change::Delete(Delete { did, collection, rkey, rev }) });
     }
-    let record: Bytes = match given {
-        Some(record) => record.to_string().into(),
-        None => {
-            let row = records::get(&app.db, &uri).await?;
-            row.ok_or_else(|| Error::not_found("the record is not in the index: send one in event.record"))?
-                .record
-        }
+    let record: Bytes = if let Some(record) = given {
+        record.to_string().into()
+    } else {
+        let row = records::get(&app.db, &uri).await?;
+        row.ok_or_else(|| Error::not_found("the record is not in the index: send one in event.record"))?
+            .record
     };
     let inspected = record::inspect(&record).map_err(|error: InvalidRecord| bad(error.to_string()))?;
     let RecordUri { did, collection, rkey } = uri;
