@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { byCategory, changes, templateOf } from '../src/lib/permissions'
+import { byCategory, changes, templateOf, toggled } from '../src/lib/permissions'
 
 test('permissions are under their headings', () => {
   const of = (key: string, category: string) => ({ key, name: key, description: '', category })
@@ -25,4 +25,11 @@ test('a template is recognised by what the catalogue lists', () => {
   expect(templateOf(catalogue, ['a:read'])?.key).toBe('viewer')
   expect(templateOf(catalogue, ['off:read', 'a:read', 'a:create'])?.key).toBe('all')
   expect(templateOf(catalogue, ['a:create'])).toBeUndefined()
+})
+
+test('a permission that is not listed stays', () => {
+  const after = toggled(['off:read', 'a:read'], 'a:create', true)
+  expect(changes(['off:read', 'a:read'], after)).toEqual({ grant: ['a:create'], revoke: [] })
+  expect(toggled(after, 'a:read', false)).toEqual(['off:read', 'a:create'])
+  expect(toggled(['a:read'], 'a:read', true)).toEqual(['a:read'])
 })

@@ -1,3 +1,12 @@
+/** A value as text, with the names of fields in order, so that two values can be compared line by line. */
+export function ordered(value: unknown): string {
+  const sort = (_: string, part: unknown): unknown =>
+    part !== null && typeof part === 'object' && !Array.isArray(part)
+      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : part
+  return JSON.stringify(value, sort, 2) ?? ''
+}
+
 export type Token = { kind: 'key' | 'string' | 'number' | 'word' | 'plain'; text: string }
 
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|\b(true|false|null)\b/g

@@ -25,3 +25,9 @@ export function changes(before: string[], after: string[]): { grant: string[]; r
     revoke: before.filter((key) => !after.includes(key)),
   }
 }
+
+/** The permissions with or without one. Those that the catalogue does not list stay. */
+export function toggled(permissions: string[], key: string, isOn: boolean): string[] {
+  const others = permissions.filter((permission) => permission !== key)
+  return isOn ? [...others, key] : others
+}

@@ -31,7 +31,7 @@ const prepared = once(async () => {
   const id = `record.index:${NOTE}`
   const body = 'function handle()\n  if record.text == "bad" then\n    error("this note can not be indexed")\n  end\n  record.n = #record.text\n  return record\nend\n'
   await server.api('POST', '/admin/scripts', { id, body, description: 'Counts the characters of notes' })
-  const texts = ['Good morning', 'A longer note that has a few more words than the others, to see how it is cut', 'bad', 'Grüße', '日本語の文章']
+  const texts = ['Good morning', 'A longer note that has a few more words than the others, to see how it is cut', 'bad', 'Grüße', 'Καλημέρα']
   for (const [n, text] of texts.entries()) await owner.put(NOTE, `note${n}`, { text })
   const client = await server.api('POST', '/admin/api-clients', {
     name: 'Notes for the phone', client_id_url: 'https://app.example/m.json', client_uri: 'https://app.example', redirect_uris: ['https://app.example/c'],

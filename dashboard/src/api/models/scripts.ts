@@ -1,15 +1,9 @@
 /** Scripts: what they are, how they are checked and tried, and what they cost. */
+import type { Get, Schema } from '../models'
 
-export interface Script {
-  /** The trigger, such as record.index:com.example.note. */
-  id: string
-  script_type: string
-  body: string
-  description: string | null
-  outbound_xrpcs: string[] | null
-  created_at: string
-  updated_at: string
-}
+export type Script = Schema<'Script'>
+export type ScriptStats = Schema<'ScriptStats'>
+export type ScriptVariable = Get<'/admin/script-variables'>[number]
 
 export interface ScriptDiagnostic {
   severity: 'error' | 'warning'
@@ -88,22 +82,4 @@ export interface DeletedScript {
   revision: number
   deleted_at: string
   deleted_by: string | null
-}
-
-export interface ScriptStats {
-  id: string
-  runs: number
-  failures: number
-  cpu_ms: number
-  fuel: number
-  p50_ms: number | null
-  p99_ms: number | null
-  last_run_at: string | null
-}
-
-export interface ScriptVariable {
-  key: string
-  preview: string | null
-  created_at: string
-  updated_at: string
 }
