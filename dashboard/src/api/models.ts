@@ -34,46 +34,10 @@ export type LexiconSaved = Schema<'SavedLexicon'>
 export type ResolvedLexicon = Get<'/admin/network-lexicons/resolve/{nsid}'>
 export type ServiceEntry = Schema<'ServiceEntry'>
 
-export interface LexiconPreview {
-  id: string | null
-  lexicon_type: string | null
-  change: 'new' | 'changed' | 'unchanged' | 'invalid'
-  revision: number | null
-  next_revision: number | null
-  error: string | null
-  source: string | null
-  differences: { path: string; before?: unknown; after?: unknown }[]
-  differences_left_out: number | null
-  /** Why what follows the stored document may break. */
-  breaking?: string | null
-  records: RecordsPreview | null
-  starts_backfill: boolean | null
-  warnings: string[]
-}
-
+export type UploadPreview = Post<'/admin/lexicons/preview'>
 /** What becomes of the newest records of a collection. */
-export interface RecordsPreview {
-  total: number
-  checked: number
-  become_invalid: number
-  become_valid: number
-  examples: { uri: string; reason: string }[]
-}
-
-export interface UploadPreview {
-  lexicons: LexiconPreview[]
-  /** Other collections, whose lexicons refer to the uploaded ones. */
-  affected?: { collection: string; records: RecordsPreview }[]
-}
-
-export interface LexiconRevision {
-  revision: number
-  saved_at: string
-  saved_by: string | null
-  source: string
-  bytes: number
-  lexicon_json?: unknown
-}
+export type RecordsPreview = Schema<'RecordsPreview'>
+export type LexiconRevision = Get<'/admin/lexicons/{id}/revisions/{revision}'>
 
 export type IndexedRecord = Schema<'Record'>
 export type Why = Get<'/admin/records/why'>

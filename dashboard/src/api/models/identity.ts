@@ -3,7 +3,8 @@ import type { Get, Schema } from '../models'
 
 export type Domain = Schema<'Domain'>
 export type Mode = Schema<'Mode'>
-export type ServiceIdentity = Get<'/admin/service-identity'>
+/** Null in answers before one was chosen. */
+export type ServiceIdentity = NonNullable<Get<'/admin/service-identity'>>
 export type SetupStatus = Get<'/api/setup/status'>
 export type Account = Get<'/api/setup/resolve'>[number]
 export type VerificationMethod = Schema<'VerificationMethod'>
