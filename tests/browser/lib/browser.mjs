@@ -13,7 +13,7 @@ const ARGS = [
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 /** How long a click or an expected text may take. */
-const PATIENCE = 15_000
+const PATIENCE = 30_000
 
 export const DESKTOP = { width: 1440, height: 900 }
 export const PHONE = { width: 360, height: 740 }

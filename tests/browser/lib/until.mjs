@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 
-/** How long a test waits for something that happens in another process. */
-const PATIENCE = 30_000
+/** How long a test waits for something that happens in another process: machines of tests may be busy. */
+const PATIENCE = 60_000
 
 /** Calls `probe` until it returns something true, and returns that. Throws what it reported last. */
 export async function until(what, probe) {
