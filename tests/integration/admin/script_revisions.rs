@@ -26,8 +26,8 @@ crate::in_both_worlds! {
         save(server, &id, 1).await;
         save(server, &id, 1).await;
         save(server, &id, 2).await;
-        let patch = json!({ "description": "two" });
-        assert_eq!(server.admin(Method::PATCH, &script, Some(&patch)).await.status, 200);
+        let described = json!({ "description": "two" });
+        assert_eq!(server.admin(Method::PATCH, &script, Some(&described)).await.status, 200);
         let list = get(server, &path).await;
         let revisions = list["revisions"].as_array().unwrap();
         assert_eq!(revisions.len(), 3, "an unchanged script is no revision: {list}");
@@ -44,8 +44,8 @@ crate::in_both_worlds! {
         assert_eq!(server.admin(Method::DELETE, &script, None).await.status, 204);
         let deleted = get(server, "/admin/scripts/deleted").await;
         assert_eq!((&deleted["scripts"][0]["id"], &deleted["scripts"][0]["revision"]), (&json!(id), &json!(4)));
-        let last = get(server, &format!("{path}/4")).await;
-        assert_eq!((&last["kind"], &last["body"]), (&json!("deleted"), &Value::Null));
+        let newest = get(server, &format!("{path}/4")).await;
+        assert_eq!((&newest["kind"], &newest["body"]), (&json!("deleted"), &Value::Null));
         save(server, &id, 2).await;
         assert_eq!(get(server, "/admin/scripts/deleted").await, json!({ "scripts": [] }));
         assert_eq!(get(server, &path).await["revisions"][0]["revision"], 5, "the history goes on");
