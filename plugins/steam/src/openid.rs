@@ -119,6 +119,7 @@ impl<'callback> Assertion<'callback> {
         if nonce.len() > MAX_NONCE {
             return Err(refused("its nonce is too long"));
         }
+        field("assoc_handle")?;
         field("sig")?;
         Ok(Self { steam_id, nonce })
     }
