@@ -27,6 +27,7 @@
 //! }
 //!
 //! library_plugin!(Greeter, "../../wit/plugin");
+//! # fn main() {} // The macro's names are those of the crate's root.
 //! ```
 //!
 //! A module imports only what it calls, and what it imports is what it asks the operator for: a plugin that never calls
