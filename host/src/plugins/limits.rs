@@ -34,7 +34,7 @@ pub const FIBER_STACK: usize = 2 << 20;
 pub const STACK_KEEP_RESIDENT: usize = 64 << 10;
 
 /// How often running guests yield, so that calls that compute for long leave the processor to others.
-pub const TICK: Duration = Duration::from_millis(1);
+pub const TICK: Duration = Duration::from_micros(250);
 
 /// Guest time of a call, without waits for the host: a thousand times what an ordinary call needs.
 pub const GUEST_TIME: Duration = Duration::from_secs(5);
