@@ -6,32 +6,36 @@
 //! way. Proxies are not used, cookies are not kept, and body sizes and durations are limited.
 
 mod dns;
+mod error;
 mod follow;
 mod guard;
 mod own_listeners;
 mod pace;
 mod policy;
 mod rate_limit;
+mod response;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::collections::HashMap;
-use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use http::Method;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
-use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use url::{Host, Url};
 
 use self::dns::{Dns, ReqwestDns};
+pub use self::error::NetError;
+use self::error::from_reqwest;
 pub use self::policy::OutboundPolicy;
 use self::policy::{AddressCheck, ChosenBy, Route, redacted};
 pub use self::rate_limit::{MAX_ASKED_WAIT, RATE_LIMIT_WAIT, asked_wait};
+pub use self::response::{ArrivingResponse, FetchedResponse};
 use crate::error_text;
 
 /// The `User-Agent` of all outbound requests.
@@ -82,97 +86,6 @@ impl From<Bytes> for OutboundBody {
     fn from(bytes: Bytes) -> Self {
         Self(bytes.into())
     }
-}
-
-/// A complete response.
-#[derive(Clone, Debug)]
-pub struct FetchedResponse {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-}
-
-/// A response whose body arrives while it is read.
-#[derive(Debug)]
-pub struct ArrivingResponse {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    body: reqwest::Response,
-    /// Bytes of the body so far, after decompression.
-    arrived: usize,
-    max_bytes: usize,
-    /// When the head of the response of a paced client arrived.
-    paced_since: Option<Instant>,
-}
-
-impl ArrivingResponse {
-    /// The next part of the body; `None` at its end.
-    ///
-    /// # Errors
-    /// When the connection fails, or the response exceeds the limits of the request.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
-        let chunk = match self.paced_since {
-            Some(since) => {
-                let until = since + pace::patience(self.arrived);
-                tokio::time::timeout_at(until, self.body.chunk()).await.map_err(|_| NetError::Timeout)?
-            }
-            None => self.body.chunk().await,
-        };
-        let chunk = chunk.map_err(from_reqwest)?;
-        self.arrived += chunk.as_ref().map_or(0, Bytes::len);
-        if self.arrived > self.max_bytes { Err(NetError::TooLarge(self.max_bytes)) } else { Ok(chunk) }
-    }
-
-    /// Reads the rest of the body.
-    ///
-    /// # Errors
-    /// As [`Self::chunk`].
-    pub async fn complete(mut self) -> Result<FetchedResponse, NetError> {
-        let mut body = BytesMut::new();
-        while let Some(chunk) = self.chunk().await? {
-            body.extend_from_slice(&chunk);
-        }
-        Ok(FetchedResponse { status: self.status, headers: self.headers, body: body.freeze() })
-    }
-}
-
-impl FetchedResponse {
-    /// Parses the body of a successful response.
-    ///
-    /// # Errors
-    /// [`NetError::Status`] for another status than 2xx, [`NetError::Malformed`] when the body is not such JSON.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, NetError> {
-        if !self.status.is_success() {
-            return Err(NetError::Status(self.status));
-        }
-        serde_json::from_slice(&self.body).map_err(|error| NetError::Malformed(error.to_string()))
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum NetError {
-    /// The policy does not permit the URL, or any address of its host.
-    #[error("refused to connect: {0}")]
-    Refused(String),
-    #[error("could not resolve {0}")]
-    Dns(String),
-    #[error("timed out")]
-    Timeout,
-    #[error("the answer is larger than {0} bytes")]
-    TooLarge(usize),
-    /// A response with a status other than 2xx.
-    #[error("the server answered {0}")]
-    Status(StatusCode),
-    /// More redirects than the caller allows.
-    #[error("more than {0} redirects")]
-    Redirects(u8),
-    #[error("unexpected response: {0}")]
-    Malformed(String),
-    #[error("connection failed: {0}")]
-    Transport(String),
-    /// The client could not be built.
-    #[error("the HTTP client can't start: {0}")]
-    Setup(String),
 }
 
 /// The guarded HTTP client. Cheap to clone.
@@ -387,18 +300,4 @@ fn reqwest_client(dns: ReqwestDns) -> Result<reqwest::Client, NetError> {
 
 fn parse(url: &str) -> Result<Url, NetError> {
     Url::parse(url).map_err(|error| NetError::Refused(format!("not a URL: {error}")))
-}
-
-/// Converts the error without its URL, whose query may contain secrets.
-fn from_reqwest(error: reqwest::Error) -> NetError {
-    let error = error.without_url();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        match inner.downcast_ref::<NetError>() {
-            Some(NetError::Refused(why)) => return NetError::Refused(why.clone()),
-            Some(NetError::Dns(why)) => return NetError::Dns(why.clone()),
-            _ => cause = inner.source(),
-        }
-    }
-    if error.is_timeout() { NetError::Timeout } else { NetError::Transport(error_text::with_causes(&error)) }
 }

@@ -1,0 +1,74 @@
+//! Responses of other servers, whose bodies are bounded while they arrive.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::error::{NetError, from_reqwest};
+use super::pace;
+
+/// A complete response.
+#[derive(Clone, Debug)]
+pub struct FetchedResponse {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// A response whose body arrives while it is read.
+#[derive(Debug)]
+pub struct ArrivingResponse {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub(super) body: reqwest::Response,
+    /// Bytes of the body so far, after decompression.
+    pub(super) arrived: usize,
+    pub(super) max_bytes: usize,
+    /// When the head of the response of a paced client arrived.
+    pub(super) paced_since: Option<Instant>,
+}
+
+impl ArrivingResponse {
+    /// The next part of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// When the connection fails, or the response exceeds the limits of the request.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
+        let chunk = match self.paced_since {
+            Some(since) => {
+                let until = since + pace::patience(self.arrived);
+                tokio::time::timeout_at(until, self.body.chunk()).await.map_err(|_| NetError::Timeout)?
+            }
+            None => self.body.chunk().await,
+        };
+        let chunk = chunk.map_err(from_reqwest)?;
+        self.arrived += chunk.as_ref().map_or(0, Bytes::len);
+        if self.arrived > self.max_bytes { Err(NetError::TooLarge(self.max_bytes)) } else { Ok(chunk) }
+    }
+
+    /// Reads the rest of the body.
+    ///
+    /// # Errors
+    /// As [`Self::chunk`].
+    pub async fn complete(mut self) -> Result<FetchedResponse, NetError> {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = self.chunk().await? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(FetchedResponse { status: self.status, headers: self.headers, body: body.freeze() })
+    }
+}
+
+impl FetchedResponse {
+    /// Parses the body of a successful response.
+    ///
+    /// # Errors
+    /// [`NetError::Status`] for another status than 2xx, [`NetError::Malformed`] when the body is not such JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, NetError> {
+        if !self.status.is_success() {
+            return Err(NetError::Status(self.status));
+        }
+        serde_json::from_slice(&self.body).map_err(|error| NetError::Malformed(error.to_string()))
+    }
+}
