@@ -6,6 +6,7 @@ use std::time::Instant;
 use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, TXT};
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
+use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
