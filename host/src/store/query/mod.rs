@@ -34,7 +34,7 @@ use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError, intern};
 
 pub(super) use postgres::Dialect as PostgresDialect;
-pub(super) use sql::{Classes, Dialect, Keys, Sql, Value};
+pub(super) use sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
 pub(super) use sqlite::Dialect as SqliteDialect;
 
 /// Creates the sqlx query of a [`Sql`], with its values bound.
