@@ -213,7 +213,8 @@ on_both! {
         build_all(&db).await;
         for (n, args) in all.iter().enumerate() {
             let plan = query::explain(&db, args).await.unwrap();
-            assert!(plan.contains("field_index_"), "{n}: {plan}");
+            // SQLite's plans show the alias of the table that is the index.
+            assert!(plan.contains("field_index_") || plan.contains("SEARCH f USING PRIMARY KEY"), "{n}: {plan}");
             assert!(!plan.contains("Seq Scan on records") && !plan.contains("SCAN r"), "{n}: {plan}");
             // Only a range needs a sort: its few rows are in the order of the value, not of the time.
             let in_order = n != 1;
