@@ -75,8 +75,9 @@ pub(super) async fn postgres(
     // Finds all records of these accounts through the unique index, whose first column is the collection.
     let rows = "WITH gone AS (DELETE FROM records r USING collections c, repo_tombstones t \
                     WHERE t.did_id = ANY($1) AND r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev \
-                    RETURNING r.id), \
-                refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id), \
+                    RETURNING r.collection_id, r.id), \
+                refs AS (DELETE FROM record_refs f USING gone \
+                    WHERE f.collection_id = gone.collection_id AND f.record_id = gone.id), \
                 tombs AS (DELETE FROM tombstones o USING collections c, repo_tombstones t \
                     WHERE t.did_id = ANY($1) AND o.collection_id = c.id AND o.did_id = t.did_id AND o.rev <= t.rev) \
                 SELECT count(*) FROM gone";
@@ -95,28 +96,34 @@ pub(super) async fn postgres(
 /// Deletes the records of accounts that have been deleted since before `before`, whatever their rev: those of a PDS
 /// whose clock is ahead have later revs than the deletion. At most `max` records per call. Returns how many.
 pub async fn purge_leftovers(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
-    let find = "SELECT r.id FROM dids d CROSS JOIN collections c \
+    let find = "SELECT r.collection_id, r.id FROM dids d CROSS JOIN collections c \
                 JOIN records r ON r.collection_id = c.id AND r.did_id = d.id \
                 WHERE d.status <> 0 AND d.status = $1 AND d.status_changed_at < $2 LIMIT $3";
     let deleted = AccountStatus::Deleted as i16;
-    let ids: Vec<i64> = on!(db, reader, |pool| {
-        sqlx::query_scalar(find).bind(deleted).bind(before).bind(i64::from(max)).fetch_all(pool).await
+    let ids: Vec<(i64, i64)> = on!(db, reader, |pool| {
+        sqlx::query_as(find).bind(deleted).bind(before).bind(i64::from(max)).fetch_all(pool).await
     })?;
     if ids.is_empty() {
         return Ok(0);
     }
-    let list = match db {
-        Db::Sqlite(_) => "SELECT value FROM json_each($1)",
-        Db::Postgres(_) => "SELECT CAST(json_array_elements_text($1::json) AS BIGINT)",
+    let [refs, rows] = match db {
+        Db::Sqlite(_) => [
+            "DELETE FROM record_refs WHERE record_id IN (SELECT value ->> 1 FROM json_each($1))",
+            "DELETE FROM records WHERE id IN (SELECT value ->> 1 FROM json_each($1))",
+        ],
+        // With the collection, so that one partition is searched for each.
+        Db::Postgres(_) => [
+            "DELETE FROM record_refs f USING json_array_elements($1::json) v \
+             WHERE f.collection_id = (v ->> 0)::bigint AND f.record_id = (v ->> 1)::bigint",
+            "DELETE FROM records r USING json_array_elements($1::json) v \
+             WHERE r.collection_id = (v ->> 0)::bigint AND r.id = (v ->> 1)::bigint",
+        ],
     };
-    let refs = format!("DELETE FROM record_refs WHERE record_id IN ({list})");
-    let rows = format!("DELETE FROM records WHERE id IN ({list})");
     let ids = to_json_text(&ids);
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        sqlx::query(sqlx::AssertSqlSafe(refs)).bind(&ids).execute(&mut *tx).await?;
-        let purged =
-            sqlx::query(sqlx::AssertSqlSafe(rows)).bind(&ids).execute(&mut *tx).await?.rows_affected();
+        sqlx::query(refs).bind(&ids).execute(&mut *tx).await?;
+        let purged = sqlx::query(rows).bind(&ids).execute(&mut *tx).await?.rows_affected();
         tx.commit().await?;
         purged
     }))

@@ -13,6 +13,7 @@ use super::sql::{Classes, Keys, MISSING, Sql, Value, operator, pattern};
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
+use crate::store::partitions::{Partition, PerPartition};
 use crate::store::records::{columns, from_visible};
 
 pub(in crate::store) struct Dialect;
@@ -47,6 +48,7 @@ impl super::sql::Dialect for Dialect {
     const LIMITED: (&'static str, &'static str) = ("SELECT * FROM (", " LIMIT 101) page LIMIT ");
     const ORDER_NAMES_NULLS: bool = true;
     const ID_IS_AMONG: (&'static str, &'static str) = ("= ANY (ARRAY (", "))");
+    const COLLECTION_BESIDE_ID: &'static str = "r.collection_id";
     const LIKE: &'static str = "ILIKE";
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {
@@ -117,9 +119,10 @@ impl super::sql::Dialect for Dialect {
         format!("(CASE jsonb_typeof({found}) WHEN 'string' THEN {} END)", text_of(&found))
     }
 
-    fn from_visible(_index: Option<&str>) -> Cow<'static, str> {
+    fn from_visible(partition: Partition, _index: Option<&str>) -> Cow<'static, str> {
         // The planner has statistics and chooses the index itself.
-        from_visible!(postgres).into()
+        static VISIBLE: PerPartition<&str> = PerPartition::new(from_visible!(postgres));
+        (*VISIBLE.of(partition)).into()
     }
 
     fn key_of(sql: &mut Sql, value: &Scalar) -> String {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::Path;
 use crate::query::sort::Direction;
+use crate::store::partitions::Partition;
 
 /// A statement being written.
 #[derive(Debug)]
@@ -50,8 +51,11 @@ pub(in crate::store) trait Dialect {
     const ID_IS_AMONG: (&'static str, &'static str);
     /// The `LIKE` operator that ignores case only for ASCII letters.
     const LIKE: &'static str;
-    /// FROM and the first conditions: visible records `r` with their account `d`. Uses `index` if it is given.
-    fn from_visible(index: Option<&str>) -> Cow<'static, str>;
+    /// The collection of a row whose id has to be among those of a subquery.
+    const COLLECTION_BESIDE_ID: &'static str;
+    /// FROM and the first conditions: visible records `r` of a partition with their account `d`. Uses `index` if it is
+    /// given.
+    fn from_visible(partition: Partition, index: Option<&str>) -> Cow<'static, str>;
     /// The SQL of one condition of a filter.
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String;
     /// The keys of a field in the column `record`, by which sorts and indexes of fields are ordered.

@@ -12,6 +12,7 @@ use super::sql::{Classes, Keys, MISSING, Sql, Value, operator, pattern};
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
+use crate::store::partitions::Partition;
 use crate::store::records::{columns, from_visible};
 
 pub(in crate::store) struct Dialect;
@@ -35,6 +36,8 @@ impl super::sql::Dialect for Dialect {
     const LIMITED: (&'static str, &'static str) = ("", " LIMIT ");
     const ORDER_NAMES_NULLS: bool = false;
     const ID_IS_AMONG: (&'static str, &'static str) = ("IN (", ")");
+    // The plus keeps SQLite from reading the whole collection by its index.
+    const COLLECTION_BESIDE_ID: &'static str = "+r.collection_id";
     const LIKE: &'static str = "LIKE";
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {
@@ -79,7 +82,7 @@ impl super::sql::Dialect for Dialect {
         format!("(CASE json_type({record}, {path}) WHEN 'text' THEN json_extract({record}, {path}) END)")
     }
 
-    fn from_visible(index: Option<&str>) -> Cow<'static, str> {
+    fn from_visible(_partition: Partition, index: Option<&str>) -> Cow<'static, str> {
         index.map_or(Cow::Borrowed(from_visible!(sqlite)), |index| {
             // SQLite has no statistics to choose by; `access` has chosen this index.
             format!(

@@ -7,6 +7,7 @@
 use crate::query::path::Path;
 use crate::query::sort::{Direction, SortKeyset, SortValue};
 use crate::store::fields::{IndexKind, build};
+use crate::store::intern::Collection;
 use crate::store::records::PartialRow;
 use crate::store::{Backend, Db, StoreError};
 
@@ -67,7 +68,7 @@ impl Walk<'_> {
         &self,
         db: &Db,
         scans: bool,
-        collection: i64,
+        collection: Collection,
         args: &QueryArgs<'_>,
     ) -> Result<Vec<PartialRow<QueryRow>>, StoreError> {
         let mut rows = Vec::new();
@@ -84,7 +85,7 @@ impl Walk<'_> {
 
     /// The statement for the first range.
     #[cfg(test)]
-    pub(super) fn first(&self, backend: Backend, collection: i64, args: &QueryArgs<'_>) -> Sql {
+    pub(super) fn first(&self, backend: Backend, collection: Collection, args: &QueryArgs<'_>) -> Sql {
         let first = index_ranges(self.direction, self.after)[0];
         self.statement(backend, collection, args, first, args.rows() as usize)
     }
@@ -92,7 +93,7 @@ impl Walk<'_> {
     fn statement(
         &self,
         backend: Backend,
-        collection: i64,
+        collection: Collection,
         args: &QueryArgs<'_>,
         range: IndexRange<'_>,
         limit: usize,
@@ -105,7 +106,7 @@ impl Walk<'_> {
 
     fn compile<D: Dialect>(
         &self,
-        collection: i64,
+        collection: Collection,
         args: &QueryArgs<'_>,
         range: IndexRange<'_>,
         limit: usize,
@@ -117,10 +118,11 @@ impl Walk<'_> {
         let sort_class = of.class(Classes::of(self.direction));
         sql.push(&format!(
             "SELECT {}, {} FROM (SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt {}AND \
-             r.collection_id = {collection} AND {class} = {}",
+             r.collection_id = {} AND {class} = {}",
             D::COLUMNS,
             D::POSITION,
-            D::from_visible(Some(&build::name(IndexKind::Sort, self.index))),
+            D::from_visible(collection.partition, Some(&build::name(IndexKind::Sort, self.index))),
+            collection.id,
             of.class(Classes::INDEXED)
         ));
         sql.push(&match of {
@@ -155,8 +157,10 @@ impl Walk<'_> {
         };
         sql.push(&format!(
             " ORDER BY {keys}r.id {direction} LIMIT {limit}) s \
-             CROSS JOIN records r CROSS JOIN dids d WHERE r.id = s.id AND d.id = r.did_id \
-             ORDER BY s.num {direction}, s.txt {direction}, s.id {direction}"
+             CROSS JOIN {} r CROSS JOIN dids d WHERE r.collection_id = {} AND r.id = s.id AND d.id = r.did_id \
+             ORDER BY s.num {direction}, s.txt {direction}, s.id {direction}",
+            collection.partition.records(),
+            collection.id
         ));
         sql
     }
