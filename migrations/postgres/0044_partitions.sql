@@ -146,6 +146,14 @@ BEGIN
     END LOOP;
 END $$;
 
+-- The id of a collection. Immutable, so that it is a constant when a statement is planned, and one partition is planned:
+-- an id never changes, and the statements of scripts are planned anew for each call.
+CREATE FUNCTION script_views.collection_id(nsid text) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN (SELECT c.id FROM script_views.collection_ids c WHERE c.nsid = collection_id.nsid);
+END $$;
+
 -- The swap. Each attempt waits for running reads for at most 0.2 s for each lock, because reads that begin meanwhile wait
 -- behind it. That is also shorter than PostgreSQL waits before it looks for deadlocks: reads lock these tables in any order.
 DO $$
@@ -173,6 +181,13 @@ BEGIN
             CREATE OR REPLACE VIEW script_views.record_refs AS
             SELECT 'at://' || d.did || '/' || c.nsid || '/' || r.rkey AS source_uri, f.target AS target_uri,
                 c.nsid AS collection
+            FROM record_refs_new f JOIN records_new r ON r.collection_id = f.collection_id AND r.id = f.record_id
+                JOIN collections c ON c.id = f.collection_id JOIN dids d ON d.id = r.did_id AND d.status = 0;
+
+            -- The same for statements that name their columns.
+            CREATE OR REPLACE VIEW script_views.record_refs_lean AS
+            SELECT 'at://' || d.did || '/' || c.nsid || '/' || r.rkey AS source_uri, f.target AS target_uri,
+                c.nsid AS collection, f.collection_id
             FROM record_refs_new f JOIN records_new r ON r.collection_id = f.collection_id AND r.id = f.record_id
                 JOIN collections c ON c.id = f.collection_id JOIN dids d ON d.id = r.did_id AND d.status = 0;
 

@@ -306,7 +306,7 @@ async fn accounts(
     conn: &mut PgConnection,
     plan: &Plan<'_>,
     applied: &mut ApplyReport,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), StoreError> {
     let (dids, statuses) = plan.accounts.statuses();
     let sql = "UPDATE dids SET status = v.status, status_changed_at = $3 \
                FROM UNNEST ($1::text[], $2::smallint[]) AS v (did, status) \
