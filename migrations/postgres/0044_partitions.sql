@@ -3,7 +3,7 @@
 --
 -- Everything happens in one transaction: a migration that is interrupted leaves the tables as they were. Until the last
 -- statement reads go on and writes wait. The last statement keeps reads out while it swaps names, for some tens of
--- milliseconds; while a long read does not let it, it tries again, and other reads wait for at most 0.2 s at a time.
+-- milliseconds. A long read does not let it: then it tries again, and other reads wait for at most 0.2 s at a time.
 
 -- The timeouts of the role or the database are meant for short statements.
 SET LOCAL statement_timeout = 0;
@@ -158,9 +158,11 @@ END $$;
 -- behind it. That is also shorter than PostgreSQL waits before it looks for deadlocks: reads lock these tables in any order.
 DO $$
 DECLARE
+    attempts bigint := 0;
     name text;
 BEGIN
-    FOR attempt IN 1..3000 LOOP
+    LOOP
+        attempts := attempts + 1;
         BEGIN
             PERFORM set_config('lock_timeout', '200ms', true);
             CREATE OR REPLACE VIEW script_views.records AS
@@ -210,9 +212,12 @@ BEGIN
             END LOOP;
             RETURN;
         EXCEPTION WHEN lock_not_available THEN
+            -- Once a minute or so.
+            IF attempts % 150 = 0 THEN
+                RAISE WARNING 'the migration is complete but for the names of the tables, which a long read does not let it '
+                    'change: end that transaction (pg_stat_activity shows it), or wait for its end';
+            END IF;
             PERFORM pg_sleep(0.2);
         END;
     END LOOP;
-    RAISE EXCEPTION 'a transaction has been reading records for half an hour, and does not let its table be replaced: '
-        'end it (pg_stat_activity shows it), and start again';
 END $$;

@@ -40,7 +40,7 @@ const ROWS_PER_PART: usize = 1_000;
 
 type Row = (String, i64, Option<Vec<u8>>);
 
-static SELECT: PerPartition<&str> = PerPartition::new(
+pub(in crate::store) static SELECT: PerPartition<&str> = PerPartition::new(
     "SELECT r.rkey, r.rev, r.cid FROM {records} r \
      WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2)",
 );

@@ -61,7 +61,7 @@ pub struct CollectionCount {
 }
 
 /// The invalid records of visible accounts. Reads no others.
-static COUNT_INVALID: PerPartition<&str> = PerPartition::new(
+pub(in crate::store) static COUNT_INVALID: PerPartition<&str> = PerPartition::new(
     "SELECT count(*) FROM invalid_records i CROSS JOIN {records} r CROSS JOIN dids d \
      WHERE i.collection_id = $1 AND r.collection_id = $1 AND r.id = i.record_id AND d.id = r.did_id AND d.status = 0",
 );

@@ -7,7 +7,7 @@ use super::super::partitions::PerPartition;
 use super::super::{Db, Postgres, Sqlite, StoreError, on};
 
 /// Deletes a record, and its references.
-static DELETE_ONE: PerPartition<[&str; 2]> = PerPartition::new([
+pub(in crate::store) static DELETE_ONE: PerPartition<[&str; 2]> = PerPartition::new([
     "DELETE FROM {records} WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
          AND rkey = $3 RETURNING id",
     "DELETE FROM {record_refs} WHERE record_id = $1",

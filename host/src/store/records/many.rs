@@ -100,7 +100,7 @@ macro_rules! latest {
     };
 }
 
-static LATEST_REV: PerPartition<&str> = PerPartition::new(concat!(
+pub(in crate::store) static LATEST_REV: PerPartition<&str> = PerPartition::new(concat!(
     "SELECT max(rev) FROM (",
     latest!("{records}"),
     " UNION ALL ",

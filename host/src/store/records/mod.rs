@@ -5,12 +5,12 @@
 //! database, both planners choose another one.
 
 pub mod backlinks;
-mod count;
-mod delete;
+pub(super) mod count;
+pub(super) mod delete;
 pub mod invalid;
-mod many;
+pub(super) mod many;
 pub(super) mod packed;
-mod slice;
+pub(super) mod slice;
 pub(super) mod unjoined;
 
 use bytes::Bytes;
@@ -244,7 +244,7 @@ const LIST_FULL_SQLITE: [Statements; 3] = full_lists!(
     sqlite,
     "+r.collection_id = $1 AND r.id IN (SELECT record_id FROM invalid_records WHERE collection_id = $1)"
 );
-static LIST_FULL_POSTGRES: PerPartition<[Statements; 3]> = PerPartition::new(full_lists!(
+pub(in crate::store) static LIST_FULL_POSTGRES: PerPartition<[Statements; 3]> = PerPartition::new(full_lists!(
     postgres,
     "r.collection_id = $1 AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
 ));
