@@ -1,9 +1,9 @@
 # The commands for developers. They are implemented in dev/, as shell scripts that can be linted.
-.PHONY: help run test dashboard plugins bench fmt lint fuzz
+.PHONY: help run test dashboard plugins bench bench-scale fmt lint fuzz
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 
 run: ## install what is missing, build, and start the server on SQLite under data/
 	@sh dev/run.sh
@@ -19,6 +19,9 @@ plugins: ## build the plugins of this repository into target/plugins
 
 bench: ## run the load tests (tests/load) on both databases; prints a markdown table
 	@sh dev/bench.sh
+
+bench-scale: ## measure an index of ten million records on both databases; takes hours and 40 GB of disk
+	@sh dev/bench.sh scale
 
 fmt: ## format the code
 	@cargo fmt --all

@@ -6,6 +6,7 @@
 //! database's, on PostgreSQL), so that other load on the machine changes them little. Uses loopback only.
 //!
 //! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|backfill|all] [--records N] [--seconds N] [--only TEXT]`
+//! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres]`: a large index, which `all` leaves out.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints its results")]
 #![expect(unreachable_pub, reason = "the modules of a binary share items as pub")]
@@ -18,6 +19,7 @@ mod fairness;
 mod http;
 mod neighbours;
 mod report;
+mod scale;
 mod server;
 mod sessions;
 mod writing;
@@ -50,7 +52,7 @@ pub struct Plan {
     pub records: usize,
     /// The duration of each read case.
     pub seconds: Duration,
-    /// Measures only the neighbours or backfills whose name contains this; empty for all.
+    /// Measures only the neighbours, backfills or databases whose name contains this; empty for all.
     pub only: String,
 }
 
@@ -68,6 +70,7 @@ fn main() -> anyhow::Result<()> {
             let records = arg(2).unwrap_or_default().parse()?;
             alone.block_on(writing::insert(url, records))
         }
+        (Some("scale"), _) => runtime.block_on(large(&plan(&args)?)),
         (which, _) => runtime.block_on(compare(which.unwrap_or("all"), &plan(&args)?)),
     }
 }
@@ -78,8 +81,9 @@ fn plan(args: &[String]) -> anyhow::Result<Plan> {
             Ok(args.get(at + 1).ok_or_else(|| anyhow::anyhow!("{name} needs a number"))?.parse()?)
         })
     };
+    let records = if args.first().is_some_and(|which| which == "scale") { 10_000_000 } else { 100_000 };
     Ok(Plan {
-        records: value("--records", 100_000)? as usize,
+        records: value("--records", records)? as usize,
         seconds: Duration::from_secs(value("--seconds", 5)?),
         only: args.iter().skip_while(|a| *a != "--only").nth(1).cloned().unwrap_or_default(),
     })
@@ -151,6 +155,23 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         for row in &fair {
             println!("{row}");
         }
+    }
+    Ok(())
+}
+
+/// Measures a large index on each database.
+async fn large(plan: &Plan) -> anyhow::Result<()> {
+    let mut tables = Vec::new();
+    if "sqlite".contains(&plan.only) {
+        let directory = tempfile::tempdir()?;
+        tables.push(scale::measure(&sqlite(directory.path()), plan.records).await?);
+    }
+    if "postgres".contains(&plan.only) {
+        tables.push(scale::measure(&postgres().await?, plan.records).await?);
+    }
+    println!("\n{}", report::machine());
+    for table in tables {
+        println!("\n{table}");
     }
     Ok(())
 }

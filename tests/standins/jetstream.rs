@@ -52,6 +52,8 @@ struct Event {
 #[derive(Debug, Default)]
 struct State {
     events: Vec<Event>,
+    /// The number of events before these that were forgotten.
+    forgotten: usize,
     subscriptions: Vec<Subscription>,
     connections: usize,
     /// Events older than this are not sent, as after a server's retention.
@@ -143,9 +145,11 @@ impl FakeJetstream {
         lock(&self.state).floor = time_us;
     }
 
-    /// Forgets all events. Connections stay.
-    pub(crate) fn forget(&self) {
-        lock(&self.state).events.clear();
+    /// Forgets all events. Connections stay, and receive what is pushed from now on.
+    pub fn forget(&self) {
+        let mut state = lock(&self.state);
+        state.forgotten += state.events.len();
+        state.events.clear();
     }
 
     /// Answers cursors after the last event with an error, and closes the connection.
@@ -227,10 +231,11 @@ async fn serve(
     }
     let mut position = {
         let state = lock(&state);
-        match subscription.cursor {
+        let after = match subscription.cursor {
             Some(cursor) => state.events.partition_point(|e| e.time_us < cursor.max(state.floor)),
             None => state.events.len(),
-        }
+        };
+        state.forgotten + after
     };
     loop {
         let now = *signal.borrow_and_update();
@@ -247,8 +252,11 @@ async fn serve(
         let mut burst = Vec::new();
         if now.mode == Mode::Serve {
             let state = lock(&state);
-            while position < state.events.len() && burst.len() < BURST {
-                let event = &state.events[position];
+            position = position.max(state.forgotten);
+            while let Some(event) = state.events.get(position - state.forgotten) {
+                if burst.len() >= BURST {
+                    break;
+                }
                 position += 1;
                 if event.collection.as_deref().is_none_or(|c| subscription.wants(c)) {
                     burst.push(event.message.clone());

@@ -2,6 +2,7 @@
 # A private PostgreSQL for tests: in a new directory, on a free loopback port, without durability.
 #
 #   postgres.sh run COMMAND…   start one, run COMMAND with BELVEDERE_TEST_POSTGRES_URL set, stop and remove it
+#                              POSTGRES_OPTIONS: more options of the server, as `-c shared_buffers=2GB`
 #   postgres.sh shared         start one that test processes of this checkout share (or find it running), and print
 #                              its URL and the file to lock (shared) while using it. It stops and removes
 #                              itself a minute after the last lock is released.
@@ -65,7 +66,7 @@ start() {
         port=$(free_port)
         if (as_server "$bin/pg_ctl" --pgdata="$dir/data" --log="$dir/data/server.log" --wait --timeout=30 --silent start \
             -o "-p $port -k $dir -c listen_addresses=127.0.0.1 -c fsync=off -c synchronous_commit=off \
-                -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c autovacuum=off" \
+                -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c autovacuum=off ${POSTGRES_OPTIONS:-}" \
             >>"$dir/initdb.log" 2>&1 9>&- </dev/null); then
             echo "postgres://belvedere@127.0.0.1:$port/postgres" >"$dir/url"
             return

@@ -22,7 +22,7 @@ const MIN_COST_MICROS: i64 = 1_000_000;
 const MIN_MICROS_PER_CALL: i64 = 2_000;
 /// An index that was unused for so long only costs writes. Two weeks keep the index of a weekly job that once fails.
 const UNUSED_SECONDS: i64 = 14 * DAY_SECONDS;
-/// Time between a failed build and the next attempt: its cause (disk, rights, too many records) rarely ends sooner.
+/// Time between a failed build and the next attempt: its cause (disk, rights) rarely ends sooner.
 const RETRY_SECONDS: i64 = DAY_SECONDS;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
@@ -161,7 +161,7 @@ async fn build_index(
 /// The reason for admins, without the database's error text, which is only logged.
 fn reason(error: &BuildError) -> String {
     match error {
-        BuildError::TooMany(_) | BuildError::Invalid => error.to_string(),
+        BuildError::Invalid => error.to_string(),
         BuildError::Store(_) => "the database rejected the index; see the log".to_owned(),
     }
 }

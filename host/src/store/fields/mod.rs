@@ -4,6 +4,8 @@
 //! same in the database, [`build`] builds and drops indexes, and `jobs::field_indexes` decides which.
 
 pub mod build;
+mod postgres;
+pub(super) mod sqlite;
 pub mod table;
 
 use std::collections::HashMap;

@@ -15,8 +15,8 @@ use crate::store::fields::{IndexKey, IndexKind};
 use crate::store::intern::Collection;
 use crate::store::{Db, StoreError};
 
-use super::bounds::{Bounds, class, within};
-use super::sql::{Dialect, Sql, Value};
+use super::bounds::{Bounds, within};
+use super::sql::{Dialect, Sql, Value, ValueType};
 use super::walk::Walk;
 use super::{Order, PostgresDialect, QueryArgs, SqliteDialect, bound};
 
@@ -138,12 +138,12 @@ impl<'a> IndexCandidates<'a> {
         let mut found: Vec<Bounds<'a>> = Vec::new();
         for (path, op, value) in &self.conditions {
             let Some(index) = db.fields().index(self.collection.id, path, IndexKind::Filter) else { continue };
-            let class = class(value);
+            let of = ValueType::of(value);
             match found.iter_mut().find(|bounds| bounds.index == index) {
                 // Values of different types: no row matches, which the WHERE clause takes care of.
-                Some(bounds) if bounds.class == class => bounds.conditions.push((*op, value)),
+                Some(bounds) if bounds.of == of => bounds.conditions.push((*op, value)),
                 Some(_) => {}
-                None => found.push(Bounds { index, path, class, conditions: vec![(*op, value)] }),
+                None => found.push(Bounds { index, path, of, conditions: vec![(*op, value)] }),
             }
         }
         found
@@ -191,10 +191,10 @@ fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Op, &'a Scalar)>) {
 
 /// The number of rows within bounds, at most [`MAX_SORTED_ROWS`] + 1.
 async fn count_within(db: &Db, collection: Collection, bounds: &Bounds<'_>) -> Result<i64, StoreError> {
-    fn compiled<D: Dialect>(collection: Collection, bounds: &Bounds<'_>, hint: &str) -> Sql {
+    fn compiled<D: Dialect>(collection: Collection, bounds: &Bounds<'_>) -> Sql {
         let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
-        let records = collection.partition.records();
-        sql.push(&format!("SELECT count(*) FROM (SELECT 1 FROM {records} r {hint} WHERE "));
+        let from = D::from_index(collection.partition, &bounds.index_name());
+        sql.push(&format!("SELECT count(*) FROM (SELECT 1{from}WHERE "));
         within::<D>(&mut sql, collection.id, bounds);
         let limit = sql.bind(Value::Integer(MAX_SORTED_ROWS + 1));
         sql.push(&format!(" LIMIT {limit}) s"));
@@ -208,10 +208,7 @@ async fn count_within(db: &Db, collection: Collection, bounds: &Bounds<'_>) -> R
         }};
     }
     Ok(match db {
-        Db::Sqlite(db) => {
-            let hint = format!("INDEXED BY {}", bounds.index_name());
-            fetch!(db.read_pool, compiled::<SqliteDialect>(collection, bounds, &hint))
-        }
-        Db::Postgres(db) => fetch!(db.read_pool, compiled::<PostgresDialect>(collection, bounds, "")),
+        Db::Sqlite(db) => fetch!(db.read_pool, compiled::<SqliteDialect>(collection, bounds)),
+        Db::Postgres(db) => fetch!(db.read_pool, compiled::<PostgresDialect>(collection, bounds)),
     })
 }

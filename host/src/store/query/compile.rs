@@ -28,25 +28,26 @@ fn compile_for<D: Dialect>(
     bounds: Option<&Bounds<'_>>,
 ) -> Sql {
     let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
+    let (time, id) = bounds.map_or(("r.indexed_at", "r.id"), |_| D::INDEX_ORDER);
     match &args.order {
         Order::Newest { after } => {
             sql.push(&format!("{}SELECT {} ", D::LIMITED.0, D::COLUMNS));
             from_where::<D>(&mut sql, collection, args, bounds);
             if let Some(after) = after {
-                keyset_of_index(&mut sql, "<", after.indexed_at.0, after.id);
+                keyset_of_index(&mut sql, (time, id), "<", after.indexed_at.0, after.id);
             }
             let keys = order_keys::<D>(bounds, "DESC");
-            sql.push(&format!(" ORDER BY {keys}r.indexed_at DESC, r.id DESC{}", D::LIMITED.1));
+            sql.push(&format!(" ORDER BY {keys}{time} DESC, {id} DESC{}", D::LIMITED.1));
         }
         Order::By { sort, after } if sort.key == SortKey::IndexedAt => {
             let (direction, than) = direction_words(sort.direction);
             sql.push(&format!("{}SELECT {}, {} ", D::LIMITED.0, D::COLUMNS, D::POSITION_INDEXED_AT));
             from_where::<D>(&mut sql, collection, args, bounds);
-            if let Some(SortKeyset { value: SortValue::Number(text), id }) = after {
-                keyset_of_index(&mut sql, than, text.parse().unwrap_or_default(), *id);
+            if let Some(SortKeyset { value: SortValue::Number(text), id: after }) = after {
+                keyset_of_index(&mut sql, (time, id), than, text.parse().unwrap_or_default(), *after);
             }
             let keys = order_keys::<D>(bounds, direction);
-            sql.push(&format!(" ORDER BY {keys}r.indexed_at {direction}, r.id {direction}{}", D::LIMITED.1));
+            sql.push(&format!(" ORDER BY {keys}{time} {direction}, {id} {direction}{}", D::LIMITED.1));
         }
         Order::By { sort, after } => {
             by_value::<D>(&mut sql, collection, args, sort, *after, bounds);
@@ -182,9 +183,9 @@ fn condition<D: Dialect>(sql: &mut Sql, filter: &Filter) -> String {
     }
 }
 
-fn keyset_of_index(sql: &mut Sql, than: &str, indexed_at: i64, id: i64) {
+fn keyset_of_index(sql: &mut Sql, columns: (&str, &str), than: &str, indexed_at: i64, id: i64) {
     let (time, id) = (sql.bind(Value::Integer(indexed_at)), sql.bind(Value::Integer(id)));
-    sql.push(&format!(" AND (r.indexed_at, r.id) {than} ({time}, {id})"));
+    sql.push(&format!(" AND ({}, {}) {than} ({time}, {id})", columns.0, columns.1));
 }
 
 fn keyset_of_value<D: Dialect>(sql: &mut Sql, classes: Classes, than: &str, after: &SortKeyset) -> String {

@@ -35,7 +35,7 @@ use super::intern::{self, Collection};
 use super::{Db, StoreError};
 
 pub(super) use postgres::Dialect as PostgresDialect;
-pub(super) use sql::{Classes, Dialect, Keys, Sql, Value};
+pub(super) use sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
 pub(super) use sqlite::Dialect as SqliteDialect;
 
 /// Creates the sqlx query of a [`Sql`], with its values bound.

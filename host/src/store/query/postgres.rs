@@ -9,7 +9,7 @@ use std::fmt::Write;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::sql::{Classes, Keys, MISSING, Sql, Value, operator, pattern};
+use super::sql::{Classes, InIndex, Keys, MISSING, Sql, Value, ValueType, operator, pattern};
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
@@ -50,6 +50,7 @@ impl super::sql::Dialect for Dialect {
     const ID_IS_AMONG: (&'static str, &'static str) = ("= ANY (ARRAY (", "))");
     const COLLECTION_BESIDE_ID: &'static str = "r.collection_id";
     const LIKE: &'static str = "ILIKE";
+    const INDEX_ORDER: (&'static str, &'static str) = ("r.indexed_at", "r.id");
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {
         let found = chain("r.record", field);
@@ -119,10 +120,36 @@ impl super::sql::Dialect for Dialect {
         format!("(CASE jsonb_typeof({found}) WHEN 'string' THEN {} END)", text_of(&found))
     }
 
+    fn folded(text: &str) -> String {
+        format!("lower(left({text}, {MAX_TEXT_CHARS}))")
+    }
+
     fn from_visible(partition: Partition, _index: Option<&str>) -> Cow<'static, str> {
         // The planner has statistics and chooses the index itself.
         static VISIBLE: PerPartition<&str> = PerPartition::new(from_visible!(postgres));
         (*VISIBLE.of(partition)).into()
+    }
+
+    fn from_index(partition: Partition, _index: &str) -> Cow<'static, str> {
+        static ROWS: PerPartition<&str> = PerPartition::new(" FROM {records} r ");
+        (*ROWS.of(partition)).into()
+    }
+
+    /// The collection is a literal, because an index of one collection is used only with its literal id.
+    fn in_index(collection: i64, field: &Path, of: ValueType) -> InIndex {
+        let Keys { class, num, txt } = Self::keys("r.record", field, Classes::INDEXED);
+        let nulls = match of {
+            ValueType::Number | ValueType::Boolean => format!("{txt} IS NULL"),
+            ValueType::Text => format!("{num} IS NULL"),
+            ValueType::Missing => format!("{num} IS NULL AND {txt} IS NULL"),
+        };
+        let number = of.class(Classes::INDEXED);
+        InIndex {
+            condition: format!("r.collection_id = {collection} AND {class} = {number} AND {nulls}"),
+            value: if of == ValueType::Text { txt.clone() } else { num.clone() },
+            num,
+            txt,
+        }
     }
 
     fn key_of(sql: &mut Sql, value: &Scalar) -> String {

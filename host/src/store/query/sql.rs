@@ -53,15 +53,24 @@ pub(in crate::store) trait Dialect {
     const LIKE: &'static str;
     /// The collection of a row whose id has to be among those of a subquery.
     const COLLECTION_BESIDE_ID: &'static str;
+    /// The time and the id of a row in an index, in the order of the index.
+    const INDEX_ORDER: (&'static str, &'static str);
     /// FROM and the first conditions: visible records `r` of a partition with their account `d`. Uses `index` if it is
     /// given.
     fn from_visible(partition: Partition, index: Option<&str>) -> Cow<'static, str>;
+    /// FROM of a statement that reads only an index of a partition.
+    fn from_index(partition: Partition, index: &str) -> Cow<'static, str>;
+    /// How a statement reads the rows of one type in the index of a field of a collection.
+    fn in_index(collection: i64, field: &Path, of: ValueType) -> InIndex;
     /// The SQL of one condition of a filter.
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String;
     /// The keys of a field in the column `record`, by which sorts and indexes of fields are ordered.
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys;
     /// The text of a field in the column `record`, NULL if the field is not a string. Compared by code point.
     fn text(record: &str, field: &Path) -> String;
+    /// A text as searches are sorted by it: its first [`MAX_TEXT_CHARS`](crate::query::sort::MAX_TEXT_CHARS) characters,
+    /// ASCII letters in lower case.
+    fn folded(text: &str) -> String;
     /// The placeholder of a value in the form of [`Keys`]. A value that is less or greater than a record's value has
     /// the same order to its key, or is equal to it.
     fn key_of(sql: &mut Sql, value: &Scalar) -> String;
@@ -83,7 +92,7 @@ pub(in crate::store) struct Classes {
 }
 
 /// The class of rows without a value.
-pub(super) const MISSING: i64 = 3;
+pub(in crate::store) const MISSING: i64 = 3;
 
 impl Classes {
     /// The classes in indexes of fields.
@@ -95,6 +104,46 @@ impl Classes {
             Direction::Desc => Self { number: 2, text: 1, boolean: 0 },
         }
     }
+}
+
+/// The type of a field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum ValueType {
+    Number,
+    Text,
+    Boolean,
+    /// No value, or one that can't be compared.
+    Missing,
+}
+
+impl ValueType {
+    pub(super) fn of(value: &Scalar) -> Self {
+        match value {
+            Scalar::Text(_) => Self::Text,
+            Scalar::Integer(_) | Scalar::Float(_) => Self::Number,
+            Scalar::Boolean(_) => Self::Boolean,
+        }
+    }
+
+    pub(super) fn class(self, classes: Classes) -> i64 {
+        match self {
+            Self::Number => classes.number,
+            Self::Text => classes.text,
+            Self::Boolean => classes.boolean,
+            Self::Missing => MISSING,
+        }
+    }
+}
+
+/// The rows of one type in an index.
+pub(in crate::store) struct InIndex {
+    /// The condition that selects them.
+    pub(super) condition: String,
+    /// Their value; meaningless for [`ValueType::Missing`].
+    pub(super) value: String,
+    /// The same as in [`Keys`].
+    pub(super) num: String,
+    pub(super) txt: String,
 }
 
 /// Expressions for the keys by which a field is sorted and found. `num` is NULL for strings, `txt` for all other types.

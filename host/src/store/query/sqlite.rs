@@ -8,7 +8,7 @@ use std::fmt::Write;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, TypeInfo, ValueRef};
 
-use super::sql::{Classes, Keys, MISSING, Sql, Value, operator, pattern};
+use super::sql::{Classes, InIndex, Keys, MISSING, Sql, Value, ValueType, operator, pattern};
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
@@ -31,6 +31,15 @@ fn literal(field: &Path) -> String {
     out
 }
 
+impl Dialect {
+    /// The class and the key of a record in the table that indexes a field. Numbers are before texts, as in SQLite's
+    /// own order, so that one column has both; it is 0 where there is no value.
+    pub(in crate::store) fn index_columns(record: &str, field: &Path) -> (String, String) {
+        let Keys { class, num, txt } = <Self as super::Dialect>::keys(record, field, Classes::INDEXED);
+        (class, format!("coalesce({num}, {txt}, 0)"))
+    }
+}
+
 impl super::sql::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(sqlite);
     const LIMITED: (&'static str, &'static str) = ("", " LIMIT ");
@@ -39,6 +48,7 @@ impl super::sql::Dialect for Dialect {
     // The plus keeps SQLite from reading the whole collection by its index.
     const COLLECTION_BESIDE_ID: &'static str = "+r.collection_id";
     const LIKE: &'static str = "LIKE";
+    const INDEX_ORDER: (&'static str, &'static str) = ("f.indexed_at", "f.id");
 
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String {
         let path = literal(field);
@@ -82,14 +92,40 @@ impl super::sql::Dialect for Dialect {
         format!("(CASE json_type({record}, {path}) WHEN 'text' THEN json_extract({record}, {path}) END)")
     }
 
+    fn folded(text: &str) -> String {
+        format!("lower(substr({text}, 1, {MAX_TEXT_CHARS}))")
+    }
+
     fn from_visible(_partition: Partition, index: Option<&str>) -> Cow<'static, str> {
         index.map_or(Cow::Borrowed(from_visible!(sqlite)), |index| {
             // SQLite has no statistics to choose by; `access` has chosen this index.
             format!(
-                " FROM records r INDEXED BY {index} CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 "
+                " FROM {index} f CROSS JOIN records r CROSS JOIN dids d \
+                 WHERE r.id = f.id AND d.id = r.did_id AND d.status = 0 "
             )
             .into()
         })
+    }
+
+    fn from_index(_partition: Partition, index: &str) -> Cow<'static, str> {
+        format!(" FROM {index} f ").into()
+    }
+
+    fn in_index(_collection: i64, _field: &Path, of: ValueType) -> InIndex {
+        let (num, txt) = match of {
+            ValueType::Number | ValueType::Boolean => ("f.key", "NULL"),
+            ValueType::Text => ("NULL", "f.key"),
+            ValueType::Missing => ("NULL", "NULL"),
+        };
+        let class = of.class(Classes::INDEXED);
+        // A key that is the same for all rows must be named, so that they are in the order of the index.
+        let key = if of == ValueType::Missing { " AND f.key = 0" } else { "" };
+        InIndex {
+            condition: format!("f.class = {class}{key}"),
+            value: "f.key".into(),
+            num: num.into(),
+            txt: txt.into(),
+        }
     }
 
     fn key_of(sql: &mut Sql, value: &Scalar) -> String {

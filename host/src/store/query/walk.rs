@@ -12,7 +12,7 @@ use crate::store::records::PartialRow;
 use crate::store::{Backend, Db, StoreError};
 
 use super::compile::{direction_words, push_caller_conditions};
-use super::sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
+use super::sql::{Classes, Dialect, InIndex, Sql, Value, ValueType};
 use super::{PostgresDialect, QueryArgs, QueryRow, SqliteDialect, fetch};
 
 /// A read along an index for sorts.
@@ -27,38 +27,20 @@ pub(super) struct Walk<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum IndexRange<'a> {
     /// All rows of a type.
-    All(Type),
+    All(ValueType),
     /// Rows with this value, after an id.
-    Tie(Type, &'a SortValue, i64),
+    Tie(ValueType, &'a SortValue, i64),
     /// Rows after this value, of its type.
-    Past(Type, &'a SortValue),
+    Past(ValueType, &'a SortValue),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Type {
-    Number,
-    Text,
-    Boolean,
-    Missing,
-}
-
-impl Type {
-    fn of(value: &SortValue) -> Self {
-        match value {
-            SortValue::Number(_) => Self::Number,
-            SortValue::Text(_) => Self::Text,
-            SortValue::Boolean(_) => Self::Boolean,
-            SortValue::Missing => Self::Missing,
-        }
-    }
-
-    fn class(self, classes: Classes) -> i64 {
-        match self {
-            Self::Number => classes.number,
-            Self::Text => classes.text,
-            Self::Boolean => classes.boolean,
-            Self::Missing => MISSING,
-        }
+/// The type of a value by which rows are sorted.
+fn type_of(value: &SortValue) -> ValueType {
+    match value {
+        SortValue::Number(_) => ValueType::Number,
+        SortValue::Text(_) => ValueType::Text,
+        SortValue::Boolean(_) => ValueType::Boolean,
+        SortValue::Missing => ValueType::Missing,
     }
 }
 
@@ -113,24 +95,16 @@ impl Walk<'_> {
     ) -> Sql {
         let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
         let (direction, than) = direction_words(self.direction);
-        let Keys { class, num, txt } = D::keys("r.record", self.path, Classes::INDEXED);
         let (IndexRange::All(of) | IndexRange::Tie(of, ..) | IndexRange::Past(of, _)) = range;
         let sort_class = of.class(Classes::of(self.direction));
+        let InIndex { condition, value: column, num, txt } = D::in_index(collection.id, self.path, of);
+        let row_id = D::INDEX_ORDER.1;
         sql.push(&format!(
-            "SELECT {}, {} FROM (SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt {}AND \
-             r.collection_id = {} AND {class} = {}",
+            "SELECT {}, {} FROM (SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt {}AND {condition}",
             D::COLUMNS,
             D::POSITION,
             D::from_visible(collection.partition, Some(&build::name(IndexKind::Sort, self.index))),
-            collection.id,
-            of.class(Classes::INDEXED)
         ));
-        sql.push(&match of {
-            Type::Number | Type::Boolean => format!(" AND {txt} IS NULL"),
-            Type::Text => format!(" AND {num} IS NULL"),
-            Type::Missing => format!(" AND {num} IS NULL AND {txt} IS NULL"),
-        });
-        let column = if of == Type::Text { &txt } else { &num };
         match range {
             IndexRange::All(_) => {}
             IndexRange::Tie(_, value, id) => {
@@ -138,7 +112,7 @@ impl Walk<'_> {
                     sql.push(&format!(" AND {column} = {value}"));
                 }
                 let id = sql.bind(Value::Integer(id));
-                sql.push(&format!(" AND r.id {than} {id}"));
+                sql.push(&format!(" AND {row_id} {than} {id}"));
             }
             IndexRange::Past(_, value) => {
                 if let Some(value) = bound_value::<D>(&mut sql, value) {
@@ -150,13 +124,11 @@ impl Walk<'_> {
         let limit = sql.bind(Value::Integer(limit as i64));
         let keys = match (range, of) {
             _ if D::ORDER_NAMES_NULLS => format!("{num} {direction}, {txt} {direction}, "),
-            (IndexRange::Tie(..), _) | (_, Type::Missing) => String::new(),
-            (_, Type::Text) => format!("{txt} {direction}, "),
-            // Keys after the first one that varies must be listed on SQLite too.
-            (_, Type::Number | Type::Boolean) => format!("{num} {direction}, {txt} {direction}, "),
+            (IndexRange::Tie(..), _) | (_, ValueType::Missing) => String::new(),
+            _ => format!("{column} {direction}, "),
         };
         sql.push(&format!(
-            " ORDER BY {keys}r.id {direction} LIMIT {limit}) s \
+            " ORDER BY {keys}{row_id} {direction} LIMIT {limit}) s \
              CROSS JOIN {} r CROSS JOIN dids d WHERE r.collection_id = {} AND r.id = s.id AND d.id = r.did_id \
              ORDER BY s.num {direction}, s.txt {direction}, s.id {direction}",
             collection.partition.records(),
@@ -178,14 +150,14 @@ fn bound_value<D: Dialect>(sql: &mut Sql, value: &SortValue) -> Option<String> {
 
 /// The ranges to read for a page after a keyset, in order.
 fn index_ranges(direction: Direction, after: Option<&SortKeyset>) -> Vec<IndexRange<'_>> {
-    let mut order = [Type::Number, Type::Text, Type::Boolean, Type::Missing];
+    let mut order = [ValueType::Number, ValueType::Text, ValueType::Boolean, ValueType::Missing];
     if direction == Direction::Desc {
         order[..3].reverse();
     }
     let Some(SortKeyset { value, id }) = after else { return order.map(IndexRange::All).into() };
-    let from = Type::of(value);
+    let from = type_of(value);
     let mut ranges = vec![IndexRange::Tie(from, value, *id)];
-    if from != Type::Missing {
+    if from != ValueType::Missing {
         ranges.push(IndexRange::Past(from, value));
     }
     let rest = order.into_iter().skip_while(|of| *of != from).skip(1);
@@ -204,16 +176,16 @@ mod tests {
         assert_eq!(
             index_ranges(Direction::Desc, Some(&after)),
             [
-                IndexRange::Tie(Type::Text, &text, 7),
-                IndexRange::Past(Type::Text, &text),
-                IndexRange::All(Type::Number),
-                IndexRange::All(Type::Missing)
+                IndexRange::Tie(ValueType::Text, &text, 7),
+                IndexRange::Past(ValueType::Text, &text),
+                IndexRange::All(ValueType::Number),
+                IndexRange::All(ValueType::Missing)
             ]
         );
         let end = SortKeyset { value: SortValue::Missing, id: 7 };
         assert_eq!(
             index_ranges(Direction::Asc, Some(&end)),
-            [IndexRange::Tie(Type::Missing, &SortValue::Missing, 7)]
+            [IndexRange::Tie(ValueType::Missing, &SortValue::Missing, 7)]
         );
         assert_eq!(index_ranges(Direction::Asc, None).len(), 4);
     }

@@ -44,10 +44,10 @@ async fn find(db: &Db, field: &str, text: &str) -> Vec<String> {
 
 async fn assert_finds(db: &Db) {
     for (field, text, expected) in [
-        // Exact matches by value (upper case first), then prefixes, then the rest.
-        ("text", "apple", &["r2", "r0", "r1", "r3", "r4", "r7"][..]),
-        ("text", "APPLE", &["r2", "r0", "r1", "r3", "r4", "r7"]),
-        ("deep.list[0]", "apple", &["r2", "r0", "number", "r1", "r3", "r4", "r7"]),
+        // Exact matches by age, then prefixes, then the rest.
+        ("text", "apple", &["r0", "r2", "r1", "r3", "r4", "r7"][..]),
+        ("text", "APPLE", &["r0", "r2", "r1", "r3", "r4", "r7"]),
+        ("deep.list[0]", "apple", &["r0", "r2", "number", "r1", "r3", "r4", "r7"]),
         ("text", "50%", &["r5"]),
         ("text", "off_x", &["r5"]),
         ("text", "%%%", &[]),
@@ -60,7 +60,7 @@ async fn assert_finds(db: &Db) {
         ("text", "本語の", &["r12"]),
         // Too short for an index.
         ("text", "p", &["r11", "r0", "r1", "r2", "r3", "r4", "r6", "r7"]),
-        ("text", "ap", &["r11", "r2", "r1", "r0", "r3", "r4", "r7"]),
+        ("text", "ap", &["r11", "r0", "r2", "r1", "r3", "r4", "r7"]),
         ("missing", "apple", &[]),
     ] {
         let mut found = find(db, field, text).await;
@@ -102,6 +102,32 @@ on_both! {
         store(&db).await;
         let search = Search::parse(nsid(NOTE), "text", "apple".to_owned(), Some(2)).unwrap();
         let rows = search::read(&db, &search, &US).await.unwrap();
-        assert_eq!(rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["r2", "r0"]);
+        assert_eq!(rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["r0", "r2"]);
+    }
+
+    async fn a_common_text_is_found_in_the_same_order(db) {
+        let text = |n: u32| match n {
+            0 => "common".to_owned(),
+            1 => "COMMON".to_owned(),
+            2 => "Common sense".to_owned(),
+            3 => format!("{} common", "x".repeat(300)),
+            4 => format!("common {}", "y".repeat(300)),
+            5 => "Uncommon".to_owned(),
+            n => format!("text {} is common, {}", (n * 7_919) % 2_500, "ä".repeat(n as usize % 3)),
+        };
+        let record = |n: u32| serde_json::json!({ "text": text(n) }).to_string();
+        let changes = (0..2_500).map(|n| put(&uri(n % 4, NOTE, &format!("r{n}")), 1, &record(n))).collect();
+        apply(&db, 1, changes).await;
+        set_status(&db, 3, AccountStatus::Suspended).await;
+        let words = ["common", "COMMON", "uncommon", "text 1", " is com", "ä", "ncommo", "common y", "x common"];
+        let mut expected = Vec::new();
+        for word in words {
+            expected.push(find(&db, "text", word).await);
+        }
+        assert_eq!(expected[0][..3], ["r0", "r1", "r2"]);
+        build_all(&db).await;
+        for (word, expected) in words.into_iter().zip(expected) {
+            assert_eq!(find(&db, "text", word).await, expected, "{word}");
+        }
     }
 }

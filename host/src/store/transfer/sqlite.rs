@@ -135,13 +135,15 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Names of the ordinary tables: no views, no search tables with their shadows.
+    /// Names of the ordinary tables: no views, and none of those that are indexes of record fields.
     pub(super) async fn tables(&mut self, space: Space) -> Result<Vec<String>, StoreError> {
         if space == Space::Scripts && !self.has_scripts {
             return Ok(Vec::new());
         }
         let sql = "SELECT name FROM pragma_table_list WHERE schema = $1 AND type = 'table' \
-                   AND name NOT LIKE 'sqlite~_%' ESCAPE '~' AND name NOT IN ($2, $3) ORDER BY name";
+                   AND name NOT LIKE 'sqlite~_%' ESCAPE '~' AND name NOT IN ($2, $3) \
+                   AND NOT (schema = 'main' AND (name GLOB 'field_index_[0-9]*' OR name GLOB 'field_texts_[0-9]*')) \
+                   ORDER BY name";
         Ok(sqlx::query_scalar(sql)
             .bind(schema(space))
             .bind(MIGRATIONS_TABLE)

@@ -2,8 +2,11 @@
 //! letters.
 //!
 //! Exact matches come first, then values that begin with the text, then the rest; within each group records are sorted
-//! by the field's value, then by age. A search table (SQLite) or a trigram index (PostgreSQL) only selects candidates;
-//! the condition is checked for each of them, so the result is the same as that of a scan.
+//! by the field's value regardless of case, then by age. A search table (SQLite) or a trigram index (PostgreSQL) only
+//! selects candidates; the condition is checked for each of them, so the result is the same as that of a scan. A text that
+//! many records have is found along the table of all texts instead (`walk`).
+
+mod walk;
 
 use std::time::{Duration, Instant};
 
@@ -96,6 +99,11 @@ async fn run(
     }
     match db {
         Db::Sqlite(db) => {
+            if let Some(index) = index
+                && walk::is_better(db, index, args.text).await?
+            {
+                return walk::rows(db, index, args).await;
+            }
             fetch!(db.scan_pool, compile::<SqliteDialect>(collection.id, args, sqlite_from(index, args)))
         }
         Db::Postgres(db) => {
@@ -103,6 +111,11 @@ async fn run(
             fetch!(db.scan_pool, compile::<PostgresDialect>(collection.id, args, visible))
         }
     }
+}
+
+/// An FTS phrase: between the quotes no character is an operator.
+fn phrase(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
 }
 
 /// The FROM clause: visible records, by a search table if there is one.
@@ -122,8 +135,7 @@ fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
             " FROM {name} f CROSS JOIN records r CROSS JOIN dids d \
              WHERE f.txt MATCH $1 AND r.id = f.rowid AND d.id = r.did_id AND d.status = 0 "
         ),
-        // An FTS phrase: between the quotes no character is an operator.
-        pattern: Some(format!("\"{}\"", args.text.replace('"', "\"\""))),
+        pattern: Some(phrase(args.text)),
     }
 }
 
@@ -142,7 +154,8 @@ fn compile<D: Dialect>(collection: i64, args: &SearchArgs<'_>, from: Source) -> 
     sql.push(&format!(
         "SELECT {columns}{from}AND r.collection_id = {collection} AND {text} {like} {anywhere} ESCAPE '\\' \
          ORDER BY CASE WHEN {text} {like} {exact} ESCAPE '\\' THEN 0 \
-             WHEN {text} {like} {prefix} ESCAPE '\\' THEN 1 ELSE 2 END, {text}, r.id LIMIT {limit}",
+             WHEN {text} {like} {prefix} ESCAPE '\\' THEN 1 ELSE 2 END, {folded}, r.id LIMIT {limit}",
+        folded = D::folded(&text),
         columns = D::COLUMNS,
         from = from.text,
     ));

@@ -1,0 +1,2 @@
+-- Changes only SQLite.
+SELECT 1;

@@ -1,0 +1,236 @@
+//! What a large index costs: `make bench-scale`.
+//!
+//! Fills one database up to 100,000, 1,000,000 and 10,000,000 records of twenty collections ([`data`]), and measures at
+//! each size: ingest without and with three field indexes, lists, single records, queries, searches, counts, the building
+//! of the indexes and the ingest meanwhile, start, memory and disk. A small collection is also measured alone, on a
+//! database without the others.
+
+mod data;
+mod reads;
+mod table;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use belvedere::testing::clock::Clock;
+use belvedere_standins::jetstream::FakeJetstream;
+use sqlx::{ConnectOptions, Connection};
+
+pub use self::table::Table;
+use crate::support::instance::{Instance, record_lexicon};
+use crate::{Databases, baseline, cpu, server};
+
+/// Sizes at which everything is measured.
+const SIZES: [usize; 3] = [100_000, 1_000_000, 10_000_000];
+
+/// Events that are in memory at the same time.
+const CHUNK: usize = 50_000;
+
+/// How long a condition may take to come true.
+const PATIENCE: Duration = Duration::from_mins(90);
+
+/// A server with its stream and everything that was pushed so far.
+struct Fill {
+    server: Instance,
+    jetstream: FakeJetstream,
+    database: Option<u32>,
+    url: String,
+    first_time_us: i64,
+    /// The number of records pushed.
+    pushed: usize,
+}
+
+/// Fills and measures one database, up to `records` records.
+pub async fn measure(databases: &Databases, records: usize) -> anyhow::Result<Table> {
+    let sizes: Vec<usize> = SIZES.into_iter().filter(|size| *size <= records).collect();
+    anyhow::ensure!(!sizes.is_empty(), "the smallest size is {} records", SIZES[0]);
+    let mut table = Table::new(databases.name, &sizes);
+    let mut alone = Fill::start(&databases.baseline_url, databases.database).await?;
+    alone.push_small(records).await?;
+    let small = reads::small_collection(&alone.server).await?;
+    table.note(format!("the small collection alone, without the others: {small} ms"));
+    drop(alone);
+
+    let mut fill = Fill::start(&databases.url, databases.database).await?;
+    for size in sizes {
+        fill.measure(size, &mut table).await?;
+        eprintln!("\n{table}");
+    }
+    Ok(table)
+}
+
+impl Fill {
+    async fn start(url: &str, database: Option<u32>) -> anyhow::Result<Self> {
+        let jetstream = FakeJetstream::start().await;
+        let server = server::start(url, &jetstream.url()).await;
+        for collection in data::collections() {
+            server.upload(record_lexicon(&collection), None).await;
+        }
+        reads::upload(&server).await;
+        let first_time_us = Clock::system().now().0;
+        let fill = Self { server, jetstream, database, url: url.to_owned(), first_time_us, pushed: 0 };
+        fill.wait_for_stream().await;
+        Ok(fill)
+    }
+
+    async fn wait_for_stream(&self) {
+        let all = data::collections().count();
+        let connected = async |_: &Instance| {
+            self.jetstream.subscriptions().last().is_some_and(|subscription| subscription.wanted.len() == all)
+        };
+        self.server.eventually("the stream is connected", connected).await;
+    }
+
+    /// Pushes the records up to `end` and waits until they are indexed.
+    async fn push(&mut self, end: usize) -> anyhow::Result<()> {
+        while self.pushed < end {
+            let to = end.min(self.pushed + CHUNK);
+            self.push_chunk(to);
+            self.wait_for_records().await?;
+        }
+        Ok(())
+    }
+
+    /// Pushes events, and forgets those that were pushed before.
+    fn push_chunk(&mut self, to: usize) {
+        self.jetstream.forget();
+        self.jetstream.push_all(data::frames(self.pushed..to, self.first_time_us));
+        self.pushed = to;
+    }
+
+    /// Pushes only the records of the small collection.
+    async fn push_small(&mut self, end: usize) -> anyhow::Result<()> {
+        let small = (0..end).filter(|i| data::collection(*i) == 1);
+        let frames = small.flat_map(|i| data::frames(i..i + 1, self.first_time_us));
+        self.jetstream.push_all(frames);
+        self.pushed = (0..end).filter(|i| data::collection(*i) == 1).count();
+        self.wait_for_records().await
+    }
+
+    async fn wait_for_records(&self) -> anyhow::Result<()> {
+        let started = Instant::now();
+        loop {
+            let records = self.server.records().await;
+            if records >= self.pushed as u64 {
+                return Ok(());
+            }
+            anyhow::ensure!(
+                started.elapsed() < PATIENCE,
+                "only {records} of {} records were indexed",
+                self.pushed
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn cpu(&self) -> Duration {
+        cpu::of(self.server.pid()) + self.database.map_or(Duration::ZERO, cpu::of_family)
+    }
+
+    /// Indexes the records up to `end`. Returns events per CPU-second, with the database's, and per second.
+    async fn ingest(&mut self, end: usize) -> anyhow::Result<Rate> {
+        let (before, started, from) = (self.cpu(), Instant::now(), self.pushed);
+        self.push(end).await?;
+        Ok(Rate::of(self.pushed - from, self.cpu() - before, started.elapsed()))
+    }
+
+    async fn measure(&mut self, size: usize, table: &mut Table) -> anyhow::Result<()> {
+        let measured = CHUNK.min(size / 2);
+        self.push(size - measured).await?;
+        let plain = self.ingest(size).await?;
+        table.set("ingest, events per CPU-second", plain.per_cpu_second());
+        if self.database.is_some() {
+            baseline::vacuum(&self.url).await?;
+        }
+        self.server.stop();
+        let start = self.server.start_again().await;
+        self.wait_for_stream().await;
+        table.set("start to /health, ms", start.as_millis().to_string());
+        for (case, figure) in reads::without_index(&self.server, size).await? {
+            table.set(case, figure);
+        }
+        let meanwhile = self.build_indexes(table).await?;
+        let share = 100.0 * meanwhile.events_per_second / plain.events_per_second;
+        table.set("ingest while field indexes are built, of the rate before", format!("{share:.0}%"));
+        if self.database.is_some() {
+            baseline::vacuum(&self.url).await?;
+        }
+        for (case, figure) in reads::with_index(&self.server, size).await? {
+            table.set(case, figure);
+        }
+        let indexed = self.ingest(self.pushed + measured).await?;
+        table.set("ingest with three field indexes, events per CPU-second", indexed.per_cpu_second());
+        table.set("memory of the server, MB", (cpu::resident(self.server.pid()) >> 20).to_string());
+        table.set("disk, MB", (self.disk().await? >> 20).to_string());
+        self.drop_indexes().await
+    }
+
+    /// Queries until all three field indexes are ready, and indexes records as fast as the server can meanwhile.
+    async fn build_indexes(&mut self, table: &mut Table) -> anyhow::Result<Rate> {
+        let (before, started, from) = (self.cpu(), Instant::now(), self.server.records().await);
+        let rest = CHUNK / 5;
+        loop {
+            let indexed = self.server.records().await;
+            if indexed + rest as u64 > self.pushed as u64 {
+                self.push_chunk(self.pushed + rest);
+            }
+            let (ready, builds) = reads::index_builds(&self.server).await?;
+            if ready {
+                let indexed = (self.server.records().await - from) as usize;
+                let rate = Rate::of(indexed, self.cpu() - before, started.elapsed());
+                for (kind, took) in builds {
+                    table.set(&format!("building the index for {kind}s, s"), took);
+                }
+                self.wait_for_records().await?;
+                return Ok(rate);
+            }
+            anyhow::ensure!(started.elapsed() < PATIENCE, "the indexes were not built");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn drop_indexes(&mut self) -> anyhow::Result<()> {
+        self.server.stop();
+        self.server.set("FIELD_INDEX_LIMIT", "0");
+        self.server.start_again().await;
+        self.server.eventually("the field indexes are dropped", reads::has_no_index).await;
+        self.server.stop();
+        self.server.set("FIELD_INDEX_LIMIT", "32");
+        self.server.start_again().await;
+        self.wait_for_stream().await;
+        Ok(())
+    }
+
+    /// Bytes of the database on the disk.
+    async fn disk(&self) -> anyhow::Result<u64> {
+        if let Some(path) = self.url.strip_prefix("sqlite://") {
+            return Ok(std::fs::metadata(path)?.len());
+        }
+        let mut connection = self.url.parse::<sqlx::postgres::PgConnectOptions>()?.connect().await?;
+        let size: i64 = sqlx::query_scalar("SELECT pg_database_size(current_database())")
+            .fetch_one(&mut connection)
+            .await?;
+        connection.close().await?;
+        u64::try_from(size).context("the size is not negative")
+    }
+}
+
+/// How fast events were indexed.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    events_per_second: f64,
+    events_per_cpu_second: f64,
+}
+
+impl Rate {
+    fn of(events: usize, cpu: Duration, took: Duration) -> Self {
+        Self {
+            events_per_second: events as f64 / took.as_secs_f64(),
+            events_per_cpu_second: events as f64 / cpu.as_secs_f64(),
+        }
+    }
+
+    fn per_cpu_second(self) -> String {
+        format!("{:.0}", self.events_per_cpu_second)
+    }
+}
