@@ -141,7 +141,8 @@ pub(super) async fn did_ids<'a>(
     db: &Db,
     dids: impl Iterator<Item = &'a Did>,
 ) -> Result<HashMap<&'a Did, i64>, StoreError> {
-    let table = Table { name: "dids", column: "did", partition: "CAST(NULL AS INTEGER)", value: |id, _| Ok(id) };
+    let table =
+        Table { name: "dids", column: "did", partition: "CAST(NULL AS INTEGER)", value: |id, _| Ok(id) };
     ids(db, &db.ids().dids, dids, table).await
 }
 

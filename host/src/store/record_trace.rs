@@ -61,7 +61,8 @@ pub async fn deleted_at(db: &Db, uri: &RecordUri) -> Result<Option<Timestamp>, S
     let sql = "SELECT deleted_at FROM tombstones WHERE collection_id = $1 \
                    AND did_id = (SELECT id FROM dids WHERE did = $2) AND rkey = $3";
     Ok(on!(db, reader, |pool| {
-        let query = sqlx::query_scalar(sql).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
+        let query =
+            sqlx::query_scalar(sql).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
         query.fetch_optional(pool).await
     })?)
 }

@@ -128,8 +128,9 @@ pub async fn accounts(
     after_id: i64,
     limit: usize,
 ) -> Result<Vec<IndexedAccount>, StoreError> {
-    static HAS_RECORDS: PerPartition<&str> =
-        PerPartition::new("EXISTS (SELECT 1 FROM {records} r WHERE r.did_id = d.id AND r.collection_id = $3)");
+    static HAS_RECORDS: PerPartition<&str> = PerPartition::new(
+        "EXISTS (SELECT 1 FROM {records} r WHERE r.did_id = d.id AND r.collection_id = $3)",
+    );
     let collection = match collection {
         Some(nsid) => match intern::collection(db, nsid).await? {
             Some(collection) => Some(collection),

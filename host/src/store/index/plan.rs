@@ -111,7 +111,8 @@ impl<'a> Plan<'a> {
 
         let accounts = Accounts::of(&batch.accounts);
         let mut applied = ApplyReport::default();
-        let mut newest: HashMap<Key<'a>, (Partition, &'a Change)> = HashMap::with_capacity(batch.changes.len());
+        let mut newest: HashMap<Key<'a>, (Partition, &'a Change)> =
+            HashMap::with_capacity(batch.changes.len());
         for change in &batch.changes {
             let (did, collection, rkey) = match change {
                 Change::Upsert(u) => (&u.did, &u.collection, u.rkey.as_str()),

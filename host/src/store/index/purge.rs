@@ -97,8 +97,11 @@ pub(super) async fn postgres(
 }
 
 /// The collections of each partition.
-const COLLECTIONS: &str =
-    concat!("SELECT ", partition_number!("c.id"), " AS partition, c.id FROM collections c ORDER BY partition, c.id");
+const COLLECTIONS: &str = concat!(
+    "SELECT ",
+    partition_number!("c.id"),
+    " AS partition, c.id FROM collections c ORDER BY partition, c.id"
+);
 
 /// Deletes the records of accounts in collections of one partition, up to the rev of their tombstone. Finds them through
 /// the unique index, whose first column is the collection.
@@ -124,7 +127,8 @@ pub async fn purge_leftovers(db: &Db, before: Timestamp, max: u32) -> Result<u64
         return Ok(0);
     }
     let mut purged = 0;
-    for (id, partition) in intern::all_collections(db).await?.into_iter().map(|(_, of)| (of.id, of.partition)) {
+    for (id, partition) in intern::all_collections(db).await?.into_iter().map(|(_, of)| (of.id, of.partition))
+    {
         let ids: Vec<i64> = found.iter().filter(|(of, _)| *of == id).map(|(_, id)| *id).collect();
         if !ids.is_empty() {
             purged += delete_by_ids(db, Collection { id, partition }, &ids).await?;
@@ -154,7 +158,8 @@ async fn delete_by_ids(db: &Db, collection: Collection, ids: &[i64]) -> Result<u
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         sqlx::query(*refs).bind(&ids).bind(collection.id).execute(&mut *tx).await?;
-        let purged = sqlx::query(*rows).bind(&ids).bind(collection.id).execute(&mut *tx).await?.rows_affected();
+        let purged =
+            sqlx::query(*rows).bind(&ids).bind(collection.id).execute(&mut *tx).await?.rows_affected();
         tx.commit().await?;
         purged
     }))

@@ -137,7 +137,9 @@ impl<'a> IndexCandidates<'a> {
     fn bounds(&self, db: &Db) -> Vec<Bounds<'a>> {
         let mut found: Vec<Bounds<'a>> = Vec::new();
         for (path, op, value) in &self.conditions {
-            let Some(index) = db.fields().index(self.collection.id, path, IndexKind::Filter) else { continue };
+            let Some(index) = db.fields().index(self.collection.id, path, IndexKind::Filter) else {
+                continue;
+            };
             let of = ValueType::of(value);
             match found.iter_mut().find(|bounds| bounds.index == index) {
                 // Values of different types: no row matches, which the WHERE clause takes care of.

@@ -22,11 +22,7 @@ pub(super) fn compile(
     }
 }
 
-fn compile_for<D: Dialect>(
-    collection: Collection,
-    args: &QueryArgs<'_>,
-    bounds: Option<&Bounds<'_>>,
-) -> Sql {
+fn compile_for<D: Dialect>(collection: Collection, args: &QueryArgs<'_>, bounds: Option<&Bounds<'_>>) -> Sql {
     let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
     let (time, id) = bounds.map_or(("r.indexed_at", "r.id"), |_| D::INDEX_ORDER);
     match &args.order {
@@ -129,8 +125,7 @@ pub(super) fn from_where<D: Dialect>(
         None => {
             let collection = sql.bind(Value::Integer(collection));
             // Invalid records are found by their ids.
-            let column =
-                if args.valid == Some(false) { D::COLLECTION_BESIDE_ID } else { "r.collection_id" };
+            let column = if args.valid == Some(false) { D::COLLECTION_BESIDE_ID } else { "r.collection_id" };
             sql.push(&format!("{}AND {column} = {collection}", D::from_visible(partition, None)));
         }
         Some(bounds) => {

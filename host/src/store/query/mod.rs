@@ -26,12 +26,12 @@ use crate::query::Keyset;
 use crate::query::filter::Filter;
 use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
+use super::intern::{self, Collection};
 use super::records::{
     HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed, page_rows,
     rows_to_read,
 };
 use super::scans::SCAN_TIME_LIMIT;
-use super::intern::{self, Collection};
 use super::{Db, StoreError};
 
 pub(super) use postgres::Dialect as PostgresDialect;

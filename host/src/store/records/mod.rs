@@ -244,10 +244,12 @@ const LIST_FULL_SQLITE: [Statements; 3] = full_lists!(
     sqlite,
     "+r.collection_id = $1 AND r.id IN (SELECT record_id FROM invalid_records WHERE collection_id = $1)"
 );
-pub(in crate::store) static LIST_FULL_POSTGRES: PerPartition<[Statements; 3]> = PerPartition::new(full_lists!(
-    postgres,
-    "r.collection_id = $1 AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
-));
+pub(in crate::store) static LIST_FULL_POSTGRES: PerPartition<[Statements; 3]> = PerPartition::new(
+    full_lists!(
+        postgres,
+        "r.collection_id = $1 AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
+    ),
+);
 
 macro_rules! fetch_list {
     ($pool:expr, $statements:expr, $collection:expr, $args:expr) => {{
@@ -342,14 +344,13 @@ macro_rules! fetch_one {
 
 pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreError> {
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
-    let row = match db {
-        Db::Sqlite(db) => {
-            fetch_one!(db.read_pool, GET_SQLITE, collection, uri).map(|row| row.raw(uri.collection.clone()))
-        }
-        Db::Postgres(db) => {
-            fetch_one!(db.read_pool, GET_POSTGRES, collection, uri).map(|row| row.raw(uri.collection.clone()))
-        }
-    };
+    let row =
+        match db {
+            Db::Sqlite(db) => fetch_one!(db.read_pool, GET_SQLITE, collection, uri)
+                .map(|row| row.raw(uri.collection.clone())),
+            Db::Postgres(db) => fetch_one!(db.read_pool, GET_POSTGRES, collection, uri)
+                .map(|row| row.raw(uri.collection.clone())),
+        };
     Ok(row.transpose()?.map(|found| found.row))
 }
 
@@ -357,9 +358,8 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
 pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {
-        Db::Sqlite(db) => {
-            fetch_one!(db.read_pool, GET_FULL_SQLITE, collection, uri).map(|row| row.raw_full(uri.collection.clone()))
-        }
+        Db::Sqlite(db) => fetch_one!(db.read_pool, GET_FULL_SQLITE, collection, uri)
+            .map(|row| row.raw_full(uri.collection.clone())),
         Db::Postgres(db) => fetch_one!(db.read_pool, GET_FULL_POSTGRES, collection, uri)
             .map(|row| row.raw_full(uri.collection.clone())),
     };

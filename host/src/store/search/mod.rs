@@ -15,11 +15,11 @@ use crate::fair_share::Tenant;
 use crate::query::path::Path;
 
 use super::fields::{IndexKey, IndexKind, build};
+use super::intern::{self, Collection};
+use super::partitions::Partition;
 use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use super::records::{PAGE_BYTES, PartialRow, RawRow, RecordRow, complete};
 use super::scans::SCAN_TIME_LIMIT;
-use super::intern::{self, Collection};
-use super::partitions::Partition;
 use super::{Db, StoreError};
 
 /// Shorter texts have no trigram: every record is searched for them.
@@ -107,7 +107,10 @@ async fn run(
             fetch!(db.scan_pool, compile::<SqliteDialect>(collection.id, args, sqlite_from(index, args)))
         }
         Db::Postgres(db) => {
-            let visible = Source { text: PostgresDialect::from_visible(collection.partition, None).into_owned(), pattern: None };
+            let visible = Source {
+                text: PostgresDialect::from_visible(collection.partition, None).into_owned(),
+                pattern: None,
+            };
             fetch!(db.scan_pool, compile::<PostgresDialect>(collection.id, args, visible))
         }
     }
@@ -127,7 +130,10 @@ struct Source {
 
 fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
     let Some(id) = index else {
-        return Source { text: SqliteDialect::from_visible(Partition::WHOLE, None).into_owned(), pattern: None };
+        return Source {
+            text: SqliteDialect::from_visible(Partition::WHOLE, None).into_owned(),
+            pattern: None,
+        };
     };
     let name = build::name(IndexKind::Search, id);
     Source {

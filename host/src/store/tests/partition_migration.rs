@@ -69,7 +69,8 @@ async fn execute(conn: &mut PgConnection, sql: &str) {
 /// A database as it was before the migration, with [`FILL`].
 async fn old_database() -> Database {
     let database = Database::postgres().await;
-    let before = POSTGRES_MIGRATIONS.iter().filter(|migration| migration.version < PARTITIONS).cloned().collect();
+    let before =
+        POSTGRES_MIGRATIONS.iter().filter(|migration| migration.version < PARTITIONS).cloned().collect();
     let pool = PgPool::connect(&database.url).await.unwrap();
     Migrator::with_migrations(before).run(&pool).await.unwrap();
     sqlx::raw_sql(FILL).execute(&pool).await.unwrap();
@@ -95,14 +96,16 @@ async fn waiting(conn: &mut PgConnection, table: &str, mode: &str) -> i32 {
 /// Reads the records with kept statements, as a host of the old version does, until it is stopped. Counts the rounds.
 async fn read_all_along(url: String, rounds: Arc<AtomicU64>, stop: CancellationToken) {
     let mut conn = PgConnection::connect(&url).await.unwrap();
-    let expected: i64 = sqlx::query_scalar("SELECT count(*) FROM records").fetch_one(&mut conn).await.unwrap();
+    let expected: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM records").fetch_one(&mut conn).await.unwrap();
     assert!(expected > 2 * RECORDS);
     while !stop.is_cancelled() {
         let all: i64 = sqlx::query_scalar("SELECT count(*) FROM records").fetch_one(&mut conn).await.unwrap();
         let sql = "SELECT r.rkey FROM records r JOIN dids d ON d.id = r.did_id WHERE r.collection_id = $1 \
                    ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21";
         let page: Vec<String> = sqlx::query_scalar(sql).bind(1_i64).fetch_all(&mut conn).await.unwrap();
-        let sql = "SELECT count(*) FROM record_refs f JOIN records r ON r.id = f.record_id WHERE f.target = $1";
+        let sql =
+            "SELECT count(*) FROM record_refs f JOIN records r ON r.id = f.record_id WHERE f.target = $1";
         let links: i64 = sqlx::query_scalar(sql).bind("at://3").fetch_one(&mut conn).await.unwrap();
         let sql = "SELECT count(*) FROM script_views.records WHERE valid";
         let valid: i64 = sqlx::query_scalar(sql).fetch_one(&mut conn).await.unwrap();
@@ -180,8 +183,7 @@ async fn after_the_move(db: &Db, conn: &mut PgConnection, last: i64) {
     let partition = |collection: i64| {
         format!("SELECT DISTINCT tableoid::regclass::text FROM records WHERE collection_id = {collection}")
     };
-    let (first, second): (String, String) =
-        (one(conn, &partition(1)).await, one(conn, &partition(2)).await);
+    let (first, second): (String, String) = (one(conn, &partition(1)).await, one(conn, &partition(2)).await);
     let expected =
         format!("field_index_1 {first} true,field_search_2 {second} true,operators_own records true");
     assert_eq!(one::<String>(conn, indexes).await, expected);
@@ -190,14 +192,16 @@ async fn after_the_move(db: &Db, conn: &mut PgConnection, last: i64) {
     let options = format!("SELECT reloptions[1] FROM pg_class WHERE oid = '{first}'::regclass");
     assert_eq!(one::<String>(conn, &options).await, "fillfactor=90");
 
-    let role = "SELECT has_table_privilege(current_database() || '_scripts', 'script_views.records', 'SELECT')";
+    let role =
+        "SELECT has_table_privilege(current_database() || '_scripts', 'script_views.records', 'SELECT')";
     assert!(one::<bool>(conn, role).await);
     let cascade = "WITH gone AS (DELETE FROM records WHERE id = 50 RETURNING 1) SELECT count(*) FROM gone";
     assert_eq!(one::<i64>(conn, cascade).await, 1);
     assert_eq!(one::<i64>(conn, "SELECT count(*) FROM invalid_records WHERE record_id = 50").await, 0);
 
     let before = list(db, NOTE).await.len();
-    apply(db, 9_000, vec![put(&uri(60, NOTE, "new"), 1, "{}"), put(&uri(1, LIKE, "r1"), 1, r#"{"v":1}"#)]).await;
+    apply(db, 9_000, vec![put(&uri(60, NOTE, "new"), 1, "{}"), put(&uri(1, LIKE, "r1"), 1, r#"{"v":1}"#)])
+        .await;
     assert_eq!(list(db, NOTE).await.len(), before + 1);
     assert_eq!(get(db, &uri(1, LIKE, "r1")).await, Some(serde_json::json!({"v": 1})));
     let newest: i64 = one(conn, "SELECT max(id) FROM records").await;
@@ -240,7 +244,10 @@ async fn a_killed_migration_leaves_the_old_tables() {
     assert_eq!(db.pending_migrations().await.unwrap(), pending());
 
     db.migrate().await.unwrap();
-    assert_eq!(one::<String>(&mut conn, "SELECT relkind::text FROM pg_class WHERE oid = 'records'::regclass").await, "p");
+    assert_eq!(
+        one::<String>(&mut conn, "SELECT relkind::text FROM pg_class WHERE oid = 'records'::regclass").await,
+        "p"
+    );
     assert!(list(&db, NOTE).await.contains(&uri(1, NOTE, "late").to_string()));
     db.close().await;
 }

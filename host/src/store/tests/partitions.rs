@@ -22,7 +22,9 @@ use crate::store::{Backend, Db, index, records};
 /// The tables and indexes of records and references that a plan names.
 fn named(plan: &str) -> BTreeSet<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    plan.split(|c| !is_name(c)).filter(|word| word.starts_with("records") || word.starts_with("record_refs")).collect()
+    plan.split(|c| !is_name(c))
+        .filter(|word| word.starts_with("records") || word.starts_with("record_refs"))
+        .collect()
 }
 
 /// The plan names a partition of records or references, and no other than this one.
@@ -31,7 +33,10 @@ fn assert_reads_one(plan: &str, partition: Partition) {
     let records = partition.records();
     let refs = records.replace("records", "record_refs");
     let named = named(plan);
-    assert!(!named.is_empty() && named.iter().all(|name| name.starts_with(records) || name.starts_with(&refs)), "{plan}");
+    assert!(
+        !named.is_empty() && named.iter().all(|name| name.starts_with(records) || name.starts_with(&refs)),
+        "{plan}"
+    );
 }
 
 /// The frequent statements. Those whose rows an index returns in order must not sort.
@@ -67,8 +72,10 @@ fn statements(partition: Partition) -> Vec<(&'static str, bool)> {
 }
 
 async fn lines(conn: &mut PgConnection, sql: &str) -> String {
-    let rows: Vec<String> =
-        sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(conn).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(sql))
+        .fetch_all(conn)
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error}"));
     rows.join("\n")
 }
 
@@ -84,7 +91,8 @@ async fn frequent_statements_read_one_partition_by_an_index() {
     let Db::Postgres(db) = &*db else { panic!("the database is PostgreSQL") };
     let mut conn = db.pool.acquire().await.unwrap();
     // The setting of the connections for frequent reads.
-    execute(&mut conn, "ANALYZE; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan").await;
+    execute(&mut conn, "ANALYZE; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan")
+        .await;
     for (sql, is_ordered) in statements(partition) {
         execute(&mut conn, &format!("PREPARE s AS {sql}")).await;
         let parameters = (1..).take_while(|n| sql.contains(&format!("${n}"))).count();
@@ -182,7 +190,8 @@ async fn a_collection_has_one_partition_of_each_table() {
         let Collection { id, partition } = intern::collection(&db, &nsid(name)).await.unwrap().unwrap();
         used.insert(partition);
         for parent in ["records", "record_refs"] {
-            let sql = format!("SELECT DISTINCT tableoid::regclass::text FROM {parent} WHERE collection_id = {id}");
+            let sql =
+                format!("SELECT DISTINCT tableoid::regclass::text FROM {parent} WHERE collection_id = {id}");
             let tables: Vec<String> =
                 sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(&postgres.pool).await.unwrap();
             assert_eq!(tables, [partition.records().replace("records", parent)]);

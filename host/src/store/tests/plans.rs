@@ -137,7 +137,10 @@ async fn postgres_reads_use_indexes() {
             assert!(plan.contains(&format!("{records}_list")), "{statement}: {sql}\n{plan}");
         }
         let plan = plan(&db, &get_sql(collection)).await;
-        assert!(plan.contains(&format!("{records}_key")) && !plan.contains("Seq Scan"), "{statement}: {plan}");
+        assert!(
+            plan.contains(&format!("{records}_key")) && !plan.contains("Seq Scan"),
+            "{statement}: {plan}"
+        );
     }
 }
 
@@ -174,10 +177,7 @@ async fn postgres_plans_lists_once() {
                 .await;
         let plan = run(format!("EXPLAIN EXECUTE list ({id}, {values})")).await;
         assert!(!is_kept || kept == "3", "{kept} of 8: {sql}\n{plan}");
-        assert!(
-            plan.contains(&index) && !plan.contains("Sort") && !plan.contains("Seq Scan"),
-            "{plan}"
-        );
+        assert!(plan.contains(&index) && !plan.contains("Sort") && !plan.contains("Seq Scan"), "{plan}");
         run("DEALLOCATE list".to_owned()).await;
     }
 }
