@@ -59,14 +59,15 @@ SELECT id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, upda
 INSERT INTO record_refs_new (target, collection_id, record_id)
 SELECT target, collection_id, record_id FROM record_refs;
 
--- The indexes, first those of the partitions, so that their names say what they are. Those of the tables take them in.
+-- The indexes, first those of the partitions, so that their names say what they are. Those of the tables take them in. The
+-- key begins with the id, because new ids are then added at the end of its index.
 DO $$
 DECLARE
     n text;
 BEGIN
     FOR i IN 0..15 LOOP
         n := lpad(i::text, 2, '0');
-        EXECUTE format('ALTER TABLE records_%s ADD CONSTRAINT records_%s_pkey PRIMARY KEY (collection_id, id)', n, n);
+        EXECUTE format('ALTER TABLE records_%s ADD CONSTRAINT records_%s_pkey PRIMARY KEY (id, collection_id)', n, n);
         EXECUTE format('CREATE UNIQUE INDEX records_%s_key ON records_%s (collection_id, did_id, rkey)', n, n);
         EXECUTE format('CREATE INDEX records_%s_list ON records_%s (collection_id, indexed_at, id)', n, n);
         EXECUTE format('CREATE INDEX records_%s_list_did ON records_%s (collection_id, did_id, indexed_at, id)', n, n);
@@ -76,7 +77,7 @@ BEGIN
     END LOOP;
 END $$;
 
-ALTER TABLE records_new ADD CONSTRAINT records_new_pkey PRIMARY KEY (collection_id, id);
+ALTER TABLE records_new ADD CONSTRAINT records_new_pkey PRIMARY KEY (id, collection_id);
 CREATE UNIQUE INDEX records_new_key ON records_new (collection_id, did_id, rkey);
 CREATE INDEX records_new_list ON records_new (collection_id, indexed_at, id);
 CREATE INDEX records_new_list_did ON records_new (collection_id, did_id, indexed_at, id);

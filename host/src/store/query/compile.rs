@@ -124,8 +124,8 @@ pub(super) fn from_where<D: Dialect>(
     match bounds {
         None => {
             let collection = sql.bind(Value::Integer(collection));
-            // Invalid records are found by their ids.
-            let column = if args.valid == Some(false) { D::COLLECTION_BESIDE_ID } else { "r.collection_id" };
+            // Invalid records are found by their ids: the plus keeps SQLite from reading the whole collection instead.
+            let column = if args.valid == Some(false) { "+r.collection_id" } else { "r.collection_id" };
             sql.push(&format!("{}AND {column} = {collection}", D::from_visible(partition, None)));
         }
         Some(bounds) => {

@@ -48,7 +48,6 @@ impl super::sql::Dialect for Dialect {
     const LIMITED: (&'static str, &'static str) = ("SELECT * FROM (", " LIMIT 101) page LIMIT ");
     const ORDER_NAMES_NULLS: bool = true;
     const ID_IS_AMONG: (&'static str, &'static str) = ("= ANY (ARRAY (", "))");
-    const COLLECTION_BESIDE_ID: &'static str = "r.collection_id";
     const LIKE: &'static str = "ILIKE";
     const INDEX_ORDER: (&'static str, &'static str) = ("r.indexed_at", "r.id");
 

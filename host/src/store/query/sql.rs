@@ -51,8 +51,6 @@ pub(in crate::store) trait Dialect {
     const ID_IS_AMONG: (&'static str, &'static str);
     /// The `LIKE` operator that ignores case only for ASCII letters.
     const LIKE: &'static str;
-    /// The collection of a row whose id has to be among those of a subquery.
-    const COLLECTION_BESIDE_ID: &'static str;
     /// The time and the id of a row in an index, in the order of the index.
     const INDEX_ORDER: (&'static str, &'static str);
     /// FROM and the first conditions: visible records `r` of a partition with their account `d`. Uses `index` if it is

@@ -45,8 +45,6 @@ impl super::sql::Dialect for Dialect {
     const LIMITED: (&'static str, &'static str) = ("", " LIMIT ");
     const ORDER_NAMES_NULLS: bool = false;
     const ID_IS_AMONG: (&'static str, &'static str) = ("IN (", ")");
-    // The plus keeps SQLite from reading the whole collection by its index.
-    const COLLECTION_BESIDE_ID: &'static str = "+r.collection_id";
     const LIKE: &'static str = "LIKE";
     const INDEX_ORDER: (&'static str, &'static str) = ("f.indexed_at", "f.id");
 
