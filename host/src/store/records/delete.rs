@@ -66,15 +66,18 @@ async fn delete_step_sqlite(db: &Sqlite, collection: i64) -> Result<u64, StoreEr
     Ok(deleted)
 }
 
+/// The number of rows is a literal: PostgreSQL assumes that a limit in a parameter is a tenth of the table, and would read
+/// all of it.
 pub(in crate::store) static DELETE_STEP_POSTGRES: PerPartition<&str> = PerPartition::new(
     "WITH gone AS (DELETE FROM {records} WHERE collection_id = $1 AND id IN \
-         (SELECT id FROM {records} WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT $2 FOR UPDATE) RETURNING id), \
+         (SELECT id FROM {records} WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT 2000 FOR UPDATE) RETURNING id), \
      refs AS (DELETE FROM {record_refs} f USING gone WHERE f.record_id = gone.id) \
      SELECT count(*) FROM gone",
 );
+const _: () = assert!(DELETE_STEP == 2_000, "the statement contains this number");
 
 async fn delete_step_postgres(db: &Postgres, collection: Collection) -> Result<u64, StoreError> {
     let query = sqlx::query_scalar(*DELETE_STEP_POSTGRES.of(collection.partition));
-    let deleted: i64 = query.bind(collection.id).bind(DELETE_STEP).fetch_one(db.writer()).await?;
+    let deleted: i64 = query.bind(collection.id).fetch_one(db.writer()).await?;
     Ok(deleted as u64)
 }
