@@ -223,8 +223,8 @@ macro_rules! list_sql {
     };
 }
 
-/// Lists with all columns: of all records, of valid ones and of invalid ones. The plus makes SQLite find the last by their
-/// ids, not all records of the collection by its index.
+/// Lists with all columns: of all records, of valid ones and of invalid ones. The plus makes the databases find the last by
+/// their ids, not all records of the collection by its index.
 macro_rules! full_lists {
     ($dialect:ident, $invalid:literal) => {
         [
@@ -247,7 +247,7 @@ const LIST_FULL_SQLITE: [Statements; 3] = full_lists!(
 pub(in crate::store) static LIST_FULL_POSTGRES: PerPartition<[Statements; 3]> = PerPartition::new(
     full_lists!(
         postgres,
-        "r.collection_id = $1 AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
+        "+r.collection_id = $1 AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
     ),
 );
 

@@ -20,7 +20,7 @@ const PARTITIONS: i64 = 44;
 const RECORDS: i64 = 700;
 
 /// What the old tables hold: records, references, invalid records, tombstones, indexes of fields and an operator's own.
-const FILL: &str = r#"
+const FILL: &str = r"
     CREATE EXTENSION IF NOT EXISTS pg_trgm;
     INSERT INTO dids (did) SELECT 'did:plc:' || lpad(n::text, 24, '0') FROM generate_series(1, 50) n;
     INSERT INTO collections (nsid) VALUES ('com.example.note'), ('com.example.like'), ('com.example.post');
@@ -41,7 +41,7 @@ const FILL: &str = r#"
     CREATE INDEX field_search_2 ON records USING gin ((record ->> 'text') gin_trgm_ops) WHERE collection_id = 2;
     CREATE INDEX operators_own ON records (updated_at);
     ALTER TABLE records SET (fillfactor = 90);
-"#;
+";
 
 /// Everything that has to be the same afterwards, as one text.
 const CONTENTS: &str = "SELECT concat_ws('|', \

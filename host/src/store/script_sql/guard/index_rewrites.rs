@@ -81,13 +81,13 @@ impl Emitter<'_> {
         let [uri_column, did, collection, rkey] =
             ["uri", "did", "collection", "rkey"].map(|name| format!("{before}{}", self.quoted(name)));
         let [is_did, is_collection, is_rkey] = parts(&uri, self.is_postgres());
-        let is_id = if self.is_postgres() && self.lean && matches!(other, Expr::Value(_)) {
+        let same_id = if self.is_postgres() && self.lean && matches!(other, Expr::Value(_)) {
             collection_id(&before, &is_collection)
         } else {
             String::new()
         };
         self.push(&format!(
-            "({uri_column} = {uri} AND {did} = {is_did} AND {collection} = {is_collection}{is_id} AND {rkey} = {is_rkey})"
+            "({uri_column} = {uri} AND {did} = {is_did} AND {collection} = {is_collection}{same_id} AND {rkey} = {is_rkey})"
         ));
         Ok(true)
     }
@@ -107,8 +107,8 @@ impl Emitter<'_> {
         let start = self.out.len();
         self.expr(other)?;
         let nsid = self.out.split_off(start);
-        let is_id = collection_id(&before, &nsid);
-        self.push(&format!("({before}\"collection\" = {nsid}{is_id})"));
+        let same_id = collection_id(&before, &nsid);
+        self.push(&format!("({before}\"collection\" = {nsid}{same_id})"));
         Ok(true)
     }
 
