@@ -1,5 +1,6 @@
 #!/bin/sh
-# make lint: the checks of make test that run no code, and the advisories, which need the network.
+# make lint: the checks of make test that run no code, the rules for dependencies (deny.toml), and the advisories, which
+# need the network.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -10,6 +11,9 @@ cargo clippy --workspace --all-targets -- --deny warnings
 sh dev/rules.sh
 # A mutant that fits no source tests nothing.
 python3 dev/mutants.py check
+# A debug build: cargo-deny runs for seconds, while building it takes minutes, also without optimisation.
+cargo_tool cargo-deny deny --debug
+cargo deny --workspace --log-level error check bans licenses sources
 # The advisory database is a git repository, which not every machine can fetch. An older copy is better than none. Without
 # any copy, tests/integration/dependencies.rs still checks the advisories that it lists.
 databases=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs

@@ -14,7 +14,7 @@ cargo fmt --all --check
 say "clippy"
 cargo clippy --workspace --all-targets --quiet -- --deny warnings
 (cd plugins && cargo clippy --workspace --all-targets --quiet --locked -- --deny warnings)
-say "documentation links, shell scripts, dependencies"
+say "documentation links, shell scripts"
 sh dev/rules.sh
 say "cold build of the Lua guest"
 sh dev/cold.sh

@@ -114,11 +114,6 @@ impl Instance {
         self.process.signal(name);
     }
 
-    /// Changes an environment variable for the next start.
-    pub fn set(&mut self, name: &'static str, value: &str) {
-        self.process.set(name, value);
-    }
-
     /// Waits until the process has ended. Returns its exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.process.wait()

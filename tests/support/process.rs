@@ -40,12 +40,6 @@ impl Process {
         Self { address, environment, child: None, directory }
     }
 
-    /// Changes an environment variable for the next start.
-    pub fn set(&mut self, name: &'static str, value: &str) {
-        self.environment.retain(|(set, _)| *set != name);
-        self.environment.push((name, value.to_owned()));
-    }
-
     /// Starts the server without waiting until it is ready.
     pub fn spawn(&mut self) {
         assert!(self.child.is_none(), "the server runs already");
