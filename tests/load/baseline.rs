@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use sqlx::{ConnectOptions, Connection, Row};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -90,33 +91,33 @@ pub fn run_loop(kind: &str, url: &str, database: Option<u32>) -> anyhow::Result<
 const LOOP_DURATION: Duration = Duration::from_secs(3);
 
 /// The statement of a list (21 rows of a collection, newest first, as the server reads them) or of one row by its key.
-macro_rules! statement {
-    ($record:literal, $rest:literal) => {
-        concat!(
-            "SELECT r.id, d.did, r.rkey, r.indexed_at, ",
-            $record,
-            " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1",
-            $rest
-        )
-    };
+fn statement(record: &str, table: &str, rest: &str) -> String {
+    format!(
+        "SELECT r.id, d.did, r.rkey, r.indexed_at, {record} FROM {table} r CROSS JOIN dids d \
+         WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1 {rest}"
+    )
 }
 
+/// `$table` is an expression for the table of a row: on PostgreSQL the server names the collection's partition.
 macro_rules! reading {
-    ($name:ident, $options:ty, $record:literal) => {
+    ($name:ident, $options:ty, $record:literal, $table:literal) => {
         async fn $name(url: &str, single: bool) -> anyhow::Result<Loop> {
             let mut connection = url.parse::<$options>()?.connect().await?;
-            let key = sqlx::query("SELECT collection_id, did_id, rkey FROM records LIMIT 1")
-                .fetch_one(&mut connection)
-                .await?;
+            let sql = concat!("SELECT collection_id, did_id, rkey, ", $table, " FROM records LIMIT 1");
+            let key = sqlx::query(sql).fetch_one(&mut connection).await?;
             let (collection, did, rkey) =
                 (key.get::<i64, _>(0), key.get::<i64, _>(1), key.get::<String, _>(2));
-            let list = statement!($record, " ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21");
-            let one = statement!($record, " AND r.did_id = $2 AND r.rkey = $3");
+            let rest = if single {
+                "AND r.did_id = $2 AND r.rkey = $3"
+            } else {
+                "ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21"
+            };
+            let sql: Arc<str> = statement($record, &key.get::<String, _>(3), rest).into();
             let (started, before) = (Instant::now(), cpu::of(std::process::id()));
             let mut iterations = 0;
             let mut seen = 0;
             while started.elapsed() < LOOP_DURATION {
-                let query = sqlx::query(if single { one } else { list }).bind(collection);
+                let query = sqlx::query(AssertSqlSafe(Arc::clone(&sql))).bind(collection);
                 let query = if single { query.bind(did).bind(&rkey) } else { query };
                 for row in query.fetch_all(&mut connection).await? {
                     seen += row.get::<String, _>(1).len() + row.get::<String, _>(2).len();
@@ -132,8 +133,8 @@ macro_rules! reading {
     };
 }
 
-reading!(read_sqlite, sqlx::sqlite::SqliteConnectOptions, "r.record");
-reading!(read_postgres, sqlx::postgres::PgConnectOptions, "r.record::text");
+reading!(read_sqlite, sqlx::sqlite::SqliteConnectOptions, "r.record", "'records'");
+reading!(read_postgres, sqlx::postgres::PgConnectOptions, "r.record::text", "tableoid::regclass::text");
 
 /// Does what autovacuum would do about a minute after a bulk load, so that the measurement need not wait for it.
 pub async fn vacuum(url: &str) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 //! stream, no parsing, no CIDs, no order to preserve.
 
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use anyhow::Context;
 use belvedere::testing::store::Db;
@@ -119,12 +120,16 @@ async fn sqlite(url: &str, rows: &[Row]) -> anyhow::Result<()> {
     connection.close().await.context("closing")
 }
 
-const INSERT_RECORDS: &str = "INSERT INTO records \
+/// The collection's partition, which the server's statements name.
+const PARTITION: &str = "SELECT lpad(n::text, 2, '0') FROM generate_series(0, 15) n \
+     WHERE satisfies_hash_partition('records'::regclass, 16, n, 1::bigint)";
+
+const INSERT_RECORDS: &str = " \
      (id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
      SELECT u.id, 1, u.did, u.rkey, u.cid, TRUE, u.id, u.id, u.id, u.record::jsonb \
      FROM UNNEST($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::text[]) AS u (id, did, rkey, cid, record)";
 
-const INSERT_REFS: &str = "INSERT INTO record_refs (target, collection_id, record_id) \
+const INSERT_REFS: &str = " (target, collection_id, record_id) \
      SELECT u.target, 1, u.id FROM UNNEST($1::text[], $2::bigint[]) AS u (target, id)";
 
 async fn postgres(url: &str, rows: &[Row]) -> anyhow::Result<()> {
@@ -137,11 +142,14 @@ async fn postgres(url: &str, rows: &[Row]) -> anyhow::Result<()> {
         .bind((0..REPOS).map(synthetic_did).collect::<Vec<String>>())
         .execute(&mut connection)
         .await?;
+    let partition: String = sqlx::query_scalar(PARTITION).fetch_one(&mut connection).await?;
+    let insert_records: Arc<str> = format!("INSERT INTO records_{partition}{INSERT_RECORDS}").into();
+    let insert_refs: Arc<str> = format!("INSERT INTO record_refs_{partition}{INSERT_REFS}").into();
     for batch in rows.chunks(TRANSACTION) {
         let ids: Vec<i64> = batch.iter().map(|r| r.id).collect();
         let texts = |f: fn(&Row) -> &String| batch.iter().map(|r| f(r).as_str()).collect::<Vec<&str>>();
         let mut transaction = connection.begin().await?;
-        sqlx::query(INSERT_RECORDS)
+        sqlx::query(AssertSqlSafe(Arc::clone(&insert_records)))
             .bind(&ids)
             .bind(batch.iter().map(|r| r.did).collect::<Vec<i64>>())
             .bind(texts(|r| &r.rkey))
@@ -149,7 +157,8 @@ async fn postgres(url: &str, rows: &[Row]) -> anyhow::Result<()> {
             .bind(texts(|r| &r.record))
             .execute(&mut *transaction)
             .await?;
-        sqlx::query(INSERT_REFS).bind(texts(|r| &r.target)).bind(&ids).execute(&mut *transaction).await?;
+        let refs = sqlx::query(AssertSqlSafe(Arc::clone(&insert_refs)));
+        refs.bind(texts(|r| &r.target)).bind(&ids).execute(&mut *transaction).await?;
         transaction.commit().await?;
     }
     connection.close().await.context("closing")

@@ -106,7 +106,7 @@ async fn pass(
             return Ok(false);
         }
         let started = Instant::now();
-        let step = invalid::walk(db, (id, collection), state.after, STEP).await?;
+        let step = invalid::walk(db, collection, state.after, STEP).await?;
         let Some(last) = step.rows.last() else { break };
         state.after.indexed_at = last.row.indexed_at;
         state.after.id = last.row.id;
@@ -123,7 +123,7 @@ async fn pass(
         }
         changed += verdicts.len();
         if !verdicts.is_empty() {
-            invalid::set(db, id, &verdicts).await?;
+            invalid::set(db, collection, &verdicts).await?;
         }
         if !step.more || state.after.indexed_at > began_at {
             break;

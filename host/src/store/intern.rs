@@ -1,7 +1,7 @@
 //! Assigns numeric ids to DIDs and collections and finds the DIDs of ids, with caches in memory.
 //!
-//! An id is assigned once and never removed (a purged account keeps its row in `dids`), so the cache can't become
-//! stale, even when several processes share the database.
+//! An id is assigned once and never removed (a purged account keeps its row in `dids`), and the partition of a collection
+//! follows from its id. So the cache can't become stale, even when several processes share the database.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,6 +11,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::atproto::{Did, Nsid};
 
+use super::partitions::{Partition, partition_number};
 use super::types::to_json_text;
 use super::{Db, StoreError};
 
@@ -23,7 +24,22 @@ const COLLECTIONS_PER_GENERATION: usize = 4_096;
 pub(super) struct Interner {
     dids: Mutex<Generations<Did, i64>>,
     names: Mutex<Generations<i64, Arc<str>>>,
-    collections: Mutex<Generations<Nsid, i64>>,
+    collections: Mutex<Generations<Nsid, Collection>>,
+}
+
+/// A collection in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Collection {
+    pub(super) id: i64,
+    /// The part of `records` and `record_refs` that has its rows.
+    pub(super) partition: Partition,
+}
+
+impl Collection {
+    fn new(id: i64, partition: Option<i32>) -> Result<Self, StoreError> {
+        let partition = partition.map_or(Ok(Partition::WHOLE), Partition::of_number)?;
+        Ok(Self { id, partition })
+    }
 }
 
 /// A bounded map that drops entries not used recently. When the current generation is full, it replaces the previous
@@ -87,20 +103,37 @@ impl Interner {
     }
 }
 
-/// The id of a collection; `None` when none of its records was ever indexed. Never writes.
-pub(super) async fn collection_id(db: &Db, nsid: &Nsid) -> Result<Option<i64>, StoreError> {
+/// A collection; `None` when none of its records was ever indexed. Never writes.
+pub(super) async fn collection(db: &Db, nsid: &Nsid) -> Result<Option<Collection>, StoreError> {
     let cache = &db.ids().collections;
-    if let Some(id) = lock(cache).get(nsid) {
-        return Ok(Some(id));
+    if let Some(collection) = lock(cache).get(nsid) {
+        return Ok(Some(collection));
     }
-    let sql = "SELECT id FROM collections WHERE nsid = $1";
-    let id = super::on!(db, reader, |pool| {
-        sqlx::query_scalar::<_, i64>(sql).bind(nsid.as_str()).fetch_optional(pool).await
+    let sql = match db {
+        Db::Sqlite(_) => "SELECT id, CAST(NULL AS INTEGER) FROM collections WHERE nsid = $1",
+        Db::Postgres(_) => {
+            concat!("SELECT c.id, ", partition_number!("c.id"), " FROM collections c WHERE c.nsid = $1")
+        }
+    };
+    let found: Option<(i64, Option<i32>)> = super::on!(db, reader, |pool| {
+        sqlx::query_as(sql).bind(nsid.as_str()).fetch_optional(pool).await
     })?;
-    if let Some(id) = id {
-        lock(cache).insert(nsid.clone(), id);
-    }
-    Ok(id)
+    let Some((id, partition)) = found else { return Ok(None) };
+    let collection = Collection::new(id, partition)?;
+    lock(cache).insert(nsid.clone(), collection);
+    Ok(Some(collection))
+}
+
+/// All collections with their names, in the order of these.
+pub(super) async fn all_collections(db: &Db) -> Result<Vec<(String, Collection)>, StoreError> {
+    let sql = match db {
+        Db::Sqlite(_) => "SELECT nsid, id, CAST(NULL AS INTEGER) FROM collections ORDER BY nsid",
+        Db::Postgres(_) => {
+            concat!("SELECT nsid, c.id, ", partition_number!("c.id"), " FROM collections c ORDER BY nsid")
+        }
+    };
+    let rows: Vec<Row> = super::on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?;
+    rows.into_iter().map(|(name, id, partition)| Ok((name, Collection::new(id, partition)?))).collect()
 }
 
 /// The ids of all `dids`; assigns missing ones in a transaction of its own, because an id without records does no harm.
@@ -108,29 +141,42 @@ pub(super) async fn did_ids<'a>(
     db: &Db,
     dids: impl Iterator<Item = &'a Did>,
 ) -> Result<HashMap<&'a Did, i64>, StoreError> {
-    ids(db, &db.ids().dids, dids, Table { name: "dids", column: "did" }).await
+    let table =
+        Table { name: "dids", column: "did", partition: "CAST(NULL AS INTEGER)", value: |id, _| Ok(id) };
+    ids(db, &db.ids().dids, dids, table).await
 }
 
 /// As [`did_ids`], for collections.
-pub(super) async fn collection_ids<'a>(
+pub(super) async fn collections<'a>(
     db: &Db,
     collections: impl Iterator<Item = &'a Nsid>,
-) -> Result<HashMap<&'a Nsid, i64>, StoreError> {
-    ids(db, &db.ids().collections, collections, Table { name: "collections", column: "nsid" }).await
+) -> Result<HashMap<&'a Nsid, Collection>, StoreError> {
+    let partition = match db {
+        Db::Sqlite(_) => "CAST(NULL AS INTEGER)",
+        Db::Postgres(_) => partition_number!("id"),
+    };
+    let table = Table { name: "collections", column: "nsid", partition, value: Collection::new };
+    ids(db, &db.ids().collections, collections, table).await
 }
 
-#[derive(Clone, Copy)]
-struct Table {
+struct Table<V> {
     name: &'static str,
     column: &'static str,
+    /// An expression for the number of the row's partition.
+    partition: &'static str,
+    /// What is cached for a row, of its id and partition.
+    value: fn(i64, Option<i32>) -> Result<V, StoreError>,
 }
 
-async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a>(
+/// A row: its name, id and partition.
+type Row = (String, i64, Option<i32>);
+
+async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a, V: Copy>(
     db: &Db,
-    cache: &Mutex<Generations<K, i64>>,
+    cache: &Mutex<Generations<K, V>>,
     keys: impl Iterator<Item = &'a K>,
-    table: Table,
-) -> Result<HashMap<&'a K, i64>, StoreError> {
+    table: Table<V>,
+) -> Result<HashMap<&'a K, V>, StoreError> {
     let mut known = HashMap::new();
     let mut missing = Vec::new();
     {
@@ -139,8 +185,8 @@ async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a>(
             if known.contains_key(key) {
                 continue;
             }
-            if let Some(id) = cache.get(key) {
-                known.insert(key, id);
+            if let Some(value) = cache.get(key) {
+                known.insert(key, value);
             } else {
                 missing.push(key);
             }
@@ -153,28 +199,30 @@ async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a>(
     missing.sort_unstable();
     missing.dedup();
     let names: Vec<&str> = missing.iter().map(|k| (*k).as_ref()).collect();
-    let rows = find_or_insert(db, &names, table).await?;
-    let mut found: HashMap<String, i64> = rows.into_iter().collect();
+    let rows = find_or_insert(db, &names, &table).await?;
+    let mut found: HashMap<String, _> =
+        rows.into_iter().map(|(name, id, partition)| (name, (id, partition))).collect();
     let mut cache = lock(cache);
     for key in missing {
-        let id = found
+        let (id, partition) = found
             .remove(key.as_ref())
             .ok_or_else(|| StoreError::Corrupt(format!("{} has no id for {}", table.name, key.as_ref())))?;
-        cache.insert(key.clone(), id);
-        known.insert(key, id);
+        let value = (table.value)(id, partition)?;
+        cache.insert(key.clone(), value);
+        known.insert(key, value);
     }
     Ok(known)
 }
 
-async fn find_or_insert(db: &Db, names: &[&str], table: Table) -> Result<Vec<(String, i64)>, StoreError> {
-    let Table { name, column } = table;
+async fn find_or_insert<V>(db: &Db, names: &[&str], table: &Table<V>) -> Result<Vec<Row>, StoreError> {
+    let Table { name, column, partition, .. } = table;
     match db {
         Db::Sqlite(db) => {
             let list = to_json_text(names);
             let select = format!(
-                "SELECT {column}, id FROM {name} WHERE {column} IN (SELECT value FROM json_each($1))"
+                "SELECT {column}, id, {partition} FROM {name} WHERE {column} IN (SELECT value FROM json_each($1))"
             );
-            let rows: Vec<(String, i64)> =
+            let rows: Vec<Row> =
                 sqlx::query_as(AssertSqlSafe(select.clone())).bind(&list).fetch_all(&db.writer).await?;
             if rows.len() == names.len() {
                 return Ok(rows);
@@ -186,8 +234,8 @@ async fn find_or_insert(db: &Db, names: &[&str], table: Table) -> Result<Vec<(St
             Ok(sqlx::query_as(AssertSqlSafe(select)).bind(&list).fetch_all(&db.writer).await?)
         }
         Db::Postgres(db) => {
-            let select = format!("SELECT {column}, id FROM {name} WHERE {column} = ANY($1)");
-            let rows: Vec<(String, i64)> =
+            let select = format!("SELECT {column}, id, {partition} FROM {name} WHERE {column} = ANY($1)");
+            let rows: Vec<Row> =
                 sqlx::query_as(AssertSqlSafe(select.clone())).bind(names).fetch_all(db.reader()).await?;
             if rows.len() == names.len() {
                 return Ok(rows);

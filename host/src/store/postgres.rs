@@ -32,8 +32,8 @@ const PING_AFTER: Duration = Duration::from_millis(200);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Ends a transaction that a bug left open, so that it does not hold its locks for ever.
 const IDLE_IN_TRANSACTION: &str = "60s";
-/// Number of prepared statements kept per connection.
-const STATEMENT_CACHE: usize = 256;
+/// Number of prepared statements kept per connection: frequent statements exist once for each partition that is in use.
+const STATEMENT_CACHE: usize = 512;
 
 #[derive(Clone, Debug)]
 pub struct Postgres {

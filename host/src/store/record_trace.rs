@@ -3,6 +3,7 @@
 use crate::atproto::RecordUri;
 use crate::clock::Timestamp;
 
+use super::partitions::PerPartition;
 use super::{Db, StoreError, intern, on};
 
 /// What the index has of a record.
@@ -41,23 +42,27 @@ const MAX_BACKFILLS: i64 = 3;
 
 /// The record in the index, also of a hidden account.
 pub async fn indexed(db: &Db, uri: &RecordUri) -> Result<Option<IndexedTrace>, StoreError> {
-    let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
-    let sql = "SELECT r.indexed_at, r.updated_at, \
-                   (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id) AS invalid_reason \
-               FROM records r WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2) AND r.rkey = $3";
+    static INDEXED: PerPartition<&str> = PerPartition::new(
+        "SELECT r.indexed_at, r.updated_at, \
+             (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id) AS invalid_reason \
+         FROM {records} r WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2) AND r.rkey = $3",
+    );
+    let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
+    let sql = *INDEXED.of(collection.partition);
     Ok(on!(db, reader, |pool| {
-        let query = sqlx::query_as(sql).bind(collection).bind(uri.did.as_str()).bind(uri.rkey.as_str());
+        let query = sqlx::query_as(sql).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
         query.fetch_optional(pool).await
     })?)
 }
 
 /// When the record was deleted, if that was within the last days and it was not created again.
 pub async fn deleted_at(db: &Db, uri: &RecordUri) -> Result<Option<Timestamp>, StoreError> {
-    let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
+    let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let sql = "SELECT deleted_at FROM tombstones WHERE collection_id = $1 \
                    AND did_id = (SELECT id FROM dids WHERE did = $2) AND rkey = $3";
     Ok(on!(db, reader, |pool| {
-        let query = sqlx::query_scalar(sql).bind(collection).bind(uri.did.as_str()).bind(uri.rkey.as_str());
+        let query =
+            sqlx::query_scalar(sql).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
         query.fetch_optional(pool).await
     })?)
 }

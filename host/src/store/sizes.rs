@@ -50,7 +50,9 @@ const SQLITE_MEASURED: &str = "SELECT t.tbl_name AS name, NULL AS rows, \
 const SQLITE: &str = "SELECT name, NULL AS rows, NULL AS bytes, NULL AS index_bytes FROM sqlite_schema \
     WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name LIMIT $1";
 
-const POSTGRES: &str = "SELECT relname::text AS name, CASE WHEN reltuples >= 0 THEN reltuples::bigint END AS rows, \
-        pg_table_size(oid) AS bytes, pg_indexes_size(oid) AS index_bytes FROM pg_class \
-    WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace \
-    ORDER BY pg_total_relation_size(oid) DESC, relname LIMIT $1";
+/// The partitions of a table are added up.
+const POSTGRES: &str = "SELECT t.relname::text AS name, (sum(p.reltuples) FILTER (WHERE p.reltuples >= 0))::bigint AS rows, \
+        sum(pg_table_size(p.oid))::bigint AS bytes, sum(pg_indexes_size(p.oid))::bigint AS index_bytes \
+    FROM pg_class p JOIN pg_class t ON t.oid = coalesce(pg_partition_root(p.oid), p.oid) \
+    WHERE p.relkind = 'r' AND p.relnamespace = current_schema()::regnamespace \
+    GROUP BY t.relname ORDER BY sum(pg_total_relation_size(p.oid)) DESC, t.relname LIMIT $1";

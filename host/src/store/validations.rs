@@ -24,8 +24,10 @@ pub const START: Keyset = Keyset { indexed_at: Timestamp(i64::MIN), id: i64::MIN
 
 /// The number of a collection, which is assigned if it has none.
 pub async fn collection_id(db: &Db, collection: &Nsid) -> Result<i64, StoreError> {
-    let ids = intern::collection_ids(db, std::iter::once(collection)).await?;
-    ids.get(collection).copied().ok_or_else(|| StoreError::Corrupt("a collection has no number".into()))
+    let found = intern::collections(db, std::iter::once(collection)).await?;
+    let found =
+        found.get(collection).ok_or_else(|| StoreError::Corrupt("a collection has no number".into()))?;
+    Ok(found.id)
 }
 
 pub async fn get(db: &Db, collection: i64) -> Result<Option<Validation>, StoreError> {

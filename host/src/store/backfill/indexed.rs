@@ -5,8 +5,9 @@ use sqlx::AssertSqlSafe;
 use super::work::{Discovery, add_listed_repos};
 use crate::atproto::{Cid, Did, Nsid, RecordKey};
 use crate::store::index::AccountStatus;
+use crate::store::partitions::PerPartition;
 use crate::store::types::to_json_text;
-use crate::store::{Db, StoreError, on};
+use crate::store::{Db, StoreError, intern, on};
 
 /// A record of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +40,10 @@ const ROWS_PER_PART: usize = 1_000;
 
 type Row = (String, i64, Option<Vec<u8>>);
 
-const SELECT: &str = "SELECT r.rkey, r.rev, r.cid FROM records r \
-     WHERE r.collection_id = (SELECT id FROM collections WHERE nsid = $1) \
-     AND r.did_id = (SELECT id FROM dids WHERE did = $2)";
+pub(in crate::store) static SELECT: PerPartition<&str> = PerPartition::new(
+    "SELECT r.rkey, r.rev, r.cid FROM {records} r \
+     WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2)",
+);
 
 /// The records of the index in a range of record keys, the highest key first, at most `limit`.
 pub async fn in_range(
@@ -51,12 +53,14 @@ pub async fn in_range(
     range: KeyRange<'_>,
     limit: usize,
 ) -> Result<Vec<IndexedRow>, StoreError> {
+    let Some(collection) = intern::collection(db, collection).await? else { return Ok(Vec::new()) };
+    let select = SELECT.of(collection.partition);
     // An open end has no condition, so that the key's index is used for the others.
     let below = if range.below.is_some() { "r.rkey < $3" } else { "CAST($3 AS TEXT) IS NULL" };
     // Every key is greater than the empty text.
-    let sql = format!("{SELECT} AND {below} AND r.rkey >= $4 ORDER BY r.rkey DESC LIMIT $5");
+    let sql = format!("{select} AND {below} AND r.rkey >= $4 ORDER BY r.rkey DESC LIMIT $5");
     let rows: Vec<Row> = on!(db, reader, |pool| {
-        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.as_str()).bind(did.as_str());
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.id).bind(did.as_str());
         let query = query.bind(range.below).bind(range.from.unwrap_or_default());
         query.bind(limit as i64).fetch_all(pool).await
     })?;
@@ -101,14 +105,16 @@ pub async fn with_keys(
     collection: &Nsid,
     keys: &[&str],
 ) -> Result<Vec<IndexedRow>, StoreError> {
+    let Some(collection) = intern::collection(db, collection).await? else { return Ok(Vec::new()) };
+    let select = SELECT.of(collection.partition);
     let list = match db {
         Db::Sqlite(_) => "SELECT value FROM json_each($3)",
         Db::Postgres(_) => "SELECT json_array_elements_text($3::json)",
     };
-    let sql = format!("{SELECT} AND r.rkey IN ({list})");
+    let sql = format!("{select} AND r.rkey IN ({list})");
     let keys = to_json_text(keys);
     let rows: Vec<Row> = on!(db, reader, |pool| {
-        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.as_str()).bind(did.as_str());
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.id).bind(did.as_str());
         query.bind(keys).fetch_all(pool).await
     })?;
     rows.into_iter().map(indexed_row).collect()
@@ -122,18 +128,25 @@ pub async fn accounts(
     after_id: i64,
     limit: usize,
 ) -> Result<Vec<IndexedAccount>, StoreError> {
+    static HAS_RECORDS: PerPartition<&str> = PerPartition::new(
+        "EXISTS (SELECT 1 FROM {records} r WHERE r.did_id = d.id AND r.collection_id = $3)",
+    );
+    let collection = match collection {
+        Some(nsid) => match intern::collection(db, nsid).await? {
+            Some(collection) => Some(collection),
+            None => return Ok(Vec::new()),
+        },
+        None => None,
+    };
     let condition = match collection {
-        Some(_) => {
-            "EXISTS (SELECT 1 FROM records r WHERE r.did_id = d.id \
-             AND r.collection_id = (SELECT id FROM collections WHERE nsid = $3))"
-        }
-        None => "d.status <> 4 AND CAST($3 AS TEXT) IS NULL",
+        Some(collection) => *HAS_RECORDS.of(collection.partition),
+        None => "d.status <> 4 AND CAST($3 AS BIGINT) IS NULL",
     };
     let sql =
         format!("SELECT d.id, d.did FROM dids d WHERE d.id > $1 AND {condition} ORDER BY d.id LIMIT $2");
     Ok(on!(db, reader, |pool| {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(after_id).bind(limit as i64);
-        query.bind(collection.map(Nsid::as_str)).fetch_all(pool).await
+        query.bind(collection.map(|collection| collection.id)).fetch_all(pool).await
     })?)
 }
 

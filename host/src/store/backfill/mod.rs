@@ -6,7 +6,7 @@
 mod catch_up;
 mod checkpoint;
 mod details;
-mod indexed;
+pub(super) mod indexed;
 mod jobs;
 mod repairs;
 mod repos;

@@ -3,6 +3,7 @@
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::store::StoreError;
+use crate::store::partitions::{Partition, partition_number};
 use crate::store::query::{Classes, Dialect, Keys, PostgresDialect};
 
 use super::build::{BuildError, name};
@@ -27,8 +28,14 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
             format!("USING gin ({} gin_trgm_ops)", PostgresDialect::text("record", &key.path))
         }
     };
+    // Built on one partition: the table itself can't have an index built concurrently.
+    let number: i32 = sqlx::query_scalar(concat!("SELECT ", partition_number!("$1")))
+        .bind(collection)
+        .fetch_one(&mut *conn)
+        .await?;
+    let records = Partition::of_number(number)?.records();
     let sql =
-        format!("CREATE INDEX CONCURRENTLY {name} ON records {shape} WHERE collection_id = {collection}");
+        format!("CREATE INDEX CONCURRENTLY {name} ON {records} {shape} WHERE collection_id = {collection}");
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *conn).await?;
     let valid: Option<bool> =
         sqlx::query_scalar("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)")
@@ -39,7 +46,7 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
         return Err(BuildError::Invalid);
     }
     // Without ANALYZE the planner has no statistics of the index's expressions.
-    sqlx::raw_sql("ANALYZE records").execute(&mut *conn).await?;
+    sqlx::raw_sql(AssertSqlSafe(format!("ANALYZE {records}"))).execute(&mut *conn).await?;
     Ok(())
 }
 

@@ -5,8 +5,8 @@
 
 mod accounts;
 mod plan;
-mod postgres;
-mod purge;
+pub(super) mod postgres;
+pub(super) mod purge;
 mod repairs;
 mod sqlite;
 

@@ -6,8 +6,9 @@ use std::collections::{BTreeSet, HashMap};
 use crate::atproto::{Did, Tid};
 use crate::clock::Timestamp;
 
-use super::super::intern;
+use super::super::intern::{self, Collection};
 use super::super::lease::Term;
+use super::super::partitions::Partition;
 use super::accounts::Accounts;
 use super::{
     ApplyReport, Batch, Change, Db, Delete, MAX_TARGET_BYTES, RejectedUpsert, StoreError, StreamCursor,
@@ -21,6 +22,7 @@ pub(super) type Key<'a> = (i64, i64, &'a str);
 /// A row to insert or update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row<'a> {
+    pub(super) partition: Partition,
     pub(super) collection_id: i64,
     pub(super) did_id: i64,
     pub(super) rev: i64,
@@ -31,6 +33,7 @@ pub(super) struct Row<'a> {
 /// A row to delete, and the tombstone it leaves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeleteRow<'a> {
+    pub(super) partition: Partition,
     pub(super) collection_id: i64,
     pub(super) did_id: i64,
     pub(super) rev: i64,
@@ -39,9 +42,9 @@ pub(super) struct DeleteRow<'a> {
 
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
-    /// Sorted by key, each key once.
+    /// Sorted by partition and key, each key once.
     pub(super) rows: Vec<Row<'a>>,
-    /// Sorted by key, each key once, and none that is in `rows`.
+    /// Sorted by partition and key, each key once, and none that is in `rows`.
     pub(super) deletes: Vec<DeleteRow<'a>>,
     pub(super) accounts: Accounts<'a>,
     pub(super) repairs: &'a [Did],
@@ -100,7 +103,7 @@ impl<'a> Plan<'a> {
             })
         };
         let dids = intern::did_ids(db, names().map(|(did, _)| did)).await?;
-        let collections = intern::collection_ids(db, names().map(|(_, collection)| collection)).await?;
+        let collections = intern::collections(db, names().map(|(_, collection)| collection)).await?;
         let id_of = |did, collection| {
             // Both maps were made from the same names a few lines above.
             Some((*collections.get(collection)?, *dids.get(did)?))
@@ -108,21 +111,22 @@ impl<'a> Plan<'a> {
 
         let accounts = Accounts::of(&batch.accounts);
         let mut applied = ApplyReport::default();
-        let mut newest: HashMap<Key<'a>, &'a Change> = HashMap::with_capacity(batch.changes.len());
+        let mut newest: HashMap<Key<'a>, (Partition, &'a Change)> =
+            HashMap::with_capacity(batch.changes.len());
         for change in &batch.changes {
             let (did, collection, rkey) = match change {
                 Change::Upsert(u) => (&u.did, &u.collection, u.rkey.as_str()),
                 Change::Delete(d) => (&d.did, &d.collection, d.rkey.as_str()),
             };
-            let Some((collection_id, did_id)) = id_of(did, collection) else { continue };
-            match newest.entry((collection_id, did_id, rkey)) {
+            let Some((Collection { id, partition }, did_id)) = id_of(did, collection) else { continue };
+            match newest.entry((id, did_id, rkey)) {
                 Entry::Vacant(entry) => {
-                    entry.insert(change);
+                    entry.insert((partition, change));
                 }
                 Entry::Occupied(mut entry) => {
                     applied.stale += 1;
-                    if change.rev() > entry.get().rev() {
-                        entry.insert(change);
+                    if change.rev() > entry.get().1.rev() {
+                        entry.insert((partition, change));
                     }
                 }
             }
@@ -130,20 +134,22 @@ impl<'a> Plan<'a> {
 
         let mut rows = Vec::with_capacity(newest.len());
         let mut deletes = Vec::new();
-        for ((collection_id, did_id, rkey), change) in newest {
+        for ((collection_id, did_id, rkey), (partition, change)) in newest {
             // The top bit of a TID is zero.
             let rev = change.rev().as_u64() as i64;
             match change {
-                Change::Delete(_) => deletes.push(DeleteRow { collection_id, did_id, rev, rkey }),
+                Change::Delete(_) => {
+                    deletes.push(DeleteRow { partition, collection_id, did_id, rev, rkey });
+                }
                 Change::Upsert(upsert) => match std::str::from_utf8(&upsert.record) {
-                    Ok(text) => rows.push(Row { collection_id, did_id, rev, text, upsert }),
+                    Ok(text) => rows.push(Row { partition, collection_id, did_id, rev, text, upsert }),
                     Err(error) => applied.rejected.push(reject(upsert, error.to_string())),
                 },
             }
         }
         // All hosts write in this order, so that two of them can't deadlock. It also makes index accesses local.
-        rows.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
-        deletes.sort_unstable_by(|a, b| a.key().cmp(&b.key()));
+        rows.sort_unstable_by(|a, b| (a.partition, a.key()).cmp(&(b.partition, b.key())));
+        deletes.sort_unstable_by(|a, b| (a.partition, a.key()).cmp(&(b.partition, b.key())));
         Ok(Self {
             rows,
             deletes,

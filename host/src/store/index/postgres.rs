@@ -1,4 +1,7 @@
-//! Writes batches to PostgreSQL with one statement per kind of change, whose rows are arrays for UNNEST.
+//! Writes batches to PostgreSQL with one statement per kind of change and partition, whose rows are arrays for UNNEST.
+//!
+//! The statements name a partition of `records` or `record_refs`: through the table PostgreSQL can't say which rows an
+//! upsert has inserted, and would lock all partitions for a deletion.
 //!
 //! Other hosts write concurrently, so the statements enforce the rules themselves: the upsert compares `rev`, and locks
 //! keep batches with the same repos apart. A record
@@ -12,8 +15,9 @@ use sqlx::PgConnection;
 use super::super::error::is_bad_value;
 use super::super::fence::Fence;
 use super::super::lease::{TERM_SOURCE, Term};
+use super::super::partitions::PerPartition;
 use super::super::{Postgres, StoreError};
-use super::plan::{Key, Plan, Row};
+use super::plan::{DeleteRow, Key, Plan, Row};
 use super::repairs::{self, REQUEST_POSTGRES};
 use super::{ApplyReport, SET_CURSOR, purge};
 
@@ -65,17 +69,19 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
     if !plan.accounts.is_empty() {
         accounts(&mut tx, plan, &mut applied).await?;
     }
-    if !plan.rows.is_empty() {
+    for rows in plan.rows.chunk_by(|a, b| a.partition == b.partition) {
+        let rejected = applied.rejected.len();
         let written = match on_bad_value {
-            OnBadValue::Fail => upsert(&mut tx, &plan.rows, plan).await.map_err(|error| {
+            OnBadValue::Fail => upsert(&mut tx, rows, plan).await.map_err(|error| {
                 if is_bad_value(&error) { Failure::BadValue } else { Failure::Store(error.into()) }
             })?,
-            OnBadValue::RejectRow => upsert_by_halves(&mut tx, plan, &mut applied).await?,
+            OnBadValue::RejectRow => upsert_by_halves(&mut tx, rows, plan, &mut applied).await?,
         };
-        finish_upserts(&mut tx, plan, &written, &mut applied).await?;
+        applied.stale += (rows.len() - written.len() - (applied.rejected.len() - rejected)) as u64;
+        finish_upserts(&mut tx, rows, &written, &mut applied).await?;
     }
-    if !plan.deletes.is_empty() {
-        delete(&mut tx, plan, &mut applied).await?;
+    for rows in plan.deletes.chunk_by(|a, b| a.partition == b.partition) {
+        delete(&mut tx, rows, plan, &mut applied).await?;
     }
     let repairs = repairs::due(plan, &applied);
     if !repairs.is_empty() {
@@ -113,25 +119,30 @@ struct WrittenRow {
     inserted: bool,
 }
 
+/// xmax is 0 in a row version that did not replace another.
+pub(in crate::store) static UPSERT: PerPartition<&str> = PerPartition::new(
+    "INSERT INTO {records} AS r \
+         (collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
+     SELECT v.collection_id, v.did_id, v.rkey, v.cid, v.cid_verified, v.rev, $8, $8, v.record::jsonb \
+     FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::boolean[], $6::bigint[], \
+         $7::text[]) AS v (collection_id, did_id, rkey, cid, cid_verified, rev, record) \
+     WHERE NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = v.collection_id \
+         AND t.did_id = v.did_id AND t.rkey = v.rkey AND t.rev >= v.rev) \
+         AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
+     ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET cid = excluded.cid, \
+         cid_verified = excluded.cid_verified, rev = excluded.rev, updated_at = excluded.updated_at, \
+         record = excluded.record WHERE r.rev < excluded.rev \
+     RETURNING r.id, r.collection_id, r.did_id, r.rkey, r.xmax = 0 AS inserted",
+);
+
+/// Upserts rows of one partition.
 async fn upsert(
     conn: &mut PgConnection,
     rows: &[Row<'_>],
     plan: &Plan<'_>,
 ) -> Result<Vec<WrittenRow>, sqlx::Error> {
-    // xmax is 0 in a row version that did not replace another.
-    let sql = "INSERT INTO records \
-                   (collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
-               SELECT v.collection_id, v.did_id, v.rkey, v.cid, v.cid_verified, v.rev, $8, $8, v.record::jsonb \
-               FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::boolean[], $6::bigint[], \
-                   $7::text[]) AS v (collection_id, did_id, rkey, cid, cid_verified, rev, record) \
-               WHERE NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = v.collection_id \
-                   AND t.did_id = v.did_id AND t.rkey = v.rkey AND t.rev >= v.rev) \
-                   AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
-               ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET cid = excluded.cid, \
-                   cid_verified = excluded.cid_verified, rev = excluded.rev, updated_at = excluded.updated_at, \
-                   record = excluded.record WHERE records.rev < excluded.rev \
-               RETURNING id, collection_id, did_id, rkey, xmax = 0 AS inserted";
-    sqlx::query_as(sql)
+    let Some(Row { partition, .. }) = rows.first() else { return Ok(Vec::new()) };
+    sqlx::query_as(*UPSERT.of(*partition))
         .bind(rows.iter().map(|row| row.collection_id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.did_id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.upsert.rkey.as_str()).collect::<Vec<_>>())
@@ -147,11 +158,12 @@ async fn upsert(
 /// Upserts all rows that PostgreSQL can store: splits refused parts in half until only the bad rows are left.
 async fn upsert_by_halves(
     conn: &mut PgConnection,
+    rows: &[Row<'_>],
     plan: &Plan<'_>,
     applied: &mut ApplyReport,
 ) -> Result<Vec<WrittenRow>, sqlx::Error> {
     let mut written = Vec::new();
-    let mut parts = vec![plan.rows.as_slice()];
+    let mut parts = vec![rows];
     while let Some(part) = parts.pop() {
         sqlx::query("SAVEPOINT part").execute(&mut *conn).await?;
         match upsert(conn, part, plan).await {
@@ -174,30 +186,37 @@ async fn upsert_by_halves(
     Ok(written)
 }
 
-/// Counts the written rows and replaces their references.
+/// Deletes the references of records, and adds some.
+pub(in crate::store) static REFS: PerPartition<[&str; 2]> = PerPartition::new([
+    "DELETE FROM {record_refs} WHERE record_id = ANY($1)",
+    // No conflicts: a record's references are distinct, and those of before were deleted.
+    "INSERT INTO {record_refs} (target, collection_id, record_id) \
+     SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[])",
+]);
+
+/// Counts the written rows of one partition and replaces their references.
 async fn finish_upserts(
     conn: &mut PgConnection,
-    plan: &Plan<'_>,
+    rows: &[Row<'_>],
     written: &[WrittenRow],
     applied: &mut ApplyReport,
 ) -> Result<(), sqlx::Error> {
+    let Some(Row { partition, .. }) = rows.first() else { return Ok(()) };
+    let [delete_refs, insert_refs] = REFS.of(*partition);
     let inserted = written.iter().filter(|row| row.inserted).count() as u64;
     applied.inserted += inserted;
     applied.updated += written.len() as u64 - inserted;
-    let rejected = applied.rejected.len() - plan.applied.rejected.len();
-    applied.stale += (plan.rows.len() - rejected - written.len()) as u64;
 
     let updated: Vec<i64> = written.iter().filter(|row| !row.inserted).map(|row| row.id).collect();
     if !updated.is_empty() {
-        let sql = "DELETE FROM record_refs WHERE record_id = ANY($1)";
-        sqlx::query(sql).bind(&updated).execute(&mut *conn).await?;
+        sqlx::query(*delete_refs).bind(&updated).execute(&mut *conn).await?;
         let sql = "DELETE FROM invalid_records WHERE record_id = ANY($1)";
         sqlx::query(sql).bind(updated).execute(&mut *conn).await?;
     }
 
     let is_more = |row: &&Row<'_>| !row.upsert.refs.is_empty() || row.upsert.validity.reason().is_some();
     let with_more: HashMap<Key<'_>, &Row<'_>> =
-        plan.rows.iter().filter(is_more).map(|row| (row.key(), row)).collect();
+        rows.iter().filter(is_more).map(|row| (row.key(), row)).collect();
     let (mut targets, mut collections, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     let mut invalid = Invalid::default();
     for WrittenRow { id, collection_id, did_id, rkey, .. } in written {
@@ -210,10 +229,7 @@ async fn finish_upserts(
         }
     }
     if !targets.is_empty() {
-        // No conflicts: a record's references are distinct, and those of before were deleted.
-        let sql = "INSERT INTO record_refs (target, collection_id, record_id) \
-                   SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[])";
-        sqlx::query(sql).bind(targets).bind(collections).bind(ids).execute(&mut *conn).await?;
+        sqlx::query(*insert_refs).bind(targets).bind(collections).bind(ids).execute(&mut *conn).await?;
     }
     invalid.insert(conn).await
 }
@@ -247,28 +263,33 @@ impl<'a> Invalid<'a> {
     }
 }
 
+/// All parts of the statement see the table as it was before it. A tombstone is also written for a record that was never
+/// indexed, but not where the record is newer.
+pub(in crate::store) static DELETE: PerPartition<&str> = PerPartition::new(
+    "WITH v AS MATERIALIZED (SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
+         AS v (collection_id, did_id, rkey, rev)), \
+     gone AS (DELETE FROM {records} r USING v WHERE r.collection_id = v.collection_id \
+         AND r.did_id = v.did_id AND r.rkey = v.rkey AND r.rev < v.rev RETURNING r.id), \
+     refs AS (DELETE FROM {record_refs} f USING gone WHERE f.record_id = gone.id), \
+     tombs AS (INSERT INTO tombstones (collection_id, did_id, rkey, rev, deleted_at) \
+         SELECT v.collection_id, v.did_id, v.rkey, v.rev, $5 FROM v WHERE NOT EXISTS \
+             (SELECT 1 FROM {records} r WHERE r.collection_id = v.collection_id AND r.did_id = v.did_id \
+              AND r.rkey = v.rkey AND r.rev >= v.rev) \
+             AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
+         ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
+             deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev RETURNING 1) \
+     SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM tombs)",
+);
+
+/// Deletes rows of one partition.
 async fn delete(
     conn: &mut PgConnection,
+    rows: &[DeleteRow<'_>],
     plan: &Plan<'_>,
     applied: &mut ApplyReport,
 ) -> Result<(), sqlx::Error> {
-    // All parts of the statement see the table as it was before it. A tombstone is also written for a record that was
-    // never indexed, but not where the record is newer.
-    let sql = "WITH v AS MATERIALIZED (SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
-                   AS v (collection_id, did_id, rkey, rev)), \
-               gone AS (DELETE FROM records r USING v WHERE r.collection_id = v.collection_id \
-                   AND r.did_id = v.did_id AND r.rkey = v.rkey AND r.rev < v.rev RETURNING r.id), \
-               refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id), \
-               tombs AS (INSERT INTO tombstones (collection_id, did_id, rkey, rev, deleted_at) \
-                   SELECT v.collection_id, v.did_id, v.rkey, v.rev, $5 FROM v WHERE NOT EXISTS \
-                       (SELECT 1 FROM records r WHERE r.collection_id = v.collection_id AND r.did_id = v.did_id \
-                        AND r.rkey = v.rkey AND r.rev >= v.rev) \
-                       AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
-                   ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
-                       deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev RETURNING 1) \
-               SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM tombs)";
-    let rows = &plan.deletes;
-    let (deleted, tombstones): (i64, i64) = sqlx::query_as(sql)
+    let Some(DeleteRow { partition, .. }) = rows.first() else { return Ok(()) };
+    let (deleted, tombstones): (i64, i64) = sqlx::query_as(*DELETE.of(*partition))
         .bind(rows.iter().map(|row| row.collection_id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.did_id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.rkey).collect::<Vec<_>>())
@@ -285,7 +306,7 @@ async fn accounts(
     conn: &mut PgConnection,
     plan: &Plan<'_>,
     applied: &mut ApplyReport,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), StoreError> {
     let (dids, statuses) = plan.accounts.statuses();
     let sql = "UPDATE dids SET status = v.status, status_changed_at = $3 \
                FROM UNNEST ($1::text[], $2::smallint[]) AS v (did, status) \

@@ -8,6 +8,8 @@ use sqlx::{PgConnection, SqliteConnection};
 
 use super::AccountStatus;
 use crate::clock::Timestamp;
+use crate::store::intern::{self, Collection};
+use crate::store::partitions::{Partition, PerPartition, partition_number};
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, on};
 
@@ -59,7 +61,7 @@ pub(super) async fn postgres(
     dids: &[&str],
     revs: &[i64],
     now: Timestamp,
-) -> Result<u64, sqlx::Error> {
+) -> Result<u64, StoreError> {
     let forget = "DELETE FROM repo_repairs WHERE did_id IN (SELECT id FROM dids WHERE did = ANY($1))";
     sqlx::query(forget).bind(dids).execute(&mut *conn).await?;
     let mark = "INSERT INTO repo_tombstones (did_id, rev, deleted_at) \
@@ -72,51 +74,92 @@ pub(super) async fn postgres(
     if marked.is_empty() {
         return Ok(0);
     }
-    // Finds all records of these accounts through the unique index, whose first column is the collection.
-    let rows = "WITH gone AS (DELETE FROM records r USING collections c, repo_tombstones t \
-                    WHERE t.did_id = ANY($1) AND r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev \
-                    RETURNING r.id), \
-                refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id), \
-                tombs AS (DELETE FROM tombstones o USING collections c, repo_tombstones t \
-                    WHERE t.did_id = ANY($1) AND o.collection_id = c.id AND o.did_id = t.did_id AND o.rev <= t.rev) \
-                SELECT count(*) FROM gone";
     // The character after the slash ends the range of the account's URIs.
     let labels = "DELETE FROM labels l USING dids d WHERE d.id = ANY($1) \
                   AND l.uri > 'at://' || d.did || '/' AND l.uri < 'at://' || d.did || '0'";
     let letters =
         "DELETE FROM dead_letters l USING dids d WHERE d.id = ANY($1) AND l.did = d.did COLLATE \"default\"";
-    for sql in [labels, letters] {
+    let tombstones = "DELETE FROM tombstones o USING collections c, repo_tombstones t WHERE t.did_id = ANY($1) \
+                      AND o.collection_id = c.id AND o.did_id = t.did_id AND o.rev <= t.rev";
+    for sql in [labels, letters, tombstones] {
         sqlx::query(sql).bind(&marked).execute(&mut *conn).await?;
     }
-    let rows: i64 = sqlx::query_scalar(rows).bind(&marked).fetch_one(&mut *conn).await?;
-    Ok(rows as u64)
+    let collections: Vec<(i32, i64)> = sqlx::query_as(COLLECTIONS).fetch_all(&mut *conn).await?;
+    let mut purged = 0;
+    for part in collections.chunk_by(|(a, _), (b, _)| a == b) {
+        let partition = Partition::of_number(part[0].0)?;
+        let ids: Vec<i64> = part.iter().map(|(_, id)| *id).collect();
+        let query = sqlx::query_scalar(*RECORDS.of(partition)).bind(&marked).bind(ids);
+        let rows: i64 = query.fetch_one(&mut *conn).await?;
+        purged += rows as u64;
+    }
+    Ok(purged)
 }
+
+/// The collections of each partition.
+const COLLECTIONS: &str = concat!(
+    "SELECT ",
+    partition_number!("c.id"),
+    " AS partition, c.id FROM collections c ORDER BY partition, c.id"
+);
+
+/// Deletes the records of accounts in collections of one partition, up to the rev of their tombstone. Finds them through
+/// the unique index, whose first column is the collection.
+pub(in crate::store) static RECORDS: PerPartition<&str> = PerPartition::new(
+    "WITH gone AS (DELETE FROM {records} r USING collections c, repo_tombstones t \
+         WHERE t.did_id = ANY($1) AND c.id = ANY($2) \
+             AND r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev RETURNING r.id), \
+     refs AS (DELETE FROM {record_refs} f USING gone WHERE f.record_id = gone.id) \
+     SELECT count(*) FROM gone",
+);
 
 /// Deletes the records of accounts that have been deleted since before `before`, whatever their rev: those of a PDS
 /// whose clock is ahead have later revs than the deletion. At most `max` records per call. Returns how many.
 pub async fn purge_leftovers(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
-    let find = "SELECT r.id FROM dids d CROSS JOIN collections c \
+    let find = "SELECT r.collection_id, r.id FROM dids d CROSS JOIN collections c \
                 JOIN records r ON r.collection_id = c.id AND r.did_id = d.id \
                 WHERE d.status <> 0 AND d.status = $1 AND d.status_changed_at < $2 LIMIT $3";
     let deleted = AccountStatus::Deleted as i16;
-    let ids: Vec<i64> = on!(db, reader, |pool| {
-        sqlx::query_scalar(find).bind(deleted).bind(before).bind(i64::from(max)).fetch_all(pool).await
+    let found: Vec<(i64, i64)> = on!(db, reader, |pool| {
+        sqlx::query_as(find).bind(deleted).bind(before).bind(i64::from(max)).fetch_all(pool).await
     })?;
-    if ids.is_empty() {
+    if found.is_empty() {
         return Ok(0);
     }
-    let list = match db {
-        Db::Sqlite(_) => "SELECT value FROM json_each($1)",
-        Db::Postgres(_) => "SELECT CAST(json_array_elements_text($1::json) AS BIGINT)",
+    let mut purged = 0;
+    for (id, partition) in intern::all_collections(db).await?.into_iter().map(|(_, of)| (of.id, of.partition))
+    {
+        let ids: Vec<i64> = found.iter().filter(|(of, _)| *of == id).map(|(_, id)| *id).collect();
+        if !ids.is_empty() {
+            purged += delete_by_ids(db, Collection { id, partition }, &ids).await?;
+        }
+    }
+    Ok(purged)
+}
+
+/// Deletes records of a collection, and their references.
+async fn delete_by_ids(db: &Db, collection: Collection, ids: &[i64]) -> Result<u64, StoreError> {
+    static SQLITE: PerPartition<[&str; 2]> = PerPartition::new([
+        "DELETE FROM {record_refs} WHERE collection_id = $2 AND record_id IN (SELECT value FROM json_each($1))",
+        "DELETE FROM {records} WHERE collection_id = $2 AND id IN (SELECT value FROM json_each($1))",
+    ]);
+    static POSTGRES: PerPartition<[&str; 2]> = PerPartition::new([
+        "DELETE FROM {record_refs} WHERE collection_id = $2 AND record_id IN \
+         (SELECT CAST(json_array_elements_text($1::json) AS BIGINT))",
+        "DELETE FROM {records} WHERE collection_id = $2 AND id IN \
+         (SELECT CAST(json_array_elements_text($1::json) AS BIGINT))",
+    ]);
+    let statements = match db {
+        Db::Sqlite(_) => &SQLITE,
+        Db::Postgres(_) => &POSTGRES,
     };
-    let refs = format!("DELETE FROM record_refs WHERE record_id IN ({list})");
-    let rows = format!("DELETE FROM records WHERE id IN ({list})");
-    let ids = to_json_text(&ids);
+    let [refs, rows] = statements.of(collection.partition);
+    let ids = to_json_text(ids);
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        sqlx::query(sqlx::AssertSqlSafe(refs)).bind(&ids).execute(&mut *tx).await?;
+        sqlx::query(*refs).bind(&ids).bind(collection.id).execute(&mut *tx).await?;
         let purged =
-            sqlx::query(sqlx::AssertSqlSafe(rows)).bind(&ids).execute(&mut *tx).await?.rows_affected();
+            sqlx::query(*rows).bind(&ids).bind(collection.id).execute(&mut *tx).await?.rows_affected();
         tx.commit().await?;
         purged
     }))

@@ -12,6 +12,7 @@ use crate::query::filter::{Combine, Filter, Op, Scalar};
 use crate::query::path::Path;
 use crate::query::sort::SortKey;
 use crate::store::fields::{IndexKey, IndexKind};
+use crate::store::intern::Collection;
 use crate::store::{Db, StoreError};
 
 use super::bounds::{Bounds, within};
@@ -39,7 +40,7 @@ pub(super) enum AccessPath<'a> {
 
 /// The fields of a query that an index could serve.
 pub(super) struct IndexCandidates<'a> {
-    collection: i64,
+    collection: Collection,
     /// The conditions for equality, or if there are none, those for ranges.
     conditions: Vec<(&'a Path, Op, &'a Scalar)>,
     sort: Option<&'a Path>,
@@ -81,7 +82,7 @@ fn conditions(filter: &Filter) -> usize {
 }
 
 impl<'a> IndexCandidates<'a> {
-    pub(super) fn of(collection: i64, args: &QueryArgs<'a>) -> Self {
+    pub(super) fn of(collection: Collection, args: &QueryArgs<'a>) -> Self {
         let mut conditions = Vec::new();
         let mut sort = None;
         if args.did.is_none() {
@@ -102,7 +103,7 @@ impl<'a> IndexCandidates<'a> {
 
     pub(super) async fn choose(&self, db: &Db, args: &QueryArgs<'a>) -> Result<AccessPath<'a>, StoreError> {
         let sort = self.sort.and_then(|path| {
-            let index = db.fields().index(self.collection, path, IndexKind::Sort)?;
+            let index = db.fields().index(self.collection.id, path, IndexKind::Sort)?;
             let Order::By { sort, after } = &args.order else { return None };
             Some(Walk { index, path, direction: sort.direction, after: *after })
         });
@@ -136,7 +137,9 @@ impl<'a> IndexCandidates<'a> {
     fn bounds(&self, db: &Db) -> Vec<Bounds<'a>> {
         let mut found: Vec<Bounds<'a>> = Vec::new();
         for (path, op, value) in &self.conditions {
-            let Some(index) = db.fields().index(self.collection, path, IndexKind::Filter) else { continue };
+            let Some(index) = db.fields().index(self.collection.id, path, IndexKind::Filter) else {
+                continue;
+            };
             let of = ValueType::of(value);
             match found.iter_mut().find(|bounds| bounds.index == index) {
                 // Values of different types: no row matches, which the WHERE clause takes care of.
@@ -169,7 +172,7 @@ impl<'a> IndexCandidates<'a> {
     fn keys(&self) -> impl Iterator<Item = IndexKey> {
         let filters = self.conditions.iter().map(|(path, ..)| (*path, IndexKind::Filter));
         let keys = filters.chain(self.sort.map(|path| (path, IndexKind::Sort)));
-        keys.map(|(path, kind)| IndexKey { collection_id: self.collection, path: path.clone(), kind })
+        keys.map(|(path, kind)| IndexKey { collection_id: self.collection.id, path: path.clone(), kind })
     }
 }
 
@@ -189,12 +192,12 @@ fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Op, &'a Scalar)>) {
 }
 
 /// The number of rows within bounds, at most [`MAX_SORTED_ROWS`] + 1.
-async fn count_within(db: &Db, collection: i64, bounds: &Bounds<'_>) -> Result<i64, StoreError> {
-    fn compiled<D: Dialect>(collection: i64, bounds: &Bounds<'_>) -> Sql {
+async fn count_within(db: &Db, collection: Collection, bounds: &Bounds<'_>) -> Result<i64, StoreError> {
+    fn compiled<D: Dialect>(collection: Collection, bounds: &Bounds<'_>) -> Sql {
         let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
-        let from = D::from_index(&bounds.index_name());
+        let from = D::from_index(collection.partition, &bounds.index_name());
         sql.push(&format!("SELECT count(*) FROM (SELECT 1{from}WHERE "));
-        within::<D>(&mut sql, collection, bounds);
+        within::<D>(&mut sql, collection.id, bounds);
         let limit = sql.bind(Value::Integer(MAX_SORTED_ROWS + 1));
         sql.push(&format!(" LIMIT {limit}) s"));
         sql

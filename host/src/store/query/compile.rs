@@ -3,6 +3,7 @@
 use crate::query::filter::{Combine, Filter};
 use crate::query::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
 use crate::store::Backend;
+use crate::store::intern::Collection;
 
 use super::bounds::{Bounds, within};
 use super::sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
@@ -11,7 +12,7 @@ use super::{Order, PostgresDialect, QueryArgs, SqliteDialect};
 /// Compiles a query. `bounds` selects an index for filters.
 pub(super) fn compile(
     backend: Backend,
-    collection: i64,
+    collection: Collection,
     args: &QueryArgs<'_>,
     bounds: Option<&Bounds<'_>>,
 ) -> Sql {
@@ -21,7 +22,7 @@ pub(super) fn compile(
     }
 }
 
-fn compile_for<D: Dialect>(collection: i64, args: &QueryArgs<'_>, bounds: Option<&Bounds<'_>>) -> Sql {
+fn compile_for<D: Dialect>(collection: Collection, args: &QueryArgs<'_>, bounds: Option<&Bounds<'_>>) -> Sql {
     let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
     let (time, id) = bounds.map_or(("r.indexed_at", "r.id"), |_| D::INDEX_ORDER);
     match &args.order {
@@ -57,7 +58,7 @@ fn compile_for<D: Dialect>(collection: i64, args: &QueryArgs<'_>, bounds: Option
 /// A sort by value. Only ids and values are sorted; records are read only for the rows of the page.
 fn by_value<D: Dialect>(
     sql: &mut Sql,
-    collection: i64,
+    collection: Collection,
     args: &QueryArgs<'_>,
     sort: &Sort,
     after: Option<&SortKeyset>,
@@ -87,8 +88,10 @@ fn by_value<D: Dialect>(
     let limit = sql.bind(Value::Integer(args.rows()));
     sql.push(&format!(
         " ORDER BY k.class, k.num {direction}, k.txt {direction}, k.id {direction} LIMIT {limit}) s \
-         CROSS JOIN records r CROSS JOIN dids d WHERE r.id = s.id AND d.id = r.did_id \
-         ORDER BY s.class, s.num {direction}, s.txt {direction}, s.id {direction}"
+         CROSS JOIN {} r CROSS JOIN dids d WHERE r.collection_id = {} AND r.id = s.id AND d.id = r.did_id \
+         ORDER BY s.class, s.num {direction}, s.txt {direction}, s.id {direction}",
+        collection.partition.records(),
+        collection.id
     ));
 }
 
@@ -114,7 +117,7 @@ fn order_keys<D: Dialect>(bounds: Option<&Bounds<'_>>, direction: &str) -> Strin
 
 pub(super) fn from_where<D: Dialect>(
     sql: &mut Sql,
-    collection: i64,
+    Collection { id: collection, partition }: Collection,
     args: &QueryArgs<'_>,
     bounds: Option<&Bounds<'_>>,
 ) {
@@ -123,10 +126,10 @@ pub(super) fn from_where<D: Dialect>(
             let collection = sql.bind(Value::Integer(collection));
             // Invalid records are found by their ids: the plus keeps SQLite from reading the whole collection instead.
             let column = if args.valid == Some(false) { "+r.collection_id" } else { "r.collection_id" };
-            sql.push(&format!("{}AND {column} = {collection}", D::from_visible(None)));
+            sql.push(&format!("{}AND {column} = {collection}", D::from_visible(partition, None)));
         }
         Some(bounds) => {
-            sql.push(&D::from_visible(Some(&bounds.index_name())));
+            sql.push(&D::from_visible(partition, Some(&bounds.index_name())));
             sql.push("AND ");
             within::<D>(sql, collection, bounds);
         }

@@ -26,12 +26,13 @@ use crate::query::Keyset;
 use crate::query::filter::Filter;
 use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
+use super::intern::{self, Collection};
 use super::records::{
     HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed, page_rows,
     rows_to_read,
 };
 use super::scans::SCAN_TIME_LIMIT;
-use super::{Db, StoreError, intern};
+use super::{Db, StoreError};
 
 pub(super) use postgres::Dialect as PostgresDialect;
 pub(super) use sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
@@ -105,7 +106,7 @@ impl HasRecord for QueryRow {
 /// # Errors
 /// [`StoreError::Busy`], and [`StoreError::TooSlow`] for a scan.
 pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, StoreError> {
-    let Some(collection) = intern::collection_id(db, args.collection).await? else {
+    let Some(collection) = intern::collection(db, args.collection).await? else {
         return Ok(Slice::empty());
     };
     let candidates = access::IndexCandidates::of(collection, args);
@@ -144,7 +145,7 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, Sto
 /// As [`query`].
 #[cfg(test)]
 pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError> {
-    let Some(collection) = intern::collection_id(db, args.collection).await? else {
+    let Some(collection) = intern::collection(db, args.collection).await? else {
         return Ok(String::new());
     };
     let mut sql = match access::IndexCandidates::of(collection, args).choose(db, args).await? {
@@ -176,12 +177,12 @@ pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError
 /// Returns the rows and the duration of the query.
 async fn run(
     db: &Db,
-    collection: i64,
+    collection: Collection,
     args: &QueryArgs<'_>,
     chosen: &access::AccessPath<'_>,
 ) -> Result<(Vec<PartialRow<QueryRow>>, Duration), StoreError> {
     let is_cheap =
-        chosen.is_cheap(args) && (args.valid.is_none() || invalid::are_few(db, collection).await?);
+        chosen.is_cheap(args) && (args.valid.is_none() || invalid::are_few(db, collection.id).await?);
     let _place =
         if is_cheap { db.read_place(args.tenant).await? } else { db.scan_place(args.tenant).await? };
     let (started, scans) = (Instant::now(), !is_cheap);

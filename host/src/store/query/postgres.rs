@@ -13,6 +13,7 @@ use super::sql::{Classes, InIndex, Keys, MISSING, Sql, Value, ValueType, operato
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
+use crate::store::partitions::{Partition, PerPartition};
 use crate::store::records::{columns, from_visible};
 
 pub(in crate::store) struct Dialect;
@@ -122,13 +123,15 @@ impl super::sql::Dialect for Dialect {
         format!("lower(left({text}, {MAX_TEXT_CHARS}))")
     }
 
-    fn from_visible(_index: Option<&str>) -> Cow<'static, str> {
+    fn from_visible(partition: Partition, _index: Option<&str>) -> Cow<'static, str> {
         // The planner has statistics and chooses the index itself.
-        from_visible!(postgres).into()
+        static VISIBLE: PerPartition<&str> = PerPartition::new(from_visible!(postgres));
+        (*VISIBLE.of(partition)).into()
     }
 
-    fn from_index(_index: &str) -> Cow<'static, str> {
-        " FROM records r ".into()
+    fn from_index(partition: Partition, _index: &str) -> Cow<'static, str> {
+        static ROWS: PerPartition<&str> = PerPartition::new(" FROM {records} r ");
+        (*ROWS.of(partition)).into()
     }
 
     /// The collection is a literal, because an index of one collection is used only with its literal id.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::Path;
 use crate::query::sort::Direction;
+use crate::store::partitions::Partition;
 
 /// A statement being written.
 #[derive(Debug)]
@@ -52,10 +53,11 @@ pub(in crate::store) trait Dialect {
     const LIKE: &'static str;
     /// The time and the id of a row in an index, in the order of the index.
     const INDEX_ORDER: (&'static str, &'static str);
-    /// FROM and the first conditions: visible records `r` with their account `d`. Uses `index` if it is given.
-    fn from_visible(index: Option<&str>) -> Cow<'static, str>;
-    /// FROM of a statement that reads only an index.
-    fn from_index(index: &str) -> Cow<'static, str>;
+    /// FROM and the first conditions: visible records `r` of a partition with their account `d`. Uses `index` if it is
+    /// given.
+    fn from_visible(partition: Partition, index: Option<&str>) -> Cow<'static, str>;
+    /// FROM of a statement that reads only an index of a partition.
+    fn from_index(partition: Partition, index: &str) -> Cow<'static, str>;
     /// How a statement reads the rows of one type in the index of a field of a collection.
     fn in_index(collection: i64, field: &Path, of: ValueType) -> InIndex;
     /// The SQL of one condition of a filter.

@@ -12,6 +12,7 @@ use super::sql::{Classes, InIndex, Keys, MISSING, Sql, Value, ValueType, operato
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
+use crate::store::partitions::Partition;
 use crate::store::records::{columns, from_visible};
 
 pub(in crate::store) struct Dialect;
@@ -93,7 +94,7 @@ impl super::sql::Dialect for Dialect {
         format!("lower(substr({text}, 1, {MAX_TEXT_CHARS}))")
     }
 
-    fn from_visible(index: Option<&str>) -> Cow<'static, str> {
+    fn from_visible(_partition: Partition, index: Option<&str>) -> Cow<'static, str> {
         index.map_or(Cow::Borrowed(from_visible!(sqlite)), |index| {
             // SQLite has no statistics to choose by; `access` has chosen this index.
             format!(
@@ -104,7 +105,7 @@ impl super::sql::Dialect for Dialect {
         })
     }
 
-    fn from_index(index: &str) -> Cow<'static, str> {
+    fn from_index(_partition: Partition, index: &str) -> Cow<'static, str> {
         format!(" FROM {index} f ").into()
     }
 

@@ -7,6 +7,7 @@
 use crate::query::path::Path;
 use crate::query::sort::{Direction, SortKeyset, SortValue};
 use crate::store::fields::{IndexKind, build};
+use crate::store::intern::Collection;
 use crate::store::records::PartialRow;
 use crate::store::{Backend, Db, StoreError};
 
@@ -49,7 +50,7 @@ impl Walk<'_> {
         &self,
         db: &Db,
         scans: bool,
-        collection: i64,
+        collection: Collection,
         args: &QueryArgs<'_>,
     ) -> Result<Vec<PartialRow<QueryRow>>, StoreError> {
         let mut rows = Vec::new();
@@ -66,7 +67,7 @@ impl Walk<'_> {
 
     /// The statement for the first range.
     #[cfg(test)]
-    pub(super) fn first(&self, backend: Backend, collection: i64, args: &QueryArgs<'_>) -> Sql {
+    pub(super) fn first(&self, backend: Backend, collection: Collection, args: &QueryArgs<'_>) -> Sql {
         let first = index_ranges(self.direction, self.after)[0];
         self.statement(backend, collection, args, first, args.rows() as usize)
     }
@@ -74,7 +75,7 @@ impl Walk<'_> {
     fn statement(
         &self,
         backend: Backend,
-        collection: i64,
+        collection: Collection,
         args: &QueryArgs<'_>,
         range: IndexRange<'_>,
         limit: usize,
@@ -87,7 +88,7 @@ impl Walk<'_> {
 
     fn compile<D: Dialect>(
         &self,
-        collection: i64,
+        collection: Collection,
         args: &QueryArgs<'_>,
         range: IndexRange<'_>,
         limit: usize,
@@ -96,13 +97,13 @@ impl Walk<'_> {
         let (direction, than) = direction_words(self.direction);
         let (IndexRange::All(of) | IndexRange::Tie(of, ..) | IndexRange::Past(of, _)) = range;
         let sort_class = of.class(Classes::of(self.direction));
-        let InIndex { condition, value: column, num, txt } = D::in_index(collection, self.path, of);
+        let InIndex { condition, value: column, num, txt } = D::in_index(collection.id, self.path, of);
         let row_id = D::INDEX_ORDER.1;
         sql.push(&format!(
             "SELECT {}, {} FROM (SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt {}AND {condition}",
             D::COLUMNS,
             D::POSITION,
-            D::from_visible(Some(&build::name(IndexKind::Sort, self.index))),
+            D::from_visible(collection.partition, Some(&build::name(IndexKind::Sort, self.index))),
         ));
         match range {
             IndexRange::All(_) => {}
@@ -128,8 +129,10 @@ impl Walk<'_> {
         };
         sql.push(&format!(
             " ORDER BY {keys}{row_id} {direction} LIMIT {limit}) s \
-             CROSS JOIN records r CROSS JOIN dids d WHERE r.id = s.id AND d.id = r.did_id \
-             ORDER BY s.num {direction}, s.txt {direction}, s.id {direction}"
+             CROSS JOIN {} r CROSS JOIN dids d WHERE r.collection_id = {} AND r.id = s.id AND d.id = r.did_id \
+             ORDER BY s.num {direction}, s.txt {direction}, s.id {direction}",
+            collection.partition.records(),
+            collection.id
         ));
         sql
     }

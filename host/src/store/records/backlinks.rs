@@ -5,6 +5,7 @@
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 
+use super::super::partitions::PerPartition;
 use super::super::{Db, StoreError, intern};
 use super::{
     PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete, limited, page_rows, rows_to_read,
@@ -42,8 +43,8 @@ macro_rules! sql {
             "$3",
             "SELECT ",
             columns!(postgres),
-            " FROM record_refs f \
-              CROSS JOIN LATERAL (SELECT * FROM records WHERE records.id = f.record_id LIMIT 1) r \
+            " FROM {record_refs} f CROSS JOIN LATERAL \
+              (SELECT * FROM {records} o WHERE o.collection_id = $2 AND o.id = f.record_id LIMIT 1) r \
               CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id LIMIT 1) d \
               WHERE f.target = $1 AND f.collection_id = $2 AND d.status = 0",
             $where,
@@ -62,7 +63,7 @@ macro_rules! statements {
     };
 }
 const SQLITE: [&str; 2] = statements!(sqlite);
-const POSTGRES: [&str; 2] = statements!(postgres);
+pub(in crate::store) static POSTGRES: PerPartition<[&str; 2]> = PerPartition::new(statements!(postgres));
 
 macro_rules! fetch {
     ($pool:expr, $statements:expr, $collection:expr, $args:expr) => {{
@@ -85,14 +86,15 @@ macro_rules! fetch {
 /// # Errors
 /// [`StoreError::Busy`], and [`StoreError::TooSlow`] when the list is limited to one account.
 pub async fn list(db: &Db, args: &BacklinksArgs<'_>) -> Result<Slice<RecordRow>, StoreError> {
-    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let Some(collection) = intern::collection(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let id = collection.id;
     let scans = args.did.is_some();
     let place = if scans { db.scan_place(args.tenant).await? } else { db.read_place(args.tenant).await? };
     let found: Result<Vec<PartialRow<RecordRow>>, StoreError> = match (db, scans) {
         (Db::Sqlite(db), false) => fetch!(db.read_pool, SQLITE, id, args),
         (Db::Sqlite(db), true) => fetch!(db.scan_pool, SQLITE, id, args),
-        (Db::Postgres(db), false) => fetch!(db.read_pool, POSTGRES, id, args),
-        (Db::Postgres(db), true) => fetch!(db.scan_pool, POSTGRES, id, args),
+        (Db::Postgres(db), false) => fetch!(db.read_pool, POSTGRES.of(collection.partition), id, args),
+        (Db::Postgres(db), true) => fetch!(db.scan_pool, POSTGRES.of(collection.partition), id, args),
     };
     drop(place);
     complete(db, found?, page_rows(args.limit), PAGE_BYTES).await

@@ -3,14 +3,20 @@
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 
-use super::super::{Db, StoreError, intern, on};
+use super::super::intern::{self, Collection};
+use super::super::partitions::PerPartition;
+use super::super::{Db, StoreError, on};
 
 /// Subtracts the records of hidden accounts, of which there are few, from the number that triggers keep (ADR 75).
-const COUNT: &str = "SELECT CAST(coalesce((SELECT sum(records) FROM record_counts WHERE collection_id = $1), 0) \
-     - coalesce((SELECT sum((SELECT count(*) FROM records r WHERE r.collection_id = $1 AND r.did_id = d.id)) \
-     FROM dids d WHERE d.status <> 0), 0) AS BIGINT)";
-const COUNT_DID: &str = "SELECT count(*) FROM records WHERE collection_id = $1 AND did_id = \
-     (SELECT id FROM dids WHERE did = $2 AND status = 0)";
+pub(in crate::store) static COUNT: PerPartition<&str> = PerPartition::new(
+    "SELECT CAST(coalesce((SELECT sum(records) FROM record_counts WHERE collection_id = $1), 0) \
+     - coalesce((SELECT sum((SELECT count(*) FROM {records} r WHERE r.collection_id = $1 AND r.did_id = d.id)) \
+     FROM dids d WHERE d.status <> 0), 0) AS BIGINT)",
+);
+pub(in crate::store) static COUNT_DID: PerPartition<&str> = PerPartition::new(
+    "SELECT count(*) FROM {records} WHERE collection_id = $1 AND did_id = \
+     (SELECT id FROM dids WHERE did = $2 AND status = 0)",
+);
 
 /// Number of visible records of a collection, or of one account in it.
 ///
@@ -23,13 +29,16 @@ pub async fn count(
     did: Option<&Did>,
     tenant: &Tenant,
 ) -> Result<u64, StoreError> {
-    let Some(id) = intern::collection_id(db, collection).await? else { return Ok(0) };
+    let Some(collection) = intern::collection(db, collection).await? else { return Ok(0) };
     let _place = db.scan_place(tenant).await?;
     macro_rules! counted {
         ($pool:expr) => {
             match did {
-                None => sqlx::query_scalar(COUNT).bind(id),
-                Some(did) => sqlx::query_scalar(COUNT_DID).bind(id).bind(did.as_str()),
+                None => sqlx::query_scalar(*COUNT.of(collection.partition)).bind(collection.id),
+                Some(did) => {
+                    let query = sqlx::query_scalar(*COUNT_DID.of(collection.partition));
+                    query.bind(collection.id).bind(did.as_str())
+                }
             }
             .fetch_one($pool.reads())
             .await?
@@ -52,21 +61,23 @@ pub struct CollectionCount {
 }
 
 /// The invalid records of visible accounts. Reads no others.
-const COUNT_INVALID: &str = "SELECT count(*) FROM invalid_records i CROSS JOIN records r CROSS JOIN dids d \
-     WHERE i.collection_id = $1 AND r.id = i.record_id AND d.id = r.did_id AND d.status = 0";
+pub(in crate::store) static COUNT_INVALID: PerPartition<&str> = PerPartition::new(
+    "SELECT count(*) FROM invalid_records i CROSS JOIN {records} r CROSS JOIN dids d \
+     WHERE i.collection_id = $1 AND r.collection_id = $1 AND r.id = i.record_id AND d.id = r.did_id AND d.status = 0",
+);
 
 /// Number of visible records per collection, sorted by NSID, without empty collections.
 pub async fn collection_counts(db: &Db) -> Result<Vec<CollectionCount>, StoreError> {
-    let sql = "SELECT nsid, id FROM collections ORDER BY nsid";
-    let collections: Vec<(String, i64)> = on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?;
-    let mut counts = Vec::with_capacity(collections.len());
-    for (collection, id) in collections {
+    let all = intern::all_collections(db).await?;
+    let mut counts = Vec::with_capacity(all.len());
+    for (collection, Collection { id, partition }) in all {
         let count = async |sql: &'static str| -> Result<i64, StoreError> {
             Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(id).fetch_one(pool).await)?)
         };
-        let records = count(COUNT).await? as u64;
+        let records = count(COUNT.of(partition)).await? as u64;
         if records > 0 {
-            counts.push(CollectionCount { collection, records, invalid: count(COUNT_INVALID).await? as u64 });
+            let invalid = count(COUNT_INVALID.of(partition)).await? as u64;
+            counts.push(CollectionCount { collection, records, invalid });
         }
     }
     Ok(counts)

@@ -2,25 +2,32 @@
 
 use crate::atproto::{Nsid, RecordUri};
 
-use super::super::{Db, Postgres, Sqlite, StoreError, intern, on};
+use super::super::intern::{self, Collection};
+use super::super::partitions::PerPartition;
+use super::super::{Db, Postgres, Sqlite, StoreError, on};
+
+/// Deletes a record, and its references.
+pub(in crate::store) static DELETE_ONE: PerPartition<[&str; 2]> = PerPartition::new([
+    "DELETE FROM {records} WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
+         AND rkey = $3 RETURNING id",
+    "DELETE FROM {record_refs} WHERE record_id = $1",
+]);
 
 /// Removes one record, visible or not, and its references. Leaves no tombstone: a later frame of the stream or a
 /// backfill indexes the record again. `false` when it did not exist.
 pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
-    let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(false) };
-    let row = "DELETE FROM records WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
-                   AND rkey = $3 RETURNING id";
-    let refs = "DELETE FROM record_refs WHERE record_id = $1";
+    let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(false) };
+    let [row, refs] = DELETE_ONE.of(collection.partition);
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        let id: Option<i64> = sqlx::query_scalar(row)
-            .bind(collection)
+        let id: Option<i64> = sqlx::query_scalar(*row)
+            .bind(collection.id)
             .bind(uri.did.as_str())
             .bind(uri.rkey.as_str())
             .fetch_optional(&mut *tx)
             .await?;
         if let Some(id) = id {
-            sqlx::query(refs).bind(id).execute(&mut *tx).await?;
+            sqlx::query(*refs).bind(id).execute(&mut *tx).await?;
         }
         tx.commit().await?;
         Ok(id.is_some())
@@ -32,11 +39,11 @@ const DELETE_STEP: i64 = 2_000;
 
 /// Removes all rows of a collection, in steps between which other writers can commit. Returns how many.
 pub async fn delete_collection(db: &Db, collection: &Nsid) -> Result<u64, StoreError> {
-    let Some(collection) = intern::collection_id(db, collection).await? else { return Ok(0) };
+    let Some(collection) = intern::collection(db, collection).await? else { return Ok(0) };
     let mut deleted = 0;
     loop {
         let step = match db {
-            Db::Sqlite(db) => delete_step_sqlite(db, collection).await?,
+            Db::Sqlite(db) => delete_step_sqlite(db, collection.id).await?,
             Db::Postgres(db) => delete_step_postgres(db, collection).await?,
         };
         deleted += step;
@@ -59,12 +66,18 @@ async fn delete_step_sqlite(db: &Sqlite, collection: i64) -> Result<u64, StoreEr
     Ok(deleted)
 }
 
-async fn delete_step_postgres(db: &Postgres, collection: i64) -> Result<u64, StoreError> {
-    let sql = "WITH gone AS (DELETE FROM records WHERE id IN (SELECT id FROM records WHERE collection_id = $1 \
-                   ORDER BY indexed_at, id LIMIT $2 FOR UPDATE) RETURNING id), \
-               refs AS (DELETE FROM record_refs f USING gone WHERE f.record_id = gone.id) \
-               SELECT count(*) FROM gone";
-    let deleted: i64 =
-        sqlx::query_scalar(sql).bind(collection).bind(DELETE_STEP).fetch_one(db.writer()).await?;
+/// The number of rows is a literal: PostgreSQL assumes that a limit in a parameter is a tenth of the table, and would read
+/// all of it.
+pub(in crate::store) static DELETE_STEP_POSTGRES: PerPartition<&str> = PerPartition::new(
+    "WITH gone AS (DELETE FROM {records} WHERE collection_id = $1 AND id IN \
+         (SELECT id FROM {records} WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT 2000 FOR UPDATE) RETURNING id), \
+     refs AS (DELETE FROM {record_refs} f USING gone WHERE f.record_id = gone.id) \
+     SELECT count(*) FROM gone",
+);
+const _: () = assert!(DELETE_STEP == 2_000, "the statement contains this number");
+
+async fn delete_step_postgres(db: &Postgres, collection: Collection) -> Result<u64, StoreError> {
+    let query = sqlx::query_scalar(*DELETE_STEP_POSTGRES.of(collection.partition));
+    let deleted: i64 = query.bind(collection.id).fetch_one(db.writer()).await?;
     Ok(deleted as u64)
 }

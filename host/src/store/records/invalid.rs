@@ -1,5 +1,7 @@
 //! Records that their lexicon rejects: reading records to validate them again, and replacing what was found before.
 
+use super::super::intern::{self, Collection};
+use super::super::partitions::PerPartition;
 use super::super::{Db, StoreError, on};
 use super::slice::{PAGE_BYTES, complete};
 use super::{FullRecordRow, RawRow, Slice, columns};
@@ -20,31 +22,34 @@ pub(in crate::store) async fn are_few(db: &Db, collection: i64) -> Result<bool, 
     Ok(count <= FEW)
 }
 
-/// Records in ascending order, those of hidden accounts too.
+/// Records in ascending order, those of hidden accounts too; a template for both databases.
 macro_rules! walk_sql {
     ($dialect:ident) => {
         concat!(
             "SELECT ",
             columns!($dialect full),
-            " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND r.collection_id = $1 \
+            " FROM {records} r CROSS JOIN dids d WHERE d.id = r.did_id AND r.collection_id = $1 \
                AND (r.indexed_at, r.id) > ($2, $3) ORDER BY r.indexed_at, r.id LIMIT $4"
         )
     };
 }
-const WALK_SQLITE: &str = walk_sql!(sqlite);
-const WALK_POSTGRES: &str = walk_sql!(postgres);
+static WALK_SQLITE: PerPartition<&str> = PerPartition::new(walk_sql!(sqlite));
+pub(in crate::store) static WALK_POSTGRES: PerPartition<&str> = PerPartition::new(walk_sql!(postgres));
 
 /// The next records of a collection in the order in which they were indexed, at most `limit` and [`PAGE_BYTES`]. Those of
 /// hidden accounts are included: the accounts may come back.
 pub async fn walk(
     db: &Db,
-    (id, collection): (i64, &Nsid),
+    collection: &Nsid,
     after: Keyset,
     limit: u32,
 ) -> Result<Slice<FullRecordRow>, StoreError> {
+    let Some(Collection { id, partition }) = intern::collection(db, collection).await? else {
+        return Ok(Slice::empty());
+    };
     macro_rules! found {
         ($pool:expr, $sql:expr) => {
-            sqlx::query($sql)
+            sqlx::query(*$sql.of(partition))
                 .bind(id)
                 .bind(after.indexed_at)
                 .bind(after.id)
@@ -73,24 +78,29 @@ pub struct Verdict {
     pub reason: Option<String>,
 }
 
-/// Replaces what is known of the validity of records.
-pub async fn set(db: &Db, collection: i64, verdicts: &[Verdict]) -> Result<(), StoreError> {
-    let clear = "DELETE FROM invalid_records WHERE record_id = $1 \
-                 AND EXISTS (SELECT 1 FROM records r WHERE r.id = $1 AND r.updated_at = $2)";
-    let flag = "INSERT INTO invalid_records (record_id, collection_id, reason) \
-                SELECT r.id, r.collection_id, $3 FROM records r \
-                WHERE r.id = $1 AND r.updated_at = $2 AND r.collection_id = $4 \
-                ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason";
+/// Notes that a record is valid, and that it is not, unless it was changed.
+static SET: PerPartition<[&str; 2]> = PerPartition::new([
+    "DELETE FROM invalid_records WHERE record_id = $1 \
+     AND EXISTS (SELECT 1 FROM {records} r WHERE r.id = $1 AND r.updated_at = $2 AND r.collection_id = $3)",
+    "INSERT INTO invalid_records (record_id, collection_id, reason) \
+     SELECT r.id, r.collection_id, $4 FROM {records} r \
+     WHERE r.id = $1 AND r.updated_at = $2 AND r.collection_id = $3 \
+     ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason",
+]);
+
+/// Replaces what is known of the validity of records of a collection.
+pub async fn set(db: &Db, collection: &Nsid, verdicts: &[Verdict]) -> Result<(), StoreError> {
+    let Some(collection) = intern::collection(db, collection).await? else { return Ok(()) };
+    let [clear, flag] = SET.of(collection.partition);
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         for Verdict { id, updated_at, reason } in verdicts {
-            match reason {
-                None => sqlx::query(clear).bind(id).bind(updated_at).execute(&mut *tx).await?,
-                Some(reason) => {
-                    let query = sqlx::query(flag).bind(id).bind(updated_at).bind(reason).bind(collection);
-                    query.execute(&mut *tx).await?
-                }
-            };
+            let query = sqlx::query(if reason.is_none() { *clear } else { *flag });
+            let mut query = query.bind(id).bind(updated_at).bind(collection.id);
+            if let Some(reason) = reason {
+                query = query.bind(reason);
+            }
+            query.execute(&mut *tx).await?;
         }
         tx.commit().await?;
         Ok(())

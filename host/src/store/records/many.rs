@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use sqlx::Row as _;
 
-use super::super::{Db, StoreError, intern};
+use super::super::intern::{self, Collection};
+use super::super::partitions::PerPartition;
+use super::super::{Db, StoreError};
 use super::{FullRecordRow, PartialRow, RawRow, Slice, columns, complete};
 use crate::atproto::{Nsid, RecordUri};
 
@@ -16,14 +18,15 @@ const SQLITE: &str = concat!(
          AND r.rkey = v.value ->> 2"
 );
 
-const POSTGRES: &str = concat!(
+/// For records of collections in one partition.
+pub(in crate::store) static POSTGRES: PerPartition<&str> = PerPartition::new(concat!(
     "SELECT ",
     columns!(postgres full),
     ", r.collection_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS v (collection_id, did, rkey) \
      CROSS JOIN LATERAL (SELECT id, did FROM dids WHERE dids.did = v.did AND status = 0 LIMIT 1) d \
-     CROSS JOIN LATERAL (SELECT * FROM records WHERE records.collection_id = v.collection_id \
-         AND records.did_id = d.id AND records.rkey = v.rkey LIMIT 1) r"
-);
+     CROSS JOIN LATERAL (SELECT * FROM {records} o WHERE o.collection_id = v.collection_id \
+         AND o.did_id = d.id AND o.rkey = v.rkey LIMIT 1) r"
+));
 
 /// The position of the collection's id, after the columns of a full row.
 const COLLECTION_COLUMN: usize = 10;
@@ -35,36 +38,41 @@ pub async fn get_many_full(
     uris: &[RecordUri],
     bytes: usize,
 ) -> Result<Slice<FullRecordRow>, StoreError> {
-    let mut ids: HashMap<&Nsid, Option<i64>> = HashMap::new();
+    let mut known: HashMap<&Nsid, Option<Collection>> = HashMap::new();
     let mut collections: HashMap<i64, &Nsid> = HashMap::new();
     let mut keys = Vec::with_capacity(uris.len());
     for uri in uris {
-        let id = if let Some(id) = ids.get(&uri.collection) {
-            *id
+        let collection = if let Some(collection) = known.get(&uri.collection) {
+            *collection
         } else {
-            let id = intern::collection_id(db, &uri.collection).await?;
-            ids.insert(&uri.collection, id);
-            id
+            let collection = intern::collection(db, &uri.collection).await?;
+            known.insert(&uri.collection, collection);
+            collection
         };
-        let Some(id) = id else { continue };
+        let Some(Collection { id, partition }) = collection else { continue };
         collections.insert(id, &uri.collection);
-        keys.push((id, uri.did.as_str(), uri.rkey.as_str()));
+        keys.push((partition, (id, uri.did.as_str(), uri.rkey.as_str())));
     }
     if keys.is_empty() {
         return Ok(Slice::empty());
     }
     let found: Result<Vec<_>, StoreError> = match db {
         Db::Sqlite(db) => {
+            let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
             let keys = serde_json::to_string(&keys).map_err(|e| StoreError::Corrupt(e.to_string()))?;
             let rows = sqlx::query(SQLITE).bind(keys).fetch_all(db.read_pool.reads()).await?;
             rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
         Db::Postgres(db) => {
-            let ids: Vec<i64> = keys.iter().map(|key| key.0).collect();
-            let dids: Vec<&str> = keys.iter().map(|key| key.1).collect();
-            let rkeys: Vec<&str> = keys.iter().map(|key| key.2).collect();
-            let query = sqlx::query(POSTGRES).bind(ids).bind(dids).bind(rkeys);
-            let rows = query.fetch_all(db.read_pool.reads()).await?;
+            keys.sort_unstable();
+            let mut rows = Vec::with_capacity(keys.len());
+            for part in keys.chunk_by(|(a, _), (b, _)| a == b) {
+                let ids: Vec<i64> = part.iter().map(|(_, key)| key.0).collect();
+                let dids: Vec<&str> = part.iter().map(|(_, key)| key.1).collect();
+                let rkeys: Vec<&str> = part.iter().map(|(_, key)| key.2).collect();
+                let query = sqlx::query(*POSTGRES.of(part[0].0)).bind(ids).bind(dids).bind(rkeys);
+                rows.extend(query.fetch_all(db.read_pool.reads()).await?);
+            }
             rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
     };
@@ -92,15 +100,20 @@ macro_rules! latest {
     };
 }
 
-const LATEST_REV: &str =
-    concat!("SELECT max(rev) FROM (", latest!("records"), " UNION ALL ", latest!("tombstones"), ") AS revs");
+pub(in crate::store) static LATEST_REV: PerPartition<&str> = PerPartition::new(concat!(
+    "SELECT max(rev) FROM (",
+    latest!("{records}"),
+    " UNION ALL ",
+    latest!("tombstones"),
+    ") AS revs"
+));
 
 /// The greatest `rev` of a record in the index, visible or not, or of its tombstone.
 pub async fn latest_rev(db: &Db, uri: &RecordUri) -> Result<Option<u64>, StoreError> {
-    let Some(collection) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
+    let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let rev: Option<i64> = super::super::on!(db, reader, |pool| {
-        sqlx::query_scalar(LATEST_REV)
-            .bind(collection)
+        sqlx::query_scalar(*LATEST_REV.of(collection.partition))
+            .bind(collection.id)
             .bind(uri.did.as_str())
             .bind(uri.rkey.as_str())
             .fetch_one(pool)

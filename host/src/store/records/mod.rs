@@ -5,12 +5,12 @@
 //! database, both planners choose another one.
 
 pub mod backlinks;
-mod count;
-mod delete;
+pub(super) mod count;
+pub(super) mod delete;
 pub mod invalid;
-mod many;
+pub(super) mod many;
 pub(super) mod packed;
-mod slice;
+pub(super) mod slice;
 pub(super) mod unjoined;
 
 use bytes::Bytes;
@@ -32,6 +32,7 @@ use self::slice::MAX_ROWS;
 pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete, page_rows, rows_to_read};
 pub use self::slice::{PAGE_BYTES, Slice};
 
+use super::partitions::PerPartition;
 use super::{Db, StoreError, intern};
 
 /// A record with the columns that lists and scripts use.
@@ -157,13 +158,14 @@ macro_rules! columns {
 pub(super) use columns;
 const _: () = assert!(INLINE_BYTES == 10_240, "the statements above and in `packed` contain this number");
 
-/// Joins visible records `r` with their account `d`; further conditions may follow.
+/// Joins visible records `r` with their account `d`; further conditions may follow. On PostgreSQL it is a template for
+/// [`PerPartition`].
 macro_rules! from_visible {
     (sqlite) => {
         " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 "
     };
     (postgres) => {
-        " FROM records r CROSS JOIN LATERAL \
+        " FROM {records} r CROSS JOIN LATERAL \
           (SELECT did, status FROM dids WHERE dids.id = r.did_id LIMIT 1) d WHERE d.status = 0 "
     };
 }
@@ -221,8 +223,8 @@ macro_rules! list_sql {
     };
 }
 
-/// Lists with all columns: of all records, of valid ones and of invalid ones. The plus makes SQLite find the last by their
-/// ids, not all records of the collection by its index.
+/// Lists with all columns: of all records, of valid ones and of invalid ones. The plus makes the databases find the last by
+/// their ids, not all records of the collection by its index.
 macro_rules! full_lists {
     ($dialect:ident, $invalid:literal) => {
         [
@@ -242,9 +244,11 @@ const LIST_FULL_SQLITE: [Statements; 3] = full_lists!(
     sqlite,
     "+r.collection_id = $1 AND r.id IN (SELECT record_id FROM invalid_records WHERE collection_id = $1)"
 );
-const LIST_FULL_POSTGRES: [Statements; 3] = full_lists!(
-    postgres,
-    "r.collection_id = $1 AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
+pub(in crate::store) static LIST_FULL_POSTGRES: PerPartition<[Statements; 3]> = PerPartition::new(
+    full_lists!(
+        postgres,
+        "+r.collection_id = $1 AND r.id = ANY (ARRAY (SELECT record_id FROM invalid_records WHERE collection_id = $1))"
+    ),
 );
 
 macro_rules! fetch_list {
@@ -269,11 +273,11 @@ use fetch_list;
 /// # Errors
 /// [`StoreError::Busy`] when too many reads are waiting.
 pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, StoreError> {
-    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let Some(collection) = intern::collection(db, args.collection).await? else { return Ok(Slice::empty()) };
     let _place = db.read_place(args.tenant).await?;
     let found = match db {
-        Db::Sqlite(db) => packed::list(&db.read_pool, id, args).await?,
-        Db::Postgres(db) => unjoined::list(db, id, args).await?,
+        Db::Sqlite(db) => packed::list(&db.read_pool, collection.id, args).await?,
+        Db::Postgres(db) => unjoined::list(db, collection, args).await?,
     };
     complete(db, found, page_rows(args.limit), PAGE_BYTES).await
 }
@@ -285,7 +289,8 @@ pub async fn list_full(
     args: &ListArgs<'_>,
     valid: Option<bool>,
 ) -> Result<Slice<FullRecordRow>, StoreError> {
-    let Some(id) = intern::collection_id(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let Some(collection) = intern::collection(db, args.collection).await? else { return Ok(Slice::empty()) };
+    let id = collection.id;
     let which = valid.map_or(0, |valid| if valid { 1 } else { 2 });
     let _place = db.read_place(args.tenant).await?;
     let found = match db {
@@ -293,7 +298,8 @@ pub async fn list_full(
             full_rows(fetch_list!(db.read_pool, LIST_FULL_SQLITE[which], id, args), args.collection)?
         }
         Db::Postgres(db) => {
-            full_rows(fetch_list!(db.read_pool, LIST_FULL_POSTGRES[which], id, args), args.collection)?
+            let statements = &LIST_FULL_POSTGRES.of(collection.partition)[which];
+            full_rows(fetch_list!(db.read_pool, statements, id, args), args.collection)?
         }
     };
     complete(db, found, page_rows(args.limit), PAGE_BYTES).await
@@ -306,27 +312,29 @@ fn full_rows<R: RawRow>(
     rows.into_iter().map(|row| row.raw_full(collection.clone())).collect()
 }
 
+/// One record by its URI; a template for both databases.
 macro_rules! get_sql {
     ($columns:expr) => {
         concat!(
             "SELECT ",
             $columns,
-            " FROM dids d CROSS JOIN records r WHERE d.did = $2 AND d.status = 0 AND r.collection_id = $1 \
+            " FROM dids d CROSS JOIN {records} r WHERE d.did = $2 AND d.status = 0 AND r.collection_id = $1 \
                AND r.did_id = d.id AND r.rkey = $3"
         )
     };
 }
-const GET_SQLITE: &str = get_sql!(columns!(sqlite whole));
-const GET_POSTGRES: &str = get_sql!(columns!(postgres whole));
+static GET_SQLITE: PerPartition<&str> = PerPartition::new(get_sql!(columns!(sqlite whole)));
+pub(in crate::store) static GET_POSTGRES: PerPartition<&str> =
+    PerPartition::new(get_sql!(columns!(postgres whole)));
 #[cfg(test)]
-const GET_FULL_SQLITE: &str = get_sql!(columns!(sqlite whole full));
+static GET_FULL_SQLITE: PerPartition<&str> = PerPartition::new(get_sql!(columns!(sqlite whole full)));
 #[cfg(test)]
-const GET_FULL_POSTGRES: &str = get_sql!(columns!(postgres whole full));
+static GET_FULL_POSTGRES: PerPartition<&str> = PerPartition::new(get_sql!(columns!(postgres whole full)));
 
 macro_rules! fetch_one {
     ($pool:expr, $sql:expr, $collection:expr, $uri:expr) => {
-        sqlx::query($sql)
-            .bind($collection)
+        sqlx::query(*$sql.of($collection.partition))
+            .bind($collection.id)
             .bind($uri.did.as_str())
             .bind($uri.rkey.as_str())
             .fetch_optional($pool.reads())
@@ -335,26 +343,24 @@ macro_rules! fetch_one {
 }
 
 pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreError> {
-    let Some(id) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
-    let row = match db {
-        Db::Sqlite(db) => {
-            fetch_one!(db.read_pool, GET_SQLITE, id, uri).map(|row| row.raw(uri.collection.clone()))
-        }
-        Db::Postgres(db) => {
-            fetch_one!(db.read_pool, GET_POSTGRES, id, uri).map(|row| row.raw(uri.collection.clone()))
-        }
-    };
+    let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
+    let row =
+        match db {
+            Db::Sqlite(db) => fetch_one!(db.read_pool, GET_SQLITE, collection, uri)
+                .map(|row| row.raw(uri.collection.clone())),
+            Db::Postgres(db) => fetch_one!(db.read_pool, GET_POSTGRES, collection, uri)
+                .map(|row| row.raw(uri.collection.clone())),
+        };
     Ok(row.transpose()?.map(|found| found.row))
 }
 
 #[cfg(test)]
 pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
-    let Some(id) = intern::collection_id(db, &uri.collection).await? else { return Ok(None) };
+    let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {
-        Db::Sqlite(db) => {
-            fetch_one!(db.read_pool, GET_FULL_SQLITE, id, uri).map(|row| row.raw_full(uri.collection.clone()))
-        }
-        Db::Postgres(db) => fetch_one!(db.read_pool, GET_FULL_POSTGRES, id, uri)
+        Db::Sqlite(db) => fetch_one!(db.read_pool, GET_FULL_SQLITE, collection, uri)
+            .map(|row| row.raw_full(uri.collection.clone())),
+        Db::Postgres(db) => fetch_one!(db.read_pool, GET_FULL_POSTGRES, collection, uri)
             .map(|row| row.raw_full(uri.collection.clone())),
     };
     Ok(row.transpose()?.map(|found| found.row))

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::super::{Db, StoreError};
+use super::super::partitions::PerPartition;
+use super::super::{Db, StoreError, intern};
 use super::{FullRecordRow, RecordRow};
 use crate::query::PageSize;
 
@@ -140,7 +141,10 @@ fn fitting<R: HasRecord>(found: &mut [PartialRow<R>], bytes: usize) -> usize {
 
 /// `$1` to `$4` are ids, of which some may be equal.
 const FETCH_SQLITE: &str = "SELECT id, record FROM records WHERE id IN ($1, $2, $3, $4)";
-const FETCH_POSTGRES: &str = "SELECT id, record::text FROM records WHERE id IN ($1, $2, $3, $4)";
+/// `$5` is their collection.
+pub(in crate::store) static FETCH_POSTGRES: PerPartition<&str> = PerPartition::new(
+    "SELECT id, record::text FROM {records} WHERE collection_id = $5 AND id IN ($1, $2, $3, $4)",
+);
 
 /// Fetches the records of the large rows, at most [`FETCH_BATCH`].
 async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), StoreError> {
@@ -150,20 +154,27 @@ async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), 
             large.push(found.row.record_row());
         }
     }
-    let id = |n: usize| large.get(n).or(large.first()).map(|row| row.id);
-    let ids: [Option<i64>; FETCH_BATCH] = std::array::from_fn(id);
-    macro_rules! fetched {
-        ($pool:expr, $sql:expr) => {{
-            let mut query = sqlx::query_as($sql);
-            for id in ids {
+    let records: Vec<(i64, String)> = match db {
+        Db::Sqlite(db) => {
+            let mut query = sqlx::query_as(FETCH_SQLITE);
+            for id in padded(large.iter().map(|row| row.id)) {
                 query = query.bind(id);
             }
-            query.fetch_all($pool.reads()).await?
-        }};
-    }
-    let records: Vec<(i64, String)> = match db {
-        Db::Sqlite(db) => fetched!(db.read_pool, FETCH_SQLITE),
-        Db::Postgres(db) => fetched!(db.read_pool, FETCH_POSTGRES),
+            query.fetch_all(db.read_pool.reads()).await?
+        }
+        Db::Postgres(postgres) => {
+            let mut records = Vec::with_capacity(large.len());
+            large.sort_unstable_by(|a, b| a.collection.cmp(&b.collection));
+            for rows in large.chunk_by(|a, b| a.collection == b.collection) {
+                let Some(collection) = intern::collection(db, &rows[0].collection).await? else { continue };
+                let mut query = sqlx::query_as(*FETCH_POSTGRES.of(collection.partition));
+                for id in padded(rows.iter().map(|row| row.id)) {
+                    query = query.bind(id);
+                }
+                records.extend(query.bind(collection.id).fetch_all(postgres.read_pool.reads()).await?);
+            }
+            records
+        }
     };
     let records: HashMap<i64, Bytes> =
         records.into_iter().map(|(id, record)| (id, Bytes::from(record))).collect();
@@ -171,6 +182,12 @@ async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), 
         row.record = records.get(&row.id).cloned().unwrap_or_default();
     }
     Ok(())
+}
+
+/// The ids, filled up to [`FETCH_BATCH`] with the first of them.
+fn padded(ids: impl Iterator<Item = i64> + Clone) -> [Option<i64>; FETCH_BATCH] {
+    let mut padded = ids.clone().chain(std::iter::repeat_n(ids.clone().next(), FETCH_BATCH).flatten());
+    std::array::from_fn(|_| padded.next())
 }
 
 #[cfg(test)]

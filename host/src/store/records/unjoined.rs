@@ -12,6 +12,8 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::{ListArgs, PartialRow, RecordRow, StoreError, fetch_list, limited};
+use crate::store::intern::Collection;
+use crate::store::partitions::PerPartition;
 use crate::store::postgres::Postgres;
 
 macro_rules! unjoined_sql {
@@ -21,7 +23,7 @@ macro_rules! unjoined_sql {
             "$2",
             "SELECT r.id, r.did_id, r.rkey, r.indexed_at, ",
             super::record_columns!(postgres),
-            " FROM records r WHERE r.collection_id = $1 \
+            " FROM {records} r WHERE r.collection_id = $1 \
               AND (SELECT 1 FROM dids d WHERE d.id = r.did_id AND d.status <> 0) IS NULL",
             $where,
             " ORDER BY r.indexed_at DESC, r.id DESC",
@@ -29,14 +31,16 @@ macro_rules! unjoined_sql {
     };
 }
 
-pub(in crate::store) const STATEMENTS: super::Statements = super::list_wheres!(unjoined_sql);
+pub(in crate::store) static STATEMENTS: PerPartition<super::Statements> =
+    PerPartition::new(super::list_wheres!(unjoined_sql));
 
 pub(super) async fn list(
     db: &Postgres,
-    collection: i64,
+    collection: Collection,
     args: &ListArgs<'_>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
-    let rows: Vec<PgRow> = fetch_list!(db.read_pool, STATEMENTS, collection, args);
+    let statements = STATEMENTS.of(collection.partition);
+    let rows: Vec<PgRow> = fetch_list!(db.read_pool, statements, collection.id, args);
     let ids = rows.iter().map(|row| row.try_get(1)).collect::<Result<Vec<i64>, _>>()?;
     let names = dids(db, ids.iter().copied()).await?;
     let found = rows.into_iter().zip(ids).map(|(row, did)| {

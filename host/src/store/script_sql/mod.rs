@@ -38,6 +38,8 @@ const MAX_VALUE_BYTES: i32 = 256 << 10;
 
 /// The view of `records` for statements that name their columns: see `guard::index_rewrites`.
 const LEAN_RECORDS: &str = "records_lean";
+/// The same of `record_refs`, on PostgreSQL.
+const LEAN_RECORD_REFS: &str = "record_refs_lean";
 
 /// Time limit of a statement.
 pub const STATEMENT_TIME_LIMIT: Duration = READ_TIME_LIMIT;

@@ -62,6 +62,9 @@ impl Connections<PgConnection> {
             ("TimeZone", "UTC"),
             ("client_connection_check_interval", CONNECTION_CHECK_INTERVAL),
             ("work_mem", WORK_MEM),
+            // Joins of records and their references are planned for each partition. Otherwise the cost of a look-up is
+            // that in all partitions, and the planner reads the tables instead.
+            ("enable_partitionwise_join", "on"),
             ("hash_mem_multiplier", "1"),
             ("max_parallel_workers_per_gather", "0"),
         ]);

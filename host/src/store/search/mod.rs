@@ -15,10 +15,12 @@ use crate::fair_share::Tenant;
 use crate::query::path::Path;
 
 use super::fields::{IndexKey, IndexKind, build};
+use super::intern::{self, Collection};
+use super::partitions::Partition;
 use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use super::records::{PAGE_BYTES, PartialRow, RawRow, RecordRow, complete};
 use super::scans::SCAN_TIME_LIMIT;
-use super::{Db, StoreError, intern};
+use super::{Db, StoreError};
 
 /// Shorter texts have no trigram: every record is searched for them.
 const MIN_INDEXED_CHARS: usize = 3;
@@ -40,8 +42,8 @@ pub struct SearchArgs<'a> {
 /// [`StoreError::Busy`] and [`StoreError::TooSlow`]: matches are sorted, so every search is a scan, at least of the
 /// candidates from an index.
 pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
-    let Some(collection) = intern::collection_id(db, args.collection).await? else { return Ok(Vec::new()) };
-    let index = db.fields().index(collection, args.field, IndexKind::Search);
+    let Some(collection) = intern::collection(db, args.collection).await? else { return Ok(Vec::new()) };
+    let index = db.fields().index(collection.id, args.field, IndexKind::Search);
     let long_enough = args.text.chars().count() >= MIN_INDEXED_CHARS;
     let index = index.filter(|_| long_enough);
     let place = db.scan_place(args.tenant).await?;
@@ -61,7 +63,7 @@ pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, St
     let note = |took: Duration| {
         if long_enough {
             let key =
-                IndexKey { collection_id: collection, path: args.field.clone(), kind: IndexKind::Search };
+                IndexKey { collection_id: collection.id, path: args.field.clone(), kind: IndexKind::Search };
             db.fields().note(key, index.is_none().then_some(took));
         }
     };
@@ -84,7 +86,7 @@ pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, St
 
 async fn run(
     db: &Db,
-    collection: i64,
+    collection: Collection,
     args: &SearchArgs<'_>,
     index: Option<i64>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
@@ -102,11 +104,14 @@ async fn run(
             {
                 return walk::rows(db, index, args).await;
             }
-            fetch!(db.scan_pool, compile::<SqliteDialect>(collection, args, sqlite_from(index, args)))
+            fetch!(db.scan_pool, compile::<SqliteDialect>(collection.id, args, sqlite_from(index, args)))
         }
         Db::Postgres(db) => {
-            let visible = Source { text: PostgresDialect::from_visible(None).into_owned(), pattern: None };
-            fetch!(db.scan_pool, compile::<PostgresDialect>(collection, args, visible))
+            let visible = Source {
+                text: PostgresDialect::from_visible(collection.partition, None).into_owned(),
+                pattern: None,
+            };
+            fetch!(db.scan_pool, compile::<PostgresDialect>(collection.id, args, visible))
         }
     }
 }
@@ -125,7 +130,10 @@ struct Source {
 
 fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
     let Some(id) = index else {
-        return Source { text: SqliteDialect::from_visible(None).into_owned(), pattern: None };
+        return Source {
+            text: SqliteDialect::from_visible(Partition::WHOLE, None).into_owned(),
+            pattern: None,
+        };
     };
     let name = build::name(IndexKind::Search, id);
     Source {

@@ -8,6 +8,7 @@ use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::fields::IndexKind;
 use crate::store::fields::build::name;
 use crate::store::fields::sqlite::texts_name;
+use crate::store::partitions::Partition;
 use crate::store::query::{Dialect, Sql, SqliteDialect, Value, bound};
 use crate::store::records::{PartialRow, RawRow, RecordRow};
 use crate::store::{Sqlite, StoreError};
@@ -85,7 +86,7 @@ fn compile(index: i64, args: &SearchArgs<'_>, what: Match, limit: usize) -> Sql 
     sql.push(&format!(
         "SELECT {} {}AND {condition} ORDER BY f.key, f.id LIMIT {limit}",
         SqliteDialect::COLUMNS,
-        SqliteDialect::from_visible(Some(&texts_name(index))),
+        SqliteDialect::from_visible(Partition::WHOLE, Some(&texts_name(index))),
     ));
     sql
 }

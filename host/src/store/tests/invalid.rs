@@ -57,7 +57,7 @@ async fn six(db: &TestDb) {
 }
 
 async fn note_id(db: &TestDb) -> i64 {
-    intern::collection_id(db, &nsid(NOTE)).await.unwrap().unwrap()
+    intern::collection(db, &nsid(NOTE)).await.unwrap().unwrap().id
 }
 
 on_both! {
@@ -118,14 +118,14 @@ on_both! {
     async fn records_are_walked_and_judged_again(db) {
         six(&db).await;
         set_status(&db, 1, AccountStatus::Deactivated).await;
-        let (note, id) = (nsid(NOTE), note_id(&db).await);
-        let first = invalid::walk(&db, (id, &note), START, 4).await.unwrap();
+        let note = nsid(NOTE);
+        let first = invalid::walk(&db, &note, START, 4).await.unwrap();
         assert!(first.more);
         let seen: Vec<_> = first.rows.iter().map(|full| full.row.rkey.as_str()).collect();
         assert_eq!(seen, ["a", "b", "c", "d"], "those of hidden accounts too");
         let last = first.rows.last().unwrap();
         let after = crate::query::Keyset { indexed_at: last.row.indexed_at, id: last.row.id };
-        let rest = invalid::walk(&db, (id, &note), after, 4).await.unwrap();
+        let rest = invalid::walk(&db, &note, after, 4).await.unwrap();
         assert!(!rest.more && rest.rows.len() == 2);
 
         let verdict = |at: usize, updated_at, reason: Option<&str>| Verdict {
@@ -135,7 +135,7 @@ on_both! {
         };
         // The third was changed since it was read: its verdict is ignored.
         let verdicts = [verdict(0, 0, Some("new")), verdict(1, 1, None), verdict(2, 7, Some("old")), verdict(3, 3, Some("other"))];
-        invalid::set(&db, id, &verdicts).await.unwrap();
+        invalid::set(&db, &note, &verdicts).await.unwrap();
         set_status(&db, 1, AccountStatus::Active).await;
         let found = reasons(&db, Some(false)).await;
         let expected = [("f", "bad"), ("d", "other"), ("a", "new")];

@@ -46,6 +46,8 @@ mod migrations;
 mod model;
 mod oauth_states;
 mod paging;
+mod partition_migration;
+mod partitions;
 mod plans;
 mod plugins;
 mod plugin_values;

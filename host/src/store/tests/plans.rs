@@ -5,10 +5,11 @@ use sqlx::Row;
 use super::fixtures::*;
 
 use crate::store::Db;
+use crate::store::intern::{self, Collection};
 use crate::store::records::unjoined::STATEMENTS;
 use crate::store::tests::db::{TestDb, postgres, sqlite};
 
-async fn fill(db: &TestDb) {
+pub(super) async fn fill(db: &TestDb) {
     for batch in 0..4_u32 {
         let changes = (0..2_500)
             .map(|n| {
@@ -28,21 +29,37 @@ async fn fill(db: &TestDb) {
 
 /// The join that makes each database look up the account of each row, see `store::records`.
 const SQLITE: &str = "FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0";
-const POSTGRES: &str = "FROM records r CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id \
-                        LIMIT 1) d WHERE d.status = 0";
+fn postgres_from(collection: Collection) -> String {
+    format!(
+        "FROM {} r CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id LIMIT 1) d \
+         WHERE d.status = 0",
+        collection.partition.records()
+    )
+}
 
-fn lists(from: &str) -> [String; 4] {
+fn lists(from: &str, collection: Collection) -> [String; 4] {
+    let id = collection.id;
     [
         "ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
         "AND (r.indexed_at, r.id) < (2, 5000) ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
         "AND r.did_id = (SELECT id FROM dids WHERE did = 'x') ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
         "AND (r.indexed_at, r.id) > (2, 5000) ORDER BY r.indexed_at ASC, r.id ASC LIMIT 21",
     ]
-    .map(|rest| format!("SELECT r.id, d.did {from} AND r.collection_id = 1 {rest}"))
+    .map(|rest| format!("SELECT r.id, d.did {from} AND r.collection_id = {id} {rest}"))
 }
 
-const GET: &str = "SELECT r.id FROM dids d CROSS JOIN records r WHERE d.did = 'x' AND d.status = 0 \
-                   AND r.collection_id = 1 AND r.did_id = d.id AND r.rkey = 'r1'";
+fn get_sql(collection: Collection) -> String {
+    format!(
+        "SELECT r.id FROM dids d CROSS JOIN {} r WHERE d.did = 'x' AND d.status = 0 \
+         AND r.collection_id = {} AND r.did_id = d.id AND r.rkey = 'r1'",
+        collection.partition.records(),
+        collection.id
+    )
+}
+
+pub(super) async fn note(db: &Db) -> Collection {
+    intern::collection(db, &nsid(NOTE)).await.unwrap().unwrap()
+}
 
 async fn plan(db: &Db, sql: &str) -> String {
     match db {
@@ -66,13 +83,14 @@ async fn plan(db: &Db, sql: &str) -> String {
 async fn sqlite_reads_use_indexes() {
     let db = sqlite().await;
     fill(&db).await;
-    for (n, sql) in lists(SQLITE).iter().enumerate() {
+    let collection = note(&db).await;
+    for (n, sql) in lists(SQLITE, collection).iter().enumerate() {
         let plan = plan(&db, sql).await;
         assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{sql}\n{plan}");
         let index = if n == 2 { "records_list_did" } else { "records_list " };
         assert!(plan.contains(index), "{sql}\n{plan}");
     }
-    let plan = plan(&db, GET).await;
+    let plan = plan(&db, &get_sql(collection)).await;
     assert!(plan.contains("records_key") && !plan.contains("SCAN"), "{plan}");
 }
 
@@ -106,18 +124,23 @@ async fn sqlite_writes_use_indexes() {
 async fn postgres_reads_use_indexes() {
     let db = postgres().await;
     fill(&db).await;
+    let collection = note(&db).await;
+    let records = collection.partition.records();
     // A new database has no statistics.
     for statement in ["SELECT 1", "ANALYZE"] {
         if let Db::Postgres(db) = &*db {
             sqlx::query(statement).execute(&db.pool).await.unwrap();
         }
-        for sql in lists(POSTGRES) {
+        for sql in lists(&postgres_from(collection), collection) {
             let plan = plan(&db, &sql).await;
             assert!(!plan.contains("Sort") && !plan.contains("Seq Scan"), "{statement}: {sql}\n{plan}");
-            assert!(plan.contains("records_list"), "{statement}: {sql}\n{plan}");
+            assert!(plan.contains(&format!("{records}_list")), "{statement}: {sql}\n{plan}");
         }
-        let plan = plan(&db, GET).await;
-        assert!(plan.contains("records_key") && !plan.contains("Seq Scan"), "{statement}: {plan}");
+        let plan = plan(&db, &get_sql(collection)).await;
+        assert!(
+            plan.contains(&format!("{records}_key")) && !plan.contains("Seq Scan"),
+            "{statement}: {plan}"
+        );
     }
 }
 
@@ -126,6 +149,8 @@ async fn postgres_reads_use_indexes() {
 async fn postgres_plans_lists_once() {
     let db = postgres().await;
     fill(&db).await;
+    let Collection { id, partition } = note(&db).await;
+    let index = format!("{}_list", partition.records());
     let Db::Postgres(db) = &*db else { panic!("the database is PostgreSQL") };
     let mut conn = db.pool.acquire().await.unwrap();
     let mut run = async |sql: String| {
@@ -134,28 +159,25 @@ async fn postgres_plans_lists_once() {
     };
     run("SET enable_bitmapscan = off".to_owned()).await;
     run("ANALYZE".to_owned()).await;
-    let [[first, next], [first_of_one, next_of_one]] = STATEMENTS;
+    let [[first, next], [first_of_one, next_of_one]] = *STATEMENTS.of(partition);
     // PostgreSQL may prefer a plan for the values of a list of one account, which has few rows.
     for (sql, types, values, is_kept) in [
-        (first, "bigint, bigint", "1, 21", true),
-        (next, "bigint, bigint, bigint, bigint", "1, 21, 2, 5000", true),
-        (first_of_one, "bigint, bigint, text", "1, 21, 'x'", false),
-        (next_of_one, "bigint, bigint, text, bigint, bigint", "1, 21, 'x', 2, 5000", false),
+        (first, "bigint, bigint", "21", true),
+        (next, "bigint, bigint, bigint, bigint", "21, 2, 5000", true),
+        (first_of_one, "bigint, bigint, text", "21, 'x'", false),
+        (next_of_one, "bigint, bigint, text, bigint, bigint", "21, 'x', 2, 5000", false),
     ] {
         run(format!("PREPARE list ({types}) AS {sql}")).await;
         // The first five executions are planned with their values.
         for _ in 0..8 {
-            run(format!("EXECUTE list ({values})")).await;
+            run(format!("EXECUTE list ({id}, {values})")).await;
         }
         let kept =
             run("SELECT generic_plans::text FROM pg_prepared_statements WHERE name = 'list'".to_owned())
                 .await;
-        let plan = run(format!("EXPLAIN EXECUTE list ({values})")).await;
+        let plan = run(format!("EXPLAIN EXECUTE list ({id}, {values})")).await;
         assert!(!is_kept || kept == "3", "{kept} of 8: {sql}\n{plan}");
-        assert!(
-            plan.contains("records_list") && !plan.contains("Sort") && !plan.contains("Seq Scan"),
-            "{plan}"
-        );
+        assert!(plan.contains(&index) && !plan.contains("Sort") && !plan.contains("Seq Scan"), "{plan}");
         run("DEALLOCATE list".to_owned()).await;
     }
 }

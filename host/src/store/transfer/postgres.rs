@@ -21,12 +21,12 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 /// Time between two looks at that list.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The server's own tables, without sqlx's and those of extensions.
+/// The server's own tables, without sqlx's and those of extensions. A partitioned table is one.
 const CATALOG: &str = "SELECT c.relname::text, a.attname::text, t.typname::text \
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = current_schema() \
          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' \
          JOIN pg_type t ON t.oid = a.atttypid \
-     WHERE c.relkind IN ('r', 'p') AND c.relname NOT IN ($1, $2) \
+     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT IN ($1, $2) \
          AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e') \
      ORDER BY c.relname, a.attnum";
 
@@ -38,23 +38,26 @@ const OBSTACLES: &str = "SELECT (SELECT count(*) FROM pg_class c \
      + (SELECT count(*) FROM pg_namespace WHERE nspname IN ($1, $2))";
 
 /// Foreign keys and indexes that a load is faster without: the statements that drop and that create them. Keys come
-/// first, because they depend on indexes.
+/// first, because they depend on indexes; then the indexes of partitioned tables, which are dropped with those of their
+/// partitions and take these in when they are created again.
 const REBUILT: &str = "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', k.conrelid::regclass, k.conname), \
          format('ALTER TABLE %s ADD CONSTRAINT %I %s', k.conrelid::regclass, k.conname, pg_get_constraintdef(k.oid)) \
      FROM pg_constraint k JOIN pg_namespace n ON n.oid = k.connamespace AND n.nspname = current_schema() \
-     WHERE k.contype = 'f' \
-     UNION ALL \
-     SELECT format('DROP INDEX %s', i.indexrelid::regclass), pg_get_indexdef(i.indexrelid) \
+     WHERE k.contype = 'f' AND k.conparentid = 0 \
+     UNION ALL (\
+     SELECT format('DROP INDEX IF EXISTS %s', i.indexrelid::regclass), \
+         replace(pg_get_indexdef(i.indexrelid), ' ON ONLY ', ' ON ') \
      FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
          JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = current_schema() \
      WHERE NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid) \
-         AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = i.indrelid AND d.deptype = 'e')";
+         AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = i.indrelid AND d.deptype = 'e') \
+     ORDER BY c.relkind = 'I' DESC)";
 
 /// Columns whose values come from a sequence: their table and their name.
 const SEQUENCES: &str = "SELECT format('%I.%I', n.nspname, c.relname), a.attname::text \
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname IN (current_schema(), $1) \
          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
-     WHERE c.relkind = 'r' AND pg_get_serial_sequence(format('%I.%I', n.nspname, c.relname), a.attname) IS NOT NULL";
+     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND pg_get_serial_sequence(format('%I.%I', n.nspname, c.relname), a.attname) IS NOT NULL";
 
 pub(super) struct Postgres {
     pub connection: PgConnection,
@@ -118,7 +121,7 @@ impl Postgres {
         self.execute(format!("DROP SCHEMA IF EXISTS {VIEW_SCHEMA}, {OWN_SCHEMA} CASCADE")).await?;
         let sql = "SELECT c.relname::text FROM pg_class c \
                    JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = current_schema() \
-                   WHERE c.relkind = 'r' \
+                   WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition \
                        AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e') \
                    ORDER BY c.relname = $1";
         let tables: Vec<String> =

@@ -1,13 +1,15 @@
-//! Rewrites conditions and orders on `records` so that they can use an index. The rewritten statement returns the same
+//! Rewrites conditions and orders on `records` and `record_refs` so that they can use an index. The rewritten statement returns the same
 //! rows.
 //!
 //! - `uri = X`: the URI is computed from three columns, so these are also compared with the parts of X.
-//! - `collection = X` on PostgreSQL: the id of the collection is also compared. Only with a constant id can the order
-//!   of an index on it be used.
+//! - `collection = X` on PostgreSQL: the id of the collection is also compared, and so it is for a URI. With the function
+//!   `collection_id` the id is a constant when the statement is planned: only then is one partition of the table planned
+//!   and read, and can the order of an index be used.
 //! - `ORDER BY indexed_at`: sorts by `indexed_us` instead, the same time as a number, which has an index.
 //!
 //! A statement that names its columns uses the lean view of `records`: on SQLite it has no CID, whose expression takes
-//! long to prepare; on PostgreSQL it also has the collection's id, which `*` must not include.
+//! long to prepare; on PostgreSQL it also has the collection's id, which `*` must not include, and so has that of
+//! `record_refs`.
 
 use sqlparser::ast::{Expr, GroupByExpr, Ident, OrderByExpr, Query, Select, SelectItem, SetExpr, Value};
 use sqlparser::tokenizer::Token;
@@ -45,8 +47,8 @@ pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
 const URI_REPEATS: u32 = 8;
 
 impl Emitter<'_> {
-    /// The prefix of the columns of `records`, if `expr` is its column of that name.
-    fn column_of_records(&self, expr: &Expr, column: &str) -> Option<String> {
+    /// The prefix of the columns of `records` or `record_refs`, if `expr` is its column of that name.
+    fn rewritten_column(&self, expr: &Expr, column: &str) -> Option<String> {
         let is = |name: &Ident| self.checked_name(name).is_ok_and(|plain| plain.eq_ignore_ascii_case(column));
         let found = match expr {
             Expr::Identifier(name) if is(name) => self.resolve_unqualified(name),
@@ -57,7 +59,7 @@ impl Emitter<'_> {
             _ => return None,
         };
         // A name that can't be resolved is refused when it is written.
-        found.ok()?.of_records
+        found.ok()?.of_rewritten
     }
 
     /// Writes `left = right` with the URI's parts, if one side is the URI of a record and the other a column or a text.
@@ -65,7 +67,7 @@ impl Emitter<'_> {
     pub(super) fn uri_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, GuardError> {
         let sides = [(left, right), (right, left)];
         let found = sides.into_iter().find_map(|(column, other)| {
-            let before = self.column_of_records(column, "uri")?;
+            let before = self.rewritten_column(column, "uri")?;
             self.is_column_or_text(other).then_some((before, other))
         });
         let Some((before, other)) = found else { return Ok(false) };
@@ -79,31 +81,34 @@ impl Emitter<'_> {
         let [uri_column, did, collection, rkey] =
             ["uri", "did", "collection", "rkey"].map(|name| format!("{before}{}", self.quoted(name)));
         let [is_did, is_collection, is_rkey] = parts(&uri, self.is_postgres());
+        let same_id = if self.is_postgres() && self.lean && matches!(other, Expr::Value(_)) {
+            collection_id(&before, &is_collection)
+        } else {
+            String::new()
+        };
         self.push(&format!(
-            "({uri_column} = {uri} AND {did} = {is_did} AND {collection} = {is_collection} AND {rkey} = {is_rkey})"
+            "({uri_column} = {uri} AND {did} = {is_did} AND {collection} = {is_collection}{same_id} AND {rkey} = {is_rkey})"
         ));
         Ok(true)
     }
 
-    /// Writes `left = right` with the collection's id, on PostgreSQL, if one side is the collection of a record and the
-    /// other a literal or parameter. Otherwise writes nothing and returns false.
+    /// Writes `left = right` with the collection's id, on PostgreSQL, if one side is the collection of a record or a
+    /// reference and the other a literal or parameter. Otherwise writes nothing and returns false.
     pub(super) fn collection_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, GuardError> {
         if !self.is_postgres() || !self.lean {
             return Ok(false);
         }
         let sides = [(left, right), (right, left)];
         let found = sides.into_iter().find_map(|(column, other)| {
-            let before = self.column_of_records(column, "collection")?;
+            let before = self.rewritten_column(column, "collection")?;
             (matches!(other, Expr::Value(_)) && self.is_column_or_text(other)).then_some((before, other))
         });
         let Some((before, other)) = found else { return Ok(false) };
         let start = self.out.len();
         self.expr(other)?;
         let nsid = self.out.split_off(start);
-        self.push(&format!(
-            "({before}\"collection\" = {nsid} AND {before}\"collection_id\" = \
-             (SELECT id FROM {VIEW_SCHEMA}.collection_ids WHERE nsid = {nsid}))"
-        ));
+        let same_id = collection_id(&before, &nsid);
+        self.push(&format!("({before}\"collection\" = {nsid}{same_id})"));
         Ok(true)
     }
 
@@ -126,7 +131,7 @@ impl Emitter<'_> {
 
     /// Writes `indexed_us` for an ORDER BY item `indexed_at` of `records`. Otherwise writes nothing and returns false.
     pub(super) fn order_by_indexed_us(&mut self, item: &OrderByExpr) -> Result<bool, GuardError> {
-        let Some(before) = self.column_of_records(&item.expr, "indexed_at") else { return Ok(false) };
+        let Some(before) = self.rewritten_column(&item.expr, "indexed_at") else { return Ok(false) };
         refuse_if("WITH FILL", item.with_fill.is_some())?;
         let column = self.quoted("indexed_us");
         self.push(&format!("{before}{column}"));
@@ -160,6 +165,11 @@ fn has_aggregate(items: &[SelectItem]) -> bool {
                 | SelectItem::ExprWithAlias { expr: Expr::Function(_), .. }
         )
     })
+}
+
+/// A further condition on PostgreSQL: the id of the collection is that of the expression `nsid`.
+fn collection_id(before: &str, nsid: &str) -> String {
+    format!(" AND {before}\"collection_id\" = {VIEW_SCHEMA}.collection_id({nsid})")
 }
 
 /// Expressions for the DID, the collection and the rkey in a record's URI.

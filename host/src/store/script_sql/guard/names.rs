@@ -3,7 +3,7 @@
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, TableAlias};
 use sqlparser::tokenizer::Token;
 
-use super::super::LEAN_RECORDS;
+use super::super::{LEAN_RECORD_REFS, LEAN_RECORDS};
 use super::scope::{Columns, Relation, view_columns};
 use super::{Emitter, GuardError, OWN_PREFIX, refuse_if};
 
@@ -110,10 +110,14 @@ impl Emitter<'_> {
             (cte.text.clone(), Relation::new(plain, written, columns))
         } else if let Some(columns) = view_columns(&lower) {
             let schema = if self.is_postgres() { super::super::VIEW_SCHEMA } else { "temp" };
-            let view = if self.lean && lower == "records" { LEAN_RECORDS } else { &lower };
+            let view = match lower.as_str() {
+                "records" if self.lean => LEAN_RECORDS,
+                "record_refs" if self.lean && self.is_postgres() => LEAN_RECORD_REFS,
+                view => view,
+            };
             let text = format!("{schema}.{}", self.quoted(view));
             let mut relation = Relation::new(lower.clone(), written, columns);
-            relation.is_records = lower == "records";
+            relation.is_rewritten = matches!(lower.as_str(), "records" | "record_refs");
             (text, relation)
         } else if is_own(&lower) {
             (self.own_text(&lower), self.own_relation(&lower, written)?)
@@ -147,7 +151,7 @@ impl Emitter<'_> {
                 self.name_list(&names);
                 relation.rename(names)?;
                 // The index rewrites rely on the original column names.
-                relation.is_records = false;
+                relation.is_rewritten = false;
             }
         }
         self.add_relation(relation)

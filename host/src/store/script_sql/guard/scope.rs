@@ -99,8 +99,8 @@ pub(super) struct Relation {
     pub(super) columns: Columns,
     /// Further columns, which `*` does not include.
     pub(super) hidden: &'static [&'static str],
-    /// The view `records` with its original column names.
-    pub(super) is_records: bool,
+    /// The view `records` or `record_refs` with its original column names: `index_rewrites` rewrites its conditions.
+    pub(super) is_rewritten: bool,
     /// A function with one column, which may also be named by the function's alias.
     pub(super) is_scalar: bool,
     /// Its columns are found only with the relation's name before them (`excluded`).
@@ -109,8 +109,8 @@ pub(super) struct Relation {
 
 impl Relation {
     pub(super) fn new(name: String, alias: String, columns: Columns) -> Self {
-        let (is_records, is_scalar, needs_qualifier) = (false, false, false);
-        Self { name, alias, columns, hidden: &[], is_records, is_scalar, needs_qualifier }
+        let (is_rewritten, is_scalar, needs_qualifier) = (false, false, false);
+        Self { name, alias, columns, hidden: &[], is_rewritten, is_scalar, needs_qualifier }
     }
 
     /// Renames the first columns.
@@ -142,8 +142,8 @@ pub(super) struct ResolvedColumn {
     pub(super) text: String,
     pub(super) cost: Cost,
     pub(super) is_json: bool,
-    /// For a column of `records`: the prefix of that relation's other columns.
-    pub(super) of_records: Option<String>,
+    /// For a column of `records` or `record_refs`: the prefix of that relation's other columns.
+    pub(super) of_rewritten: Option<String>,
 }
 
 impl Emitter<'_> {
@@ -193,12 +193,12 @@ impl Emitter<'_> {
     fn resolved(&self, relation: &Relation, column: &Column) -> ResolvedColumn {
         let before = if relation.alias.is_empty() { String::new() } else { format!("{}.", relation.alias) };
         let text = format!("{before}{}", self.quoted(column.name.as_deref().unwrap_or_default()));
-        let of_records = relation.is_records.then_some(before);
-        ResolvedColumn { text, cost: column.cost, is_json: column.is_json, of_records }
+        let of_rewritten = relation.is_rewritten.then_some(before);
+        ResolvedColumn { text, cost: column.cost, is_json: column.is_json, of_rewritten }
     }
 
     fn unqualified(&self, name: &str) -> ResolvedColumn {
-        ResolvedColumn { text: self.quoted(name), cost: Cost::default(), is_json: false, of_records: None }
+        ResolvedColumn { text: self.quoted(name), cost: Cost::default(), is_json: false, of_rewritten: None }
     }
 
     /// Resolves an unqualified name in one scope.

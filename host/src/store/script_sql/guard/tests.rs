@@ -281,6 +281,7 @@ fn conditions_and_orders_are_rewritten_for_an_index() {
         found,
         "SELECT 1 FROM script_views.\"records_lean\" AS \"t1\" WHERE (\"t1\".\"uri\" = $1 \
          AND \"t1\".\"did\" = split_part($1, '/', 3) AND \"t1\".\"collection\" = split_part($1, '/', 4) \
+         AND \"t1\".\"collection_id\" = script_views.collection_id(split_part($1, '/', 4)) \
          AND \"t1\".\"rkey\" = split_part($1, '/', 5))"
     );
     let quick = |sql: &str| written(Backend::Sqlite, sql).contains("`rkey` = substr");
@@ -304,10 +305,14 @@ fn conditions_and_orders_are_rewritten_for_an_index() {
         assert!(!lean(backend, "WITH t AS (SELECT * FROM records) SELECT did FROM t"));
         assert_eq!(lean(backend, "SELECT CID FROM records"), backend == Backend::Postgres);
     }
-    let known = |sql: &str| written(Backend::Postgres, sql).contains("collection_ids");
+    let known = |sql: &str| written(Backend::Postgres, sql).contains("script_views.collection_id(");
     assert!(known("SELECT did FROM records WHERE collection = 'a.b.c'"));
     assert!(known("SELECT r.did FROM records r, labels l WHERE 'a.b.c' = r.collection"));
-    assert!(!known("SELECT source_uri FROM record_refs WHERE collection = 'a.b.c'"));
+    assert!(known("SELECT source_uri FROM record_refs WHERE collection = 'a.b.c'"));
+    assert!(known("SELECT did FROM records WHERE uri = 'at://did:plc:a/b.c.d/e'"));
+    assert!(!known("SELECT r.did FROM records r, labels l WHERE r.uri = l.uri"));
+    assert!(!known("SELECT nsid FROM (SELECT collection AS nsid FROM records) r WHERE nsid = 'a.b.c'"));
+    assert!(!known("SELECT * FROM record_refs WHERE collection = 'a.b.c'"));
     assert!(!known("SELECT * FROM records WHERE collection = 'a.b.c'"));
     assert!(on(Backend::Postgres, "SELECT collection_id FROM records_lean").is_err());
     assert!(on(Backend::Postgres, "SELECT id FROM collection_ids").is_err());
