@@ -163,7 +163,8 @@ async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), 
     }
     let records: Vec<(i64, String)> = match db {
         Db::Sqlite(db) => fetched!(db.read_pool, FETCH_SQLITE),
-        Db::Postgres(db) => fetched!(db.read_pool, FETCH_POSTGRES),
+        // Not on a replica: the rows may come from the primary, and records that are missing count as deleted.
+        Db::Postgres(db) => fetched!(db.read_pool.primary(), FETCH_POSTGRES),
     };
     let records: HashMap<i64, Bytes> =
         records.into_iter().map(|(id, record)| (id, Bytes::from(record))).collect();
