@@ -47,6 +47,9 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// A replica that takes longer to answer is not used, and the reads that wait for it run on the primary.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How often a single look is repeated, until the replica has replayed what the primary had when it began.
+const MAX_LOOKS: usize = 3;
+
 /// The replicas of the primary.
 #[derive(Debug)]
 pub(super) struct Replicas {
@@ -97,7 +100,7 @@ impl Db {
         tokio::join!(following, futures_util::future::join_all(watches));
     }
 
-    /// Looks at each replica once, for a process that does not watch them.
+    /// Looks at each replica, for a process that does not watch them.
     ///
     /// # Errors
     /// When the primary can't be looked at.
@@ -106,7 +109,14 @@ impl Db {
         let Some(replicas) = &db.replicas else { return Ok(Vec::new()) };
         replicas.link.look(db).await?;
         let looks = replicas.replicas.iter().map(async |replica| {
-            Watch::new(Arc::clone(replica), Arc::clone(&replicas.link), replicas.max_lag).look().await;
+            let mut watch = Watch::new(Arc::clone(replica), Arc::clone(&replicas.link), replicas.max_lag);
+            for _ in 0..MAX_LOOKS {
+                watch.look().await;
+                if replica.service.status().unused != Some(Unused::Measuring) {
+                    break;
+                }
+                tokio::time::sleep(PROBE_EVERY).await;
+            }
             replica.service.status()
         });
         Ok(futures_util::future::join_all(looks).await)
