@@ -68,7 +68,9 @@ pub fn replicas(found: Vec<ReplicaStatus>) -> Vec<Check> {
         let result = match status.unused {
             None => Ok(behind.unwrap_or_else(|| "in use".to_owned())),
             // A replica that has just been connected to is not judged yet.
-            Some(Unused::New | Unused::Measuring) => Ok("it is a replica; its lag is not known yet".to_owned()),
+            Some(Unused::New | Unused::Measuring) => {
+                Ok("it is a replica; its lag is not known yet".to_owned())
+            }
             Some(reason) if reason.is_misconfigured() => Err(reason.to_string()),
             Some(reason) => Err(format!("not used: {reason}. Reads go to the primary. {REPLICA_FIX}")),
         };

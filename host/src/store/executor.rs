@@ -72,7 +72,10 @@ async fn unless_abandoned<T>(
         None => statement.await,
         Some(abandoned) => match abandoned.run_until_cancelled(statement).await {
             Some(result) => result,
-            None => Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, "the replica is not used any more"))),
+            None => Err(sqlx::Error::Io(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the replica is not used any more",
+            ))),
         },
     }
 }

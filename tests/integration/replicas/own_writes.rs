@@ -75,7 +75,8 @@ impl Hosts {
     }
 
     async fn write(&self, host: &Instance, device: &Device) {
-        let (status, body) = self.send(host, device, Method::POST, PUT, Some(&json!({ "text": "hello" }))).await;
+        let (status, body) =
+            self.send(host, device, Method::POST, PUT, Some(&json!({ "text": "hello" }))).await;
         assert_eq!(status, 200, "{body}");
     }
 

@@ -47,7 +47,9 @@ async fn other_servers_are_not_used() {
     let doctor = server.run(&["doctor"]);
     let text = String::from_utf8_lossy(&doctor.stdout);
     assert_eq!(text.matches("FAIL  replica 127.0.0.1:").count(), 4, "{text}");
-    assert!(!text.contains("hunter2") && !server.log().contains("hunter2") && !checks.text.contains("hunter2"));
+    assert!(
+        !text.contains("hunter2") && !server.log().contains("hunter2") && !checks.text.contains("hunter2")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

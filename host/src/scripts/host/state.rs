@@ -92,11 +92,7 @@ impl RunState {
         if info.kind == TriggerKind::Query && info.lineage.may_lag() {
             services.index = services.index.for_query(&info.caller).unwrap_or(services.index);
         }
-        Self {
-            services: Some(services),
-            session,
-            ..Self::without_services(info, clock, tids)
-        }
+        Self { services: Some(services), session, ..Self::without_services(info, clock, tids) }
     }
 
     /// For a script that is compiled or checked: log lines are discarded, and every function but the clock's is

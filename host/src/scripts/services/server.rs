@@ -50,7 +50,9 @@ impl ServerIndex {
 impl Index for ServerIndex {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
-            let page = page::read(&*self.reading().await, &parse_query(query)?, &tenant).await.map_err(read_error)?;
+            let page = page::read(&*self.reading().await, &parse_query(query)?, &tenant)
+                .await
+                .map_err(read_error)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }
@@ -91,7 +93,9 @@ impl Index for ServerIndex {
             if !links.uri.starts_with("at://") || links.uri.contains('\0') {
                 return Err(IndexError::Invalid(format!("uri {:?} is not an AT URI", links.uri)));
             }
-            let page = records::backlinks::read(&*self.reading().await, &links, &tenant).await.map_err(read_error)?;
+            let page = records::backlinks::read(&*self.reading().await, &links, &tenant)
+                .await
+                .map_err(read_error)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::store::StoreError;
 use crate::store::dedicated_connection::DedicatedConnection;
 use crate::store::postgres::Postgres;
-use crate::store::StoreError;
 
 use super::position::{History, Lag, Position, position_sql};
 use super::probe::Identity;
@@ -30,7 +30,20 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// Reads that wait for a round trip; others go to the primary.
 const MAX_WAITING: usize = 4_096;
 
-const POSITION: &str = concat!("SELECT ", position_sql!("pg_current_wal_insert_lsn()"));
+/// Replicas receive only what is flushed. What is inserted may stay unflushed while nothing is committed.
+const POSITIONS: &str = concat!(
+    "SELECT ",
+    position_sql!("pg_current_wal_flush_lsn()"),
+    ", ",
+    position_sql!("pg_current_wal_insert_lsn()")
+);
+
+/// How far the primary is.
+struct Positions {
+    flushed: Position,
+    /// Includes all commits.
+    inserted: Position,
+}
 
 /// What a host knows from the primary.
 #[derive(Debug)]
@@ -97,13 +110,14 @@ impl Link {
 
     /// Keeps the connection until `stop` is cancelled.
     pub(super) async fn run(&self, db: Postgres, mut waiting: Waiting, stop: CancellationToken) {
-        let mut is_reported = false;
         loop {
             let ended = stop.run_until_cancelled(self.follow(&db, &mut waiting)).await;
-            self.primary().identity = None;
+            let was_connected = self.primary().identity.take().is_some();
             let Some(error) = ended else { return };
-            if !std::mem::replace(&mut is_reported, true) {
+            if was_connected {
                 tracing::warn!(%error, "the connection that tells which replicas can be used was lost");
+            } else {
+                tracing::debug!(%error, "the primary can't be asked which replicas can be used");
             }
             // Reads that wait go to the primary.
             let refuse = async { while waiting.recv().await.is_some() {} };
@@ -154,11 +168,11 @@ impl Link {
         connection.listen(CHANNEL).await?;
         let identity = Identity::of(connection.listener()).await?;
         let asked = Instant::now();
-        let position = position(&mut connection).await?;
-        self.writes().start_from(position);
+        let Positions { flushed, inserted } = positions(&mut connection).await?;
+        self.writes().start_from(inserted);
         let mut primary = self.primary();
         primary.history.clear();
-        primary.history.add(asked, position);
+        primary.history.add(asked, flushed);
         primary.identity = Some(identity);
         drop(primary);
         self.connected.cancel();
@@ -167,10 +181,10 @@ impl Link {
 
     async fn round_trip(&self, connection: &mut DedicatedConnection) -> Result<(), StoreError> {
         let asked = Instant::now();
-        let position = position(connection).await?;
-        self.primary().history.add(asked, position);
+        let Positions { flushed, inserted } = positions(connection).await?;
+        self.primary().history.add(asked, flushed);
         while let Some(notice) = connection.listener().next_buffered() {
-            self.writes().heard(notice.payload(), position);
+            self.writes().heard(notice.payload(), inserted);
         }
         Ok(())
     }
@@ -190,7 +204,8 @@ impl Link {
 }
 
 /// Reads all rows, so that the answer has ended: notices arrive at its end.
-async fn position(connection: &mut DedicatedConnection) -> Result<Position, StoreError> {
-    let rows: Vec<i64> = sqlx::query_scalar(POSITION).fetch_all(connection.listener()).await?;
-    Ok(Position(rows.first().copied().unwrap_or_default()))
+async fn positions(connection: &mut DedicatedConnection) -> Result<Positions, StoreError> {
+    let rows: Vec<(i64, i64)> = sqlx::query_as(POSITIONS).fetch_all(connection.listener()).await?;
+    let (flushed, inserted) = rows.first().copied().ok_or(sqlx::Error::RowNotFound)?;
+    Ok(Positions { flushed: Position(flushed), inserted: Position(inserted) })
 }

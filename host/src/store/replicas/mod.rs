@@ -23,10 +23,9 @@ mod service;
 mod watch;
 mod writes;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 pub use self::reads::{CallerReads, ReadDb};
@@ -61,6 +60,17 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
+    /// Forgets the writes that all replicas in use have replayed, again and again.
+    async fn forget_replayed(&self) {
+        loop {
+            tokio::time::sleep(PROBE_EVERY).await;
+            let replayed = self.replicas.iter().filter_map(|replica| replica.service.replayed());
+            if let Some(replayed) = replayed.min() {
+                self.link.writes().forget_up_to(replayed);
+            }
+        }
+    }
+
     pub(super) async fn close(&self) {
         for replica in &self.replicas {
             replica.close().await;
@@ -92,12 +102,15 @@ impl Db {
     pub async fn watch_replicas(&self, stop: CancellationToken) {
         let Self::Postgres(db) = self else { return };
         let Some(replicas) = &db.replicas else { return };
-        let Some(waiting) = replicas.waiting.lock().await.take() else { return };
+        let Some(waiting) = replicas.waiting.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return;
+        };
         let watches = replicas.replicas.iter().map(|replica| {
             Watch::new(Arc::clone(replica), Arc::clone(&replicas.link), replicas.max_lag).run(stop.clone())
         });
         let following = replicas.link.run(db.clone(), waiting, stop.clone());
-        tokio::join!(following, futures_util::future::join_all(watches));
+        let forgetting = stop.run_until_cancelled(replicas.forget_replayed());
+        tokio::join!(following, futures_util::future::join_all(watches), forgetting);
     }
 
     /// Looks at each replica, for a process that does not watch them.

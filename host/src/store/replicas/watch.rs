@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn a_replica_at_the_bound_does_not_come_and_go() {
-        let (bound, lag) = (Duration::from_secs(8), |seconds| Some(Lag::AtMost(Duration::from_secs(seconds))));
+        let (bound, lag) =
+            (Duration::from_secs(8), |seconds| Some(Lag::AtMost(Duration::from_secs(seconds))));
         assert_eq!(close_enough(lag(8), bound, true), Ok(()));
         assert!(close_enough(lag(9), bound, true).is_err());
         assert!(close_enough(lag(8), bound, false).is_err());

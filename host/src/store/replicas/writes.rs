@@ -6,6 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use sqlx::Row as _;
+
 use crate::atproto::Did;
 use crate::crypto::sha256;
 use crate::fair_share::Tenant;
@@ -20,6 +22,9 @@ pub(super) const CHANNEL: &str = "belvedere_writes";
 /// Writers that are remembered by themselves: some seconds of writes. Beyond it reads of all writers wait until a
 /// replica has replayed the newest of them.
 const MAX_WRITERS: usize = 65_536;
+
+/// A position that no replica has replayed.
+const UNKNOWN: Position = Position(i64::MAX);
 
 /// Announces writers, and returns the primary's position. The commit is not waited for: an announcement need not
 /// survive a crash of the database, which ends the connections of all who listen, and commits with notices wait
@@ -78,7 +83,7 @@ pub(super) struct RecentWrites {
 impl RecentWrites {
     pub(super) fn add(&mut self, writer: Writer, position: Position) {
         if self.positions.len() >= MAX_WRITERS && !self.positions.contains_key(&writer) {
-            self.forget_up_to(Position(i64::MAX));
+            self.forget_up_to(UNKNOWN);
         }
         let known = self.positions.entry(writer).or_default();
         *known = position.max(*known);
@@ -86,7 +91,7 @@ impl RecentWrites {
 
     /// What a replica must have replayed before reads of this writer may go there; `None`: they must not.
     pub(super) fn required(&self, writer: Writer) -> Option<Position> {
-        if self.unannounced.contains(&writer) {
+        if self.unannounced.contains(&writer) || self.floor == UNKNOWN {
             return None;
         }
         Some(self.positions.get(&writer).copied().unwrap_or_default().max(self.floor))
@@ -114,18 +119,21 @@ impl RecentWrites {
 
     /// Notes an announcement of any host. One that this version can't read counts for all writers, up to `now`.
     pub(super) fn heard(&mut self, announcement: &str, now: Position) {
-        let parsed = announcement.split_once(' ').and_then(|(writer, position)| {
-            Some((Writer::parse(writer)?, Position(position.parse().ok()?)))
-        });
+        let parsed = announcement
+            .split_once(' ')
+            .and_then(|(writer, position)| Some((Writer::parse(writer)?, Position(position.parse().ok()?))));
         match parsed {
             Some((writer, position)) => self.add(writer, position),
             None => self.floor = self.floor.max(now),
         }
     }
 
+    /// Beyond the bound all reads stay on the primary until an announcement succeeds.
     pub(super) fn keep_unannounced(&mut self, writers: &[Writer]) {
         if self.unannounced.len() + writers.len() <= MAX_WRITERS {
             self.unannounced.extend(writers);
+        } else {
+            self.floor = UNKNOWN;
         }
     }
 
@@ -135,6 +143,9 @@ impl RecentWrites {
     }
 
     pub(super) fn announced(&mut self, writers: &[Writer], position: Position) {
+        if self.floor == UNKNOWN {
+            self.floor = position;
+        }
         for writer in writers {
             self.unannounced.remove(writer);
             self.add(*writer, position);
@@ -164,12 +175,9 @@ impl Db {
 pub(super) async fn announce(db: &Postgres, writers: &[Writer]) -> Result<Position, StoreError> {
     let names: Vec<String> = writers.iter().map(Writer::to_string).collect();
     // An announcement may arrive twice without harm, so it is repeated like a read.
-    let rows: Vec<(i64, String)> = sqlx::query_as::<_, (i64, String)>(ANNOUNCE)
-        .bind(CHANNEL)
-        .bind(names)
-        .fetch_all(db.reader())
-        .await?;
-    Ok(rows.into_iter().map(|row| Position(row.0)).max().unwrap_or_default())
+    let rows = sqlx::query(ANNOUNCE).bind(CHANNEL).bind(names).fetch_all(db.reader()).await?;
+    let positions = rows.iter().map(|row| row.try_get(0).map(Position));
+    Ok(positions.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -225,5 +233,8 @@ mod tests {
         assert_eq!((writes.required(writer("a")), writes.unannounced()), (Some(Position(9)), vec![]));
         writes.keep_unannounced(&vec![writer("b"); MAX_WRITERS + 1]);
         assert!(writes.unannounced().is_empty(), "the list is bounded");
+        assert_eq!(writes.required(writer("c")), None);
+        writes.announced(&[writer("c")], Position(11));
+        assert_eq!(writes.required(writer("d")), Some(Position(11)));
     }
 }
