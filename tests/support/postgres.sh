@@ -119,6 +119,16 @@ stop() {
     rm -rf "$1"
 }
 
+# Waits until the server in the directory $1, which was killed, has ended. The process may stay in the table of processes for
+# a while, and PostgreSQL would take it for another server.
+await_end() {
+    local main
+    [ -f "$1/data/postmaster.pid" ] || return 0
+    main=$(head -n 1 "$1/data/postmaster.pid")
+    while kill -0 "$main" 2>/dev/null && [ "$(ps -o stat= -p "$main" | cut -c1)" != Z ]; do sleep 0.05; done
+    rm -f "$1/data/postmaster.pid" "$1"/.s.PGSQL.*.lock
+}
+
 alive() {
     [ -f "$1/url" ] && (as_server "$bin/pg_ctl" --pgdata="$1/data" status >/dev/null 2>&1)
 }
@@ -184,6 +194,7 @@ signal)
     send_signal "$2" "$3"
     ;;
 again)
+    await_end "$2"
     launch_again "$2" || fail "the server did not start again"
     ;;
 promote)
