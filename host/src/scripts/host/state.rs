@@ -275,10 +275,12 @@ impl RunState {
         // The repo's owner was announced with the write. Runs of the instance have no caller.
         let caller = &self.info.caller;
         let is_own = caller.did.as_ref() == Some(repo);
-        if !is_own && (caller.did.is_some() || caller.tenant != Tenant::Instance) {
-            if let Some(repos) = &services.repos {
-                repos.announce(&[caller.writer()]).await;
-            }
+        let is_named = caller.did.is_some() || caller.tenant != Tenant::Instance;
+        if !is_own
+            && is_named
+            && let Some(repos) = &services.repos
+        {
+            repos.announce(&[caller.writer()]).await;
         }
     }
 

@@ -361,7 +361,8 @@ impl<C: Poolable> ReadPool<C> {
     /// A connection to the replica; `None` when it is not used, or has none.
     async fn get_from_replica(&self, service: &Service) -> Option<PooledConnection<'_, C>> {
         let abandoned = service.in_use()?;
-        match abandoned.run_until_cancelled(self.get()).await? {
+        let lent = abandoned.run_until_cancelled(self.get()).await?;
+        match lent {
             Ok(mut connection) => {
                 connection.abandoned = Some(abandoned);
                 service.count_read();

@@ -62,7 +62,8 @@ async fn dids(db: &Postgres, ids: impl Iterator<Item = i64>) -> Result<HashMap<i
         return Ok(known);
     }
     let sql = "SELECT id, did FROM dids WHERE id = ANY($1)";
-    let rows: Vec<(i64, String)> = sqlx::query_as(sql).bind(&missing).fetch_all(db.read_pool.reads()).await?;
+    let rows: Vec<(i64, String)> =
+        sqlx::query_as(sql).bind(&missing[..]).fetch_all(db.read_pool.reads()).await?;
     let mut missing: HashSet<i64> = missing.into_iter().collect();
     let keep = |(id, did): (i64, String), known: &mut HashMap<i64, Arc<str>>| {
         let did: Arc<str> = did.into();

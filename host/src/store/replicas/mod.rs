@@ -121,7 +121,7 @@ impl Db {
         let Self::Postgres(db) = self else { return Ok(Vec::new()) };
         let Some(replicas) = &db.replicas else { return Ok(Vec::new()) };
         replicas.link.look(db).await?;
-        let looks = replicas.replicas.iter().map(async |replica| {
+        let looks = replicas.replicas.iter().map(|replica| async move {
             let mut watch = Watch::new(Arc::clone(replica), Arc::clone(&replicas.link), replicas.max_lag);
             for _ in 0..MAX_LOOKS {
                 watch.look().await;

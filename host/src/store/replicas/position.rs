@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn the_history_is_bounded() {
         let (mut history, start) = (History::default(), Instant::now());
-        for n in 0..100_000 {
+        for n in 0..100_000_u64 {
             history.add(start + Duration::from_millis(20 * n), Position(n.cast_signed()));
         }
         let most = KEPT.as_millis() / SAMPLE_EVERY.as_millis() + 1;

@@ -135,7 +135,7 @@ impl Service {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn server(&self) -> &str {
+    pub(in crate::store) fn server(&self) -> &str {
         &self.server
     }
 
