@@ -81,6 +81,7 @@ pub fn drop_database(url: &str) {
 }
 
 /// A PostgreSQL server of one test, which the test may stop, replicate and promote. Dropping it removes the server.
+#[derive(Debug)]
 pub struct OwnServer {
     directory: TempDir,
     url: String,

@@ -20,7 +20,7 @@ async fn prepared(mut world: World) -> (World, String) {
     server.upload(query_lexicon(SEARCH), Some(NOTES)).await;
     let script = "function handle()
         local found = db.search({ collection = collection, field = 'text', query = 'same' })
-        return { n = #found, count = db.count(collection) }
+        return { n = #found.records, count = db.count(collection) }
     end";
     server.bind(SEARCH, script).await;
     wait_until_used(server, true).await;
@@ -35,8 +35,9 @@ async fn prepared(mut world: World) -> (World, String) {
 /// Reads while `scenario` runs. Every answer must be right.
 async fn while_reading(server: &Instance, uri: &str, scenario: impl Future<Output = ()>) {
     let (ended, answers) = (AtomicBool::new(false), AtomicU64::new(0));
-    let reader = async |n: usize| {
-        while !ended.load(Ordering::Relaxed) {
+    let (is_over, count) = (&ended, &answers);
+    let reader = |n: usize| async move {
+        while !is_over.load(Ordering::Relaxed) {
             let answer = match n % 3 {
                 0 => server.xrpc(LIST).await,
                 1 => server.xrpc(&format!("{LIST}?uri={uri}")).await,
@@ -49,7 +50,7 @@ async fn while_reading(server: &Instance, uri: &str, scenario: impl Future<Outpu
                 _ => answer.body == serde_json::json!({ "n": 1, "count": 1 }),
             };
             assert!(is_found, "{}", answer.text);
-            answers.fetch_add(1, Ordering::Relaxed);
+            count.fetch_add(1, Ordering::Relaxed);
         }
     };
     let scenario = async {

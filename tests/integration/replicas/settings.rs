@@ -21,7 +21,7 @@ async fn other_servers_are_not_used() {
     let (primary, replica) = servers(&[]).await;
     let other_cluster = postgres::create_database().await;
     let unreachable = "postgres://me:hunter2@127.0.0.1:9/notes";
-    let urls = [&primary.url(DATABASE), &replica.url("postgres"), &other_cluster, unreachable].join(",");
+    let urls = [&*primary.url(DATABASE), &*replica.url("postgres"), &*other_cluster, unreachable].join(",");
     let world = world(&primary, &urls, &[]).await;
     let server = &world.server;
     for (n, reason) in [

@@ -21,15 +21,15 @@ const SCRIPT: &str = "function handle()
         got = (db.get(params.first) and 1 or 0) + (db.get(params.second) and 1 or 0),
         count = db.count(collection),
         backlinks = #db.backlinks({ collection = collection, uri = subject }).records,
-        search = #db.search({ collection = collection, field = 'text', query = 'same' }),
-        nested = #xrpc.query('com.example.listNotes', {}).body.records,
+        search = #db.search({ collection = collection, field = 'text', query = 'same' }).records,
+        nested = #json.decode(xrpc.query('com.example.listNotes', {}).body).records,
         raw = db.raw('SELECT count(*) AS n FROM records', {})[1].n,
     }
 end";
 
 /// As [`SCRIPT`], for a procedure.
 const PROCEDURE: &str = "function handle()
-    return { count = db.count(collection), nested = #xrpc.query('com.example.listNotes', {}).body.records }
+    return { count = db.count(collection), nested = #json.decode(xrpc.query('com.example.listNotes', {}).body).records }
 end";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -50,8 +50,8 @@ impl ServerIndex {
 impl Index for ServerIndex {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
-            let page =
-                page::read(&self.reading().await, &parse_query(query)?, &tenant).await.map_err(read_error)?;
+            let (db, query) = (self.reading().await, parse_query(query)?);
+            let page = page::read(&db, &query, &tenant).await.map_err(read_error)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }
@@ -92,8 +92,8 @@ impl Index for ServerIndex {
             if !links.uri.starts_with("at://") || links.uri.contains('\0') {
                 return Err(IndexError::Invalid(format!("uri {:?} is not an AT URI", links.uri)));
             }
-            let page =
-                records::backlinks::read(&self.reading().await, &links, &tenant).await.map_err(read_error)?;
+            let db = self.reading().await;
+            let page = records::backlinks::read(&db, &links, &tenant).await.map_err(read_error)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }
@@ -115,7 +115,8 @@ impl Index for ServerIndex {
 
     fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
         Box::pin(async move {
-            let rows = records::search::read(&self.reading().await, &parse_search(search)?, &tenant).await;
+            let (db, search) = (self.reading().await, parse_search(search)?);
+            let rows = records::search::read(&db, &search, &tenant).await;
             let rows = rows.map_err(store_error)?;
             Ok(rows.into_iter().map(row).collect())
         })
