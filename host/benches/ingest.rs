@@ -138,7 +138,8 @@ async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<EventScripts> {
     let random = Random::system();
     let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
     let log = ServerLog::new(events.clone(), Variables::default());
-    let services = Services::new(Arc::new(ServerIndex(db.clone())), Arc::new(log), clock.clone(), random);
+    let services =
+        Services::new(Arc::new(ServerIndex::new(db.clone())), Arc::new(log), clock.clone(), random);
     Ok(EventScripts::new(ScriptRuntime { engine, library: Arc::new(library), services }, events, db.clone()))
 }
 

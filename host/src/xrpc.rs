@@ -13,6 +13,7 @@ use crate::atproto::{Did, LexiconKind, Nsid};
 use crate::fair_share::Tenant;
 use crate::http::Error;
 use crate::pds::SessionAuthority;
+use crate::store::replicas::Writer;
 use crate::trigger::TriggerKind;
 
 /// Names the service that should answer a call: `DID#fragment`.
@@ -85,6 +86,15 @@ impl Default for Caller {
 }
 
 impl Caller {
+    /// Whose writes the caller's reads have to see: the account's, or without one those of all anonymous calls of the
+    /// tenant.
+    pub fn writer(&self) -> Writer {
+        match &self.did {
+            Some(did) => Writer::account(did),
+            None => Writer::tenant(&self.tenant),
+        }
+    }
+
     /// The API client, by id, that the account proved to hold a session of.
     pub fn proven_client(&self) -> Option<&Arc<str>> {
         self.authority.client().filter(|proven| self.client.as_ref() == Some(proven))

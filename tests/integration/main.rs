@@ -35,6 +35,7 @@ mod oauth;
 mod one_instance;
 mod plugin_command;
 mod record_events;
+mod replicas;
 mod script_command;
 mod script_plugins;
 mod setup;

@@ -4,13 +4,16 @@
 //! an IDE) `postgres.sh shared` starts or finds one for this checkout; it stops itself a minute after the last test
 //! process that used it has ended.
 
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tempfile::TempDir;
 
 struct Server {
     url: String,
@@ -26,8 +29,7 @@ fn server() -> &'static Server {
         if let Ok(url) = std::env::var("BELVEDERE_TEST_POSTGRES_URL") {
             return Server { url, _in_use: None };
         }
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../support/postgres.sh");
-        let output = Command::new(script).arg("shared").output().expect("postgres.sh runs");
+        let output = script(&[OsStr::new("shared")]);
         let text = String::from_utf8_lossy(&output.stdout);
         let (Some(url), Some(users)) = (text.lines().next(), text.lines().nth(1)) else {
             panic!("no PostgreSQL for tests: {}", String::from_utf8_lossy(&output.stderr));
@@ -76,4 +78,101 @@ pub fn drop_database(url: &str) {
     });
     // If this fails, the database is removed with the server.
     let _ = dropper.join();
+}
+
+/// A PostgreSQL server of one test, which the test may stop, replicate and promote. Dropping it removes the server.
+#[derive(Debug)]
+pub struct OwnServer {
+    directory: TempDir,
+    url: String,
+}
+
+/// Runs `postgres.sh`. Blocks until the command has ended.
+fn script(arguments: &[&OsStr]) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../support/postgres.sh");
+    Command::new(script).args(arguments).output().expect("postgres.sh runs")
+}
+
+/// Runs a command of `postgres.sh` that must succeed, and returns the first line of its output.
+async fn run(arguments: Vec<OsString>) -> String {
+    let ran = tokio::task::spawn_blocking(move || {
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
+        script(&arguments)
+    });
+    let output = ran.await.expect("the command ends");
+    assert!(output.status.success(), "postgres.sh: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned()
+}
+
+/// A directory in memory if there is one, as `postgres.sh` takes for its servers.
+fn directory() -> TempDir {
+    let in_memory = Path::new("/dev/shm");
+    let mut builder = tempfile::Builder::new();
+    // The server's user has to reach its own directory in it.
+    builder.prefix("belvedere-pg-of-test-").permissions(Permissions::from_mode(0o711));
+    let made = if in_memory.is_dir() { builder.tempdir_in(in_memory) } else { builder.tempdir() };
+    made.expect("a directory is created")
+}
+
+impl OwnServer {
+    pub async fn start() -> Self {
+        Self::start_with(|server| vec!["server".into(), server]).await
+    }
+
+    /// A streaming replica of this server, with further settings `NAME=VALUE`.
+    pub async fn replica(&self, settings: &[&str]) -> Self {
+        Self::start_with(|server| {
+            let primary = OsString::from(&self.url);
+            let settings = settings.iter().map(OsString::from);
+            [OsString::from("replica"), server, primary].into_iter().chain(settings).collect()
+        })
+        .await
+    }
+
+    async fn start_with(arguments: impl FnOnce(OsString) -> Vec<OsString>) -> Self {
+        let directory = directory();
+        let mut server = Self { directory, url: String::new() };
+        server.url = run(arguments(server.path())).await;
+        server
+    }
+
+    /// Below the temporary directory, because the server's user has to own it.
+    fn path(&self) -> OsString {
+        self.directory.path().join("server").into_os_string()
+    }
+
+    /// The URL of a database of this server.
+    pub fn url(&self, database: &str) -> String {
+        let (base, _) = self.url.rsplit_once('/').expect("the URL names a database");
+        format!("{base}/{database}")
+    }
+
+    /// Runs statements in a database.
+    pub async fn execute(&self, database: &str, sql: &str) {
+        let mut conn = PgConnection::connect(&self.url(database)).await.expect("the server responds");
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.expect("the statements succeed");
+        conn.close().await.expect("the connection closes");
+    }
+
+    /// Sends a signal to all processes of the server, by its name without `SIG`.
+    pub async fn signal(&self, name: &str) {
+        run(vec!["signal".into(), self.path(), name.into()]).await;
+    }
+
+    /// Starts the server on its old port after it has ended.
+    pub async fn start_again(&self) {
+        run(vec!["again".into(), self.path()]).await;
+    }
+
+    /// Makes a replica a primary.
+    pub async fn promote(&self) {
+        run(vec!["promote".into(), self.path()]).await;
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        // Blocks: the directory must not be removed before.
+        let _ = script(&[OsStr::new("remove"), &self.path()]);
+    }
 }

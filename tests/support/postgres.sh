@@ -6,6 +6,13 @@
 #   postgres.sh shared         start one that test processes of this checkout share (or find it running), and print
 #                              its URL and the file to lock (shared) while using it. It stops and removes
 #                              itself a minute after the last lock is released.
+#   postgres.sh server DIR     start one in the new directory DIR, for a test that restarts or replicates it; prints
+#                              its URL
+#   postgres.sh replica DIR URL [NAME=VALUE…]
+#                              start a streaming replica of the server at URL, with more settings; prints its URL
+#   postgres.sh signal DIR NAME, again DIR, promote DIR, remove DIR
+#                              send a signal to all of its processes; start it after it has ended; end its recovery; stop
+#                              it and remove the directory
 #
 # As root the server runs as the user `postgres` (PostgreSQL refuses to run as root).
 set -euo pipefail
@@ -50,7 +57,7 @@ free_port() {
 
 # Creates and starts a server in the directory $1; writes its URL to $1/url.
 start() {
-    local dir=$1 port
+    local dir=$1
     mkdir -p "$dir/data"
     chmod 700 "$dir/data"
     own "$dir" "$dir/data"
@@ -61,13 +68,20 @@ start() {
         { cat "$dir/initdb.log" >&2; fail "initdb failed"; }
     # No connection needs a password, except to one database, for the tests of passwords.
     sed -i '1i host password_only all 127.0.0.1/32 scram-sha-256' "$dir/data/pg_hba.conf"
+    launch "$dir"
+}
+
+# Starts the server whose data are in the directory $1, on a free port, with the further settings NAME=VALUE.
+launch() {
+    local dir=$1 port settings=
+    shift
+    for setting in "$@"; do settings="$settings -c $setting"; done
     # Another process may take the port before the server starts: then try again.
     for _ in 1 2 3; do
         port=$(free_port)
-        if (as_server "$bin/pg_ctl" --pgdata="$dir/data" --log="$dir/data/server.log" --wait --timeout=30 --silent start \
-            -o "-p $port -k $dir -c listen_addresses=127.0.0.1 -c fsync=off -c synchronous_commit=off \
-                -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c autovacuum=off ${POSTGRES_OPTIONS:-}" \
-            >>"$dir/initdb.log" 2>&1 9>&- </dev/null); then
+        echo "-p $port -k $dir -c listen_addresses=127.0.0.1 -c fsync=off -c synchronous_commit=off \
+            -c full_page_writes=off -c max_connections=300 -c shared_buffers=64MB -c autovacuum=off $settings ${POSTGRES_OPTIONS:-}" >"$dir/options"
+        if launch_again "$dir"; then
             echo "postgres://belvedere@127.0.0.1:$port/postgres" >"$dir/url"
             return
         fi
@@ -76,9 +90,44 @@ start() {
     fail "the server did not start"
 }
 
+launch_again() {
+    (as_server "$bin/pg_ctl" --pgdata="$1/data" --log="$1/data/server.log" --wait --timeout=30 --silent start \
+        -o "$(cat "$1/options")" >>"$1/initdb.log" 2>&1 9>&- </dev/null)
+}
+
+# Starts a replica of the server at the URL $2 in the directory $1.
+replicate() {
+    local dir=$1 primary=$2
+    shift 2
+    mkdir -p "$dir"
+    own "$dir"
+    (as_server "$bin/pg_basebackup" --dbname="$primary" --pgdata="$dir/data" --write-recovery-conf --wal-method=stream \
+        --checkpoint=fast --no-sync >"$dir/initdb.log" 2>&1) || { cat "$dir/initdb.log" >&2; fail "pg_basebackup failed"; }
+    launch "$dir" "$@"
+}
+
+# Sends the signal $2 to the server in the directory $1: first to the process that starts others.
+send_signal() {
+    local main
+    main=$(head -n 1 "$1/data/postmaster.pid")
+    # Some of them may have ended.
+    kill "-$2" "$main"
+    for process in $(ps -o pid= --ppid "$main"); do kill "-$2" "$process" 2>/dev/null || true; done
+}
+
 stop() {
     (as_server "$bin/pg_ctl" --pgdata="$1/data" --mode=immediate --wait --silent stop >/dev/null 2>&1) || true
     rm -rf "$1"
+}
+
+# Waits until the server in the directory $1, which was killed, has ended. The process may stay in the table of processes for
+# a while, and PostgreSQL would take it for another server.
+await_end() {
+    local main
+    [ -f "$1/data/postmaster.pid" ] || return 0
+    main=$(head -n 1 "$1/data/postmaster.pid")
+    while kill -0 "$main" 2>/dev/null && [ "$(ps -o stat= -p "$main" | cut -c1)" != Z ]; do sleep 0.05; done
+    rm -f "$1/data/postmaster.pid" "$1"/.s.PGSQL.*.lock
 }
 
 alive() {
@@ -134,8 +183,31 @@ shared)
     cat "$dir/url"
     echo "$base/users"
     ;;
+server)
+    start "$2"
+    cat "$2/url"
+    ;;
+replica)
+    replicate "${@:2}"
+    cat "$2/url"
+    ;;
+signal)
+    send_signal "$2" "$3"
+    ;;
+again)
+    await_end "$2"
+    launch_again "$2" || fail "the server did not start again"
+    ;;
+promote)
+    as_server "$bin/pg_ctl" --pgdata="$2/data" --wait --silent promote
+    ;;
+remove)
+    # A stopped process could not end.
+    send_signal "$2" CONT 2>/dev/null || true
+    stop "$2"
+    ;;
 *)
-    echo "usage: postgres.sh run COMMAND… | postgres.sh shared" >&2
+    echo "usage: postgres.sh run COMMAND… | postgres.sh shared | postgres.sh server|replica|signal|again|promote|remove DIR …" >&2
     exit 2
     ;;
 esac

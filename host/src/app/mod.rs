@@ -315,6 +315,8 @@ impl App {
         self.tasks.spawn(field_indexes::run(db.clone(), clock.clone(), limit, drain.clone()));
         self.tasks.spawn(Arc::clone(self).keep_history());
         self.tasks.spawn(Arc::clone(self).follow_changes());
+        let (replicated, ending) = (db.clone(), drain.clone());
+        self.tasks.spawn(async move { replicated.watch_replicas(ending).await });
         let (app, ending) = (Arc::clone(self), drain.clone());
         self.tasks.spawn(async move {
             ending.run_until_cancelled(app.network_lexicons.follow_stream(&app)).await;

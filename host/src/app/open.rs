@@ -53,7 +53,7 @@ pub async fn open_store(config: &config::Database, scripts: &ScriptRole) -> Resu
     } else {
         db.prepare_script_role().await;
     }
-    Ok(db)
+    db.with_replicas(&config.replicas.urls, config.replicas.max_lag).map_err(named)
 }
 
 /// The database role of scripts' SQL, whose password is derived from the encryption key: hosts that share a database

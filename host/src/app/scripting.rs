@@ -67,7 +67,7 @@ impl Scripting {
         variables.reload(sealing, db).await.map_err(|error| ground.store_error(error))?;
         let web = OutboundHttp::new(outbound.net.clone(), ground.config.scripts.pool_size);
         let jobs = JobQueue::new(db.clone(), Arc::clone(&library) as _, clock.clone(), random.clone());
-        let index = Arc::new(ServerIndex(db.clone()));
+        let index = Arc::new(ServerIndex::new(db.clone()));
         let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
         let labels = Arc::new(ServerLabels(db.clone(), clock.clone()));
         let services = Services::new(index, log, clock.clone(), random.clone())

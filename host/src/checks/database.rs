@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::{Check, TIME_LIMIT};
+use crate::store::replicas::{ReplicaStatus, Unused};
 use crate::store::script_sql::{self, ScriptIsolation, ScriptSqlError};
 use crate::store::{Backend, Db};
 
@@ -13,6 +14,9 @@ pub const DATABASE_FIX: &str = "Check DATABASE_URL, that the server runs and tha
 const ROLE_FIX: &str = "Let the server's role create it (ALTER ROLE … CREATEROLE, then belvedere migrate), or create a \
     role that may only log in and set SCRIPT_DATABASE_URL, or run scripts' SQL under the server's role with \
     SCRIPT_SQL=guarded: docs/operations.md, Database rights";
+
+/// Advice when a replica is not used.
+const REPLICA_FIX: &str = "Check that it runs and follows the primary: docs/operations.md, Read replicas";
 
 /// Advice when nothing bounds the temporary files of scripts' SQL.
 const UNBOUNDED_FILES: &str = ". Its statements may fill the database's disk with temporary files, for some seconds each: \
@@ -55,6 +59,24 @@ pub async fn of_open(db: &Db, shown: &str, max_connections: u32, has_role: bool)
         checks.extend(script_sql_protection(db).await);
     }
     checks
+}
+
+/// The replicas, each with what to do when it is not used.
+pub fn replicas(found: Vec<ReplicaStatus>) -> Vec<Check> {
+    let check = |status: ReplicaStatus| {
+        let behind = status.lag.map(|lag| format!("at most {:.1} s behind", lag.as_secs_f64()));
+        let result = match status.unused {
+            None => Ok(behind.unwrap_or_else(|| "in use".to_owned())),
+            // A replica that has just been connected to is not judged yet.
+            Some(Unused::New | Unused::Measuring) => {
+                Ok("it is a replica; its lag is not known yet".to_owned())
+            }
+            Some(reason) if reason.is_misconfigured() => Err(reason.to_string()),
+            Some(reason) => Err(format!("not used: {reason}. Reads go to the primary. {REPLICA_FIX}")),
+        };
+        Check::new("replica", format!("replica {}", status.server), result)
+    };
+    found.into_iter().map(check).collect()
 }
 
 /// The state of a database that is not migrated.

@@ -7,7 +7,7 @@ use super::instance_file::DatabaseLocation;
 use super::{FAILED, existing, print_line};
 use crate::app::{engine_config, existing_script_access, net_client};
 use crate::checks::{self, Check, TIME_LIMIT};
-use crate::config::{Config, Database};
+use crate::config::{self, Config, Database};
 use crate::scripts::Engine;
 use crate::store::Db;
 use crate::store::script_sql::role::ScriptRole;
@@ -65,9 +65,21 @@ async fn database(database: &Database, access: Option<&ScriptRole>) -> Vec<Check
         Ok(Err(error)) => return only(Err(format!("{shown}: {error}. {}", checks::DATABASE_FIX))),
         Err(_) => return only(Err(format!("{shown} does not answer. {}", checks::DATABASE_FIX))),
     };
-    let found = checks::of_open(&db, &shown, database.max_connections, access.is_some()).await;
+    let mut found = checks::of_open(&db, &shown, database.max_connections, access.is_some()).await;
+    found.extend(replicas(&db, database).await);
     db.close().await;
     found
+}
+
+async fn replicas(db: &Db, database: &Database) -> Vec<Check> {
+    let config::Replicas { urls, max_lag } = &database.replicas;
+    let looked = async { db.clone().with_replicas(urls, *max_lag)?.look_at_replicas().await };
+    let error = match tokio::time::timeout(TIME_LIMIT, looked).await {
+        Ok(Ok(found)) => return checks::replicas(found),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no answer in time".to_owned(),
+    };
+    vec![Check::new("replica", "replicas", Err(format!("{error}. {}", checks::DATABASE_FIX)))]
 }
 
 /// Whether the script engine can be opened, as at the start.

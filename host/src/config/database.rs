@@ -1,6 +1,7 @@
-//! Settings of the database: URL, pool size, field indexes and scripts' SQL.
+//! Settings of the database: URL, pool size, field indexes, scripts' SQL and replicas.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -14,6 +15,14 @@ const POSTGRES_CONNECTIONS: u32 = 32;
 const MAX_CONNECTIONS: u32 = 1000;
 /// Each write to a collection also updates the indexes of that collection.
 const FIELD_INDEXES: u32 = 32;
+/// Some times what a healthy replica needs for a large transaction; a reader hardly notices it.
+const READ_MAX_LAG_SECONDS: u64 = 10;
+/// The lag is measured every second, so that less would exclude healthy replicas.
+const SMALLEST_MAX_LAG_SECONDS: u64 = 3;
+/// Readers take an older state for a fault. The server remembers the positions of this time.
+const LARGEST_MAX_LAG_SECONDS: u64 = 300;
+/// More replicas than one primary feeds. Each is watched by each host.
+const MAX_REPLICAS: usize = 16;
 /// More would cost writers more than they could ever save readers.
 const MAX_FIELD_INDEXES: u32 = 1000;
 
@@ -55,6 +64,40 @@ pub struct DatabaseArgs {
         hide_env_values = true
     )]
     pub script_url: Option<String>,
+    /// PostgreSQL: URLs of streaming replicas of DATABASE_URL, comma-separated, that answer reads of queries. Set it on
+    /// every host of the instance [default: none]
+    #[arg(
+        long = "database-read-urls",
+        env = "DATABASE_READ_URLS",
+        global = true,
+        value_name = "URLS",
+        hide_env_values = true
+    )]
+    pub read_urls: Option<String>,
+    /// Seconds that a replica may be behind; one that is further behind answers no reads [default: 10]
+    #[arg(
+        long = "database-read-max-lag-seconds",
+        env = "DATABASE_READ_MAX_LAG_SECONDS",
+        global = true,
+        value_name = "SECONDS"
+    )]
+    pub read_max_lag: Option<String>,
+}
+
+/// The streaming replicas that answer reads.
+#[derive(Clone, Default)]
+pub struct Replicas {
+    /// May contain passwords: `Debug` leaves them out.
+    pub urls: Vec<String>,
+    /// One that is further behind is not used.
+    pub max_lag: Duration,
+}
+
+impl std::fmt::Debug for Replicas {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count = self.urls.len();
+        f.debug_struct("Replicas").field("count", &count).field("max_lag", &self.max_lag).finish()
+    }
 }
 
 /// How scripts' SQL connects to PostgreSQL.
@@ -78,6 +121,7 @@ pub struct Database {
     /// 0: no index is built, and existing ones are dropped.
     pub field_index_limit: u32,
     pub script_sql: ScriptSql,
+    pub replicas: Replicas,
 }
 
 impl DatabaseArgs {
@@ -111,7 +155,8 @@ impl DatabaseArgs {
             problems,
         );
         let script_sql = script_sql(self.script_sql, self.script_url, problems);
-        Database { url, is_default, max_connections, field_index_limit, script_sql }
+        let replicas = replicas(self.read_urls, self.read_max_lag, is_postgres, problems);
+        Database { url, is_default, max_connections, field_index_limit, script_sql, replicas }
     }
 }
 
@@ -121,6 +166,40 @@ fn default_connections(url: &str) -> u32 {
 
 fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+fn replicas(
+    urls: Option<String>,
+    max_lag: Option<String>,
+    has_postgres: bool,
+    problems: &mut Problems,
+) -> Replicas {
+    const VARIABLE: &str = "DATABASE_READ_URLS";
+    let urls = parse::list(urls);
+    let seconds = parse::number(
+        "DATABASE_READ_MAX_LAG_SECONDS",
+        max_lag,
+        READ_MAX_LAG_SECONDS,
+        SMALLEST_MAX_LAG_SECONDS..=LARGEST_MAX_LAG_SECONDS,
+        problems,
+    );
+    if !urls.is_empty() && !has_postgres {
+        let text = "SQLite has no replicas: set DATABASE_URL to the PostgreSQL server that they follow, or unset this";
+        problems.add(VARIABLE, text.to_owned());
+    }
+    // The URLs may contain passwords, so the messages name their places.
+    for (n, url) in urls.iter().enumerate().map(|(n, url)| (n + 1, url)) {
+        let is_valid = is_postgres(url) && url::Url::parse(url).is_ok();
+        if !is_valid {
+            problems.add(VARIABLE, format!("URL {n} is invalid: write postgres://USER:PASSWORD@HOST/NAME"));
+        } else if urls.iter().take(n - 1).any(|other| other == url) {
+            problems.add(VARIABLE, format!("URL {n} is there twice: write each replica once"));
+        }
+    }
+    if urls.len() > MAX_REPLICAS {
+        problems.add(VARIABLE, format!("it names {} replicas; write at most {MAX_REPLICAS}", urls.len()));
+    }
+    Replicas { urls, max_lag: Duration::from_secs(seconds) }
 }
 
 fn script_sql(how: Option<String>, url: Option<String>, problems: &mut Problems) -> ScriptSql {
@@ -156,11 +235,12 @@ impl Database {
         is_postgres(&self.url)
     }
 
-    /// The same settings for another database.
+    /// The same settings for another database, which does not have the replicas of this one.
     pub fn moved_to(self, url: String) -> Self {
         let has_default = self.max_connections == default_connections(&self.url);
         let max_connections = if has_default { default_connections(&url) } else { self.max_connections };
-        Self { url, max_connections, ..self }
+        let replicas = Replicas { urls: Vec::new(), ..self.replicas };
+        Self { url, max_connections, replicas, ..self }
     }
 
     /// The URL with its password redacted, for display.
@@ -209,6 +289,7 @@ impl std::fmt::Debug for Database {
             .field("max_connections", &self.max_connections)
             .field("field_index_limit", &self.field_index_limit)
             .field("script_sql", &self.script_sql)
+            .field("replicas", &self.replicas)
             .finish()
     }
 }
@@ -242,6 +323,33 @@ mod tests {
         assert!(check(Some("off"), None).is_none());
         assert!(check(None, Some("postgres://db")).is_none());
         assert!(check(Some("guarded"), Some("postgres://lua@db")).is_none());
+    }
+
+    #[test]
+    fn replicas_need_postgres_and_valid_urls() {
+        let check = |urls: &str, lag: Option<&str>, has_postgres| {
+            let mut problems = Problems::default();
+            let lag = lag.map(str::to_owned);
+            let found = replicas(Some(urls.to_owned()), lag, has_postgres, &mut problems);
+            (found, problems.to_string())
+        };
+        let (found, problems) = check("postgres://a/x, postgresql://b/x", None, true);
+        assert_eq!((found.urls.len(), found.max_lag, &*problems), (2, Duration::from_secs(10), ""));
+        assert!(check("postgres://a/x", None, false).1.contains("SQLite has no replicas"));
+        assert_eq!(check("", None, false).1, "");
+        for bad in ["mysql://me:hunter2@a/x", "a/x", "postgres://me:hunter2@:x"] {
+            let problems = check(bad, None, true).1;
+            assert!(problems.contains("URL 1 is invalid") && !problems.contains("hunter2"), "{problems}");
+        }
+        assert!(check("postgres://a/x,postgres://a/x", None, true).1.contains("URL 2 is there twice"));
+        assert_eq!(check("", Some("3"), true).1, "");
+        for bad in ["2", "301", "x"] {
+            assert!(check("", Some(bad), true).1.contains("from 3 to 300"), "{bad}");
+        }
+        let many: Vec<String> = (0..=MAX_REPLICAS).map(|n| format!("postgres://h{n}/x")).collect();
+        assert!(check(&many.join(","), None, true).1.contains("at most 16"));
+        let secret = check("postgres://me:hunter2@a/x", None, true).0;
+        assert!(!format!("{secret:?}").contains("hunter2"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ use clap::Args as ClapArgs;
 pub use attestation::{Attestation, AttestationArgs};
 pub use auth::{Auth, AuthArgs};
 pub use backfill::{Backfill, BackfillArgs};
-pub use database::{Database, DatabaseArgs, ScriptSql};
+pub use database::{Database, DatabaseArgs, Replicas, ScriptSql};
 pub use events::{Events, EventsArgs};
 pub use indexing::{DEFAULT_PLC, Indexing, IndexingArgs};
 pub use instance::{Instance, InstanceArgs};

@@ -8,6 +8,7 @@
 //! places than are free stays first in the round robin until there are enough, so that smaller calls can't overtake it
 //! forever.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,7 +24,7 @@ use super::state::{Bounds, Full, State};
 pub struct FairPool(Arc<Shared>);
 
 struct Shared {
-    name: &'static str,
+    name: Cow<'static, str>,
     bounds: Bounds,
     state: Mutex<State>,
     used: Gauge,
@@ -33,17 +34,14 @@ struct Shared {
 
 impl FairPool {
     /// `name` is the label `pool` in the metrics `belvedere_fair_share_*`.
-    pub fn new(name: &'static str, bounds: Bounds) -> Self {
-        let refused = ["tenant", "pool", "patience"]
-            .map(|why| metrics::counter!("belvedere_fair_share_refused_total", "pool" => name, "why" => why));
-        Self(Arc::new(Shared {
-            name,
-            bounds,
-            state: Mutex::default(),
-            used: metrics::gauge!("belvedere_fair_share_used", "pool" => name),
-            waiting: metrics::gauge!("belvedere_fair_share_waiting", "pool" => name),
-            refused,
-        }))
+    pub fn new(name: impl Into<Cow<'static, str>>, bounds: Bounds) -> Self {
+        let name = name.into();
+        let refused = ["tenant", "pool", "patience"].map(|why| {
+            metrics::counter!("belvedere_fair_share_refused_total", "pool" => name.clone(), "why" => why)
+        });
+        let used = metrics::gauge!("belvedere_fair_share_used", "pool" => name.clone());
+        let waiting = metrics::gauge!("belvedere_fair_share_waiting", "pool" => name.clone());
+        Self(Arc::new(Shared { name, bounds, state: Mutex::default(), used, waiting, refused }))
     }
 
     /// The pool's limits.

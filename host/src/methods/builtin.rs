@@ -11,29 +11,37 @@ use crate::http::Error;
 use crate::lexicons::Lexicon;
 use crate::query::{self, PageSize};
 use crate::records::{Page, Query, page, render};
-use crate::store::records;
+use crate::store::replicas::ReadDb;
+use crate::store::{Db, records};
 use crate::xrpc::{Answer, Call};
 
-pub(super) async fn answer(app: &Arc<App>, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
+/// `may_lag`: whether a replica may answer.
+pub(super) async fn answer(
+    app: &Arc<App>,
+    lexicon: &Lexicon,
+    call: &Call,
+    may_lag: bool,
+) -> Result<Answer, Error> {
+    let db = if may_lag { app.db.read_for(|| call.caller.writer()).await } else { ReadDb::primary(&app.db) };
     match call.param("uri") {
-        Some(uri) => single(app, lexicon, uri).await,
-        None => list(app, lexicon, call).await,
+        Some(uri) => single(app, &db, lexicon, uri).await,
+        None => list(app, &db, lexicon, call).await,
     }
 }
 
-async fn single(app: &Arc<App>, lexicon: &Lexicon, uri: &str) -> Result<Answer, Error> {
+async fn single(app: &App, db: &Db, lexicon: &Lexicon, uri: &str) -> Result<Answer, Error> {
     let uri = RecordUri::parse(uri).map_err(|e| Error::bad_request(e.to_string()))?;
     let not_found = || Error::not_found("record not found");
     // A query shows its own collection and no other.
     if lexicon.target_collection.as_ref() != Some(&uri.collection) {
         return Err(not_found());
     }
-    let row = records::get(&app.db, &uri).await?.ok_or_else(not_found)?;
+    let row = records::get(db, &uri).await?.ok_or_else(not_found)?;
     let hosts = BlobHosts::of(&app.outbound.resolver, std::slice::from_ref(&row)).await;
     Ok(Answer::json(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
 }
 
-async fn list(app: &Arc<App>, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
+async fn list(app: &App, db: &Db, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
     let limit = PageSize::RECORDS
         .read(call.param("limit"))
         .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
@@ -48,7 +56,7 @@ async fn list(app: &Arc<App>, lexicon: &Lexicon, call: &Call) -> Result<Answer, 
         Some(collection) => {
             let cursor = call.param("cursor").map(str::to_owned);
             let query = Query { did, limit, cursor, valid, ..Query::of(collection) };
-            page::read(&app.db, &query, &call.caller.tenant).await?
+            page::read(db, &query, &call.caller.tenant).await?
         }
     };
     let hosts = BlobHosts::of(&app.outbound.resolver, &page.rows).await;

@@ -108,7 +108,9 @@ impl DryRunMethods {
     }
 
     async fn built_in(&self, lexicon: &Lexicon, call: &Call) -> Answer {
-        builtin::answer(&self.app, lexicon, call).await.unwrap_or_else(|error| Answer::of_error(&error))
+        builtin::answer(&self.app, lexicon, call, false)
+            .await
+            .unwrap_or_else(|error| Answer::of_error(&error))
     }
 
     /// Methods of other servers are not called. This server's own name is no secret.

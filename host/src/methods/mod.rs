@@ -103,7 +103,10 @@ async fn dispatch(
             Err(Error::unauthorized(text))
         }
         (Some(script), _) => scripted::answer(app, &script, &lexicon, call, lineage).await,
-        (None, Verb::Query) => builtin::answer(app, &lexicon, call).await,
+        (None, Verb::Query) => {
+            let may_lag = lineage.is_none_or(Lineage::may_lag);
+            builtin::answer(app, &lexicon, call, may_lag).await
+        }
         (None, Verb::Procedure) => write::answer(app, &lexicon, call).await,
     };
     Ok(answer?)

@@ -30,6 +30,9 @@ pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<
         Err(error) => return pds_session::failed(error),
     };
     app.repos.mirror_writes(&session.did, std::slice::from_ref(&write), committed, RecordScripts::Now).await;
+    if call.caller.did.as_ref() != Some(&session.did) {
+        app.repos.announce(&[call.caller.writer()]).await;
+    }
     Ok(Answer::json(StatusCode::OK, body))
 }
 

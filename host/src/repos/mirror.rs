@@ -9,6 +9,7 @@ use crate::indexing::{EarlyDecision, RecordAction, RecordEvent};
 use crate::pds::{CommitResult, Write, WriteAction};
 use crate::store::index::{Change, Delete};
 use crate::store::records::get;
+use crate::store::replicas::Writer;
 
 /// How long the writes of one commit wait for their record scripts together. After that, the stream's events run them.
 const SCRIPT_PATIENCE: Duration = Duration::from_secs(5);
@@ -74,6 +75,7 @@ impl Repos {
         if let Ok(Err(error)) = tokio::time::timeout(SCRIPT_PATIENCE, self.decide_all(events)).await {
             warn(repo, &error);
         }
+        self.announce(&[Writer::account(repo)]).await;
         all
     }
 

@@ -21,6 +21,7 @@ use crate::net;
 use crate::pds::{Agent, PdsPools, Session, SessionSelector, Sessions};
 use crate::store::index::{Change, Upsert, Validity};
 use crate::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
+use crate::store::replicas::Writer;
 use crate::store::{Db, StoreError};
 
 /// How long a run waits for the index's writer. It commits within milliseconds unless the database is slow.
@@ -118,12 +119,22 @@ impl Repos {
         refs: Vec<String>,
     ) -> Result<(), LocalError> {
         let rev = self.local_rev(uri).await?;
-        self.submit(vec![upsert(uri, rev, None, record, refs)]).await
+        let submitted = self.submit(vec![upsert(uri, rev, None, record, refs)]).await;
+        self.announce(&[Writer::account(&uri.did)]).await;
+        submitted
     }
 
     /// Deletes a record from the index only; a later event or a backfill restores it. Returns whether it existed.
     pub async fn delete_local(&self, uri: &RecordUri) -> Result<bool, StoreError> {
-        delete(&self.0.db, uri).await
+        let existed = delete(&self.0.db, uri).await?;
+        self.announce(&[Writer::account(&uri.did)]).await;
+        Ok(existed)
+    }
+
+    /// Must be called after a write on behalf of someone else than the repo's owner, whom the functions that write announce:
+    /// the next reads of these writers see the write.
+    pub async fn announce(&self, writers: &[Writer]) {
+        self.0.db.announce_writes(writers).await;
     }
 
     /// A `rev` one step above the record's latest in the index: it overwrites that, and stays below the `rev`s of later

@@ -114,6 +114,15 @@ pub(super) fn is_timeout(code: &str) -> bool {
     code == "57014" || code == "9"
 }
 
+/// Whether a read that failed on a replica would fail on the primary too: because of its values, or because it takes
+/// too long. A replica also cancels reads that are in the way of its recovery; these have another code, or at least
+/// another text.
+pub(super) fn is_definite(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(database) = error else { return is_bad_value(error) };
+    let is_timeout = database.code().is_some_and(|code| is_timeout(&code));
+    is_bad_value(error) || is_timeout && !database.message().contains("recovery")
+}
+
 /// Whether a statement failed because of the values in it, and not because of the state of the database: classes
 /// 22 (data), 23 (constraint) and 54 (program limit) on PostgreSQL; MISMATCH, TOOBIG and CONSTRAINT on SQLite.
 pub(super) fn is_bad_value(error: &sqlx::Error) -> bool {

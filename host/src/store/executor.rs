@@ -3,14 +3,17 @@
 //! A connection that the server closed while it was idle fails the first statement that is sent on it. A read can be
 //! repeated on another connection without harm, so that no caller notices a restart of the database. A write is not
 //! repeated: the server may have committed it before the connection was lost.
+//!
+//! A read on a replica that fails, or waits for a replica that is not used any more, runs on the primary.
 
-use std::fmt;
 use std::ops::DerefMut;
+use std::{fmt, io};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use sqlx::error::BoxDynError;
 use sqlx::{Connection, Database, Either, Execute, Executor, SqlStr};
+use tokio_util::sync::CancellationToken;
 
 use super::lost::is_lost;
 
@@ -23,11 +26,58 @@ pub(super) trait Lender: Send + Sync {
 
     fn lend(&self) -> impl Future<Output = Result<Self::Lent<'_>, sqlx::Error>> + Send;
 
+    /// A connection for a statement that failed on a replica. By default as [`Self::lend`].
+    fn lend_primary(&self) -> impl Future<Output = Result<Self::Lent<'_>, sqlx::Error>> + Send {
+        self.lend()
+    }
+
+    /// Cancelled when the server of a connection must not be waited for any longer; `None` for the primary.
+    fn abandoned(_lent: &Self::Lent<'_>) -> Option<CancellationToken> {
+        None
+    }
+
     /// Called after a statement has succeeded and all its rows were read.
     fn give_back(lent: Self::Lent<'_>);
 
     /// Called when a connection was found lost: those that have been idle since must not be lent.
     fn lost(&self);
+
+    /// Called after a statement has failed. Drops its connection.
+    fn failed(&self, lent: Self::Lent<'_>, error: &sqlx::Error) -> Remedy {
+        drop(lent);
+        if !is_lost(error) {
+            return Remedy::None;
+        }
+        self.lost();
+        Remedy::NewConnection
+    }
+}
+
+/// What helps after a failed statement that only reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    None,
+    /// The connection was lost: the statement runs once more on another one.
+    NewConnection,
+    /// The statement ran on a replica: it runs on the primary, as if it had not run yet.
+    Primary,
+}
+
+/// Waits for a statement until its server is abandoned.
+async fn unless_abandoned<T>(
+    abandoned: Option<CancellationToken>,
+    statement: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    match abandoned {
+        None => statement.await,
+        Some(abandoned) => match abandoned.run_until_cancelled(statement).await {
+            Some(result) => result,
+            None => Err(sqlx::Error::Io(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the replica is not used any more",
+            ))),
+        },
+    }
 }
 
 type DatabaseOf<L> = <<L as Lender>::Connection as Connection>::Database;
@@ -100,30 +150,36 @@ impl<DB: Database> Execute<'_, DB> for Statement<DB> {
     }
 }
 
-/// Runs a statement, and once more if it may be repeated and its connection was lost.
+/// Runs a statement, and again if it may be repeated and another connection can help.
 macro_rules! run {
     ($statements:expr, $query:expr, |$connection:ident, $statement:ident| $body:expr) => {{
         let (Self { pool, repeat }, statement) = ($statements, Statement::of($query));
         async move {
             let mut $statement = statement?;
             let mut second = repeat.then(|| $statement.copy());
+            let mut lent = pool.lend().await?;
             loop {
-                let mut lent = pool.lend().await?;
+                let abandoned = L::abandoned(&lent);
                 let $connection = &mut *lent;
-                match $body {
+                match unless_abandoned(abandoned, async { $body }).await {
                     Ok(value) => {
                         L::give_back(lent);
                         return Ok(value);
                     }
                     Err(error) => {
-                        drop(lent);
-                        if !is_lost(&error) {
-                            return Err(error);
-                        }
-                        pool.lost();
-                        tracing::debug!(%error, repeated = second.is_some(), "a database connection was lost");
-                        let Some(again) = second.take() else { return Err(error) };
+                        let remedy = pool.failed(lent, &error);
+                        let again = match remedy {
+                            Remedy::None => None,
+                            Remedy::NewConnection => second.take(),
+                            Remedy::Primary => second.as_ref().map(Statement::copy),
+                        };
+                        let Some(again) = again else { return Err(error) };
+                        tracing::debug!(%error, ?remedy, "a read is repeated on another database connection");
                         $statement = again;
+                        lent = match remedy {
+                            Remedy::Primary => pool.lend_primary().await?,
+                            Remedy::None | Remedy::NewConnection => pool.lend().await?,
+                        };
                     }
                 }
             }

@@ -59,6 +59,7 @@ pub mod record_trace;
 pub mod records;
 pub mod revocations;
 mod reads;
+pub mod replicas;
 mod scans;
 pub mod script_revisions;
 pub mod script_sql;

@@ -16,6 +16,7 @@ use super::intern::Interner;
 use super::lost::{Losses, is_lost};
 use super::read_pool::{READ_TIME_LIMIT, ReadPool};
 use super::reads;
+use super::replicas::{Replicas, Service};
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql::role::{Role, RoleError, ScriptRole};
 use super::script_sql::{self, ScriptIsolation, ScriptSqlError};
@@ -53,6 +54,8 @@ pub struct Postgres {
     pub(super) script_role: Arc<Result<Option<Role>, RoleError>>,
     /// What the transactions of this handle check first.
     pub(super) fence: Option<Fence>,
+    /// Servers that answer reads which may be slightly old; `None` without any.
+    pub(super) replicas: Option<Arc<Replicas>>,
     pub(super) connections: u32,
     pub(super) ids: Arc<Interner>,
     pub(super) fields: Arc<FieldUsage>,
@@ -60,28 +63,11 @@ pub struct Postgres {
 
 impl Postgres {
     pub(super) async fn open(url: &str, connections: u32, scripts: &ScriptRole) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(url)
-            .map_err(|_| StoreError::Open("the PostgreSQL URL is malformed".into()))?
-            .disable_statement_logging()
-            .application_name(APPLICATION_NAME)
-            .statement_cache_capacity(STATEMENT_CACHE)
-            .options([
-                ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
-                // Compilation takes longer than it saves for a statement of a tenth of a millisecond.
-                ("jit", "off"),
-            ]);
-        // Half of the connections are for hot reads, half for everything else. Lists read an index in its order. Before
-        // the first ANALYZE the planner assumes that every collection is tiny and prefers a bitmap scan with a sort.
-        let reads = |time_limit: Duration| {
-            let timeout = format!("{}ms", time_limit.as_millis());
-            options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)])
-        };
-        let max_scans = scans::max_on_postgres(connections);
+        let options = connect_options(url)?;
         let losses = Arc::<Losses>::default();
-        let pool = |time_limit, size| ReadPool::new(reads(time_limit), size).losses(Arc::clone(&losses));
-        let scan_pool = Arc::new(pool(SCAN_TIME_LIMIT, max_scans));
-        let max_reads = (connections / 2).saturating_sub(max_scans).max(1);
-        let read_pool = Arc::new(pool(READ_TIME_LIMIT, max_reads));
+        let PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(connections);
+        let scan_pool = Arc::new(reads_within(SCAN_TIME_LIMIT, max_scans, &options, &losses));
+        let read_pool = Arc::new(reads_within(READ_TIME_LIMIT, max_reads, &options, &losses));
         let own_options = options.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
@@ -106,16 +92,37 @@ impl Postgres {
             pool,
             losses,
             read_pool,
-            reads: reads::pool(max_reads, reads::per_tenant_on_postgres(max_reads)),
+            reads: reads::pool("reads", max_reads, reads::per_tenant_on_postgres(max_reads)),
             scan_pool,
-            scans: scans::pool(max_scans),
+            scans: scans::pool("scans", max_scans),
             script_sql,
             script_role: Arc::new(script_role),
             fence: None,
+            replicas: None,
             connections,
             ids: Arc::default(),
             fields: Arc::default(),
         })
+    }
+
+    /// A handle whose hot reads and scans run on a replica, and on the primary while the replica is not used. A replica
+    /// has as many connections for them as the primary has, which its own places share among tenants.
+    pub(super) fn on_replica(&self, options: &PgConnectOptions, service: &Arc<Service>) -> Self {
+        let losses = Arc::<Losses>::default();
+        let PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(self.connections);
+        let pool = |time_limit, size, primary: &Arc<ReadPool<PgConnection>>| {
+            let pool = reads_within(time_limit, size, options, &losses);
+            Arc::new(pool.of_replica(Arc::clone(service), Arc::clone(primary)))
+        };
+        let name = |what: &str| format!("{what} {}", service.server());
+        Self {
+            read_pool: pool(READ_TIME_LIMIT, max_reads, &self.read_pool),
+            reads: reads::pool(name("reads"), max_reads, reads::per_tenant_on_postgres(max_reads)),
+            scan_pool: pool(SCAN_TIME_LIMIT, max_scans, &self.scan_pool),
+            scans: scans::pool(name("scans"), max_scans),
+            replicas: None,
+            ..self.clone()
+        }
     }
 
     /// Runs statements that only read; they are repeated once when their connection was lost.
@@ -150,10 +157,54 @@ impl Postgres {
     }
 
     pub(super) async fn close(&self) {
+        if let Some(replicas) = &self.replicas {
+            replicas.close().await;
+        }
         self.read_pool.close().await;
         self.scan_pool.close().await;
         self.script_sql.close().await;
         self.pool.close().await;
+    }
+}
+
+/// What all connections of this server have in common.
+pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError> {
+    let options = PgConnectOptions::from_str(url)
+        .map_err(|_| StoreError::Open("the PostgreSQL URL is malformed".into()))?;
+    Ok(options
+        .disable_statement_logging()
+        .application_name(APPLICATION_NAME)
+        .statement_cache_capacity(STATEMENT_CACHE)
+        .options([
+            ("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION),
+            // Compilation takes longer than it saves for a statement of a tenth of a millisecond.
+            ("jit", "off"),
+        ]))
+}
+
+/// A pool for reads with a time limit. Lists read an index in its order. Before the first ANALYZE the planner assumes that
+/// every collection is tiny and prefers a bitmap scan with a sort.
+fn reads_within(
+    time_limit: Duration,
+    size: u32,
+    options: &PgConnectOptions,
+    losses: &Arc<Losses>,
+) -> ReadPool<PgConnection> {
+    let timeout = format!("{}ms", time_limit.as_millis());
+    let options = options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)]);
+    ReadPool::new(options, size).losses(Arc::clone(losses))
+}
+
+/// Half of the connections are for hot reads and scans, half for everything else.
+struct PoolSizes {
+    reads: u32,
+    scans: u32,
+}
+
+impl PoolSizes {
+    fn of(connections: u32) -> Self {
+        let scans = scans::max_on_postgres(connections);
+        Self { reads: (connections / 2).saturating_sub(scans).max(1), scans }
     }
 }
 

@@ -4,6 +4,7 @@
 //! More reads in progress than there are processors only wait for each other, and another tenant's read behind them. So
 //! one tenant has a few in progress, and the others' find a connection at once.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{Db, StoreError};
@@ -16,10 +17,10 @@ const MAX_WAITING_PER_TENANT: usize = 4_096;
 /// How long a read waits for a place; callers hardly wait longer.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// The fair-share pool of reads on `connections`, of which a tenant has `per_tenant`.
-pub(super) fn pool(connections: u32, per_tenant: u32) -> FairPool {
+/// The fair-share pool of reads on `connections`, of which a tenant has `per_tenant`. `name` is its label in metrics.
+pub(super) fn pool(name: impl Into<Cow<'static, str>>, connections: u32, per_tenant: u32) -> FairPool {
     FairPool::new(
-        "reads",
+        name,
         Bounds {
             places: connections as usize,
             per_tenant: per_tenant as usize,

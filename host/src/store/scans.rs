@@ -4,6 +4,7 @@
 //! A scan keeps a processor busy while it runs, so there are few places for scans, and one tenant can take only some of
 //! them. Scans have their own connections, so that reads by key and index pages always find a connection.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{Db, StoreError};
@@ -25,10 +26,11 @@ const MAX_WAITING_PER_TENANT: usize = 256;
 /// How long a scan waits for a place; callers hardly wait longer.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// The fair-share pool of scans. One tenant can take half of the places, so that another tenant finds one.
-pub(super) fn pool(max_scans: u32) -> FairPool {
+/// The fair-share pool of scans. One tenant can take half of the places, so that another tenant finds one. `name`
+/// is its label in metrics.
+pub(super) fn pool(name: impl Into<Cow<'static, str>>, max_scans: u32) -> FairPool {
     FairPool::new(
-        "scans",
+        name,
         Bounds {
             places: max_scans as usize,
             per_tenant: (max_scans as usize / 2).max(1),
@@ -76,7 +78,7 @@ mod tests {
     fn one_tenant_cannot_take_all_places() {
         for connections in [16, 32, 1_000] {
             for max_scans in [max_on_sqlite(connections), max_on_postgres(connections)] {
-                let bounds = pool(max_scans).bounds();
+                let bounds = pool("scans", max_scans).bounds();
                 assert!(bounds.per_tenant < bounds.places, "{connections}: {bounds:?}");
                 assert!(bounds.places <= connections as usize / 4);
             }

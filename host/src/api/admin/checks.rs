@@ -54,6 +54,7 @@ async fn run(app: &App) -> Vec<Check> {
         checks::network(config, &net),
     );
     found.extend(database);
+    found.extend(checks::replicas(app.db.replicas()));
     // It was opened at the start, or the server would not run.
     found.push(Check::new("script_engine", "script engine", Ok("ready".to_owned())));
     found.extend(network);

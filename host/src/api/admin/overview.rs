@@ -17,6 +17,7 @@ use crate::store::dead_letters::{self, LetterFilter};
 use crate::store::events::{self, EventFilter, Severity};
 use crate::store::gaps::{self, OpenGap};
 use crate::store::jobs::{self, JobCounts};
+use crate::store::replicas::ReplicaStatus;
 use crate::store::{backfill, cursors, labelers, records};
 
 /// From when on the index is called behind: below it a query sees what its user has just written.
@@ -46,6 +47,7 @@ struct Answer {
     jobs: Option<Jobs>,
     dead_letters: Option<i64>,
     labelers: Option<Labelers>,
+    replicas: Vec<Replica>,
     errors: Option<Vec<EventView>>,
 }
 
@@ -115,6 +117,34 @@ struct Labelers {
     connected: usize,
 }
 
+/// As this host sees it.
+#[derive(Serialize)]
+struct Replica {
+    server: String,
+    in_use: bool,
+    /// Why it is not used.
+    reason: Option<String>,
+    lag_seconds: Option<f64>,
+    replayed_at: Option<Timestamp>,
+    reads: u64,
+    repeated_reads: u64,
+}
+
+impl From<ReplicaStatus> for Replica {
+    fn from(status: ReplicaStatus) -> Self {
+        let ReplicaStatus { server, unused, lag, replayed_at, reads, repeated } = status;
+        Self {
+            server,
+            in_use: unused.is_none(),
+            reason: unused.map(|reason| reason.to_string()),
+            lag_seconds: lag.map(|lag| lag.as_secs_f64()),
+            replayed_at,
+            reads,
+            repeated_reads: repeated,
+        }
+    }
+}
+
 pub async fn get(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
     app.flush_history().await?;
     let recent = Recent::read(&app.db, app.clock.now(), RATE_SECONDS).await?;
@@ -144,6 +174,7 @@ pub async fn get(app: Arc<App>, admin: Admin, _request: Request) -> Result<Respo
             None
         },
         labelers: if admin.may(P::LabelersRead) { Some(labelers(&app).await?) } else { None },
+        replicas: app.db.replicas().into_iter().map(Replica::from).collect(),
         errors: if admin.may(P::EventsRead) { Some(errors(&app).await?) } else { None },
     };
     Ok(response::json(StatusCode::OK, &answer))

@@ -103,6 +103,11 @@ impl LinkedRepos {
 }
 
 impl LinkedRepo {
+    /// The account that owns the repo.
+    pub fn did(&self) -> &Did {
+        &self.session.did
+    }
+
     fn agent(&self, patience: Duration) -> Agent<'_> {
         self.grants.0.repos.agent(&self.session, &self.tenant).within(patience)
     }

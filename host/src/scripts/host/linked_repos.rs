@@ -248,6 +248,8 @@ async fn with_grant<T>(
     let started = Instant::now();
     let done = work(&repo, patience).await;
     state.outbound.charge(0, started.elapsed());
+    // Not every use writes, but those that do are in the index now.
+    state.announce_write(repo.did()).await;
     done.map_err(|error| grant_fault(state, function, error))
 }
 

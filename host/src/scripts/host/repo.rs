@@ -238,9 +238,9 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
     };
     let committed = send(state, &repos, &session, &writes).await?;
     let mut written = Vec::with_capacity(writes.len());
-    for (write, done) in
-        writes.iter().zip(repos.mirror_writes(&session.did, &writes, committed, RecordScripts::Now).await)
-    {
+    let mirrored = repos.mirror_writes(&session.did, &writes, committed, RecordScripts::Now).await;
+    state.announce_write(&session.did).await;
+    for (write, done) in writes.iter().zip(mirrored) {
         let Some(done) = done else { continue };
         let deleted = matches!(write.action, WriteAction::Delete);
         written.push(Written {
@@ -319,6 +319,7 @@ async fn save_local(state: &mut RunState, write: WitWrite) -> Result<Written, Fa
         LocalError::Store(error) => database(&error),
         LocalError::NoWriter => fault::new(FaultCode::Unavailable, format!("Record:save_local: {error}")),
     })?;
+    state.announce_write(&uri.did).await;
     Ok(Written { uri: Some(uri.to_string()), cid: None })
 }
 
@@ -332,5 +333,7 @@ async fn delete_local(state: &mut RunState, uri: &str, repo: Option<&str>) -> Re
         let found = repos.load(std::slice::from_ref(&uri), limits::LOAD_BYTES).await;
         return found.map(|found| !found.rows.is_empty()).map_err(|error| database(&error));
     }
-    repos.delete_local(&uri).await.map_err(|error| database(&error))
+    let existed = repos.delete_local(&uri).await.map_err(|error| database(&error))?;
+    state.announce_write(&uri.did).await;
+    Ok(existed)
 }

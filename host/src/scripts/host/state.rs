@@ -88,11 +88,11 @@ impl RunState {
         tids: Arc<TidClock>,
         session: Option<Result<Arc<Session>, NoSession>>,
     ) -> Self {
-        Self {
-            services: Some(services.clone()),
-            session,
-            ..Self::without_services(info, services.clock.clone(), tids)
+        let (mut services, clock) = (services.clone(), services.clock.clone());
+        if info.kind == TriggerKind::Query && info.lineage.may_lag() {
+            services.index = services.index.for_query(&info.caller).unwrap_or(services.index);
         }
+        Self { services: Some(services), session, ..Self::without_services(info, clock, tids) }
     }
 
     /// For a script that is compiled or checked: log lines are discarded, and every function but the clock's is
@@ -265,6 +265,23 @@ impl RunState {
     /// The repos, for work that is part of a counted call.
     pub(super) fn repos(&self) -> Option<&Repos> {
         self.services.as_ref()?.repos.as_ref()
+    }
+
+    /// Must be called after the run has written to a repo or to its records in the index: its reads, and the caller's next
+    /// reads, see the write.
+    pub(super) async fn announce_write(&self, repo: &Did) {
+        let Some(services) = &self.services else { return };
+        services.index.set_written();
+        // The repo's owner was announced with the write. Runs of the instance have no caller.
+        let caller = &self.info.caller;
+        let is_own = caller.did.as_ref() == Some(repo);
+        let is_named = caller.did.is_some() || caller.tenant != Tenant::Instance;
+        if !is_own
+            && is_named
+            && let Some(repos) = &services.repos
+        {
+            repos.announce(&[caller.writer()]).await;
+        }
     }
 
     pub(super) fn log(&self) -> Option<&dyn LogSink> {

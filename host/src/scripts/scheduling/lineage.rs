@@ -18,6 +18,8 @@ pub struct Lineage {
     /// Calls of `xrpc.*` by all runs of the lineage.
     calls: Arc<AtomicU32>,
     max_calls: u32,
+    /// Whether the first run answers a query, whose reads may be slightly old.
+    may_lag: bool,
 }
 
 impl Lineage {
@@ -37,6 +39,7 @@ impl Lineage {
             deadline: Instant::now() + time,
             calls: Arc::default(),
             max_calls: limits::XRPC_CALLS * factor,
+            may_lag: kind == TriggerKind::Query,
         }
     }
 
@@ -47,13 +50,19 @@ impl Lineage {
 
     /// For a dry run, which may take as long as a run of this kind.
     pub fn of_dry_run(kind: TriggerKind) -> Self {
-        Self::root(kind)
+        Self { may_lag: false, ..Self::root(kind) }
     }
 
     /// For a run that a run of this lineage calls.
     pub(in crate::scripts) fn nested(&self) -> Self {
         let deadline = self.deadline.min(Instant::now() + limits::RUN_TIME);
         Self { depth: self.depth + 1, deadline, ..self.clone() }
+    }
+
+    /// Whether reads of records may be slightly old. Events, jobs, procedures and dry runs, and what they call, act on the
+    /// newest state.
+    pub fn may_lag(&self) -> bool {
+        self.may_lag
     }
 
     pub(in crate::scripts) fn depth(&self) -> u32 {
@@ -86,6 +95,8 @@ mod tests {
         let (one, other) = (first.nested(), first.nested().nested());
         assert_eq!((one.deadline(), other.deadline()), (first.deadline(), first.deadline()));
         assert_eq!((one.depth(), other.depth()), (1, 2));
+        assert!(one.may_lag() && !Lineage::root(TriggerKind::Procedure).nested().may_lag());
+        assert!(!Lineage::of_dry_run(TriggerKind::Query).may_lag());
         for _ in 0..limits::XRPC_CALLS / 2 {
             assert!(one.count_call().is_ok() && other.count_call().is_ok());
         }

@@ -30,7 +30,7 @@ use crate::repos::linked::LinkedRepos;
 use crate::scripts::Lineage;
 use crate::scripts::dry_run::DryRun;
 use crate::service_identity::ServiceIdentity;
-use crate::xrpc::{Answer, Call};
+use crate::xrpc::{Answer, Call, Caller};
 
 /// The services of a run. Cheap to clone. The fields that are an `Option` are optional: calling a missing capability
 /// returns an error.
@@ -266,6 +266,13 @@ pub trait Index: Send + Sync {
     fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>>;
     /// `sqlite` or `postgres`.
     fn backend(&self) -> &'static str;
+    /// The index for one run that answers a query of this caller: it may be slightly old, but has all that the caller has
+    /// written. `None` when that is no other.
+    fn for_query(&self, _caller: &Caller) -> Option<Arc<dyn Index>> {
+        None
+    }
+    /// Called when the run has written: the rest of its reads see the newest state.
+    fn set_written(&self) {}
 }
 
 /// A label in force: neither negated nor expired.

@@ -20,17 +20,38 @@ use crate::records::{self, ReadError, page};
 use crate::sandbox::{DroppedLines, LogShares, Verdict};
 use crate::scripts::Variables;
 use crate::store::records::RecordRow;
+use crate::store::replicas::{CallerReads, ReadDb};
 use crate::store::script_sql::{self, ScriptSqlError};
 use crate::store::{Db, StoreError};
+use crate::xrpc::Caller;
 
 /// Implements `db.*` on the record index. A malformed argument is the script's error, with a text for its author.
-#[derive(Clone, Debug)]
-pub struct ServerIndex(pub Db);
+#[derive(Debug)]
+pub struct ServerIndex {
+    db: Db,
+    /// For a run whose reads replicas may answer.
+    reads: Option<CallerReads>,
+}
+
+impl ServerIndex {
+    pub fn new(db: Db) -> Self {
+        Self { db, reads: None }
+    }
+
+    /// The database for one read of records.
+    async fn reading(&self) -> ReadDb<'_> {
+        match &self.reads {
+            Some(reads) => reads.database(&self.db).await,
+            None => ReadDb::primary(&self.db),
+        }
+    }
+}
 
 impl Index for ServerIndex {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
-            let page = page::read(&self.0, &parse_query(query)?, &tenant).await.map_err(read_error)?;
+            let (db, query) = (self.reading().await, parse_query(query)?);
+            let page = page::read(&db, &query, &tenant).await.map_err(read_error)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }
@@ -38,8 +59,9 @@ impl Index for ServerIndex {
     fn get(&self, tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
         Box::pin(async move {
             let uri = RecordUri::parse(&uri).map_err(invalid_input)?;
-            let _place = self.0.read_place(&tenant).await.map_err(store_error)?;
-            let found = crate::store::records::get(&self.0, &uri).await.map_err(store_error)?;
+            let db = self.reading().await;
+            let _place = db.read_place(&tenant).await.map_err(store_error)?;
+            let found = crate::store::records::get(&db, &uri).await.map_err(store_error)?;
             Ok(found.map(row))
         })
     }
@@ -52,7 +74,8 @@ impl Index for ServerIndex {
     ) -> BoxFuture<'_, Result<u64, IndexError>> {
         Box::pin(async move {
             let (collection, did) = (parse_nsid(&collection)?, did.as_deref().map(parse_did).transpose()?);
-            let count = crate::store::records::count(&self.0, &collection, did.as_ref(), &tenant).await;
+            let db = self.reading().await;
+            let count = crate::store::records::count(&db, &collection, did.as_ref(), &tenant).await;
             count.map_err(store_error)
         })
     }
@@ -69,7 +92,8 @@ impl Index for ServerIndex {
             if !links.uri.starts_with("at://") || links.uri.contains('\0') {
                 return Err(IndexError::Invalid(format!("uri {:?} is not an AT URI", links.uri)));
             }
-            let page = records::backlinks::read(&self.0, &links, &tenant).await.map_err(read_error)?;
+            let db = self.reading().await;
+            let page = records::backlinks::read(&db, &links, &tenant).await.map_err(read_error)?;
             Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
         })
     }
@@ -83,22 +107,34 @@ impl Index for ServerIndex {
         Box::pin(async move {
             let params: Vec<serde_json::Value> =
                 serde_json::from_slice(&params).map_err(|e| IndexError::Invalid(format!("params: {e}")))?;
-            let _place = self.0.scan_place(&tenant).await.map_err(store_error)?;
-            let answer = script_sql::run(&self.0, &sql, &params).await.map_err(sql_error)?;
+            let _place = self.db.scan_place(&tenant).await.map_err(store_error)?;
+            let answer = script_sql::run(&self.db, &sql, &params).await.map_err(sql_error)?;
             Ok(RawAnswer { rows: answer.rows, count: answer.count, changed: answer.changed })
         })
     }
 
     fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
         Box::pin(async move {
-            let rows = records::search::read(&self.0, &parse_search(search)?, &tenant).await;
+            let (db, search) = (self.reading().await, parse_search(search)?);
+            let rows = records::search::read(&db, &search, &tenant).await;
             let rows = rows.map_err(store_error)?;
             Ok(rows.into_iter().map(row).collect())
         })
     }
 
     fn backend(&self) -> &'static str {
-        self.0.backend().as_str()
+        self.db.backend().as_str()
+    }
+
+    fn for_query(&self, caller: &Caller) -> Option<Arc<dyn Index>> {
+        let reads = CallerReads::of(&self.db, || caller.writer())?;
+        Some(Arc::new(Self { db: self.db.clone(), reads: Some(reads) }))
+    }
+
+    fn set_written(&self) {
+        if let Some(reads) = &self.reads {
+            reads.set_written();
+        }
     }
 }
 

@@ -128,7 +128,7 @@ impl Stage {
         let repos = repos((&db, &registry, &pds, &stream), Arc::new(NoScripts));
         let mut base = super::Stage::set().await;
         base.services = base.services.with_repos(repos).with_web(OutboundHttp::new(loopback(), 8));
-        base.services.index = Arc::new(ServerIndex(db.clone())) as Arc<dyn Index>;
+        base.services.index = Arc::new(ServerIndex::new(db.clone())) as Arc<dyn Index>;
         Self { base, db, registry, pds, stream, url: url.to_owned(), _directory: directory }
     }
 

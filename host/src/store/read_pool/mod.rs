@@ -20,9 +20,12 @@ use libsqlite3_sys::SQLITE_DBCONFIG_ENABLE_QPSG;
 use sqlx::sqlite::LockedSqliteHandle;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_util::sync::CancellationToken;
 
-use super::executor::{Lender, Statements};
-use super::lost::Losses;
+use super::error::is_definite;
+use super::executor::{Lender, Remedy, Statements};
+use super::lost::{Losses, is_lost};
+use super::replicas::{REPLAYED, Service};
 use super::script_sql::statement_limits;
 
 /// A read that waits longer than this for a connection fails with `StoreError::Unavailable`.
@@ -125,6 +128,11 @@ pub(super) trait Poolable: Connection {
         setup: &'a ConnectionSetup,
         deadline: &'a Arc<Deadline>,
     ) -> BoxFuture<'a, Result<(), sqlx::Error>>;
+
+    /// The position that a replica has replayed; 0 for a server that is none.
+    fn replayed(&mut self) -> BoxFuture<'_, Result<i64, sqlx::Error>> {
+        Box::pin(async { Ok(0) })
+    }
 }
 
 impl Poolable for SqliteConnection {
@@ -185,16 +193,31 @@ impl Poolable for PgConnection {
             Ok(())
         })
     }
+
+    fn replayed(&mut self) -> BoxFuture<'_, Result<i64, sqlx::Error>> {
+        Box::pin(sqlx::query_scalar(REPLAYED).persistent(false).fetch_one(self))
+    }
 }
 
+/// A pool of connections for reads, to the primary or to a replica.
 pub(super) struct ReadPool<C: Connection> {
     options: C::Options,
     setup: ConnectionSetup,
     idle: Mutex<Vec<IdleConnection<C>>>,
     losses: Arc<Losses>,
     permits: Semaphore,
+    size: usize,
     /// Time limit of one read on SQLite; on PostgreSQL `statement_timeout` applies.
     time_limit: Duration,
+    /// For a pool of a replica.
+    replica: Option<ReplicaPool<C>>,
+}
+
+/// What the pool of a replica has besides.
+struct ReplicaPool<C: Connection> {
+    service: Arc<Service>,
+    /// Where reads run that the replica can't answer.
+    primary: Arc<ReadPool<C>>,
 }
 
 struct IdleConnection<C> {
@@ -209,6 +232,8 @@ pub(super) struct PooledConnection<'a, C: Connection> {
     // Taken only by `keep`, which consumes the value.
     connection: Option<C>,
     deadline: Arc<Deadline>,
+    /// For a connection to a replica: cancelled when it is not used any more.
+    abandoned: Option<CancellationToken>,
     _permit: SemaphorePermit<'a>,
 }
 
@@ -221,8 +246,26 @@ impl<C: Poolable> ReadPool<C> {
             idle: Mutex::default(),
             losses: Arc::default(),
             permits: Semaphore::new(size as usize),
+            size: size as usize,
             time_limit: READ_TIME_LIMIT,
+            replica: None,
         }
+    }
+
+    /// Makes this the pool of a replica: reads that it can't answer run on `primary`.
+    pub(super) fn of_replica(mut self, service: Arc<Service>, primary: Arc<Self>) -> Self {
+        self.replica = Some(ReplicaPool { service, primary });
+        self
+    }
+
+    /// The pool of the primary; this one if it is that.
+    pub(super) fn primary(&self) -> &Self {
+        self.replica.as_ref().map_or(self, |replica| &replica.primary)
+    }
+
+    /// How many connections are lent.
+    pub(super) fn used(&self) -> usize {
+        self.size.saturating_sub(self.permits.available_permits())
     }
 
     /// Sets the time limit of a read on SQLite; [`READ_TIME_LIMIT`] otherwise.
@@ -299,11 +342,40 @@ impl<C: Poolable> ReadPool<C> {
             } else {
                 let (mut connection, deadline) = (C::connect_with(&self.options).await?, Deadline::new());
                 connection.set_up(&self.setup, &deadline).await?;
+                if let Some(replica) = &self.replica {
+                    replica.service.check_replayed(connection.replayed().await?)?;
+                }
                 deadline.start(self.time_limit);
                 break (connection, deadline);
             }
         };
-        Ok(PooledConnection { pool: self, connection: Some(connection), deadline, _permit: permit })
+        Ok(PooledConnection {
+            pool: self,
+            connection: Some(connection),
+            deadline,
+            abandoned: None,
+            _permit: permit,
+        })
+    }
+
+    /// A connection to the replica; `None` when it is not used, or has none.
+    async fn get_from_replica(&self, service: &Service) -> Option<PooledConnection<'_, C>> {
+        let abandoned = service.in_use()?;
+        let lent = abandoned.run_until_cancelled(self.get()).await?;
+        match lent {
+            Ok(mut connection) => {
+                connection.abandoned = Some(abandoned);
+                service.count_read();
+                Some(connection)
+            }
+            // All connections are in use.
+            Err(sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) => None,
+            Err(error) => {
+                self.losses.record();
+                service.read_failed(&error);
+                None
+            }
+        }
     }
 
     /// Refuses further callers and closes idle connections. Connections in use close when they are returned.
@@ -377,7 +449,19 @@ impl<C: Poolable> Lender for ReadPool<C> {
         Self: 'a;
 
     async fn lend(&self) -> Result<Self::Lent<'_>, sqlx::Error> {
-        self.get().await
+        let Some(replica) = &self.replica else { return self.get().await };
+        match self.get_from_replica(&replica.service).await {
+            Some(connection) => Ok(connection),
+            None => self.lend_primary().await,
+        }
+    }
+
+    async fn lend_primary(&self) -> Result<Self::Lent<'_>, sqlx::Error> {
+        self.primary().get().await
+    }
+
+    fn abandoned(lent: &Self::Lent<'_>) -> Option<CancellationToken> {
+        lent.abandoned.clone()
     }
 
     fn give_back(lent: Self::Lent<'_>) {
@@ -387,6 +471,33 @@ impl<C: Poolable> Lender for ReadPool<C> {
     fn lost(&self) {
         self.losses.record();
     }
+
+    fn failed(&self, lent: Self::Lent<'_>, error: &sqlx::Error) -> Remedy {
+        let is_of_replica = lent.abandoned.is_some();
+        drop(lent);
+        let Some(ReplicaPool { service, primary }) = &self.replica else {
+            return failed_on_primary(self, error);
+        };
+        if !is_of_replica {
+            return failed_on_primary(primary, error);
+        }
+        if is_lost(error) {
+            self.lost();
+            service.read_failed(error);
+        } else if is_definite(error) {
+            return Remedy::None;
+        }
+        service.count_repeat();
+        Remedy::Primary
+    }
+}
+
+fn failed_on_primary<C: Poolable>(pool: &ReadPool<C>, error: &sqlx::Error) -> Remedy {
+    if !is_lost(error) {
+        return Remedy::None;
+    }
+    pool.lost();
+    Remedy::NewConnection
 }
 
 #[cfg(test)]

@@ -171,7 +171,9 @@ async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), 
                 for id in padded(rows.iter().map(|row| row.id)) {
                     query = query.bind(id);
                 }
-                records.extend(query.bind(collection.id).fetch_all(postgres.read_pool.reads()).await?);
+                // Not on a replica: the rows may come from the primary, and records that are missing count as deleted.
+                let primary = postgres.read_pool.primary();
+                records.extend(query.bind(collection.id).fetch_all(primary).await?);
             }
             records
         }

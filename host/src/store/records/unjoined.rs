@@ -4,7 +4,7 @@
 //! of [`Interner`](crate::store::intern::Interner); whether an account is hidden is looked up in the index of hidden accounts, which is small. The lookup
 //! is a scalar subquery, because PostgreSQL may turn `NOT EXISTS` into a join that loses the order of the rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -66,11 +66,23 @@ async fn dids(db: &Postgres, ids: impl Iterator<Item = i64>) -> Result<HashMap<i
         return Ok(known);
     }
     let sql = "SELECT id, did FROM dids WHERE id = ANY($1)";
-    let rows: Vec<(i64, String)> = sqlx::query_as(sql).bind(missing).fetch_all(db.read_pool.reads()).await?;
-    for (id, did) in rows {
+    let rows: Vec<(i64, String)> =
+        sqlx::query_as(sql).bind(&missing[..]).fetch_all(db.read_pool.reads()).await?;
+    let mut missing: HashSet<i64> = missing.into_iter().collect();
+    let keep = |(id, did): (i64, String), known: &mut HashMap<i64, Arc<str>>| {
         let did: Arc<str> = did.into();
         db.ids.remember_did(id, Arc::clone(&did));
         known.insert(id, did);
+    };
+    for row in rows {
+        missing.remove(&row.0);
+        keep(row, &mut known);
+    }
+    if !missing.is_empty() {
+        // The list came from the primary because the replica failed, and the replica does not have these accounts yet.
+        let missing: Vec<i64> = missing.into_iter().collect();
+        let rows = sqlx::query_as(sql).bind(missing).fetch_all(db.read_pool.primary().reads()).await?;
+        rows.into_iter().for_each(|row| keep(row, &mut known));
     }
     Ok(known)
 }

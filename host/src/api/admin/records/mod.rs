@@ -21,6 +21,7 @@ use crate::query::PageSize;
 use crate::records::{Query, page};
 use crate::store::labels::{self, ActiveLabel};
 use crate::store::records::{self, FullRecordRow};
+use crate::store::replicas::Writer;
 
 #[derive(Serialize)]
 struct Answer {
@@ -113,6 +114,7 @@ pub async fn collection(app: Arc<App>, admin: Admin, request: Request) -> Result
     let collection =
         Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
     let deleted = records::delete_collection(&app.db, &collection).await?;
+    app.db.announce_writes(&[Writer::account(&admin.did)]).await;
     let event = Event::CollectionDeleted {
         actor: admin.did.to_string(),
         collection: collection.as_str().to_owned(),
@@ -137,6 +139,7 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if !records::delete(&app.db, &uri).await? {
         return Err(Error::not_found("record not found"));
     }
+    app.db.announce_writes(&[Writer::account(&admin.did)]).await;
     app.events.record(Event::RecordDeleted { actor: Some(admin.did.to_string()), uri });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
