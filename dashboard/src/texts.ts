@@ -126,8 +126,14 @@ export const login = {
   reasons: {
     not_authorized: 'Your account is not a user of this server. Ask its super user to add it on the page Users.',
     expired: 'The login took too long, or it began in another browser. Try again.',
-    access_denied: 'The login was declined at your own server.',
-    failed: 'Your own server did not complete the login. The log of this server has the reason.',
+    access_denied: 'The login was declined at the server of the account.',
+    wrong_account: 'Another account logged in than the one that was named. Log in with the named account.',
+    wrong_server: 'The answer did not come from the server of the account, so it was not accepted. Try again.',
+    invalid_scope: 'The server of the account did not grant the permissions that this login needs.',
+    server_error: 'The server of the account had an internal error. Try again later.',
+    temporarily_unavailable: 'The server of the account is overloaded or under maintenance. Try again later.',
+    unreachable: 'This server could not reach the server of the account. Check its outgoing connections, and try again.',
+    failed: 'The server of the account did not complete the login. The log of this server has the reason.',
   } as Record<string, string>,
   otherReason: (code: string) => `The login ended with the error “${code}”.`,
 }

@@ -23,8 +23,8 @@ export function urlOf(path: string, query: Query = {}): string {
 /**
  * Calls the server.
  *
- * Throws an `ApiError` for every answer that is not a success, and when there is none. A 401 also ends the session in this
- * page, which shows the login and then returns here.
+ * Throws an `ApiError` for every answer that is not a success, and when there is none. When the session has ended, the page
+ * shows the login and then returns here.
  */
 export async function call<T>(method: string, path: string, { query, body, signal }: Options = {}): Promise<T> {
   const isRaw = body instanceof Blob || body instanceof FormData
@@ -43,7 +43,10 @@ export async function call<T>(method: string, path: string, { query, body, signa
   }
   if (!answer.ok) {
     const error = await errorOf(answer)
-    if (error.status === 401) session.ended()
+    if (error.status === 401 && (path === '/auth/me' || (await isLoggedOut()))) {
+      error.endsSession = true
+      session.ended()
+    }
     // A proxy answers in place of a server that restarts.
     if (error.status === 502 && !error.isFromServer) network.lost()
     throw error
@@ -51,6 +54,12 @@ export async function call<T>(method: string, path: string, { query, body, signa
   if (answer.status === 204) return undefined as T
   const text = await answer.text()
   return (text === '' ? undefined : JSON.parse(text)) as T
+}
+
+/** Whether a 401 is about the session of the user: it may be about another account's, such as the attached one's. */
+async function isLoggedOut(): Promise<boolean> {
+  const answer = await fetch(urlOf('/auth/me'), { credentials: 'same-origin' }).catch(() => null)
+  return answer?.status === 401
 }
 
 export const api = {
