@@ -11,6 +11,7 @@
 mod access;
 mod bounds;
 mod compile;
+mod narrow;
 mod postgres;
 mod sql;
 mod sqlite;
@@ -33,6 +34,7 @@ use super::records::{
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError, intern};
 
+pub use narrow::{HasLabel, Narrow};
 pub(super) use postgres::Dialect as PostgresDialect;
 pub(super) use sql::{Classes, Dialect, Keys, Sql, Value};
 pub(super) use sqlite::Dialect as SqliteDialect;
@@ -61,6 +63,7 @@ pub struct QueryArgs<'a> {
     pub collection: &'a Nsid,
     pub did: Option<&'a Did>,
     pub filter: Option<&'a Filter>,
+    pub narrow: &'a Narrow,
     /// Only records that their lexicon accepts, or only those that it rejects.
     pub valid: Option<bool>,
     pub order: Order<'a>,
