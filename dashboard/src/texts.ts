@@ -823,6 +823,10 @@ export const deadLetters = {
   content: 'The record of the event',
   label: 'The label',
   noContent: 'The event is a deletion: it has no record.',
+  compared: 'What the event would change in the index',
+  comparedText: 'From the record as it is indexed now to that of the event. Last changed:',
+  notIndexed: 'The index does not have this record now.',
+  deletes: 'The event deletes this record, which is still indexed.',
 }
 
 export const dryRun = {
@@ -837,6 +841,8 @@ export const dryRun = {
     finished: 'The job ends',
   } as Record<string, string>,
   difference: 'What the script changes',
+  toEvent: 'Compared with the event',
+  toIndexed: 'Compared with the record that is indexed now',
   output: 'What the script returned',
   instructions: 'Instructions',
   fuel: (value: string) => `${value} units of fuel`,
