@@ -568,6 +568,8 @@ export const statistics = {
   events: 'Events of the stream',
   lag: 'How far the stream is behind',
   requests: 'Requests by method',
+  median: 'Duration of half of the requests, at most',
+  slowest: 'Duration of 99 of 100 requests, at most',
   latency: 'Mean duration by method',
   errors: 'Failed requests by method',
   instructions: 'Instructions by script',

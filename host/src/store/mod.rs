@@ -55,6 +55,7 @@ mod read_pool;
 pub mod readiness;
 pub mod record_trace;
 pub mod records;
+pub mod request_latencies;
 pub mod revisions;
 pub mod revocations;
 mod reads;
