@@ -9,7 +9,7 @@ const PLACE = '#/identity'
 /** Logs in with the account to attach. After it this tab returns to the session of its user by `finishAttach`. */
 export async function beginAttach(account: string): Promise<void> {
   const query = { handle: account, scope: 'atproto identity:*', redirect_uri: `${location.pathname}${PLACE}` }
-  const { url } = await api.get<{ url: string }>('/auth/login', query)
+  const { url } = await api.get('/auth/login', query)
   sessionStorage.setItem(attaching.key, session.me?.did ?? '')
   location.assign(url)
 }

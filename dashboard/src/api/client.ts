@@ -1,6 +1,7 @@
 import { network } from '../lib/network.svelte'
 import { session } from '../lib/session.svelte'
 import { ApiError, errorOf } from './error'
+import type { AnswerOf, BodyOf, Part, PathOf, QueryOf } from './paths'
 
 export type Query = Record<string, string | number | boolean | null | undefined>
 
@@ -62,13 +63,19 @@ async function isLoggedOut(): Promise<boolean> {
   return answer?.status === 401
 }
 
+/** The API. Paths are those of its description, with `part(…)` for their parameters. */
 export const api = {
-  get: <T>(path: string, query?: Query, signal?: AbortSignal) => call<T>('GET', path, { query: query ?? {}, signal }),
-  post: <T>(path: string, body?: unknown, query?: Query) => call<T>('POST', path, { body, query: query ?? {} }),
-  put: <T>(path: string, body?: unknown) => call<T>('PUT', path, { body }),
-  patch: <T>(path: string, body?: unknown) => call<T>('PATCH', path, { body }),
-  delete: <T = void>(path: string, query?: Query) => call<T>('DELETE', path, { query: query ?? {} }),
+  get: <Path extends PathOf<'get'>>(path: Path, query?: QueryOf<'get', Path>, signal?: AbortSignal) =>
+    call<AnswerOf<'get', Path>>('GET', path, { query: query ?? {}, signal }),
+  post: <Path extends PathOf<'post'>>(path: Path, body?: BodyOf<'post', Path>) =>
+    call<AnswerOf<'post', Path>>('POST', path, { body }),
+  put: <Path extends PathOf<'put'>>(path: Path, body: BodyOf<'put', Path>) =>
+    call<AnswerOf<'put', Path>>('PUT', path, { body }),
+  patch: <Path extends PathOf<'patch'>>(path: Path, body: BodyOf<'patch', Path>) =>
+    call<AnswerOf<'patch', Path>>('PATCH', path, { body }),
+  delete: <Path extends PathOf<'delete'>>(path: Path, query?: QueryOf<'delete', Path>) =>
+    call<AnswerOf<'delete', Path>>('DELETE', path, { query: query ?? {} }),
 }
 
 /** A part of a path, escaped. */
-export const part = encodeURIComponent
+export const part = (text: string) => encodeURIComponent(text) as Part

@@ -9,8 +9,8 @@ export async function loadSession(): Promise<void> {
   // A login with the account to attach ended in this tab: its user continues as themselves.
   if (sessionStorage.getItem(attaching.key) !== null) await (await import('./attach')).finishAttach()
   const [config, me] = await Promise.all([
-    api.get<Config>('/config').catch(() => null),
-    api.get<Me>('/auth/me').catch((error: unknown) => {
+    api.get('/config').catch(() => null),
+    api.get('/auth/me').catch((error: unknown) => {
       if (error instanceof ApiError && error.status === 401) return null
       throw error
     }),
