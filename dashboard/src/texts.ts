@@ -132,7 +132,8 @@ export const login = {
     invalid_scope: 'The server of the account did not grant the permissions that this login needs.',
     server_error: 'The server of the account had an internal error. Try again later.',
     temporarily_unavailable: 'The server of the account is overloaded or under maintenance. Try again later.',
-    unreachable: 'This server could not reach the server of the account. Check its outgoing connections, and try again.',
+    unreachable:
+      'This server could not reach the server of the account. Check its outgoing connections, and try again.',
     failed: 'The server of the account did not complete the login. The log of this server has the reason.',
   } as Record<string, string>,
   otherReason: (code: string) => `The login ended with the error “${code}”.`,
@@ -307,7 +308,8 @@ export const records = {
   before: 'Indexed before',
   where: 'Fields',
   whereHint: 'text contains hello and n > 5',
-  whereBad: 'Write conditions as: path, operator (=, !=, <, <=, >, >=, like, not like, contains), value. Join them by “and”.',
+  whereBad:
+    'Write conditions as: path, operator (=, !=, <, <=, >, >=, like, not like, contains), value. Join them by “and”.',
   live: 'Live',
   paused: 'Paused',
   pause: 'Pause',
@@ -1602,7 +1604,8 @@ export const plugins = {
   secretsSaved: 'The secrets are saved.',
   functionsText: 'Scripts call them like this:',
   noFunctions: 'It has no functions for scripts.',
-  accountsText: 'Users of your applications link their accounts with this plugin, each for themselves. You see your own.',
+  accountsText:
+    'Users of your applications link their accounts with this plugin, each for themselves. You see your own.',
   allAccountsText: 'Users of your applications link their accounts with this plugin, each for themselves.',
   account: 'Account',
   accountStatus: 'State',

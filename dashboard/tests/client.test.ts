@@ -37,19 +37,19 @@ const me = {
 test('paths are below the server, wherever it is, and empty parameters are left out', async () => {
   const { api } = await modules()
   answers.mockResolvedValue(json(200, { a: 1 }))
-  expect(await api.get('/admin/stats', { a: 'b c', none: null, empty: '' })).toEqual({ a: 1 })
-  expect(answers.mock.calls[0]?.[0]).toBe('https://view.example/base/admin/stats?a=b+c')
+  expect(await api.get('/admin/jobs', { status: 'b c', limit: null, cursor: '' })).toEqual({ a: 1 })
+  expect(answers.mock.calls[0]?.[0]).toBe('https://view.example/base/admin/jobs?status=b+c')
 })
 
 test('bodies are JSON, and files are sent as they are', async () => {
   const { api } = await modules()
   answers.mockImplementation(async () => new Response(null, { status: 204 }))
-  expect(await api.post('/a', { x: 1 })).toBeUndefined()
+  expect(await api.post('/admin/labelers', { did: 'did:plc:a' })).toBeUndefined()
   const file = new Blob(['png'])
-  await api.put('/b', file)
+  await api.put('/admin/settings/logo', file)
   const [first, second] = answers.mock.calls.map(([, init]) => init)
   expect([first?.body, (first?.headers as Record<string, string>)['content-type']]).toEqual([
-    '{"x":1}',
+    '{"did":"did:plc:a"}',
     'application/json',
   ])
   expect([second?.body, (second?.headers as Record<string, string>)['content-type']]).toEqual([file, undefined])

@@ -16,7 +16,7 @@ export async function beginAttach(account: string): Promise<void> {
 
 /** Returns to the session of the user who began, and keeps why the login failed or was not accepted. */
 export async function finishAttach(): Promise<void> {
-  const original = sessionStorage.getItem(attaching.key)
+  const original = sessionStorage.getItem(attaching.key) ?? ''
   sessionStorage.removeItem(attaching.key)
   const reason = failedLogin(location.hash)
   if (reason) {

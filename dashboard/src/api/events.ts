@@ -22,7 +22,11 @@ export interface Listener {
  * A browser opens a broken connection again by itself, from the last id. It gives up when the server refuses, for example
  * during a restart; then this tries again.
  */
-export function follow<Path extends PathOf<'get'>>(path: Path, query: QueryOf<'get', Path>, listener: Listener): () => void {
+export function follow<Path extends PathOf<'get'>>(
+  path: Path,
+  query: QueryOf<'get', Path>,
+  listener: Listener,
+): () => void {
   let source: EventSource | null = null
   let timer: ReturnType<typeof setTimeout> | undefined
   let wait = FIRST_WAIT

@@ -1,7 +1,6 @@
 import { session } from '../lib/session.svelte'
 import { api } from './client'
 import { ApiError } from './error'
-import type { Config, Me } from './models'
 import { attaching } from './attaching'
 
 /** Reads who is logged in and what the server is. Fails when the server does not answer. */

@@ -59,7 +59,7 @@ export function eventOf(source: Source, trial: Trial): DryRunEvent {
   if (takesDeadLetters && trial.from === 'dead_letter') return { type: 'dead_letter', id: trial.deadLetter.trim() }
   switch (source) {
     case 'record':
-      return { type: 'record', uri: trial.uri.trim(), action: trial.action || null, record: input }
+      return { type: 'record', uri: trial.uri.trim(), action: trial.action || undefined, record: input }
     case 'label':
       return { type: 'label', src: trial.src.trim(), uri: trial.uri.trim(), val: trial.val.trim(), neg: trial.neg }
     case 'job':

@@ -49,7 +49,9 @@ mod tests {
 
     #[test]
     fn every_latency_has_one_bucket() {
-        for (millis, bucket) in [(0.0, 0), (0.2, 0), (0.21, 1), (5.0, 4), (5_000.0, 13), (5_001.0, 14), (1e9, 14)] {
+        for (millis, bucket) in
+            [(0.0, 0), (0.2, 0), (0.21, 1), (5.0, 4), (5_000.0, 13), (5_001.0, 14), (1e9, 14)]
+        {
             let found = one(millis);
             assert_eq!((found.iter().sum::<i64>(), found[bucket]), (1, 1), "{millis}");
         }

@@ -185,7 +185,12 @@ mod tests {
                 ("request_errors", zero, "a".to_owned(), sample(1, 0.0, 0.0)),
                 ("requests", zero, "a".to_owned(), of_both),
                 ("client_requests", one, "you".to_owned(), sample(1, 0.0, 0.0)),
-                ("requests", one, "a".to_owned(), Sample { buckets: latencies::one(1.0), ..sample(1, 1.0, 1.0) }),
+                (
+                    "requests",
+                    one,
+                    "a".to_owned(),
+                    Sample { buckets: latencies::one(1.0), ..sample(1, 1.0, 1.0) }
+                ),
                 ("stream_lag", one, String::new(), sample(1, 2.5, 2.5)),
             ]
         );

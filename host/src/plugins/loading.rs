@@ -75,7 +75,11 @@ impl Loader {
         let mut prepared = Prepared::new();
         loop {
             let mut missing = Vec::new();
-            self.0.deps.plugins.reload(async |current| self.next(current, &prepared, &mut missing).await).await?;
+            self.0
+                .deps
+                .plugins
+                .reload(async |current| self.next(current, &prepared, &mut missing).await)
+                .await?;
             if missing.is_empty() {
                 return Ok(());
             }
@@ -288,7 +292,8 @@ impl Loader {
             let invalid = |text: String| CheckError::Invalid(text);
             let manifest =
                 Manifest::parse(row.manifest.as_bytes()).map_err(|error| invalid(error.to_string()))?;
-            let component = self.0.deps.engine.load(&module).await.map_err(|error| invalid(error.to_string()))?;
+            let component =
+                self.0.deps.engine.load(&module).await.map_err(|error| invalid(error.to_string()))?;
             let functions = check::functions(&self.0.deps.calls, &component).await?;
             Ok(Ready { manifest, component, functions })
         };

@@ -64,7 +64,8 @@ pub async fn read(
          WHERE l.at >= $2 AND l.at < $3 AND (CAST($5 AS TEXT) IS NULL OR l.label = $5) GROUP BY 1, 2 ORDER BY 1, 2"
     );
     Ok(on!(db, reader, |pool| {
-        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(metric).bind(from).bind(until).bind(step).bind(label);
+        let query =
+            sqlx::query(sqlx::AssertSqlSafe(sql)).bind(metric).bind(from).bind(until).bind(step).bind(label);
         let rows = query.fetch_all(pool).await?;
         let read = rows.iter().map(|row| {
             let mut buckets = [0; BUCKETS];

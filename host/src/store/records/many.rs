@@ -79,7 +79,8 @@ pub async fn with_all_columns(db: &Db, rows: Vec<RecordRow>) -> Result<Vec<FullR
     let uris = uris.map_err(|error| StoreError::Corrupt(error.to_string()))?;
     // The rows are one page, which is bounded.
     let found = get_many_full(db, &uris, usize::MAX).await?;
-    let mut by_id: HashMap<i64, FullRecordRow> = found.rows.into_iter().map(|full| (full.row.id, full)).collect();
+    let mut by_id: HashMap<i64, FullRecordRow> =
+        found.rows.into_iter().map(|full| (full.row.id, full)).collect();
     Ok(rows.iter().filter_map(|row| by_id.remove(&row.id)).collect())
 }
 
