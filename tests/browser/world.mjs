@@ -1,8 +1,8 @@
 // What all stories share: one network, one browser. Each story has a server of its own.
-import { after } from 'node:test'
+import { after, test } from 'node:test'
 import { logIn, openBrowser, openPage } from './lib/browser.mjs'
 import { Network } from './lib/network.mjs'
-import { Server } from './lib/server.mjs'
+import { POSTGRES, Server } from './lib/server.mjs'
 
 /** A function that calls `make` once, when it is needed first. */
 export function once(make) {
@@ -40,6 +40,13 @@ export async function newServer({ owner, ...more } = {}) {
   await server.start()
   if (owner) server.useKeyOf(owner.did)
   return server
+}
+
+/** A story that runs on both databases. It gets a function that starts a server, as `newServer`, and the database's name. */
+export function onBoth(name, story) {
+  for (const database of ['sqlite', ...(POSTGRES ? ['postgres'] : [])]) {
+    test(`${name} (${database})`, () => story((options) => newServer({ ...options, database }), database))
+  }
 }
 
 /** Runs `story` in a page. A story that fails tells what the page showed. */

@@ -1,12 +1,11 @@
 // An event whose script failed is found, tried, and retried after the script was mended.
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
 import { open } from '../lib/browser.mjs'
 import { NOTE, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
-import { asUser, newAccount, newServer } from '../world.mjs'
+import { asUser, newAccount, onBoth } from '../world.mjs'
 
-test('a dead letter is tried and retried', async () => {
+onBoth('a dead letter is tried and retried', async (newServer) => {
   const alice = await newAccount()
   const server = await newServer({ owner: alice })
   await server.upload(record(NOTE))
