@@ -139,6 +139,13 @@ export const login = {
   otherReason: (code: string) => `The login ended with the error “${code}”.`,
 }
 
+export const ended = {
+  title: 'Your session has ended',
+  text: 'Log in again in another tab and return here: what you have entered is still here. If you log in here, it is lost.',
+  here: 'Log in here',
+  elsewhere: 'Log in in another tab',
+}
+
 export const errors = {
   unreachable: 'The server does not answer. Check that it runs; this page tries again by itself.',
   proxy: (status: number) => `The server's proxy answered with status ${status}. The server may be restarting.`,

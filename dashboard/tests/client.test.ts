@@ -3,12 +3,15 @@ import type { ApiError } from '../src/api/error'
 
 const json = (status: number, body: unknown) => new Response(JSON.stringify(body), { status })
 const answers = vi.fn<typeof fetch>()
+/** A form of the page, if it has one. */
+let form: object | null = null
 
 beforeEach(() => {
+  form = null
   vi.resetModules()
   vi.useFakeTimers()
   answers.mockReset()
-  vi.stubGlobal('document', { baseURI: 'https://view.example/base/dashboard/#/records?x=1' })
+  vi.stubGlobal('document', { baseURI: 'https://view.example/base/dashboard/#/records?x=1', querySelector: () => form })
   vi.stubGlobal('addEventListener', () => undefined)
   vi.stubGlobal('fetch', answers)
 })
@@ -67,6 +70,20 @@ test('a 401 ends the session of the page, and a 403 does not', async () => {
   expect(session.state).toBe('in')
   answers.mockImplementation(async () => json(401, { error: 'not authenticated' }))
   await expect(api.get('/admin/users')).rejects.toMatchObject({ status: 401, endsSession: true })
+  expect([session.state, session.isEnded, session.can('stats:read')]).toEqual(['out', true, false])
+})
+
+test('a page with a form stays when the session ends, until the user leaves it or is back', async () => {
+  const { api, session } = await modules()
+  session.begin(null, me)
+  form = {}
+  answers.mockImplementation(async () => json(401, { error: 'not authenticated' }))
+  await expect(api.get('/admin/users')).rejects.toMatchObject({ endsSession: true })
+  expect([session.state, session.isEnded, session.can('stats:read')]).toEqual(['in', true, true])
+  session.begin(null, me)
+  expect([session.state, session.isEnded]).toEqual(['in', false])
+  session.ended()
+  session.leave()
   expect([session.state, session.isEnded, session.can('stats:read')]).toEqual(['out', true, false])
 })
 
