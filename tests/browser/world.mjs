@@ -23,9 +23,12 @@ export const browser = startOnce(openBrowser, (running) => running.close())
 
 let accounts = 0
 
-after(async () => {
-  for (const stop of started) await stop()
-})
+/** Stops what was started. The stories do it at their end. */
+export async function stopAll() {
+  for (const stop of started.splice(0)) await stop()
+}
+
+after(stopAll)
 
 /** A new account on the PDS. */
 export async function newAccount() {
