@@ -16,7 +16,7 @@ test('a DID is registered at the directory', async () => {
   const server = await newServer({ owner: alice })
   await asUser(server, alice, {}, async (page) => {
     await open(page, '/identity')
-    await page.getByText('A did:plc of its own').click()
+    await page.getByRole('radio', { name: /A did:plc of its own/ }).check()
     await page.getByRole('button', { name: 'Use this kind' }).click()
     // The key is kept before anything depends on it.
     const register = page.getByRole('button', { name: 'Register', exact: true })
@@ -37,7 +37,7 @@ test('a DID is registered at the directory', async () => {
 
     // A further service is not in the document until it is updated.
     await page.getByRole('tab', { name: 'Services' }).click()
-    await page.getByLabel('Fragment').or(page.getByPlaceholder('#my_service')).first().fill('notes')
+    await page.getByPlaceholder('#my_service').fill('notes')
     await page.getByPlaceholder('MyService').fill('NotesService')
     await page.getByRole('button', { name: /^Add/ }).click()
     await page.getByRole('button', { name: 'Update the document' }).click()
@@ -52,7 +52,7 @@ test('an account is attached, and a login that fails says why', async () => {
   const server = await newServer({ owner: alice })
   await asUser(server, alice, {}, async (page) => {
     await open(page, '/identity')
-    await page.getByText('The DID of an account').click()
+    await page.getByRole('radio', { name: /The DID of an account/ }).check()
     await page.getByLabel('Handle or DID of the account').fill('nobody.test')
     await page.getByRole('button', { name: 'Find it' }).click()
     await page.getByText('There is no such account').waitFor()
