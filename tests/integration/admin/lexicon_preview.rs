@@ -1,5 +1,6 @@
 //! `POST /admin/lexicons/preview`
 
+use belvedere_standins::jetstream::{Frame, Place};
 use http::Method;
 use serde_json::{Value, json};
 
