@@ -50,6 +50,7 @@ test('a DID is registered at the directory', async () => {
 test('an account is attached, and a login that fails says why', async () => {
   const [alice, project, other] = [await newAccount(), await newAccount(), await newAccount()]
   const server = await newServer({ owner: alice })
+  await server.api('POST', '/admin/service-entries', { fragment_id: '#notes', service_type: 'NotesService' })
   await asUser(server, alice, {}, async (page) => {
     await open(page, '/identity')
     await page.getByRole('radio', { name: /The DID of an account/ }).check()

@@ -17,7 +17,7 @@ test('a repo is linked by a link for its owner, and by the owner in this browser
     await page.getByRole('button', { name: 'Create the grant' }).click()
     await page.getByText('pending').first().waitFor()
     await page.getByRole('button', { name: 'Create a link for the owner' }).click()
-    const link = await page.getByRole('dialog').getByText(/\/link\/start\?token=/).innerText()
+    const link = await page.getByRole('dialog').getByText(/\/linked-repo\/start\?token=/).innerText()
     await page.keyboard.press('Escape')
     await page.getByText('Links that still work').waitFor()
 
@@ -43,6 +43,7 @@ test('a repo is linked by a link for its owner, and by the owner in this browser
     await page.getByRole('button', { name: 'Create the grant' }).click()
     await page.getByRole('button', { name: 'Authorize in this browser' }).click()
     await consent(page, alice)
+    await page.waitForURL((url) => url.hash.startsWith('#/linked-repos/'))
     await page.getByText('active', { exact: true }).first().waitFor()
     assert.equal((await grants()).filter(({ status }) => status === 'active').length, 2)
   })

@@ -68,11 +68,17 @@ test('a plugin is installed from its address, and reloaded from there', async ()
       const [plugin] = (await server.api('GET', '/admin/plugins')).plugins
       assert.deepEqual([plugin.id, plugin.url], ['steam', address])
 
+      // A version that is not the module's is refused with the reason, and the one before stays.
+      const { version } = described
       described.version = '99.0.0'
       await page.getByRole('tab', { name: 'New version' }).click()
-      await page.getByRole('button', { name: 'Reload', exact: true }).click()
-      await page.getByText('The plugin is reloaded').waitFor()
-      await page.getByText('99.0.0').first().waitFor()
+      const reload = page.getByRole('button', { name: 'Reload', exact: true })
+      await reload.click()
+      await page.getByText('The manifest has the version').waitFor()
+      Object.assign(described, { version, description: 'Described anew' })
+      await reload.click()
+      await page.getByText('The plugin is reloaded').first().waitFor()
+      await page.getByText('Described anew').first().waitFor()
       await page.getByRole('tab', { name: 'Accounts' }).click()
       await page.getByText('Nobody has linked an account yet.').waitFor()
     })
