@@ -28,6 +28,6 @@ say "documentation examples"
 cargo test --workspace --doc --quiet
 say "network tests with a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
 tests/support/postgres.sh run cargo test --workspace --test network -- --show-output
-say "browser tests of the dashboard on the same network"
+say "browser tests of the dashboard on the same network, the main stories on both databases"
 cargo build --quiet
-node --test tests/browser/browser.test.mjs
+tests/support/postgres.sh run node --test tests/browser/browser.test.mjs

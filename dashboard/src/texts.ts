@@ -126,10 +126,24 @@ export const login = {
   reasons: {
     not_authorized: 'Your account is not a user of this server. Ask its super user to add it on the page Users.',
     expired: 'The login took too long, or it began in another browser. Try again.',
-    access_denied: 'The login was declined at your own server.',
-    failed: 'Your own server did not complete the login. The log of this server has the reason.',
+    access_denied: 'The login was declined at the server of the account.',
+    wrong_account: 'Another account logged in than the one that was named. Log in with the named account.',
+    wrong_server: 'The answer did not come from the server of the account, so it was not accepted. Try again.',
+    invalid_scope: 'The server of the account did not grant the permissions that this login needs.',
+    server_error: 'The server of the account had an internal error. Try again later.',
+    temporarily_unavailable: 'The server of the account is overloaded or under maintenance. Try again later.',
+    unreachable:
+      'This server could not reach the server of the account. Check its outgoing connections, and try again.',
+    failed: 'The server of the account did not complete the login. The log of this server has the reason.',
   } as Record<string, string>,
   otherReason: (code: string) => `The login ended with the error “${code}”.`,
+}
+
+export const ended = {
+  title: 'Your session has ended',
+  text: 'Log in again in another tab and return here: what you have entered is still here. If you log in here, it is lost.',
+  here: 'Log in here',
+  elsewhere: 'Log in in another tab',
 }
 
 export const errors = {
@@ -293,7 +307,22 @@ export const newClient = {
 export const records = {
   text: 'What is indexed, newest first.',
   collection: 'Collection',
+  named: 'Account or record',
+  namedHint: 'Handle, DID, at:// URI or key',
   validity: 'Validity',
+  label: 'Label',
+  from: 'Indexed from',
+  before: 'Indexed before',
+  where: 'Fields',
+  whereHint: 'text contains hello and n > 5',
+  whereBad:
+    'Write conditions as: path, operator (=, !=, <, <=, >, >=, like, not like, contains), value. Join them by “and”.',
+  live: 'Live',
+  paused: 'Paused',
+  pause: 'Pause',
+  resume: 'Resume',
+  newRecords: (n: number) => (n === 1 ? '1 new record' : `${n} new records`),
+  manyNew: 'More than 100 new records: read the list again',
   all: 'All',
   valid: 'Valid',
   invalid: 'Invalid',
@@ -548,6 +577,8 @@ export const statistics = {
   events: 'Events of the stream',
   lag: 'How far the stream is behind',
   requests: 'Requests by method',
+  median: 'Duration of half of the requests, at most',
+  slowest: 'Duration of 99 of 100 requests, at most',
   latency: 'Mean duration by method',
   errors: 'Failed requests by method',
   instructions: 'Instructions by script',
@@ -803,6 +834,10 @@ export const deadLetters = {
   content: 'The record of the event',
   label: 'The label',
   noContent: 'The event is a deletion: it has no record.',
+  compared: 'What the event would change in the index',
+  comparedText: 'From the record as it is indexed now to that of the event. Last changed:',
+  notIndexed: 'The index does not have this record now.',
+  deletes: 'The event deletes this record, which is still indexed.',
 }
 
 export const dryRun = {
@@ -817,6 +852,8 @@ export const dryRun = {
     finished: 'The job ends',
   } as Record<string, string>,
   difference: 'What the script changes',
+  toEvent: 'Compared with the event',
+  toIndexed: 'Compared with the record that is indexed now',
   output: 'What the script returned',
   instructions: 'Instructions',
   fuel: (value: string) => `${value} units of fuel`,
@@ -1574,10 +1611,15 @@ export const plugins = {
   secretsSaved: 'The secrets are saved.',
   functionsText: 'Scripts call them like this:',
   noFunctions: 'It has no functions for scripts.',
-  accountsText: 'Users of your applications link their accounts with this plugin, each for themselves.',
-  yourAccount: 'Your own account:',
-  synced: 'read',
+  accountsText:
+    'Users of your applications link their accounts with this plugin, each for themselves. You see your own.',
+  allAccountsText: 'Users of your applications link their accounts with this plugin, each for themselves.',
+  account: 'Account',
+  accountStatus: 'State',
+  linked: 'Linked',
+  synced: 'Last read',
   noAccount: 'You have not linked an account yourself.',
+  noAccounts: 'Nobody has linked an account yet.',
   toAccount: 'Link or unlink your accounts',
   reloadText: 'Loads the plugin again from where it came. If the new version asks for more, you decide first.',
   otherUrl: 'From another address',

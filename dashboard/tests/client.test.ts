@@ -3,12 +3,15 @@ import type { ApiError } from '../src/api/error'
 
 const json = (status: number, body: unknown) => new Response(JSON.stringify(body), { status })
 const answers = vi.fn<typeof fetch>()
+/** A form of the page, if it has one. */
+let form: object | null = null
 
 beforeEach(() => {
+  form = null
   vi.resetModules()
   vi.useFakeTimers()
   answers.mockReset()
-  vi.stubGlobal('document', { baseURI: 'https://view.example/base/dashboard/#/records?x=1' })
+  vi.stubGlobal('document', { baseURI: 'https://view.example/base/dashboard/#/records?x=1', querySelector: () => form })
   vi.stubGlobal('addEventListener', () => undefined)
   vi.stubGlobal('fetch', answers)
 })
@@ -37,19 +40,19 @@ const me = {
 test('paths are below the server, wherever it is, and empty parameters are left out', async () => {
   const { api } = await modules()
   answers.mockResolvedValue(json(200, { a: 1 }))
-  expect(await api.get('/admin/stats', { a: 'b c', none: null, empty: '' })).toEqual({ a: 1 })
-  expect(answers.mock.calls[0]?.[0]).toBe('https://view.example/base/admin/stats?a=b+c')
+  expect(await api.get('/admin/jobs', { status: 'b c', limit: null, cursor: '' })).toEqual({ a: 1 })
+  expect(answers.mock.calls[0]?.[0]).toBe('https://view.example/base/admin/jobs?status=b+c')
 })
 
 test('bodies are JSON, and files are sent as they are', async () => {
   const { api } = await modules()
   answers.mockImplementation(async () => new Response(null, { status: 204 }))
-  expect(await api.post('/a', { x: 1 })).toBeUndefined()
+  expect(await api.post('/admin/labelers', { did: 'did:plc:a' })).toBeUndefined()
   const file = new Blob(['png'])
-  await api.put('/b', file)
+  await api.put('/admin/settings/logo', file)
   const [first, second] = answers.mock.calls.map(([, init]) => init)
   expect([first?.body, (first?.headers as Record<string, string>)['content-type']]).toEqual([
-    '{"x":1}',
+    '{"did":"did:plc:a"}',
     'application/json',
   ])
   expect([second?.body, (second?.headers as Record<string, string>)['content-type']]).toEqual([file, undefined])
@@ -61,8 +64,26 @@ test('a 401 ends the session of the page, and a 403 does not', async () => {
   answers.mockResolvedValueOnce(json(403, { error: 'insufficient permissions', message: 'this needs users:read' }))
   await expect(api.get('/admin/users')).rejects.toMatchObject({ status: 403, permission: 'users:read' })
   expect([session.state, session.can('stats:read'), session.can('users:read')]).toEqual(['in', true, false])
-  answers.mockResolvedValueOnce(json(401, { error: 'not authenticated' }))
-  await expect(api.get('/admin/users')).rejects.toMatchObject({ status: 401 })
+  // The session of another account, of which the server speaks, may have ended while that of the user has not.
+  answers.mockResolvedValueOnce(json(401, { error: 'log in as did:plc:b first' })).mockResolvedValueOnce(json(200, me))
+  await expect(api.post('/api/setup/plc/request')).rejects.toMatchObject({ status: 401, endsSession: false })
+  expect(session.state).toBe('in')
+  answers.mockImplementation(async () => json(401, { error: 'not authenticated' }))
+  await expect(api.get('/admin/users')).rejects.toMatchObject({ status: 401, endsSession: true })
+  expect([session.state, session.isEnded, session.can('stats:read')]).toEqual(['out', true, false])
+})
+
+test('a page with a form stays when the session ends, until the user leaves it or is back', async () => {
+  const { api, session } = await modules()
+  session.begin(null, me)
+  form = {}
+  answers.mockImplementation(async () => json(401, { error: 'not authenticated' }))
+  await expect(api.get('/admin/users')).rejects.toMatchObject({ endsSession: true })
+  expect([session.state, session.isEnded, session.can('stats:read')]).toEqual(['in', true, true])
+  session.begin(null, me)
+  expect([session.state, session.isEnded]).toEqual(['in', false])
+  session.ended()
+  session.leave()
   expect([session.state, session.isEnded, session.can('stats:read')]).toEqual(['out', true, false])
 })
 

@@ -13,6 +13,13 @@ test('errors of the server become sentences', async () => {
   expect(message(await errorOf(json(500, { error: 'internal server error', correlationId: 'c1' })))).toContain('c1')
 })
 
+test('a 401 about another account says what the server says', async () => {
+  const error = await errorOf(json(401, { error: 'log in as did:plc:b first' }))
+  expect(message(error)).toBe('Log in as did:plc:b first.')
+  error.endsSession = true
+  expect(message(error)).toBe('Your session has ended. Log in again.')
+})
+
 test('a missing permission is named', async () => {
   const error = await errorOf(json(403, { error: 'insufficient permissions', message: 'this needs lexicons:read' }))
   expect(error.permission).toBe('lexicons:read')

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { byCategory, changes, templateOf, toggled } from '../src/lib/permissions'
+import { byCategory, changes, replaced, templateOf, toggled } from '../src/lib/permissions'
 
 test('permissions are under their headings', () => {
   const of = (key: string, category: string) => ({ key, name: key, description: '', category })
@@ -32,4 +32,17 @@ test('a permission that is not listed stays', () => {
   expect(changes(['off:read', 'a:read'], after)).toEqual({ grant: ['a:create'], revoke: [] })
   expect(toggled(after, 'a:read', false)).toEqual(['off:read', 'a:create'])
   expect(toggled(['a:read'], 'a:read', true)).toEqual(['a:read'])
+})
+
+test('a template leaves alone what is not shown and what may not be changed', () => {
+  const listed = ['a:read', 'a:create', 'b:read'].map((key) => ({ key, name: key, description: '', category: 'A' }))
+  const catalogue = { permissions: listed, templates: [] }
+  const may = (key: string) => key !== 'b:read'
+  expect(replaced(catalogue, ['off:read', 'b:read', 'a:create'], ['a:read', 'off:create'], may)).toEqual([
+    'off:read',
+    'b:read',
+    'a:read',
+  ])
+  expect(replaced(catalogue, ['a:read'], ['b:read'], may)).toEqual([])
+  expect(replaced(catalogue, ['off:read', 'a:read'], [], () => true)).toEqual(['off:read'])
 })

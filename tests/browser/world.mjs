@@ -1,8 +1,8 @@
 // What all stories share: one network, one browser. Each story has a server of its own.
-import { after } from 'node:test'
+import { after, test } from 'node:test'
 import { logIn, openBrowser, openPage } from './lib/browser.mjs'
 import { Network } from './lib/network.mjs'
-import { Server } from './lib/server.mjs'
+import { POSTGRES, Server } from './lib/server.mjs'
 
 /** A function that calls `make` once, when it is needed first. */
 export function once(make) {
@@ -23,9 +23,12 @@ export const browser = startOnce(openBrowser, (running) => running.close())
 
 let accounts = 0
 
-after(async () => {
-  for (const stop of started) await stop()
-})
+/** Stops what was started. The stories do it at their end. */
+export async function stopAll() {
+  for (const stop of started.splice(0)) await stop()
+}
+
+after(stopAll)
 
 /** A new account on the PDS. */
 export async function newAccount() {
@@ -40,6 +43,13 @@ export async function newServer({ owner, ...more } = {}) {
   await server.start()
   if (owner) server.useKeyOf(owner.did)
   return server
+}
+
+/** A story that runs on both databases. It gets a function that starts a server, as `newServer`, and the database's name. */
+export function onBoth(name, story) {
+  for (const database of ['sqlite', ...(POSTGRES ? ['postgres'] : [])]) {
+    test(`${name} (${database})`, () => story((options) => newServer({ ...options, database }), database))
+  }
 }
 
 /** Runs `story` in a page. A story that fails tells what the page showed. */

@@ -204,11 +204,13 @@ crate::in_both_worlds! {
         assert_eq!(location(&browser.get(server, &back).await), "/login?error=expired");
         // Callbacks from another issuer, without a code, or with an error.
         for (change, error) in [
-            (("iss", Some("https://evil.example")), "failed"),
-            (("iss", None), "failed"),
+            (("iss", Some("https://evil.example")), "wrong_server"),
+            (("iss", None), "wrong_server"),
             (("code", Some("made-up")), "failed"),
-            (("code", None), "failed"),
+            (("code", None), "wrong_server"),
             (("error", Some("access_denied")), "access_denied"),
+            (("error", Some("server_error")), "server_error"),
+            (("error", Some("Visit evil.example")), "access_denied"),
             (("state", Some("made-up")), "expired"),
         ] {
             let begun = browser.get(server, &format!("/auth/login?handle={OPERATOR}")).await;
@@ -223,7 +225,7 @@ crate::in_both_worlds! {
         // The tokens belong to another account than the login was started for.
         let begun = browser.get(server, &format!("/auth/login?handle={OPERATOR}")).await;
         let back = pds.consent(BOB, begun.body["url"].as_str().unwrap());
-        assert_eq!(location(&browser.get(server, &callback(&back)).await), "/login?error=failed");
+        assert_eq!(location(&browser.get(server, &callback(&back)).await), "/login?error=wrong_account");
         assert!(!browser.0.contains_key("belvedere_session"));
     }
 

@@ -125,6 +125,12 @@ crate::in_both_worlds! {
         expected.push((ALICE.to_owned(), "art".to_owned()));
         assert_eq!(on(&world, &uri).await, expected, "those of labelers, then the author's");
         assert_eq!(on(&world, &other).await, theirs(&["rude"]));
+        for (label, found) in [("spam", Some(&uri)), ("art", Some(&uri)), ("rude", Some(&other)), ("expired", None), ("account", None)] {
+            let path = format!("/admin/records?collection={NOTES}&label={label}");
+            let page = world.server.admin(Method::GET, &path, None).await.body;
+            let uris: Vec<&str> = page["records"].as_array().unwrap().iter().map(|r| r["uri"].as_str().unwrap()).collect();
+            assert_eq!(uris, found.map(String::as_str).into_iter().collect::<Vec<_>>(), "{label}");
+        }
 
         let answer = async |source: &str| {
             world.server.bind(LIST, source).await;

@@ -164,7 +164,7 @@ crate::in_both_worlds! {
         assert_eq!(follow(&world, &pds, &link, ALICE).await, "/link/result?status=already_linked");
         // An admin who owns the account can authorize without an invite.
         let url = post(&world, &format!("/{id}/authorize"), json!({})).await.body["authorize_url"].as_str().unwrap().to_owned();
-        assert_eq!(location(&get(&world, &callback(&pds.consent(ALICE, &url))).await), "/dashboard/");
+        assert_eq!(location(&get(&world, &callback(&pds.consent(ALICE, &url))).await), format!("/dashboard/#/linked-repos/{id}"));
         assert_eq!(status_of(&world, &id).await["status"], "active");
     }
 

@@ -5,7 +5,7 @@ pub mod app;
 pub mod event_stream;
 pub mod instance;
 pub mod linked_service;
-mod openapi;
+pub mod openapi;
 pub mod oauth_pds;
 pub mod plc;
 mod plc_operations;

@@ -44,6 +44,22 @@ pub fn check(method: &Method, path_and_query: &str, answer: &Answer) {
     }
 }
 
+/// Every operation that needs permissions: method, path with its parameters filled in, and the permissions.
+pub fn operations_with_permissions() -> Vec<(Method, String, Vec<&'static str>)> {
+    let paths = DESCRIPTION["paths"].as_object().expect("the description has paths");
+    let mut found = Vec::new();
+    for (path, methods) in paths {
+        let filled: Vec<&str> =
+            path.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect();
+        for (method, operation) in methods.as_object().expect("a path has methods") {
+            let Some(needed) = operation["x-permissions"].as_array() else { continue };
+            let method = method.to_uppercase().parse().expect("a method");
+            found.push((method, filled.join("/"), needed.iter().filter_map(Value::as_str).collect()));
+        }
+    }
+    found
+}
+
 /// The operation of the pattern with the most literal parts.
 fn operation(method: &Method, path: &str) -> Option<&'static Value> {
     let parts: Vec<&str> = path.split('/').collect();

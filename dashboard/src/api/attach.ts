@@ -1,22 +1,32 @@
+import { failedLogin } from '../lib/login'
+import { PageError } from '../lib/message'
 import { session } from '../lib/session.svelte'
-import { ATTACHING } from './attaching'
+import { attaching } from './attaching'
 import { api } from './client'
+
+const PLACE = '#/identity'
 
 /** Logs in with the account to attach. After it this tab returns to the session of its user by `finishAttach`. */
 export async function beginAttach(account: string): Promise<void> {
-  const query = {
-    handle: account,
-    scope: 'atproto identity:*',
-    redirect_uri: `${location.pathname}#/identity`,
-  }
-  const { url } = await api.get<{ url: string }>('/auth/login', query)
-  sessionStorage.setItem(ATTACHING, session.me?.did ?? '')
+  const query = { handle: account, scope: 'atproto identity:*', redirect_uri: `${location.pathname}${PLACE}` }
+  const { url } = await api.get('/auth/login', query)
+  sessionStorage.setItem(attaching.key, session.me?.did ?? '')
   location.assign(url)
 }
 
-/** Returns to the session of the user who began. Fails when the login did not succeed, or was another account's. */
+/** Returns to the session of the user who began, and keeps why the login failed or was not accepted. */
 export async function finishAttach(): Promise<void> {
-  const original = sessionStorage.getItem(ATTACHING)
-  sessionStorage.removeItem(ATTACHING)
-  await api.post('/api/setup/attach-auth/confirm', { original_did: original })
+  const original = sessionStorage.getItem(attaching.key) ?? ''
+  sessionStorage.removeItem(attaching.key)
+  const reason = failedLogin(location.hash)
+  if (reason) {
+    attaching.failure = new PageError(reason)
+    location.replace(PLACE)
+    return
+  }
+  try {
+    await api.post('/api/setup/attach-auth/confirm', { original_did: original })
+  } catch (error) {
+    attaching.failure = error
+  }
 }

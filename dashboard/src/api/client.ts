@@ -1,6 +1,7 @@
 import { network } from '../lib/network.svelte'
 import { session } from '../lib/session.svelte'
 import { ApiError, errorOf } from './error'
+import type { AnswerOf, BodyOf, Part, PathOf, QueryOf } from './paths'
 
 export type Query = Record<string, string | number | boolean | null | undefined>
 
@@ -23,8 +24,8 @@ export function urlOf(path: string, query: Query = {}): string {
 /**
  * Calls the server.
  *
- * Throws an `ApiError` for every answer that is not a success, and when there is none. A 401 also ends the session in this
- * page, which shows the login and then returns here.
+ * Throws an `ApiError` for every answer that is not a success, and when there is none. When the session has ended, the page
+ * shows the login and then returns here.
  */
 export async function call<T>(method: string, path: string, { query, body, signal }: Options = {}): Promise<T> {
   const isRaw = body instanceof Blob || body instanceof FormData
@@ -43,7 +44,10 @@ export async function call<T>(method: string, path: string, { query, body, signa
   }
   if (!answer.ok) {
     const error = await errorOf(answer)
-    if (error.status === 401) session.ended()
+    if (error.status === 401 && (path === '/auth/me' || (await isLoggedOut()))) {
+      error.endsSession = true
+      session.ended()
+    }
     // A proxy answers in place of a server that restarts.
     if (error.status === 502 && !error.isFromServer) network.lost()
     throw error
@@ -53,13 +57,25 @@ export async function call<T>(method: string, path: string, { query, body, signa
   return (text === '' ? undefined : JSON.parse(text)) as T
 }
 
+/** Whether a 401 is about the session of the user: it may be about another account's, such as the attached one's. */
+async function isLoggedOut(): Promise<boolean> {
+  const answer = await fetch(urlOf('/auth/me'), { credentials: 'same-origin' }).catch(() => null)
+  return answer?.status === 401
+}
+
+/** The API. Paths are those of its description, with `part(…)` for their parameters. */
 export const api = {
-  get: <T>(path: string, query?: Query, signal?: AbortSignal) => call<T>('GET', path, { query: query ?? {}, signal }),
-  post: <T>(path: string, body?: unknown, query?: Query) => call<T>('POST', path, { body, query: query ?? {} }),
-  put: <T>(path: string, body?: unknown) => call<T>('PUT', path, { body }),
-  patch: <T>(path: string, body?: unknown) => call<T>('PATCH', path, { body }),
-  delete: <T = void>(path: string, query?: Query) => call<T>('DELETE', path, { query: query ?? {} }),
+  get: <Path extends PathOf<'get'>>(path: Path, query?: QueryOf<'get', Path>, signal?: AbortSignal) =>
+    call<AnswerOf<'get', Path>>('GET', path, { query: query ?? {}, signal }),
+  post: <Path extends PathOf<'post'>>(path: Path, body?: BodyOf<'post', Path>) =>
+    call<AnswerOf<'post', Path>>('POST', path, { body }),
+  put: <Path extends PathOf<'put'>>(path: Path, body: BodyOf<'put', Path>) =>
+    call<AnswerOf<'put', Path>>('PUT', path, { body }),
+  patch: <Path extends PathOf<'patch'>>(path: Path, body: BodyOf<'patch', Path>) =>
+    call<AnswerOf<'patch', Path>>('PATCH', path, { body }),
+  delete: <Path extends PathOf<'delete'>>(path: Path, query?: QueryOf<'delete', Path>) =>
+    call<AnswerOf<'delete', Path>>('DELETE', path, { query: query ?? {} }),
 }
 
 /** A part of a path, escaped. */
-export const part = encodeURIComponent
+export const part = (text: string) => encodeURIComponent(text) as Part

@@ -8,6 +8,9 @@ export interface ErrorBody {
 
 /** An answer that is not a success. Its status is 0 when there was no answer. */
 export class ApiError extends Error {
+  /** Of a 401: whether the user has to log in again. */
+  endsSession = false
+
   constructor(
     readonly status: number,
     readonly body: ErrorBody,

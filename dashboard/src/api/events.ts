@@ -1,4 +1,5 @@
-import { urlOf, type Query } from './client'
+import { urlOf } from './client'
+import type { PathOf, QueryOf } from './paths'
 
 /** Milliseconds before a stream that the server refused is opened again; each later attempt waits twice as long. */
 const FIRST_WAIT = 1_000
@@ -21,7 +22,11 @@ export interface Listener {
  * A browser opens a broken connection again by itself, from the last id. It gives up when the server refuses, for example
  * during a restart; then this tries again.
  */
-export function follow(path: string, query: Query, listener: Listener): () => void {
+export function follow<Path extends PathOf<'get'>>(
+  path: Path,
+  query: QueryOf<'get', Path>,
+  listener: Listener,
+): () => void {
   let source: EventSource | null = null
   let timer: ReturnType<typeof setTimeout> | undefined
   let wait = FIRST_WAIT

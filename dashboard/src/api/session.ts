@@ -1,16 +1,15 @@
 import { session } from '../lib/session.svelte'
 import { api } from './client'
 import { ApiError } from './error'
-import type { Config, Me } from './models'
-import { ATTACHING } from './attaching'
+import { attaching } from './attaching'
 
 /** Reads who is logged in and what the server is. Fails when the server does not answer. */
 export async function loadSession(): Promise<void> {
-  // A login with the account to attach ended in this tab: its user continues as themselves. A failure shows there.
-  if (sessionStorage.getItem(ATTACHING) !== null) await (await import('./attach')).finishAttach().catch(() => undefined)
+  // A login with the account to attach ended in this tab: its user continues as themselves.
+  if (sessionStorage.getItem(attaching.key) !== null) await (await import('./attach')).finishAttach()
   const [config, me] = await Promise.all([
-    api.get<Config>('/config').catch(() => null),
-    api.get<Me>('/auth/me').catch((error: unknown) => {
+    api.get('/config').catch(() => null),
+    api.get('/auth/me').catch((error: unknown) => {
       if (error instanceof ApiError && error.status === 401) return null
       throw error
     }),

@@ -1,3 +1,4 @@
+import type { Loaded, Pages } from '../lib/load.svelte'
 import type { Snippet } from 'svelte'
 
 /** A column of a table. */
@@ -16,3 +17,6 @@ export interface Column<T> {
   /** Left out on narrow screens. */
   wide?: boolean
 }
+
+/** What reads the rows of a table: whether it runs, why it failed, and whether there are more. */
+export type RowSource = Omit<Loaded<unknown>, 'data' | 'set'> & Partial<Pick<Pages<unknown>, 'hasMore' | 'more'>>

@@ -14,9 +14,10 @@ export interface Loaded<T> {
 
 /**
  * Reads data in a component, and again when what `read` uses changes (the URL's parameters, a state) and when the server
- * came back. An answer that a later one overtook is dropped.
+ * came back. An answer that a later one overtook is dropped. `isForm`: a form begins with the data, so that what was read is
+ * not read again by itself, which would replace what was entered.
  */
-export function load<T>(read: (signal: AbortSignal) => Promise<T>): Loaded<T> {
+export function load<T>(read: (signal: AbortSignal) => Promise<T>, { isForm = false } = {}): Loaded<T> {
   let data = $state.raw<T>()
   let error = $state.raw<unknown>(null)
   let isLoading = $state(true)
@@ -39,7 +40,7 @@ export function load<T>(read: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   }
 
   $effect(() => {
-    void network.returns
+    if (!isForm || untrack(() => data) === undefined) void network.returns
     void run()
     return () => running?.abort()
   })

@@ -10,7 +10,7 @@ export function message(error: unknown): string {
   if (error instanceof PageError) return error.message
   if (!(error instanceof ApiError)) return t.unknown
   if (error.status === 0) return t.unreachable
-  if (error.status === 401) return t.loggedOut
+  if (error.endsSession) return t.loggedOut
   if (error.status === 403 && error.permission) return t.permission(error.permission)
   if (error.status === 429 && error.retryAfter) return t.tooMany(error.retryAfter)
   if (error.body.correlationId) return t.internal(error.body.correlationId)

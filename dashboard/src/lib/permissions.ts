@@ -31,3 +31,18 @@ export function toggled(permissions: string[], key: string, isOn: boolean): stri
   const others = permissions.filter((permission) => permission !== key)
   return isOn ? [...others, key] : others
 }
+
+/**
+ * The permissions with those of a template in place of what is shown. Those that the catalogue does not list and those that
+ * may not be changed stay as they are.
+ */
+export function replaced(
+  catalogue: Catalogue,
+  before: string[],
+  template: string[],
+  allowed: (permission: string) => boolean,
+): string[] {
+  const shown = new Set(catalogue.permissions.map(({ key }) => key))
+  const mayChange = (key: string) => shown.has(key) && allowed(key)
+  return [...before.filter((key) => !mayChange(key)), ...template.filter(mayChange)]
+}

@@ -37,11 +37,18 @@ export const session = {
     state = user ? 'in' : 'out'
     isEnded = false
   },
-  /** The server no longer accepts the session. The login appears in place of the page, and returns to it. */
+  /**
+   * The server no longer accepts the session. The login appears in place of the page, and returns to it; a page with a form
+   * stays behind a dialog, so that what was entered is not lost.
+   */
   ended() {
     if (state !== 'in') return
+    isEnded = true
+    if (!document.querySelector('form.form, [data-editor]')) this.leave()
+  },
+  /** Shows the login in place of the page. */
+  leave() {
     me = null
     state = 'out'
-    isEnded = true
   },
 }

@@ -1,3 +1,5 @@
+import type { DryRunEvent } from '../api/models/scripts'
+
 /** The parts of a trigger: `record.index:com.example.note` is of the kind `record.index`, about `com.example.note`. */
 export interface Trigger {
   kind: string
@@ -25,7 +27,7 @@ export interface Trial {
   from: 'event' | 'dead_letter'
   deadLetter: string
   uri: string
-  action: string
+  action: '' | 'create' | 'update' | 'delete'
   /** JSON, of a record, a procedure's or a job's input. */
   input: string
   /** One `name=value` a line; a name that is repeated is a list. */
@@ -50,7 +52,7 @@ export const emptyTrial: Trial = {
 }
 
 /** The event of a dry run, as the server takes it. Throws a `SyntaxError` for text that is not JSON. */
-export function eventOf(source: Source, trial: Trial): Record<string, unknown> {
+export function eventOf(source: Source, trial: Trial): DryRunEvent {
   const input = trial.input.trim() ? (JSON.parse(trial.input) as unknown) : undefined
   const caller = trial.caller.trim() || undefined
   const takesDeadLetters = source === 'record' || source === 'label'

@@ -1,5 +1,6 @@
-//! Reads the query parameters of lists: `limit`, `valid`, and parameters that are required.
+//! Reads the query parameters of lists: `limit`, `valid`, times, and parameters that are required.
 
+use crate::clock::Timestamp;
 use crate::http::{Error, Request};
 use crate::query::{self, PageSize};
 
@@ -20,6 +21,22 @@ pub fn required(request: &Request, name: &'static str) -> Result<String, Error> 
         .query(name)
         .filter(|value| !value.trim().is_empty())
         .ok_or_else(|| Error::bad_request(format!("missing query parameter {name}")))
+}
+
+/// A query parameter that is not blank.
+pub fn optional(request: &Request, name: &str) -> Option<String> {
+    request.query(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// A query parameter that is a time.
+///
+/// # Errors
+/// 400 naming it, and the form of a time.
+pub fn time(request: &Request, name: &'static str) -> Result<Option<Timestamp>, Error> {
+    let parsed = optional(request, name).map(|text| Timestamp::parse(&text)).transpose();
+    parsed.map_err(|_| {
+        Error::bad_request(format!("{name} must be an RFC 3339 time, like 2030-01-31T00:00:00Z"))
+    })
 }
 
 /// The filter by validity; `None` for all records.

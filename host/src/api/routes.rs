@@ -239,6 +239,7 @@ pub(super) fn table() -> RouteTable {
         Route::admin(POST, "/admin/plugins/{id}/resume", P::PluginsCreate, admin::plugins::resume::handle),
         Route::admin(PUT, "/admin/plugins/{id}/grants", P::PluginsCreate, admin::plugins::grants::put),
         Route::admin(POST, "/admin/plugins/{id}/check-update", P::PluginsRead, admin::plugins::updates::handle),
+        Route::admin(GET, "/admin/plugins/{id}/accounts", [P::PluginsRead, P::UsersRead], admin::plugins::accounts::list),
         Route::admin(GET, "/admin/plugins/{id}/secrets", P::PluginsRead, admin::plugins::secrets::get),
         Route::admin(PUT, "/admin/plugins/{id}/secrets", P::PluginsCreate, admin::plugins::secrets::put),
 

@@ -14,12 +14,19 @@ use crate::net::{Client, Limits, OutboundPolicy};
 /// Bytes of the largest response, the list of all scripts with their bodies: a hundred scripts of the largest size.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
-/// The server to call, and the key for it.
+/// The server to call.
 #[derive(Args, Debug)]
-pub(super) struct Server {
+pub(super) struct Address {
     /// The server's address [default: the one that this configuration sets]
     #[arg(id = "server", long = "url", env = "BELVEDERE_URL", value_name = "URL")]
     url: Option<String>,
+}
+
+/// The server to call, and the key for it.
+#[derive(Args, Debug)]
+pub(super) struct Server {
+    #[command(flatten)]
+    address: Address,
     /// An admin API key (`belvedere admin create-key` prints one)
     #[arg(
         id = "server_key",
@@ -34,9 +41,8 @@ pub(super) struct Server {
 /// A server for commands that also do without one.
 #[derive(Args, Debug)]
 pub(super) struct OptionalServer {
-    /// The server's address [default: the one that this configuration sets]
-    #[arg(id = "server", long = "url", env = "BELVEDERE_URL", value_name = "URL")]
-    url: Option<String>,
+    #[command(flatten)]
+    address: Address,
     /// An admin API key for it; without one no server is called
     #[arg(
         id = "server_key",
@@ -51,8 +57,8 @@ pub(super) struct OptionalServer {
 impl OptionalServer {
     /// `None` without a key.
     pub(super) fn given(self) -> Option<Server> {
-        let Self { url, key } = self;
-        key.map(|key| Server { url, key })
+        let Self { address, key } = self;
+        key.map(|key| Server { address, key })
     }
 }
 
@@ -67,7 +73,7 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn new(server: &Server, needed: &'static str, config: &Config) -> anyhow::Result<Self> {
-        let url = match &server.url {
+        let url = match &server.address.url {
             Some(url) => url.clone(),
             None => config.server.identity(config.server.port).origin,
         };

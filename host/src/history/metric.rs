@@ -45,6 +45,8 @@ enum Value {
     Count,
     Mean,
     Max,
+    /// The value that this percentage of the measurements does not exceed.
+    Percentile(u8),
 }
 
 /// A metric that has a history.
@@ -70,16 +72,18 @@ const fn metric(
 }
 
 use Measure as M;
-use Value::{Count, Max, Mean};
+use Value::{Count, Max, Mean, Percentile};
 
 impl Metric {
     #[rustfmt::skip] // a table
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         metric("stream_events", "events", None, (M::StreamEvents, Count), "Events that the stream delivered."),
         metric("stream_lag", "seconds", None, (M::StreamLag, Max), "How far the index was behind the stream, at most."),
         metric("requests", "requests", Some("method"), (M::Requests, Count), "XRPC calls."),
         metric("request_errors", "requests", Some("method"), (M::RequestErrors, Count), "XRPC calls that this server failed to answer (5xx)."),
         metric("request_ms", "milliseconds", Some("method"), (M::Requests, Mean), "How long XRPC calls took on average."),
+        metric("request_p50_ms", "milliseconds", Some("method"), (M::Requests, Percentile(50)), "What half of the XRPC calls did not exceed."),
+        metric("request_p99_ms", "milliseconds", Some("method"), (M::Requests, Percentile(99)), "What 99 of 100 XRPC calls did not exceed."),
         metric("request_max_ms", "milliseconds", Some("method"), (M::Requests, Max), "How long the slowest XRPC call took."),
         metric("client_requests", "requests", Some("client"), (M::ClientRequests, Count), "XRPC calls of each application."),
         metric("script_runs", "runs", Some("script"), (M::ScriptRuns, Count), "Runs of scripts."),
@@ -97,12 +101,20 @@ impl Metric {
         self.value == Count
     }
 
-    /// The value of a step.
+    /// Its percentage, if it is a percentile.
+    pub(super) fn percent(self) -> Option<u8> {
+        match self.value {
+            Percentile(percent) => Some(percent),
+            Count | Mean | Max => None,
+        }
+    }
+
+    /// The value of a step. Those of a percentile are not in such a row: the maximum bounds them.
     pub(super) fn value_of(self, row: &StepRow) -> f64 {
         match self.value {
             Count => row.count as f64,
             Mean => row.total / row.count.max(1) as f64,
-            Max => row.max,
+            Max | Percentile(_) => row.max,
         }
     }
 }

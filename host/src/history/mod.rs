@@ -2,6 +2,7 @@
 //!
 //! Every host counts in memory and adds its counts to the steps in the database, so the history is that of all hosts.
 
+mod latencies;
 mod metric;
 mod recent;
 mod recorder;

@@ -29,7 +29,7 @@ impl Recent {
             let rows = metric_history::read(db, measure.as_str(), None, (from, until), step).await?;
             let mut sum = Sample::default();
             for row in rows {
-                sum.add(Sample { count: row.count, total: row.total, max: row.max });
+                sum.add(Sample { count: row.count, total: row.total, max: row.max, ..Sample::default() });
             }
             Ok::<_, StoreError>(sum)
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Measure;
+use super::{Measure, latencies};
 use crate::clock::{Clock, Timestamp};
 use crate::store::metric_history::{self, NewSample, Sample};
 use crate::store::{Db, StoreError};
@@ -53,7 +53,7 @@ impl History {
 
     /// Adds to the present step. `value` is that of each of `count` measurements.
     pub fn record(&self, measure: Measure, label: &str, count: i64, value: f64) {
-        let sample = Sample { count, total: value * count as f64, max: value };
+        let sample = Sample { count, total: value * count as f64, max: value, ..Sample::default() };
         self.lock().add(measure, label, sample);
     }
 
@@ -61,7 +61,8 @@ impl History {
     pub fn request(&self, method: &str, client: &str, took: Duration, failed: bool) {
         let millis = took.as_secs_f64() * 1e3;
         let mut counts = self.lock();
-        counts.add(Measure::Requests, method, Sample { count: 1, total: millis, max: millis });
+        let buckets = latencies::one(millis);
+        counts.add(Measure::Requests, method, Sample { count: 1, total: millis, max: millis, buckets });
         counts.add(Measure::ClientRequests, client, Sample { count: 1, ..Sample::default() });
         if failed {
             counts.add(Measure::RequestErrors, method, Sample { count: 1, ..Sample::default() });
@@ -173,15 +174,23 @@ mod tests {
         let mut samples = history.lock().take();
         samples.sort_by(|a, b| (a.1, a.0, &a.2).cmp(&(b.1, b.0, &b.2)));
         let [zero, one] = [0, STEP_SECONDS].map(|second| Timestamp(0).plus_seconds(second));
-        let sample = |count, total, max| Sample { count, total, max };
+        let sample = |count, total, max| Sample { count, total, max, ..Sample::default() };
+        let (first, second) = (latencies::one(4.0), latencies::one(8.0));
+        let mut of_both = sample(2, 12.0, 8.0);
+        of_both.buckets = std::array::from_fn(|n| first[n] + second[n]);
         assert_eq!(
             samples,
             [
                 ("client_requests", zero, "me".to_owned(), sample(2, 0.0, 0.0)),
                 ("request_errors", zero, "a".to_owned(), sample(1, 0.0, 0.0)),
-                ("requests", zero, "a".to_owned(), sample(2, 12.0, 8.0)),
+                ("requests", zero, "a".to_owned(), of_both),
                 ("client_requests", one, "you".to_owned(), sample(1, 0.0, 0.0)),
-                ("requests", one, "a".to_owned(), sample(1, 1.0, 1.0)),
+                (
+                    "requests",
+                    one,
+                    "a".to_owned(),
+                    Sample { buckets: latencies::one(1.0), ..sample(1, 1.0, 1.0) }
+                ),
                 ("stream_lag", one, String::new(), sample(1, 2.5, 2.5)),
             ]
         );
@@ -218,7 +227,8 @@ mod tests {
         history.lock().give_back(failed);
         history.request("a", "me", Duration::from_millis(3), false);
         let samples = history.lock().take();
-        let both = Sample { count: 2, total: 5.0, max: 3.0 };
+        let mut both = Sample { count: 2, total: 5.0, max: 3.0, buckets: latencies::one(2.0) };
+        both.add(Sample { buckets: latencies::one(3.0), ..Sample::default() });
         assert!(samples.contains(&("requests", Timestamp(0), "a".to_owned(), both)), "{samples:?}");
         assert_eq!(samples.len(), 2, "each row once");
     }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Metric;
+use super::latencies::percentile;
 use super::recorder::{KEPT_SECONDS, OTHER, STEP_SECONDS, step_of};
 use crate::clock::Timestamp;
-use crate::store::metric_history::{self, StepRow};
-use crate::store::{Db, StoreError};
+use crate::store::{Db, StoreError, metric_history, request_latencies};
 
 /// Steps of an answer by default, at most: about as many as a chart has places.
 const DEFAULT_STEPS: i64 = 300;
@@ -94,6 +94,9 @@ pub struct Series {
     pub values: Vec<Option<f64>>,
 }
 
+/// The value of a label in a step.
+type Point = (Timestamp, f64, String);
+
 impl Query<'_> {
     /// The times, and the series with the largest totals first.
     ///
@@ -105,17 +108,23 @@ impl Query<'_> {
         let step = self.steps.step * 1_000_000;
         let period = (from, self.steps.until);
         let name = self.metric.measure.as_str();
-        let rows = metric_history::read(db, name, self.label, period, step).await?;
-        let series = self.series(&times, &rows);
+        let points: Vec<Point> = if let Some(percent) = self.metric.percent() {
+            let rows = request_latencies::read(db, name, self.label, period, step).await?;
+            rows.into_iter().map(|row| (row.at, percentile(&row, percent), row.label)).collect()
+        } else {
+            let rows = metric_history::read(db, name, self.label, period, step).await?;
+            rows.into_iter().map(|row| (row.at, self.metric.value_of(&row), row.label)).collect()
+        };
+        let series = self.series(&times, &points);
         Ok((times, series))
     }
 
-    fn series(self, times: &[Timestamp], rows: &[StepRow]) -> Vec<Series> {
+    fn series(self, times: &[Timestamp], points: &[Point]) -> Vec<Series> {
         let mut by_label: BTreeMap<&str, Vec<Option<f64>>> = BTreeMap::new();
-        for row in rows {
-            let values = by_label.entry(&row.label).or_insert_with(|| vec![None; times.len()]);
-            if let Ok(index) = times.binary_search(&row.at) {
-                values[index] = Some(self.metric.value_of(row));
+        for (at, value, label) in points {
+            let values = by_label.entry(label).or_insert_with(|| vec![None; times.len()]);
+            if let Ok(index) = times.binary_search(at) {
+                values[index] = Some(*value);
             }
         }
         let mut others = by_label.remove(OTHER);
@@ -175,25 +184,19 @@ mod tests {
     #[test]
     fn the_largest_series_are_listed_and_the_others_are_one() {
         let times = [at(0), at(1), at(2)];
-        let row = |step, label: &str, count| StepRow {
-            at: at(step),
-            label: label.to_owned(),
-            count,
-            total: 0.0,
-            max: count as f64,
-        };
-        let rows = [
-            row(0, "(other)", 1),
-            row(0, "a", 5),
-            row(0, "b", 1),
-            row(0, "c", 2),
-            row(2, "a", 5),
-            row(2, "b", 20),
-            row(2, "c", 3),
+        let point = |step, label: &str, value| (at(step), value, label.to_owned());
+        let points = [
+            point(0, "(other)", 1.0),
+            point(0, "a", 5.0),
+            point(0, "b", 1.0),
+            point(0, "c", 2.0),
+            point(2, "a", 5.0),
+            point(2, "b", 20.0),
+            point(2, "c", 3.0),
         ];
         let of = |name| {
             let steps = Steps { from: at(0), until: at(3), step: STEP_SECONDS };
-            Query { metric: Metric::named(name).unwrap(), steps, top: 1, label: None }.series(&times, &rows)
+            Query { metric: Metric::named(name).unwrap(), steps, top: 1, label: None }.series(&times, &points)
         };
         let series = |label: &str, is_other, total, values: [Option<f64>; 3]| Series {
             label: label.to_owned(),

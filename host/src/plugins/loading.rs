@@ -32,17 +32,7 @@ pub struct Loader(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    db: Db,
-    clock: Clock,
-    events: EventLog,
-    engine: PluginEngine,
-    calls: Calls,
-    plugins: Plugins,
-    paused: PausedHere,
-    secrets: PluginSecrets,
-    /// Ids that the configuration names, and those that may have the unrestricted network.
-    configured: BTreeSet<String>,
-    unrestricted: BTreeSet<String>,
+    deps: LoaderDeps,
     /// Why a plugin that the configuration names could not be stored, by id or folder.
     failures: Mutex<BTreeMap<String, String>>,
 }
@@ -67,37 +57,12 @@ pub struct LoaderDeps {
 
 impl Loader {
     pub fn new(deps: LoaderDeps) -> Self {
-        let LoaderDeps {
-            db,
-            clock,
-            events,
-            engine,
-            calls,
-            plugins,
-            paused,
-            secrets,
-            configured,
-            unrestricted,
-        } = deps;
-        let failures = Mutex::default();
-        Self(Arc::new(Inner {
-            db,
-            clock,
-            events,
-            engine,
-            calls,
-            plugins,
-            paused,
-            secrets,
-            configured,
-            unrestricted,
-            failures,
-        }))
+        Self(Arc::new(Inner { deps, failures: Mutex::default() }))
     }
 
     /// Whether the configuration names a plugin with this id.
     pub fn is_configured(&self, id: &str) -> bool {
-        self.0.configured.contains(id)
+        self.0.deps.configured.contains(id)
     }
 
     /// Loads plugins and secrets as they are stored. A plugin that can't be loaded is logged and listed as a failure; the
@@ -106,11 +71,15 @@ impl Loader {
     /// # Errors
     /// When the store can't be read; then everything stays as it was.
     pub async fn reload(&self) -> Result<(), StoreError> {
-        self.0.secrets.reload().await?;
+        self.0.deps.secrets.reload().await?;
         let mut prepared = Prepared::new();
         loop {
             let mut missing = Vec::new();
-            self.0.plugins.reload(async |current| self.next(current, &prepared, &mut missing).await).await?;
+            self.0
+                .deps
+                .plugins
+                .reload(async |current| self.next(current, &prepared, &mut missing).await)
+                .await?;
             if missing.is_empty() {
                 return Ok(());
             }
@@ -127,7 +96,7 @@ impl Loader {
     /// # Errors
     /// When one of these fails. The write stays, and takes effect within a minute.
     pub async fn changed(&self) -> Result<(), StoreError> {
-        let announced = announce(&self.0.db, NOTICE).await;
+        let announced = announce(&self.0.deps.db, NOTICE).await;
         self.reload().await.and(announced)
     }
 
@@ -136,7 +105,7 @@ impl Loader {
     /// # Errors
     /// As [`Self::changed`].
     pub async fn resumed(&self, id: &str) -> Result<(), StoreError> {
-        self.0.calls.resume(id);
+        self.0.deps.calls.resume(id);
         self.changed().await
     }
 
@@ -145,7 +114,7 @@ impl Loader {
     /// # Errors
     /// The first disagreement.
     pub async fn examine(&self, package: Package) -> Result<Examined, CheckError> {
-        Box::pin(check::examine(&self.0.engine, &self.0.calls, package)).await
+        Box::pin(check::examine(&self.0.deps.engine, &self.0.deps.calls, package)).await
     }
 
     /// Stores a plugin that the configuration names, unless it is stored already.
@@ -154,7 +123,7 @@ impl Loader {
     /// When the store fails.
     pub async fn store_configured(&self, package: Package, place: Place<'_>) -> Result<(), StoreError> {
         let id = package.id().to_owned();
-        let stored = plugins::get(&self.0.db, &id).await?;
+        let stored = plugins::get(&self.0.deps.db, &id).await?;
         let examined = match self.examine(package).await {
             Ok(examined) => examined,
             Err(error) => {
@@ -163,7 +132,7 @@ impl Loader {
             }
         };
         let grants = if place.names_all_files() {
-            consent::of_configured(&examined.requested, self.0.unrestricted.contains(&id))
+            consent::of_configured(&examined.requested, self.0.deps.unrestricted.contains(&id))
         } else {
             consent::of_low_risk(&examined.requested)
         };
@@ -176,8 +145,8 @@ impl Loader {
             self.failures().remove(&id);
             return Ok(());
         }
-        let changes = stored.map(|row| Changes::between(&self.0.plugins, &row, &examined, source, url));
-        match new.store(&self.0.db, Replaces::Any, &self.0.clock).await? {
+        let changes = stored.map(|row| Changes::between(&self.0.deps.plugins, &row, &examined, source, url));
+        match new.store(&self.0.deps.db, Replaces::Any, &self.0.deps.clock).await? {
             Some(row) => {
                 self.failures().remove(&id);
                 let (actor, url) = (None, url.map(sources::shown));
@@ -215,7 +184,7 @@ impl Loader {
     }
 
     fn record(&self, event: PluginEvent) {
-        self.0.events.record(Event::Plugin(event));
+        self.0.deps.events.record(Event::Plugin(event));
     }
 
     fn failures(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
@@ -233,7 +202,7 @@ impl Loader {
         for (id, reason) in self.failures().iter() {
             next.failures.insert(id.clone(), Failure { reason: reason.clone(), version: None });
         }
-        for row in plugins::list(&self.0.db).await? {
+        for row in plugins::list(&self.0.deps.db).await? {
             let Step { entry, failure, is_missing } = self.step(current, prepared, &row);
             match failure {
                 Some(failure) => drop(next.failures.insert(row.id.clone(), failure)),
@@ -279,8 +248,8 @@ impl Loader {
         if status == PluginStatus::Active {
             let was_paused = loaded.is_some_and(|old| old.plugin.status == PluginStatus::Paused);
             // A host may resume it before this one has read that it is paused.
-            if self.0.paused.take(&row.id) || was_paused {
-                self.0.calls.resume(&row.id);
+            if self.0.deps.paused.take(&row.id) || was_paused {
+                self.0.deps.calls.resume(&row.id);
             }
         }
         let version = version(row);
@@ -315,7 +284,7 @@ impl Loader {
 
     /// Compiles the stored version of a plugin. The outer error is the store's.
     async fn prepare(&self, row: &PluginRow) -> Result<Result<Ready, Failure>, StoreError> {
-        let Some(module) = plugins::module(&self.0.db, &row.module_sha256).await? else {
+        let Some(module) = plugins::module(&self.0.deps.db, &row.module_sha256).await? else {
             let reason = "its module is missing in the database: reload or install it again".to_owned();
             return Ok(Err(Failure { reason, version: None }));
         };
@@ -323,8 +292,9 @@ impl Loader {
             let invalid = |text: String| CheckError::Invalid(text);
             let manifest =
                 Manifest::parse(row.manifest.as_bytes()).map_err(|error| invalid(error.to_string()))?;
-            let component = self.0.engine.load(&module).await.map_err(|error| invalid(error.to_string()))?;
-            let functions = check::functions(&self.0.calls, &component).await?;
+            let component =
+                self.0.deps.engine.load(&module).await.map_err(|error| invalid(error.to_string()))?;
+            let functions = check::functions(&self.0.deps.calls, &component).await?;
             Ok(Ready { manifest, component, functions })
         };
         Ok(ready.await.map_err(|error: CheckError| Failure {

@@ -5,7 +5,7 @@ use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 use crate::http::Error;
 use crate::query::{Filter, InvalidCursor, Keyset, PageSize, Sort, cursor};
-use crate::store::query::{self, Order, QueryArgs, QueryRow};
+use crate::store::query::{self, Narrow, Order, QueryArgs, QueryRow};
 use crate::store::records::{self, FullRecordRow, ListArgs, RecordRow, Slice};
 use crate::store::{Db, StoreError};
 
@@ -21,6 +21,8 @@ pub struct Query {
     pub sort: Option<Sort>,
     /// Only records that their lexicon accepts, or only those that it rejects.
     pub valid: Option<bool>,
+    /// Further conditions, which only lists of the admin API have.
+    pub narrow: Narrow,
 }
 
 #[derive(Clone, Debug)]
@@ -59,7 +61,13 @@ impl Query {
             filter: None,
             sort: None,
             valid: None,
+            narrow: Narrow::default(),
         }
+    }
+
+    /// Whether it has conditions beyond an account and the validity.
+    fn has_conditions(&self) -> bool {
+        self.filter.is_some() || self.narrow != *Narrow::ALL
     }
 
     fn after(&self) -> Result<Option<Keyset>, InvalidCursor> {
@@ -85,13 +93,14 @@ pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, ReadE
     if let Some(sort) = &query.sort {
         return read_sorted(db, query, sort, tenant).await;
     }
-    if query.filter.is_none() && query.valid.is_none() {
+    if query.valid.is_none() && !query.has_conditions() {
         return Ok(page(records::list(db, &query.list_args(tenant)?).await?, plain_cursor));
     }
     let args = QueryArgs {
         collection: &query.collection,
         did: query.did.as_ref(),
         filter: query.filter.as_ref(),
+        narrow: &query.narrow,
         valid: query.valid,
         order: Order::Newest { after: query.after()? },
         limit: query.limit,
@@ -114,6 +123,7 @@ async fn read_sorted(db: &Db, query: &Query, sort: &Sort, tenant: &Tenant) -> Re
         collection: &query.collection,
         did: query.did.as_ref(),
         filter: query.filter.as_ref(),
+        narrow: &query.narrow,
         valid: query.valid,
         order: Order::By { sort, after: after.as_ref() },
         limit: query.limit,
@@ -124,14 +134,19 @@ async fn read_sorted(db: &Db, query: &Query, sort: &Sort, tenant: &Tenant) -> Re
     Ok(Page { rows: page.rows.into_iter().map(|row| row.row).collect(), cursor: page.cursor })
 }
 
-/// As [`read`], for the admin API: rows have CID and times. Filter and sort are ignored.
+/// As [`read`], for the admin API: rows have CID and times. Newest first, whatever the sort.
 ///
 /// # Errors
 /// As [`read`].
 pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, ReadError> {
-    Ok(page(records::list_full(db, &query.list_args(&Tenant::Instance)?, query.valid).await?, |full| {
-        plain_cursor(&full.row)
-    }))
+    let tenant = Tenant::Instance;
+    if !query.has_conditions() {
+        let slice = records::list_full(db, &query.list_args(&tenant)?, query.valid).await?;
+        return Ok(page(slice, |full| plain_cursor(&full.row)));
+    }
+    let Page { rows, cursor } = read(db, &Query { sort: None, ..query.clone() }, &tenant).await?;
+    let rows = records::with_all_columns(db, rows).await?;
+    Ok(Page { rows, cursor })
 }
 
 /// A row that a page can contain.

@@ -57,6 +57,8 @@ mod read_pool;
 pub mod readiness;
 pub mod record_trace;
 pub mod records;
+pub mod request_latencies;
+pub mod revisions;
 pub mod revocations;
 mod reads;
 pub mod replicas;

@@ -1,4 +1,5 @@
-//! Keeps the last revisions of each script. [`super::scripts`] adds one in the transaction of each change.
+//! Keeps the last revisions of each script. [`super::scripts`] adds one in the transaction of each change, and
+//! [`super::revisions`] reads them.
 
 use crate::clock::Timestamp;
 
@@ -10,28 +11,6 @@ pub const MAX_REVISIONS: i64 = 50;
 
 /// Deleted scripts whose revisions are kept, so that the history stays bounded when ids are never used again.
 pub const MAX_DELETED: i64 = 100;
-
-/// A revision, without its body.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct RevisionRow {
-    pub revision: i64,
-    /// `saved`, or `deleted` for the revision that a deletion adds.
-    pub kind: String,
-    pub description: Option<String>,
-    /// The admin's DID, if it is known.
-    pub saved_by: Option<String>,
-    pub saved_at: Timestamp,
-    /// Bytes of the body.
-    pub bytes: i64,
-}
-
-/// A revision with its body; a deletion has none.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct FullRevision {
-    #[sqlx(flatten)]
-    pub row: RevisionRow,
-    pub body: Option<String>,
-}
 
 /// A script that was deleted and not created again.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -78,29 +57,6 @@ pub(super) const DROP_DELETED: &str = concat!(
     deleted!("d.script_id"),
     "LIMIT 1000000 OFFSET $1)"
 );
-
-macro_rules! select {
-    ($columns:literal, $tail:literal) => {
-        concat!(
-            "SELECT revision, kind, description, saved_by, saved_at, coalesce(CAST(octet_length(body) AS BIGINT), 0) AS bytes",
-            $columns,
-            " FROM saved_scripts WHERE script_id = $1 ",
-            $tail
-        )
-    };
-}
-
-/// The revisions of a script, newest first.
-pub async fn list(db: &Db, id: &str) -> Result<Vec<RevisionRow>, StoreError> {
-    let sql = select!("", "ORDER BY revision DESC");
-    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_all(pool).await)?)
-}
-
-/// One revision with its body.
-pub async fn get(db: &Db, id: &str, revision: i64) -> Result<Option<FullRevision>, StoreError> {
-    let sql = select!(", body", "AND revision = $2");
-    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).bind(revision).fetch_optional(pool).await)?)
-}
 
 /// The scripts that were deleted last, at most [`MAX_DELETED`], newest first.
 pub async fn deleted(db: &Db) -> Result<Vec<DeletedScript>, StoreError> {

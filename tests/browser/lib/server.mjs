@@ -12,6 +12,17 @@ const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 const TARGET = process.env.CARGO_TARGET_DIR ?? path.join(ROOT, 'target')
 const BINARY = process.env.BELVEDERE_BINARY ?? path.join(TARGET, 'debug/belvedere')
 
+/** The maintenance database of a PostgreSQL for tests (tests/support/postgres.sh); stories run on SQLite only without it. */
+export const POSTGRES = process.env.BELVEDERE_TEST_POSTGRES_URL
+let databases = 0
+
+/** A new database there. */
+function createDatabase() {
+  const name = `browser_${process.pid}_${databases++}`
+  execFileSync('psql', [POSTGRES, '--quiet', '--command', `CREATE DATABASE ${name}`], { stdio: 'pipe' })
+  return POSTGRES.replace(/[^/]*$/, name)
+}
+
 /** Ports below the kernel's ephemeral ones, so that no connection takes one while its server is restarted. */
 const FIRST_PORT = 10_000
 const PORTS = 20_000
@@ -34,8 +45,8 @@ export class Server {
   #environment
   #key
 
-  /** A new server on an empty SQLite database. Does not start it. */
-  static async create(network, more = {}) {
+  /** A new server on an empty database, `sqlite` or `postgres`. Does not start it. */
+  static async create(network, { database = 'sqlite', ...more } = {}) {
     const server = new Server()
     server.folder = fs.mkdtempSync(path.join(os.tmpdir(), 'belvedere-browser-'))
     const data = path.join(server.folder, 'data')
@@ -49,7 +60,7 @@ export class Server {
     server.#environment = {
       DATA_DIR: data, HOST: '127.0.0.1', PORT: String(port), PUBLIC_URL: server.url, DEFAULT_RATE_LIMIT_CAPACITY: '1000000',
       JETSTREAM_URL: network.jetstream, PLC_URL: network.plc, RELAY_URL: network.relay, DNS_SERVER: network.dns,
-      RUST_LOG: 'info', ...more,
+      RUST_LOG: 'info', ...(database === 'postgres' ? { DATABASE_URL: createDatabase() } : {}), ...more,
     }
     return server
   }

@@ -1,12 +1,11 @@
 // A backfill is planned, started, and followed to its end.
-import { test } from 'node:test'
 import { open } from '../lib/browser.mjs'
 import { record } from '../lib/lexicons.mjs'
-import { asUser, newAccount, newServer } from '../world.mjs'
+import { asUser, newAccount, onBoth } from '../world.mjs'
 
-const NOTE = 'com.example.backfilled.note'
-
-test('a backfill reads what exists, and its page shows the progress', async () => {
+onBoth('a backfill reads what exists, and its page shows the progress', async (newServer, database) => {
+  // A backfill finds what the story on the other database wrote.
+  const NOTE = `com.example.backfilled.${database}`
   const [alice, bob] = [await newAccount(), await newAccount()]
   const server = await newServer({ owner: alice })
   for (const n of [1, 2, 3]) await bob.put(NOTE, `old${n}`, { text: `older note ${n}` })

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { consent, open, settled } from '../lib/browser.mjs'
 import { record } from '../lib/lexicons.mjs'
-import { inPage, network, newAccount, newServer } from '../world.mjs'
+import { inPage, network, newAccount, newServer, onBoth } from '../world.mjs'
 
 test('the first person who logs in claims the server', async () => {
   const [server, alice, bob] = [await newServer(), await newAccount(), await newAccount()]
@@ -33,11 +33,11 @@ test('the first person who logs in claims the server', async () => {
   })
 })
 
-test('a lexicon is taken from the network, and its records appear', async () => {
+onBoth('a lexicon is taken from the network, and its records appear', async (newServer, database) => {
   const [publisher, alice] = [await newAccount(), await newAccount()]
   const server = await newServer({ owner: alice })
-  const nsid = 'com.example.network.note'
-  await (await network()).tell('/dns', { name: '_lexicon.network.example.com', txt: `did=${publisher.did}` })
+  const nsid = `com.example.${database}.note`
+  await (await network()).tell('/dns', { name: `_lexicon.${database}.example.com`, txt: `did=${publisher.did}` })
   await publisher.put('com.atproto.lexicon.schema', nsid, record(nsid))
   await inPage(server, {}, async (page) => {
     await page.goto(`${server.url}/dashboard/#/start`)

@@ -1,5 +1,8 @@
 // A plugin is installed: the page says what it may do, and nothing is installed before the admin agrees.
 import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import http from 'node:http'
+import { once } from 'node:events'
 import { test } from 'node:test'
 import { checkAccessibility, open } from '../lib/browser.mjs'
 import { builtPlugin } from '../lib/plugin.mjs'
@@ -35,4 +38,52 @@ test('a plugin is installed with consent', async () => {
     const refused = plugin.permissions.filter(({ granted }) => !granted).map(({ permission }) => permission)
     assert.deepEqual(refused, [DENIED])
   })
+})
+
+test('a plugin is installed from its address, and reloaded from there', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  const { manifest, module } = builtPlugin('steam')
+  const described = JSON.parse(fs.readFileSync(manifest, 'utf8'))
+  const site = http.createServer((request, response) => {
+    if (request.url === '/steam/manifest.json') response.end(JSON.stringify(described))
+    else if (request.url?.endsWith('.wasm')) response.end(fs.readFileSync(module))
+    else response.writeHead(404).end()
+  })
+  site.listen(0, '127.0.0.1')
+  await once(site, 'listening')
+  try {
+    await asUser(server, alice, {}, async (page) => {
+      const address = `http://127.0.0.1:${site.address().port}/steam/manifest.json`
+      await open(page, '/plugins/new')
+      await page.getByLabel('Address of its manifest').fill(address.replace('steam/', 'missing/'))
+      await page.getByRole('button', { name: 'Show what it asks for' }).click()
+      await page.getByRole('alert').getByText(/404/).waitFor()
+      await page.getByLabel('Address of its manifest').fill(address)
+      await page.getByRole('button', { name: 'Show what it asks for' }).click()
+      await page.getByRole('heading', { name: /Steam .* asks for/ }).waitFor()
+      for (const box of await page.locator('main').getByRole('checkbox').all()) await box.check()
+      await page.getByRole('button', { name: 'Install with these permissions' }).click()
+      await page.getByText('Steam is installed.').waitFor()
+      const [plugin] = (await server.api('GET', '/admin/plugins')).plugins
+      assert.deepEqual([plugin.id, plugin.url], ['steam', address])
+
+      // A version that is not the module's is refused with the reason, and the one before stays.
+      const { version } = described
+      described.version = '99.0.0'
+      await page.getByRole('tab', { name: 'New version' }).click()
+      const reload = page.getByRole('button', { name: 'Reload', exact: true })
+      await reload.click()
+      await page.getByText('The manifest has the version').waitFor()
+      Object.assign(described, { version, description: 'Described anew' })
+      await reload.click()
+      await page.getByText('The plugin is reloaded').first().waitFor()
+      await page.getByText('Described anew').first().waitFor()
+      await page.getByRole('tab', { name: 'Accounts' }).click()
+      await page.getByText('Nobody has linked an account yet.').waitFor()
+    })
+  } finally {
+    site.closeAllConnections()
+    site.close()
+  }
 })

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { open } from '../lib/browser.mjs'
 import { LIST, NOTE, query, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
-import { asUser, newAccount, newServer } from '../world.mjs'
+import { asUser, newAccount, onBoth } from '../world.mjs'
 
 /** Replaces the text of the editor. */
 export async function write(page, text) {
@@ -13,7 +13,7 @@ export async function write(page, text) {
   await page.keyboard.insertText(text)
 }
 
-test('a script is written, tried, saved, and its errors have their line', async () => {
+onBoth('a script is written, tried, saved, and its errors have their line', async (newServer) => {
   const alice = await newAccount()
   const server = await newServer({ owner: alice })
   await server.upload(record(NOTE))

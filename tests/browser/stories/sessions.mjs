@@ -1,4 +1,5 @@
 // A session that has ended, a server that is restarted under an open page, and a session in another tab.
+import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { consent, open, settled } from '../lib/browser.mjs'
 import { NOTE, record } from '../lib/lexicons.mjs'
@@ -19,6 +20,33 @@ test('an ended session leads to the login and back to where one was', async () =
     await settled(page)
     await page.waitForURL((url) => url.hash.includes('/lexicons/'))
     await page.getByRole('heading', { name: NOTE }).waitFor()
+  })
+})
+
+test('a session that ends over a form takes nothing with it', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await asUser(server, alice, {}, async (page) => {
+    await open(page, '/script-variables')
+    await page.getByLabel('Name', { exact: true }).fill('API_KEY')
+    await page.getByLabel('Value', { exact: true }).fill('typed with care')
+    await page.context().clearCookies()
+    await page.getByRole('button', { name: 'Add', exact: true }).click()
+    const dialog = page.getByRole('dialog', { name: 'Your session has ended' })
+    await dialog.waitFor()
+    const opened = page.context().waitForEvent('page')
+    await dialog.getByRole('link', { name: 'Log in in another tab' }).click()
+    const tab = await opened
+    await tab.getByLabel(/handle/i).fill(alice.handle)
+    await tab.keyboard.press('Enter')
+    await consent(Object.assign(tab, { base: server.url }), alice)
+    await tab.close()
+    await page.bringToFront()
+    await page.evaluate(() => dispatchEvent(new Event('focus')))
+    await dialog.waitFor({ state: 'hidden' })
+    assert.equal(await page.getByLabel('Value', { exact: true }).inputValue(), 'typed with care')
+    await page.getByRole('button', { name: 'Add', exact: true }).click()
+    await page.getByText('env.API_KEY').waitFor()
   })
 })
 

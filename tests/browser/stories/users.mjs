@@ -1,16 +1,15 @@
 // A user with few permissions sees exactly what they may.
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
 import { open } from '../lib/browser.mjs'
 import { NOTE, record } from '../lib/lexicons.mjs'
-import { asUser, newAccount, newServer } from '../world.mjs'
+import { asUser, newAccount, onBoth } from '../world.mjs'
 
 /** The names of the pages in the sidebar. */
 export async function menu(page) {
   return page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allInnerTexts()
 }
 
-test('a user with few permissions sees what they may, and no more', async () => {
+onBoth('a user with few permissions sees what they may, and no more', async (newServer) => {
   const [alice, bob] = [await newAccount(), await newAccount()]
   const server = await newServer({ owner: alice })
   await server.upload(record(NOTE))

@@ -1,9 +1,10 @@
 //! `POST /admin/lexicons/preview`
 
+use belvedere_standins::jetstream::{Frame, Place};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::{ALICE, LIST, NOTES};
+use crate::fixtures::{ALICE, LIST, NOTES, push_notes};
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 
 const PATH: &str = "/admin/lexicons/preview";
@@ -78,5 +79,36 @@ crate::in_both_worlds! {
         assert_eq!(answer["lexicons"][0]["records"], Value::Null);
         let affected = &answer["affected"][0];
         assert_eq!((&affected["collection"], &affected["records"]["become_invalid"]), (&json!(NOTES), &json!(1)), "{answer}");
+    }
+
+    async fn a_preview_checks_some_hundred_records_and_names_few(world) {
+        let world = world.with_notes().await;
+        push_notes(&world.stream, 0..505);
+        world.server.eventually("505 notes", async |server| server.records().await == 505).await;
+        let answer = preview(&world.server, &json!({ "lexicon_json": short_notes(1) })).await;
+        let records = &answer["lexicons"][0]["records"];
+        let numbers = ["total", "checked", "become_invalid"].map(|name| records[name].as_i64().unwrap());
+        assert_eq!((numbers, records["examples"].as_array().unwrap().len()), ([505, 500, 500], 5));
+    }
+
+    async fn ten_other_collections_are_checked(mut world) {
+        let thing = |max: u64| json!({ "type": "object", "properties": { "s": { "type": "string", "maxLength": max } } });
+        let defs = |max: u64| json!({ "lexicon": 1, "id": "com.example.defs", "defs": { "thing": thing(max) } });
+        world.server.upload(defs(100), None).await;
+        let collections: Vec<String> = (0..11).map(|n| format!("com.example.kind{n}")).collect();
+        for id in &collections {
+            let mut lexicon = record_lexicon(id);
+            let text = json!({ "text": { "type": "ref", "ref": "com.example.defs#thing" } });
+            lexicon["defs"]["main"]["record"] = json!({ "type": "object", "properties": text });
+            world.server.upload(lexicon, None).await;
+            world.wait_for_stream_of(id).await;
+            let record = json!({ "$type": id, "text": { "s": "hello world" } });
+            world.push(|at, rev| Frame::create(at, Place { did: ALICE, collection: id, rkey: "a", rev }, &record));
+        }
+        world.server.eventually("a record of each", async |server| server.records().await == 11).await;
+        let answer = preview(&world.server, &json!({ "lexicon_json": defs(5) })).await;
+        let affected = answer["affected"].as_array().unwrap();
+        assert_eq!(affected.len(), 10, "{answer}");
+        assert!(affected.iter().all(|one| one["records"]["become_invalid"] == 1), "{answer}");
     }
 }

@@ -43,7 +43,13 @@ crate::in_both_worlds! {
         assert_eq!((sum, values[0].is_null()), (5.0, true));
         assert!(totals(&history(server, "metric=request_errors").await).contains(&(LIST.to_owned(), 1.0)));
         assert!(totals(&history(server, "metric=request_ms").await)[0].1 > 0.0);
-        assert!(totals(&history(server, "metric=request_max_ms").await)[0].1 > 0.0);
+        let mut latencies = [0.0; 3];
+        for (latency, name) in latencies.iter_mut().zip(["request_p50_ms", "request_p99_ms", "request_max_ms"]) {
+            let found = history(server, &format!("metric={name}&label={LIST}")).await;
+            *latency = totals(&found)[0].1;
+        }
+        let [p50, p99, max] = latencies;
+        assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{latencies:?}");
 
         // Which app uses most?
         let clients = history(server, "metric=client_requests&top=1").await;
@@ -96,6 +102,6 @@ crate::in_both_worlds! {
             assert!(answer.error().contains(text), "{query}: {}", answer.text);
         }
         let names = world.server.admin(Method::GET, "/admin/metrics/names", None).await;
-        assert_eq!((&names.body["kept_days"], names.body["metrics"].as_array().unwrap().len()), (&json!(7), 11));
+        assert_eq!((&names.body["kept_days"], names.body["metrics"].as_array().unwrap().len()), (&json!(7), 13));
     }
 }

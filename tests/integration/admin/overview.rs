@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 
-use crate::fixtures::{ALICE, BOB, World};
+use crate::fixtures::{ALICE, BOB, NOTES, World};
 use crate::support::instance::Answer;
 
 async fn overview(world: &World) -> Answer {
@@ -52,6 +52,27 @@ crate::in_both_worlds! {
             assert!(few.body[part].is_null(), "{part} {}", few.text);
         }
         assert_eq!(few.body["records"]["total"], 1);
+    }
+
+    async fn ten_errors_and_ten_backfills_are_shown(mut world) {
+        world = world.with_notes().await;
+        let server = &world.server;
+        for n in 0..12 {
+            let nsid = format!("com.example.broken{n}");
+            server.upload(crate::support::instance::query_lexicon(&nsid), None).await;
+            server.bind(&nsid, "function handle() error('no') end").await;
+            assert_eq!(server.xrpc(&nsid).await.status, 500);
+        }
+        world.limit_relay();
+        for n in 0..12 {
+            let body = json!({ "collection": NOTES, "did": format!("did:plc:{n:a>24}") });
+            let begun = server.admin(Method::POST, "/admin/backfill", Some(&body)).await;
+            assert_eq!(begun.status, 201, "{}", begun.text);
+        }
+        let seen = overview(&world).await;
+        let length = |part: &str| seen.body[part].as_array().map(Vec::len);
+        assert_eq!((length("errors"), length("backfills")), (Some(10), Some(10)), "{}", seen.text);
+        assert_eq!(seen.body["errors"][0]["subject"], "xrpc.query:com.example.broken11", "the last ones: {}", seen.text);
     }
 
     async fn the_size_of_the_database_is_shown(mut world) {

@@ -3,6 +3,33 @@
 use http::Method;
 use serde_json::json;
 
+use crate::fixtures::{BOB, World};
+use crate::support::openapi::operations_with_permissions;
+
+/// Whatever a page of the dashboard calls, the server refuses it to those who lack its permission.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_operation_is_refused_without_its_permission() {
+    const OWN: &str = "stats:read";
+    let world = World::sqlite().await;
+    let server = &world.server;
+    let key = server.create_key(&["--did", BOB, "--permissions", OWN]);
+    let authorization = format!("Bearer {key}");
+    let json = ("content-type", "application/json");
+    let operations = operations_with_permissions();
+    assert!(operations.len() > 100, "{}", operations.len());
+    for (method, path, needed) in operations {
+        let anonymous = server.request(method.clone(), &path, &[json], Some("{}".to_owned())).await;
+        assert_eq!(anonymous.status, 401, "{method} {path} {}", anonymous.text);
+        if needed == [OWN] {
+            continue;
+        }
+        let headers = [("authorization", authorization.as_str()), json];
+        let refused = server.request(method.clone(), &path, &headers, Some("{}".to_owned())).await;
+        assert_eq!(refused.status, 403, "{method} {path} {}", refused.text);
+        assert!(needed.iter().any(|name| refused.text.contains(name)), "{method} {path} {}", refused.text);
+    }
+}
+
 crate::in_both_worlds! {
     async fn the_catalogue_and_the_templates_are_those_of_the_specification(world) {
         let answer = world.server.admin(Method::GET, "/admin/permissions", None).await;

@@ -2,6 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use crate::fixtures::{ALICE, BOB, LIST, NOTES};
 use crate::support::instance::{Answer, Instance, procedure_lexicon, query_lexicon};
@@ -222,5 +223,27 @@ end"#.replace("URI", &uri);
         let body = json!({ "id": query, "body": "function handle() end", "event": request() });
         let refused = world.server.request(Method::POST, PATH, &[("authorization", &format!("Bearer {read_only}"))], Some(body.to_string())).await;
         assert_eq!(refused.status, 403);
+    }
+
+    async fn two_run_at_once_and_a_third_waits_for_a_while(world) {
+        let world = world.with_notes().await;
+        let server = &world.server;
+        // A server that answers when the test lets it.
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let waits = format!("function handle() pcall(http.get, 'http://{}/') return {{}} end", silent.local_addr().unwrap());
+        let id = format!("xrpc.query:{LIST}");
+        let body = |source: &str| json!({ "id": id, "body": source, "network": true, "event": request() });
+        let (waiting, quick) = (body(&waits), body("function handle() return {} end"));
+        let third = async {
+            let held = (silent.accept().await.unwrap(), silent.accept().await.unwrap());
+            let third = send(server, &quick).await;
+            drop((held, silent));
+            third
+        };
+        let (first, second, third) = tokio::join!(send(server, &waiting), send(server, &waiting), third);
+        assert_eq!(third.status, 503, "{}", third.text);
+        assert_eq!(third.error(), "too many dry runs are running; try again");
+        assert_eq!([first.status, second.status], [200, 200], "{} {}", first.text, second.text);
+        assert_eq!(send(server, &quick).await.status, 200, "the places are free again");
     }
 }

@@ -33,6 +33,19 @@ on_both! {
         );
         assert_eq!(account["collections"], json!(["com.example.note"]));
         assert!(account["created_at"].is_string() && !accounts[0].to_string().contains("access-"));
+
+        // Who may see users and plugins sees whose account it is.
+        let all = server.admin(Method::GET, "/admin/plugins/probe/accounts", None).await;
+        assert_eq!((&all.body["accounts"][0]["did"], &all.body["cursor"]), (&json!(ALICE), &json!(null)), "{}", all.text);
+        assert!(all.body["accounts"][0]["account_id"] == "765" && !all.text.contains("access-"), "{}", all.text);
+        let next = server.admin(Method::GET, "/admin/plugins/probe/accounts?limit=1&cursor=zzz", None).await;
+        assert_eq!(next.body, json!({ "accounts": [], "cursor": null }));
+        assert_eq!(server.admin(Method::GET, "/admin/plugins/unknown/accounts", None).await.status, 404);
+        let few = server.create_key(&["--did", BOB, "--permissions", "plugins:read"]);
+        let headers = [("authorization", &*format!("Bearer {few}"))];
+        let refused = server.request(Method::GET, "/admin/plugins/probe/accounts", &headers, None).await;
+        assert_eq!(refused.status, 403, "{}", refused.text);
+
         let linked = &stage.events("linked").await[0];
         assert_eq!((&linked["actor_did"], &linked["subject"], &linked["detail"]["account_id"]), (&json!(ALICE), &json!("probe"), &json!("765")));
 

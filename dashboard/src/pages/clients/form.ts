@@ -35,7 +35,7 @@ export const formOf = (client: ApiClient): ClientForm => ({
 })
 
 /** The fields as the server takes them. */
-export function fieldsOf(form: ClientForm): Record<string, unknown> {
+export function fieldsOf(form: ClientForm) {
   const number = (text: string, what: string) => {
     try {
       return positive(text)

@@ -1,8 +1,10 @@
+import type { Schema } from '../../api/models'
+
 /** Where a plugin comes from. */
 export type Origin = { url: string; sha256: string } | { manifest: Blob; module: Blob }
 
 /** The body with which a plugin is looked at, or installed when `accepted` says which permissions it gets. */
-export function requestOf(origin: Origin, accepted?: string[]): FormData | Record<string, unknown> {
+export function requestOf(origin: Origin, accepted?: string[]): FormData | Schema<'PluginOrigin'> {
   if ('url' in origin) {
     return {
       url: origin.url,

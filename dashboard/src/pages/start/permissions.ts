@@ -1,12 +1,8 @@
 import { api } from '../../api/client'
 
-interface Catalogue {
-  permissions: { key: string }[]
-}
-
 /** The permissions of a new key: those that the user has. Asks the server for all where it is not known which these are. */
 export async function keyPermissions(own: string[] | undefined): Promise<string[]> {
   if (own) return own
-  const { permissions } = await api.get<Catalogue>('/admin/permissions')
+  const { permissions } = await api.get('/admin/permissions')
   return permissions.map(({ key }) => key)
 }

@@ -114,13 +114,8 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
 }
 
 fn steps(app: &App, request: &Request) -> Result<Steps, Error> {
-    let time = |name: &'static str| {
-        let parsed = request.query(name).map(|text| Timestamp::parse(text.trim())).transpose();
-        parsed.map_err(|_| {
-            Error::bad_request(format!("{name} must be an RFC 3339 time, like 2030-01-31T00:00:00Z"))
-        })
-    };
-    let steps = Steps::new(time("from")?, time("until")?, number(request, "step")?, app.clock.now());
+    let (from, until) = (paging::time(request, "from")?, paging::time(request, "until")?);
+    let steps = Steps::new(from, until, number(request, "step")?, app.clock.now());
     steps.map_err(|invalid| Error::bad_request(invalid.to_string()))
 }
 

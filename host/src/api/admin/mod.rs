@@ -19,6 +19,7 @@ pub mod overview;
 pub mod permissions;
 pub mod plugins;
 pub mod records;
+mod revisions;
 pub mod script_variables;
 pub mod scripts;
 pub mod service_entries;

@@ -10,7 +10,7 @@ use super::{linked_repo, redirect};
 use crate::app::App;
 use crate::atproto::Did;
 use crate::http::{Error, Request, Response};
-use crate::oauth::{AuthorizationError, Callback, FlowGoal, own};
+use crate::oauth::{AuthorizationError, Callback, FlowError, FlowGoal, own};
 use crate::store::service_identity;
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
@@ -31,11 +31,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         }
         Err((error, _)) => {
             tracing::info!(%error, "a login did not succeed");
-            return Ok(to_login(match error {
-                AuthorizationError::Expired => "expired",
-                AuthorizationError::Denied(_) => "access_denied",
-                _ => "failed",
-            }));
+            return Ok(to_login(code_of(&error)));
         }
     };
     let FlowGoal { return_to, browser, grant } = completed.goal.clone();
@@ -79,6 +75,25 @@ async fn interrupted(app: &App, request: &Request, attached: &Did) -> Result<Opt
     let now = app.clock.now();
     let user = app.access.web_sessions.user(request.method(), request.headers(), now).await?;
     Ok(user.and_then(|user| if user.did == *attached { user.returns_to } else { Some(user.id) }))
+}
+
+/// Why a login failed, as a code that the login page explains. The parameters of the callback come through the browser, so
+/// their text is not passed on.
+fn code_of(error: &AuthorizationError) -> &'static str {
+    match error {
+        AuthorizationError::Expired => "expired",
+        AuthorizationError::Denied(code) => match code.as_str() {
+            "invalid_scope" => "invalid_scope",
+            "server_error" => "server_error",
+            "temporarily_unavailable" => "temporarily_unavailable",
+            _ => "access_denied",
+        },
+        AuthorizationError::Issuer => "wrong_server",
+        AuthorizationError::Account => "wrong_account",
+        AuthorizationError::Scope => "invalid_scope",
+        AuthorizationError::Flow(FlowError::Net(_)) => "unreachable",
+        _ => "failed",
+    }
 }
 
 fn to_login(error: &str) -> Response {

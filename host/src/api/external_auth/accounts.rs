@@ -17,7 +17,8 @@ pub async fn handle(app: Arc<App>, caller: AccountCaller, _request: Request) -> 
     Ok(response::json(StatusCode::OK, &shown))
 }
 
-fn shown(row: &AccountRow) -> Value {
+/// What is shown of an account.
+pub(in crate::api) fn shown(row: &AccountRow) -> Value {
     let sync = SyncState::of(row);
     let error = sync.error.map(|(code, message)| json!({ "error": code, "message": message }));
     json!({

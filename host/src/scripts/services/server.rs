@@ -157,13 +157,13 @@ fn parse_query(query: Query) -> Result<records::Query, IndexError> {
         ),
     };
     Ok(records::Query {
-        collection: parse_nsid(&query.collection)?,
         did: query.did.as_deref().map(parse_did).transpose()?,
         limit: PageSize::RECORDS.clamp(query.limit),
         cursor: query.cursor,
         filter,
         sort: sort.transpose()?,
         valid: query.valid,
+        ..records::Query::of(parse_nsid(&query.collection)?)
     })
 }
 

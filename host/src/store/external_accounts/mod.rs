@@ -184,6 +184,23 @@ pub async fn list(db: &Db, did: &str) -> Result<Vec<AccountRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(did).fetch_all(pool).await)?)
 }
 
+/// The accounts that all users have linked with a plugin, in the order of their ids: at most `limit` after an id.
+pub async fn of_plugin(
+    db: &Db,
+    plugin: &str,
+    after: &str,
+    limit: u32,
+) -> Result<Vec<AccountRow>, StoreError> {
+    let sql = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM external_accounts WHERE plugin_id = $1 AND id > $2 AND status <> 'unlinking' ORDER BY id LIMIT $3"
+    );
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_as(sql).bind(plugin).bind(after).bind(i64::from(limit)).fetch_all(pool).await
+    })?)
+}
+
 /// Releases what a killed server still holds. Only on SQLite, which has one server: on PostgreSQL another host may be at
 /// work, and the rights expire.
 pub async fn release_all(db: &Db) -> Result<(), StoreError> {

@@ -61,6 +61,9 @@ impl AccessPath<'_> {
             Order::Newest { .. } => true,
             Order::By { sort, .. } => sort.key == SortKey::IndexedAt,
         };
+        if !args.narrow.is_cheap(args) {
+            return false;
+        }
         match self {
             Self::Scan => args.filter.is_none() && by_time,
             Self::Filter { is_small: true, .. } => true,

@@ -137,7 +137,7 @@ pub(super) fn from_where<D: Dialect>(
     push_caller_conditions::<D>(sql, args);
 }
 
-/// Adds the conditions of the query: its DID and its filter.
+/// Adds the conditions of the query: its DID, its filter, and what narrows it.
 pub(super) fn push_caller_conditions<D: Dialect>(sql: &mut Sql, args: &QueryArgs<'_>) {
     if let Some(did) = args.did {
         let did = sql.bind(Value::Text(did.as_str().to_owned()));
@@ -147,6 +147,7 @@ pub(super) fn push_caller_conditions<D: Dialect>(sql: &mut Sql, args: &QueryArgs
         let condition = condition::<D>(sql, filter);
         sql.push(&format!(" AND {condition}"));
     }
+    args.narrow.push::<D>(sql, args);
     match args.valid {
         // Not EXISTS, which PostgreSQL may turn into a join that loses the order of the rows.
         Some(true) => {
@@ -164,7 +165,7 @@ pub(super) fn push_caller_conditions<D: Dialect>(sql: &mut Sql, args: &QueryArgs
     }
 }
 
-fn condition<D: Dialect>(sql: &mut Sql, filter: &Filter) -> String {
+pub(super) fn condition<D: Dialect>(sql: &mut Sql, filter: &Filter) -> String {
     match filter {
         Filter::Condition { field, op, value } => D::condition(sql, field, *op, value),
         Filter::Group { combine, children } => {

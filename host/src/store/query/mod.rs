@@ -11,6 +11,7 @@
 mod access;
 mod bounds;
 mod compile;
+mod narrow;
 mod postgres;
 mod sql;
 mod sqlite;
@@ -34,6 +35,7 @@ use super::records::{
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError};
 
+pub use narrow::{HasLabel, Narrow};
 pub(super) use postgres::Dialect as PostgresDialect;
 pub(super) use sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
 pub(super) use sqlite::Dialect as SqliteDialect;
@@ -62,6 +64,7 @@ pub struct QueryArgs<'a> {
     pub collection: &'a Nsid,
     pub did: Option<&'a Did>,
     pub filter: Option<&'a Filter>,
+    pub narrow: &'a Narrow,
     /// Only records that their lexicon accepts, or only those that it rejects.
     pub valid: Option<bool>,
     pub order: Order<'a>,

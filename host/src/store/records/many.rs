@@ -7,7 +7,7 @@ use sqlx::Row as _;
 use super::super::intern::{self, Collection};
 use super::super::partitions::PerPartition;
 use super::super::{Db, StoreError};
-use super::{FullRecordRow, PartialRow, RawRow, Slice, columns, complete};
+use super::{FullRecordRow, PartialRow, RawRow, RecordRow, Slice, columns, complete};
 use crate::atproto::{Nsid, RecordUri};
 
 const SQLITE: &str = concat!(
@@ -79,6 +79,17 @@ pub async fn get_many_full(
     let mut slice = complete(db, found?, u32::MAX, bytes).await?;
     slice.rows.retain(|full| !full.row.record.is_empty());
     Ok(slice)
+}
+
+/// The same records, in the same order, with all columns. One that was deleted meanwhile is left out.
+pub async fn with_all_columns(db: &Db, rows: Vec<RecordRow>) -> Result<Vec<FullRecordRow>, StoreError> {
+    let uris: Result<Vec<_>, _> = rows.iter().map(|row| RecordUri::parse(&row.uri())).collect();
+    let uris = uris.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    // The rows are one page, which is bounded.
+    let found = get_many_full(db, &uris, usize::MAX).await?;
+    let mut by_id: HashMap<i64, FullRecordRow> =
+        found.rows.into_iter().map(|full| (full.row.id, full)).collect();
+    Ok(rows.iter().filter_map(|row| by_id.remove(&row.id)).collect())
 }
 
 fn row_of<R: RawRow>(

@@ -4,6 +4,7 @@ use super::fixtures::*;
 
 use crate::clock::Timestamp;
 use crate::store::lexicons::{self, NewLexicon, Upserted};
+use crate::store::revisions::{self, Subject};
 use crate::store::script_revisions;
 use crate::store::scripts::{self, NewScript, ScriptPatch};
 use crate::store::{Backend, Patch, records, settings};
@@ -56,8 +57,8 @@ on_both! {
         let deleted = script_revisions::deleted(&db).await.unwrap();
         assert_eq!(deleted.len() as i64, max);
         assert_eq!((deleted[0].script_id.as_str(), deleted[0].saved_by.as_deref()), ("job.run:0101", Some("did:plc:b")));
-        assert!(script_revisions::list(&db, "job.run:0001").await.unwrap().is_empty(), "deleted before the others");
-        assert_eq!(script_revisions::list(&db, "job.run:0002").await.unwrap().len(), 2);
+        assert!(revisions::list(&db, Subject::Script, "job.run:0001").await.unwrap().is_empty(), "deleted before the others");
+        assert_eq!(revisions::list(&db, Subject::Script, "job.run:0002").await.unwrap().len(), 2);
     }
 
     async fn scripts_are_replaced_and_patched(db) {

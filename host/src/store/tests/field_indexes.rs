@@ -13,7 +13,7 @@ use crate::records::{Query, page};
 use crate::store::Db;
 use crate::store::fields::build;
 use crate::store::fields::table::{self, State};
-use crate::store::query::{self, Order, QueryArgs};
+use crate::store::query::{self, Narrow, Order, QueryArgs};
 use crate::store::tests::db::{postgres, sqlite};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
@@ -201,10 +201,10 @@ on_both! {
             .map(|key| [Direction::Asc, Direction::Desc].map(|d| Sort::parse(key, d).unwrap()))
             .concat();
         let newest = |filter| QueryArgs {
-            collection: &note, did: None, filter: Some(filter), valid: None, order: Order::Newest { after: None }, limit: 20, tenant: &US,
+            collection: &note, did: None, filter: Some(filter), narrow: Narrow::ALL, valid: None, order: Order::Newest { after: None }, limit: 20, tenant: &US,
         };
         let sorted = |sort| QueryArgs {
-            collection: &note, did: None, filter: None, valid: None, order: Order::By { sort, after: None }, limit: 20, tenant: &US,
+            collection: &note, did: None, filter: None, narrow: Narrow::ALL, valid: None, order: Order::By { sort, after: None }, limit: 20, tenant: &US,
         };
         let all: Vec<_> = filters.iter().map(newest).chain(sorts.iter().map(sorted)).collect();
         for args in &all {

@@ -7,7 +7,8 @@ use crate::store::oauth_sessions::{self, NewSession};
 use crate::store::revocations::{self, Window};
 use crate::store::{Db, StoreError};
 
-async fn session(db: &Db, id: &str, kid: &str) {
+/// A session of `did:plc:a`.
+pub(super) async fn session(db: &Db, id: &str, kid: &str) {
     let key = DpopKeyRow {
         id: format!("key-{id}"),
         client_id: None,

@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::query::{Filter, Sort};
 use crate::records::{Query, page};
 use crate::store::index::{AccountStatus, Change, Upsert, Validity};
-use crate::store::query::{self, Order, QueryArgs};
+use crate::store::query::{self, Narrow, Order, QueryArgs};
 use crate::store::records::invalid::{self, Verdict};
 use crate::store::records::{self, CollectionCount, ListArgs};
 use crate::store::tests::db::TestDb;
@@ -146,7 +146,7 @@ on_both! {
         six(&db).await;
         let (note, order) = (nsid(NOTE), Order::Newest { after: None });
         let args =
-            QueryArgs { collection: &note, did: None, filter: None, valid: Some(false), order, limit: 20, tenant: &US };
+            QueryArgs { collection: &note, did: None, filter: None, narrow: Narrow::ALL, valid: Some(false), order, limit: 20, tenant: &US };
         let plan = query::explain(&db, &args).await.unwrap();
         // PostgreSQL chooses by the size of the tables, which are small here.
         if db.backend() == Backend::Sqlite {

@@ -2,6 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::store::metric_history::{self, Sample, StepRow};
+use crate::store::request_latencies;
 
 const STEP: i64 = 300_000_000;
 
@@ -10,7 +11,14 @@ fn at(step: i64) -> Timestamp {
 }
 
 fn sample(count: i64, total: f64, max: f64) -> Sample {
-    Sample { count, total, max }
+    Sample { count, total, max, ..Sample::default() }
+}
+
+/// A sample whose calls are in one bucket.
+fn calls(bucket: usize, count: i64, max: f64) -> Sample {
+    let mut sample = sample(count, 0.0, max);
+    sample.buckets[bucket] = count;
+    sample
 }
 
 on_both! {
@@ -27,7 +35,7 @@ on_both! {
         metric_history::add(&db, &[]).await.unwrap();
         metric_history::add(&db, &one).await.unwrap();
         metric_history::add(&db, &other).await.unwrap();
-        let row = |step: i64, label: &str, Sample { count, total, max }| StepRow {
+        let row = |step: i64, label: &str, Sample { count, total, max, .. }| StepRow {
             at: at(step), label: label.to_owned(), count, total, max,
         };
         let all = (at(0), at(20));
@@ -45,12 +53,28 @@ on_both! {
         assert_eq!(part.len(), 1);
     }
 
+    async fn hosts_add_to_the_same_buckets(db) {
+        let one = [("requests", at(10), "a".to_owned(), calls(3, 2, 1.5)), ("requests", at(10), "b".to_owned(), calls(0, 1, 0.1))];
+        let other = [("requests", at(10), "a".to_owned(), calls(14, 1, 9_000.0)), ("requests", at(11), "a".to_owned(), calls(3, 4, 1.2))];
+        metric_history::add(&db, &one).await.unwrap();
+        metric_history::add(&db, &other).await.unwrap();
+        let read = async |label, step| request_latencies::read(&db, "requests", label, (at(0), at(20)), step).await.unwrap();
+        let found = read(None, STEP).await;
+        let row = |n: usize| (found[n].at, &*found[n].label, found[n].max, found[n].buckets[3], found[n].buckets[14]);
+        assert_eq!(found.len(), 3);
+        assert_eq!([row(0), row(1)], [(at(10), "a", 9_000.0, 2, 1), (at(10), "b", 0.1, 0, 0)]);
+        let wide = read(Some("a"), 2 * STEP).await;
+        assert_eq!((wide.len(), wide[0].buckets[3], wide[0].max), (1, 6, 9_000.0));
+    }
+
     async fn old_steps_are_removed_in_parts(db) {
         let samples: Vec<_> =
-            (0..5).map(|n| ("requests", at(n), format!("m{n}"), sample(1, 0.0, 0.0))).collect();
+            (0..5).map(|n| ("requests", at(n), format!("m{n}"), calls(1, 1, 0.3))).collect();
         metric_history::add(&db, &samples).await.unwrap();
+        assert_eq!(metric_history::delete_before(&db, at(3), 2).await.unwrap(), 4, "of each table");
         assert_eq!(metric_history::delete_before(&db, at(3), 2).await.unwrap(), 2);
-        assert_eq!(metric_history::delete_before(&db, at(3), 2).await.unwrap(), 1);
+        let latencies = request_latencies::read(&db, "requests", None, (at(0), at(9)), STEP).await.unwrap();
+        assert_eq!(latencies.iter().map(|row| row.at).collect::<Vec<_>>(), [at(3), at(4)]);
         let left = metric_history::read(&db, "requests", None, (at(0), at(9)), STEP).await.unwrap();
         assert_eq!(left.iter().map(|row| row.at).collect::<Vec<_>>(), [at(3), at(4)]);
     }

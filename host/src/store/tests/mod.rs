@@ -28,6 +28,7 @@ mod api_clients;
 mod apply;
 mod backfill;
 mod backlinks;
+mod bounds;
 mod catch_up;
 mod db;
 mod domains;

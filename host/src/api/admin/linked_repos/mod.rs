@@ -148,7 +148,7 @@ pub async fn authorize(app: Arc<App>, _admin: Admin, request: Request) -> Result
     let did = grant.did.as_deref().and_then(|did| Did::try_from(did).ok());
     let did = did.ok_or_else(|| Error::bad_request("an open grant is authorized through an invite"))?;
     let goal = FlowGoal {
-        return_to: "/dashboard/".to_owned(),
+        return_to: format!("/dashboard/#/linked-repos/{}", grant.id),
         browser: None,
         grant: Some(LinkedRepoGoal { id: grant.id, invite: None }),
     };

@@ -1,5 +1,6 @@
 //! `/admin/plugins`: lists, installs and removes plugins.
 
+pub mod accounts;
 mod failure;
 pub mod grants;
 pub mod official;

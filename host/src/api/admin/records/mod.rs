@@ -1,5 +1,6 @@
 //! `/admin/records`: lists and deletes indexed records.
 
+mod conditions;
 pub mod why;
 
 use std::collections::HashMap;
@@ -17,8 +18,7 @@ use crate::atproto::{Nsid, RecordUri};
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
-use crate::query::PageSize;
-use crate::records::{Query, page};
+use crate::records::page;
 use crate::store::labels::{self, ActiveLabel};
 use crate::store::records::{self, FullRecordRow};
 use crate::store::replicas::Writer;
@@ -88,23 +88,18 @@ impl RecordView {
     }
 }
 
-/// `GET /admin/records`: the records of one collection, newest first, with their index metadata.
+/// `GET /admin/records`: the records of one collection that meet conditions, newest first, with their index metadata.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let collection = paging::required(&request, "collection")?;
-    let collection =
-        Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
-    let query = Query {
-        limit: paging::limit(&request, PageSize::RECORDS)?,
-        cursor: request.query("cursor"),
-        valid: paging::valid(request.query("valid").as_deref())?,
-        ..Query::of(collection)
-    };
-    let page = page::read_full(&app.db, &query).await?;
+    let query = conditions::read(&app, &request).await?;
+    let page = page::read_full(&app.db, &query).await.map_err(conditions::read_error)?;
     let uris: Vec<String> = page.rows.iter().map(|full| full.row.uri()).collect();
     let mut labels = labels::active(&app.db, &uris, app.clock.now()).await?;
     let records = page.rows.into_iter().map(|full| RecordView::new(full, &mut labels));
-    let answer =
-        Answer { records: records.collect::<Result<_, _>>().map_err(Error::internal)?, cursor: page.cursor };
+    let mut records = records.collect::<Result<Vec<_>, _>>().map_err(Error::internal)?;
+    if let Some(wanted) = query.narrow.label {
+        records.retain(|record| record.labels.iter().any(|label| label.val == wanted.val));
+    }
+    let answer = Answer { records, cursor: page.cursor };
     Ok(response::json(StatusCode::OK, &answer))
 }
 

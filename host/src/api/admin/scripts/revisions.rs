@@ -6,10 +6,12 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::access::Admin;
+use crate::api::admin::revisions;
 use crate::app::App;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
-use crate::store::script_revisions::{self, DeletedScript, FullRevision, RevisionRow};
+use crate::store::revisions::{FullRevision, RevisionRow, Subject};
+use crate::store::script_revisions::{self, DeletedScript};
 
 #[derive(Serialize)]
 struct RevisionView {
@@ -43,28 +45,15 @@ struct Detail {
     body: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Answer {
-    revisions: Vec<RevisionView>,
-}
-
 /// `GET /admin/scripts/{id}/revisions`: newest first, without the bodies.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let rows = script_revisions::list(&app.db, request.param("id")).await?;
-    if rows.is_empty() {
-        return Err(Error::not_found("script not found"));
-    }
-    let revisions = rows.into_iter().map(RevisionView::from).collect();
-    Ok(response::json(StatusCode::OK, &Answer { revisions }))
+    revisions::list::<RevisionView>(&app, Subject::Script, &request).await
 }
 
 /// `GET /admin/scripts/{id}/revisions/{revision}`
 pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let not_found = || Error::not_found("the script has no such revision");
-    let revision = request.param("revision").parse().map_err(|_| not_found())?;
-    let found = script_revisions::get(&app.db, request.param("id"), revision).await?;
-    let FullRevision { row, body } = found.ok_or_else(not_found)?;
-    Ok(response::json(StatusCode::OK, &Detail { revision: row.into(), body }))
+    let FullRevision { row, text } = revisions::get(&app, Subject::Script, &request).await?;
+    Ok(response::json(StatusCode::OK, &Detail { revision: row.into(), body: text }))
 }
 
 #[derive(Serialize)]

@@ -51,7 +51,7 @@ pub(super) async fn validate(
     let mut query = Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
     while view.checked < MAX_CHECKED {
         let page = page::read_full(&app.db, &query).await?;
-        for full in &page.rows {
+        for full in page.rows.iter().take(MAX_CHECKED - view.checked) {
             view.checked += 1;
             let next = next.validate(id, &full.row.record);
             match (full.invalid_reason.is_some(), next.reason()) {

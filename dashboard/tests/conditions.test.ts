@@ -1,0 +1,46 @@
+import { expect, test } from 'vitest'
+import { namedText, parseConditions, parseNamed } from '../src/lib/conditions'
+
+test('conditions are a path, an operator and a value', () => {
+  expect(parseConditions('text contains hello and n >= 5')).toEqual([
+    { field: 'text', op: 'LIKE', value: '%hello%' },
+    { field: 'n', op: '>=', value: 5 },
+  ])
+  expect(parseConditions('a.b[0].c = true')).toEqual([{ field: 'a.b[0].c', op: '=', value: true }])
+  expect(parseConditions('text = "5"')).toEqual([{ field: 'text', op: '=', value: '5' }])
+  expect(parseConditions('n like 5%')).toEqual([{ field: 'n', op: 'LIKE', value: '5%' }])
+  expect(parseConditions('text NOT LIKE a%')).toEqual([{ field: 'text', op: 'NOT LIKE', value: 'a%' }])
+  expect(parseConditions('text contains 50%_')).toEqual([{ field: 'text', op: 'LIKE', value: '%50\\%\\_%' }])
+  // While the next one is being typed.
+  expect(parseConditions('n > 5 and')).toEqual([{ field: 'n', op: '>', value: 5 }])
+  expect(parseConditions('  ')).toEqual([])
+})
+
+test('quotes hold text with "and" together', () => {
+  expect(parseConditions('text = "salt and pepper" AND n != 1')).toEqual([
+    { field: 'text', op: '=', value: 'salt and pepper' },
+    { field: 'n', op: '!=', value: 1 },
+  ])
+  expect(parseConditions('text contains sand')).toEqual([{ field: 'text', op: 'LIKE', value: '%sand%' }])
+})
+
+test('what is no condition is not guessed', () => {
+  for (const text of ['text', 'text hello', '= 5', "text' = 1", 'n >']) {
+    expect(parseConditions(text), text).toBeNull()
+  }
+})
+
+test('a search names an account, a record or both', () => {
+  expect(parseNamed('at://did:plc:a/com.example.note/3k')).toEqual({
+    collection: 'com.example.note',
+    repo: 'did:plc:a',
+    rkey: '3k',
+  })
+  expect(parseNamed('at://alice.test')).toEqual({ repo: 'alice.test', rkey: null })
+  expect(parseNamed(' did:web:alice.test ')).toEqual({ repo: 'did:web:alice.test', rkey: null })
+  expect(parseNamed('@alice.test')).toEqual({ repo: 'alice.test', rkey: null })
+  expect(parseNamed('3kabc')).toEqual({ repo: null, rkey: '3kabc' })
+  expect(parseNamed('')).toEqual({ repo: null, rkey: null })
+  expect(namedText('com.example.note', 'did:plc:a', '3k')).toBe('at://did:plc:a/com.example.note/3k')
+  expect(namedText('com.example.note', '', '3k')).toBe('3k')
+})

@@ -1,0 +1,52 @@
+// How long the dashboard takes on a slow phone: from the navigation until a page can be used. Prints the times; the machine must
+// be quiet, so it is no test.
+//   node tests/browser/measure.mjs [RUNS]
+import { openBrowser, openPage, logIn, PHONE, settled } from './lib/browser.mjs'
+import { newAccount, newServer, stopAll } from './world.mjs'
+
+/** As Lighthouse's "slow 4G" and its phone: milliseconds, bytes a second, and how many times slower the processor is. */
+const NETWORK = { offline: false, latency: 150, downloadThroughput: 1_638_400 / 8, uploadThroughput: 750_000 / 8 }
+const CPU = 4
+
+const runs = Number(process.argv[2] ?? 5)
+const owner = await newAccount()
+const server = await newServer({ owner })
+const browser = await openBrowser()
+
+/** The time until `selector` is there after opening a place, without anything in the cache. */
+async function measure(page, place, selector) {
+  const session = await page.context().newCDPSession(page)
+  await session.send('Network.enable')
+  await session.send('Network.clearBrowserCache')
+  await session.send('Network.emulateNetworkConditions', NETWORK)
+  await session.send('Emulation.setCPUThrottlingRate', { rate: CPU })
+  await page.goto('about:blank')
+  const began = performance.now()
+  await page.goto(`${server.url}/dashboard/#${place}`, { waitUntil: 'commit' })
+  await page.locator(selector).first().waitFor()
+  const took = performance.now() - began
+  await settled(page)
+  const bytes = await page.evaluate(() => performance.getEntries().reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0))
+  await session.detach()
+  return { took, bytes }
+}
+
+async function report(what, page, place, selector) {
+  const found = []
+  for (let run = 0; run < runs; run += 1) found.push(await measure(page, place, selector))
+  const times = found.map(({ took }) => Math.round(took)).sort((a, b) => a - b)
+  console.log(`${what}: ${times[Math.floor(runs / 2)]} ms (${times.join(', ')}), ${Math.round(found[0].bytes / 1000)} kB`)
+}
+
+try {
+  const out = await openPage(browser, server, { viewport: PHONE })
+  await report('login', out, '/', 'input[autocomplete="username"]')
+  const page = await openPage(browser, server, { viewport: PHONE })
+  await logIn(page, owner)
+  await report('overview, its heading', page, '/', 'main h1')
+  await report('overview, its numbers', page, '/', 'main a strong')
+  await report('lexicons', page, '/lexicons', 'main h1')
+} finally {
+  await browser.close()
+  await stopAll()
+}
