@@ -172,7 +172,7 @@ async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), 
                     query = query.bind(id);
                 }
                 // Not on a replica: the rows may come from the primary, and records that are missing count as deleted.
-                let primary = postgres.read_pool.primary();
+                let primary = postgres.read_pool.primary().reads();
                 records.extend(query.bind(collection.id).fetch_all(primary).await?);
             }
             records

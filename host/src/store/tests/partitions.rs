@@ -13,7 +13,7 @@ use crate::query::{Direction, Filter, Sort};
 use crate::store::backfill::indexed;
 use crate::store::intern::{self, Collection};
 use crate::store::partitions::Partition;
-use crate::store::query::{self, Order, QueryArgs};
+use crate::store::query::{self, Narrow, Order, QueryArgs};
 use crate::store::records::{backlinks, count, delete, invalid, many, slice, unjoined};
 use crate::store::script_sql::guard::{Catalog, Parsed};
 use crate::store::tests::db::postgres;
@@ -132,6 +132,7 @@ async fn queries_read_one_partition() {
         collection: &collection,
         did: None,
         filter: None,
+        narrow: Narrow::ALL,
         valid: None,
         order: Order::Newest { after: None },
         limit: 20,
