@@ -52,7 +52,7 @@ const MAX_LOOKS: usize = 3;
 /// The replicas of the primary.
 #[derive(Debug)]
 pub(super) struct Replicas {
-    replicas: Vec<Arc<Replica>>,
+    all: Vec<Arc<Replica>>,
     link: Arc<Link>,
     max_lag: Duration,
     /// Taken by the task that serves them.
@@ -64,7 +64,7 @@ impl Replicas {
     async fn forget_replayed(&self) {
         loop {
             tokio::time::sleep(PROBE_EVERY).await;
-            let replayed = self.replicas.iter().filter_map(|replica| replica.service.replayed());
+            let replayed = self.all.iter().filter_map(|replica| replica.service.replayed());
             if let Some(replayed) = replayed.min() {
                 self.link.writes().forget_up_to(replayed);
             }
@@ -72,7 +72,7 @@ impl Replicas {
     }
 
     pub(super) async fn close(&self) {
-        for replica in &self.replicas {
+        for replica in &self.all {
             replica.close().await;
         }
     }
@@ -90,11 +90,11 @@ impl Db {
         let Self::Postgres(db) = self else {
             return Err(StoreError::Open("SQLite has no replicas: unset DATABASE_READ_URLS".into()));
         };
-        let replicas = urls.iter().map(|url| Ok(Arc::new(Replica::new(url, &db)?)));
-        let replicas = replicas.collect::<Result<Vec<_>, StoreError>>()?;
+        let all = urls.iter().map(|url| Ok(Arc::new(Replica::new(url, &db)?)));
+        let all = all.collect::<Result<Vec<_>, StoreError>>()?;
         let (link, waiting) = Link::new();
         let (link, waiting) = (Arc::new(link), Mutex::new(Some(waiting)));
-        let replicas = Some(Arc::new(Replicas { replicas, link, max_lag, waiting }));
+        let replicas = Some(Arc::new(Replicas { all, link, max_lag, waiting }));
         Ok(Self::Postgres(super::Postgres { replicas, ..db }))
     }
 
@@ -105,7 +105,7 @@ impl Db {
         let Some(waiting) = replicas.waiting.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return;
         };
-        let watches = replicas.replicas.iter().map(|replica| {
+        let watches = replicas.all.iter().map(|replica| {
             Watch::new(Arc::clone(replica), Arc::clone(&replicas.link), replicas.max_lag).run(stop.clone())
         });
         let following = replicas.link.run(db.clone(), waiting, stop.clone());
@@ -121,7 +121,7 @@ impl Db {
         let Self::Postgres(db) = self else { return Ok(Vec::new()) };
         let Some(replicas) = &db.replicas else { return Ok(Vec::new()) };
         replicas.link.look(db).await?;
-        let looks = replicas.replicas.iter().map(|replica| async move {
+        let looks = replicas.all.iter().map(|replica| async move {
             let mut watch = Watch::new(Arc::clone(replica), Arc::clone(&replicas.link), replicas.max_lag);
             for _ in 0..MAX_LOOKS {
                 watch.look().await;
@@ -138,7 +138,7 @@ impl Db {
     /// The replicas as this process knows them; empty without replicas.
     pub fn replicas(&self) -> Vec<ReplicaStatus> {
         let Self::Postgres(db) = self else { return Vec::new() };
-        let replicas = db.replicas.iter().flat_map(|replicas| &replicas.replicas);
+        let replicas = db.replicas.iter().flat_map(|replicas| &replicas.all);
         replicas.map(|replica| replica.service.status()).collect()
     }
 }

@@ -70,7 +70,7 @@ impl CallerReads {
     }
 
     async fn choose(&self, replicas: &Replicas) -> Option<Arc<Replica>> {
-        if !replicas.replicas.iter().any(|replica| replica.service.is_in_use()) {
+        if !replicas.all.iter().any(|replica| replica.service.is_in_use()) {
             return None;
         }
         if !self.is_caught_up.load(Ordering::Relaxed) {
@@ -105,8 +105,8 @@ impl Replicas {
     /// The suitable replica with the fewest reads at present. Of equals each in its turn.
     fn least_used(&self, is_suitable: impl Fn(&Replica) -> bool) -> Option<Arc<Replica>> {
         static TURN: AtomicUsize = AtomicUsize::new(0);
-        let (first, count) = (TURN.fetch_add(1, Ordering::Relaxed), self.replicas.len());
-        let in_turn = (0..count).map(|n| &self.replicas[first.wrapping_add(n) % count]);
+        let (first, count) = (TURN.fetch_add(1, Ordering::Relaxed), self.all.len());
+        let in_turn = (0..count).map(|n| &self.all[first.wrapping_add(n) % count]);
         in_turn.filter(|replica| is_suitable(replica)).min_by_key(|replica| replica.load()).cloned()
     }
 }
