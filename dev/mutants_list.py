@@ -59,7 +59,7 @@ def proof(name, file, original, **how):
 
 MUTANTS = [
     # The writer.
-    writer("within a batch the last change wins, whatever its rev", PLAN, "change.rev() > entry.get().rev()", expression="true"),
+    writer("within a batch the last change wins, whatever its rev", PLAN, "change.rev() > entry.get().1.rev()", expression="true"),
     writer("a deleted repo's tombstone does not hold back its older records", SQLITE, "repo_tombstones t WHERE t.did_id = v.column3 AND t.rev >= v.column7", sql="repo_tombstones t WHERE t.did_id = v.column3 AND t.rev < 0"),
     writer("an update ignores the stored rev", SQLITE, "else if rev < row.rev", changed="else if rev < row.rev || MUTANT"),
     writer("a delete ignores the stored rev", SQLITE, ".is_some_and(|row| rev < row.rev)", changed=".is_some_and(|row| rev < row.rev || MUTANT)"),

@@ -3,7 +3,7 @@
 //! [`Db`] is an enum over SQLite and PostgreSQL. Each table family has one file with all of its statements; where
 //! one SQL text serves both databases it is written once (`$1` placeholders work on both), where the dialects
 //! differ the two statements are next to each other. SQL is never rewritten at run time, except that statements on
-//! `records` and `record_refs` name the partition of their collection ([`partitions`]).
+//! `records` and `record_refs` name the partition of their collection (`partitions`).
 //!
 //! Values: times are BIGINT microseconds UTC, ids are text, JSON is text (records are `jsonb` on PostgreSQL).
 //! A missing row is `None`; the caller decides whether that is a 404. Errors are [`StoreError`].
