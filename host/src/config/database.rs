@@ -331,7 +331,7 @@ mod tests {
             let mut problems = Problems::default();
             let lag = lag.map(str::to_owned);
             let found = replicas(Some(urls.to_owned()), lag, has_postgres, &mut problems);
-            (found, problems.to_string())
+            (found, problems.into_result(()).err().map_or_else(String::new, |error| error.to_string()))
         };
         let (found, problems) = check("postgres://a/x, postgresql://b/x", None, true);
         assert_eq!((found.urls.len(), found.max_lag, &*problems), (2, Duration::from_secs(10), ""));

@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Timestamp};
-use crate::store::fields::build::{self, BuildError, BuildLock};
+use crate::store::fields::BuildError;
+use crate::store::fields::build::{self, BuildLock};
 use crate::store::fields::table::{self, FieldIndex, State};
 use crate::store::{Db, StoreError};
 

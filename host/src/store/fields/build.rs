@@ -6,6 +6,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::store::{Db, Postgres, Sqlite, StoreError};
 
+use super::error::BuildError;
 use super::{IndexKey, IndexKind, postgres, sqlite};
 
 /// Key of the advisory lock for building and dropping indexes: "fieldidx" in ASCII.
@@ -18,29 +19,6 @@ pub enum BuildLock<'a> {
     Sqlite(&'a Sqlite),
     /// A connection that holds the lock until it is closed.
     Postgres(PgConnection),
-}
-
-/// Why building an index failed.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    #[error("the index was not completed")]
-    Invalid,
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl From<sqlx::Error> for BuildError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Store(error.into())
-    }
-}
-
-/// The name of an index; on SQLite, of the table that serves as one.
-pub(in crate::store) fn name(kind: IndexKind, id: i64) -> String {
-    match kind {
-        IndexKind::Filter | IndexKind::Sort => format!("field_index_{id}"),
-        IndexKind::Search => format!("field_search_{id}"),
-    }
 }
 
 /// Acquires the build lock; `None` while another host holds it.

@@ -4,6 +4,7 @@
 //! same in the database, [`build`] builds and drops indexes, and `jobs::field_indexes` decides which.
 
 pub mod build;
+mod error;
 mod postgres;
 pub(super) mod sqlite;
 pub mod table;
@@ -12,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use self::error::BuildError;
 use crate::query::path::Path;
 
 /// Maximum number of fields recorded between two flushes; further ones are ignored. A script may take the path from its
@@ -36,6 +38,14 @@ impl IndexKind {
             Self::Filter => "filter",
             Self::Sort => "sort",
             Self::Search => "search",
+        }
+    }
+
+    /// The name of the index with this id; on SQLite, of the table that serves as one.
+    pub(super) fn index_name(self, id: i64) -> String {
+        match self {
+            Self::Filter | Self::Sort => format!("field_index_{id}"),
+            Self::Search => format!("field_search_{id}"),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::store::StoreError;
 use crate::store::partitions::{Partition, partition_number};
 use crate::store::query::{Classes, Dialect, Keys, PostgresDialect};
 
-use super::build::{BuildError, name};
+use super::error::BuildError;
 use super::{IndexKey, IndexKind};
 
 /// The expressions of an index for filters or sorts.
@@ -19,7 +19,7 @@ fn columns(key: &IndexKey) -> String {
 }
 
 pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> Result<(), BuildError> {
-    let (name, collection) = (name(key.kind, id), key.collection_id);
+    let (name, collection) = (key.kind.index_name(id), key.collection_id);
     let shape = match key.kind {
         IndexKind::Filter | IndexKind::Sort => format!("({}, id)", columns(key)),
         IndexKind::Search => {
@@ -51,7 +51,7 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
 }
 
 pub(super) async fn drop_index(conn: &mut PgConnection, kind: IndexKind, id: i64) -> Result<(), StoreError> {
-    let sql = format!("DROP INDEX CONCURRENTLY IF EXISTS {}", name(kind, id));
+    let sql = format!("DROP INDEX CONCURRENTLY IF EXISTS {}", kind.index_name(id));
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::Path;
-use crate::store::fields::{IndexKind, build};
+use crate::store::fields::IndexKind;
 
 use super::sql::{Dialect, InIndex, Sql, ValueType};
 
@@ -17,7 +17,7 @@ pub(super) struct Bounds<'a> {
 
 impl Bounds<'_> {
     pub(super) fn index_name(&self) -> String {
-        build::name(IndexKind::Filter, self.index)
+        IndexKind::Filter.index_name(self.index)
     }
 
     pub(super) fn is_one_value(&self) -> bool {

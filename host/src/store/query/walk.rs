@@ -6,7 +6,7 @@
 
 use crate::query::path::Path;
 use crate::query::sort::{Direction, SortKeyset, SortValue};
-use crate::store::fields::{IndexKind, build};
+use crate::store::fields::IndexKind;
 use crate::store::intern::Collection;
 use crate::store::records::PartialRow;
 use crate::store::{Backend, Db, StoreError};
@@ -103,7 +103,7 @@ impl Walk<'_> {
             "SELECT {}, {} FROM (SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt {}AND {condition}",
             D::COLUMNS,
             D::POSITION,
-            D::from_visible(collection.partition, Some(&build::name(IndexKind::Sort, self.index))),
+            D::from_visible(collection.partition, Some(&IndexKind::Sort.index_name(self.index))),
         ));
         match range {
             IndexRange::All(_) => {}

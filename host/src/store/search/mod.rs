@@ -14,7 +14,7 @@ use crate::atproto::Nsid;
 use crate::fair_share::Tenant;
 use crate::query::path::Path;
 
-use super::fields::{IndexKey, IndexKind, build};
+use super::fields::{IndexKey, IndexKind};
 use super::intern::{self, Collection};
 use super::partitions::Partition;
 use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
@@ -135,7 +135,7 @@ fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
             pattern: None,
         };
     };
-    let name = build::name(IndexKind::Search, id);
+    let name = IndexKind::Search.index_name(id);
     Source {
         text: format!(
             " FROM {name} f CROSS JOIN records r CROSS JOIN dids d \

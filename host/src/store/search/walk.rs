@@ -6,7 +6,6 @@
 
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::fields::IndexKind;
-use crate::store::fields::build::name;
 use crate::store::fields::sqlite::texts_name;
 use crate::store::partitions::Partition;
 use crate::store::query::{Dialect, Sql, SqliteDialect, Value, bound};
@@ -24,7 +23,7 @@ pub(super) async fn is_better(db: &Sqlite, index: i64, text: &str) -> Result<boo
     if text.chars().count() >= MAX_TEXT_CHARS {
         return Ok(false);
     }
-    let table = name(IndexKind::Search, index);
+    let table = IndexKind::Search.index_name(index);
     let mut sql = Sql { text: String::with_capacity(128), values: Vec::new() };
     let (pattern, limit) = (sql.bind(Value::Text(phrase(text))), sql.bind(Value::Integer(MAX_SORTED + 1)));
     sql.push(&format!(

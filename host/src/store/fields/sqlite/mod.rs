@@ -10,13 +10,13 @@ use sqlx::AssertSqlSafe;
 
 use crate::store::{Sqlite, StoreError};
 
-use super::build::{BuildError, name};
+use super::error::BuildError;
 use super::{IndexKey, IndexKind};
 
 pub(super) async fn build(db: &Sqlite, key: &IndexKey, id: i64) -> Result<(), BuildError> {
     match key.kind {
-        IndexKind::Filter => ordered::build(db, &ordered::filter(), &name(key.kind, id), key).await,
-        IndexKind::Sort => ordered::build(db, &ordered::sort(), &name(key.kind, id), key).await,
+        IndexKind::Filter => ordered::build(db, &ordered::filter(), &key.kind.index_name(id), key).await,
+        IndexKind::Sort => ordered::build(db, &ordered::sort(), &key.kind.index_name(id), key).await,
         IndexKind::Search => {
             ordered::build(db, &ordered::texts(), &texts_name(id), key).await?;
             search::build(db, key, id).await
@@ -39,7 +39,7 @@ pub(super) async fn drop_index(db: &Sqlite, kind: IndexKind, id: i64) -> Result<
         )
     };
     let texts = if kind == IndexKind::Search { drop(texts_name(id)) } else { String::new() };
-    execute(db, drop(name(kind, id)) + &texts).await
+    execute(db, drop(kind.index_name(id)) + &texts).await
 }
 
 /// The statements that drop the triggers of an index, if it has any.

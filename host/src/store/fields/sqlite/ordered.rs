@@ -12,7 +12,7 @@ use crate::store::query::{Dialect, MISSING, SqliteDialect};
 use crate::store::{Sqlite, StoreError};
 
 use super::super::IndexKey;
-use super::super::build::BuildError;
+use super::super::error::BuildError;
 use super::{create_triggers, drop_triggers, execute};
 
 /// Rows that one step appends. Another write waits for one step: some 10 ms.

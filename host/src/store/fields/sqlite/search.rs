@@ -6,14 +6,14 @@ use crate::store::Sqlite;
 use crate::store::query::{Dialect, SqliteDialect};
 
 use super::super::IndexKey;
-use super::super::build::{BuildError, name};
+use super::super::error::BuildError;
 use super::{create_triggers, execute};
 
 /// Number of records that one step of filling the table reads. A write waits for one step: some 50 ms.
 const STEP: i64 = 2_000;
 
 pub(super) async fn build(db: &Sqlite, key: &IndexKey, id: i64) -> Result<(), BuildError> {
-    let (name, collection) = (name(key.kind, id), key.collection_id);
+    let (name, collection) = (key.kind.index_name(id), key.collection_id);
     let text = |row: &str| SqliteDialect::text(&format!("{row}record"), &key.path);
     let text_of_new = text("NEW.");
     let insert = format!(
