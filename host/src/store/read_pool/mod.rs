@@ -368,11 +368,12 @@ impl<C: Poolable> ReadPool<C> {
                 service.count_read();
                 Some(connection)
             }
-            // All connections are in use.
-            Err(sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) => None,
             Err(error) => {
-                self.losses.record();
-                service.read_failed(&error);
+                // A replica that refuses this connection, for example because it has too many, still serves others.
+                if is_lost(&error) {
+                    self.losses.record();
+                    service.read_failed(&error);
+                }
                 None
             }
         }
