@@ -146,5 +146,6 @@ async fn link_again(world: &World, pds: &OauthPds, grant: &str) {
     let begun = world.server.request(Method::POST, &path, &headers, None).await;
     let back = pds.consent(ALICE, begun.body["authorize_url"].as_str().unwrap());
     let back = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(back).finish();
-    assert_eq!(get(world, &format!("/auth/callback?{back}")).await.headers["location"], "/dashboard/");
+    let done = get(world, &format!("/auth/callback?{back}")).await;
+    assert_eq!(done.headers["location"], format!("/dashboard/#/linked-repos/{grant}"));
 }
