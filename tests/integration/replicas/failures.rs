@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use belvedere_standins::postgres::OwnServer;
 use futures_util::future::join_all;
 
-use super::{DATABASE, first, replicas, servers, wait_until_used, world};
+use super::{DATABASE, first, replicas, servers, value, wait_until_used, world};
 use crate::fixtures::{ALICE, LIST, NOTES, World};
 use crate::support::instance::{Instance, query_lexicon};
 
@@ -13,8 +14,8 @@ const SEARCH: &str = "com.example.search";
 /// Clients that read all the time.
 const READERS: usize = 6;
 
-/// A world with a note, and a script that searches.
-async fn prepared(mut world: World) -> (World, String) {
+/// A world with a note, which the replicas have, and a script that searches.
+async fn prepared(mut world: World, all: &[&OwnServer]) -> (World, String) {
     let uri = world.note(ALICE, "one", serde_json::json!({ "text": "same" })).await;
     let server = &world.server;
     server.upload(query_lexicon(SEARCH), Some(NOTES)).await;
@@ -23,12 +24,18 @@ async fn prepared(mut world: World) -> (World, String) {
         return { n = #found.records, count = db.count(collection) }
     end";
     server.bind(SEARCH, script).await;
-    wait_until_used(server, true).await;
     server
-        .eventually("the replica has the note", async |server| {
-            server.xrpc(&format!("{LIST}?uri={uri}")).await.status == 200
+        .eventually("the replicas are used", async |server| {
+            replicas(server).await.iter().all(|seen| seen["in_use"] == true)
         })
         .await;
+    for replica in all {
+        server
+            .eventually("the replica has the note", async |_: &Instance| {
+                value::<i64>(replica, "SELECT count(*) FROM records").await == 1
+            })
+            .await;
+    }
     (world, uri)
 }
 
@@ -71,7 +78,7 @@ async fn is_healthy(server: &Instance) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_go_on_without_the_replica() {
     let (primary, replica) = servers(&[]).await;
-    let (world, uri) = prepared(world(&primary, &replica.url(DATABASE), &[]).await).await;
+    let (world, uri) = prepared(world(&primary, &replica.url(DATABASE), &[]).await, &[&replica]).await;
     let server = &world.server;
     while_reading(server, &uri, async {
         replica.signal("STOP").await;
@@ -105,7 +112,7 @@ async fn reads_go_on_without_the_replica() {
 async fn a_read_that_recovery_cancels_is_repeated() {
     // The replica does not wait for readers.
     let (primary, replica) = servers(&["max_standby_streaming_delay=0"]).await;
-    let (world, uri) = prepared(world(&primary, &replica.url(DATABASE), &[]).await).await;
+    let (world, uri) = prepared(world(&primary, &replica.url(DATABASE), &[]).await, &[&replica]).await;
     let server = &world.server;
     while_reading(server, &uri, async {
         server
@@ -128,10 +135,8 @@ async fn reads_are_spread_over_the_replicas() {
     let (primary, replica) = servers(&[]).await;
     let other = primary.replica(&[]).await;
     let urls = format!("{}, {}", replica.url(DATABASE), other.url(DATABASE));
-    let (world, uri) = prepared(world(&primary, &urls, &[]).await).await;
+    let (world, uri) = prepared(world(&primary, &urls, &[]).await, &[&replica, &other]).await;
     let server = &world.server;
-    let all_used = async |server: &Instance| replicas(server).await.iter().all(|seen| seen["in_use"] == true);
-    server.eventually("both are used", all_used).await;
     let counts = async || -> Vec<u64> {
         replicas(server).await.iter().map(|seen| seen["reads"].as_u64().unwrap()).collect()
     };
