@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 
-use crate::fixtures::{ALICE, BOB, NOTES, World};
+use crate::fixtures::{ALICE, BOB, World};
 use crate::support::instance::Answer;
 
 async fn overview(world: &World) -> Answer {
