@@ -72,7 +72,7 @@ crate::in_both_worlds! {
         let seen = overview(&world).await;
         let length = |part: &str| seen.body[part].as_array().map(Vec::len);
         assert_eq!((length("errors"), length("backfills")), (Some(10), Some(10)), "{}", seen.text);
-        assert_eq!(seen.body["errors"][0]["subject"], "xrpc.query:com.example.broken11", "the last ones: {}", seen.text);
+        assert_eq!(seen.body["errors"][0]["subject"], "com.example.broken11", "the last ones: {}", seen.text);
     }
 
     async fn the_size_of_the_database_is_shown(mut world) {
