@@ -106,9 +106,11 @@ mod tests {
         sqlx::query("SELECT pg_advisory_lock(7)").execute(&mut holder).await.unwrap();
         let read = replica.read("SELECT pg_advisory_lock_shared(7)");
         let leave = async {
-            while replica.load() == 0 {
+            // It has a connection to the replica.
+            while replica.service.status().reads == 0 {
                 tokio::task::yield_now().await;
             }
+            assert_eq!(replica.load(), 1);
             replica.set_used(Err(Unused::Silent));
             while replica.service.status().repeated == 0 {
                 tokio::task::yield_now().await;
