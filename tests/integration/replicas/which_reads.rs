@@ -99,7 +99,7 @@ async fn queries_read_from_the_replica_and_everything_else_from_the_primary() {
         .eventually("the replica has both", async |server| server.xrpc(&query).await.body == expected(2))
         .await;
     // The connections are still used.
-    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'belvedere' AND query LIKE '%FROM records\_%'";
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'belvedere' AND query LIKE '%FROM records%'";
     assert!(super::value::<i64>(&replica, sql).await > 0);
     assert_eq!(super::first(server).await["repeated_reads"], Value::from(0));
 }
