@@ -105,10 +105,10 @@ fn text(i: usize) -> String {
         word((10_000f64.powf(uniform)) as u64)
     });
     let mut text = words.collect::<Vec<_>>().join(" ");
-    if mixed(i, 4) % COMMON_EVERY == 0 {
+    if mixed(i, 4).is_multiple_of(COMMON_EVERY) {
         text.insert_str(0, "Good morning ");
     }
-    if mixed(i, 5) % 1_000_000 == 0 {
+    if mixed(i, 5).is_multiple_of(1_000_000) {
         text.push(' ');
         text.push_str(RARE_WORD);
     }

@@ -134,7 +134,7 @@ impl Fill {
     async fn ingest(&mut self, end: usize) -> anyhow::Result<Rate> {
         let (before, started, from) = (self.cpu(), Instant::now(), self.pushed);
         self.push(end).await?;
-        Ok(Rate::of(self.pushed - from, self.cpu() - before, started.elapsed()))
+        Ok(Rate::of(self.pushed - from, self.cpu().saturating_sub(before), started.elapsed()))
     }
 
     async fn measure(&mut self, size: usize, table: &mut Table) -> anyhow::Result<()> {
@@ -180,7 +180,7 @@ impl Fill {
             let (ready, builds) = reads::index_builds(&self.server).await?;
             if ready {
                 let indexed = (self.server.records().await - from) as usize;
-                let rate = Rate::of(indexed, self.cpu() - before, started.elapsed());
+                let rate = Rate::of(indexed, self.cpu().saturating_sub(before), started.elapsed());
                 for (kind, took) in builds {
                     table.set(&format!("building the index for {kind}s, s"), took);
                 }

@@ -81,8 +81,11 @@ async fn dids(db: &Postgres, ids: impl Iterator<Item = i64>) -> Result<HashMap<i
     if !missing.is_empty() {
         // The list came from the primary because the replica failed, and the replica does not have these accounts yet.
         let missing: Vec<i64> = missing.into_iter().collect();
-        let rows = sqlx::query_as(sql).bind(missing).fetch_all(db.read_pool.primary().reads()).await?;
-        rows.into_iter().for_each(|row| keep(row, &mut known));
+        let rows: Vec<(i64, String)> =
+            sqlx::query_as(sql).bind(missing).fetch_all(db.read_pool.primary().reads()).await?;
+        for row in rows {
+            keep(row, &mut known);
+        }
     }
     Ok(known)
 }

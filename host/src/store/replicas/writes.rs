@@ -163,10 +163,10 @@ impl Db {
             tracing::warn!(%error, "a write could not be announced: for seconds, other hosts may read an older state");
         }
         let Some(replicas) = &db.replicas else { return };
-        let mut writes = replicas.link.writes();
+        let mut known = replicas.link.writes();
         match announced {
-            Ok(position) => writes.announced(writers, position),
-            Err(_) => writes.keep_unannounced(writers),
+            Ok(position) => known.announced(writers, position),
+            Err(_) => known.keep_unannounced(writers),
         }
     }
 }
