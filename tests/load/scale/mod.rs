@@ -76,9 +76,11 @@ impl Fill {
     }
 
     async fn wait_for_stream(&self) {
-        let all = data::collections().count();
         let connected = async |_: &Instance| {
-            self.jetstream.subscriptions().last().is_some_and(|subscription| subscription.wanted.len() == all)
+            let subscriptions = self.jetstream.subscriptions();
+            subscriptions
+                .last()
+                .is_some_and(|last| data::collections().all(|collection| last.wants(&collection)))
         };
         self.server.eventually("the stream is connected", connected).await;
     }
