@@ -46,7 +46,7 @@ test('a session that ends over a form takes nothing with it', async () => {
     await dialog.waitFor({ state: 'hidden' })
     assert.equal(await page.getByLabel('Value', { exact: true }).inputValue(), 'typed with care')
     await page.getByRole('button', { name: 'Add', exact: true }).click()
-    await page.getByText('env.API_KEY').waitFor()
+    await page.getByText('env.API_KEY is set').waitFor()
   })
 })
 
