@@ -20,7 +20,7 @@ plugins: ## build the plugins of this repository into target/plugins
 bench: ## run the load tests (tests/load) on both databases; prints a markdown table
 	@sh dev/bench.sh
 
-bench-scale: ## measure an index of ten million records on both databases; takes hours and 40 GB of disk
+bench-scale: ## measure an index of ten million records on both databases; slow, and needs tens of gigabytes of disk
 	@sh dev/bench.sh scale
 
 fmt: ## format the code

@@ -15,7 +15,7 @@ use super::super::IndexKey;
 use super::super::error::BuildError;
 use super::{create_triggers, drop_triggers, execute};
 
-/// Rows that one step appends. Another write waits for one step: some 10 ms.
+/// Rows that one step appends. Another write waits for one step.
 const STEP: i64 = 5_000;
 
 /// Memory for sorting (negative: KiB); the rest goes to a temporary file.
