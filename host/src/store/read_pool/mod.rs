@@ -8,25 +8,24 @@
 //! Every read has a time limit, because scripts send arbitrary queries. PostgreSQL enforces it (`statement_timeout`, in
 //! the options passed to the pool); on SQLite a progress handler checks a [`Deadline`] every few thousand steps.
 
-use std::ffi::c_int;
+mod connection;
+mod deadline;
+
 use std::ops::{Deref, DerefMut};
-use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
-use libsqlite3_sys::SQLITE_DBCONFIG_ENABLE_QPSG;
-use sqlx::sqlite::LockedSqliteHandle;
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
+use sqlx::Connection;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
+use self::connection::ConnectionSetup;
+pub(super) use self::connection::{ExcessPrivilege, Poolable, SqliteLimit};
+use self::deadline::Deadline;
 use super::error::is_definite;
 use super::executor::{Lender, Remedy, Statements};
 use super::lost::{Losses, is_lost};
-use super::replicas::{REPLAYED, Service};
-use super::script_sql::statement_limits;
+use super::replicas::Service;
 
 /// A read that waits longer than this for a connection fails with `StoreError::Unavailable`.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,167 +36,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time limit of one read: many times what a scan of a million records takes. The caller has given up by then.
 pub(super) const READ_TIME_LIMIT: Duration = Duration::from_secs(5);
-
-/// Steps of SQLite's virtual machine between two checks of the deadline: some tens of microseconds.
-const STEPS_PER_CHECK: i32 = 4_000;
-
-/// When the running statement must end.
-#[derive(Debug)]
-pub(super) struct Deadline {
-    epoch: Instant,
-    /// Microseconds after `epoch`.
-    until: AtomicU64,
-    /// How often the connection was checked out.
-    checkouts: AtomicU64,
-}
-
-impl Deadline {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            epoch: Instant::now(),
-            until: AtomicU64::new(u64::MAX),
-            checkouts: AtomicU64::new(0),
-        })
-    }
-
-    fn start(&self, time_limit: Duration) {
-        self.checkouts.fetch_add(1, Ordering::Relaxed);
-        self.until.store((self.epoch.elapsed() + time_limit).as_micros() as u64, Ordering::Relaxed);
-    }
-
-    /// Makes the running statement end at the next check.
-    fn expire(&self) {
-        self.until.store(0, Ordering::Relaxed);
-    }
-
-    fn is_ahead(&self) -> bool {
-        self.epoch.elapsed().as_micros() as u64 <= self.until.load(Ordering::Relaxed)
-    }
-}
-
-/// How a new connection is prepared.
-#[derive(Debug, Default)]
-pub(super) struct ConnectionSetup {
-    statements: Vec<String>,
-    limits: &'static [SqliteLimit],
-    /// SQLite: whether the memory and the temporary files of each statement are limited
-    /// (`script_sql::statement_limits`).
-    limits_memory: bool,
-    /// PostgreSQL: a query that returns what is wrong with the connection's role, or NULL.
-    role_check: Option<String>,
-}
-
-/// A privilege that a connection's role has but must not have.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct ExcessPrivilege(String);
-
-/// A limit that SQLite enforces (`sqlite3_limit`).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SqliteLimit {
-    /// `SQLITE_LIMIT_…`
-    pub(super) what: i32,
-    pub(super) most: i32,
-}
-
-#[expect(
-    unsafe_code,
-    reason = "sqlx does not wrap these functions; the handle is locked and open while it is borrowed"
-)]
-fn configure(handle: &mut LockedSqliteHandle<'_>, limits: &[SqliteLimit]) {
-    let database = handle.as_raw_handle().as_ptr();
-    for limit in limits {
-        // Returns the previous limit.
-        unsafe { libsqlite3_sys::sqlite3_limit(database, limit.what, limit.most) };
-    }
-    // Makes SQLite plan a statement without looking at its parameters. Otherwise, as soon as `records` has a partial
-    // index, SQLite prepares every statement again for every new parameter value. Fails only for an option that SQLite
-    // does not know.
-    let (on, no_answer) = (c_int::from(true), ptr::null_mut::<c_int>());
-    unsafe { libsqlite3_sys::sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_QPSG, on, no_answer) };
-}
-
-/// A connection type that [`ReadPool`] can pool.
-pub(super) trait Poolable: Connection {
-    /// Whether the other side may close a connection.
-    const MAY_GET_LOST: bool;
-
-    /// Runs once, after connecting.
-    fn set_up<'a>(
-        &'a mut self,
-        setup: &'a ConnectionSetup,
-        deadline: &'a Arc<Deadline>,
-    ) -> BoxFuture<'a, Result<(), sqlx::Error>>;
-
-    /// The position that a replica has replayed; 0 for a server that is none.
-    fn replayed(&mut self) -> BoxFuture<'_, Result<i64, sqlx::Error>> {
-        Box::pin(async { Ok(0) })
-    }
-}
-
-impl Poolable for SqliteConnection {
-    const MAY_GET_LOST: bool = false;
-
-    fn set_up<'a>(
-        &'a mut self,
-        setup: &'a ConnectionSetup,
-        deadline: &'a Arc<Deadline>,
-    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move {
-            for statement in &setup.statements {
-                self.execute(AssertSqlSafe(statement.as_str())).await?;
-            }
-            let deadline = Arc::clone(deadline);
-            let mut handle = self.lock_handle().await?;
-            configure(&mut handle, setup.limits);
-            if setup.limits_memory {
-                if !statement_limits::add_length_check(handle.as_raw_handle().as_ptr()) {
-                    return Err(sqlx::Error::Configuration(
-                        "the SQL function belvedere_short can't be registered".into(),
-                    ));
-                }
-                let mut seen = 0;
-                handle.set_progress_handler(statement_limits::STEPS_PER_CHECK, move || {
-                    let checkouts = deadline.checkouts.load(Ordering::Relaxed);
-                    if std::mem::replace(&mut seen, checkouts) != checkouts {
-                        statement_limits::begin();
-                    }
-                    deadline.is_ahead()
-                });
-            } else {
-                handle.set_progress_handler(STEPS_PER_CHECK, move || deadline.is_ahead());
-            }
-            Ok(())
-        })
-    }
-}
-
-impl Poolable for PgConnection {
-    const MAY_GET_LOST: bool = true;
-
-    fn set_up<'a>(
-        &'a mut self,
-        setup: &'a ConnectionSetup,
-        _deadline: &'a Arc<Deadline>,
-    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move {
-            for statement in &setup.statements {
-                self.execute(AssertSqlSafe(statement.as_str())).await?;
-            }
-            if let Some(check) = &setup.role_check {
-                let check = sqlx::query_scalar::<_, Option<String>>(AssertSqlSafe(check.as_str()));
-                if let Some(offence) = check.persistent(false).fetch_one(self).await? {
-                    return Err(sqlx::Error::Configuration(Box::new(ExcessPrivilege(offence))));
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn replayed(&mut self) -> BoxFuture<'_, Result<i64, sqlx::Error>> {
-        Box::pin(sqlx::query_scalar(REPLAYED).persistent(false).fetch_one(self))
-    }
-}
 
 /// A pool of connections for reads, to the primary or to a replica.
 pub(super) struct ReadPool<C: Connection> {

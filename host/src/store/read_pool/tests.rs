@@ -1,11 +1,12 @@
 use belvedere_standins::postgres;
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Row as _, SqliteConnection};
 
 use super::*;
 use crate::store::Db;
 use crate::store::error::is_timeout;
 use crate::store::scans::SCAN_TIME_LIMIT;
+use crate::store::script_sql::statement_limits;
 
 /// SQLite uses a partial index for a bound parameter only if it may look at the parameter's value, and then
 /// prepares the statement again for each value.
