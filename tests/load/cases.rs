@@ -11,7 +11,7 @@ use crate::support::instance::Instance;
 use crate::{Databases, Plan, baseline, cpu, http, writing};
 
 /// Enough to keep two cores busy, and few enough that latencies do not consist of time in a queue.
-const CONNECTIONS: usize = 16;
+pub const CONNECTIONS: usize = 16;
 
 const CONSTANT: &str = "function handle() return { ok = true, items = { 1, 2, 3 }, name = 'constant' } end";
 
@@ -24,6 +24,21 @@ const QUERY: &str =
 /// Matches one in a thousand records.
 const FILTER: &str = "function handle() return db.query{ collection = 'com.example.load.note', limit = 20, \
     filter = { field = 'likes', value = 7 } } end";
+
+/// Binds the scripts that are measured. Returns the case and the path of each.
+pub async fn add_scripts(server: &Instance) -> Vec<(&'static str, String)> {
+    let scripts = [
+        ("script returning a constant table", "constant", CONSTANT),
+        ("script with db.query of 20 rows", "query", QUERY),
+        ("script with db.query by one field, 20 rows", "filter", FILTER),
+        ("script with a loop of 500,000 instructions", "loop", LOOP),
+    ];
+    let mut added = Vec::new();
+    for (case, name, source) in scripts {
+        added.push((case, server::add_script(server, name, source).await));
+    }
+    added
+}
 
 /// Measures every case on one backend.
 pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Table> {
@@ -57,12 +72,7 @@ pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Table
         baseline::vacuum(url).await?;
     }
     let list = server::upload_query(&server).await;
-    let scripts = [
-        ("script returning a constant table", server::add_script(&server, "constant", CONSTANT).await),
-        ("script with db.query of 20 rows", server::add_script(&server, "query", QUERY).await),
-        ("script with db.query by one field, 20 rows", server::add_script(&server, "filter", FILTER).await),
-        ("script with a loop of 500,000 instructions", server::add_script(&server, "loop", LOOP).await),
-    ];
+    let scripts = add_scripts(&server).await;
     let build = server::wait_for_index(&server, "com.example.load.filter").await?;
     table.note(format!("index of a field over {} records: built in {build:.0} ms", plan.records));
     server.stop();
@@ -119,19 +129,19 @@ async fn read(
 }
 
 /// CPU time of the server and of its database.
-struct Meter {
-    server: u32,
-    database: Option<u32>,
+pub struct Meter {
+    pub server: u32,
+    pub database: Option<u32>,
 }
 
 #[derive(Clone, Copy)]
-struct Used {
+pub struct Used {
     server: Duration,
     database: Duration,
 }
 
 impl Used {
-    fn all(self) -> Duration {
+    pub fn all(self) -> Duration {
         self.server + self.database
     }
 }
@@ -147,7 +157,7 @@ impl std::ops::Sub for Used {
 }
 
 impl Meter {
-    fn read(&self) -> Used {
+    pub fn read(&self) -> Used {
         Used { server: cpu::of(self.server), database: self.database.map_or(Duration::ZERO, cpu::of_family) }
     }
 }

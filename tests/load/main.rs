@@ -6,6 +6,7 @@
 //! database's, on PostgreSQL), so that other load on the machine changes them little. Uses loopback only.
 //!
 //! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|backfill|all] [--records N] [--seconds N] [--only TEXT]`
+//! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
 //! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres]`: a large index, which `all` leaves out.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints its results")]
@@ -22,6 +23,7 @@ mod report;
 mod scale;
 mod server;
 mod sessions;
+mod versions;
 mod writing;
 
 #[path = "../support/mod.rs"]
@@ -69,6 +71,9 @@ fn main() -> anyhow::Result<()> {
         (Some("baseline-insert"), Some(url)) => {
             let records = arg(2).unwrap_or_default().parse()?;
             alone.block_on(writing::insert(url, records))
+        }
+        (Some("versions"), Some(other)) => {
+            runtime.block_on(versions_of(Path::new(other), arg(2).unwrap_or("all"), &plan(&args)?))
         }
         (Some("scale"), _) => runtime.block_on(large(&plan(&args)?)),
         (which, _) => runtime.block_on(compare(which.unwrap_or("all"), &plan(&args)?)),
@@ -155,6 +160,23 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         for row in &fair {
             println!("{row}");
         }
+    }
+    Ok(())
+}
+
+/// Compares another build of the server with this one.
+async fn versions_of(other: &Path, which: &str, plan: &Plan) -> anyhow::Result<()> {
+    let mut tables = Vec::new();
+    if matches!(which, "all" | "sqlite") {
+        let directory = tempfile::tempdir()?;
+        tables.push(versions::measure(&sqlite(directory.path()), other, plan).await?);
+    }
+    if matches!(which, "all" | "postgres") {
+        tables.push(versions::measure(&postgres().await?, other, plan).await?);
+    }
+    println!("\n{}", report::machine());
+    for table in tables {
+        println!("\n{table}");
     }
     Ok(())
 }

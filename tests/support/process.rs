@@ -11,6 +11,9 @@ use tempfile::TempDir;
 /// How many lines of the log a failing test prints.
 const LOG_LINES: usize = 60;
 
+/// Names another binary than this build's, for a comparison of the two. The server does not read it.
+pub const BINARY: &str = "BELVEDERE_BINARY";
+
 /// The server's process, running or not. Dropping it kills the process.
 pub struct Process {
     pub address: SocketAddr,
@@ -102,7 +105,9 @@ impl Process {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_belvedere"));
+        let other = self.environment.iter().find(|(name, _)| *name == BINARY);
+        let binary = other.map_or(env!("CARGO_BIN_EXE_belvedere"), |(_, path)| path);
+        let mut command = Command::new(binary);
         command
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))

@@ -101,7 +101,7 @@ type Figures = Vec<(&'static str, String)>;
 /// Everything that needs no field index, and what needs one, once without it.
 pub async fn without_index(server: &Instance, size: usize) -> anyhow::Result<Figures> {
     let records = || data::sample(size, 0).take(REQUESTS);
-    let far = format!("{}&cursor={}", path("large", "n", "1"), cursor_far_back(server).await?);
+    let far = path("large", "cursor", &cursor_far_back(server).await?);
     let targets = (0..REQUESTS as u64).map(|n| path("backlinks", "value", &data::target(n * 97)));
     let mut figures = vec![
         ("list, first page, ms", percentiles(server, repeat(path("large", "n", "1"))).await?),
@@ -160,9 +160,11 @@ fn repeat(path: String) -> impl Iterator<Item = String> {
 }
 
 async fn cursor_far_back(server: &Instance) -> anyhow::Result<String> {
+    let first = path("large", "n", "1");
     let mut cursor = String::new();
-    for _ in 0..PAGES {
-        let page = server.xrpc(&format!("{}?limit=20&cursor={cursor}", nsid("large"))).await;
+    for n in 0..PAGES {
+        let next = if n == 0 { first.clone() } else { path("large", "cursor", &cursor) };
+        let page = server.xrpc(next.trim_start_matches("/xrpc/")).await;
         page.body["cursor"].as_str().with_context(|| page.text.clone())?.clone_into(&mut cursor);
     }
     Ok(cursor)
