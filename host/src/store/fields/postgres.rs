@@ -14,18 +14,30 @@ fn columns(key: &IndexKey) -> String {
     let Keys { class, num, txt } = PostgresDialect::keys("record", &key.path, Classes::INDEXED);
     match key.kind {
         IndexKind::Filter => format!("{class}, {num}, {txt}, indexed_at"),
-        IndexKind::Sort | IndexKind::Search => format!("{class}, {num}, {txt}"),
+        IndexKind::Sort => format!("{class}, {num}, {txt}"),
+        IndexKind::Search => PostgresDialect::folded(&PostgresDialect::text("record", &key.path)),
     }
+}
+
+/// Values of each expression that ANALYZE keeps for an index of searches. It tells texts that one record in a thousand has
+/// from rarer ones, which decides how they are found.
+const SEARCH_STATISTICS: u32 = 1_000;
+
+/// The index that has the texts of a search in order, beside the one of their trigrams.
+fn texts_name(id: i64) -> String {
+    format!("field_texts_{id}")
 }
 
 pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> Result<(), BuildError> {
     let (name, collection) = (key.kind.index_name(id), key.collection_id);
-    let shape = match key.kind {
-        IndexKind::Filter | IndexKind::Sort => format!("({}, id)", columns(key)),
+    let ordered = format!("({}, id)", columns(key));
+    let indexes = match key.kind {
+        IndexKind::Filter | IndexKind::Sort => vec![(name, ordered)],
         IndexKind::Search => {
             // A standard contrib extension. Since PostgreSQL 13 a superuser is not needed.
             sqlx::raw_sql("CREATE EXTENSION IF NOT EXISTS pg_trgm").execute(&mut *conn).await?;
-            format!("USING gin ({} gin_trgm_ops)", PostgresDialect::text("record", &key.path))
+            let trigrams = format!("USING gin ({} gin_trgm_ops)", PostgresDialect::text("record", &key.path));
+            vec![(texts_name(id), ordered), (name, trigrams)]
         }
     };
     // Built on one partition: the table itself can't have an index built concurrently.
@@ -34,16 +46,23 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
         .fetch_one(&mut *conn)
         .await?;
     let records = Partition::of_number(number)?.records();
-    let sql =
-        format!("CREATE INDEX CONCURRENTLY {name} ON {records} {shape} WHERE collection_id = {collection}");
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *conn).await?;
-    let valid: Option<bool> =
-        sqlx::query_scalar("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)")
-            .bind(&name)
-            .fetch_optional(&mut *conn)
-            .await?;
-    if valid != Some(true) {
-        return Err(BuildError::Invalid);
+    for (name, shape) in indexes {
+        let sql = format!(
+            "CREATE INDEX CONCURRENTLY {name} ON {records} {shape} WHERE collection_id = {collection}"
+        );
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *conn).await?;
+        let valid: Option<bool> =
+            sqlx::query_scalar("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)")
+                .bind(&name)
+                .fetch_optional(&mut *conn)
+                .await?;
+        if valid != Some(true) {
+            return Err(BuildError::Invalid);
+        }
+        if key.kind == IndexKind::Search {
+            let sql = format!("ALTER INDEX {name} ALTER COLUMN 1 SET STATISTICS {SEARCH_STATISTICS}");
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *conn).await?;
+        }
     }
     // Without ANALYZE the planner has no statistics of the index's expressions.
     sqlx::raw_sql(AssertSqlSafe(format!("ANALYZE {records}"))).execute(&mut *conn).await?;
@@ -51,7 +70,10 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
 }
 
 pub(super) async fn drop_index(conn: &mut PgConnection, kind: IndexKind, id: i64) -> Result<(), StoreError> {
-    let sql = format!("DROP INDEX CONCURRENTLY IF EXISTS {}", kind.index_name(id));
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?;
+    let texts = (kind == IndexKind::Search).then(|| texts_name(id));
+    for name in std::iter::once(kind.index_name(id)).chain(texts) {
+        let sql = format!("DROP INDEX CONCURRENTLY IF EXISTS {name}");
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *conn).await?;
+    }
     Ok(())
 }

@@ -4,9 +4,9 @@
 //! Exact matches come first, then values that begin with the text, then the rest; within each group records are sorted
 //! by the field's value regardless of case, then by age. A search table (SQLite) or a trigram index (PostgreSQL) only
 //! selects candidates; the condition is checked for each of them, so the result is the same as that of a scan. A text that
-//! many records have is found along the table of all texts instead (`walk`).
+//! many records have is found along an index of all texts instead (`walk`).
 
-mod walk;
+pub(super) mod walk;
 
 use std::time::{Duration, Instant};
 
@@ -100,13 +100,17 @@ async fn run(
     match db {
         Db::Sqlite(db) => {
             if let Some(index) = index
+                && walk::has_keys_for(args.text)
                 && walk::is_better(db, index, args.text).await?
             {
-                return walk::rows(db, index, args).await;
+                return walk::sqlite(db, index, args).await;
             }
             fetch!(db.scan_pool, compile::<SqliteDialect>(collection.id, args, sqlite_from(index, args)))
         }
         Db::Postgres(db) => {
+            if index.is_some() && walk::has_keys_for(args.text) {
+                return walk::postgres(db, collection, args).await;
+            }
             let visible = Source {
                 text: PostgresDialect::from_visible(collection.partition, None).into_owned(),
                 pattern: None,

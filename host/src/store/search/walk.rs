@@ -1,28 +1,30 @@
-//! Finds a text that many records have, on SQLite: reads the table of all texts in the order of the results until the page
-//! is full.
+//! Finds a text that many records have: reads an index of all texts, in the order of the results, until the page is full.
 //!
 //! Sorting the candidates of a common text would read a large part of the collection. The more records have it, the
-//! sooner a walk along the texts has found a page of them.
+//! sooner a walk along the texts has found a page of them. PostgreSQL's planner estimates from its statistics which of the two
+//! is shorter, each time; SQLite has none, so [`is_better`] counts the candidates.
 
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::fields::IndexKind;
 use crate::store::fields::sqlite::texts_name;
+use crate::store::intern::Collection;
 use crate::store::partitions::Partition;
-use crate::store::query::{Dialect, Sql, SqliteDialect, Value, bound};
+use crate::store::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use crate::store::records::{PartialRow, RawRow, RecordRow};
-use crate::store::{Sqlite, StoreError};
+use crate::store::{Postgres, Sqlite, StoreError};
 
 use super::{SearchArgs, escape, phrase};
 
 /// Up to this number of candidates is read and sorted, in some milliseconds.
 const MAX_SORTED: i64 = 2_000;
 
+/// Whether the index of texts has all of this one: a key has only the beginning of a long text.
+pub(super) fn has_keys_for(text: &str) -> bool {
+    text.chars().count() < MAX_TEXT_CHARS
+}
+
 /// Whether more records have the text than should be sorted.
 pub(super) async fn is_better(db: &Sqlite, index: i64, text: &str) -> Result<bool, StoreError> {
-    // A key has only the beginning of a long text.
-    if text.chars().count() >= MAX_TEXT_CHARS {
-        return Ok(false);
-    }
     let table = IndexKind::Search.index_name(index);
     let mut sql = Sql { text: String::with_capacity(128), values: Vec::new() };
     let (pattern, limit) = (sql.bind(Value::Text(phrase(text))), sql.bind(Value::Integer(MAX_SORTED + 1)));
@@ -42,50 +44,113 @@ enum Match {
     Elsewhere,
 }
 
-pub(super) async fn rows(
+/// The records by their texts.
+struct Texts {
+    /// The FROM clause of the visible records of the collection, with a condition at its end.
+    from: String,
+    /// The text as results are sorted by it.
+    key: String,
+    /// The id of the record.
+    id: &'static str,
+}
+
+/// Fetches a page of each [`Match`] until there are enough rows.
+macro_rules! rows {
+    ($pool:expr, $args:expr, |$what:ident, $limit:ident| $query:expr) => {{
+        let mut found = Vec::new();
+        for $what in [Match::Exact, Match::Prefix, Match::Elsewhere] {
+            let $limit = ($args.limit as usize).saturating_sub(found.len());
+            if $limit == 0 {
+                break;
+            }
+            for row in $query.fetch_all($pool.reads()).await? {
+                found.push(row.raw($args.collection.clone())?);
+            }
+        }
+        Ok(found)
+    }};
+}
+
+pub(super) async fn sqlite(
     db: &Sqlite,
     index: i64,
     args: &SearchArgs<'_>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
-    let mut found = Vec::new();
-    for what in [Match::Exact, Match::Prefix, Match::Elsewhere] {
-        let wanted = (args.limit as usize).saturating_sub(found.len());
-        if wanted == 0 {
-            break;
-        }
-        let query = bound!(compile(index, args, what, wanted));
-        for row in query.fetch_all(db.scan_pool.reads()).await? {
-            found.push(row.raw(args.collection.clone())?);
-        }
-    }
-    Ok(found)
+    let from = SqliteDialect::from_visible(Partition::WHOLE, Some(&texts_name(index))).into_owned();
+    let texts = Texts { from, key: "f.key".to_owned(), id: "f.id" };
+    let contains = |sql: &mut Sql, text: &str| {
+        let pattern = sql.bind(Value::Text(format!("%{}%", escape(args.text))));
+        let whole = SqliteDialect::text("w.record", args.field);
+        format!(
+            "(instr(f.key, {text}) > 0 OR (length(f.key) = {MAX_TEXT_CHARS} AND EXISTS (SELECT 1 FROM records w \
+                 WHERE w.id = f.id AND {whole} LIKE {pattern} ESCAPE '\\')))"
+        )
+    };
+    rows!(db.scan_pool, args, |what, limit| bound!(compile::<SqliteDialect>(
+        &texts, args.text, contains, what, limit
+    )))
 }
 
-fn compile(index: i64, args: &SearchArgs<'_>, what: Match, limit: usize) -> Sql {
+pub(super) async fn postgres(
+    db: &Postgres,
+    collection: Collection,
+    args: &SearchArgs<'_>,
+) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
+    // Planned for this text each time: a plan for all texts would be wrong for most.
+    rows!(db.scan_pool, args, |what, limit| bound!(postgres_statement(collection, args, what, limit))
+        .persistent(false))
+}
+
+fn postgres_statement(collection: Collection, args: &SearchArgs<'_>, what: Match, limit: usize) -> Sql {
+    let visible = PostgresDialect::from_visible(collection.partition, None);
+    let text = PostgresDialect::text("r.record", args.field);
+    let texts = Texts {
+        from: format!("{visible}AND r.collection_id = {} ", collection.id),
+        key: PostgresDialect::folded(&text),
+        id: "r.id",
+    };
+    let contains = |sql: &mut Sql, _: &str| {
+        let pattern = sql.bind(Value::Text(format!("%{}%", escape(args.text))));
+        format!("{text} {} {pattern} ESCAPE '\\'", PostgresDialect::LIKE)
+    };
+    compile::<PostgresDialect>(&texts, args.text, contains, what, limit)
+}
+
+/// PostgreSQL's plan for the rows that have the text elsewhere than at the beginning.
+#[cfg(test)]
+pub(in crate::store) async fn explain(db: &Postgres, args: &SearchArgs<'_>) -> Result<String, StoreError> {
+    let collection =
+        crate::store::intern::collection(&crate::store::Db::Postgres(db.clone()), args.collection);
+    let Some(collection) = collection.await? else { return Ok(String::new()) };
+    let mut sql = postgres_statement(collection, args, Match::Elsewhere, args.limit as usize);
+    sql.text.insert_str(0, "EXPLAIN ");
+    let rows = bound!(sql).persistent(false).fetch_all(db.scan_pool.reads()).await?;
+    let lines = rows.iter().map(|row| sqlx::Row::try_get(row, 0)).collect::<Result<Vec<String>, _>>()?;
+    Ok(lines.join("\n"))
+}
+
+/// `contains`: the condition that a record has the text, from the statement and the placeholder of the text in lower case.
+fn compile<D: Dialect>(
+    Texts { from, key, id }: &Texts,
+    text: &str,
+    contains: impl FnOnce(&mut Sql, &str) -> String,
+    what: Match,
+    limit: usize,
+) -> Sql {
     let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
-    let folded = args.text.to_ascii_lowercase();
+    let folded = text.to_ascii_lowercase();
     // Of all characters the last: no text continues with it.
     let end = format!("{folded}\u{10ffff}");
     let text = sql.bind(Value::Text(folded));
     let condition = match what {
-        Match::Exact => format!("f.key = {text}"),
-        Match::Prefix => format!("f.key > {text} AND f.key < {}", sql.bind(Value::Text(end))),
+        Match::Exact => format!("{key} = {text}"),
+        Match::Prefix => format!("{key} > {text} AND {key} < {}", sql.bind(Value::Text(end))),
         Match::Elsewhere => {
             let end = sql.bind(Value::Text(end));
-            let pattern = sql.bind(Value::Text(format!("%{}%", escape(args.text))));
-            let whole = SqliteDialect::text("w.record", args.field);
-            format!(
-                "NOT (f.key >= {text} AND f.key < {end}) AND (instr(f.key, {text}) > 0 \
-                 OR (length(f.key) = {MAX_TEXT_CHARS} AND EXISTS (SELECT 1 FROM records w \
-                     WHERE w.id = f.id AND {whole} LIKE {pattern} ESCAPE '\\')))"
-            )
+            format!("NOT ({key} >= {text} AND {key} < {end}) AND {}", contains(&mut sql, &text))
         }
     };
     let limit = sql.bind(Value::Integer(limit as i64));
-    sql.push(&format!(
-        "SELECT {} {}AND {condition} ORDER BY f.key, f.id LIMIT {limit}",
-        SqliteDialect::COLUMNS,
-        SqliteDialect::from_visible(Partition::WHOLE, Some(&texts_name(index))),
-    ));
+    sql.push(&format!("SELECT {} {from}AND {condition} ORDER BY {key}, {id} LIMIT {limit}", D::COLUMNS));
     sql
 }

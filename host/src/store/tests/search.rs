@@ -3,9 +3,12 @@
 use super::field_indexes::build_all;
 use super::fixtures::*;
 
+use crate::query::path::Path;
 use crate::records::search::{self, Search};
 use crate::store::Db;
 use crate::store::index::AccountStatus;
+use crate::store::search::SearchArgs;
+use crate::store::search::walk::explain;
 
 const TEXTS: [&str; 14] = [
     "apple",
@@ -128,6 +131,26 @@ on_both! {
         build_all(&db).await;
         for (word, expected) in words.into_iter().zip(expected) {
             assert_eq!(find(&db, "text", word).await, expected, "{word}");
+        }
+    }
+
+    async fn postgres_reads_the_texts_or_the_candidates_whichever_is_less(db) {
+        let record = |n: u32| {
+            let word = if n.is_multiple_of(5_000) { "quixotry" } else { "plain" };
+            serde_json::json!({ "text": format!("{} of a {word} day", (n * 7_919) % 20_000) }).to_string()
+        };
+        let changes = (0..20_000).map(|n| put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record(n))).collect();
+        apply(&db, 1, changes).await;
+        let count = async |word| find(&db, "text", word).await.len();
+        assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
+        build_all(&db).await;
+        assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
+        let Db::Postgres(postgres) = &db else { return };
+        let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
+        for (text, index) in [("plain", "field_texts_"), ("quixotry", "field_search_")] {
+            let args = SearchArgs { collection: &note, field: &field, text, limit: 20, tenant: &US };
+            let plan = explain(postgres, &args).await.unwrap();
+            assert!(plan.contains(index) && !plan.contains("Seq Scan on records"), "{text}: {plan}");
         }
     }
 }
