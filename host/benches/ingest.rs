@@ -23,7 +23,8 @@ use belvedere::testing::scripts::{
     Engine, EngineConfig, Library, ScriptRuntime, ServerIndex, ServerLog, Services, Variables,
 };
 use belvedere::testing::store::lexicons::{self, NewLexicon};
-use belvedere::testing::store::{Db, cursors};
+use belvedere::testing::store::script_sql::role::ScriptRole;
+use belvedere::testing::store::{Db, Resources, cursors};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -60,7 +61,9 @@ fn main() -> anyhow::Result<()> {
     inside.block_on(async {
         let url = std::env::args().find(|arg| arg.contains("://"));
         let url = url.unwrap_or_else(|| format!("sqlite:{}", dir.path().join("bench.db").display()));
-        let db = Db::open(&url, 2).await?;
+        // The defaults of the server's settings.
+        let resources = Resources { connections: 2, page_cache_mib: 96, cached_accounts: 65_536 };
+        let db = Db::open_with(&url, resources, &ScriptRole::Guarded).await?;
         db.migrate().await?;
         let collections: Arc<[Nsid]> = Arc::new([Nsid::try_from(COLLECTION)?]);
         let (_tracked, tracked) = watch::channel(Followed::from(collections));

@@ -30,7 +30,7 @@ pub mod config {
     pub use crate::config::Secret;
 }
 pub mod store {
-    pub use crate::store::{Backend, Db, backfill, cursors, dpop_keys, lexicons, script_sql};
+    pub use crate::store::{Backend, Db, Resources, backfill, cursors, dpop_keys, lexicons, script_sql};
 }
 pub mod identity {
     pub use crate::identity::Resolver;

@@ -55,7 +55,7 @@ use ground::Ground;
 use history::Counted;
 use observer::StreamObserver;
 use open::stream_config;
-pub use open::{StartError, engine_config, existing_script_access, net_client, resolver};
+pub use open::{StartError, engine_config, existing_script_access, net_client, resolver, resources};
 pub use outbound::Outbound;
 pub use plugins::PluginParts;
 pub use scripting::Scripting;

@@ -15,7 +15,7 @@ use crate::plugins;
 use crate::scripts::{EngineConfig, EngineError};
 use crate::store::script_sql::role::ScriptRole;
 use crate::store::server_lock::ServerLockError;
-use crate::store::{Db, StoreError};
+use crate::store::{Db, Resources, StoreError};
 
 /// Why the server can't start.
 #[derive(Debug, thiserror::Error)]
@@ -40,13 +40,22 @@ pub enum StartError {
     PluginDir { path: PathBuf, error: std::io::Error },
 }
 
+/// What the database may take of the machine.
+pub fn resources(config: &config::Database) -> Resources {
+    Resources {
+        connections: config.max_connections,
+        page_cache_mib: config.page_cache_mib,
+        cached_accounts: config.cached_accounts,
+    }
+}
+
 /// Opens the database and brings its schema up to date.
 ///
 /// # Errors
 /// Names the database, without its password.
 pub async fn open_store(config: &config::Database, scripts: &ScriptRole) -> Result<Db, StartError> {
     let named = |error| StartError::Store { url: config.redacted_url(), error };
-    let db = Db::open_with(&config.url, config.max_connections, scripts).await.map_err(named)?;
+    let db = Db::open_with(&config.url, resources(config), scripts).await.map_err(named)?;
     // Checking is cheaper than the lock that a migration takes.
     if db.pending_migrations().await.map_err(named)? > 0 {
         db.migrate().await.map_err(named)?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::instance_file::DatabaseLocation;
 use super::{FAILED, existing, print_line};
-use crate::app::{engine_config, existing_script_access, net_client};
+use crate::app::{engine_config, existing_script_access, net_client, resources};
 use crate::checks::{self, Check, TIME_LIMIT};
 use crate::config::{self, Config, Database};
 use crate::scripts::Engine;
@@ -59,7 +59,7 @@ async fn database(database: &Database, access: Option<&ScriptRole>) -> Vec<Check
         Err(error) => return only(Err(format!("{shown}: {error}. Check DATABASE_URL"))),
     }
     let role = access.unwrap_or(&ScriptRole::Guarded);
-    let opened = Db::open_with(&database.url, database.max_connections, role);
+    let opened = Db::open_with(&database.url, resources(database), role);
     let db = match tokio::time::timeout(TIME_LIMIT, opened).await {
         Ok(Ok(db)) => db,
         Ok(Err(error)) => return only(Err(format!("{shown}: {error}. {}", checks::DATABASE_FIX))),

@@ -5,6 +5,7 @@ use anyhow::{Context as _, bail};
 
 use super::instance_file::{DatabaseLocation, InstanceFile};
 use super::print_error;
+use crate::app::resources;
 use crate::config::{Config, Database};
 use crate::store::Db;
 use crate::store::script_sql::role::ScriptRole;
@@ -49,7 +50,7 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Db> {
         );
     }
     // The role of scripts' SQL is the server's business.
-    let db = Db::open_with(&database.url, database.max_connections, &ScriptRole::Guarded)
+    let db = Db::open_with(&database.url, resources(&database), &ScriptRole::Guarded)
         .await
         .with_context(|| format!("the database {location} can't be opened; check DATABASE_URL"))?;
     let pending = db.pending_migrations().await?;

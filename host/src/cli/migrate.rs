@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 
 use super::print_line;
-use crate::app::existing_script_access;
+use crate::app::{existing_script_access, resources};
 use crate::config::Config;
 use crate::store::Db;
 use crate::store::script_sql::role::ScriptRole;
@@ -15,7 +15,7 @@ pub(super) async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let shown = config.database.redacted_url();
     let access = existing_script_access(&config.secrets, &config.database)?;
     let role = access.as_ref().unwrap_or(&ScriptRole::Guarded);
-    let db = Db::open_with(&config.database.url, config.database.max_connections, role)
+    let db = Db::open_with(&config.database.url, resources(&config.database), role)
         .await
         .with_context(|| format!("{shown} can't be opened"))?;
     let pending = db.pending_migrations().await?;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::display::{Display, bar, grouped};
 use super::instance_file::DatabaseLocation;
 use super::{existing, print_error, print_line};
-use crate::app::existing_script_access;
+use crate::app::{existing_script_access, resources};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::jobs::field_indexes;
@@ -40,7 +40,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     let started = Instant::now();
     let mut display = Display::new(started);
     let report = |progress: &Progress| display.show(&line(progress), progress.stage);
-    let to = Target { url: &target.url, max_connections: target.max_connections, role: &role };
+    let to = Target { url: &target.url, resources: resources(&target), role: &role };
     let moved =
         transfer::run(&source.url, to, report, async |db| field_indexes::rebuild(db, &clock).await).await;
     display.end();

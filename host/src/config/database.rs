@@ -13,6 +13,18 @@ const SQLITE_CONNECTIONS: u32 = 16;
 const POSTGRES_CONNECTIONS: u32 = 32;
 /// More connections than any PostgreSQL runs well with.
 const MAX_CONNECTIONS: u32 = 1000;
+/// Half for the writer, half for all readers.
+const PAGE_CACHE_MIB: u32 = 96;
+/// SQLite's own default for two dozen connections.
+const SMALLEST_PAGE_CACHE_MIB: u32 = 16;
+/// More memory than the operating system would leave for its own cache of the file.
+const LARGEST_PAGE_CACHE_MIB: u32 = 1 << 20;
+/// Some 200 bytes each.
+const CACHED_ACCOUNTS: usize = 65_536;
+/// Batches would look up their own accounts again.
+const FEWEST_CACHED_ACCOUNTS: usize = 1_024;
+/// Some 20 GB: more accounts than the network has.
+const MOST_CACHED_ACCOUNTS: usize = 100_000_000;
 /// Each write to a collection also updates the indexes of that collection.
 const FIELD_INDEXES: u32 = 32;
 /// Some times what a healthy replica needs for a large transaction; a reader hardly notices it.
@@ -46,6 +58,12 @@ pub struct DatabaseArgs {
         value_name = "COUNT"
     )]
     pub max_connections: Option<String>,
+    /// SQLite: MiB of memory for pages of the database, half of it for the writer [default: 96]
+    #[arg(long = "database-cache-mib", env = "DATABASE_CACHE_MIB", global = true, value_name = "MIB")]
+    pub page_cache: Option<String>,
+    /// Number of accounts whose DIDs and ids are kept in memory, about 200 bytes each [default: 65536]
+    #[arg(long = "account-cache", env = "ACCOUNT_CACHE", global = true, value_name = "COUNT")]
+    pub account_cache: Option<String>,
     /// Maximum number of indexes that the server builds on record fields that queries use often; 0 builds none
     /// [default: 32]
     #[arg(long = "field-index-limit", env = "FIELD_INDEX_LIMIT", global = true, value_name = "COUNT")]
@@ -118,6 +136,10 @@ pub struct Database {
     /// Whether `url` is the default, because `DATABASE_URL` is not set.
     pub is_default: bool,
     pub max_connections: u32,
+    /// SQLite: memory for pages of the database.
+    pub page_cache_mib: u32,
+    /// Accounts whose DIDs and ids are kept in memory.
+    pub cached_accounts: usize,
     /// 0: no index is built, and existing ones are dropped.
     pub field_index_limit: u32,
     pub script_sql: ScriptSql,
@@ -147,6 +169,20 @@ impl DatabaseArgs {
             1..=MAX_CONNECTIONS,
             problems,
         );
+        let page_cache_mib = parse::number(
+            "DATABASE_CACHE_MIB",
+            self.page_cache,
+            PAGE_CACHE_MIB,
+            SMALLEST_PAGE_CACHE_MIB..=LARGEST_PAGE_CACHE_MIB,
+            problems,
+        );
+        let cached_accounts = parse::number(
+            "ACCOUNT_CACHE",
+            self.account_cache,
+            CACHED_ACCOUNTS,
+            FEWEST_CACHED_ACCOUNTS..=MOST_CACHED_ACCOUNTS,
+            problems,
+        );
         let field_index_limit = parse::number(
             "FIELD_INDEX_LIMIT",
             self.field_index_limit,
@@ -156,7 +192,16 @@ impl DatabaseArgs {
         );
         let script_sql = script_sql(self.script_sql, self.script_url, problems);
         let replicas = replicas(self.read_urls, self.read_max_lag, is_postgres, problems);
-        Database { url, is_default, max_connections, field_index_limit, script_sql, replicas }
+        Database {
+            url,
+            is_default,
+            max_connections,
+            page_cache_mib,
+            cached_accounts,
+            field_index_limit,
+            script_sql,
+            replicas,
+        }
     }
 }
 
@@ -287,6 +332,8 @@ impl std::fmt::Debug for Database {
             .field("url", &self.redacted_url())
             .field("is_default", &self.is_default)
             .field("max_connections", &self.max_connections)
+            .field("page_cache_mib", &self.page_cache_mib)
+            .field("cached_accounts", &self.cached_accounts)
             .field("field_index_limit", &self.field_index_limit)
             .field("script_sql", &self.script_sql)
             .field("replicas", &self.replicas)

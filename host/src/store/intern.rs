@@ -15,8 +15,6 @@ use super::partitions::{Partition, partition_number};
 use super::types::to_json_text;
 use super::{Db, StoreError};
 
-/// DIDs cached per generation: two generations of about 100 bytes an entry are a few MiB.
-const DIDS_PER_GENERATION: usize = 32_768;
 /// Collections cached per generation: more than any instance indexes.
 const COLLECTIONS_PER_GENERATION: usize = 4_096;
 
@@ -73,17 +71,17 @@ impl<K: Eq + Hash + Clone, V: Clone> Generations<K, V> {
     }
 }
 
-impl Default for Interner {
-    fn default() -> Self {
+impl Interner {
+    /// `accounts`: how many DIDs are cached.
+    pub(super) fn new(accounts: usize) -> Self {
+        let per_generation = accounts.div_ceil(2);
         Self {
-            dids: Mutex::new(Generations::new(DIDS_PER_GENERATION)),
-            names: Mutex::new(Generations::new(DIDS_PER_GENERATION)),
+            dids: Mutex::new(Generations::new(per_generation)),
+            names: Mutex::new(Generations::new(per_generation)),
             collections: Mutex::new(Generations::new(COLLECTIONS_PER_GENERATION)),
         }
     }
-}
 
-impl Interner {
     /// The DIDs of the accounts with these ids, and the ids whose DIDs are not in memory.
     pub(super) fn known_dids(&self, ids: impl Iterator<Item = i64>) -> (HashMap<i64, Arc<str>>, Vec<i64>) {
         let (mut known, mut missing) = (HashMap::new(), Vec::new());

@@ -58,6 +58,7 @@ pub mod readiness;
 pub mod record_trace;
 pub mod records;
 pub mod request_latencies;
+mod resources;
 pub mod revisions;
 pub mod revocations;
 mod reads;
@@ -93,6 +94,7 @@ use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
 pub use error::StoreError;
 pub use postgres::Postgres;
+pub use resources::Resources;
 use script_sql::role::ScriptRole;
 pub use sqlite::Sqlite;
 
@@ -193,12 +195,13 @@ const MIGRATIONS_TABLE: &str = "_sqlx_migrations";
 
 impl Db {
     /// Opens `sqlite:PATH`, `sqlite://PATH` or `postgres://…`. A SQLite file and its directory are created.
-    /// `max_connections` sizes the PostgreSQL pool or the SQLite reader pool. Runs no migrations.
+    /// `connections` sizes the PostgreSQL pool or the SQLite reader pool. Runs no migrations.
     ///
     /// # Errors
     /// [`StoreError::Open`] for a URL of another form, otherwise the error of the database.
-    pub async fn open(url: &str, max_connections: u32) -> Result<Self, StoreError> {
-        Self::open_with(url, max_connections, &ScriptRole::Own { password: None }).await
+    pub async fn open(url: &str, connections: u32) -> Result<Self, StoreError> {
+        let resources = Resources::little(connections);
+        Self::open_with(url, resources, &ScriptRole::Own { password: None }).await
     }
 
     /// As [`Db::open`]; `scripts` determines which PostgreSQL role scripts' SQL runs under.
@@ -207,10 +210,10 @@ impl Db {
     /// As [`Db::open`].
     pub async fn open_with(
         url: &str,
-        max_connections: u32,
+        resources: Resources,
         scripts: &ScriptRole,
     ) -> Result<Self, StoreError> {
-        let db = Self::open_incomplete(url, max_connections, scripts).await?;
+        let db = Self::open_incomplete(url, resources, scripts).await?;
         if let Err(error) = incomplete::refuse(&db).await {
             db.close().await;
             return Err(error);
@@ -221,14 +224,14 @@ impl Db {
     /// As [`Db::open_with`], also for a database that a move has not completed.
     async fn open_incomplete(
         url: &str,
-        max_connections: u32,
+        resources: Resources,
         scripts: &ScriptRole,
     ) -> Result<Self, StoreError> {
-        let max_connections = max_connections.max(1);
+        let resources = Resources { connections: resources.connections.max(1), ..resources };
         if url.starts_with("sqlite:") {
-            Sqlite::open(url, max_connections).await.map(Self::Sqlite)
+            Sqlite::open(url, resources).await.map(Self::Sqlite)
         } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-            Postgres::open(url, max_connections, scripts).await.map(Self::Postgres)
+            Postgres::open(url, resources, scripts).await.map(Self::Postgres)
         } else {
             // The URL may contain a password: it is left out.
             Err(StoreError::Open("the database URL must begin with sqlite: or postgres:".into()))

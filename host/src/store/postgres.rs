@@ -17,6 +17,7 @@ use super::lost::{Losses, is_lost};
 use super::read_pool::{READ_TIME_LIMIT, ReadPool};
 use super::reads;
 use super::replicas::{Replicas, Service};
+use super::resources::Resources;
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql::role::{Role, RoleError, ScriptRole};
 use super::script_sql::{self, ScriptIsolation, ScriptSqlError};
@@ -62,7 +63,12 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    pub(super) async fn open(url: &str, connections: u32, scripts: &ScriptRole) -> Result<Self, StoreError> {
+    pub(super) async fn open(
+        url: &str,
+        resources: Resources,
+        scripts: &ScriptRole,
+    ) -> Result<Self, StoreError> {
+        let connections = resources.connections;
         let options = connect_options(url)?;
         let losses = Arc::<Losses>::default();
         let PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(connections);
@@ -100,7 +106,7 @@ impl Postgres {
             fence: None,
             replicas: None,
             connections,
-            ids: Arc::default(),
+            ids: Arc::new(resources.interner()),
             fields: Arc::default(),
         })
     }

@@ -14,6 +14,7 @@ use super::health::FileId;
 use super::intern::Interner;
 use super::read_pool::ReadPool;
 use super::reads;
+use super::resources::Resources;
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql;
 use crate::fair_share::FairPool;
@@ -27,10 +28,6 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const JOURNAL_SIZE_LIMIT: &str = "67108864";
 /// WAL pages between checkpoints: 16 MiB amortises a checkpoint well over the writer's batches.
 const WAL_AUTOCHECKPOINT: &str = "4000";
-/// Page cache of a connection (negative: KiB). The writer has more, because its dirty pages stay there until commit.
-/// The file is not memory-mapped: that gains nothing measurable, and mapped pages count as memory of the process.
-const READER_CACHE: &str = "-4096";
-const WRITER_CACHE: &str = "-32768";
 /// Number of prepared statements kept per connection; each bulk statement exists in a few sizes.
 const STATEMENT_CACHE: usize = 256;
 
@@ -65,7 +62,8 @@ impl Sqlite {
         Ok(options.get_filename().to_owned())
     }
 
-    pub(super) async fn open(url: &str, readers: u32) -> Result<Self, StoreError> {
+    pub(super) async fn open(url: &str, resources: Resources) -> Result<Self, StoreError> {
+        let readers = resources.connections;
         let options = SqliteConnectOptions::from_str(url).map_err(|e| StoreError::Open(e.to_string()))?;
         if !script_sql::statement_limits::install() {
             return Err(StoreError::Open(
@@ -96,7 +94,10 @@ impl Sqlite {
         // The writer is opened first: it creates the file and switches to WAL mode.
         let writer = pool(1)
             .connect_with(
-                options.clone().pragma("cache_size", WRITER_CACHE).thread_name(|_| "sqlite-writer".into()),
+                options
+                    .clone()
+                    .pragma("cache_size", resources.writer_cache())
+                    .thread_name(|_| "sqlite-writer".into()),
             )
             .await
             .map_err(|error| damaged(path, error))?;
@@ -105,11 +106,12 @@ impl Sqlite {
         let file = FileId::of(options.get_filename())
             .map_err(|e| StoreError::Open(format!("{}: {e}", options.get_filename().display())))?;
         let script_sql = Arc::new(script_sql::Connections::beside(&options)?);
+        let pooled = readers.min(POOLED_READERS);
         let options = options
-            .pragma("cache_size", READER_CACHE)
+            .pragma("cache_size", resources.reader_cache(readers + pooled))
             .pragma("query_only", "on")
             .thread_name(|n| format!("sqlite-read-{n}"));
-        let reader = pool(readers.min(POOLED_READERS)).connect_with(options.clone()).await?;
+        let reader = pool(pooled).connect_with(options.clone()).await?;
         let max_scans = scans::max_on_sqlite(readers);
         let scan_pool = Arc::new(ReadPool::new(options.clone(), max_scans).within(SCAN_TIME_LIMIT));
         let max_reads = readers.saturating_sub(max_scans).max(1);
@@ -125,7 +127,7 @@ impl Sqlite {
             script_sql,
             file,
             connections: readers,
-            ids: Arc::default(),
+            ids: Arc::new(resources.interner()),
             fields: Arc::default(),
         })
     }

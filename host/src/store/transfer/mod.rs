@@ -17,7 +17,7 @@ use ends::{End, Place};
 use value::Row;
 
 use super::script_sql::role::ScriptRole;
-use super::{Db, StoreError};
+use super::{Db, Resources, StoreError};
 
 pub use value::Sum;
 
@@ -90,7 +90,7 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Target<'a> {
     pub url: &'a str,
-    pub max_connections: u32,
+    pub resources: Resources,
     pub role: &'a ScriptRole,
 }
 
@@ -113,7 +113,7 @@ pub async fn run(
     source.begin().await?;
     to.claim().await?;
     // Creates the schema.
-    let db = Db::open_incomplete(target.url, target.max_connections, target.role).await?;
+    let db = Db::open_incomplete(target.url, target.resources, target.role).await?;
     let migrated = db.migrate().await;
     db.close().await;
     migrated?;
@@ -124,7 +124,7 @@ pub async fn run(
     let result = result?;
 
     report(&Progress { stage: "indexes of record fields", ..Progress::default() });
-    let db = Db::open_incomplete(target.url, target.max_connections, target.role).await?;
+    let db = Db::open_incomplete(target.url, target.resources, target.role).await?;
     // The scripts' tables get their owner.
     db.prepare_script_role().await;
     let finished = finish(&db).await;

@@ -17,7 +17,7 @@ async fn migrated(url: &str) -> Db {
 }
 
 async fn move_to(source: &str, target: &str) -> Result<Report, MoveError> {
-    let target = Target { url: target, max_connections: 4, role: &ROLE };
+    let target = Target { url: target, resources: Resources::little(4), role: &ROLE };
     run(source, target, |_| {}, async |_| Ok(())).await
 }
 
@@ -227,7 +227,7 @@ async fn an_interrupted_move_is_noticed_and_begins_again() {
         db.close().await;
         for stop_at in ["copying", "building indexes", "comparing", "indexes of record fields"] {
             let (stop, mut stopped) = mpsc::channel(1);
-            let target = Target { url: &to.url, max_connections: 2, role: &ROLE };
+            let target = Target { url: &to.url, resources: Resources::little(2), role: &ROLE };
             let report = |progress: &Progress| {
                 if progress.stage == stop_at
                     && (progress.table == "settings"
@@ -293,7 +293,7 @@ async fn a_difference_is_an_error_and_the_target_stays_incomplete() {
     let db = migrated(&a.url).await;
     execute(&db, "INSERT INTO settings VALUES ('key', 'value', 1)").await;
     db.close().await;
-    let target = Target { url: &b.url, max_connections: 2, role: &ROLE };
+    let target = Target { url: &b.url, resources: Resources::little(2), role: &ROLE };
     let (tell, told) = std::sync::mpsc::channel();
     let other = std::thread::spawn({
         let url = b.url.clone();

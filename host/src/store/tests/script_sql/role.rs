@@ -5,6 +5,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::*;
 
+use crate::store::Resources;
 use crate::store::script_sql::ScriptIsolation;
 use crate::store::script_sql::role::{RoleError, ScriptRole};
 
@@ -41,7 +42,7 @@ impl OwnedDatabase {
     }
 
     async fn open(&self, access: &ScriptRole) -> Db {
-        let db = Db::open_with(&self.url, 4, access).await.unwrap();
+        let db = Db::open_with(&self.url, Resources::little(4), access).await.unwrap();
         db.migrate().await.unwrap();
         db
     }
@@ -209,7 +210,7 @@ async fn the_role_has_a_password() {
     );
     let open = async |password: &str| {
         let access = ScriptRole::Own { password: Some(password.to_owned()) };
-        Db::open_with(&url, 2, &access).await.unwrap()
+        Db::open_with(&url, Resources::little(2), &access).await.unwrap()
     };
     let first = open("first").await;
     first.migrate().await.unwrap();
