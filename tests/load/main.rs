@@ -7,7 +7,7 @@
 //!
 //! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|backfill|all] [--records N] [--seconds N] [--only TEXT]`
 //! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
-//! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres]`: a large index, which `all` leaves out.
+//! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres] [--cache-mib N]`: a large index, which `all` leaves out.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints its results")]
 #![expect(unreachable_pub, reason = "the modules of a binary share items as pub")]
@@ -56,6 +56,8 @@ pub struct Plan {
     pub seconds: Duration,
     /// Measures only the neighbours, backfills or databases whose name contains this; empty for all.
     pub only: String,
+    /// `DATABASE_CACHE_MIB` of the server with a large index.
+    pub cache_mib: u64,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -90,6 +92,7 @@ fn plan(args: &[String]) -> anyhow::Result<Plan> {
     Ok(Plan {
         records: value("--records", records)? as usize,
         seconds: Duration::from_secs(value("--seconds", 5)?),
+        cache_mib: value("--cache-mib", 96)?,
         only: args.iter().skip_while(|a| *a != "--only").nth(1).cloned().unwrap_or_default(),
     })
 }
@@ -186,10 +189,10 @@ async fn large(plan: &Plan) -> anyhow::Result<()> {
     let mut tables = Vec::new();
     if "sqlite".contains(&plan.only) {
         let directory = tempfile::tempdir()?;
-        tables.push(scale::measure(&sqlite(directory.path()), plan.records).await?);
+        tables.push(scale::measure(&sqlite(directory.path()), plan.records, plan.cache_mib).await?);
     }
     if "postgres".contains(&plan.only) {
-        tables.push(scale::measure(&postgres().await?, plan.records).await?);
+        tables.push(scale::measure(&postgres().await?, plan.records, plan.cache_mib).await?);
     }
     println!("\n{}", report::machine());
     for table in tables {

@@ -28,6 +28,9 @@ const SIZES: [usize; 3] = [100_000, 1_000_000, 10_000_000];
 /// Events that are in memory at the same time.
 const CHUNK: usize = 50_000;
 
+/// Records that are indexed while field indexes are built.
+const MEANWHILE: u64 = 200_000;
+
 /// How long a condition may take to come true.
 const PATIENCE: Duration = Duration::from_mins(90);
 
@@ -42,18 +45,19 @@ struct Fill {
     pushed: usize,
 }
 
-/// Fills and measures one database, up to `records` records.
-pub async fn measure(databases: &Databases, records: usize) -> anyhow::Result<Table> {
+/// Fills and measures one database, up to `records` records. `cache_mib`: `DATABASE_CACHE_MIB` of the server.
+pub async fn measure(databases: &Databases, records: usize, cache_mib: u64) -> anyhow::Result<Table> {
+    let cache_mib = cache_mib.to_string();
     let sizes: Vec<usize> = SIZES.into_iter().filter(|size| *size <= records).collect();
     anyhow::ensure!(!sizes.is_empty(), "the smallest size is {} records", SIZES[0]);
     let mut table = Table::new(databases.name, &sizes);
-    let mut alone = Fill::start(&databases.baseline_url, databases.database).await?;
+    let mut alone = Fill::start(&databases.baseline_url, databases.database, &cache_mib).await?;
     alone.push_small(records).await?;
     let small = reads::small_collection(&alone.server).await?;
     table.note(format!("the small collection alone, without the others: {small} ms"));
     drop(alone);
 
-    let mut fill = Fill::start(&databases.url, databases.database).await?;
+    let mut fill = Fill::start(&databases.url, databases.database, &cache_mib).await?;
     for size in sizes {
         fill.measure(size, &mut table).await?;
         eprintln!("\n{table}");
@@ -62,9 +66,9 @@ pub async fn measure(databases: &Databases, records: usize) -> anyhow::Result<Ta
 }
 
 impl Fill {
-    async fn start(url: &str, database: Option<u32>) -> anyhow::Result<Self> {
+    async fn start(url: &str, database: Option<u32>, cache_mib: &str) -> anyhow::Result<Self> {
         let jetstream = FakeJetstream::start().await;
-        let server = server::start(url, &jetstream.url()).await;
+        let server = server::start_with(url, &jetstream.url(), &[("DATABASE_CACHE_MIB", cache_mib)]).await;
         for collection in data::collections() {
             server.upload(record_lexicon(&collection), None).await;
         }
@@ -170,19 +174,23 @@ impl Fill {
         self.drop_indexes().await
     }
 
-    /// Queries until all three field indexes are ready, and indexes records as fast as the server can meanwhile.
+    /// Queries until all three field indexes are ready. Meanwhile the server indexes records as fast as it can, up to
+    /// [`MEANWHILE`].
     async fn build_indexes(&mut self, table: &mut Table) -> anyhow::Result<Rate> {
         let (before, started, from) = (self.cpu(), Instant::now(), self.server.records().await);
         let rest = CHUNK / 5;
+        let mut rate = None;
         loop {
             let indexed = self.server.records().await;
-            if indexed + rest as u64 > self.pushed as u64 {
+            if indexed + rest as u64 > self.pushed as u64 && indexed - from < MEANWHILE {
                 self.push_chunk(self.pushed + rest);
             }
             let (ready, builds) = reads::index_builds(&self.server).await?;
-            if ready {
-                let indexed = (self.server.records().await - from) as usize;
-                let rate = Rate::of(indexed, self.cpu().saturating_sub(before), started.elapsed());
+            if rate.is_none() && (ready || indexed - from >= MEANWHILE) {
+                let indexed = (indexed - from) as usize;
+                rate = Some(Rate::of(indexed, self.cpu().saturating_sub(before), started.elapsed()));
+            }
+            if let Some(rate) = rate.filter(|_| ready) {
                 for (kind, took) in builds {
                     table.set(&format!("building the index for {kind}s, s"), took);
                 }

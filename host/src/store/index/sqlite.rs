@@ -17,9 +17,9 @@ use super::plan::{DeleteRow, Plan, Row};
 use super::repairs::{self, REQUEST_SQLITE};
 use super::{ApplyReport, SET_CURSOR, purge};
 
-/// Rows per statement: more rows do not make a statement cheaper per row. Stays far below SQLite's limit of 32,766
-/// parameters.
-const MAX_ROWS: usize = 128;
+/// Rows per statement. More rows do not make a statement itself cheaper per row, but each one begins with a savepoint, at which
+/// search tables write what they have gathered. Stays far below SQLite's limit of 32,766 parameters.
+const MAX_ROWS: usize = 1_024;
 
 /// Statement texts for 1, 2, 4, … [`MAX_ROWS`] rows. Other numbers of rows use the next larger text: unbound parameters
 /// are NULL, and rows whose first column is NULL are skipped.

@@ -3,7 +3,7 @@
 //! Every condition that must hold (not those under an OR) can use an index of its field, for equality and ranges. The
 //! rows of one value are read newest first, which is never slower than a scan of the collection. The rows of a range
 //! must be sorted, and so must those of a filter in a sorted query, so they are counted first, up to
-//! [`MAX_SORTED_ROWS`]. A query for one account's records uses no index of a field: it reads that account's records in
+//! [`MAX_SORTED_ROWS`]. A range of the field that the query is sorted by is a part of the index for the sort. A query for one account's records uses no index of a field: it reads that account's records in
 //! order.
 
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::store::fields::{IndexKey, IndexKind};
 use crate::store::intern::Collection;
 use crate::store::{Db, StoreError};
 
-use super::bounds::{Bounds, within};
-use super::sql::{Dialect, Sql, Value, ValueType};
+use super::bounds::{Bounds, Values, conditions, within};
+use super::sql::{Dialect, Sql, Value};
 use super::walk::Walk;
 use super::{Order, PostgresDialect, QueryArgs, SqliteDialect, bound};
 
@@ -44,6 +44,8 @@ pub(super) struct IndexCandidates<'a> {
     /// The conditions for equality, or if there are none, those for ranges.
     conditions: Vec<(&'a Path, Op, &'a Scalar)>,
     sort: Option<&'a Path>,
+    /// The conditions on the field of the sort.
+    sorted: Option<Values<'a>>,
 }
 
 impl AccessPath<'_> {
@@ -69,47 +71,49 @@ impl AccessPath<'_> {
             Self::Filter { is_small: true, .. } => true,
             Self::Filter { bounds, is_small: false } => {
                 let total = args.filter.map_or(0, conditions);
-                by_time && bounds.is_one_value() && bounds.conditions.len() == total
+                by_time && bounds.is_one_value() && bounds.values.conditions.len() == total
             }
-            Self::Sort(_) => args.filter.is_none(),
+            Self::Sort(walk) => walk.reads_only_matches(args.filter),
         }
-    }
-}
-
-/// The number of conditions in a filter, including those under an OR.
-fn conditions(filter: &Filter) -> usize {
-    match filter {
-        Filter::Condition { .. } => 1,
-        Filter::Group { children, .. } => children.iter().map(conditions).sum(),
     }
 }
 
 impl<'a> IndexCandidates<'a> {
     pub(super) fn of(collection: Collection, args: &QueryArgs<'a>) -> Self {
         let mut conditions = Vec::new();
-        let mut sort = None;
+        let (mut sort, mut sorted) = (None, None::<Values<'a>>);
         if args.did.is_none() {
             if let Some(filter) = args.filter {
                 collect(filter, &mut conditions);
-            }
-            if conditions.iter().any(|(_, op, _)| *op == Op::Eq) {
-                conditions.retain(|(_, op, _)| *op == Op::Eq);
             }
             if let Order::By { sort: by, .. } = &args.order
                 && let SortKey::Field(path) = &by.key
             {
                 sort = Some(path);
+                for (_, op, value) in conditions.iter().filter(|(field, ..)| *field == path) {
+                    match &mut sorted {
+                        Some(sorted) => sorted.add(*op, value),
+                        None => sorted = Some(Values::of(*op, value)),
+                    }
+                }
+            }
+            if conditions.iter().any(|(_, op, _)| *op == Op::Eq) {
+                conditions.retain(|(_, op, _)| *op == Op::Eq);
             }
         }
-        Self { collection, conditions, sort }
+        Self { collection, conditions, sort, sorted }
     }
 
     pub(super) async fn choose(&self, db: &Db, args: &QueryArgs<'a>) -> Result<AccessPath<'a>, StoreError> {
         let sort = self.sort.and_then(|path| {
             let index = db.fields().index(self.collection.id, path, IndexKind::Sort)?;
             let Order::By { sort, after } = &args.order else { return None };
-            Some(Walk { index, path, direction: sort.direction, after: *after })
+            let values = self.sorted.clone();
+            Some(Walk { index, path, direction: sort.direction, after: *after, values })
         });
+        if let Some(walk) = sort.as_ref().filter(|walk| walk.reads_only_matches(args.filter)) {
+            return Ok(AccessPath::Sort(walk.clone()));
+        }
         let mut bounds = self.bounds(db);
         let one_value = bounds.first().is_some_and(Bounds::is_one_value);
         // One value newest first, or one value without an index for the sort: no need to count.
@@ -143,12 +147,9 @@ impl<'a> IndexCandidates<'a> {
             let Some(index) = db.fields().index(self.collection.id, path, IndexKind::Filter) else {
                 continue;
             };
-            let of = ValueType::of(value);
             match found.iter_mut().find(|bounds| bounds.index == index) {
-                // Values of different types: no row matches, which the WHERE clause takes care of.
-                Some(bounds) if bounds.of == of => bounds.conditions.push((*op, value)),
-                Some(_) => {}
-                None => found.push(Bounds { index, path, of, conditions: vec![(*op, value)] }),
+                Some(bounds) => bounds.values.add(*op, value),
+                None => found.push(Bounds { index, path, values: Values::of(*op, value) }),
             }
         }
         found

@@ -1,6 +1,6 @@
 //! The part of a field's index that a query reads, and its condition in SQL.
 
-use crate::query::filter::{Op, Scalar};
+use crate::query::filter::{Filter, Op, Scalar};
 use crate::query::path::Path;
 use crate::store::fields::IndexKind;
 
@@ -11,8 +11,50 @@ use super::sql::{Dialect, InIndex, Sql, ValueType};
 pub(super) struct Bounds<'a> {
     pub(super) index: i64,
     pub(super) path: &'a Path,
+    pub(super) values: Values<'a>,
+}
+
+/// The number of conditions in a filter, including those under an OR.
+pub(super) fn conditions(filter: &Filter) -> usize {
+    match filter {
+        Filter::Condition { .. } => 1,
+        Filter::Group { children, .. } => children.iter().map(conditions).sum(),
+    }
+}
+
+/// Conditions on one field that must all hold, for values of one type.
+#[derive(Clone, Debug)]
+pub(super) struct Values<'a> {
     pub(super) of: ValueType,
     pub(super) conditions: Vec<(Op, &'a Scalar)>,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn of(op: Op, value: &'a Scalar) -> Self {
+        Self { of: ValueType::of(value), conditions: vec![(op, value)] }
+    }
+
+    /// Adds a condition. One of another type is left out: no row matches both, and the filter's own conditions follow.
+    pub(super) fn add(&mut self, op: Op, value: &'a Scalar) {
+        if self.of == ValueType::of(value) {
+            self.conditions.push((op, value));
+        }
+    }
+
+    /// Adds the conditions to a statement, for the column of an index that has the values of this type.
+    pub(super) fn push<D: Dialect>(&self, sql: &mut Sql, column: &str) {
+        for (op, value) in &self.conditions {
+            // Keys of long texts are truncated, so different values may have the same key. The filter's own condition
+            // follows and decides.
+            let op = match op {
+                Op::Lt | Op::Le => "<=",
+                Op::Gt | Op::Ge => ">=",
+                _ => "=",
+            };
+            let value = D::key_of(sql, value);
+            sql.push(&format!(" AND {column} {op} {value}"));
+        }
+    }
 }
 
 impl Bounds<'_> {
@@ -21,24 +63,14 @@ impl Bounds<'_> {
     }
 
     pub(super) fn is_one_value(&self) -> bool {
-        self.conditions.iter().any(|(op, _)| *op == Op::Eq)
+        self.values.conditions.iter().any(|(op, _)| *op == Op::Eq)
     }
 }
 
 /// Adds the conditions for the rows within the bounds. The collection is a literal, because the databases use an index
 /// of one collection only for a statement with its literal id.
 pub(super) fn within<D: Dialect>(sql: &mut Sql, collection: i64, bounds: &Bounds<'_>) {
-    let InIndex { condition, value: column, .. } = D::in_index(collection, bounds.path, bounds.of);
+    let InIndex { condition, value: column, .. } = D::in_index(collection, bounds.path, bounds.values.of);
     sql.push(&condition);
-    for (op, value) in &bounds.conditions {
-        // Keys of long texts are truncated, so different values may have the same key. The filter's own condition
-        // follows and decides.
-        let op = match op {
-            Op::Lt | Op::Le => "<=",
-            Op::Gt | Op::Ge => ">=",
-            _ => "=",
-        };
-        let value = D::key_of(sql, value);
-        sql.push(&format!(" AND {column} {op} {value}"));
-    }
+    bounds.values.push::<D>(sql, &column);
 }

@@ -4,6 +4,7 @@
 //! directions. So one range per type is read, starting after the previous page, until the page is full: nearly always
 //! in the first range.
 
+use crate::query::filter::Filter;
 use crate::query::path::Path;
 use crate::query::sort::{Direction, SortKeyset, SortValue};
 use crate::store::fields::IndexKind;
@@ -11,16 +12,20 @@ use crate::store::intern::Collection;
 use crate::store::records::PartialRow;
 use crate::store::{Backend, Db, StoreError};
 
+use super::bounds::{Values, conditions};
 use super::compile::{direction_words, push_caller_conditions};
 use super::sql::{Classes, Dialect, InIndex, Sql, Value, ValueType};
 use super::{PostgresDialect, QueryArgs, QueryRow, SqliteDialect, fetch};
 
 /// A read along an index for sorts.
+#[derive(Clone)]
 pub(super) struct Walk<'a> {
     pub(super) index: i64,
     pub(super) path: &'a Path,
     pub(super) direction: Direction,
     pub(super) after: Option<&'a SortKeyset>,
+    /// The query's conditions on the same field.
+    pub(super) values: Option<Values<'a>>,
 }
 
 /// A range of the index.
@@ -34,6 +39,13 @@ enum IndexRange<'a> {
     Past(ValueType, &'a SortValue),
 }
 
+impl IndexRange<'_> {
+    fn of(self) -> ValueType {
+        let (Self::All(of) | Self::Tie(of, _, _) | Self::Past(of, _)) = self;
+        of
+    }
+}
+
 /// The type of a value by which rows are sorted.
 fn type_of(value: &SortValue) -> ValueType {
     match value {
@@ -45,6 +57,21 @@ fn type_of(value: &SortValue) -> ValueType {
 }
 
 impl Walk<'_> {
+    /// Whether all rows of the ranges match the filter.
+    pub(super) fn reads_only_matches(&self, filter: Option<&Filter>) -> bool {
+        let within = self.values.as_ref().map_or(0, |values| values.conditions.len());
+        within == filter.map_or(0, conditions)
+    }
+
+    /// The ranges to read, in order.
+    fn ranges(&self) -> Vec<IndexRange<'_>> {
+        let mut ranges = index_ranges(self.direction, self.after);
+        if let Some(values) = &self.values {
+            ranges.retain(|range| range.of() == values.of);
+        }
+        ranges
+    }
+
     /// Reads a page in order.
     pub(super) async fn rows(
         &self,
@@ -54,7 +81,7 @@ impl Walk<'_> {
         args: &QueryArgs<'_>,
     ) -> Result<Vec<PartialRow<QueryRow>>, StoreError> {
         let mut rows = Vec::new();
-        for range in index_ranges(self.direction, self.after) {
+        for range in self.ranges() {
             let wanted = (args.rows() as usize).saturating_sub(rows.len());
             if wanted == 0 {
                 break;
@@ -68,7 +95,7 @@ impl Walk<'_> {
     /// The statement for the first range.
     #[cfg(test)]
     pub(super) fn first(&self, backend: Backend, collection: Collection, args: &QueryArgs<'_>) -> Sql {
-        let first = index_ranges(self.direction, self.after)[0];
+        let first = self.ranges()[0];
         self.statement(backend, collection, args, first, args.rows() as usize)
     }
 
@@ -95,7 +122,7 @@ impl Walk<'_> {
     ) -> Sql {
         let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
         let (direction, than) = direction_words(self.direction);
-        let (IndexRange::All(of) | IndexRange::Tie(of, ..) | IndexRange::Past(of, _)) = range;
+        let of = range.of();
         let sort_class = of.class(Classes::of(self.direction));
         let InIndex { condition, value: column, num, txt } = D::in_index(collection.id, self.path, of);
         let row_id = D::INDEX_ORDER.1;
@@ -119,6 +146,9 @@ impl Walk<'_> {
                     sql.push(&format!(" AND {column} {than} {value}"));
                 }
             }
+        }
+        if let Some(values) = &self.values {
+            values.push::<D>(&mut sql, &column);
         }
         push_caller_conditions::<D>(&mut sql, args);
         let limit = sql.bind(Value::Integer(limit as i64));

@@ -120,9 +120,24 @@ async fn run(
     }
 }
 
-/// An FTS phrase: between the quotes no character is an operator.
-fn phrase(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
+/// Trigrams that a search asks the index for. More would hardly exclude another candidate.
+const MAX_TRIGRAMS: usize = 32;
+
+/// An FTS query for all trigrams of a text, or the first ones of a long text, in any order: the index does not know where in a
+/// text they are. Between the quotes no character is an operator.
+fn trigrams(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut found: Vec<String> = Vec::new();
+    for window in chars.windows(MIN_INDEXED_CHARS) {
+        let trigram = format!("\"{}\"", window.iter().collect::<String>().replace('"', "\"\""));
+        if !found.contains(&trigram) {
+            found.push(trigram);
+        }
+        if found.len() == MAX_TRIGRAMS {
+            break;
+        }
+    }
+    found.join(" AND ")
 }
 
 /// The FROM clause: visible records, by a search table if there is one.
@@ -145,7 +160,7 @@ fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
             " FROM {name} f CROSS JOIN records r CROSS JOIN dids d \
              WHERE f.txt MATCH $1 AND r.id = f.rowid AND d.id = r.did_id AND d.status = 0 "
         ),
-        pattern: Some(phrase(args.text)),
+        pattern: Some(trigrams(args.text)),
     }
 }
 
@@ -182,4 +197,17 @@ fn escape(text: &str) -> String {
         out.push(c);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trigrams_are_distinct_bounded_and_quoted() {
+        assert_eq!(trigrams("ababa"), r#""aba" AND "bab""#);
+        assert_eq!(trigrams(r#"a"ä OR"#), r#""a""ä" AND """ä " AND "ä O" AND " OR""#);
+        let long: String = ('a'..='z').chain('A'..='Z').collect();
+        assert_eq!(trigrams(&long).matches(" AND ").count(), MAX_TRIGRAMS - 1);
+    }
 }

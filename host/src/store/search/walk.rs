@@ -13,7 +13,7 @@ use crate::store::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, b
 use crate::store::records::{PartialRow, RawRow, RecordRow};
 use crate::store::{Postgres, Sqlite, StoreError};
 
-use super::{SearchArgs, escape, phrase};
+use super::{SearchArgs, escape, trigrams};
 
 /// Up to this number of candidates is read and sorted, in some milliseconds.
 const MAX_SORTED: i64 = 2_000;
@@ -27,7 +27,7 @@ pub(super) fn has_keys_for(text: &str) -> bool {
 pub(super) async fn is_better(db: &Sqlite, index: i64, text: &str) -> Result<bool, StoreError> {
     let table = IndexKind::Search.index_name(index);
     let mut sql = Sql { text: String::with_capacity(128), values: Vec::new() };
-    let (pattern, limit) = (sql.bind(Value::Text(phrase(text))), sql.bind(Value::Integer(MAX_SORTED + 1)));
+    let (pattern, limit) = (sql.bind(Value::Text(trigrams(text))), sql.bind(Value::Integer(MAX_SORTED + 1)));
     sql.push(&format!(
         "SELECT count(*) FROM (SELECT rowid FROM {table} WHERE txt MATCH {pattern} LIMIT {limit})"
     ));
@@ -116,17 +116,21 @@ fn postgres_statement(collection: Collection, args: &SearchArgs<'_>, what: Match
     compile::<PostgresDialect>(&texts, args.text, contains, what, limit)
 }
 
-/// PostgreSQL's plan for the rows that have the text elsewhere than at the beginning.
+/// PostgreSQL's plan for the rows that have the text elsewhere than at the beginning; `None` on SQLite.
 #[cfg(test)]
-pub(in crate::store) async fn explain(db: &Postgres, args: &SearchArgs<'_>) -> Result<String, StoreError> {
-    let collection =
-        crate::store::intern::collection(&crate::store::Db::Postgres(db.clone()), args.collection);
-    let Some(collection) = collection.await? else { return Ok(String::new()) };
+pub(in crate::store) async fn explain(
+    db: &crate::store::Db,
+    args: &SearchArgs<'_>,
+) -> Result<Option<String>, StoreError> {
+    let crate::store::Db::Postgres(postgres) = db else { return Ok(None) };
+    let Some(collection) = crate::store::intern::collection(db, args.collection).await? else {
+        return Ok(None);
+    };
     let mut sql = postgres_statement(collection, args, Match::Elsewhere, args.limit as usize);
     sql.text.insert_str(0, "EXPLAIN ");
-    let rows = bound!(sql).persistent(false).fetch_all(db.scan_pool.reads()).await?;
+    let rows = bound!(sql).persistent(false).fetch_all(postgres.scan_pool.reads()).await?;
     let lines = rows.iter().map(|row| sqlx::Row::try_get(row, 0)).collect::<Result<Vec<String>, _>>()?;
-    Ok(lines.join("\n"))
+    Ok(Some(lines.join("\n")))
 }
 
 /// `contains`: the condition that a record has the text, from the statement and the placeholder of the text in lower case.

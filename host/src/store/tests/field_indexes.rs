@@ -226,6 +226,47 @@ on_both! {
         }
     }
 
+    async fn a_range_of_the_sorted_field_is_a_part_of_its_index(db) {
+        let record = |n: u32| json!({"n": if n.is_multiple_of(3) { json!(n) } else { json!(n.to_string()) }}).to_string();
+        let changes = (0..6_000).map(|n| put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record(n)));
+        apply(&db, 1, changes.collect()).await;
+        let query = |filter: Value, direction| Query {
+            filter: Some(Filter::from_json(&filter).unwrap()),
+            sort: Some(Sort::parse("n", direction).unwrap()),
+            ..Query::of(nsid(NOTE))
+        };
+        let within = |from: u32, to: u32| json!([
+            {"field": "n", "op": ">=", "value": from}, {"field": "n", "op": "<", "value": to}
+        ]);
+        let queries: Vec<_> = [Direction::Asc, Direction::Desc]
+            .into_iter()
+            .flat_map(|direction| {
+                let mixed = json!([{"field": "n", "op": ">", "value": 5}, {"field": "n", "op": "<", "value": "6"}]);
+                [within(2_990, 3_100), mixed, json!({"field": "n", "op": "<=", "value": "59"})]
+                    .map(|filter| query(filter, direction))
+            })
+            .collect();
+        let mut expected = Vec::new();
+        for query in &queries {
+            expected.push(pages(&db, query).await);
+        }
+        build_all(&db).await;
+        for (query, expected) in queries.iter().zip(&expected) {
+            assert_eq!(pages(&db, query).await, *expected, "{query:?}");
+        }
+        assert_eq!(expected.iter().map(Vec::len).collect::<Vec<_>>()[..2], [37, 0]);
+
+        let (note, filter) = (nsid(NOTE), Filter::from_json(&within(2_990, 3_100)).unwrap());
+        let sort = Sort::parse("n", Direction::Asc).unwrap();
+        let args = QueryArgs {
+            collection: &note, did: None, filter: Some(&filter), narrow: Narrow::ALL, valid: None,
+            order: Order::By { sort: &sort, after: None }, limit: 20, tenant: &US,
+        };
+        let plan = query::explain(&db, &args).await.unwrap();
+        let part = match *db { Db::Sqlite(_) => "(class=? AND key>? AND key<?)", Db::Postgres(_) => ">= " };
+        assert!(plan.contains(part), "{plan}");
+    }
+
     async fn writes_during_a_build_are_in_the_index(db) {
         let record = |n: u32, round: u32| {
             json!({"v": (n * 7 + round) % 1_000, "text": format!("text {} of {n}", (n + round) % 40)}).to_string()

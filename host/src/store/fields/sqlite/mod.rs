@@ -6,7 +6,10 @@
 mod ordered;
 mod search;
 
+use std::time::{Duration, Instant};
+
 use sqlx::AssertSqlSafe;
+use sqlx::pool::PoolConnection;
 
 use crate::store::{Sqlite, StoreError};
 
@@ -61,6 +64,36 @@ fn create_triggers(index: &str, collection: i64, old: &str, new: &str) -> String
         trigger("delete", "DELETE", "OLD", old),
     ]
     .concat()
+}
+
+/// Of the time that a build waits for the writer, the part that it may then hold it: the stream keeps four fifths.
+const SHARE: u32 = 4;
+/// Longest time for which a build holds the writer, beyond the step that it has begun.
+const LONGEST_TURN: Duration = Duration::from_millis(500);
+
+/// The time for which a build holds the server's writer, which is the queue in which writers wait. On an idle server each step
+/// has a turn of its own; beside a busy stream, whose batches take long, a turn has as many as fit into its share.
+struct Turn {
+    writer: PoolConnection<sqlx::Sqlite>,
+    until: Instant,
+}
+
+impl Turn {
+    async fn wait(db: &Sqlite) -> Result<Self, StoreError> {
+        let asked = Instant::now();
+        let writer = db.writer.acquire().await?;
+        let begun = Instant::now();
+        Ok(Self { writer, until: begun + ((begun - asked) / SHARE).min(LONGEST_TURN) })
+    }
+
+    /// The turn for the next step: this one, or another one when this one is over.
+    async fn next(self, db: &Sqlite) -> Result<Self, StoreError> {
+        if Instant::now() < self.until {
+            return Ok(self);
+        }
+        drop(self);
+        Self::wait(db).await
+    }
 }
 
 /// Runs statements in one transaction.

@@ -13,7 +13,7 @@ use crate::store::{Sqlite, StoreError};
 
 use super::super::IndexKey;
 use super::super::error::BuildError;
-use super::{create_triggers, drop_triggers, execute};
+use super::{Turn, create_triggers, drop_triggers, execute};
 
 /// Rows that one step appends. Another write waits for one step.
 const STEP: i64 = 5_000;
@@ -136,11 +136,11 @@ async fn append_in_steps(
     let last: i64 =
         sqlx::query_scalar("SELECT coalesce(max(rowid), 0) FROM temp.sorted").fetch_one(&mut *source).await?;
     let mut from = 0;
+    let mut turn = Turn::wait(db).await?;
     while from < last {
-        let turn = db.writer.acquire().await?;
+        turn = turn.next(db).await?;
         let step = sqlx::query(AssertSqlSafe(append.clone())).bind(from).bind(from + STEP);
         step.execute(&mut *source).await?;
-        drop(turn);
         from += STEP;
     }
     Ok(())

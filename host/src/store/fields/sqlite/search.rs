@@ -1,4 +1,5 @@
-//! Tables of trigrams, for searches, without the texts.
+//! Tables of trigrams, for searches, without the texts and without the places of trigrams in them (`detail=none`): a third
+//! of the size. Candidates are checked anyway.
 
 use sqlx::AssertSqlSafe;
 
@@ -7,7 +8,7 @@ use crate::store::query::{Dialect, SqliteDialect};
 
 use super::super::IndexKey;
 use super::super::error::BuildError;
-use super::{create_triggers, execute};
+use super::{Turn, create_triggers, execute};
 
 /// Number of records that one step of filling the table reads. A write waits for one step: some 50 ms.
 const STEP: i64 = 2_000;
@@ -21,7 +22,7 @@ pub(super) async fn build(db: &Sqlite, key: &IndexKey, id: i64) -> Result<(), Bu
     );
     let delete = format!("DELETE FROM {name} WHERE rowid = OLD.id;");
     let create = format!(
-        "CREATE VIRTUAL TABLE {name} USING fts5(txt, content='', contentless_delete=1, tokenize='trigram'); {}",
+        "CREATE VIRTUAL TABLE {name} USING fts5(txt, content='', contentless_delete=1, detail=none, tokenize='trigram'); {}",
         create_triggers(&name, collection, &delete, &insert)
     );
     execute(db, create).await?;
@@ -43,11 +44,13 @@ pub(super) async fn build(db: &Sqlite, key: &IndexKey, id: i64) -> Result<(), Bu
              AND {text} IS NOT NULL ORDER BY indexed_at, id"
     );
     let mut from = (i64::MIN, i64::MIN);
+    let mut turn = Turn::wait(db).await?;
     loop {
         let next = sqlx::query_as(AssertSqlSafe(step.clone())).bind(from.0).bind(from.1).bind(last);
         let Some(to): Option<(i64, i64)> = next.fetch_optional(&db.reader).await? else { return Ok(()) };
+        turn = turn.next(db).await?;
         let fill = sqlx::query(AssertSqlSafe(fill.clone())).bind(from.0).bind(from.1).bind(to.0).bind(to.1);
-        fill.execute(&db.writer).await?;
+        fill.execute(&mut *turn.writer).await?;
         from = to;
     }
 }
