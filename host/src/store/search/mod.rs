@@ -158,7 +158,7 @@ fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
     Source {
         text: format!(
             " FROM {name} f CROSS JOIN records r CROSS JOIN dids d \
-             WHERE f.txt MATCH $1 AND r.id = f.rowid AND d.id = r.did_id AND d.status = 0 "
+             WHERE f.{name} MATCH $1 AND r.id = f.rowid AND d.id = r.did_id AND d.status = 0 "
         ),
         pattern: Some(trigrams(args.text)),
     }

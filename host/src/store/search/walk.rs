@@ -29,7 +29,7 @@ pub(super) async fn is_better(db: &Sqlite, index: i64, text: &str) -> Result<boo
     let mut sql = Sql { text: String::with_capacity(128), values: Vec::new() };
     let (pattern, limit) = (sql.bind(Value::Text(trigrams(text))), sql.bind(Value::Integer(MAX_SORTED + 1)));
     sql.push(&format!(
-        "SELECT count(*) FROM (SELECT rowid FROM {table} WHERE txt MATCH {pattern} LIMIT {limit})"
+        "SELECT count(*) FROM (SELECT rowid FROM {table} WHERE {table} MATCH {pattern} LIMIT {limit})"
     ));
     let query = bound!(sql);
     let count: i64 = sqlx::Row::try_get(&query.fetch_one(db.scan_pool.reads()).await?, 0)?;

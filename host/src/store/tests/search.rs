@@ -5,10 +5,11 @@ use super::fixtures::*;
 
 use crate::query::path::Path;
 use crate::records::search::{self, Search};
-use crate::store::Db;
+use crate::store::fields::IndexKind;
 use crate::store::index::AccountStatus;
 use crate::store::search::SearchArgs;
 use crate::store::search::walk::explain;
+use crate::store::{Db, intern};
 
 const TEXTS: [&str; 14] = [
     "apple",
@@ -43,6 +44,12 @@ async fn store(db: &Db) {
 async fn find(db: &Db, field: &str, text: &str) -> Vec<String> {
     let search = Search::parse(nsid(NOTE), field, text.to_owned(), Some(100)).unwrap();
     search::read(db, &search, &US).await.unwrap().into_iter().map(|row| row.rkey).collect()
+}
+
+/// Whether the index of searches is in use: a search whose statement fails scans, and leaves the index alone from then on.
+async fn uses_its_index(db: &Db, field: &str) -> bool {
+    let note = intern::collection(db, &nsid(NOTE)).await.unwrap().unwrap();
+    db.fields().index(note.id, &Path::parse(field).unwrap(), IndexKind::Search).is_some()
 }
 
 async fn assert_finds(db: &Db) {
@@ -82,6 +89,7 @@ on_both! {
         assert_finds(&db).await;
         build_all(&db).await;
         assert_finds(&db).await;
+        assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
     }
 
     async fn the_index_follows_later_writes(db) {
@@ -132,6 +140,7 @@ on_both! {
         for (word, expected) in words.into_iter().zip(expected) {
             assert_eq!(find(&db, "text", word).await, expected, "{word}");
         }
+        assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
     }
 
     async fn postgres_reads_the_texts_or_the_candidates_whichever_is_less(db) {
