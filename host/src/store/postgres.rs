@@ -48,6 +48,8 @@ pub struct Postgres {
     pub(super) reads: FairPool,
     /// Connections for reads that hold a place in `scans`.
     pub(super) scan_pool: Arc<ReadPool<PgConnection>>,
+    /// The same for searches by an index.
+    pub(super) search_pool: Arc<ReadPool<PgConnection>>,
     pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
@@ -72,8 +74,9 @@ impl Postgres {
         let options = connect_options(url)?;
         let losses = Arc::<Losses>::default();
         let PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(connections);
-        let scan_pool = Arc::new(reads_within(SCAN_TIME_LIMIT, max_scans, &options, &losses));
-        let read_pool = Arc::new(reads_within(READ_TIME_LIMIT, max_reads, &options, &losses));
+        let pool = |reads, size| Arc::new(read_pool(reads, size, &options, &losses));
+        let (scan_pool, read_pool) = (pool(Reads::Scans, max_scans), pool(Reads::Hot, max_reads));
+        let search_pool = pool(Reads::Searches, max_scans);
         let own_options = options.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.div_ceil(2))
@@ -100,6 +103,7 @@ impl Postgres {
             read_pool,
             reads: reads::pool("reads", max_reads, reads::per_tenant_on_postgres(max_reads)),
             scan_pool,
+            search_pool,
             scans: scans::pool("scans", max_scans),
             script_sql,
             script_role: Arc::new(script_role),
@@ -116,15 +120,16 @@ impl Postgres {
     pub(super) fn on_replica(&self, options: &PgConnectOptions, service: &Arc<Service>) -> Self {
         let losses = Arc::<Losses>::default();
         let PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(self.connections);
-        let pool = |time_limit, size, primary: &Arc<ReadPool<PgConnection>>| {
-            let pool = reads_within(time_limit, size, options, &losses);
+        let pool = |reads, size, primary: &Arc<ReadPool<PgConnection>>| {
+            let pool = read_pool(reads, size, options, &losses);
             Arc::new(pool.of_replica(Arc::clone(service), Arc::clone(primary)))
         };
         let name = |what: &str| format!("{what} {}", service.server());
         Self {
-            read_pool: pool(READ_TIME_LIMIT, max_reads, &self.read_pool),
+            read_pool: pool(Reads::Hot, max_reads, &self.read_pool),
             reads: reads::pool(name("reads"), max_reads, reads::per_tenant_on_postgres(max_reads)),
-            scan_pool: pool(SCAN_TIME_LIMIT, max_scans, &self.scan_pool),
+            scan_pool: pool(Reads::Scans, max_scans, &self.scan_pool),
+            search_pool: pool(Reads::Searches, max_scans, &self.search_pool),
             scans: scans::pool(name("scans"), max_scans),
             replicas: None,
             ..self.clone()
@@ -168,6 +173,7 @@ impl Postgres {
         }
         self.read_pool.close().await;
         self.scan_pool.close().await;
+        self.search_pool.close().await;
         self.script_sql.close().await;
         self.pool.close().await;
     }
@@ -188,16 +194,32 @@ pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError>
         ]))
 }
 
-/// A pool for reads with a time limit. Lists read an index in its order. Before the first ANALYZE the planner assumes that
-/// every collection is tiny and prefers a bitmap scan with a sort.
-fn reads_within(
-    time_limit: Duration,
+/// What the connections of a pool for reads are for.
+#[derive(Clone, Copy)]
+enum Reads {
+    Hot,
+    Scans,
+    /// Searches by an index.
+    Searches,
+}
+
+/// A pool for reads with a time limit.
+fn read_pool(
+    reads: Reads,
     size: u32,
     options: &PgConnectOptions,
     losses: &Arc<Losses>,
 ) -> ReadPool<PgConnection> {
+    let (time_limit, bitmaps) = match reads {
+        // Lists read an index in its order. Before the first ANALYZE the planner assumes that every collection is tiny and
+        // prefers a bitmap scan with a sort.
+        Reads::Hot => (READ_TIME_LIMIT, "off"),
+        Reads::Scans => (SCAN_TIME_LIMIT, "off"),
+        // An index of trigrams is only read as a bitmap.
+        Reads::Searches => (SCAN_TIME_LIMIT, "on"),
+    };
     let timeout = format!("{}ms", time_limit.as_millis());
-    let options = options.clone().options([("enable_bitmapscan", "off"), ("statement_timeout", &timeout)]);
+    let options = options.clone().options([("enable_bitmapscan", bitmaps), ("statement_timeout", &timeout)]);
     ReadPool::new(options, size).losses(Arc::clone(losses))
 }
 

@@ -19,9 +19,15 @@ fn columns(key: &IndexKey) -> String {
     }
 }
 
-/// Values of each expression that ANALYZE keeps for an index of searches. It tells texts that one record in a thousand has
-/// from rarer ones, which decides how they are found.
+/// Values that ANALYZE keeps of a field that is searched. They tell texts that one record in a thousand has from rarer ones,
+/// which decides how they are found.
 const SEARCH_STATISTICS: u32 = 1_000;
+
+/// The statistics of the texts of a search. Those of its indexes don't count, because the planner does not use statistics of
+/// partial indexes.
+fn statistics_name(id: i64) -> String {
+    format!("field_statistics_{id}")
+}
 
 /// The index that has the texts of a search in order, beside the one of their trigrams.
 fn texts_name(id: i64) -> String {
@@ -59,12 +65,16 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
         if valid != Some(true) {
             return Err(BuildError::Invalid);
         }
-        if key.kind == IndexKind::Search {
-            let sql = format!("ALTER INDEX {name} ALTER COLUMN 1 SET STATISTICS {SEARCH_STATISTICS}");
-            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *conn).await?;
-        }
     }
-    // Without ANALYZE the planner has no statistics of the index's expressions.
+    if key.kind == IndexKind::Search {
+        let (name, text) = (statistics_name(id), PostgresDialect::text("record", &key.path));
+        let sql = format!(
+            "CREATE STATISTICS {name} ON ({text}) FROM {records}; \
+             ALTER STATISTICS {name} SET STATISTICS {SEARCH_STATISTICS}"
+        );
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *conn).await?;
+    }
+    // Without ANALYZE the planner has no statistics of a new expression.
     sqlx::raw_sql(AssertSqlSafe(format!("ANALYZE {records}"))).execute(&mut *conn).await?;
     Ok(())
 }
@@ -74,6 +84,10 @@ pub(super) async fn drop_index(conn: &mut PgConnection, kind: IndexKind, id: i64
     for name in std::iter::once(kind.index_name(id)).chain(texts) {
         let sql = format!("DROP INDEX CONCURRENTLY IF EXISTS {name}");
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *conn).await?;
+    }
+    if kind == IndexKind::Search {
+        let sql = format!("DROP STATISTICS IF EXISTS {}", statistics_name(id));
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?;
     }
     Ok(())
 }

@@ -40,13 +40,14 @@ impl Replica {
     /// The statements that run there at present.
     pub(super) fn load(&self) -> usize {
         let Db::Postgres(db) = &self.db else { return 0 };
-        db.read_pool.used() + db.scan_pool.used()
+        db.read_pool.used() + db.scan_pool.used() + db.search_pool.used()
     }
 
     pub(super) async fn close(&self) {
         let Db::Postgres(db) = &self.db else { return };
         db.read_pool.close().await;
         db.scan_pool.close().await;
+        db.search_pool.close().await;
     }
 }
 

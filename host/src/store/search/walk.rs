@@ -97,7 +97,7 @@ pub(super) async fn postgres(
     args: &SearchArgs<'_>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     // Planned for this text each time: a plan for all texts would be wrong for most.
-    rows!(db.scan_pool, args, |what, limit| bound!(postgres_statement(collection, args, what, limit))
+    rows!(db.search_pool, args, |what, limit| bound!(postgres_statement(collection, args, what, limit))
         .persistent(false))
 }
 
@@ -128,7 +128,7 @@ pub(in crate::store) async fn explain(
     };
     let mut sql = postgres_statement(collection, args, Match::Elsewhere, args.limit as usize);
     sql.text.insert_str(0, "EXPLAIN ");
-    let rows = bound!(sql).persistent(false).fetch_all(postgres.scan_pool.reads()).await?;
+    let rows = bound!(sql).persistent(false).fetch_all(postgres.search_pool.reads()).await?;
     let lines = rows.iter().map(|row| sqlx::Row::try_get(row, 0)).collect::<Result<Vec<String>, _>>()?;
     Ok(Some(lines.join("\n")))
 }
