@@ -192,7 +192,7 @@ impl Fill {
             }
             if let Some(rate) = rate.filter(|_| ready) {
                 for (kind, took) in builds {
-                    table.set(&format!("building the index for {kind}s, s"), took);
+                    table.set(&format!("building the index for a {kind}, s"), took);
                 }
                 self.wait_for_records().await?;
                 return Ok(rate);
