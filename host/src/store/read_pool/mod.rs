@@ -62,6 +62,8 @@ struct IdleConnection<C> {
     connection: C,
     deadline: Arc<Deadline>,
     since: Instant,
+    /// Of the connection when it was lent.
+    abandoned: Option<CancellationToken>,
 }
 
 /// A connection that is checked out: [`PooledConnection::keep`] returns it to the pool, dropping it closes it.
@@ -165,8 +167,10 @@ impl<C: Poolable> ReadPool<C> {
         let (connection, deadline) = loop {
             // A separate statement, so that the lock is released before the first await.
             let idle = self.lock().pop();
-            if let Some(IdleConnection { mut connection, deadline, since }) = idle {
-                if self.losses.happened_after(since) {
+            if let Some(IdleConnection { mut connection, deadline, since, abandoned }) = idle {
+                // The replica was left since: it may have crashed, and its connections ended with it.
+                let is_abandoned = abandoned.is_some_and(|abandoned| abandoned.is_cancelled());
+                if is_abandoned || self.losses.happened_after(since) {
                     continue;
                 }
                 deadline.start(self.time_limit);
@@ -241,8 +245,8 @@ impl<C: Connection> PooledConnection<'_, C> {
         if let Some(connection) = self.connection.take()
             && !self.pool.permits.is_closed()
         {
-            let deadline = Arc::clone(&self.deadline);
-            self.pool.lock().push(IdleConnection { connection, deadline, since: Instant::now() });
+            let (deadline, abandoned) = (Arc::clone(&self.deadline), self.abandoned.take());
+            self.pool.lock().push(IdleConnection { connection, deadline, since: Instant::now(), abandoned });
         }
     }
 }
