@@ -3,8 +3,8 @@
 //! Every condition that must hold (not those under an OR) can use an index of its field, for equality and ranges. The
 //! rows of one value are read newest first, which is never slower than a scan of the collection. The rows of a range
 //! must be sorted, and so must those of a filter in a sorted query, so they are counted first, up to
-//! [`MAX_SORTED_ROWS`]. A range of the field that the query is sorted by is a part of the index for the sort. A query for one account's records uses no index of a field: it reads that account's records in
-//! order.
+//! [`MAX_SORTED_ROWS`]. A range of the field that the query is sorted by is a part of the index for the sort. A query
+//! for one account's records uses no index of a field: it reads that account's records in order.
 
 use std::time::Duration;
 

@@ -59,7 +59,7 @@ fn configure(handle: &mut LockedSqliteHandle<'_>, limits: &[SqliteLimit]) {
     unsafe { libsqlite3_sys::sqlite3_db_config(database, SQLITE_DBCONFIG_ENABLE_QPSG, on, no_answer) };
 }
 
-/// A connection type that [`ReadPool`] can pool.
+/// A connection type that a [`ReadPool`](super::ReadPool) can pool.
 pub(in crate::store) trait Poolable: Connection {
     /// Whether the other side may close a connection.
     const MAY_GET_LOST: bool;

@@ -1,11 +1,18 @@
 //! Settings of the database: URL, pool size, field indexes, scripts' SQL and replicas.
 
+mod replicas;
+mod script_sql;
+
 use std::path::Path;
-use std::time::Duration;
 
 use clap::Args;
 
-use super::{Problems, Secret, parse};
+use self::replicas::replicas;
+use self::script_sql::script_sql;
+use super::{Problems, parse};
+
+pub use self::replicas::Replicas;
+pub use self::script_sql::ScriptSql;
 
 /// SQLite's readers share the processor with the writer and the scripts; more would only wait for each other.
 const SQLITE_CONNECTIONS: u32 = 16;
@@ -15,9 +22,9 @@ const POSTGRES_CONNECTIONS: u32 = 32;
 const MAX_CONNECTIONS: u32 = 1000;
 /// Half for the writer, half for all readers.
 const PAGE_CACHE_MIB: u32 = 96;
-/// SQLite's own default for two dozen connections.
+/// 8 MiB for the writer, 512 KiB for each of 16 readers.
 const SMALLEST_PAGE_CACHE_MIB: u32 = 16;
-/// More memory than the operating system would leave for its own cache of the file.
+/// A terabyte: more memory than a machine that runs SQLite has.
 const LARGEST_PAGE_CACHE_MIB: u32 = 1 << 20;
 /// Some 200 bytes each.
 const CACHED_ACCOUNTS: usize = 65_536;
@@ -27,14 +34,6 @@ const FEWEST_CACHED_ACCOUNTS: usize = 1_024;
 const MOST_CACHED_ACCOUNTS: usize = 100_000_000;
 /// Each write to a collection also updates the indexes of that collection.
 const FIELD_INDEXES: u32 = 32;
-/// Some times what a healthy replica needs for a large transaction; a reader hardly notices it.
-const READ_MAX_LAG_SECONDS: u64 = 10;
-/// The lag is measured every second, so that less would exclude healthy replicas.
-const SMALLEST_MAX_LAG_SECONDS: u64 = 3;
-/// Readers take an older state for a fault. The server remembers the positions of this time.
-const LARGEST_MAX_LAG_SECONDS: u64 = 300;
-/// More replicas than one primary feeds. Each is watched by each host.
-const MAX_REPLICAS: usize = 16;
 /// More would cost writers more than they could ever save readers.
 const MAX_FIELD_INDEXES: u32 = 1000;
 
@@ -100,33 +99,6 @@ pub struct DatabaseArgs {
         value_name = "SECONDS"
     )]
     pub read_max_lag: Option<String>,
-}
-
-/// The streaming replicas that answer reads.
-#[derive(Clone, Default)]
-pub struct Replicas {
-    /// May contain passwords: `Debug` leaves them out.
-    pub urls: Vec<String>,
-    /// One that is further behind is not used.
-    pub max_lag: Duration,
-}
-
-impl std::fmt::Debug for Replicas {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let count = self.urls.len();
-        f.debug_struct("Replicas").field("count", &count).field("max_lag", &self.max_lag).finish()
-    }
-}
-
-/// How scripts' SQL connects to PostgreSQL.
-#[derive(Clone, Debug)]
-pub enum ScriptSql {
-    /// As a role that the server creates.
-    OwnRole,
-    /// As the role that this URL names.
-    Address(Secret<String>),
-    /// As the server's own role.
-    Guarded,
 }
 
 #[derive(Clone)]
@@ -213,68 +185,6 @@ fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-fn replicas(
-    urls: Option<String>,
-    max_lag: Option<String>,
-    has_postgres: bool,
-    problems: &mut Problems,
-) -> Replicas {
-    const VARIABLE: &str = "DATABASE_READ_URLS";
-    let urls = parse::list(urls);
-    let seconds = parse::number(
-        "DATABASE_READ_MAX_LAG_SECONDS",
-        max_lag,
-        READ_MAX_LAG_SECONDS,
-        SMALLEST_MAX_LAG_SECONDS..=LARGEST_MAX_LAG_SECONDS,
-        problems,
-    );
-    if !urls.is_empty() && !has_postgres {
-        let text = "SQLite has no replicas: set DATABASE_URL to the PostgreSQL server that they follow, or unset this";
-        problems.add(VARIABLE, text.to_owned());
-    }
-    // The URLs may contain passwords, so the messages name their places.
-    for (n, url) in urls.iter().enumerate().map(|(n, url)| (n + 1, url)) {
-        let is_valid = is_postgres(url) && url::Url::parse(url).is_ok();
-        if !is_valid {
-            problems.add(VARIABLE, format!("URL {n} is invalid: write postgres://USER:PASSWORD@HOST/NAME"));
-        } else if urls.iter().take(n - 1).any(|other| other == url) {
-            problems.add(VARIABLE, format!("URL {n} is there twice: write each replica once"));
-        }
-    }
-    if urls.len() > MAX_REPLICAS {
-        problems.add(VARIABLE, format!("it names {} replicas; write at most {MAX_REPLICAS}", urls.len()));
-    }
-    Replicas { urls, max_lag: Duration::from_secs(seconds) }
-}
-
-fn script_sql(how: Option<String>, url: Option<String>, problems: &mut Problems) -> ScriptSql {
-    let url = parse::text(url);
-    match (parse::text(how).as_deref(), url) {
-        (Some("guarded"), None) => ScriptSql::Guarded,
-        (Some("guarded"), Some(_)) => {
-            problems.add(
-                "SCRIPT_SQL",
-                "guarded can't be combined with SCRIPT_DATABASE_URL: remove one of them".to_owned(),
-            );
-            ScriptSql::Guarded
-        }
-        (None | Some("role"), None) => ScriptSql::OwnRole,
-        (None | Some("role"), Some(url)) => {
-            let names_a_role = url::Url::parse(&url).is_ok_and(|url| {
-                ["postgres", "postgresql"].contains(&url.scheme()) && !url.username().is_empty()
-            });
-            if !names_a_role {
-                problems.add("SCRIPT_DATABASE_URL", "write postgres://USER:PASSWORD@HOST".to_owned());
-            }
-            ScriptSql::Address(Secret::new(url))
-        }
-        (Some(_), _) => {
-            problems.add("SCRIPT_SQL", "write role or guarded".to_owned());
-            ScriptSql::OwnRole
-        }
-    }
-}
-
 impl Database {
     pub fn is_postgres(&self) -> bool {
         is_postgres(&self.url)
@@ -355,48 +265,6 @@ mod tests {
     fn the_pool_size_depends_on_the_database() {
         assert_eq!(check("sqlite::memory:").0.max_connections, SQLITE_CONNECTIONS);
         assert_eq!(check("postgresql://db/x").0.max_connections, POSTGRES_CONNECTIONS);
-    }
-
-    #[test]
-    fn scripts_use_a_separate_role_by_default() {
-        let check = |how: Option<&str>, url: Option<&str>| {
-            let mut problems = Problems::default();
-            let found = script_sql(how.map(str::to_owned), url.map(str::to_owned), &mut problems);
-            problems.into_result(found).ok()
-        };
-        assert!(matches!(check(None, None), Some(ScriptSql::OwnRole)));
-        assert!(matches!(check(Some("guarded"), None), Some(ScriptSql::Guarded)));
-        assert!(matches!(check(None, Some("postgres://lua:x@db")), Some(ScriptSql::Address(_))));
-        assert!(check(Some("off"), None).is_none());
-        assert!(check(None, Some("postgres://db")).is_none());
-        assert!(check(Some("guarded"), Some("postgres://lua@db")).is_none());
-    }
-
-    #[test]
-    fn replicas_need_postgres_and_valid_urls() {
-        let check = |urls: &str, lag: Option<&str>, has_postgres| {
-            let mut problems = Problems::default();
-            let lag = lag.map(str::to_owned);
-            let found = replicas(Some(urls.to_owned()), lag, has_postgres, &mut problems);
-            (found, problems.into_result(()).err().map_or_else(String::new, |error| error.to_string()))
-        };
-        let (found, problems) = check("postgres://a/x, postgresql://b/x", None, true);
-        assert_eq!((found.urls.len(), found.max_lag, &*problems), (2, Duration::from_secs(10), ""));
-        assert!(check("postgres://a/x", None, false).1.contains("SQLite has no replicas"));
-        assert_eq!(check("", None, false).1, "");
-        for bad in ["mysql://me:hunter2@a/x", "a/x", "postgres://me:hunter2@:x"] {
-            let problems = check(bad, None, true).1;
-            assert!(problems.contains("URL 1 is invalid") && !problems.contains("hunter2"), "{problems}");
-        }
-        assert!(check("postgres://a/x,postgres://a/x", None, true).1.contains("URL 2 is there twice"));
-        assert_eq!(check("", Some("3"), true).1, "");
-        for bad in ["2", "301", "x"] {
-            assert!(check("", Some(bad), true).1.contains("from 3 to 300"), "{bad}");
-        }
-        let many: Vec<String> = (0..=MAX_REPLICAS).map(|n| format!("postgres://h{n}/x")).collect();
-        assert!(check(&many.join(","), None, true).1.contains("at most 16"));
-        let secret = check("postgres://me:hunter2@a/x", None, true).0;
-        assert!(!format!("{secret:?}").contains("hunter2"));
     }
 
     #[test]
