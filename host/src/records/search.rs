@@ -2,13 +2,17 @@
 
 use crate::atproto::Nsid;
 use crate::fair_share::Tenant;
+use crate::query::sort::MAX_TEXT_CHARS;
 use crate::query::{PageSize, Path};
 use crate::store::records::RecordRow;
 use crate::store::search::{self, SearchArgs};
 use crate::store::{Db, StoreError};
 
-/// Longer texts are rejected: they match nothing sensible and cost time for every record.
-const MAX_TEXT_BYTES: usize = 1_024;
+/// Longer texts are rejected: no database checks its deadline while it looks for one, and indexes have the beginnings of
+/// texts only.
+const MAX_TEXT_BYTES: usize = 250;
+
+const _: () = assert!(MAX_TEXT_BYTES < MAX_TEXT_CHARS, "the index of texts serves every search");
 
 #[derive(Clone, Debug)]
 pub struct Search {

@@ -52,6 +52,12 @@ impl StoreError {
         matches!(self, Self::Unavailable(sqlx::Error::PoolClosed))
     }
 
+    /// Whether PostgreSQL rolled the transaction back because of another one (SQLSTATE class 40): it may be repeated.
+    pub(super) fn is_conflict_of_transactions(&self) -> bool {
+        let Self::Unavailable(sqlx::Error::Database(error)) = self else { return false };
+        error.code().is_some_and(|code| code.len() == 5 && code.starts_with("40"))
+    }
+
     /// Whether the statement failed because its connection was lost. It may have run.
     pub(super) fn is_lost_connection(&self) -> bool {
         match self {

@@ -88,8 +88,8 @@ async fn read_tables(db: &Sqlite) -> Result<(), sqlx::Error> {
 }
 
 async fn read_with(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    // Virtual tables have no root page.
-    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0";
+    // Virtual tables have no root page. Tables of field indexes come and go.
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0 AND name NOT GLOB 'field_[a-z]*_[0-9]*'";
     let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut *connection).await?;
     for table in tables {
         let sql = format!("SELECT 1 FROM \"{}\" LIMIT 1", table.replace('"', "\"\""));

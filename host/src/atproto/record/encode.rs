@@ -195,12 +195,13 @@ impl Encoder<'_> {
         }
         let n = match magnitude {
             Some(n) if integral => Some((negative && n > 0, n)),
-            None if integral => None,
-            _ => std::str::from_utf8(&self.text[start..self.at])
-                .ok()
-                .and_then(|text| text.parse::<f64>().ok())
-                .filter(|f| f.fract() == 0.0 && f.abs() <= MAX_SAFE)
-                .map(|f| (f < 0.0, f.abs() as u64)),
+            _ => {
+                let text = std::str::from_utf8(&self.text[start..self.at]).unwrap_or_default();
+                let f = text.parse::<f64>().ok().filter(|f| f.is_finite());
+                let f = f.ok_or(InvalidRecord::NumberOutOfRange)?;
+                let is_integer = !integral && f.fract() == 0.0 && f.abs() <= MAX_SAFE;
+                is_integer.then_some((f < 0.0, f.abs() as u64))
+            }
         };
         match n {
             Some((false, n)) if i64::try_from(n).is_ok() => head(&mut self.out, MAJOR_UNSIGNED, n),

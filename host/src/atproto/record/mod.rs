@@ -60,6 +60,9 @@ pub enum InvalidRecord {
     NotObject,
     #[error("an object in the record has a duplicate key")]
     DuplicateKey,
+    /// Scripts, sorts and most JSON libraries can't read it.
+    #[error("a number in the record is out of range (at most 1.8e308)")]
+    NumberOutOfRange,
     #[error("the record is not JSON")]
     Malformed,
 }

@@ -19,9 +19,17 @@ fn columns(key: &IndexKey) -> String {
     }
 }
 
-/// Values that ANALYZE keeps of a field that is searched. They tell texts that one record in a thousand has from rarer ones,
-/// which decides how they are found.
-const SEARCH_STATISTICS: u32 = 1_000;
+/// Values that ANALYZE keeps at most of a field that is searched. They tell texts that one record in a thousand has from
+/// rarer ones, which decides how they are found.
+const MAX_SEARCH_STATISTICS: i64 = 1_000;
+/// With fewer there is no histogram to speak of.
+const MIN_SEARCH_STATISTICS: i64 = 10;
+/// Rows that ANALYZE reads for each value that it keeps.
+const ROWS_PER_VALUE: i64 = 300;
+/// ANALYZE has the texts of all these rows in memory at once: few of long texts are enough.
+const MAX_ANALYZED_BYTES: i64 = 64 << 20;
+/// Records whose texts are measured.
+const MEASURED_RECORDS: u32 = 1_000;
 
 /// The statistics of the texts of a search. Those of its indexes don't count, because the planner does not use statistics of
 /// partial indexes.
@@ -68,15 +76,30 @@ pub(super) async fn build(conn: &mut PgConnection, key: &IndexKey, id: i64) -> R
     }
     if key.kind == IndexKind::Search {
         let (name, text) = (statistics_name(id), PostgresDialect::text("record", &key.path));
+        let measure = format!(
+            "SELECT coalesce(avg(octet_length(text)), 0)::bigint FROM (SELECT {text} AS text FROM {records} \
+             WHERE collection_id = {collection} LIMIT {MEASURED_RECORDS}) measured"
+        );
+        let bytes =
+            sqlx::query_scalar(AssertSqlSafe(measure)).persistent(false).fetch_one(&mut *conn).await?;
+        // The statistics of an index of trigrams would be as large and serve nothing.
         let sql = format!(
             "CREATE STATISTICS {name} ON ({text}) FROM {records}; \
-             ALTER STATISTICS {name} SET STATISTICS {SEARCH_STATISTICS}"
+             ALTER STATISTICS {name} SET STATISTICS {}; \
+             ALTER INDEX {} ALTER COLUMN 1 SET STATISTICS 0",
+            values_kept(bytes),
+            key.kind.index_name(id),
         );
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *conn).await?;
     }
     // Without ANALYZE the planner has no statistics of a new expression.
     sqlx::raw_sql(AssertSqlSafe(format!("ANALYZE {records}"))).execute(&mut *conn).await?;
     Ok(())
+}
+
+/// Values to keep of texts of this average size.
+fn values_kept(bytes: i64) -> i64 {
+    (MAX_ANALYZED_BYTES / ROWS_PER_VALUE / bytes.max(1)).clamp(MIN_SEARCH_STATISTICS, MAX_SEARCH_STATISTICS)
 }
 
 pub(super) async fn drop_index(conn: &mut PgConnection, kind: IndexKind, id: i64) -> Result<(), StoreError> {
@@ -90,4 +113,14 @@ pub(super) async fn drop_index(conn: &mut PgConnection, kind: IndexKind, id: i64
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_values_are_kept_of_long_texts() {
+        assert_eq!([0, 150, 2_000, 1 << 20].map(values_kept), [1_000, 1_000, 111, 10]);
+    }
 }

@@ -112,10 +112,12 @@ fn entry(row: Row) -> Result<FieldIndex, StoreError> {
 /// Stores what was recorded since the last flush, and deletes the candidates with the lowest cost beyond
 /// [`MAX_CANDIDATES`]. If it fails, these counts are lost.
 pub async fn flush(db: &Db, now: Timestamp) -> Result<(), StoreError> {
-    let noted = db.fields().take();
+    let mut noted: Vec<_> = db.fields().take().into_iter().collect();
     if noted.is_empty() {
         return Ok(());
     }
+    // All hosts write in this order, so that two of them can't deadlock.
+    noted.sort_by_cached_key(|(key, _)| (key.collection_id, key.path.to_string(), key.kind as i16));
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         for (key, used) in &noted {

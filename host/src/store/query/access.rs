@@ -41,7 +41,7 @@ pub(super) enum AccessPath<'a> {
 /// The fields of a query that an index could serve.
 pub(super) struct IndexCandidates<'a> {
     collection: Collection,
-    /// The conditions for equality, or if there are none, those for ranges.
+    /// The conditions for equality and ranges.
     conditions: Vec<(&'a Path, Op, &'a Scalar)>,
     sort: Option<&'a Path>,
     /// The conditions on the field of the sort.
@@ -97,9 +97,6 @@ impl<'a> IndexCandidates<'a> {
                     }
                 }
             }
-            if conditions.iter().any(|(_, op, _)| *op == Op::Eq) {
-                conditions.retain(|(_, op, _)| *op == Op::Eq);
-            }
         }
         Self { collection, conditions, sort, sorted }
     }
@@ -121,14 +118,7 @@ impl<'a> IndexCandidates<'a> {
             let chosen = bounds.pop().map(|bounds| AccessPath::Filter { bounds, is_small: false });
             return Ok(chosen.unwrap_or(AccessPath::Scan));
         }
-        let mut fewest: Option<(i64, Bounds<'a>)> = None;
-        for candidate in bounds {
-            let count = count_within(db, self.collection, &candidate).await?;
-            if fewest.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
-                fewest = Some((count, candidate));
-            }
-        }
-        Ok(match (fewest, sort) {
+        Ok(match (self.fewest(db, args, bounds).await?, sort) {
             (Some((count, bounds)), _) if count <= MAX_SORTED_ROWS => {
                 AccessPath::Filter { bounds, is_small: true }
             }
@@ -140,7 +130,29 @@ impl<'a> IndexCandidates<'a> {
         })
     }
 
-    /// The existing indexes for the conditions, each with its conditions.
+    /// The bounds with the fewest rows, the first of those with as many, and how many these are, at most
+    /// [`MAX_SORTED_ROWS`] + 1.
+    async fn fewest(
+        &self,
+        db: &Db,
+        args: &QueryArgs<'_>,
+        bounds: Vec<Bounds<'a>>,
+    ) -> Result<Option<(i64, Bounds<'a>)>, StoreError> {
+        if bounds.is_empty() {
+            return Ok(None);
+        }
+        let _place = db.read_place(args.tenant).await?;
+        let mut fewest: Option<(i64, Bounds<'a>)> = None;
+        for candidate in bounds {
+            let count = count_within(db, self.collection, &candidate).await?;
+            if fewest.as_ref().is_none_or(|(fewest, _)| count < *fewest) {
+                fewest = Some((count, candidate));
+            }
+        }
+        Ok(fewest)
+    }
+
+    /// The existing indexes for the conditions, each with its conditions; those for one value first.
     fn bounds(&self, db: &Db) -> Vec<Bounds<'a>> {
         let mut found: Vec<Bounds<'a>> = Vec::new();
         for (path, op, value) in &self.conditions {
@@ -152,6 +164,7 @@ impl<'a> IndexCandidates<'a> {
                 None => found.push(Bounds { index, path, values: Values::of(*op, value) }),
             }
         }
+        found.sort_by_key(|bounds| !bounds.is_one_value());
         found
     }
 

@@ -40,11 +40,15 @@ pub(super) use postgres::Dialect as PostgresDialect;
 pub(super) use sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
 pub(super) use sqlite::Dialect as SqliteDialect;
 
+/// Longer statements are not kept prepared: connections keep some hundred, and those of large filters differ.
+pub(super) const MAX_KEPT_BYTES: usize = 8_192;
+
 /// Creates the sqlx query of a [`Sql`], with its values bound.
 macro_rules! bound {
     ($sql:expr) => {{
         let $crate::store::query::Sql { text, values } = $sql;
-        let mut query = sqlx::query(sqlx::AssertSqlSafe(text));
+        let is_kept = text.len() <= $crate::store::query::MAX_KEPT_BYTES;
+        let mut query = sqlx::query(sqlx::AssertSqlSafe(text)).persistent(is_kept);
         for value in values {
             query = match value {
                 $crate::store::query::Value::Text(text) => query.bind(text),

@@ -1,10 +1,10 @@
 //! Writes conditions and orders for PostgreSQL: `jsonb` values are compared as `jsonb`, or as text by code point.
 //!
 //! A path is a chain of `->`: with a key it reads only objects, with a number only arrays, like SQLite's paths. (With
-//! `#>` the `0` of `{a,0}` could be a key or an index.)
+//! `#>` the `0` of `{a,0}` could be a key or an index.) For an element of an array it is a strict JSON path, because `->`
+//! takes a string or number for an array that contains it.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -20,16 +20,16 @@ pub(in crate::store) struct Dialect;
 
 /// The `jsonb` value at a path.
 fn chain(record: &str, field: &Path) -> String {
-    let mut out = format!("({record}");
+    let mut found = record.to_owned();
     for step in field.steps() {
-        // Writing to a String never fails.
-        let _ = match step {
-            Step::Key(key) => write!(out, " -> '{key}'"),
-            Step::Index(index) => write!(out, " -> {index}"),
+        found = match step {
+            Step::Key(key) => format!("{found} -> '{key}'"),
+            Step::Index(index) => {
+                format!("jsonb_path_query_first({found}, 'strict $[{index}]', '{{}}', true)")
+            }
         };
     }
-    out.push(')');
-    out
+    format!("({found})")
 }
 
 /// A string's text, compared by code point.

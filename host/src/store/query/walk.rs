@@ -4,12 +4,15 @@
 //! directions. So one range per type is read, starting after the previous page, until the page is full: nearly always
 //! in the first range.
 
+use std::time::Instant;
+
 use crate::query::filter::Filter;
 use crate::query::path::Path;
 use crate::query::sort::{Direction, SortKeyset, SortValue};
 use crate::store::fields::IndexKind;
 use crate::store::intern::Collection;
 use crate::store::records::PartialRow;
+use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::{Backend, Db, StoreError};
 
 use super::bounds::{Values, conditions};
@@ -80,11 +83,14 @@ impl Walk<'_> {
         collection: Collection,
         args: &QueryArgs<'_>,
     ) -> Result<Vec<PartialRow<QueryRow>>, StoreError> {
-        let mut rows = Vec::new();
+        let (mut rows, started) = (Vec::new(), Instant::now());
         for range in self.ranges() {
             let wanted = (args.rows() as usize).saturating_sub(rows.len());
             if wanted == 0 {
                 break;
+            }
+            if started.elapsed() > SCAN_TIME_LIMIT {
+                return Err(StoreError::TooSlow);
             }
             let sql = self.statement(db.backend(), collection, args, range, wanted);
             rows.extend(fetch(db, scans, sql, args).await?);

@@ -14,8 +14,9 @@ use super::deadline::Deadline;
 use crate::store::replicas::REPLAYED;
 use crate::store::script_sql::statement_limits;
 
-/// Steps of SQLite's virtual machine between two checks of the deadline: some tens of microseconds.
-const STEPS_PER_CHECK: i32 = 4_000;
+/// Steps of SQLite's virtual machine between two checks of the deadline. Most take less than a microsecond, but a function
+/// call over the largest values is one step of some milliseconds, and one that looks for a pattern takes up to a second.
+const STEPS_PER_CHECK: i32 = 50;
 
 /// How a new connection is prepared.
 #[derive(Debug, Default)]
@@ -99,7 +100,7 @@ impl Poolable for SqliteConnection {
                     ));
                 }
                 let mut seen = 0;
-                handle.set_progress_handler(statement_limits::STEPS_PER_CHECK, move || {
+                handle.set_progress_handler(STEPS_PER_CHECK, move || {
                     let checkouts = deadline.checkouts.load(Ordering::Relaxed);
                     if std::mem::replace(&mut seen, checkouts) != checkouts {
                         statement_limits::begin();

@@ -37,18 +37,42 @@ pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
 /// Rows per step of [`delete_collection`]: some tens of milliseconds, after which the stream's writer can commit.
 const DELETE_STEP: i64 = 2_000;
 
-/// Removes all rows of a collection, in steps between which other writers can commit. Returns how many.
-pub async fn delete_collection(db: &Db, collection: &Nsid) -> Result<u64, StoreError> {
-    let Some(collection) = intern::collection(db, collection).await? else { return Ok(0) };
-    let mut deleted = 0;
+/// How often a step is tried. The stream's writer locks rows in another order, so that PostgreSQL may end one of both as
+/// a deadlock.
+const MAX_TRIES: u32 = 5;
+
+/// What [`delete_collection`] has done, whether or not it reached the end.
+#[derive(Debug)]
+pub struct DeletedCollection {
+    pub records: u64,
+    pub end: Result<(), StoreError>,
+}
+
+/// Removes all rows of a collection, in steps between which other writers can commit.
+pub async fn delete_collection(db: &Db, collection: &Nsid) -> DeletedCollection {
+    let mut records = 0;
+    let end = delete_steps(db, collection, &mut records).await;
+    DeletedCollection { records, end }
+}
+
+async fn delete_steps(db: &Db, collection: &Nsid, deleted: &mut u64) -> Result<(), StoreError> {
+    let Some(collection) = intern::collection(db, collection).await? else { return Ok(()) };
+    let mut tries = 0;
     loop {
         let step = match db {
-            Db::Sqlite(db) => delete_step_sqlite(db, collection.id).await?,
-            Db::Postgres(db) => delete_step_postgres(db, collection).await?,
+            Db::Sqlite(db) => delete_step_sqlite(db, collection.id).await,
+            Db::Postgres(db) => delete_step_postgres(db, collection).await,
         };
-        deleted += step;
-        if step < DELETE_STEP as u64 {
-            return Ok(deleted);
+        tries += 1;
+        match step {
+            Err(error) if error.is_conflict_of_transactions() && tries < MAX_TRIES => {}
+            Err(error) => return Err(error),
+            Ok(step) => {
+                (*deleted, tries) = (*deleted + step, 0);
+                if step < DELETE_STEP as u64 {
+                    return Ok(());
+                }
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::query::Keyset;
 #[cfg(test)]
 pub use self::count::CollectionCount;
 pub use self::count::{collection_counts, count};
-pub use self::delete::{delete, delete_collection};
+pub use self::delete::{DeletedCollection, delete, delete_collection};
 pub use self::many::{get_many_full, latest_rev, with_all_columns};
 use self::slice::MAX_ROWS;
 pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete, page_rows, rows_to_read};

@@ -139,8 +139,11 @@ fn fitting<R: HasRecord>(found: &mut [PartialRow<R>], bytes: usize) -> usize {
     found.len()
 }
 
-/// `$1` to `$4` are ids, of which some may be equal.
-const FETCH_SQLITE: &str = "SELECT id, record FROM records WHERE id IN ($1, $2, $3, $4)";
+/// `$1` to `$4` are ids, of which some may be equal. The id of the newest record may be that of another one by now, if it
+/// was deleted meanwhile.
+const FETCH_SQLITE: &str = "SELECT r.id, r.record, c.nsid, d.did, r.rkey FROM records r \
+     CROSS JOIN collections c CROSS JOIN dids d \
+     WHERE r.id IN ($1, $2, $3, $4) AND c.id = r.collection_id AND d.id = r.did_id";
 /// `$5` is their collection.
 pub(in crate::store) static FETCH_POSTGRES: PerPartition<&str> = PerPartition::new(
     "SELECT id, record::text FROM {records} WHERE collection_id = $5 AND id IN ($1, $2, $3, $4)",
@@ -160,7 +163,19 @@ async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), 
             for id in padded(large.iter().map(|row| row.id)) {
                 query = query.bind(id);
             }
-            query.fetch_all(db.read_pool.reads()).await?
+            let found: Vec<(i64, String, String, String, String)> =
+                query.fetch_all(db.read_pool.reads()).await?;
+            let is_wanted = |id, collection: &str, did: &str, rkey: &str| {
+                large.iter().any(|row| {
+                    (row.id, row.collection.as_str(), row.did.as_str(), row.rkey.as_str())
+                        == (id, collection, did, rkey)
+                })
+            };
+            found
+                .into_iter()
+                .filter(|(id, _, collection, did, rkey)| is_wanted(*id, collection, did, rkey))
+                .map(|(id, record, ..)| (id, record))
+                .collect()
         }
         Db::Postgres(postgres) => {
             let mut records = Vec::with_capacity(large.len());

@@ -17,9 +17,6 @@ use libsqlite3_sys as ffi;
 const MAX_MEMORY: i64 = 64 << 20;
 /// Maximum size of all temporary files of a connection, in bytes: they hold sorts, groups and DISTINCT.
 const MAX_TEMP_FILES: i64 = 128 << 20;
-/// Steps of SQLite's virtual machine between two checks of the deadline. A function call over the largest values is one
-/// step of some milliseconds; this many steps must take less than half a second.
-pub(in crate::store) const STEPS_PER_CHECK: i32 = 50;
 
 /// Name of the VFS that counts the bytes of temporary files.
 pub(super) const VFS: &str = "belvedere-scripts";

@@ -29,7 +29,7 @@ const MIN_INDEXED_CHARS: usize = 3;
 pub struct SearchArgs<'a> {
     pub collection: &'a Nsid,
     pub field: &'a Path,
-    /// Without U+0000.
+    /// Without U+0000, shorter than the keys of an index of texts (`MAX_TEXT_CHARS`).
     pub text: &'a str,
     pub limit: u32,
     /// The tenant whose share of scans the search uses.
@@ -100,15 +100,15 @@ async fn run(
     match db {
         Db::Sqlite(db) => {
             if let Some(index) = index
-                && walk::has_keys_for(args.text)
                 && walk::is_better(db, index, args.text).await?
+                && let Some(found) = walk::sqlite(db, index, args).await?
             {
-                return walk::sqlite(db, index, args).await;
+                return Ok(found);
             }
             fetch!(db.scan_pool, compile::<SqliteDialect>(collection.id, args, sqlite_from(index, args)))
         }
         Db::Postgres(db) => {
-            if index.is_some() && walk::has_keys_for(args.text) {
+            if index.is_some() {
                 return walk::postgres(db, collection, args).await;
             }
             let visible = Source {

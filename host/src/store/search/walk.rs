@@ -1,8 +1,13 @@
 //! Finds a text that many records have: reads an index of all texts, in the order of the results, until the page is full.
 //!
 //! Sorting the candidates of a common text would read a large part of the collection. The more records have it, the
-//! sooner a walk along the texts has found a page of them. PostgreSQL's planner estimates from its statistics which of the two
-//! is shorter, each time; SQLite has none, so [`is_better`] counts the candidates.
+//! sooner a walk along the texts has found a page of them. PostgreSQL's planner estimates from its statistics which of the
+//! two is shorter, each time. SQLite has none: a walk is tried if there are many candidates, and given up after
+//! [`MAX_WALKED`] texts, because many records may have the trigrams of a text that few have.
+
+use std::time::Instant;
+
+use sqlx::AssertSqlSafe;
 
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::fields::IndexKind;
@@ -11,6 +16,7 @@ use crate::store::intern::Collection;
 use crate::store::partitions::Partition;
 use crate::store::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use crate::store::records::{PartialRow, RawRow, RecordRow};
+use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::{Postgres, Sqlite, StoreError};
 
 use super::{SearchArgs, escape, trigrams};
@@ -18,10 +24,8 @@ use super::{SearchArgs, escape, trigrams};
 /// Up to this number of candidates is read and sorted, in some milliseconds.
 const MAX_SORTED: i64 = 2_000;
 
-/// Whether the index of texts has all of this one: a key has only the beginning of a long text.
-pub(super) fn has_keys_for(text: &str) -> bool {
-    text.chars().count() < MAX_TEXT_CHARS
-}
+/// Texts that a walk on SQLite reads at most, in some tenths of a second. Tests have fewer records.
+const MAX_WALKED: i64 = if cfg!(test) { 1_000 } else { 200_000 };
 
 /// Whether more records have the text than should be sorted.
 pub(super) async fn is_better(db: &Sqlite, index: i64, text: &str) -> Result<bool, StoreError> {
@@ -57,38 +61,49 @@ struct Texts {
 /// Fetches a page of each [`Match`] until there are enough rows.
 macro_rules! rows {
     ($pool:expr, $args:expr, |$what:ident, $limit:ident| $query:expr) => {{
-        let mut found = Vec::new();
+        let (mut found, started) = (Vec::new(), Instant::now());
         for $what in [Match::Exact, Match::Prefix, Match::Elsewhere] {
             let $limit = ($args.limit as usize).saturating_sub(found.len());
             if $limit == 0 {
                 break;
             }
+            if started.elapsed() > SCAN_TIME_LIMIT {
+                return Err(StoreError::TooSlow);
+            }
             for row in $query.fetch_all($pool.reads()).await? {
                 found.push(row.raw($args.collection.clone())?);
             }
         }
-        Ok(found)
+        found
     }};
 }
 
+/// `None` if the page is not full after [`MAX_WALKED`] texts.
 pub(super) async fn sqlite(
     db: &Sqlite,
     index: i64,
     args: &SearchArgs<'_>,
-) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
+) -> Result<Option<Vec<PartialRow<RecordRow>>>, StoreError> {
+    let sql = format!("SELECT key FROM {} ORDER BY key, id LIMIT 1 OFFSET {MAX_WALKED}", texts_name(index));
+    let last =
+        sqlx::query_scalar::<_, String>(AssertSqlSafe(sql)).fetch_optional(db.scan_pool.reads()).await?;
     let from = SqliteDialect::from_visible(Partition::WHOLE, Some(&texts_name(index))).into_owned();
     let texts = Texts { from, key: "f.key".to_owned(), id: "f.id" };
     let contains = |sql: &mut Sql, text: &str| {
         let pattern = sql.bind(Value::Text(format!("%{}%", escape(args.text))));
         let whole = SqliteDialect::text("w.record", args.field);
+        let within = last.clone().map(|last| format!(" AND f.key < {}", sql.bind(Value::Text(last))));
         format!(
             "(instr(f.key, {text}) > 0 OR (length(f.key) = {MAX_TEXT_CHARS} AND EXISTS (SELECT 1 FROM records w \
-                 WHERE w.id = f.id AND {whole} LIKE {pattern} ESCAPE '\\')))"
+                 WHERE w.id = f.id AND {whole} LIKE {pattern} ESCAPE '\\'))){}",
+            within.unwrap_or_default()
         )
     };
-    rows!(db.scan_pool, args, |what, limit| bound!(compile::<SqliteDialect>(
+    let found = rows!(db.scan_pool, args, |what, limit| bound!(compile::<SqliteDialect>(
         &texts, args.text, contains, what, limit
-    )))
+    )));
+    let is_complete = last.is_none() || found.len() >= args.limit as usize;
+    Ok(is_complete.then_some(found))
 }
 
 pub(super) async fn postgres(
@@ -97,8 +112,10 @@ pub(super) async fn postgres(
     args: &SearchArgs<'_>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     // Planned for this text each time: a plan for all texts would be wrong for most.
-    rows!(db.search_pool, args, |what, limit| bound!(postgres_statement(collection, args, what, limit))
-        .persistent(false))
+    let found =
+        rows!(db.search_pool, args, |what, limit| bound!(postgres_statement(collection, args, what, limit))
+            .persistent(false));
+    Ok(found)
 }
 
 fn postgres_statement(collection: Collection, args: &SearchArgs<'_>, what: Match, limit: usize) -> Sql {

@@ -97,7 +97,7 @@ on_both! {
         assert!(records::delete(&db, &uri(1, NOTE, "c")).await.unwrap());
         assert!(rkeys(&db, notes(false)).await.is_empty());
         apply(&db, 24, vec![invalid(put(&uri(1, NOTE, "h"), 1, r#"{"n":1}"#))]).await;
-        records::delete_collection(&db, &nsid(NOTE)).await.unwrap();
+        records::delete_collection(&db, &nsid(NOTE)).await.end.unwrap();
         apply(&db, 25, vec![put(&uri(1, NOTE, "i"), 9, r#"{"n":1}"#)]).await;
         assert_eq!(reasons(&db, None).await, [("i".to_owned(), None)]);
     }

@@ -142,6 +142,9 @@ on_both! {
             ("a.b[2].c", json!(2), vec![]),
             ("a[0]", json!(1), vec![2]),
             ("a[1][1]", json!(3), vec![2]),
+            // A string is no array.
+            ("a[0]", json!("text"), vec![]),
+            ("a[0][0]", json!("text"), vec![]),
             // A key is not an index and an index is not a key.
             ("a.0", json!(1), vec![3]),
             ("0.1", json!("x"), vec![4]),
@@ -175,7 +178,7 @@ on_both! {
             ("=", json!("' OR 1=1 --"), &[0]),
             ("=", json!("'; DROP TABLE records; --"), &[]),
             ("LIKE", json!("' OR%"), &[0]),
-            ("LIKE", json!(format!("{}b", "%a".repeat(500))), &[]),
+            ("LIKE", json!(format!("{}b", "%a".repeat(124))), &[]),
         ]).await;
     }
 }

@@ -143,6 +143,22 @@ on_both! {
         assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
     }
 
+    async fn a_rare_text_of_common_trigrams_is_found(db) {
+        let text = |n: u32| match n {
+            7 | 2_300 | 2_499 => format!("number {n}: therent"),
+            n => format!("{n}: the her ere ren ent"),
+        };
+        let record = |n: u32| serde_json::json!({ "text": text(n) }).to_string();
+        let changes = (0..2_500).map(|n| put(&uri(n % 4, NOTE, &format!("r{n}")), 1, &record(n))).collect();
+        apply(&db, 1, changes).await;
+        build_all(&db).await;
+        let expected = ["r2300", "r2499", "r7"];
+        assert_eq!(find(&db, "text", "therent").await, expected);
+        build_all(&db).await;
+        assert_eq!(find(&db, "text", "therent").await, expected);
+        assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
+    }
+
     async fn postgres_reads_the_texts_or_the_candidates_whichever_is_less(db) {
         let record = |n: u32| {
             let word = if n.is_multiple_of(5_000) { "quixotry" } else { "plain" };

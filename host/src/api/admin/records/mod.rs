@@ -20,7 +20,7 @@ use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
 use crate::records::page;
 use crate::store::labels::{self, ActiveLabel};
-use crate::store::records::{self, FullRecordRow};
+use crate::store::records::{self, DeletedCollection, FullRecordRow};
 use crate::store::replicas::Writer;
 
 #[derive(Serialize)]
@@ -108,14 +108,17 @@ pub async fn collection(app: Arc<App>, admin: Admin, request: Request) -> Result
     let collection = paging::required(&request, "collection")?;
     let collection =
         Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
-    let deleted = records::delete_collection(&app.db, &collection).await?;
-    app.db.announce_writes(&[Writer::account(&admin.did)]).await;
-    let event = Event::CollectionDeleted {
-        actor: admin.did.to_string(),
-        collection: collection.as_str().to_owned(),
-        deleted,
-    };
-    app.events.record(event);
+    let DeletedCollection { records: deleted, end } = records::delete_collection(&app.db, &collection).await;
+    if deleted > 0 || end.is_ok() {
+        app.db.announce_writes(&[Writer::account(&admin.did)]).await;
+        let event = Event::CollectionDeleted {
+            actor: admin.did.to_string(),
+            collection: collection.as_str().to_owned(),
+            deleted,
+        };
+        app.events.record(event);
+    }
+    end?;
     Ok(response::json(StatusCode::OK, &json!({ "deleted": deleted })))
 }
 
