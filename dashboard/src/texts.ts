@@ -8,6 +8,7 @@ export const app = {
   loading: 'Loading…',
   lost: 'The server does not answer. This page tries again until it does.',
   failed: 'The dashboard could not be loaded.',
+  notReady: (error: string) => `The server can’t answer yet: ${error}. This page tries again.`,
   reload: 'Reload',
 }
 
@@ -322,7 +323,7 @@ export const records = {
   pause: 'Pause',
   resume: 'Resume',
   newRecords: (n: number) => (n === 1 ? '1 new record' : `${n} new records`),
-  manyNew: 'More than 100 new records: read the list again',
+  manyNew: 'Many new records: read the list again',
   all: 'All',
   valid: 'Valid',
   invalid: 'Invalid',
@@ -346,6 +347,7 @@ export const records = {
   noneText: 'New records appear when the stream delivers them. A backfill reads those that exist already.',
   noneFiltered: 'No records match the filter',
   showAll: 'Show all',
+  notIndexed: (uri: string) => `${uri} is not indexed.`,
   backfill: 'Backfill the collection',
   delete: 'Delete from the index',
   deleteTitle: 'Delete this record from the index?',
@@ -371,6 +373,7 @@ export const why = {
 export const collections = {
   text: 'Records by collection. A collection is indexed as long as its lexicon is here.',
   collection: 'Collection',
+  record: 'record',
   records: 'Records',
   invalid: 'Invalid',
   untracked: 'Not indexed any more: its lexicon was deleted.',
@@ -436,6 +439,9 @@ export const lexiconNew = {
   costHint: 'Tokens that a call takes from the client’s bucket. Empty: the default.',
   preview: 'Preview',
   save: 'Save',
+  ignored: (count: number, most: number) =>
+    `${count === 1 ? 'One file is' : `${count} files are`} left out: choose at most ${most} at a time.`,
+  tooMuch: 'Together the files have more than 1 MB. Upload them in several parts.',
   saved: (count: number) => (count === 1 ? 'The lexicon was saved.' : `${count} lexicons were saved.`),
   useExample: 'Begin with an example',
   example: `{
@@ -461,6 +467,7 @@ export const lexiconNew = {
   changes: { new: 'New', changed: 'Changed', unchanged: 'Unchanged', invalid: 'Invalid' },
   becomes: (from: number, to: number) => `Revision ${from} becomes ${to}.`,
   endsFollowing: 'This lexicon follows the network. Saving this document ends that.',
+  exists: 'This lexicon is here already. Adding it replaces its document, target collection, action and cost.',
   absent: 'absent',
   moreDifferences: (count: number) => `${count} more differences.`,
   records: (checked: string, total: string, invalid: string, valid: string) =>
@@ -509,6 +516,7 @@ export const lexicon = {
 }
 
 export const events = {
+  showNew: (count: number) => (count === 1 ? 'Show 1 new event' : `Show ${count} new events`),
   text: 'What happened on this server: by whom, when, and to what.',
   live: 'Live',
   connecting: 'Connecting…',
@@ -566,7 +574,7 @@ export const events = {
   purge: 'Purge…',
   purgeText: 'Old events are removed in the background. They can’t be restored.',
   olderThan: 'Older than (days)',
-  purgeAction: (days: number) => `Remove events older than ${days} days`,
+  purgeAction: (days: number | null) => `Remove events${days === null ? '' : ` older than ${days} days`}`,
   purging: 'A job removes the events.',
 }
 
@@ -625,8 +633,9 @@ export const account = {
   account: 'Account',
   collections: 'Collections',
   lastSync: 'Last sync',
-  statuses: { expired: 'Link it again', unlinking: 'Unlinking' } as Record<string, string>,
+  statuses: { expired: 'Expired', unlinking: 'Unlinking' } as Record<string, string>,
   link: (name: string) => `Link ${name}`,
+  linkAgain: 'Link again',
   connect: 'Link account',
   linked: 'The account was linked.',
   linkFailed: (message: string) => `The account was not linked. ${message}`,
@@ -675,7 +684,12 @@ export const jobs = {
   ended: 'Ended',
   took: 'Took',
   pause: 'Pause',
+  pauseAsking: 'Pause…',
+  pauseTitle: (what: string) => `Pause ${what}?`,
+  pauseText: 'It stops, and starts from the beginning when it is resumed. What it has done so far stays.',
+  pauseAction: 'Pause it',
   resume: 'Resume',
+  resumeFirst: 'Resume it first: what is paused can’t be cancelled.',
   cancel: 'Cancel…',
   cancelTitle: (what: string) => `Cancel ${what}?`,
   cancelAction: 'Cancel it',
@@ -703,6 +717,9 @@ export const backfill = {
   estimating: 'Estimating…',
   estimatingText: 'The server asks the relay and a sample of hosts. This takes up to a minute.',
   start: 'Start backfill',
+  startTitle: 'Start without an estimate?',
+  startText: (collection: string, account: string) =>
+    `It reads ${collection} from ${account}. That may take from seconds to days; an estimate says how long.`,
   begun: 'The backfill is queued. Backfills run one after another.',
   collections: 'Collections',
   repos: 'Repos',
@@ -734,6 +751,9 @@ export const backfill = {
     'The lists of repos, hosts and failures of all backfills that have ended are removed. Indexed records stay. Failed repos can’t be retried afterwards.',
   removeDetailsAction: 'Remove details',
   detailsRemoved: 'The details of ended backfills are removed.',
+  removeOwnDetailsText:
+    'The lists of repos, hosts and failures of this backfill are removed. Indexed records stay. Failed repos can’t be retried afterwards.',
+  ownDetailsRemoved: 'The details are removed.',
   thisBackfill: 'this backfill',
   cancelText: 'The backfill stops. Records that it has indexed stay. A new backfill begins from the start.',
   progress: 'Progress',
@@ -754,12 +774,21 @@ export const backfill = {
   details: 'Details of the backfill',
   hosts: 'Hosts',
   failures: 'Failures',
+  failedCount: (count: string) => `${count} failed`,
+  mostFrequent: 'Most frequent failure',
+  moreHosts: (count: number) =>
+    count === 1 ? 'One host with fewer repos is not shown.' : `${count} hosts with fewer repos are not shown.`,
+  phase: 'Show',
+  phases: { all: 'All repos', resolved: 'With a known host', fetched: 'Read' },
+  noRepos: 'No repos.',
+  noReposText: 'They appear when the backfill has found them. Details are removed some weeks after the end.',
   host: 'Host',
   unknownHost: 'not known yet',
   noHosts: 'No hosts.',
   noHostsText: 'They appear when the backfill has found repos. Details are removed some weeks after the end.',
   noFailures: 'No repo has failed.',
-  noFailuresText: 'Repos that could not be read appear here, with the reason.',
+  noFailuresText:
+    'Repos that could not be read appear here, with the reason. Details are removed some weeks after the end.',
   why: 'Why',
   retryable: 'may work again',
   retryableText: 'The failure may have been temporary.',
@@ -827,6 +856,10 @@ export const deadLetters = {
     dismiss: (count: number, more: number) => `${count} dismissed.${more ? ` ${more} are left.` : ''}`,
   },
   someFailed: (count: number, error: string) => `${count} failed again: ${error}.`,
+  dismissTitle: (count: number) => (count === 1 ? 'Dismiss this dead letter?' : `Dismiss ${count} dead letters?`),
+  dismissText:
+    'It is marked as resolved, which can’t be undone. The index stays as it is: the record is missing, or there in an older version.',
+  onlyLabels: 'Labels can only be dismissed: labelers send them again.',
   what: 'Run the script again after you have mended it. Indexing from the PDS takes the record as it is there now. Dismissing leaves the index as it is.',
   trial: 'What would the script do now?',
   trialText: 'Runs the present script on this event and writes nothing.',
@@ -913,6 +946,16 @@ export const database = {
     `up to ${pool}${max === null ? '' : ` of the ${max} that the database server allows`}`,
   tooMany:
     'The database server allows fewer connections than this server may open. Lower DATABASE_MAX_CONNECTIONS and restart.',
+  replicas: 'Read replicas',
+  replicasText: 'Copies of the database that answer reads of queries, as this host sees them.',
+  replica: 'Replica',
+  replicaState: 'State',
+  inUse: 'in use',
+  unused: 'not used',
+  lag: 'Behind by',
+  replayed: 'Last replayed',
+  reads: 'Reads',
+  repeated: 'Repeated on the primary',
   tables: 'Tables',
   table: 'Table',
   rows: 'Rows',
@@ -975,7 +1018,9 @@ export const scripts = {
     job_type: 'A name of your choice, such as nightly. Scripts start it with jobs.create.',
   },
   write: 'Write the script',
-  missing: 'This script is deleted, or was never saved. Its earlier versions can be saved again.',
+  missing: 'This script is deleted. Its earlier versions can be saved again.',
+  noScript: 'There is no script yet',
+  noScriptText: 'Without one, records are indexed as they are and methods have their built-in answers.',
   toList: 'Show all scripts',
   variable: 'script variable',
   checked: 'The script was checked.',
@@ -1217,6 +1262,9 @@ export const clients = {
   owner: 'Owner',
   activate: 'Activate',
   deactivate: 'Deactivate',
+  deactivateTitle: (name: string) => `Deactivate the client ${name}?`,
+  deactivateText: (children: number) =>
+    `Its calls are refused until it is active again.${children ? ` So are those of ${children} clients of its users, which stay inactive when this one is activated again.` : ''}`,
   isActive: 'The client is active again.',
   isInactive: 'The client is inactive: its calls are refused.',
   saved: 'The client is saved.',
@@ -1331,7 +1379,10 @@ export const linkedRepos = {
 export const settingTexts = {
   app_name: { label: 'Name', hint: 'Users see it when they are asked for permissions.' },
   client_uri: { label: 'Home page', hint: 'The instance’s own page.' },
-  logo_uri: { label: 'Address of a logo', hint: 'Used when no logo is uploaded below.' },
+  logo_uri: {
+    label: 'Address of a logo',
+    hint: 'For the pages on which users give permissions. The dashboard loads no images of others: upload a logo to see it here too.',
+  },
   tos_uri: { label: 'Terms of service', hint: '' },
   policy_uri: { label: 'Privacy policy', hint: '' },
   event_log_retention_days: { label: 'Keep events for', hint: 'Days. 0 keeps them for ever.' },
@@ -1389,7 +1440,7 @@ export const logo = {
   remove: 'Remove…',
   removed: 'The logo is removed.',
   removeTitle: 'Remove the logo?',
-  removeText: 'Pages and consent screens show the logo’s address from the settings, or none.',
+  removeText: 'Consent screens show the logo at the address from the settings, or none. The dashboard shows none.',
   removeAction: 'Remove the logo',
 }
 
@@ -1587,7 +1638,12 @@ export const plugins = {
   status: 'State',
   version: 'Version',
   source: 'From',
-  sources: { url: 'an address', upload: 'files', folder: 'the plugin folder' } as Record<string, string>,
+  sources: {
+    url: 'an address',
+    upload: 'files',
+    file: 'the plugin folder',
+    environment: 'an address in PLUGIN_URLS',
+  } as Record<string, string>,
   update: (version: string) => `${version} is there`,
   needsSecrets: 'needs secrets',
   catalogue: 'Catalogue',
@@ -1609,6 +1665,13 @@ export const plugins = {
   toSecrets: 'Set secrets',
   secretsText: 'Secrets are stored encrypted and never shown in full again. An empty field keeps what is stored.',
   secretsSaved: 'The secrets are saved.',
+  removeSecret: 'Remove…',
+  removeSecretOf: (name: string) => `Remove ${name}…`,
+  removeSecretTitle: (name: string) => `Remove the secret ${name}?`,
+  removeSecretText:
+    'The stored value is deleted, and can’t be shown first. What needs it fails, unless the environment of the server has a value.',
+  removeSecretAction: 'Remove the secret',
+  secretRemoved: (name: string) => `${name} is removed.`,
   functionsText: 'Scripts call them like this:',
   noFunctions: 'It has no functions for scripts.',
   accountsText:

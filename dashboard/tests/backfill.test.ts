@@ -14,9 +14,8 @@ test('messages update the progress', () => {
     resolved_repos: 2,
     processed_repos: 1,
     total_records: 5,
-    error_counts: { timeout: 1 },
   })
-  expect(now).toMatchObject({ total: 10, processed: 1, failures: { timeout: 1 }, stage: 'resolving_and_fetching' })
+  expect(now).toMatchObject({ total: 10, processed: 1, stage: 'resolving_and_fetching' })
   now = after(now, { type: 'job_counters', processed_repos: 4, total_repos: null })
   expect(now).toMatchObject({ total: 10, processed: 4, records: 5 })
   now = after(now, { type: 'repo_fetched', did: 'did:plc:a', pds_endpoint: 'https://pds.example', records_fetched: 3 })
@@ -35,8 +34,13 @@ test('only the last repos are kept', () => {
 })
 
 test('a state allows what the server accepts', () => {
-  expect(actionsOf('running')).toEqual({ pause: true, resume: false, cancel: true })
-  expect(actionsOf('paused')).toEqual({ pause: false, resume: true, cancel: true })
-  expect(actionsOf('completed')).toEqual({ pause: false, resume: false, cancel: false })
-  expect(actionsOf('pausing').cancel).toBe(false)
+  const none = { pause: false, resume: false, cancel: false, cancelAfterResume: false }
+  for (const kind of ['backfill', 'job'] as const) {
+    expect(actionsOf('running', kind)).toEqual({ ...none, pause: true, cancel: true })
+    expect(actionsOf('pausing', kind)).toEqual(none)
+    expect(actionsOf('completed', kind)).toEqual(none)
+  }
+  expect(actionsOf('paused', 'job')).toEqual({ ...none, resume: true, cancel: true })
+  expect(actionsOf('paused', 'backfill')).toEqual({ ...none, resume: true, cancelAfterResume: true })
+  expect(actionsOf('pending', 'job').cancel).toBe(true)
 })

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { ApiError } from '../src/api/error'
+import type { Config } from '../src/api/models'
 
 const json = (status: number, body: unknown) => new Response(JSON.stringify(body), { status })
 const answers = vi.fn<typeof fetch>()
@@ -92,6 +93,18 @@ test('the super user may do everything', async () => {
   expect(session.can('stats:read')).toBe(false)
   session.begin(null, { ...me, is_super: true, permissions: [] })
   expect(session.can('users:read', 'stats:read')).toBe(true)
+})
+
+test('only a logo of this origin is shown', async () => {
+  const { session } = await modules()
+  vi.stubGlobal('location', { origin: 'https://view.example' })
+  const logoAt = (logo_url: string | null) => {
+    session.begin({ logo_url } as Config, null)
+    return session.logo
+  }
+  expect(logoAt('https://view.example/settings/logo?v=1')).toBe('https://view.example/settings/logo?v=1')
+  const others = [null, 'https://images.example/logo.png', 'https://view.example.org/a.png']
+  expect(others.map(logoAt)).toEqual([null, null, null])
 })
 
 test('a server that does not answer is asked until it does', async () => {

@@ -18,7 +18,11 @@ class FakeSource extends EventTarget {
   }
 }
 
+const fetched = vi.fn((_url: string) => Promise.resolve(new Response('{}')))
+
 beforeEach(() => {
+  fetched.mockClear()
+  vi.stubGlobal('fetch', fetched)
   vi.resetModules()
   vi.useFakeTimers()
   FakeSource.all = []
@@ -50,8 +54,22 @@ test('messages of all kinds arrive until the stream is left', async () => {
   source?.send('missed', {})
   source?.send('unknown', {})
   expect(seen).toEqual([true, ['message', { id: 1 }], ['missed', {}]])
+  expect(fetched).not.toHaveBeenCalled()
   leave()
   expect(source?.readyState).toBe(FakeSource.CLOSED)
+})
+
+test('a stream that was interrupted says so when it is open again', async () => {
+  const { follow } = await import('../src/api/events')
+  const reopened = vi.fn()
+  const leave = follow('/admin/events/stream', {}, { message: () => undefined, reopened })
+  const [source] = FakeSource.all
+  source?.onopen?.()
+  expect(reopened).not.toHaveBeenCalled()
+  source?.onerror?.()
+  source?.onopen?.()
+  expect(reopened).toHaveBeenCalledOnce()
+  leave()
 })
 
 test('a stream that the server refuses is opened again, each time later', async () => {
@@ -65,6 +83,8 @@ test('a stream that the server refuses is opened again, each time later', async 
   refuse()
   await vi.advanceTimersByTimeAsync(1_000)
   expect(FakeSource.all).toHaveLength(2)
+  // The reason may be that the session has ended.
+  expect(fetched.mock.calls.map(([url]) => url)).toEqual(['https://view.example/auth/me'])
   refuse()
   await vi.advanceTimersByTimeAsync(1_000)
   expect(FakeSource.all).toHaveLength(2)

@@ -22,9 +22,14 @@ pub struct EventStream {
 
 /// Opens a stream with the operator's key, or returns the status of the refusal.
 pub async fn open(server: &Instance, path: &str) -> Result<EventStream, StatusCode> {
+    open_with(server, &server.admin_key, path).await
+}
+
+/// As [`open`], with another key.
+pub async fn open_with(server: &Instance, key: &str, path: &str) -> Result<EventStream, StatusCode> {
     let request = Request::get(path)
         .header("host", server.address.to_string())
-        .header("authorization", format!("Bearer {}", server.admin_key));
+        .header("authorization", format!("Bearer {key}"));
     let request = request.body(Full::<Bytes>::default()).expect("a request");
     let mut sender = http_client::connect(server.address).await.expect("the server listens");
     let answer = sender.send_request(request).await.expect("the server responds");

@@ -9,8 +9,6 @@ export interface Progress {
   processed: number | null
   records: number | null
   error: string | null
-  /** Failed repos by kind of error. */
-  failures: Record<string, number>
   /** The repos that were read last, newest first. */
   repos: { did: string; host: string; records: number }[]
 }
@@ -29,7 +27,6 @@ export function progressOf(job: Backfill): Progress {
     processed: job.processed_repos,
     records: job.total_records,
     error: job.error,
-    failures: {},
     repos: [],
   }
 }
@@ -50,7 +47,6 @@ export function after(progress: Progress, message: Message): Progress {
         ...counters(),
         status: String(message.status),
         stage: String(message.stage),
-        failures: message.error_counts as Record<string, number>,
       }
     case 'job_counters':
       return { ...progress, ...counters() }
@@ -73,11 +69,13 @@ export function after(progress: Progress, message: Message): Progress {
 
 export const isEnded = (status: string) => ['completed', 'failed', 'cancelled'].includes(status)
 
-/** What the operator can do with a backfill or a job in this state. */
-export function actionsOf(status: string): { pause: boolean; resume: boolean; cancel: boolean } {
+/** What the operator can do in this state. A paused job can be cancelled, a paused backfill only after it was resumed. */
+export function actionsOf(status: string, kind: 'backfill' | 'job') {
+  const isPaused = status === 'paused'
   return {
     pause: status === 'running',
-    resume: status === 'paused',
-    cancel: ['running', 'paused', 'pending'].includes(status),
+    resume: isPaused,
+    cancel: isPaused ? kind === 'job' : ['running', 'pending'].includes(status),
+    cancelAfterResume: isPaused && kind === 'backfill',
   }
 }

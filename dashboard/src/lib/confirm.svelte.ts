@@ -20,8 +20,9 @@ export const confirmation = {
   ask(asked: Question) {
     question = asked
   },
-  close() {
-    question = null
+  /** Closes a question; a later one stays. */
+  close(asked: Question) {
+    if (question === asked) question = null
   },
 }
 

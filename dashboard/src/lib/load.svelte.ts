@@ -70,6 +70,8 @@ export interface Page<T> {
 
 export interface Pages<T> extends Loaded<T[]> {
   readonly hasMore: boolean
+  /** Whether the list has more than its first page. */
+  readonly isPaged: boolean
   /** Reads the next page and appends it. */
   more(): Promise<void>
 }
@@ -78,10 +80,16 @@ export interface Pages<T> extends Loaded<T[]> {
 export function loadPages<T>(read: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<T>>): Pages<T> {
   let cursor = $state<string | null | undefined>()
   let isAppending = $state(false)
+  let isPaged = $state(false)
   let failure = $state.raw<unknown>(null)
+  /** How often the list was read from its beginning. */
+  let reads = 0
   const first = load(async (signal) => {
     const page = await read(undefined, signal)
+    if (signal.aborted) return page.items
+    reads += 1
     cursor = page.cursor
+    isPaged = false
     failure = null
     return page.items
   })
@@ -99,16 +107,20 @@ export function loadPages<T>(read: (cursor: string | undefined, signal: AbortSig
     get hasMore() {
       return Boolean(cursor)
     },
+    get isPaged() {
+      return isPaged
+    },
     async more() {
       if (!cursor || isAppending || first.isLoading) return
       isAppending = true
-      const [of, before] = [cursor, first.data]
+      const [of, before] = [cursor, reads]
       try {
         const page = await read(of, new AbortController().signal)
-        // The filters may have changed in the meantime, and with them the list.
-        if (first.data === before) {
-          first.set([...(before ?? []), ...page.items])
+        // The filters may have changed in the meantime, and with them the list. New items at its beginning don't matter.
+        if (reads === before && !first.isLoading) {
+          first.set([...(first.data ?? []), ...page.items])
           cursor = page.cursor
+          isPaged = true
           failure = null
         }
       } catch (error) {

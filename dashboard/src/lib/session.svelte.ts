@@ -19,6 +19,11 @@ export const session = {
   get config() {
     return config
   },
+  /** The address of the logo if it is at this origin. Pages load nothing from elsewhere, and their CSP forbids it. */
+  get logo(): string | null {
+    const url = config?.logo_url
+    return url?.startsWith(`${location.origin}/`) ? url : null
+  },
   /** Whether a session ended while the page was open, without a log out. */
   get isEnded() {
     return isEnded
@@ -39,12 +44,12 @@ export const session = {
   },
   /**
    * The server no longer accepts the session. The login appears in place of the page, and returns to it; a page with a form
-   * stays behind a dialog, so that what was entered is not lost.
+   * or with unsaved changes (`data-unsaved`) stays behind a dialog, so that what was entered is not lost.
    */
   ended() {
     if (state !== 'in') return
     isEnded = true
-    if (!document.querySelector('form.form, [data-editor]')) this.leave()
+    if (!document.querySelector('form.form, [data-editor], [data-unsaved]')) this.leave()
   },
   /** Shows the login in place of the page. */
   leave() {

@@ -1,7 +1,7 @@
 //! `/admin`: authenticates the calling user and checks its permissions (service.md, Admin API authentication).
 
-use http::HeaderValue;
 use http::header::WWW_AUTHENTICATE;
+use http::{HeaderMap, HeaderValue, Method};
 
 use super::{Access, Credential, Permission, PermissionSet, Sender, service_jwt};
 use crate::atproto::Did;
@@ -91,6 +91,25 @@ impl Access {
             permission: missing.as_str().to_owned(),
         });
         Err(Error::forbidden("insufficient permissions").with_message(format!("this needs {missing}")))
+    }
+}
+
+impl Access {
+    /// Whether a caller who was admitted with these headers still would be, for responses that stay open. A service token is
+    /// not verified again: it counts once. A database that does not answer refuses nobody.
+    pub async fn still_admits(&self, admin: &Admin, headers: &HeaderMap, needed: Permission) -> bool {
+        let now = self.clock.now();
+        if admin.via == Via::Session {
+            let session = self.web_sessions.user(&Method::GET, headers, now).await;
+            if session.is_ok_and(|user| user.is_none_or(|user| user.did != admin.did)) {
+                return false;
+            }
+        }
+        let found = match (&admin.via, Credential::of(headers)) {
+            (Via::ApiKey(_), Credential::AdminKey(key)) => self.admin_keys.resolve(&self.db, key, now).await,
+            _ => self.users.in_person(self, &admin.did).await,
+        };
+        found.map_or(true, |found| found.is_some_and(|found| found.may(needed)))
     }
 }
 

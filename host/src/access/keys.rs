@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::watch;
+
 use super::Admin;
 use crate::clock::Timestamp;
 use crate::crypto::{sha256, sha256_hex};
@@ -16,7 +18,11 @@ const CACHE_SECONDS: i64 = 5;
 const MAX_CACHED: usize = 1024;
 
 #[derive(Debug, Default)]
-pub struct AdminKeys(Mutex<KeyCache>);
+pub struct AdminKeys {
+    cache: Mutex<KeyCache>,
+    /// Notified by [`AdminKeys::forget`].
+    changes: watch::Sender<()>,
+}
 
 #[derive(Debug, Default)]
 struct KeyCache {
@@ -59,9 +65,16 @@ impl AdminKeys {
         let mut cache = self.cache();
         cache.generation += 1;
         cache.by_hash.clear();
+        drop(cache);
+        self.changes.send_replace(());
+    }
+
+    /// Notified whenever users, permissions or keys may have changed: at once when a host changed them, and each minute.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     fn cache(&self) -> MutexGuard<'_, KeyCache> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,11 +12,21 @@ onBoth('a backfill reads what exists, and its page shows the progress', async (n
   await server.upload(record(NOTE))
   await asUser(server, alice, {}, async (page) => {
     await open(page, `/backfill?collection=${NOTE}`)
+    // Without an estimate it asks first.
+    await page.getByRole('button', { name: 'Start backfill' }).click()
+    await page.getByRole('dialog').getByText('Start without an estimate?').waitFor()
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click()
+    await page.getByRole('dialog').waitFor({ state: 'hidden' })
     await page.getByRole('button', { name: 'Estimate' }).click()
     await page.getByText('To download').waitFor()
     await page.getByRole('button', { name: 'Start backfill' }).click()
     // The page of the backfill, live until it has ended.
     await page.getByText(/completed/i).first().waitFor()
+    await page.getByRole('tab', { name: 'Repos' }).click()
+    await page.getByRole('tabpanel').getByTitle(bob.did).first().waitFor()
+    await page.getByRole('button', { name: 'Remove details' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove details' }).click()
+    await page.getByText('No repos.').waitFor()
     await open(page, `/records?collection=${NOTE}`)
     for (const n of [1, 2, 3]) await page.getByText(`older note ${n}`).waitFor()
   })

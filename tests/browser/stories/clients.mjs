@@ -23,5 +23,16 @@ test('a client is created in three clicks and its key works', async () => {
     assert.deepEqual([answer.status, await answer.json()], [200, { records: [] }])
     await open(page, '/clients')
     await page.getByText('My app').first().waitFor()
+
+    // What is entered stays when another tab is looked at.
+    await open(page, `/clients/${client.id}`)
+    await page.getByRole('tab', { name: 'Edit' }).click()
+    const name = page.getByLabel('Name', { exact: true })
+    await name.fill('My other app')
+    await page.getByRole('tab', { name: 'Use' }).click()
+    await page.getByRole('tabpanel', { name: 'Use' }).waitFor()
+    assert.equal(await name.isVisible(), false)
+    await page.getByRole('tab', { name: 'Edit' }).click()
+    assert.equal(await name.inputValue(), 'My other app')
   })
 })

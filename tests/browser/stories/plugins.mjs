@@ -37,6 +37,16 @@ test('a plugin is installed with consent', async () => {
     assert.deepEqual([plugin.id, plugin.status], ['steam', 'active'])
     const refused = plugin.permissions.filter(({ granted }) => !granted).map(({ permission }) => permission)
     assert.deepEqual(refused, [DENIED])
+
+    // A secret is stored, and removed again.
+    await page.getByRole('tab', { name: 'Secrets' }).click()
+    await page.getByLabel('Steam Web API key', { exact: true }).fill('not a real key')
+    await page.getByRole('button', { name: 'Save', exact: true }).click()
+    await page.getByText('The secrets are saved.').waitFor()
+    await page.getByRole('button', { name: 'Remove Steam Web API key' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove the secret' }).click()
+    await page.getByText('Steam Web API key is removed.').waitFor()
+    assert.deepEqual((await server.api('GET', '/admin/plugins/steam/secrets')).secrets, {})
   })
 })
 

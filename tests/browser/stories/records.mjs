@@ -62,6 +62,25 @@ onBoth('records are found by account, key, fields and time', async (newServer) =
     await sees('100% apples', 'plums', 'apples and pears')
     await page.getByLabel('Label').fill('spam')
     await page.getByText('No records match the filter').waitFor()
+
+    // What is typed stays as it is when its filter returns from the address.
+    const fields = page.getByLabel('Fields')
+    await fields.fill('')
+    await fields.pressSequentially('text contains ')
+    await page.waitForURL((url) => new URLSearchParams(url.hash.split('?')[1]).get('where') === 'text contains')
+    await page.getByRole('alert').getByText('Write conditions as').waitFor()
+    assert.equal(await fields.inputValue(), 'text contains ')
+
+    // A link to a record that is not here says so, and leads to the reason.
+    const gone = alice.uri(NOTE, 'gone')
+    await open(page, `/records?collection=${NOTE}&uri=${encodeURIComponent(gone)}`)
+    await page.getByRole('status').getByText('is not indexed').waitFor()
+    await page.getByRole('status').getByRole('link', { name: 'Why is a record missing?' }).click()
+    const field = page.getByLabel('URI of the record')
+    await until('the field has the URI', async () => (await field.inputValue()) === gone)
+    const other = alice.uri(NOTE, 'one')
+    await open(page, `/records/why?uri=${encodeURIComponent(other)}`)
+    await until('the field follows the address', async () => (await field.inputValue()) === other)
   })
 })
 

@@ -21,6 +21,12 @@ onBoth('a script is written, tried, saved, and its errors have their line', asyn
   const uri = await alice.put(NOTE, 'one', { text: 'hello' })
   await until('the record is indexed', async () => (await server.api('GET', `/admin/records?collection=${NOTE}`)).records.length === 1)
   await asUser(server, alice, {}, async (page) => {
+    // The lexicon leads to its script, which does not exist yet.
+    await open(page, `/lexicons/${NOTE}`)
+    await page.getByRole('link', { name: 'Script', exact: true }).click()
+    await page.getByText('There is no script yet').waitFor()
+    await page.getByRole('link', { name: 'Write the script' }).click()
+    await page.getByRole('heading', { name: NOTE, exact: true }).waitFor()
     await open(page, '/scripts')
     await page.getByRole('link', { name: 'New script' }).first().click()
     await page.getByText('Decides on each event of a collection').click()

@@ -50,6 +50,20 @@ test('a session that ends over a form takes nothing with it', async () => {
   })
 })
 
+test('a session that ends over a setting takes nothing with it', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await asUser(server, alice, {}, async (page) => {
+    await open(page, '/settings')
+    const field = page.getByLabel('Home page')
+    await field.fill('https://typed.example')
+    await page.context().clearCookies()
+    await page.getByRole('button', { name: 'Save', exact: true }).click()
+    await page.getByRole('dialog', { name: 'Your session has ended' }).waitFor()
+    assert.equal(await field.inputValue(), 'https://typed.example')
+  })
+})
+
 test('a page survives a restart of the server', async () => {
   const alice = await newAccount()
   const server = await newServer({ owner: alice })

@@ -101,6 +101,25 @@ crate::in_both_worlds! {
         assert_eq!(read(all.next().await.unwrap()).1["id"], "elsewhere");
     }
 
+    async fn a_stream_ends_when_its_user_may_no_longer_read_it(world) {
+        let server = &world.server;
+        let key = server.create_key(&["--did", BOB, "--permissions", "events:read"]);
+        let mut stream = event_stream::open_with(server, &key, "/admin/events/stream?category=setting").await.unwrap();
+        assert_eq!(stream.first().await, ": open\n\n");
+        let users = server.admin(Method::GET, "/admin/users", None).await.body;
+        let id = users.as_array().unwrap().iter().find(|user| user["did"] == BOB).unwrap()["id"].as_str().unwrap();
+        let path = format!("/admin/users/{id}/permissions");
+        // Another change of users leaves the stream open.
+        let change = json!({ "grant": ["stats:read"], "revoke": [] });
+        assert_eq!(server.admin(Method::PATCH, &path, Some(&change)).await.status, 200);
+        let name = json!({ "value": "Notes" });
+        assert_eq!(server.admin(Method::PUT, "/admin/settings/app_name", Some(&name)).await.status, 204);
+        assert!(stream.next().await.unwrap().contains("setting.updated"));
+        let change = json!({ "grant": [], "revoke": ["events:read"] });
+        assert_eq!(server.admin(Method::PATCH, &path, Some(&change)).await.status, 200);
+        assert_eq!(stream.next().await, None);
+    }
+
     async fn open_streams_end_with_the_server(mut world) {
         let mut events = event_stream::open(&world.server, "/admin/events/stream?category=nothing").await.unwrap();
         assert_eq!(world.server.stop(), Some(0));

@@ -4,6 +4,7 @@ import type { Get, Schema } from '../models'
 export type Backfill = Schema<'Backfill'>
 export type BackfillPlan = Get<'/admin/backfill/plan'>
 export type BackfillHost = Get<'/admin/backfill/{id}/pds-summary'>['pds_endpoints'][number]
+export type BackfillRepo = Get<'/admin/backfill/{id}/repos'>['repos'][number]
 export type BackfillFailures = Get<'/admin/backfill/{id}/errors'>
 export type BackfillFailure = BackfillFailures['errors'][number]
 export type Job = Schema<'Job'>

@@ -1,7 +1,7 @@
 import type { LexiconUpload } from '../../api/models'
 
-/** The largest file that is read, in bytes: the longest lexicons have a tenth of it. */
-export const MAX_FILE_BYTES = 1_000_000
+/** The most that is read, in bytes: a preview sends all files in one request, which may have 1 MiB. */
+export const MAX_BYTES = 1_000_000
 
 /** Files of one upload: as many as a preview takes. */
 export const MAX_FILES = 100

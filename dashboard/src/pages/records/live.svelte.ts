@@ -8,6 +8,9 @@ const EVERY = 4_000
 /** Pixels by which the page may be scrolled while new records are still added at its top. */
 const TOP = 40
 
+/** Records that are listed or wait, above which no more are added: the browser would become slow. */
+const MAX_RECORDS = 500
+
 /**
  * Adds records to a list as they are indexed, or keeps them aside while the list is being read, so that nothing moves.
  * `read` returns the records that were indexed at a time or later, and whether there are more than it returns.
@@ -40,7 +43,8 @@ export function live(
     if (!found || list.data !== before || list.isLoading) return
     const known = new Set([...waiting, ...before].map(({ uri }) => uri))
     const fresh = found.records.filter(({ uri }) => !known.has(uri))
-    if (found.isMore) isMore = true
+    const isFull = fresh.length > 0 && before.length + waiting.length + fresh.length > MAX_RECORDS
+    if (found.isMore || isFull) isMore = true
     else if (fresh.length > 0 && isReading()) waiting = [...fresh, ...waiting]
     else if (fresh.length > 0 || waiting.length > 0) add([...fresh, ...waiting])
   }

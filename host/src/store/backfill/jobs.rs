@@ -105,6 +105,20 @@ pub async fn list(db: &Db) -> Result<Vec<JobRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?)
 }
 
+/// The jobs after the job `after` in the order of [`list`], at most `limit`; without `after` the newest ones.
+pub async fn list_page(db: &Db, after: Option<&str>, limit: u32) -> Result<Vec<JobRow>, StoreError> {
+    let sql = format!(
+        "SELECT {} FROM backfill_jobs WHERE CAST($1 AS TEXT) IS NULL \
+             OR (created_at, seq) < (SELECT created_at, seq FROM backfill_jobs WHERE id = $1) \
+         ORDER BY created_at DESC, seq DESC LIMIT $2",
+        columns()
+    );
+    Ok(on!(db, reader, |pool| {
+        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(after);
+        query.bind(i64::from(limit)).fetch_all(pool).await
+    })?)
+}
+
 /// The number of jobs that have not ended.
 pub async fn count_unended(db: &Db) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) FROM backfill_jobs WHERE completed_at IS NULL";

@@ -23,7 +23,7 @@ pub use indexed::{
     IndexedAccount, IndexedRow, KeyRange, RangeReader, account_status, accounts, add_indexed_repos, in_range,
     with_keys,
 };
-pub use jobs::{JobRow, NewJob, Request, Requested, count_unended, create, get, list, request};
+pub use jobs::{JobRow, NewJob, Request, Requested, count_unended, create, get, list, list_page, request};
 pub use repairs::create_repair;
 pub use repos::{PdsSummary, Phase, RepoRow, error_counts, errors, pds_summary, repos, retry_failed};
 pub use traffic::{Traffic, traffic};

@@ -36,6 +36,9 @@ pub struct PdsSummary {
     pub pds_endpoint: String,
     pub total_repos: i64,
     pub completed_repos: i64,
+    pub failed_repos: i64,
+    /// The most frequent kind of error of its failed repos.
+    pub error_kind: Option<String>,
     pub total_records: i64,
 }
 
@@ -89,12 +92,22 @@ async fn page(
 
 /// The PDSs of a job's repos, those with the most repos first.
 pub async fn pds_summary(db: &Db, id: &str) -> Result<Vec<PdsSummary>, StoreError> {
+    // The repos of each PDS by kind of error, the most frequent kind first and those without an error last.
+    let kinds = format!(
+        "SELECT pds_endpoint, error_kind, count(*) AS repos, \
+             sum(CASE WHEN status = 'completed' THEN 1 ELSE 0 END) AS completed, \
+             sum(records_fetched) AS records, \
+             row_number() OVER (PARTITION BY pds_endpoint \
+                 ORDER BY error_kind IS NULL, count(*) DESC, error_kind) AS place \
+         FROM backfill_repos WHERE job = {JOB} AND pds_endpoint IS NOT NULL GROUP BY pds_endpoint, error_kind"
+    );
     let sql = format!(
-        "SELECT pds_endpoint, count(*) AS total_repos, \
-             CAST(sum(CASE WHEN status = 'completed' THEN 1 ELSE 0 END) AS BIGINT) AS completed_repos, \
-             CAST(sum(records_fetched) AS BIGINT) AS total_records \
-         FROM backfill_repos WHERE job = {JOB} AND pds_endpoint IS NOT NULL \
-         GROUP BY pds_endpoint ORDER BY total_repos DESC, pds_endpoint"
+        "SELECT pds_endpoint, CAST(sum(repos) AS BIGINT) AS total_repos, \
+             CAST(sum(completed) AS BIGINT) AS completed_repos, \
+             CAST(sum(CASE WHEN error_kind IS NULL THEN 0 ELSE repos END) AS BIGINT) AS failed_repos, \
+             max(CASE WHEN place = 1 THEN error_kind END) AS error_kind, \
+             CAST(sum(records) AS BIGINT) AS total_records \
+         FROM ({kinds}) AS kinds GROUP BY pds_endpoint ORDER BY total_repos DESC, pds_endpoint"
     );
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_all(pool).await)?)
 }

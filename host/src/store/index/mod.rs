@@ -8,7 +8,7 @@ mod plan;
 pub(super) mod postgres;
 pub(super) mod purge;
 mod repairs;
-mod sqlite;
+pub(super) mod sqlite;
 
 use bytes::Bytes;
 

@@ -84,6 +84,12 @@ static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
     )
 });
 
+/// The statements for one row.
+#[cfg(test)]
+pub(in crate::store) fn statements() -> [Arc<str>; 4] {
+    [&INSERT, &FIND, &UPDATE, &INSERT_REFS].map(|shapes| shapes.0[0].clone())
+}
+
 pub(super) async fn apply(db: &Sqlite, plan: Plan<'_>) -> Result<ApplyReport, StoreError> {
     let mut connection = db.writer.acquire().await?;
     let applied = write(&mut connection, plan).await;

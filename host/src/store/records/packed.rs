@@ -28,7 +28,7 @@ macro_rules! packed_sql {
     };
 }
 
-const STATEMENTS: super::Statements = super::list_wheres!(packed_sql);
+pub(in crate::store) const STATEMENTS: super::Statements = super::list_wheres!(packed_sql);
 
 pub(super) async fn list(
     pool: &ReadPool<SqliteConnection>,

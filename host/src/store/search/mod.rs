@@ -21,6 +21,7 @@ use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use super::records::{PAGE_BYTES, PartialRow, RawRow, RecordRow, complete};
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError};
+use walk::WALK_TIME_LIMIT;
 
 /// Shorter texts have no trigram: every record is searched for them.
 const MIN_INDEXED_CHARS: usize = 3;
@@ -101,7 +102,7 @@ async fn run(
         Db::Sqlite(db) => {
             if let Some(index) = index
                 && walk::is_better(db, index, args.text).await?
-                && let Some(found) = walk::sqlite(db, index, args).await?
+                && let Some(found) = walk::sqlite(db, index, args, WALK_TIME_LIMIT).await?
             {
                 return Ok(found);
             }

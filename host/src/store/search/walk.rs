@@ -3,11 +3,11 @@
 //! Sorting the candidates of a common text would read a large part of the collection. The more records have it, the
 //! sooner a walk along the texts has found a page of them. PostgreSQL's planner estimates from its statistics which of the
 //! two is shorter, each time. SQLite has none: a walk is tried if there are many candidates, and given up after
-//! [`MAX_WALKED`] texts, because many records may have the trigrams of a text that few have.
+//! [`WALK_TIME_LIMIT`], because many records may have the trigrams of a text that few have.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use sqlx::AssertSqlSafe;
+use tokio::time::timeout;
 
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::fields::IndexKind;
@@ -24,8 +24,8 @@ use super::{SearchArgs, escape, trigrams};
 /// Up to this number of candidates is read and sorted, in some milliseconds.
 const MAX_SORTED: i64 = 2_000;
 
-/// Texts that a walk on SQLite reads at most, in some tenths of a second. Tests have fewer records.
-const MAX_WALKED: i64 = if cfg!(test) { 1_000 } else { 200_000 };
+/// How long a walk on SQLite may take. It passes over some hundred thousand texts in this time.
+pub(super) const WALK_TIME_LIMIT: Duration = Duration::from_millis(100);
 
 /// Whether more records have the text than should be sorted.
 pub(super) async fn is_better(db: &Sqlite, index: i64, text: &str) -> Result<bool, StoreError> {
@@ -60,7 +60,7 @@ struct Texts {
 
 /// Fetches a page of each [`Match`] until there are enough rows.
 macro_rules! rows {
-    ($pool:expr, $args:expr, |$what:ident, $limit:ident| $query:expr) => {{
+    ($args:expr, |$what:ident, $limit:ident| $fetched:expr) => {{
         let (mut found, started) = (Vec::new(), Instant::now());
         for $what in [Match::Exact, Match::Prefix, Match::Elsewhere] {
             let $limit = ($args.limit as usize).saturating_sub(found.len());
@@ -70,7 +70,8 @@ macro_rules! rows {
             if started.elapsed() > SCAN_TIME_LIMIT {
                 return Err(StoreError::TooSlow);
             }
-            for row in $query.fetch_all($pool.reads()).await? {
+            let rows: Result<Vec<_>, sqlx::Error> = $fetched;
+            for row in rows? {
                 found.push(row.raw($args.collection.clone())?);
             }
         }
@@ -78,32 +79,34 @@ macro_rules! rows {
     }};
 }
 
-/// `None` if the page is not full after [`MAX_WALKED`] texts.
-pub(super) async fn sqlite(
+/// `None` if the texts that have it elsewhere than at their beginning are not found within `time_limit`.
+pub(in crate::store) async fn sqlite(
     db: &Sqlite,
     index: i64,
     args: &SearchArgs<'_>,
+    time_limit: Duration,
 ) -> Result<Option<Vec<PartialRow<RecordRow>>>, StoreError> {
-    let sql = format!("SELECT key FROM {} ORDER BY key, id LIMIT 1 OFFSET {MAX_WALKED}", texts_name(index));
-    let last =
-        sqlx::query_scalar::<_, String>(AssertSqlSafe(sql)).fetch_optional(db.scan_pool.reads()).await?;
     let from = SqliteDialect::from_visible(Partition::WHOLE, Some(&texts_name(index))).into_owned();
     let texts = Texts { from, key: "f.key".to_owned(), id: "f.id" };
     let contains = |sql: &mut Sql, text: &str| {
         let pattern = sql.bind(Value::Text(format!("%{}%", escape(args.text))));
         let whole = SqliteDialect::text("w.record", args.field);
-        let within = last.clone().map(|last| format!(" AND f.key < {}", sql.bind(Value::Text(last))));
         format!(
             "(instr(f.key, {text}) > 0 OR (length(f.key) = {MAX_TEXT_CHARS} AND EXISTS (SELECT 1 FROM records w \
-                 WHERE w.id = f.id AND {whole} LIKE {pattern} ESCAPE '\\'))){}",
-            within.unwrap_or_default()
+                 WHERE w.id = f.id AND {whole} LIKE {pattern} ESCAPE '\\')))"
         )
     };
-    let found = rows!(db.scan_pool, args, |what, limit| bound!(compile::<SqliteDialect>(
-        &texts, args.text, contains, what, limit
-    )));
-    let is_complete = last.is_none() || found.len() >= args.limit as usize;
-    Ok(is_complete.then_some(found))
+    Ok(Some(rows!(args, |what, limit| {
+        let query = bound!(compile::<SqliteDialect>(&texts, args.text, contains, what, limit));
+        let fetch = query.fetch_all(db.scan_pool.reads());
+        match what {
+            Match::Exact | Match::Prefix => fetch.await,
+            Match::Elsewhere => match timeout(time_limit, fetch).await {
+                Ok(found) => found,
+                Err(_) => return Ok(None),
+            },
+        }
+    })))
 }
 
 pub(super) async fn postgres(
@@ -112,10 +115,10 @@ pub(super) async fn postgres(
     args: &SearchArgs<'_>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     // Planned for this text each time: a plan for all texts would be wrong for most.
-    let found =
-        rows!(db.search_pool, args, |what, limit| bound!(postgres_statement(collection, args, what, limit))
-            .persistent(false));
-    Ok(found)
+    Ok(rows!(args, |what, limit| {
+        let query = bound!(postgres_statement(collection, args, what, limit)).persistent(false);
+        query.fetch_all(db.search_pool.reads()).await
+    }))
 }
 
 fn postgres_statement(collection: Collection, args: &SearchArgs<'_>, what: Match, limit: usize) -> Sql {

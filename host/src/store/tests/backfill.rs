@@ -99,6 +99,44 @@ on_both! {
         assert_eq!(errors[1].error.as_deref(), Some("a\u{fffd}b"));
         let summary = backfill::pds_summary(&db, "b").await.unwrap();
         assert_eq!((summary.len(), summary[0].total_repos, summary[0].completed_repos, summary[0].total_records), (1, 4, 2, 417));
+        assert_eq!((summary[0].failed_repos, summary[0].error_kind.as_deref()), (2, Some("timeout")));
+    }
+
+    async fn hosts_are_summarized_with_their_most_frequent_error(db) {
+        let seq = job_with_repos(&db, "a", 9).await;
+        let host = |n: usize| format!("https://pds{}.example", n % 3);
+        let finished = vec![
+            failed(0, "timeout"), failed(3, "other"), failed(6, "other"),
+            failed(1, "rate_limited"), FinishedRepo { did: did(4), records: 5, error: None },
+        ];
+        let resolved = (0..8).map(|n| (did(n), host(n))).collect();
+        backfill::checkpoint(&db, seq, &Checkpoint { resolved, finished, ..Checkpoint::default() }).await.unwrap();
+        let summary = backfill::pds_summary(&db, "a").await.unwrap();
+        let shown: Vec<_> = summary.iter().map(|pds| {
+            let repos = [pds.total_repos, pds.completed_repos, pds.failed_repos, pds.total_records];
+            (pds.pds_endpoint.clone(), repos, pds.error_kind.as_deref())
+        }).collect();
+        assert_eq!(shown, [
+            (host(0), [3, 0, 3, 0], Some("other")),
+            (host(1), [3, 1, 1, 5], Some("rate_limited")),
+            (host(2), [2, 0, 0, 0], None),
+        ]);
+    }
+
+    async fn jobs_are_listed_by_page(db) {
+        // The last two were created at the same time.
+        for (id, at) in [("a", 1), ("b", 2), ("c", 2)] {
+            backfill::create(&db, &new_job(id), Timestamp(at)).await.unwrap();
+        }
+        let page = async |after: Option<&str>, limit| {
+            let rows = backfill::list_page(&db, after, limit).await.unwrap();
+            rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+        };
+        assert_eq!(page(None, 2).await, ["c", "b"]);
+        assert_eq!(page(Some("c"), 2).await, ["b", "a"]);
+        assert_eq!(page(Some("b"), 2).await, ["a"]);
+        assert_eq!(page(Some("a"), 2).await, [""; 0]);
+        assert_eq!(page(Some("unknown"), 2).await, [""; 0]);
     }
 
     async fn failed_repos_are_retried_by_kind(db) {

@@ -1,5 +1,7 @@
 //! `db.search`: the same matches in the same order with and without an index, on both databases.
 
+use std::time::Duration;
+
 use super::field_indexes::build_all;
 use super::fixtures::*;
 
@@ -8,7 +10,7 @@ use crate::records::search::{self, Search};
 use crate::store::fields::IndexKind;
 use crate::store::index::AccountStatus;
 use crate::store::search::SearchArgs;
-use crate::store::search::walk::explain;
+use crate::store::search::walk::{self, explain};
 use crate::store::{Db, intern};
 
 const TEXTS: [&str; 14] = [
@@ -157,6 +159,12 @@ on_both! {
         build_all(&db).await;
         assert_eq!(find(&db, "text", "therent").await, expected);
         assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
+        let Db::Sqlite(sqlite) = &*db else { return };
+        let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
+        let args = SearchArgs { collection: &note, field: &field, text: "therent", limit: 20, tenant: &US };
+        let index = db.fields().index(intern::collection(&db, &note).await.unwrap().unwrap().id, &field, IndexKind::Search);
+        let found = walk::sqlite(sqlite, index.unwrap(), &args, Duration::ZERO).await.unwrap();
+        assert!(found.is_none(), "the candidates are sorted instead");
     }
 
     async fn postgres_reads_the_texts_or_the_candidates_whichever_is_less(db) {

@@ -43,8 +43,10 @@ crate::in_both_worlds! {
         assert_eq!(dids(&get(server, &id, "repos?limit=-1").await.body), [ALICE]);
         assert_eq!(dids(&get(server, &id, "repos?limit=5000").await.body).len(), 3);
         let summary = get(server, &id, "pds-summary").await.body;
-        let expected = json!({ "pds_endpoint": pds, "total_repos": 2, "completed_repos": 2, "total_records": 3 });
-        assert_eq!(summary, json!({ "pds_endpoints": [expected] }));
+        let expected = json!({ "pds_endpoint": pds, "total_repos": 2, "completed_repos": 2, "failed_repos": 0,
+            "error_kind": null, "total_records": 3 });
+        assert_eq!(summary, json!({ "pds_endpoints": [expected], "total_hosts": 1 }));
+        assert_eq!(get(server, &id, "pds-summary?limit=1").await.body, summary);
 
         // Details go, one job's or all; the jobs stay.
         let second = start(server, json!({ "collection": NOTES })).await;
@@ -77,6 +79,12 @@ crate::in_both_worlds! {
         assert!(!first["error"].as_str().unwrap().is_empty() && first["pds_endpoint"].is_string(), "{first}");
         let page = get(server, &id, "errors?limit=1").await.body;
         assert_eq!((dids(&page), &page["cursor"]), (vec![BOB], &json!(BOB)));
+        let summary = get(server, &id, "pds-summary").await.body;
+        let host = &summary["pds_endpoints"][0];
+        let counts = ["total_repos", "completed_repos", "failed_repos"].map(|name| host[name].as_i64().unwrap());
+        assert_eq!(counts, [3, 1, 2]);
+        // Both kinds are as frequent.
+        assert_eq!(host["error_kind"], "repo_deactivated");
 
         let retry = async |body: Value| {
             server.admin(Method::POST, &format!("/admin/backfill/{id}/retry-failed"), Some(&body)).await

@@ -93,6 +93,33 @@ crate::in_both_worlds! {
         until(server, &fourth, "completed").await;
     }
 
+    async fn the_list_has_pages_and_single_backfills(world) {
+        world.execute("INSERT INTO backfill_jobs (id, status, stage, is_discovered, created_at, completed_at) VALUES \
+            ('a', 'completed', 'completed', 0, 1, 9), ('b', 'completed', 'completed', 0, 2, 9), \
+            ('c', 'completed', 'completed', 0, 2, 9)").await;
+        let server = &world.server;
+        let shown = async |query: &str| {
+            let answer = server.admin(Method::GET, &format!("/admin/backfill/status{query}"), None).await;
+            assert_eq!(answer.status, 200, "{query}: {}", answer.text);
+            answer.body.as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        for (query, expected) in [
+            ("", &["c", "b", "a"][..]),
+            ("?id=b", &["b"]),
+            ("?id=unknown", &[]),
+            ("?limit=2", &["c", "b"]),
+            ("?limit=2&cursor=b", &["a"]),
+            ("?cursor=c", &["b", "a"]),
+            ("?limit=2&cursor=a", &[]),
+        ] {
+            assert_eq!(shown(query).await, expected, "{query}");
+        }
+        for query in ["limit=many", "cursor=unknown"] {
+            let answer = server.admin(Method::GET, &format!("/admin/backfill/status?{query}"), None).await;
+            assert_eq!(answer.status, 400, "{query}: {}", answer.text);
+        }
+    }
+
     async fn the_queue_is_bounded(world) {
         world.execute("INSERT INTO backfill_jobs (id, status, stage, is_discovered, created_at) \
             SELECT 'job' || n, 'paused', 'pending', 0, 1 FROM ( \

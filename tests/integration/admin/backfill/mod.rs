@@ -72,10 +72,12 @@ crate::in_both_worlds! {
         }
         // Lists of an unknown job are empty, and so is what is deleted.
         assert_eq!(get(server, "unknown", "repos").await.body, json!({ "repos": [], "cursor": null }));
-        assert_eq!(get(server, "unknown", "pds-summary").await.body, json!({ "pds_endpoints": [] }));
+        assert_eq!(get(server, "unknown", "pds-summary").await.body, json!({ "pds_endpoints": [], "total_hosts": 0 }));
         let errors = json!({ "errors": [], "counts": {}, "cursor": null });
         assert_eq!(get(server, "unknown", "errors").await.body, errors);
-        assert_eq!(get(server, "unknown", "repos?limit=many").await.status, 400);
+        for path in ["repos?limit=many", "pds-summary?limit=many"] {
+            assert_eq!(get(server, "unknown", path).await.status, 400, "{path}");
+        }
         for path in ["/admin/backfill/unknown/details", "/admin/backfill/details"] {
             assert_eq!(server.admin(Method::DELETE, path, None).await.status, 204);
         }

@@ -70,21 +70,34 @@ struct SummaryView {
     pds_endpoint: String,
     total_repos: i64,
     completed_repos: i64,
+    failed_repos: i64,
+    /// The most frequent one; null without failed repos.
+    error_kind: Option<String>,
     total_records: i64,
 }
 
 impl From<PdsSummary> for SummaryView {
     fn from(row: PdsSummary) -> Self {
-        let PdsSummary { pds_endpoint, total_repos, completed_repos, total_records } = row;
-        Self { pds_endpoint, total_repos, completed_repos, total_records }
+        let PdsSummary {
+            pds_endpoint,
+            total_repos,
+            completed_repos,
+            failed_repos,
+            error_kind,
+            total_records,
+        } = row;
+        Self { pds_endpoint, total_repos, completed_repos, failed_repos, error_kind, total_records }
     }
 }
 
-/// `GET /admin/backfill/{id}/pds-summary`: the PDSs, those with the most repos first.
+/// `GET /admin/backfill/{id}/pds-summary`: the PDSs, those with the most repos first. All of them without a `limit`.
 pub async fn pds_summary(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let limit = request.query("limit").map(|_| paging::limit(&request, PageSize::LOGS)).transpose()?;
     let rows = backfill::pds_summary(&app.db, request.param("id")).await?;
-    let summary: Vec<SummaryView> = rows.into_iter().map(SummaryView::from).collect();
-    Ok(response::json(StatusCode::OK, &json!({ "pds_endpoints": summary })))
+    let total = rows.len();
+    let limit = limit.map_or(total, |limit| limit as usize);
+    let summary: Vec<SummaryView> = rows.into_iter().take(limit).map(SummaryView::from).collect();
+    Ok(response::json(StatusCode::OK, &json!({ "pds_endpoints": summary, "total_hosts": total })))
 }
 
 /// `DELETE /admin/backfill/{id}/details`: removes the repos of one job, which must have ended because its worker needs

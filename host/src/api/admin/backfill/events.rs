@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use super::find;
-use crate::access::Admin;
+use crate::access::{Admin, Permission};
 use crate::api::streams;
 use crate::app::App;
 use crate::fair_share::Tenant;
-use crate::http::{Error, EventStream, Request, Response, response};
+use crate::http::{Error, Request, Response};
 
 pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let job = find(&app, request.param("id")).await?;
     let messages = app.backfill_feeds.follow(&Tenant::of_did(admin.did.as_str()), job);
     let messages = messages.map_err(streams::refused)?;
-    Ok(response::events(EventStream::new(messages)))
+    Ok(streams::open(&app, &admin, &request, Permission::BackfillRead, messages))
 }

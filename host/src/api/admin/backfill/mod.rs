@@ -12,11 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::access::{Admin, Permission};
+use crate::api::paging;
 use crate::app::App;
 use crate::atproto::{Did, Nsid};
 use crate::backfill::NewBackfill;
 use crate::clock::Timestamp;
 use crate::http::{Error, Request, Response, response};
+use crate::query::PageSize;
 use crate::store::backfill::{self, JobRow, Requested, Traffic};
 
 /// Backfills that have not ended. They run one after another, so more would wait for days.
@@ -184,10 +186,28 @@ async fn check_queue(app: &App) -> Result<(), Error> {
     Err(Error::new(StatusCode::TOO_MANY_REQUESTS, error))
 }
 
-/// `GET /admin/backfill/status`: every job, newest first.
-pub async fn status(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let jobs: Vec<JobView> = backfill::list(&app.db).await?.into_iter().map(JobView::from).collect();
+/// `GET /admin/backfill/status`: every job, newest first. With `id` only that one; with `limit` or `cursor` a page.
+pub async fn status(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let jobs: Vec<JobView> = rows(&app, &request).await?.into_iter().map(JobView::from).collect();
     Ok(response::json(StatusCode::OK, &jobs))
+}
+
+/// The jobs whose status a request asks for. The specification has no parameters: without them the answer is every job.
+async fn rows(app: &App, request: &Request) -> Result<Vec<JobRow>, Error> {
+    if let Some(id) = paging::optional(request, "id") {
+        return Ok(backfill::get(&app.db, &id).await?.into_iter().collect());
+    }
+    let cursor = paging::optional(request, "cursor");
+    if cursor.is_none() && request.query("limit").is_none() {
+        return Ok(backfill::list(&app.db).await?);
+    }
+    let limit = paging::limit(request, PageSize::LOGS)?;
+    if let Some(id) = &cursor
+        && backfill::get(&app.db, id).await?.is_none()
+    {
+        return Err(Error::bad_request("cursor must be the id of a backfill"));
+    }
+    Ok(backfill::list_page(&app.db, cursor.as_deref(), limit).await?)
 }
 
 /// `POST /admin/backfill/{id}/cancel`

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 
 use super::{EventView, bad_query, cursor};
-use crate::access::Admin;
+use crate::access::{Admin, Permission};
 use crate::api::streams;
 use crate::app::App;
 use crate::events::{EventQuery, Message};
 use crate::fair_share::Tenant;
-use crate::http::{Error, EventStream, Request, Response, response};
+use crate::http::{Error, Request, Response};
 
 /// A comment, which is sent at once: browsers take a stream for open when its first bytes arrive.
 const OPEN: Bytes = Bytes::from_static(b": open\n\n");
@@ -32,7 +32,8 @@ pub async fn get(app: Arc<App>, admin: Admin, request: Request) -> Result<Respon
     let filter = EventQuery::read(|name| request.query(name)).filter().map_err(bad_query)?;
     let user = Tenant::of_did(admin.did.as_str());
     let messages = app.event_feed.follow(&user, filter, format).map_err(streams::refused)?;
-    Ok(response::events(EventStream::new(stream::iter([OPEN]).chain(messages))))
+    let messages = stream::iter([OPEN]).chain(messages);
+    Ok(streams::open(&app, &admin, &request, Permission::EventsRead, messages))
 }
 
 /// A message without a type is of the type `message`, and its id is the cursor behind the event.
