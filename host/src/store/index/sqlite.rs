@@ -3,6 +3,9 @@
 //! Most upserts are new records, so a statement first inserts all rows it can. Only when the number of inserted rows is
 //! too small are the existing records looked up and updated. The ids of new rows are assigned here, so that their
 //! references can be inserted without asking the database; the transaction excludes other writers.
+//!
+//! The bulk statements are `OR FAIL`: SQLite need not be able to undo one statement, for which it would copy each page before
+//! its first change. What fails ends the whole transaction here.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -48,7 +51,7 @@ impl Shapes {
 static INSERT: LazyLock<Shapes> = LazyLock::new(|| {
     Shapes::new(
         9,
-        "INSERT INTO records (id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
+        "INSERT OR FAIL INTO records (id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
          SELECT column1, column2, column3, column4, column5, column6, column7, column8, column8, column9 FROM",
         "WHERE column1 IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = v.column2 \
              AND t.did_id = v.column3 AND t.rkey = v.column4 AND t.rev >= v.column7) \
@@ -70,7 +73,7 @@ static FIND: LazyLock<Shapes> = LazyLock::new(|| {
 static UPDATE: LazyLock<Shapes> = LazyLock::new(|| {
     Shapes::new(
         6,
-        "UPDATE records SET cid = v.column2, cid_verified = v.column3, rev = v.column4, updated_at = v.column5, \
+        "UPDATE OR FAIL records SET cid = v.column2, cid_verified = v.column3, rev = v.column4, updated_at = v.column5, \
              record = v.column6 FROM",
         "WHERE records.id = v.column1",
     )
@@ -79,7 +82,7 @@ static UPDATE: LazyLock<Shapes> = LazyLock::new(|| {
 static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
     Shapes::new(
         3,
-        "INSERT INTO record_refs (target, collection_id, record_id) SELECT column1, column2, column3 FROM",
+        "INSERT OR FAIL INTO record_refs (target, collection_id, record_id) SELECT column1, column2, column3 FROM",
         "WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
     )
 });

@@ -101,7 +101,7 @@ async fn run(
     match db {
         Db::Sqlite(db) => {
             if let Some(index) = index
-                && walk::is_better(db, index, args.text).await?
+                && walk::is_better(db, index, collection.id, args).await?
                 && let Some(found) = walk::sqlite(db, index, args, WALK_TIME_LIMIT).await?
             {
                 return Ok(found);

@@ -5,6 +5,7 @@
 //! two is shorter, each time. SQLite has none: a walk is tried if there are many candidates, and given up after
 //! [`WALK_TIME_LIMIT`], because many records may have the trigrams of a text that few have.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
@@ -21,23 +22,39 @@ use crate::store::{Postgres, Sqlite, StoreError};
 
 use super::{SearchArgs, escape, trigrams};
 
-/// Up to this number of candidates is read and sorted, in some milliseconds.
-const MAX_SORTED: i64 = 2_000;
+/// How many texts a walk reads in the time in which one candidate is read and compared.
+const TEXTS_PER_CANDIDATE: f64 = 20.0;
+/// Bounds for the number of candidates that are read and sorted, in some milliseconds.
+const SORTED: RangeInclusive<f64> = 200.0..=5_000.0;
 
 /// How long a walk on SQLite may take. It passes over some hundred thousand texts in this time.
-pub(super) const WALK_TIME_LIMIT: Duration = Duration::from_millis(100);
+pub(in crate::store) const WALK_TIME_LIMIT: Duration = Duration::from_millis(100);
 
-/// Whether more records have the text than should be sorted.
-pub(super) async fn is_better(db: &Sqlite, index: i64, text: &str) -> Result<bool, StoreError> {
+/// Whether so many records have the text that a walk is expected to read less than a sort of them.
+pub(super) async fn is_better(
+    db: &Sqlite,
+    index: i64,
+    collection: i64,
+    args: &SearchArgs<'_>,
+) -> Result<bool, StoreError> {
+    let sql = "SELECT records FROM record_counts WHERE collection_id = $1";
+    let records = sqlx::query_scalar(sql).bind(collection).fetch_optional(db.scan_pool.reads()).await?;
+    let most = most_sorted(records.unwrap_or_default(), args.limit);
     let table = IndexKind::Search.index_name(index);
     let mut sql = Sql { text: String::with_capacity(128), values: Vec::new() };
-    let (pattern, limit) = (sql.bind(Value::Text(trigrams(text))), sql.bind(Value::Integer(MAX_SORTED + 1)));
+    let (pattern, limit) = (sql.bind(Value::Text(trigrams(args.text))), sql.bind(Value::Integer(most + 1)));
     sql.push(&format!(
         "SELECT count(*) FROM (SELECT rowid FROM {table} WHERE {table} MATCH {pattern} LIMIT {limit})"
     ));
     let query = bound!(sql);
     let count: i64 = sqlx::Row::try_get(&query.fetch_one(db.scan_pool.reads()).await?, 0)?;
-    Ok(count > MAX_SORTED)
+    Ok(count > most)
+}
+
+/// The number of candidates whose sort takes as long as the walk that finds `limit` of them among `records` texts.
+fn most_sorted(records: i64, limit: u32) -> i64 {
+    let equal = (records as f64 * f64::from(limit) / TEXTS_PER_CANDIDATE).sqrt();
+    equal.clamp(*SORTED.start(), *SORTED.end()) as i64
 }
 
 /// What a row has in common with the text, best first.
@@ -177,4 +194,16 @@ fn compile<D: Dialect>(
     let limit = sql.bind(Value::Integer(limit as i64));
     sql.push(&format!("SELECT {} {from}AND {condition} ORDER BY {key}, {id} LIMIT {limit}", D::COLUMNS));
     sql
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_candidates_are_sorted_in_larger_collections() {
+        let of = |records| most_sorted(records, 20);
+        assert_eq!([0, 100_000, 1_000_000, 8_000_000, i64::MAX].map(of), [200, 316, 1_000, 2_828, 5_000]);
+        assert_eq!(most_sorted(1_000_000, 100), 2_236);
+    }
 }
