@@ -28,7 +28,7 @@ const TEXTS_PER_CANDIDATE: f64 = 20.0;
 const SORTED: RangeInclusive<f64> = 200.0..=5_000.0;
 
 /// How long a walk on SQLite may take. It passes over some hundred thousand texts in this time.
-pub(in crate::store) const WALK_TIME_LIMIT: Duration = Duration::from_millis(100);
+pub(super) const WALK_TIME_LIMIT: Duration = Duration::from_millis(100);
 
 /// Whether so many records have the text that a walk is expected to read less than a sort of them.
 pub(super) async fn is_better(

@@ -1,5 +1,9 @@
 //! `db.search`: the same matches in the same order with and without an index, on both databases.
 
+use std::time::Duration;
+
+use sqlx::AssertSqlSafe;
+
 use super::field_indexes::build_all;
 use super::fixtures::*;
 
@@ -8,7 +12,7 @@ use crate::records::search::{self, Search};
 use crate::store::fields::IndexKind;
 use crate::store::index::AccountStatus;
 use crate::store::search::SearchArgs;
-use crate::store::search::walk::{self, WALK_TIME_LIMIT, explain};
+use crate::store::search::walk::{self, explain};
 use crate::store::{Db, intern};
 
 const TEXTS: [&str; 14] = [
@@ -160,12 +164,17 @@ on_both! {
         let Db::Sqlite(sqlite) = &*db else { return };
         let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
         let args = SearchArgs { collection: &note, field: &field, text: "therent", limit: 20, tenant: &US };
-        let index = db.fields().index(intern::collection(&db, &note).await.unwrap().unwrap().id, &field, IndexKind::Search);
-        // A paused clock jumps to the limit as soon as the walk is waited for.
-        tokio::time::pause();
-        let found = walk::sqlite(sqlite, index.unwrap(), &args, WALK_TIME_LIMIT).await.unwrap();
-        tokio::time::resume();
+        let collection = intern::collection(&db, &note).await.unwrap().unwrap();
+        let index = db.fields().index(collection.id, &field, IndexKind::Search).unwrap();
+        // So many other texts that a walk takes some tens of milliseconds.
+        let others = format!(
+            "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 500000) \
+             INSERT INTO field_texts_{index} (key, id) SELECT printf('zz%08d', x), 1000000 + x FROM n"
+        );
+        sqlx::query(AssertSqlSafe(others)).execute(&sqlite.writer).await.unwrap();
+        let found = walk::sqlite(sqlite, index, &args, Duration::from_millis(1)).await.unwrap();
         assert!(found.is_none(), "the candidates are sorted instead");
+        assert_eq!(find(&db, "text", "therent").await, expected);
     }
 
     async fn postgres_reads_the_texts_or_the_candidates_whichever_is_less(db) {
