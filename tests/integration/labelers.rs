@@ -226,9 +226,9 @@ crate::in_both_worlds! {
         }
         wait_for_cursor(&world.server, 5).await;
         speaker.labeler.forget();
-        speaker.labeler.send(&[Label::new(&uri, "new", EARLY)]);
         speaker.labeler.drop_clients();
         let event = wait_for_event(&world, "labeler.cursor_reset").await;
+        speaker.labeler.send(&[Label::new(&uri, "new", EARLY)]);
         assert_eq!((&event["detail"]["cursor"], &event["severity"]), (&json!(5), &json!("warn")));
         let arrived = async |_: &Instance| on(&world, &uri).await.contains(&theirs(&["new"])[0]);
         world.server.eventually("the new label", arrived).await;
