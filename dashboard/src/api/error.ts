@@ -30,6 +30,12 @@ export class ApiError extends Error {
   }
 }
 
+/** For `catch`: null for what does not exist. */
+export function nullIfMissing(error: unknown): null {
+  if (error instanceof ApiError && error.status === 404) return null
+  throw error
+}
+
 /** Reads the error that an answer carries. */
 export async function errorOf(answer: Response): Promise<ApiError> {
   const seconds = Number(answer.headers.get('retry-after'))

@@ -18,6 +18,8 @@ pub struct Admin {
     pub is_super: bool,
     /// The user's permissions; through an API key only those that both the key and the user have.
     pub permissions: PermissionSet,
+    /// What the route needed.
+    pub admitted_for: PermissionSet,
     pub via: Via,
 }
 
@@ -59,6 +61,7 @@ impl Admin {
             did: Did::try_from(user.did.as_str()).ok()?,
             is_super: user.is_super,
             permissions: PermissionSet::from_names(&user.permissions),
+            admitted_for: PermissionSet::EMPTY,
             via: Via::ServiceJwt,
         })
     }
@@ -84,7 +87,9 @@ impl Access {
     /// 401 without a valid credential, 403 when the caller is not a user or lacks a permission.
     pub async fn admit_admin(&self, request: &Request, needed: PermissionSet) -> Result<Admin, Error> {
         let admin = authenticate(self, request).await?;
-        let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else { return Ok(admin) };
+        let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else {
+            return Ok(Admin { admitted_for: needed, ..admin });
+        };
         self.events.record(Event::PermissionDenied {
             caller: admin.did.to_string(),
             user_id: admin.user_id,
@@ -92,12 +97,10 @@ impl Access {
         });
         Err(Error::forbidden("insufficient permissions").with_message(format!("this needs {missing}")))
     }
-}
 
-impl Access {
-    /// Whether a caller who was admitted with these headers still would be, for responses that stay open. A service token is
-    /// not verified again: it counts once. A database that does not answer refuses nobody.
-    pub async fn still_admits(&self, admin: &Admin, headers: &HeaderMap, needed: Permission) -> bool {
+    /// Whether a caller who was admitted with these headers still would be, for responses that stay open. A service
+    /// token is not verified again: it counts once. A database that does not answer refuses nobody.
+    pub async fn still_admits(&self, admin: &Admin, headers: &HeaderMap) -> bool {
         let now = self.clock.now();
         if admin.via == Via::Session {
             let session = self.web_sessions.user(&Method::GET, headers, now).await;
@@ -109,7 +112,7 @@ impl Access {
             (Via::ApiKey(_), Credential::AdminKey(key)) => self.admin_keys.resolve(&self.db, key, now).await,
             _ => self.users.in_person(self, &admin.did).await,
         };
-        found.map_or(true, |found| found.is_some_and(|found| found.may(needed)))
+        found.map_or(true, |found| found.is_some_and(|found| admin.admitted_for.iter().all(|p| found.may(p))))
     }
 }
 

@@ -7,7 +7,7 @@ use futures_util::{Stream, StreamExt as _};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
-use crate::access::{Admin, Permission};
+use crate::access::Admin;
 use crate::app::App;
 use crate::fair_share::Full;
 use crate::http::{Error, EventStream, Request, Response, response};
@@ -15,18 +15,17 @@ use crate::http::{Error, EventStream, Request, Response, response};
 /// When a client whose stream was refused may try again, in seconds.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("10");
 
-/// The response with these messages, until the caller lost the permission that the route needs.
+/// The response with these messages, until the caller loses what the route needs.
 pub fn open(
     app: &Arc<App>,
     admin: &Admin,
     request: &Request,
-    needed: Permission,
     messages: impl Stream<Item = Bytes> + Send + 'static,
 ) -> Response {
     let (app, admin, headers) = (Arc::clone(app), admin.clone(), request.headers().clone());
     let mut changes = app.access.admin_keys.changes();
     let refused = async move {
-        while app.access.still_admits(&admin, &headers, needed).await {
+        while app.access.still_admits(&admin, &headers).await {
             // The sender is a part of `app`.
             let _ = changes.changed().await;
         }

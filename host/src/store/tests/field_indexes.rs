@@ -224,6 +224,20 @@ on_both! {
             let found = query::query(&db, args).await.unwrap().rows.len();
             assert_eq!(found, if n == 2 { 1 } else { 20 }, "{n}");
         }
+        // Beside an equality that many records match, with an index or without, the index of the range is read.
+        let beside = [json!({"field": "flag", "value": false}), json!({"field": "pad", "value": "x".repeat(200)})]
+            .map(|equal| json!([equal, {"field": "n", "op": ">=", "value": 19_990}]))
+            .map(|filter| Filter::from_json(&filter).unwrap());
+        for filter in &beside {
+            let plan = query::explain(&db, &newest(filter)).await.unwrap();
+            let reads_range = match &*db {
+                Db::Sqlite(_) => plan.contains("key>?"),
+                // The one for filters or the one for sorts.
+                Db::Postgres(_) => plan.lines().any(|line| line.contains("Index Cond") && line.contains("-> 'n'")),
+            };
+            assert!(reads_range, "{plan}");
+            assert_eq!(query::query(&db, &newest(filter)).await.unwrap().rows.len(), 10);
+        }
     }
 
     async fn a_range_of_the_sorted_field_is_a_part_of_its_index(db) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::find;
-use crate::access::{Admin, Permission};
+use crate::access::Admin;
 use crate::api::streams;
 use crate::app::App;
 use crate::fair_share::Tenant;
@@ -14,5 +14,5 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let job = find(&app, request.param("id")).await?;
     let messages = app.backfill_feeds.follow(&Tenant::of_did(admin.did.as_str()), job);
     let messages = messages.map_err(streams::refused)?;
-    Ok(streams::open(&app, &admin, &request, Permission::BackfillRead, messages))
+    Ok(streams::open(&app, &admin, &request, messages))
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 
 use super::{EventView, bad_query, cursor};
-use crate::access::{Admin, Permission};
+use crate::access::Admin;
 use crate::api::streams;
 use crate::app::App;
 use crate::events::{EventQuery, Message};
@@ -33,7 +33,7 @@ pub async fn get(app: Arc<App>, admin: Admin, request: Request) -> Result<Respon
     let user = Tenant::of_did(admin.did.as_str());
     let messages = app.event_feed.follow(&user, filter, format).map_err(streams::refused)?;
     let messages = stream::iter([OPEN]).chain(messages);
-    Ok(streams::open(&app, &admin, &request, Permission::EventsRead, messages))
+    Ok(streams::open(&app, &admin, &request, messages))
 }
 
 /// A message without a type is of the type `message`, and its id is the cursor behind the event.
