@@ -68,8 +68,13 @@ where
     found
 }
 
-/// Makes a replica stay at its present state.
+/// Makes a replica stay at the primary's present state.
 async fn hold(primary: &OwnServer, replica: &OwnServer) {
+    // A message of a transaction is flushed with it, and only what is flushed reaches a replica.
+    let sql = "SELECT pg_logical_emit_message(true, 'test', 'x')::text";
+    let present: String = value(primary, sql).await;
+    let has_replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{present}'::pg_lsn");
+    while !value::<bool>(replica, &has_replayed).await {}
     replica.execute(DATABASE, "SELECT pg_wal_replay_pause()").await;
     loop {
         // It pauses when the next change arrives.
