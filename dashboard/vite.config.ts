@@ -11,8 +11,19 @@ const LATER = [
   /svelte\/src\/internal\/shared\/attributes\.js|\/clsx\//,
 ]
 
+/** What every view uses. A browser opens six connections, so that few files are faster than small ones. */
+const BASE =
+  /\/node_modules\/(svelte|esm-env)\/|\/src\/(lib\/(session|network)\.svelte|lib\/route\.ts|api\/error)/
+
+/** What the login uses besides, and the shell and most pages. */
+const FORM =
+  /\/src\/(components\/(Form|Field|ErrorBox)\.svelte|lib\/(message|format|login|toasts|confirm|clock|times)\b|styles\/parts|texts\.ts\?of=(components-(Form|Field|ErrorBox)-|lib-(message|format|login|times)-))/
+
+/** The table of pages: the first page is loaded before the shell can run. */
+const PAGES = /\/src\/(pages\/(index|find)\.ts|lib\/router\.svelte|texts\.ts\?of=shell)/
+
 /** What most pages use, in one file; without what the first view uses. */
-const PARTS = /\/src\/(components\/[^/]*$|lib\/(?!network|session)|styles\/parts|texts\.ts\?of=(components|lib)-)/
+const PARTS = /\/src\/(components\/[^/]*$|lib\/(?!network|session|route)|texts\.ts\?of=(components|lib)-)/
 
 const isLater = (id: string) => LATER.some((test) => test.test(id))
 
@@ -26,6 +37,8 @@ export default defineConfig(({ mode }) => ({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
+    // For build/finish.mjs.
+    manifest: true,
     rolldownOptions: {
       treeshake: { moduleSideEffects: LATER.map((test) => ({ test, sideEffects: false })) },
       output: {
@@ -34,6 +47,9 @@ export default defineConfig(({ mode }) => ({
           includeDependenciesRecursively: false,
           groups: [
             { name: 'runtime', test: isLater },
+            { name: 'base', test: BASE },
+            { name: 'pages', test: PAGES },
+            { name: 'form', test: FORM },
             { name: 'parts', test: PARTS, minShareCount: 5 },
           ],
         },

@@ -1,13 +1,16 @@
-// After the build: checks the size of what a browser loads first, and compresses every file.
-import { readFile, readdir, writeFile } from 'node:fs/promises'
+// After the build: writes the two pages, checks the size of what a browser loads first, and compresses every file.
+import { readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 
-/** What a browser loads before it shows the shell, with gzip. A slow phone gets it in under a second. */
+/** What every browser loads first, with gzip. */
 const MAX_FIRST_BYTES = 20_000
 
-/** The same with the shell (sidebar, bar, router), which is loaded while the server is asked who is logged in. */
-const MAX_SHELL_BYTES = 38_000
+/** The same with a view: the login, or the shell (sidebar, bar, router). A slow phone gets it in under a second. */
+const MAX_VIEW_BYTES = 40_000
+
+/** What the first script asks the server (`src/api/session.ts`). */
+const QUESTIONS = ['/auth/me', '/config']
 
 /** The largest file that is loaded later: the editor. */
 const MAX_LATER_BYTES = 200_000
@@ -23,16 +26,18 @@ const index = await readFile(join(dist, 'index.html'), 'utf8')
 if (/<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=/i.test(index))
   throw new Error('index.html has an inline script or style, which the CSP forbids')
 
-/** Adds what these scripts import before they run. */
-async function withImports(names) {
-  const all = new Set(names)
-  for (const name of all) {
-    if (!name.endsWith('.js')) continue
-    const code = await readFile(join(dist, name), 'utf8')
-    for (const [, file] of code.matchAll(/(?:^|[;}])import(?:[\w$\s{},*]*from)?\s*["'`]\.\/([^"'`]+)["'`]/g))
-      all.add(`assets/${file}`)
-  }
-  return all
+/** The files of each module that is loaded by itself, and what they import. Only this script needs it. */
+const manifest = JSON.parse(await readFile(join(dist, '.vite/manifest.json'), 'utf8'))
+await rm(join(dist, '.vite'), { recursive: true })
+
+/** The files of a module with all that it imports before it runs. */
+function filesOf(module) {
+  const all = new Set(
+    Object.keys(manifest).filter((key) => manifest[key].name === module && manifest[key].file.endsWith('.js')),
+  )
+  if (all.size !== 1) throw new Error(`the build has ${all.size} scripts with the name ${module}`)
+  for (const key of all) for (const imported of manifest[key].imports ?? []) all.add(imported)
+  return new Set([...all].flatMap((key) => [manifest[key].file, ...(manifest[key].css ?? [])]))
 }
 
 async function check(what, names, limit) {
@@ -42,22 +47,30 @@ async function check(what, names, limit) {
   if (total > limit) throw new Error(`${what} is too large: load what it does not need at once by dynamic import`)
 }
 
-const files = await readdir(join(dist, 'assets'))
-const first = await withImports([...index.matchAll(/(?:src|href)="\.\/(assets\/[^"]+)"/g)].map((match) => match[1]))
+const first = filesOf('index')
 await check('first load', first, MAX_FIRST_BYTES)
-const shell = files.filter((file) => /^Shell-.*\.(js|css)$/.test(file)).map((file) => `assets/${file}`)
-const withShell = await withImports([...first, ...shell])
-await check('first load with the shell', withShell, MAX_SHELL_BYTES)
 
-// The browser fetches the shell as soon as it has read the page, not when the first script runs.
-const early = [...withShell].filter((name) => !first.has(name))
-const links = early.map((name) => {
-  const kind = name.endsWith('.js') ? 'rel="modulepreload"' : 'rel="preload" as="style"'
-  return `    <link ${kind} crossorigin href="./${name}" />\n`
-})
-await writeFile(join(dist, 'index.html'), index.replace('  </head>', `${links.join('')}  </head>`))
+/** Writes a page whose browser fetches a view as soon as it has read the page, not when the first script runs. */
+async function writePage(name, modules, html) {
+  const all = new Set([...first, ...modules.flatMap((module) => [...filesOf(module)])])
+  await check(`first load of ${name}`, all, MAX_VIEW_BYTES)
+  const links = [...all]
+    .filter((file) => !first.has(file))
+    .map((file) => {
+      const kind = file.endsWith('.js') ? 'rel="modulepreload"' : 'rel="preload" as="style"'
+      return `    <link ${kind} crossorigin href="./${file}" />\n`
+    })
+  // A browser opens six connections: what loads more comes first.
+  links.splice(3, 0, ...QUESTIONS.map((path) => `    <link rel="preload" as="fetch" crossorigin href="..${path}" />\n`))
+  await writeFile(join(dist, name), html.replace('  </head>', `${links.join('')}  </head>`))
+}
 
-for (const name of ['index.html', ...files.map((file) => `assets/${file}`)]) {
+// The server sends the second page to a browser that was logged in.
+await writePage('index.html', ['Login'], index)
+await writePage('session.html', ['pages', 'Shell'], index.replace('<html', '<html data-session'))
+
+const assets = (await readdir(join(dist, 'assets'))).map((file) => `assets/${file}`)
+for (const name of ['index.html', 'session.html', ...assets]) {
   if (!/\.(html|js|css|svg|json|map)$/.test(name)) continue
   const bytes = await readFile(join(dist, name))
   const small = gzip(bytes)

@@ -2,8 +2,10 @@
 
 use http::Method;
 
+use crate::auth::Browser;
 use crate::fixtures::World;
-use crate::support::instance::Answer;
+use crate::support::instance::{Answer, OPERATOR};
+use crate::support::oauth_pds::OauthPds;
 
 /// What every answer of the dashboard has.
 fn assert_protected(answer: &Answer) {
@@ -84,4 +86,35 @@ async fn the_dashboard_is_served_with_its_files() {
     assert_eq!(tags.len(), 3, "each copy has its own tag");
     let copy = get(&format!("/dashboard/{asset}.br"), &[]).await;
     assert_eq!(copy.status, 404, "copies have no address of their own");
+}
+
+/// The page tells the browser which scripts to fetch before the first of them has run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_is_for_the_login_or_for_a_user() {
+    let world = World::sqlite().await;
+    let pds = OauthPds::start().await;
+    world.plc.host(OPERATOR, &pds.url());
+    let mut browser = Browser::default();
+    let seen = |answer: &Answer| {
+        assert_eq!(answer.status, 200);
+        if answer.text.contains("dev/dashboard.sh") {
+            // Built without a dashboard.
+            return None;
+        }
+        assert_protected(answer);
+        let varies: Vec<_> = answer.headers.get_all("vary").iter().collect();
+        assert_eq!(varies, ["accept-encoding", "cookie"], "a cache must not mix them up");
+        Some((answer.text.contains("<html data-session"), answer.headers["etag"].clone()))
+    };
+    let page = "/dashboard/";
+    let Some((is_for_user, tag)) = seen(&browser.get(&world.server, page).await) else { return };
+    assert!(!is_for_user);
+    browser.login(&world.server, &pds, OPERATOR).await;
+    let (is_for_user, tag_of_user) = seen(&browser.get(&world.server, page).await).unwrap();
+    assert!(is_for_user && tag != tag_of_user);
+    browser.logout(&world.server, &format!("http://{}", world.server.address)).await;
+    assert_eq!(seen(&browser.get(&world.server, page).await), Some((false, tag.clone())));
+    let forged = [("cookie", "belvedere_session=forged")];
+    let answer = world.server.request(Method::GET, page, &forged, None).await;
+    assert_eq!(seen(&answer), Some((false, tag)));
 }

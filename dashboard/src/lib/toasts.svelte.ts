@@ -1,3 +1,5 @@
+import { message } from './message'
+
 /** Milliseconds that a message of success stays: enough to read two lines. Errors stay until they are closed. */
 const STAYS = 6_000
 
@@ -26,10 +28,7 @@ export const toasts = {
   },
   ok: (text: string) => show('ok', text),
   /** Shows why something failed: an error that was caught. */
-  error(error: unknown) {
-    // The shell is loaded without the texts of errors.
-    void import('./message').then(({ message }) => show('error', message(error)))
-  },
+  error: (error: unknown) => show('error', message(error)),
   close(id: number) {
     list = list.filter((toast) => toast.id !== id)
   },

@@ -94,6 +94,11 @@ impl WebSessions {
         Ok(Some(WebUser { did, session: row.oauth_session_id, id: row.id, returns_to: row.returns_to }))
     }
 
+    /// Whether a browser was logged in when it was last here. Its session may have ended since.
+    pub fn was_logged_in(&self, headers: &HeaderMap) -> bool {
+        self.id(headers, SESSION_COOKIE).is_some()
+    }
+
     /// Whether a page of this instance sends the request. Browsers send the origin of a page in `Origin` with every write,
     /// and `Sec-Fetch-Site` in addition.
     pub fn is_from_own_page(&self, headers: &HeaderMap) -> bool {

@@ -37,9 +37,13 @@ const REVALIDATED: HeaderValue = HeaderValue::from_static("no-cache");
 const COOP: (HeaderName, HeaderValue) =
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
 
-/// `GET /dashboard/`: the page. Without a built dashboard, a page that says how to build it.
-pub async fn index(_app: Arc<App>, request: Request) -> Result<Response, Error> {
-    if let Some(answer) = serve("index.html", REVALIDATED, request.headers()) {
+/// `GET /dashboard/`: the page, with the scripts of the view that the browser will show: the login, or the rest. Without a
+/// built dashboard, a page that says how to build it.
+pub async fn index(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let is_expected = app.access.web_sessions.was_logged_in(request.headers());
+    let name = if is_expected { "session.html" } else { "index.html" };
+    if let Some(mut answer) = serve(name, REVALIDATED, request.headers()) {
+        answer.headers_mut().append(VARY, HeaderValue::from_static("cookie"));
         return Ok(answer);
     }
     let text = "This server was built without its dashboard. Build both with “make run”, or run “sh dev/dashboard.sh” and \

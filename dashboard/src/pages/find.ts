@@ -1,0 +1,18 @@
+import { match } from '../lib/route'
+import { pages } from '.'
+
+/** The page at a place, and the parameters of the place; null where there is none. */
+export function pageAt(path: string) {
+  for (const page of pages) {
+    const params = match(page.path, path)
+    if (params) return { page, params }
+  }
+  return null
+}
+
+/** Begins to load the page at a place. Whoever shows it says when it can't be loaded. */
+export function preload(path: string): void {
+  pageAt(path)
+    ?.page.load()
+    .catch(() => undefined)
+}
