@@ -1,5 +1,5 @@
 #!/bin/sh
-# make test: everything that CI checks, cheap checks first.
+# make test: everything that CI checks, cheap checks first. What waits for a clock or a server shares the processors with what does not.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -17,21 +17,38 @@ say "clippy and build"
 export RUSTC_WORKSPACE_WRAPPER=clippy-driver
 export CLIPPY_ARGS="--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"
 cargo build --workspace --all-targets --quiet
-(cd plugins && cargo clippy --workspace --all-targets --quiet --locked -- --deny warnings)
-say "documentation links, shell scripts"
-sh dev/rules.sh
-say "cold build of the Lua guest"
-sh dev/cold.sh
-say "plugins, and their unit tests"
+say "plugins"
 sh dev/plugins.sh
-(cd plugins && cargo test --workspace --quiet --locked)
-node --test plugins/itchio/test/
-say "unit and integration tests, on SQLite and PostgreSQL"
-tests/support/postgres.sh run cargo nextest run --workspace --no-fail-fast
-say "documentation examples"
-cargo test --workspace --doc --quiet
-say "network tests with a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
-tests/support/postgres.sh run cargo test --workspace --test network -- --show-output
-say "browser tests of the dashboard on the same network, the main stories on both databases"
+
+# beside COMMAND...: run it while the tests run; `finish` prints what it wrote, and fails as it does.
+beside() {
+    log=$(mktemp)
+    "$@" >"$log" 2>&1 &
+    other=$!
+    # shellcheck disable=SC2064 # this log and this process
+    trap "kill $other 2>/dev/null; rm -f $log" EXIT
+}
+finish() {
+    code=0
+    wait "$other" || code=$?
+    cat "$log" >&2
+    rm -f "$log"
+    trap - EXIT
+    return "$code"
+}
+
+beside nice -n 19 sh dev/checks.sh
+say "unit and integration tests, on SQLite and PostgreSQL; beside them the cold build, documentation and plugins"
+passed=0
+tests/support/postgres.sh run cargo nextest run --workspace --no-fail-fast || passed=$?
+finish
+[ "$passed" = 0 ] || exit "$passed"
+
 cargo build --quiet
-tests/support/postgres.sh run node --test tests/browser/browser.test.mjs
+cargo test --workspace --test network --no-run --quiet
+beside tests/support/postgres.sh run cargo test --workspace --test network -- --show-output
+say "browser tests of the dashboard on the real network, the main stories on both databases; beside them the network tests"
+tests/support/postgres.sh run node --test tests/browser/browser.test.mjs || passed=$?
+say "network tests with a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
+finish
+exit "$passed"

@@ -76,10 +76,11 @@ const COLUMNS: &str = "id, job_type, status, input, progress, result, error, cre
 
 /// The jobs that have not ended, and those that failed since a time. Ended jobs are kept for a week only.
 pub async fn counts(db: &Db, since: Timestamp) -> Result<JobCounts, StoreError> {
-    let sql = "SELECT count(CASE WHEN status = 'pending' THEN 1 END) AS pending, \
-                   count(CASE WHEN status = 'running' THEN 1 END) AS running, \
-                   count(CASE WHEN status = 'paused' THEN 1 END) AS paused, \
-                   count(CASE WHEN status = 'failed' AND completed_at >= $1 THEN 1 END) AS failed FROM jobs";
+    // Each from its part of an index: most jobs have ended.
+    let sql = "SELECT (SELECT count(*) FROM jobs WHERE status = 'pending') AS pending, \
+                   (SELECT count(*) FROM jobs WHERE status = 'running') AS running, \
+                   (SELECT count(*) FROM jobs WHERE status = 'paused') AS paused, \
+                   (SELECT count(*) FROM jobs WHERE status = 'failed' AND completed_at >= $1) AS failed";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(since).fetch_one(pool).await)?)
 }
 
