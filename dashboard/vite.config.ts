@@ -12,8 +12,7 @@ const LATER = [
 ]
 
 /** What every view uses. A browser opens six connections, so that few files are faster than small ones. */
-const BASE =
-  /\/node_modules\/(svelte|esm-env)\/|\/src\/(lib\/(session|network)\.svelte|lib\/route\.ts|api\/error)/
+const BASE = /\/node_modules\/(svelte|esm-env)\/|\/src\/(lib\/(session|network)\.svelte|lib\/route\.ts|api\/error)/
 
 /** What the login uses besides, and the shell and most pages. */
 const FORM =
