@@ -5,6 +5,8 @@
 # The packages live under ~/.cache/belvedere/network, in a folder named after the lock file and the node that built
 # them, so other clones and later runs reuse them: better-sqlite3 is compiled from source (about two minutes of
 # CPU), the rest is only unpacked. Downloads come from the npm registry only.
+#   sh dev/network.sh [system]
+# system: only the Debian packages, for which a user may be asked.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -20,13 +22,19 @@ cd "$ROOT/tests/network"
 key=$( (cat package-lock.json; node -p 'process.versions.modules + process.arch') | sha256sum | cut -c1-16)
 store=$CACHE/network/$key
 
-if [ ! -f "$store/READY" ]; then
+installed() { [ -f "$store/READY" ]; }
+
+if ! installed; then
     # Point node-gyp at installed headers of node: by default it would download them.
     prefix=$(dirname "$(dirname "$(node -p 'fs.realpathSync(process.execPath)')")")
     if [ ! -f "$prefix/include/node/node.h" ]; then
         apt_install libnode-dev
         prefix=/usr
     fi
+fi
+[ "${1:-}" != system ] || exit 0
+
+if ! installed; then
     say "installing the test network's npm packages into $store (two minutes the first time)"
     staging=$store.$$
     mkdir -p "$staging"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install the tools that a task needs. Idempotent, and quick when nothing is missing.
 #   sh dev/setup.sh build|test
-# build: the compilers of the server and the Lua guest. test: those, and the servers and tools of the tests.
+# build: the compilers of the server and the Lua guest. test: those, PostgreSQL and nextest (dev/browser.sh has the rest).
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -56,8 +56,8 @@ setup_test() {
         fi
         if apt_has postgresql-15; then apt_install postgresql-15; else apt_install postgresql; fi
     fi
+    sh "$ROOT/dev/network.sh" system
     cargo_tool cargo-nextest nextest
-    sh "$ROOT/dev/browser.sh"
 }
 
 case ${1:-} in

@@ -3,24 +3,7 @@
 set -eu
 . "$(dirname "$0")/lib.sh"
 
-sh "$ROOT/dev/setup.sh" test
-cd "$ROOT"
-
-say "dashboard: types, format, unit tests"
-sh dev/dashboard.sh test
-say "format"
-cargo fmt --all --check
-(cd plugins && cargo fmt --all --check)
-say "clippy and build"
-# clippy-driver is a compiler that also lints. `cargo clippy` would compile all dependencies a second time, only to check.
-# CLIPPY_ARGS is how `cargo clippy` itself passes arguments on.
-export RUSTC_WORKSPACE_WRAPPER=clippy-driver
-export CLIPPY_ARGS="--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"
-cargo build --workspace --all-targets --quiet
-say "plugins"
-sh dev/plugins.sh
-
-# beside COMMAND...: run it while the tests run; `finish` prints what it wrote, and fails as it does.
+# beside COMMAND...: run it while the script goes on; `finish` prints what it wrote, and fails as it does.
 beside() {
     log=$(mktemp)
     "$@" >"$log" 2>&1 &
@@ -36,6 +19,26 @@ finish() {
     trap - EXIT
     return "$code"
 }
+
+sh "$ROOT/dev/setup.sh" test
+cd "$ROOT"
+say "the test network and the browser: installing what is missing, while the rest is built"
+beside sh dev/browser.sh
+
+say "dashboard: types, format, unit tests"
+sh dev/dashboard.sh test
+say "format"
+cargo fmt --all --check
+(cd plugins && cargo fmt --all --check)
+say "clippy and build"
+# clippy-driver is a compiler that also lints. `cargo clippy` would compile all dependencies a second time, only to check.
+# CLIPPY_ARGS is how `cargo clippy` itself passes arguments on.
+export RUSTC_WORKSPACE_WRAPPER=clippy-driver
+export CLIPPY_ARGS="--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"
+cargo build --workspace --all-targets --quiet
+say "plugins"
+sh dev/plugins.sh
+finish
 
 beside nice -n 19 sh dev/checks.sh
 say "unit and integration tests, on SQLite and PostgreSQL; beside them the cold build, documentation and plugins"

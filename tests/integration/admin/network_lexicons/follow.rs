@@ -115,9 +115,9 @@ crate::in_both_worlds! {
             belvedere_standins::jetstream::Frame::create(at, place, &json!({ "$type": NOTE }))
         });
         world.server.eventually("the record is indexed", async |server| server.records().await == 1).await;
+        let first = stored(&world, NOTE).await.body;
         // A deletion that the PDS does not confirm.
         announce(&mut world, PUBLISHER, NOTE, None);
-        let first = stored(&world, NOTE).await.body;
         world.server.eventually("it was fetched", async |_| {
             stored(&world, NOTE).await.body["last_fetched_at"] != first["last_fetched_at"]
         }).await;
