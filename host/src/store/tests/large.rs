@@ -1,5 +1,6 @@
 //! Pages of large records: they end at a MiB, have at least one record, and together have every record once.
 
+use bytes::Bytes;
 use serde_json::json;
 
 use super::field_indexes::build_all;
@@ -10,7 +11,7 @@ use crate::records::backlinks::{self, Backlinks};
 use crate::records::search::{self, Search};
 use crate::records::{Page, Query, page};
 use crate::store::Db;
-use crate::store::records::{PAGE_BYTES, RecordRow, get_many_full};
+use crate::store::records::{self, PAGE_BYTES, PartialRow, RecordRow, complete, get_many_full};
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 
@@ -88,6 +89,26 @@ on_both! {
         }
         let of_one = Query { limit: 100, did: Some(did(1)), ..Query::of(nsid(NOTE)) };
         assert_eq!(read_all(&db, &of_one).await, [13, 10, 7, 4, 1]);
+    }
+
+    async fn a_record_that_was_deleted_during_the_read_is_empty(db) {
+        let record = json!({ "text": "x".repeat(20_000) }).to_string();
+        let (old, new) = (uri(1, NOTE, "old"), uri(2, NOTE, "new"));
+        apply(&db, 1, vec![put(&old, 1, &record)]).await;
+        let found = records::get(&db, &old).await.unwrap().unwrap();
+        let row = RecordRow { record: Bytes::new(), ..found };
+        let read = async || {
+            let found = PartialRow { row: row.clone(), size: 20_000 };
+            complete(&db, vec![found], 1, PAGE_BYTES).await.unwrap().rows.remove(0)
+        };
+        assert_eq!(read().await.record.len(), record.len());
+        assert!(records::delete(&db, &old).await.unwrap());
+        assert!(read().await.record.is_empty());
+        apply(&db, 2, vec![put(&new, 1, &record)]).await;
+        let id = records::get(&db, &new).await.unwrap().unwrap().id;
+        // SQLite gives the id again.
+        assert_eq!(id == row.id, matches!(*db, Db::Sqlite(_)));
+        assert!(read().await.record.is_empty());
     }
 
     async fn the_admin_list_returns_all_records(db) {

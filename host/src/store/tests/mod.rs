@@ -31,6 +31,7 @@ mod backlinks;
 mod bounds;
 mod catch_up;
 mod db;
+mod deadlock;
 mod domains;
 mod events;
 mod field_indexes;
