@@ -43,7 +43,7 @@ finish
 beside nice -n 19 sh dev/checks.sh
 say "unit and integration tests, on SQLite and PostgreSQL; beside them the cold build, documentation and plugins"
 passed=0
-tests/support/postgres.sh run cargo nextest run --workspace --no-fail-fast || passed=$?
+MIGRATE_WITH=$CARGO_TARGET_DIR/debug/belvedere tests/support/postgres.sh run cargo nextest run --workspace --no-fail-fast || passed=$?
 finish
 [ "$passed" = 0 ] || exit "$passed"
 

@@ -1,7 +1,7 @@
 //! Authentication and authorization: admin keys, service tokens, API clients, permissions, rate limits.
 
 use belvedere::testing::crypto::Algorithm;
-use belvedere_standins::database::sqlite_url;
+use belvedere_standins::database::{new_sqlite_url, sqlite_url};
 use belvedere_standins::postgres;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -133,13 +133,13 @@ async fn bootstrap(url: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_caller_becomes_the_super_user_on_sqlite() {
-    let (url, _directory) = sqlite_url();
+    let (url, _directory) = new_sqlite_url();
     bootstrap(&url).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_caller_becomes_the_super_user_on_postgres() {
-    bootstrap(&postgres::create_database().await).await;
+    bootstrap(&postgres::create_new_database().await).await;
 }
 
 #[tokio::test]

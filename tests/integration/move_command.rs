@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use belvedere_standins::database::sqlite_url;
+use belvedere_standins::database::{new_sqlite_url, sqlite_url};
 use belvedere_standins::jetstream::FakeJetstream;
 use belvedere_standins::postgres;
 use http::Method;
@@ -50,7 +50,7 @@ async fn a_server_goes_on_with_the_other_database_and_comes_back() {
     let before = answers(&server).await;
 
     // Not while it runs.
-    let second = postgres::create_database().await;
+    let second = postgres::create_new_database().await;
     let refused = server.run(&["move", "--to", &second]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(err(&refused).contains("another server"), "{}", err(&refused));
@@ -76,7 +76,7 @@ async fn a_server_goes_on_with_the_other_database_and_comes_back() {
     assert_eq!(answers(&server).await, before);
 
     // Back, from a server that was stopped, into a new file.
-    let (third, _other) = sqlite_url();
+    let (third, _other) = new_sqlite_url();
     let refused = server.run(&["move", "--to", &third]);
     assert!(err(&refused).contains("a server or another command uses the source"), "{}", err(&refused));
     assert_eq!(server.stop(), Some(0));

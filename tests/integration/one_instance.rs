@@ -100,7 +100,7 @@ fn commands_create_no_database() {
 
 #[tokio::test]
 async fn an_empty_postgresql_database_is_not_migrated_by_a_command() {
-    let url = postgres::create_database().await;
+    let url = postgres::create_new_database().await;
     let folder = tempfile::tempdir().unwrap();
     let output = run(folder.path(), &[("DATABASE_URL", &url)], &CREATE_KEY);
     assert!(!output.status.success() && stderr(&output).contains("not an instance's yet"), "{output:?}");
@@ -154,14 +154,14 @@ async fn a_key_of_the_printed_command_works_on_sqlite() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_the_printed_command_works_on_postgres() {
-    let url = postgres::create_database().await;
+    let url = postgres::create_new_database().await;
     a_key_of_the_printed_command_works(&url).await;
     postgres::drop_database(&url);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_is_neither_stored_nor_printed_and_has_to_be_given() {
-    let url = postgres::create_database().await;
+    let url = postgres::create_new_database().await;
     // The test server accepts any password.
     let url = url.replacen("belvedere@", "belvedere:hunter2@", 1);
     assert!(url.contains("hunter2"));
@@ -249,7 +249,7 @@ async fn a_first_start_on_sqlite_logs_no_warnings() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_start_on_postgres_logs_no_warnings() {
-    let url = postgres::create_database().await;
+    let url = postgres::create_new_database().await;
     let expected =
         ["ok    database: postgres://", "ok    migrations: not migrated yet", "ok    connections: 32 of"];
     a_first_start_logs_no_warnings(&url, &expected).await;

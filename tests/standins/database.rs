@@ -1,4 +1,9 @@
-//! An empty database for a test, on either backend.
+//! A database for a test, on either backend.
+//!
+//! It has no rows. A test run that has made templates (`tests/support/postgres.sh`) saves each test the migrations: the
+//! database is a copy, and to migrate it only finds that nothing is left to do.
+
+use std::ffi::OsString;
 
 use tempfile::TempDir;
 
@@ -12,7 +17,6 @@ pub struct Database {
 }
 
 impl Database {
-    /// A SQLite file that doesn't exist yet.
     pub fn sqlite() -> Self {
         let (url, directory) = sqlite_url();
         Self { url, _directory: Some(directory) }
@@ -21,12 +25,40 @@ impl Database {
     pub async fn postgres() -> Self {
         Self { url: postgres::create_database().await, _directory: None }
     }
+
+    /// A SQLite file that doesn't exist yet.
+    pub fn new_sqlite() -> Self {
+        let (url, directory) = new_sqlite_url();
+        Self { url, _directory: Some(directory) }
+    }
+
+    /// A database without tables.
+    pub async fn new_postgres() -> Self {
+        Self { url: postgres::create_new_database().await, _directory: None }
+    }
+}
+
+/// The URL of a SQLite database, and the directory that it is in.
+pub fn sqlite_url() -> (String, TempDir) {
+    let (url, directory) = new_sqlite_url();
+    if let Some(template) = template("BELVEDERE_TEST_SQLITE_TEMPLATE") {
+        std::fs::copy(template, directory.path().join(SQLITE_FILE)).expect("the template is copied");
+    }
+    (url, directory)
 }
 
 /// The URL of a SQLite file that doesn't exist yet, and the directory that it will be in.
-pub fn sqlite_url() -> (String, TempDir) {
+pub fn new_sqlite_url() -> (String, TempDir) {
     let directory = tempfile::tempdir().expect("a temporary directory is created");
-    (format!("sqlite://{}/test.db", directory.path().display()), directory)
+    (format!("sqlite://{}/{SQLITE_FILE}", directory.path().display()), directory)
+}
+
+const SQLITE_FILE: &str = "test.db";
+
+/// What the test run says about its templates.
+#[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
+pub(crate) fn template(variable: &str) -> Option<OsString> {
+    std::env::var_os(variable).filter(|value| !value.is_empty())
 }
 
 impl Drop for Database {

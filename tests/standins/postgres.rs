@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
+use crate::database::template;
+
 struct Server {
     url: String,
     /// Locked (shared) until this process ends: the server's watchdog checks the lock.
@@ -40,8 +42,21 @@ fn server() -> &'static Server {
     })
 }
 
-/// Creates an empty database and returns its URL. It is removed by [`drop_database`], or with the server.
+/// Creates a database without rows ([`crate::database`]) and returns its URL. It is removed by [`drop_database`], or with
+/// the server.
 pub async fn create_database() -> String {
+    match template("BELVEDERE_TEST_POSTGRES_TEMPLATE") {
+        Some(name) => create(&format!(" TEMPLATE {}", name.display())).await,
+        None => create("").await,
+    }
+}
+
+/// As [`create_database`], without tables.
+pub async fn create_new_database() -> String {
+    create("").await
+}
+
+async fn create(options: &str) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     // Starting the server takes a second or two, so it does not run on an async worker.
     let server = tokio::task::spawn_blocking(server).await.expect("the server starts");
@@ -49,7 +64,7 @@ pub async fn create_database() -> String {
     let unique = std::time::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_nanos();
     let name = format!("t_{}_{number}_{unique}", std::process::id());
     let mut conn = PgConnection::connect(&server.url).await.expect("the test server responds");
-    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}")))
+    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}{options}")))
         .execute(&mut conn)
         .await
         .expect("a database is created");

@@ -3,6 +3,8 @@
 #
 #   postgres.sh run COMMAND…   start one, run COMMAND with BELVEDERE_TEST_POSTGRES_URL set, stop and remove it
 #                              POSTGRES_OPTIONS: more options of the server, as `-c shared_buffers=2GB`
+#                              MIGRATE_WITH: a belvedere binary; it makes databases that the tests copy, so that not
+#                              each of them runs all migrations (tests/standins/database.rs)
 #   postgres.sh shared         start one that test processes of this checkout share (or find it running), and print
 #                              its URL and the file to lock (shared) while using it. It stops and removes
 #                              itself a minute after the last lock is released.
@@ -142,7 +144,17 @@ run)
     trap 'exit 130' INT
     trap 'exit 143' TERM
     start "$dir"
-    BELVEDERE_TEST_POSTGRES_URL=$(cat "$dir/url") "$@"
+    url=$(cat "$dir/url")
+    if [ -n "${MIGRATE_WITH:-}" ]; then
+        templates=$(mktemp -d "$tmp/belvedere-templates.XXXXXX")
+        trap 'stop "$dir"; rm -rf "$templates"' EXIT
+        (as_server "$bin/psql" --quiet --dbname="$url" --command='CREATE DATABASE migrated')
+        for template in "${url%/*}/migrated" "sqlite://$templates/migrated.db"; do
+            DATABASE_URL=$template "$MIGRATE_WITH" migrate >"$templates/log" 2>&1 || { cat "$templates/log" >&2; fail "the migrations failed"; }
+        done
+        export BELVEDERE_TEST_POSTGRES_TEMPLATE=migrated BELVEDERE_TEST_SQLITE_TEMPLATE=$templates/migrated.db
+    fi
+    BELVEDERE_TEST_POSTGRES_URL=$url "$@"
     ;;
 shared)
     # One per user and checkout.

@@ -336,7 +336,7 @@ mod tests {
     #[tokio::test]
     async fn large_values_count_against_the_limit_of_own_tables() {
         const LARGE: i64 = 5_000_000;
-        let url = postgres::create_database().await;
+        let url = postgres::create_new_database().await;
         let Db::Postgres(db) = Db::open(&url, 1).await.unwrap() else { panic!("{url} is PostgreSQL") };
         let mut connection = db.pool.acquire().await.unwrap();
         for sql in [

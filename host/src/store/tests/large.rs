@@ -101,7 +101,7 @@ on_both! {
             let found = PartialRow { row: row.clone(), size: 20_000 };
             complete(&db, vec![found], 1, PAGE_BYTES).await.unwrap().rows.remove(0)
         };
-        assert_eq!(read().await.record.len(), record.len());
+        assert!(read().await.record.len() >= record.len());
         assert!(records::delete(&db, &old).await.unwrap());
         assert!(read().await.record.is_empty());
         apply(&db, 2, vec![put(&new, 1, &record)]).await;

@@ -38,12 +38,12 @@ async fn together(url: &str) {
 
 #[tokio::test]
 async fn several_processes_may_migrate_sqlite_at_once() {
-    together(&Database::sqlite().url).await;
+    together(&Database::new_sqlite().url).await;
 }
 
 #[tokio::test]
 async fn several_processes_may_migrate_postgres_at_once() {
-    together(&Database::postgres().await.url).await;
+    together(&Database::new_postgres().await.url).await;
 }
 
 #[tokio::test]

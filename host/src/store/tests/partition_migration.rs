@@ -68,7 +68,7 @@ async fn execute(conn: &mut PgConnection, sql: &str) {
 
 /// A database as it was before the migration, with [`FILL`].
 async fn old_database() -> Database {
-    let database = Database::postgres().await;
+    let database = Database::new_postgres().await;
     let before =
         POSTGRES_MIGRATIONS.iter().filter(|migration| migration.version < PARTITIONS).cloned().collect();
     let pool = PgPool::connect(&database.url).await.unwrap();

@@ -60,8 +60,8 @@ async fn fill_every_table(db: &Db, tables: &[Table]) {
 /// Every table of the catalog: a migration that adds one needs no change here, nor in the code.
 #[tokio::test]
 async fn every_table_is_moved_there_and_back() {
-    let (a, b, c) = (Database::sqlite(), Database::postgres().await, Database::sqlite());
-    let empty = Database::postgres().await;
+    let (a, b, c) = (Database::new_sqlite(), Database::new_postgres().await, Database::new_sqlite());
+    let empty = Database::new_postgres().await;
     let db = migrated(&a.url).await;
     migrated(&empty.url).await.close().await;
     let mut ends = (
@@ -109,7 +109,7 @@ async fn every_table_is_moved_there_and_back() {
 /// Sequences continue, indexes and foreign keys are there again, and the planner finds them.
 #[tokio::test]
 async fn the_target_works_like_a_new_database() {
-    let (a, b) = (Database::sqlite(), Database::postgres().await);
+    let (a, b) = (Database::new_sqlite(), Database::new_postgres().await);
     let db = migrated(&a.url).await;
     execute(
         &db,
@@ -119,7 +119,7 @@ async fn the_target_works_like_a_new_database() {
     db.close().await;
     move_to(&a.url, &b.url).await.unwrap();
 
-    let fresh = Database::postgres().await;
+    let fresh = Database::new_postgres().await;
     let (moved, fresh) = (Db::open(&b.url, 2).await.unwrap(), migrated(&fresh.url).await);
     let indexes = async |db: &Db, sql: &'static str| -> Vec<String> {
         let Db::Postgres(db) = db else { unreachable!("it is PostgreSQL") };
@@ -150,7 +150,7 @@ const OWN: &str = "CREATE TABLE script_own (id INTEGER PRIMARY KEY, name TEXT NO
 
 #[tokio::test]
 async fn tables_of_scripts_keep_their_rows_keys_and_indexes() {
-    let (a, b, c) = (Database::sqlite(), Database::postgres().await, Database::sqlite());
+    let (a, b, c) = (Database::new_sqlite(), Database::new_postgres().await, Database::new_sqlite());
     let db = migrated(&a.url).await;
     for sql in [
         OWN,
@@ -188,7 +188,7 @@ async fn tables_of_scripts_keep_their_rows_keys_and_indexes() {
 
 #[tokio::test]
 async fn what_postgres_can_not_store_is_replaced_and_counted() {
-    let (a, b) = (Database::sqlite(), Database::postgres().await);
+    let (a, b) = (Database::new_sqlite(), Database::new_postgres().await);
     let db = migrated(&a.url).await;
     execute(
         &db,
@@ -215,7 +215,7 @@ async fn what_postgres_can_not_store_is_replaced_and_counted() {
 #[tokio::test]
 async fn an_interrupted_move_is_noticed_and_begins_again() {
     for to_postgres in [true, false] {
-        let (sqlite, postgres) = (Database::sqlite(), Database::postgres().await);
+        let (sqlite, postgres) = (Database::new_sqlite(), Database::new_postgres().await);
         let (from, to) = if to_postgres { (&sqlite, &postgres) } else { (&postgres, &sqlite) };
         let db = migrated(&from.url).await;
         script_sql::run(&db, "CREATE TABLE script_own (n INTEGER)", &[]).await.unwrap();
@@ -267,7 +267,7 @@ async fn an_interrupted_move_is_noticed_and_begins_again() {
 
 #[tokio::test]
 async fn a_source_in_use_and_a_wrong_target_are_refused() {
-    let (a, b, c) = (Database::postgres().await, Database::sqlite(), Database::postgres().await);
+    let (a, b, c) = (Database::new_postgres().await, Database::new_sqlite(), Database::new_postgres().await);
     let server = migrated(&a.url).await;
     let refused = move_to(&a.url, &b.url).await.unwrap_err();
     assert!(matches!(refused, MoveError::SourceInUse), "{refused}");
@@ -289,7 +289,7 @@ async fn a_source_in_use_and_a_wrong_target_are_refused() {
 /// A row that arrives otherwise than it was sent is noticed.
 #[tokio::test]
 async fn a_difference_is_an_error_and_the_target_stays_incomplete() {
-    let (a, b) = (Database::sqlite(), Database::postgres().await);
+    let (a, b) = (Database::new_sqlite(), Database::new_postgres().await);
     let db = migrated(&a.url).await;
     execute(&db, "INSERT INTO settings VALUES ('key', 'value', 1)").await;
     db.close().await;

@@ -31,7 +31,7 @@ struct OwnedDatabase {
 
 impl OwnedDatabase {
     async fn make(attributes: &str) -> Self {
-        let admin = postgres::create_database().await;
+        let admin = postgres::create_new_database().await;
         let name = admin.rsplit_once('/').unwrap().1.to_owned();
         let role = format!("{name}_owner");
         execute(&admin, &format!("CREATE ROLE {role} LOGIN NOSUPERUSER {attributes}")).await;
@@ -195,7 +195,7 @@ async fn an_existing_role_of_that_name_is_not_changed() {
 /// The test's PostgreSQL server requires passwords only for the database `password_only`.
 #[tokio::test]
 async fn the_role_has_a_password() {
-    let admin = postgres::create_database().await;
+    let admin = postgres::create_new_database().await;
     let base = admin.rsplit_once('/').unwrap().0.to_owned();
     execute(&admin, "DROP DATABASE IF EXISTS password_only WITH (FORCE)").await;
     execute(&admin, "DROP ROLE IF EXISTS password_only_scripts").await;
