@@ -202,8 +202,20 @@ impl Fill {
         }
     }
 
-    /// Makes the indexes look unused, so that the server drops them.
+    /// Makes the indexes look unused until the server has dropped them: it may write once more that they were used.
     async fn drop_indexes(&mut self) -> anyhow::Result<()> {
+        let started = Instant::now();
+        loop {
+            self.forget_uses().await?;
+            if reads::has_no_index(&self.server).await {
+                return Ok(());
+            }
+            anyhow::ensure!(started.elapsed() < PATIENCE, "the indexes were not dropped");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn forget_uses(&self) -> anyhow::Result<()> {
         let sql = "UPDATE field_indexes SET last_used_at = 0";
         if self.database.is_some() {
             let mut connection = self.url.parse::<PgConnectOptions>()?.connect().await?;
@@ -214,11 +226,6 @@ impl Fill {
             let mut connection = options.connect().await?;
             sqlx::query(sql).execute(&mut connection).await?;
             connection.close().await?;
-        }
-        let started = Instant::now();
-        while !reads::has_no_index(&self.server).await {
-            anyhow::ensure!(started.elapsed() < PATIENCE, "the indexes were not dropped");
-            tokio::time::sleep(Duration::from_millis(200)).await;
         }
         Ok(())
     }
