@@ -47,8 +47,6 @@ MIGRATE_WITH=$CARGO_TARGET_DIR/debug/belvedere tests/support/postgres.sh run car
 finish
 [ "$passed" = 0 ] || exit "$passed"
 
-cargo build --quiet
-cargo test --workspace --test network --no-run --quiet
 beside tests/support/postgres.sh run cargo test --workspace --test network -- --show-output
 say "browser tests of the dashboard on the real network, the main stories on both databases; beside them the network tests"
 tests/support/postgres.sh run node --test tests/browser/browser.test.mjs || passed=$?
