@@ -47,9 +47,9 @@ MIGRATE_WITH=$CARGO_TARGET_DIR/debug/belvedere tests/support/postgres.sh run car
 finish
 [ "$passed" = 0 ] || exit "$passed"
 
-beside tests/support/postgres.sh run cargo test --workspace --test network -- --show-output
-say "browser tests of the dashboard on the real network, the main stories on both databases; beside them the network tests"
-tests/support/postgres.sh run node --test tests/browser/browser.test.mjs || passed=$?
 say "network tests with a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
-finish
+tests/support/postgres.sh run cargo test --workspace --test network -- --show-output || passed=$?
+# Not beside the network tests: pages wait for at most half a minute for what two networks on two cores may take longer for.
+say "browser tests of the dashboard on the real network, the main stories on both databases"
+tests/support/postgres.sh run node --test tests/browser/browser.test.mjs || passed=$?
 exit "$passed"
