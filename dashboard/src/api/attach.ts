@@ -14,7 +14,7 @@ export async function beginAttach(account: string): Promise<void> {
   location.assign(url)
 }
 
-/** Returns to the session of the user who began, and keeps why the login failed or was not accepted. */
+/** Returns to the session of the user who began, in a new page. Keeps why the login failed or was not accepted. */
 export async function finishAttach(): Promise<void> {
   const original = sessionStorage.getItem(attaching.key) ?? ''
   sessionStorage.removeItem(attaching.key)
@@ -28,5 +28,9 @@ export async function finishAttach(): Promise<void> {
     await api.post('/api/setup/attach-auth/confirm', { original_did: original })
   } catch (error) {
     attaching.failure = error
+    return
   }
+  // The browser asked who is logged in while it loaded this page: the answer names the account to attach.
+  location.reload()
+  await new Promise<never>(() => undefined)
 }

@@ -1,7 +1,5 @@
 //! Indexes of record fields: expensive queries get one, and return the same as without it.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::fixtures::*;
@@ -11,12 +9,11 @@ use crate::jobs::field_indexes::advise;
 use crate::query::{Direction, Filter, Sort};
 use crate::records::{Query, page};
 use crate::store::Db;
-use crate::store::fields::build;
 use crate::store::fields::table::{self, State};
 use crate::store::query::{self, Narrow, Order, QueryArgs};
-use crate::store::tests::db::{postgres, sqlite};
+use crate::store::tests::db::sqlite;
 
-const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+pub(super) const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
 pub(super) async fn execute(db: &Db, sql: &'static str) {
     match db {
@@ -42,7 +39,7 @@ pub(super) async fn build_all(db: &Db) {
     }
 }
 
-async fn states(db: &Db) -> Vec<(String, &'static str, &'static str)> {
+pub(super) async fn states(db: &Db) -> Vec<(String, &'static str, &'static str)> {
     let entries = table::list(db).await.unwrap();
     let mut states: Vec<_> =
         entries.iter().map(|e| (e.key.path.to_string(), e.key.kind.as_str(), e.state.as_str())).collect();
@@ -51,7 +48,7 @@ async fn states(db: &Db) -> Vec<(String, &'static str, &'static str)> {
 }
 
 /// Values of every type, several of each, some larger than an index key.
-fn values() -> Vec<Value> {
+pub(super) fn values() -> Vec<Value> {
     let long = "ä".repeat(300);
     let mut values = vec![
         json!({"v": 5}),
@@ -83,7 +80,7 @@ fn values() -> Vec<Value> {
     values
 }
 
-async fn store(db: &Db, first: usize, values: &[Value]) {
+pub(super) async fn store(db: &Db, first: usize, values: &[Value]) {
     for (n, value) in values.iter().enumerate() {
         let n = first + n;
         let at = i64::try_from(n / 3).unwrap();
@@ -129,7 +126,7 @@ fn queries() -> Vec<Query> {
 }
 
 /// All pages of a query.
-async fn pages(db: &Db, query: &Query) -> Vec<String> {
+pub(super) async fn pages(db: &Db, query: &Query) -> Vec<String> {
     let (mut query, mut found) = (query.clone(), Vec::new());
     loop {
         let page = page::read(db, &query, &US).await.unwrap_or_else(|error| panic!("{query:?}: {error}"));
@@ -280,112 +277,6 @@ on_both! {
         let part = match *db { Db::Sqlite(_) => "(class=? AND key>? AND key<?)", Db::Postgres(_) => ">= " };
         assert!(plan.contains(part), "{plan}");
     }
-
-    async fn writes_during_a_build_are_in_the_index(db) {
-        let record = |n: u32, round: u32| {
-            json!({"v": (n * 7 + round) % 1_000, "text": format!("text {} of {n}", (n + round) % 40)}).to_string()
-        };
-        let name = |n: u32| uri(n % 50, NOTE, &format!("r{n}"));
-        for from in [0, 3_000, 6_000, 9_000] {
-            let changes = (from..from + 3_000).map(|n| put(&name(n), 1, &record(n, 0)));
-            apply(&db, 1, changes.collect()).await;
-        }
-        let sorted = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
-        let filter = Filter::from_json(&json!({"field": "v", "value": 21})).unwrap();
-        let queries = [
-            Query { limit: 100, ..sorted.clone() },
-            Query { limit: 100, filter: Some(filter), ..Query::of(nsid(NOTE)) },
-        ];
-        let text = crate::records::search::Search::parse(nsid(NOTE), "text", "text 7 of".into(), Some(100)).unwrap();
-        let read = async || {
-            let mut found = Vec::new();
-            for query in &queries {
-                found.push(pages(&db, query).await);
-            }
-            let rows = crate::records::search::read(&db, &text, &US).await.unwrap();
-            found.push(rows.into_iter().map(|row| row.rkey).collect());
-            found
-        };
-        read().await;
-        let write = async {
-            for round in 2..40 {
-                let changed = (round..12_000).step_by(53).map(|n| match n % 5 {
-                    0 => take(&name(n), u64::from(round)),
-                    _ => put(&name(n), u64::from(round), &record(n, round)),
-                });
-                let new = (0..20).map(|n| 20_000 + round * 100 + n).map(|n| put(&name(n), 1, &record(n, round)));
-                apply(&db, 2, changed.chain(new).collect()).await;
-            }
-        };
-        tokio::join!(build_all(&db), write);
-        let by_index = read().await;
-        advise(&db, &Clock::fixed(NOW), 0).await.unwrap();
-        assert_eq!(states(&db).await, []);
-        assert_eq!(read().await, by_index);
-    }
-
-    async fn an_interrupted_build_is_repeated(db) {
-        store(&db, 0, &values()).await;
-        let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
-        let expected = pages(&db, &query).await;
-        build_all(&db).await;
-        // The state after a kill in the middle of a build: an incomplete index, and the state `building`.
-        execute(&db, "UPDATE field_indexes SET state = 1").await;
-        let clock = Clock::fixed(NOW);
-        advise(&db, &clock, 9).await.unwrap();
-        assert_eq!(states(&db).await, [("v".to_owned(), "sort", "candidate")]);
-        assert_eq!(pages(&db, &query).await, expected);
-        advise(&db, &clock, 9).await.unwrap();
-        assert_eq!(states(&db).await, [("v".to_owned(), "sort", "ready")]);
-        assert_eq!(pages(&db, &query).await, expected);
-    }
-
-    async fn unused_indexes_and_those_over_the_limit_are_dropped(db) {
-        store(&db, 0, &values()).await;
-        let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
-        let expected = pages(&db, &query).await;
-        build_all(&db).await;
-        advise(&db, &Clock::fixed(NOW.plus_seconds(13 * 86_400)), 9).await.unwrap();
-        assert_eq!(states(&db).await.len(), 1);
-        advise(&db, &Clock::fixed(NOW.plus_seconds(15 * 86_400)), 9).await.unwrap();
-        assert_eq!(states(&db).await, []);
-        assert_eq!(pages(&db, &query).await, expected);
-
-        build_all(&db).await;
-        advise(&db, &Clock::fixed(NOW), 0).await.unwrap();
-        assert_eq!(states(&db).await, []);
-        assert_eq!(pages(&db, &query).await, expected);
-    }
-
-    async fn an_index_that_another_process_dropped_is_no_error(db) {
-        store(&db, 0, &values()).await;
-        let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
-        let expected = pages(&db, &query).await;
-        build_all(&db).await;
-        let other = Db::open(&db.url, 2).await.unwrap();
-        advise(&other, &Clock::fixed(NOW), 0).await.unwrap();
-        other.close().await;
-        assert_eq!(pages(&db, &query).await, expected);
-    }
-}
-
-#[tokio::test]
-async fn one_host_at_a_time() {
-    let db = postgres().await;
-    let other = Db::open(&db.url, 2).await.unwrap();
-    let turn = build::lock(&db).await.unwrap().unwrap();
-    assert!(build::lock(&other).await.unwrap().is_none());
-    turn.release().await.unwrap();
-    let turn = build::lock(&other).await.unwrap().unwrap();
-    drop(turn);
-    // When a host just disconnects, as after a kill, PostgreSQL detects that after a while.
-    let freed = async {
-        while build::lock(&db).await.unwrap().is_none() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), freed).await.unwrap();
-    other.close().await;
 }
 
 #[tokio::test]

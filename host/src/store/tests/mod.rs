@@ -34,6 +34,7 @@ mod db;
 mod deadlock;
 mod domains;
 mod events;
+mod field_index_builds;
 mod field_indexes;
 mod fixtures;
 mod instance_keys;
