@@ -26,8 +26,8 @@ pub fn pack(module: &[u8]) -> Result<Vec<u8>> {
         module.windows(WORLD_SECTION.len()).any(|bytes| bytes == WORLD_SECTION),
         "the module does not say which world it implements: compile it with bindings of wit/plugin (docs/plugins.md)"
     );
-    let mut encoder = ComponentEncoder::default();
-    let component = encoder.validate(true).module(module).and_then(ComponentEncoder::encode);
+    let encoder = ComponentEncoder::default().validate(true).module(module);
+    let component = encoder.and_then(|mut encoder| encoder.encode());
     component.context("the module does not implement its world")
 }
 
