@@ -14,8 +14,8 @@ const server = await newServer({ owner })
 const browser = await openBrowser()
 
 /**
- * The time from the navigation until `selector` is there. Nothing is in the browser's cache, unless `again`. The page measures it itself: the
- * scripts by which playwright looks at a page take longer than the page, at a quarter of the processor's speed.
+ * The time from the navigation until `selector` is there. Nothing is in the browser's cache, unless `again`. The page measures it
+ * itself: the scripts by which playwright looks at a page take longer than the page, at a quarter of the processor's speed.
  */
 async function measure(page, place, selector, again) {
   const session = await page.context().newCDPSession(page)
