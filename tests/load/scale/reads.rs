@@ -193,8 +193,9 @@ pub async fn index_builds(server: &Instance) -> anyhow::Result<(bool, Vec<(Strin
     Ok((["filter", "sort", "search"].into_iter().all(has), builds))
 }
 
-pub async fn has_no_index(server: &Instance) -> bool {
+/// The number of indexes that exist or are being built.
+pub async fn indexes(server: &Instance) -> usize {
     let stats = server.admin(Method::GET, "/admin/stats/indexes", None).await;
     let indexes = stats.body["indexes"].as_array().into_iter().flatten();
-    indexes.into_iter().all(|index| index["state"] == "candidate")
+    indexes.filter(|index| index["state"] != "candidate").count()
 }

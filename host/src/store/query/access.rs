@@ -168,10 +168,14 @@ impl<'a> IndexCandidates<'a> {
         found
     }
 
-    /// Records that the query used these fields, and its duration for those without an index.
+    /// Records that the query used these fields, and its duration for those without an index that would help.
     pub(super) fn note(&self, db: &Db, used: Option<i64>, took: Duration) {
         for key in self.keys() {
             let index = db.fields().index(key.collection_id, &key.path, key.kind);
+            // The index for the sort has the rows of the conditions on its field in one part.
+            if index.is_none() && key.kind == IndexKind::Filter && self.sort == Some(&key.path) {
+                continue;
+            }
             let answered = index.is_some() && (index == used || key.kind == IndexKind::Filter);
             db.fields().note(key, (!answered).then_some(took));
         }
