@@ -21,7 +21,7 @@ if timeout 120 cargo deny --workspace fetch db >/dev/null 2>&1; then
     cargo deny --workspace check advisories
 elif find "$databases" -name 'RUSTSEC-*' 2>/dev/null | grep -q .; then
     say "the advisory database can't be fetched: checking with the copy in $databases, which may be old"
-    cargo deny --workspace check --disable-fetch advisories
+    cargo deny --workspace --offline check advisories
 else
     say "NOT CHECKED: advisories. The database (https://github.com/RustSec/advisory-db) can't be fetched here"
 fi
