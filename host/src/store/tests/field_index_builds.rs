@@ -16,6 +16,15 @@ use crate::store::Db;
 use crate::store::fields::build;
 use crate::store::tests::db::postgres;
 
+/// Stores records and builds the index for a sorted query. Returns the query, and its pages without the index.
+async fn indexed(db: &Db) -> (Query, Vec<String>) {
+    store(db, 0, &values()).await;
+    let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
+    let expected = pages(db, &query).await;
+    build_all(db).await;
+    (query, expected)
+}
+
 on_both! {
     async fn writes_during_a_build_are_in_the_index(db) {
         let record = |n: u32, round: u32| {
@@ -61,10 +70,7 @@ on_both! {
     }
 
     async fn an_interrupted_build_is_repeated(db) {
-        store(&db, 0, &values()).await;
-        let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
-        let expected = pages(&db, &query).await;
-        build_all(&db).await;
+        let (query, expected) = indexed(&db).await;
         // The state after a kill in the middle of a build: an incomplete index, and the state `building`.
         execute(&db, "UPDATE field_indexes SET state = 1").await;
         let clock = Clock::fixed(NOW);
@@ -77,10 +83,7 @@ on_both! {
     }
 
     async fn unused_indexes_and_those_over_the_limit_are_dropped(db) {
-        store(&db, 0, &values()).await;
-        let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
-        let expected = pages(&db, &query).await;
-        build_all(&db).await;
+        let (query, expected) = indexed(&db).await;
         advise(&db, &Clock::fixed(NOW.plus_seconds(13 * 86_400)), 9).await.unwrap();
         assert_eq!(states(&db).await.len(), 1);
         advise(&db, &Clock::fixed(NOW.plus_seconds(15 * 86_400)), 9).await.unwrap();
@@ -94,10 +97,7 @@ on_both! {
     }
 
     async fn an_index_that_another_process_dropped_is_no_error(db) {
-        store(&db, 0, &values()).await;
-        let query = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
-        let expected = pages(&db, &query).await;
-        build_all(&db).await;
+        let (query, expected) = indexed(&db).await;
         let other = Db::open(&db.url, 2).await.unwrap();
         advise(&other, &Clock::fixed(NOW), 0).await.unwrap();
         other.close().await;
