@@ -1,9 +1,12 @@
 //! Compiles a query to one SQL statement.
 
+use std::borrow::Cow;
+
 use crate::query::filter::{Combine, Filter};
 use crate::query::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
 use crate::store::Backend;
 use crate::store::intern::Collection;
+use crate::store::partitions::Partition;
 
 use super::bounds::{Bounds, within};
 use super::sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
@@ -28,7 +31,7 @@ fn compile_for<D: Dialect>(collection: Collection, args: &QueryArgs<'_>, bounds:
     match &args.order {
         Order::Newest { after } => {
             sql.push(&format!("{}SELECT {} ", D::LIMITED.0, D::COLUMNS));
-            from_where::<D>(&mut sql, collection, args, bounds);
+            from_where::<D>(&mut sql, D::from_visible, collection, args, bounds);
             if let Some(after) = after {
                 keyset_of_index(&mut sql, (time, id), "<", after.indexed_at.0, after.id);
             }
@@ -38,7 +41,7 @@ fn compile_for<D: Dialect>(collection: Collection, args: &QueryArgs<'_>, bounds:
         Order::By { sort, after } if sort.key == SortKey::IndexedAt => {
             let (direction, than) = direction_words(sort.direction);
             sql.push(&format!("{}SELECT {}, {} ", D::LIMITED.0, D::COLUMNS, D::POSITION_INDEXED_AT));
-            from_where::<D>(&mut sql, collection, args, bounds);
+            from_where::<D>(&mut sql, D::from_visible, collection, args, bounds);
             if let Some(SortKeyset { value: SortValue::Number(text), id: after }) = after {
                 keyset_of_index(&mut sql, (time, id), than, text.parse().unwrap_or_default(), *after);
             }
@@ -79,16 +82,17 @@ fn by_value<D: Dialect>(
         D::COLUMNS,
         D::POSITION
     ));
-    from_where::<D>(sql, collection, args, bounds);
+    from_where::<D>(sql, D::from_accounts, collection, args, bounds);
     sql.push(") k");
     if let Some(after) = after {
         let condition = keyset_of_value::<D>(sql, classes, than, after);
         sql.push(&format!(" WHERE {condition}"));
     }
     let limit = sql.bind(Value::Integer(args.rows()));
+    let (join, joined) = D::COLUMNS_JOIN;
     sql.push(&format!(
         " ORDER BY k.class, k.num {direction}, k.txt {direction}, k.id {direction} LIMIT {limit}) s \
-         CROSS JOIN {} r CROSS JOIN dids d WHERE r.collection_id = {} AND r.id = s.id AND d.id = r.did_id \
+         CROSS JOIN {} r{join} WHERE r.collection_id = {} AND r.id = s.id{joined} \
          ORDER BY s.class, s.num {direction}, s.txt {direction}, s.id {direction}",
         collection.partition.records(),
         collection.id
@@ -115,8 +119,10 @@ fn order_keys<D: Dialect>(bounds: Option<&Bounds<'_>>, direction: &str) -> Strin
     }
 }
 
-pub(super) fn from_where<D: Dialect>(
+/// `from`: [`Dialect::from_visible`] or [`Dialect::from_accounts`].
+fn from_where<D: Dialect>(
     sql: &mut Sql,
+    from: fn(Partition, Option<&str>) -> Cow<'static, str>,
     Collection { id: collection, partition }: Collection,
     args: &QueryArgs<'_>,
     bounds: Option<&Bounds<'_>>,
@@ -126,10 +132,10 @@ pub(super) fn from_where<D: Dialect>(
             let collection = sql.bind(Value::Integer(collection));
             // Invalid records are found by their ids: the plus keeps SQLite from reading the whole collection instead.
             let column = if args.valid == Some(false) { "+r.collection_id" } else { "r.collection_id" };
-            sql.push(&format!("{}AND {column} = {collection}", D::from_visible(partition, None)));
+            sql.push(&format!("{}AND {column} = {collection}", from(partition, None)));
         }
         Some(bounds) => {
-            sql.push(&D::from_visible(partition, Some(&bounds.index_name())));
+            sql.push(&from(partition, Some(&bounds.index_name())));
             sql.push("AND ");
             within::<D>(sql, collection, bounds);
         }
@@ -149,9 +155,10 @@ pub(super) fn push_caller_conditions<D: Dialect>(sql: &mut Sql, args: &QueryArgs
     }
     args.narrow.push::<D>(sql, args);
     match args.valid {
-        // Not EXISTS, which PostgreSQL may turn into a join that loses the order of the rows.
+        // Not EXISTS, which PostgreSQL may turn into a join that loses the order of the rows, and not IS NULL, which it
+        // expects of few.
         Some(true) => {
-            sql.push(" AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS NULL");
+            sql.push(" AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS DISTINCT FROM 1");
         }
         Some(false) => {
             let collection = sql.bind(Value::Text(args.collection.as_str().to_owned()));

@@ -29,8 +29,8 @@ use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
 
 use super::intern::{self, Collection};
 use super::records::{
-    HasRecord, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed, page_rows,
-    rows_to_read,
+    self, HasRecord, ListArgs, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed,
+    page_rows, rows_to_read, unjoined,
 };
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError};
@@ -83,6 +83,19 @@ impl QueryArgs<'_> {
     fn rows(&self) -> i64 {
         rows_to_read(self.limit)
     }
+
+    /// The same as a list, whose statements are constant, if the query has no condition and the order of lists.
+    fn as_list(&self) -> Option<ListArgs<'_>> {
+        let Order::Newest { after } = self.order else { return None };
+        let is_list = self.filter.is_none() && self.valid.is_none() && *self.narrow == Narrow::default();
+        is_list.then_some(ListArgs {
+            collection: self.collection,
+            did: self.did,
+            limit: self.limit,
+            after,
+            tenant: self.tenant,
+        })
+    }
 }
 
 /// The order of a query's rows, and the keyset after which its page begins.
@@ -116,6 +129,10 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, Sto
     let Some(collection) = intern::collection(db, args.collection).await? else {
         return Ok(Slice::empty());
     };
+    if let Some(list) = args.as_list() {
+        let Slice { rows, more } = records::list(db, &list).await?;
+        return Ok(Slice { rows: rows.into_iter().map(|row| QueryRow { row, place: None }).collect(), more });
+    }
     let candidates = access::IndexCandidates::of(collection, args);
     let chosen = candidates.choose(db, args).await;
     let index = chosen.as_ref().ok().and_then(access::AccessPath::index);
@@ -212,18 +229,12 @@ async fn fetch(
     sql: Sql,
     args: &QueryArgs<'_>,
 ) -> Result<Vec<PartialRow<QueryRow>>, StoreError> {
-    macro_rules! fetch {
-        ($read_pool:expr) => {{
-            let query = bound!(sql);
-            let rows = query.fetch_all($read_pool.reads()).await?;
-            rows.into_iter().map(|row| read(row, args)).collect()
-        }};
-    }
     match db {
         Db::Sqlite(db) => {
             let read_pool = if scans { &db.scan_pool } else { &db.read_pool };
             if matches!(args.order, Order::By { .. }) {
-                return fetch!(read_pool);
+                let rows = bound!(sql).fetch_all(read_pool.reads()).await?;
+                return rows.into_iter().map(|row| read(row, args)).collect();
             }
             let sql = Sql { text: packed::statement(&sql.text), ..sql };
             let query = bound!(sql);
@@ -231,7 +242,11 @@ async fn fetch(
             let rows = packed::unpack(text, args.collection, args.limit)?;
             Ok(rows.into_iter().map(|found| found.map(|row| QueryRow { row, place: None })).collect())
         }
-        Db::Postgres(db) => fetch!(if scans { &db.scan_pool } else { &db.read_pool }),
+        Db::Postgres(db) => {
+            let read_pool = if scans { &db.scan_pool } else { &db.read_pool };
+            let rows = bound!(sql).fetch_all(read_pool.reads()).await?;
+            unjoined::named(db, rows).await?.into_iter().map(|row| read(row, args)).collect()
+        }
     }
 }
 

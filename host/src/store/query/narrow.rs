@@ -71,8 +71,9 @@ impl Narrow {
             let own = condition::<D>(sql, own);
             sql.push(&format!(
                 " AND ({own} OR EXISTS (SELECT 1 FROM labels l \
-                 WHERE l.uri = 'at://' || d.did || '/' || {collection} || '/' || r.rkey \
-                     AND l.val = {val} AND NOT l.neg AND (l.exp IS NULL OR l.exp > {now})))"
+                 WHERE l.uri = 'at://' || {} || '/' || {collection} || '/' || r.rkey \
+                     AND l.val = {val} AND NOT l.neg AND (l.exp IS NULL OR l.exp > {now})))",
+                D::DID
             ));
         }
     }

@@ -7,14 +7,13 @@
 use std::borrow::Cow;
 
 use sqlx::Row;
-use sqlx::postgres::PgRow;
 
 use super::sql::{Classes, InIndex, Keys, MISSING, Sql, Value, ValueType, operator, pattern};
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::partitions::{Partition, PerPartition};
-use crate::store::records::{columns, from_visible};
+use crate::store::records::{Named, columns, from_visible};
 
 pub(in crate::store) struct Dialect;
 
@@ -123,10 +122,18 @@ impl super::sql::Dialect for Dialect {
         format!("lower(left({text}, {MAX_TEXT_CHARS}))")
     }
 
+    const DID: &'static str = "(SELECT a.did FROM dids a WHERE a.id = r.did_id)";
+    const COLUMNS_JOIN: (&'static str, &'static str) = ("", "");
+
+    // The planner has statistics and chooses the index itself.
     fn from_visible(partition: Partition, _index: Option<&str>) -> Cow<'static, str> {
-        // The planner has statistics and chooses the index itself.
         static VISIBLE: PerPartition<&str> = PerPartition::new(from_visible!(postgres));
         (*VISIBLE.of(partition)).into()
+    }
+
+    fn from_accounts(partition: Partition, _index: Option<&str>) -> Cow<'static, str> {
+        static JOINED: PerPartition<&str> = PerPartition::new(from_visible!(postgres joined));
+        (*JOINED.of(partition)).into()
     }
 
     fn from_index(partition: Partition, _index: &str) -> Cow<'static, str> {
@@ -174,8 +181,8 @@ impl super::sql::Dialect for Dialect {
     }
 }
 
-impl super::PositionRow for PgRow {
+impl super::PositionRow for Named {
     fn position(&self) -> Result<(i64, Option<String>), sqlx::Error> {
-        Ok((self.try_get(6)?, self.try_get(7)?))
+        Ok((self.columns.try_get(6)?, self.columns.try_get(7)?))
     }
 }

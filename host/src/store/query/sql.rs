@@ -53,9 +53,14 @@ pub(in crate::store) trait Dialect {
     const LIKE: &'static str;
     /// The time and the id of a row in an index, in the order of the index.
     const INDEX_ORDER: (&'static str, &'static str);
-    /// FROM and the first conditions: visible records `r` of a partition with their account `d`. Uses `index` if it is
-    /// given.
+    /// FROM and the first conditions: visible records `r` of a partition. Uses `index` if it is given.
     fn from_visible(partition: Partition, index: Option<&str>) -> Cow<'static, str>;
+    /// As [`Self::from_visible`], with their account `d`, for a statement that sorts all records it finds.
+    fn from_accounts(partition: Partition, index: Option<&str>) -> Cow<'static, str>;
+    /// The DID of the account of `r`, where the account may not be joined.
+    const DID: &'static str;
+    /// A table to join and the condition for it, so that [`Self::COLUMNS`] can be selected from records `r`.
+    const COLUMNS_JOIN: (&'static str, &'static str);
     /// FROM of a statement that reads only an index of a partition.
     fn from_index(partition: Partition, index: &str) -> Cow<'static, str>;
     /// How a statement reads the rows of one type in the index of a field of a collection.

@@ -94,6 +94,9 @@ impl super::sql::Dialect for Dialect {
         format!("lower(substr({text}, 1, {MAX_TEXT_CHARS}))")
     }
 
+    const DID: &'static str = "d.did";
+    const COLUMNS_JOIN: (&'static str, &'static str) = (" CROSS JOIN dids d", " AND d.id = r.did_id");
+
     fn from_visible(_partition: Partition, index: Option<&str>) -> Cow<'static, str> {
         index.map_or(Cow::Borrowed(from_visible!(sqlite)), |index| {
             // SQLite has no statistics to choose by; `access` has chosen this index.
@@ -103,6 +106,10 @@ impl super::sql::Dialect for Dialect {
             )
             .into()
         })
+    }
+
+    fn from_accounts(partition: Partition, index: Option<&str>) -> Cow<'static, str> {
+        Self::from_visible(partition, index)
     }
 
     fn from_index(_partition: Partition, index: &str) -> Cow<'static, str> {

@@ -163,9 +163,10 @@ impl Walk<'_> {
             (IndexRange::Tie(..), _) | (_, ValueType::Missing) => String::new(),
             _ => format!("{column} {direction}, "),
         };
+        let (join, joined) = D::COLUMNS_JOIN;
         sql.push(&format!(
             " ORDER BY {keys}{row_id} {direction} LIMIT {limit}) s \
-             CROSS JOIN {} r CROSS JOIN dids d WHERE r.collection_id = {} AND r.id = s.id AND d.id = r.did_id \
+             CROSS JOIN {} r{join} WHERE r.collection_id = {} AND r.id = s.id{joined} \
              ORDER BY s.num {direction}, s.txt {direction}, s.id {direction}",
             collection.partition.records(),
             collection.id

@@ -7,8 +7,9 @@ use crate::fair_share::Tenant;
 
 use super::super::partitions::PerPartition;
 use super::super::{Db, StoreError, intern};
+use super::unjoined::named;
 use super::{
-    PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, columns, complete, limited, page_rows, rows_to_read,
+    PAGE_BYTES, RecordRow, Slice, columns, complete, is_visible, limited, page_rows, rows, rows_to_read,
 };
 
 #[derive(Clone, Debug)]
@@ -45,8 +46,8 @@ macro_rules! sql {
             columns!(postgres),
             " FROM {record_refs} f CROSS JOIN LATERAL \
               (SELECT * FROM {records} o WHERE o.collection_id = $2 AND o.id = f.record_id LIMIT 1) r \
-              CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id LIMIT 1) d \
-              WHERE f.target = $1 AND f.collection_id = $2 AND d.status = 0",
+              WHERE f.target = $1 AND f.collection_id = $2 AND ",
+            is_visible!(),
             $where,
             " ORDER BY f.record_id DESC",
         )
@@ -76,8 +77,7 @@ macro_rules! fetch {
         if let Some(did) = args.did {
             query = query.bind(did.as_str());
         }
-        let rows = query.fetch_all($pool.reads()).await?;
-        rows.into_iter().map(|row| Ok(row.raw(args.collection.clone())?)).collect()
+        query.fetch_all($pool.reads()).await?
     }};
 }
 
@@ -90,12 +90,17 @@ pub async fn list(db: &Db, args: &BacklinksArgs<'_>) -> Result<Slice<RecordRow>,
     let id = collection.id;
     let scans = args.did.is_some();
     let place = if scans { db.scan_place(args.tenant).await? } else { db.read_place(args.tenant).await? };
-    let found: Result<Vec<PartialRow<RecordRow>>, StoreError> = match (db, scans) {
-        (Db::Sqlite(db), false) => fetch!(db.read_pool, SQLITE, id, args),
-        (Db::Sqlite(db), true) => fetch!(db.scan_pool, SQLITE, id, args),
-        (Db::Postgres(db), false) => fetch!(db.read_pool, POSTGRES.of(collection.partition), id, args),
-        (Db::Postgres(db), true) => fetch!(db.scan_pool, POSTGRES.of(collection.partition), id, args),
+    let found = match db {
+        Db::Sqlite(db) => {
+            let pool = if scans { &db.scan_pool } else { &db.read_pool };
+            rows(fetch!(pool, SQLITE, id, args), args.collection)?
+        }
+        Db::Postgres(db) => {
+            let pool = if scans { &db.scan_pool } else { &db.read_pool };
+            let found = fetch!(pool, POSTGRES.of(collection.partition), id, args);
+            rows(named(db, found).await?, args.collection)?
+        }
     };
     drop(place);
-    complete(db, found?, page_rows(args.limit), PAGE_BYTES).await
+    complete(db, found, page_rows(args.limit), PAGE_BYTES).await
 }

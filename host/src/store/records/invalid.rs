@@ -4,7 +4,8 @@ use super::super::intern::{self, Collection};
 use super::super::partitions::PerPartition;
 use super::super::{Db, StoreError, on};
 use super::slice::{PAGE_BYTES, complete};
-use super::{FullRecordRow, RawRow, Slice, columns};
+use super::unjoined::named;
+use super::{FullRecordRow, Slice, columns, full_rows};
 use crate::atproto::Nsid;
 use crate::clock::Timestamp;
 use crate::query::Keyset;
@@ -28,9 +29,15 @@ macro_rules! walk_sql {
         concat!(
             "SELECT ",
             columns!($dialect full),
-            " FROM {records} r CROSS JOIN dids d WHERE d.id = r.did_id AND r.collection_id = $1 \
-               AND (r.indexed_at, r.id) > ($2, $3) ORDER BY r.indexed_at, r.id LIMIT $4"
+            walk_sql!(from $dialect),
+            "r.collection_id = $1 AND (r.indexed_at, r.id) > ($2, $3) ORDER BY r.indexed_at, r.id LIMIT $4"
         )
+    };
+    (from sqlite) => {
+        " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND "
+    };
+    (from postgres) => {
+        " FROM {records} r WHERE "
     };
 }
 static WALK_SQLITE: PerPartition<&str> = PerPartition::new(walk_sql!(sqlite));
@@ -47,7 +54,7 @@ pub async fn walk(
     let Some(Collection { id, partition }) = intern::collection(db, collection).await? else {
         return Ok(Slice::empty());
     };
-    macro_rules! found {
+    macro_rules! fetch {
         ($pool:expr, $sql:expr) => {
             sqlx::query(*$sql.of(partition))
                 .bind(id)
@@ -56,14 +63,11 @@ pub async fn walk(
                 .bind(i64::from(limit) + 1)
                 .fetch_all($pool.reads())
                 .await?
-                .into_iter()
-                .map(|row| row.raw_full(collection.clone()))
-                .collect::<Result<Vec<_>, _>>()?
         };
     }
     let found = match db {
-        Db::Sqlite(db) => found!(db.read_pool, WALK_SQLITE),
-        Db::Postgres(db) => found!(db.read_pool, WALK_POSTGRES),
+        Db::Sqlite(db) => full_rows(fetch!(db.read_pool, WALK_SQLITE), collection)?,
+        Db::Postgres(db) => full_rows(named(db, fetch!(db.read_pool, WALK_POSTGRES)).await?, collection)?,
     };
     complete(db, found, limit, PAGE_BYTES).await
 }

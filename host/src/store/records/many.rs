@@ -7,7 +7,7 @@ use sqlx::Row as _;
 use super::super::intern::{self, Collection};
 use super::super::partitions::PerPartition;
 use super::super::{Db, StoreError};
-use super::{FullRecordRow, PartialRow, RawRow, RecordRow, Slice, columns, complete};
+use super::{FullRecordRow, PartialRow, RawRow, RecordRow, Slice, columns, complete, unjoined};
 use crate::atproto::{Nsid, RecordUri};
 
 const SQLITE: &str = concat!(
@@ -23,7 +23,7 @@ pub(in crate::store) static POSTGRES: PerPartition<&str> = PerPartition::new(con
     "SELECT ",
     columns!(postgres full),
     ", r.collection_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS v (collection_id, did, rkey) \
-     CROSS JOIN LATERAL (SELECT id, did FROM dids WHERE dids.did = v.did AND status = 0 LIMIT 1) d \
+     CROSS JOIN LATERAL (SELECT id FROM dids WHERE dids.did = v.did AND status = 0 LIMIT 1) d \
      CROSS JOIN LATERAL (SELECT * FROM {records} o WHERE o.collection_id = v.collection_id \
          AND o.did_id = d.id AND o.rkey = v.rkey LIMIT 1) r"
 ));
@@ -73,7 +73,8 @@ pub async fn get_many_full(
                 let query = sqlx::query(*POSTGRES.of(part[0].0)).bind(ids).bind(dids).bind(rkeys);
                 rows.extend(query.fetch_all(db.read_pool.reads()).await?);
             }
-            rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION_COLUMN)?, row)).collect()
+            let named = unjoined::named(db, rows).await?.into_iter();
+            named.map(|row| row_of(&collections, row.columns.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
     };
     let mut slice = complete(db, found?, u32::MAX, bytes).await?;

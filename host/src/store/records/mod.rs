@@ -1,8 +1,8 @@
 //! Reads, counts and deletes indexed records. Reads never return records of hidden accounts.
 //!
-//! A list must read an index in its order and look up the DID of each row. The statements force this order (`CROSS
-//! JOIN` on SQLite, a `LATERAL` subquery with its own `LIMIT` on PostgreSQL), because without statistics, as in a new
-//! database, both planners choose another one.
+//! A list must read an index in its order and look at the account of each row. The statements force this order (`CROSS
+//! JOIN` on SQLite, a scalar subquery on PostgreSQL), because without statistics, as in a new database, both planners
+//! choose another one.
 
 pub mod backlinks;
 pub(super) mod count;
@@ -15,7 +15,6 @@ pub(super) mod unjoined;
 
 use bytes::Bytes;
 use sqlx::Row;
-use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 
 use crate::atproto::{Cid, Did, Nsid, RecordUri};
@@ -31,6 +30,7 @@ pub use self::many::{get_many_full, latest_rev, with_all_columns};
 use self::slice::MAX_ROWS;
 pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete, page_rows, rows_to_read};
 pub use self::slice::{PAGE_BYTES, Slice};
+pub(super) use self::unjoined::Named;
 
 use super::partitions::PerPartition;
 use super::{Db, StoreError, intern};
@@ -76,7 +76,8 @@ impl RecordRow {
     }
 }
 
-/// A row of either database, with the columns of [`columns`] in their order.
+/// A row of either database, with the columns of [`columns`] in their order. On PostgreSQL it is a [`Named`], because its
+/// statements return the id of the account.
 pub(super) trait RawRow: Sized {
     fn raw(self, collection: Nsid) -> Result<PartialRow<RecordRow>, sqlx::Error>;
     fn raw_full(self, collection: Nsid) -> Result<PartialRow<FullRecordRow>, StoreError>;
@@ -84,35 +85,37 @@ pub(super) trait RawRow: Sized {
 
 /// Columns are read by position, which saves a lookup by name for each of them.
 macro_rules! raw_row {
-    ($row:ty) => {
+    ($row:ty, |$this:ident| $columns:expr, $did:expr) => {
         impl RawRow for $row {
             fn raw(self, collection: Nsid) -> Result<PartialRow<RecordRow>, sqlx::Error> {
-                let record: Option<String> = self.try_get(4)?;
+                let $this = &self;
+                let record: Option<String> = $columns.try_get(4)?;
                 let row = RecordRow {
-                    id: self.try_get(0)?,
-                    did: self.try_get(1)?,
+                    id: $columns.try_get(0)?,
+                    did: $did,
                     collection,
-                    rkey: self.try_get(2)?,
-                    indexed_at: self.try_get(3)?,
+                    rkey: $columns.try_get(2)?,
+                    indexed_at: $columns.try_get(3)?,
                     record: Bytes::from(record.unwrap_or_default()),
                 };
-                Ok(PartialRow { row, size: self.try_get(5)? })
+                Ok(PartialRow { row, size: $columns.try_get(5)? })
             }
 
             fn raw_full(self, collection: Nsid) -> Result<PartialRow<FullRecordRow>, StoreError> {
-                let cid: Option<Vec<u8>> = self.try_get(6)?;
+                let $this = &self;
+                let cid: Option<Vec<u8>> = $columns.try_get(6)?;
                 let cid = cid.map(|bytes| Cid::from_bytes(&bytes)).transpose();
                 let cid = cid.map_err(|e| StoreError::Corrupt(format!("records.cid: {e}")))?;
-                let (cid_verified, updated_at) = (self.try_get(7)?, self.try_get(8)?);
-                let invalid_reason = self.try_get(9)?;
+                let (cid_verified, updated_at) = ($columns.try_get(7)?, $columns.try_get(8)?);
+                let invalid_reason = $columns.try_get(9)?;
                 let found = self.raw(collection)?;
                 Ok(found.map(|row| FullRecordRow { row, cid, cid_verified, updated_at, invalid_reason }))
             }
         }
     };
 }
-raw_row!(SqliteRow);
-raw_row!(PgRow);
+raw_row!(SqliteRow, |row| row, row.try_get(1)?);
+raw_row!(Named, |row| row.columns, row.did.to_string());
 
 /// A record, NULL if it is larger than `INLINE_BYTES`, and its size.
 macro_rules! record_columns {
@@ -137,13 +140,13 @@ macro_rules! columns {
         concat!("r.id, d.did, r.rkey, r.indexed_at, ", $crate::store::records::record_columns!(sqlite))
     };
     (postgres) => {
-        concat!("r.id, d.did, r.rkey, r.indexed_at, ", $crate::store::records::record_columns!(postgres))
+        concat!("r.id, r.did_id, r.rkey, r.indexed_at, ", $crate::store::records::record_columns!(postgres))
     };
     (sqlite whole) => {
         "r.id, d.did, r.rkey, r.indexed_at, r.record, octet_length(r.record)"
     };
     (postgres whole) => {
-        "r.id, d.did, r.rkey, r.indexed_at, r.record::text, pg_column_size(r.record)::bigint"
+        "r.id, r.did_id, r.rkey, r.indexed_at, r.record::text, pg_column_size(r.record)::bigint"
     };
     (full) => {
         ", r.cid, r.cid_verified, r.updated_at, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id)"
@@ -158,13 +161,25 @@ macro_rules! columns {
 pub(super) use columns;
 const _: () = assert!(INLINE_BYTES == 10_240, "the statements above and in `packed` contain this number");
 
-/// Joins visible records `r` with their account `d`; further conditions may follow. On PostgreSQL it is a template for
-/// [`PerPartition`].
+/// The condition that the account of `r` is not hidden, without a join. PostgreSQL expects it of nearly all rows, and `IS
+/// NULL` of one in two hundred, for which it would read a collection and sort it.
+macro_rules! is_visible {
+    () => {
+        "(SELECT 1 FROM dids d WHERE d.id = r.did_id AND d.status <> 0) IS DISTINCT FROM 1"
+    };
+}
+pub(super) use is_visible;
+
+/// Visible records `r`; further conditions may follow. On SQLite they are joined with their account `d`. On PostgreSQL it
+/// is a template for [`PerPartition`], and the account is not joined (see [`unjoined`]) unless `joined` is given.
 macro_rules! from_visible {
     (sqlite) => {
         " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 "
     };
     (postgres) => {
+        concat!(" FROM {records} r WHERE ", $crate::store::records::is_visible!(), " ")
+    };
+    (postgres joined) => {
         " FROM {records} r CROSS JOIN LATERAL \
           (SELECT did, status FROM dids WHERE dids.id = r.did_id LIMIT 1) d WHERE d.status = 0 "
     };
@@ -233,12 +248,16 @@ macro_rules! full_lists {
                 list_sql,
                 $dialect,
                 ($dialect full),
-                "r.collection_id = $1 AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS NULL"
+                "r.collection_id = $1 AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS DISTINCT FROM 1"
             ),
             list_wheres!(list_sql, $dialect, ($dialect full), $invalid),
         ]
     };
 }
+
+/// The lists of [`list`] on PostgreSQL; SQLite's are packed.
+pub(in crate::store) static LIST_POSTGRES: PerPartition<Statements> =
+    PerPartition::new(list_wheres!(list_sql, postgres, (postgres), "r.collection_id = $1"));
 
 const LIST_FULL_SQLITE: [Statements; 3] = full_lists!(
     sqlite,
@@ -266,7 +285,6 @@ macro_rules! fetch_list {
         query.fetch_all($pool.reads()).await?
     }};
 }
-use fetch_list;
 
 /// Newest first by (`indexed_at`, id), at most [`PAGE_BYTES`] of records.
 ///
@@ -277,7 +295,11 @@ pub async fn list(db: &Db, args: &ListArgs<'_>) -> Result<Slice<RecordRow>, Stor
     let _place = db.read_place(args.tenant).await?;
     let found = match db {
         Db::Sqlite(db) => packed::list(&db.read_pool, collection.id, args).await?,
-        Db::Postgres(db) => unjoined::list(db, collection, args).await?,
+        Db::Postgres(db) => {
+            let statements = LIST_POSTGRES.of(collection.partition);
+            let rows = fetch_list!(db.read_pool, statements, collection.id, args);
+            self::rows(unjoined::named(db, rows).await?, args.collection)?
+        }
     };
     complete(db, found, page_rows(args.limit), PAGE_BYTES).await
 }
@@ -299,10 +321,19 @@ pub async fn list_full(
         }
         Db::Postgres(db) => {
             let statements = &LIST_FULL_POSTGRES.of(collection.partition)[which];
-            full_rows(fetch_list!(db.read_pool, statements, id, args), args.collection)?
+            let rows = fetch_list!(db.read_pool, statements, id, args);
+            full_rows(unjoined::named(db, rows).await?, args.collection)?
         }
     };
     complete(db, found, page_rows(args.limit), PAGE_BYTES).await
+}
+
+/// The rows as the database returned them, as records of the collection.
+pub(super) fn rows<R: RawRow>(
+    found: Vec<R>,
+    collection: &Nsid,
+) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
+    found.into_iter().map(|row| Ok(row.raw(collection.clone())?)).collect()
 }
 
 fn full_rows<R: RawRow>(
@@ -344,13 +375,13 @@ macro_rules! fetch_one {
 
 pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreError> {
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
-    let row =
-        match db {
-            Db::Sqlite(db) => fetch_one!(db.read_pool, GET_SQLITE, collection, uri)
-                .map(|row| row.raw(uri.collection.clone())),
-            Db::Postgres(db) => fetch_one!(db.read_pool, GET_POSTGRES, collection, uri)
-                .map(|row| row.raw(uri.collection.clone())),
-        };
+    let row = match db {
+        Db::Sqlite(db) => {
+            fetch_one!(db.read_pool, GET_SQLITE, collection, uri).map(|row| row.raw(uri.collection.clone()))
+        }
+        Db::Postgres(db) => fetch_one!(db.read_pool, GET_POSTGRES, collection, uri)
+            .map(|row| Named::new(row, &uri.did).raw(uri.collection.clone())),
+    };
     Ok(row.transpose()?.map(|found| found.row))
 }
 
@@ -361,7 +392,7 @@ pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>,
         Db::Sqlite(db) => fetch_one!(db.read_pool, GET_FULL_SQLITE, collection, uri)
             .map(|row| row.raw_full(uri.collection.clone())),
         Db::Postgres(db) => fetch_one!(db.read_pool, GET_FULL_POSTGRES, collection, uri)
-            .map(|row| row.raw_full(uri.collection.clone())),
+            .map(|row| Named::new(row, &uri.did).raw_full(uri.collection.clone())),
     };
     Ok(row.transpose()?.map(|found| found.row))
 }

@@ -1,60 +1,40 @@
-//! Reads a list from PostgreSQL without joining the accounts.
+//! Rows from PostgreSQL, whose statements do not join the accounts (ADR 67).
 //!
-//! The join takes as long as the rest of the statement. The accounts' DIDs never change, so they come from the cache
+//! The join takes as long as the rest of a list's statement. The accounts' DIDs never change, so they come from the cache
 //! of [`Interner`](crate::store::intern::Interner); whether an account is hidden is looked up in the index of hidden accounts, which is small. The lookup
-//! is a scalar subquery, because PostgreSQL may turn `NOT EXISTS` into a join that loses the order of the rows.
+//! is a scalar subquery, because PostgreSQL may turn `NOT EXISTS` into a join that loses the order of the rows. Statements
+//! that sort all records they find join the accounts all the same: for many rows a join is cheaper than a lookup for each.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::{ListArgs, PartialRow, RecordRow, StoreError, fetch_list, limited};
-use crate::store::intern::Collection;
-use crate::store::partitions::PerPartition;
+use super::StoreError;
+use crate::atproto::Did;
 use crate::store::postgres::Postgres;
 
-macro_rules! unjoined_sql {
-    ($where:literal) => {
-        limited!(
-            postgres,
-            "$2",
-            "SELECT r.id, r.did_id, r.rkey, r.indexed_at, ",
-            super::record_columns!(postgres),
-            " FROM {records} r WHERE r.collection_id = $1 \
-              AND (SELECT 1 FROM dids d WHERE d.id = r.did_id AND d.status <> 0) IS NULL",
-            $where,
-            " ORDER BY r.indexed_at DESC, r.id DESC",
-        )
-    };
+/// A row whose columns are those of [`columns`](super::columns), and the DID of its account.
+#[derive(Debug)]
+pub(in crate::store) struct Named {
+    pub(in crate::store) columns: PgRow,
+    pub(in crate::store) did: Arc<str>,
 }
 
-pub(in crate::store) static STATEMENTS: PerPartition<super::Statements> =
-    PerPartition::new(super::list_wheres!(unjoined_sql));
+impl Named {
+    pub(super) fn new(columns: PgRow, did: &Did) -> Self {
+        Self { columns, did: did.as_str().into() }
+    }
+}
 
-pub(super) async fn list(
-    db: &Postgres,
-    collection: Collection,
-    args: &ListArgs<'_>,
-) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
-    let statements = STATEMENTS.of(collection.partition);
-    let rows: Vec<PgRow> = fetch_list!(db.read_pool, statements, collection.id, args);
+/// Adds the DIDs of the accounts to the rows.
+pub(in crate::store) async fn named(db: &Postgres, rows: Vec<PgRow>) -> Result<Vec<Named>, StoreError> {
     let ids = rows.iter().map(|row| row.try_get(1)).collect::<Result<Vec<i64>, _>>()?;
-    let names = dids(db, ids.iter().copied()).await?;
-    let found = rows.into_iter().zip(ids).map(|(row, did)| {
-        let did = names.get(&did).ok_or_else(|| StoreError::Corrupt(format!("dids has no row {did}")))?;
-        let record: Option<String> = row.try_get(4)?;
-        let found = RecordRow {
-            id: row.try_get(0)?,
-            did: did.to_string(),
-            collection: args.collection.clone(),
-            rkey: row.try_get(2)?,
-            indexed_at: row.try_get(3)?,
-            record: Bytes::from(record.unwrap_or_default()),
-        };
-        Ok(PartialRow { row: found, size: row.try_get(5)? })
+    let dids = dids(db, ids.iter().copied()).await?;
+    let found = rows.into_iter().zip(ids).map(|(columns, id)| {
+        let did = dids.get(&id).ok_or_else(|| StoreError::Corrupt(format!("dids has no row {id}")))?;
+        Ok(Named { columns, did: Arc::clone(did) })
     });
     found.collect()
 }

@@ -18,7 +18,7 @@ use super::fields::{IndexKey, IndexKind};
 use super::intern::{self, Collection};
 use super::partitions::Partition;
 use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
-use super::records::{PAGE_BYTES, PartialRow, RawRow, RecordRow, complete};
+use super::records::{self, PAGE_BYTES, PartialRow, RecordRow, complete, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
 use super::{Db, StoreError};
 use walk::WALK_TIME_LIMIT;
@@ -91,13 +91,6 @@ async fn run(
     args: &SearchArgs<'_>,
     index: Option<i64>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
-    macro_rules! fetch {
-        ($pool:expr, $sql:expr) => {{
-            let query = bound!($sql);
-            let rows = query.fetch_all($pool.reads()).await?;
-            rows.into_iter().map(|row| Ok(row.raw(args.collection.clone())?)).collect()
-        }};
-    }
     match db {
         Db::Sqlite(db) => {
             if let Some(index) = index
@@ -106,17 +99,20 @@ async fn run(
             {
                 return Ok(found);
             }
-            fetch!(db.scan_pool, compile::<SqliteDialect>(collection.id, args, sqlite_from(index, args)))
+            let sql = compile::<SqliteDialect>(collection.id, args, sqlite_from(index, args));
+            records::rows(bound!(sql).fetch_all(db.scan_pool.reads()).await?, args.collection)
         }
         Db::Postgres(db) => {
             if index.is_some() {
                 return walk::postgres(db, collection, args).await;
             }
             let visible = Source {
-                text: PostgresDialect::from_visible(collection.partition, None).into_owned(),
+                text: PostgresDialect::from_accounts(collection.partition, None).into_owned(),
                 pattern: None,
             };
-            fetch!(db.scan_pool, compile::<PostgresDialect>(collection.id, args, visible))
+            let sql = compile::<PostgresDialect>(collection.id, args, visible);
+            let found = bound!(sql).fetch_all(db.scan_pool.reads()).await?;
+            records::rows(unjoined::named(db, found).await?, args.collection)
         }
     }
 }

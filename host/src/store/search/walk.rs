@@ -16,7 +16,7 @@ use crate::store::fields::sqlite::texts_name;
 use crate::store::intern::Collection;
 use crate::store::partitions::Partition;
 use crate::store::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
-use crate::store::records::{PartialRow, RawRow, RecordRow};
+use crate::store::records::{self, PartialRow, RecordRow, unjoined};
 use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::{Postgres, Sqlite, StoreError};
 
@@ -87,10 +87,7 @@ macro_rules! rows {
             if started.elapsed() > SCAN_TIME_LIMIT {
                 return Err(StoreError::TooSlow);
             }
-            let rows: Result<Vec<_>, sqlx::Error> = $fetched;
-            for row in rows? {
-                found.push(row.raw($args.collection.clone())?);
-            }
+            found.extend(records::rows($fetched, $args.collection)?);
         }
         found
     }};
@@ -117,9 +114,9 @@ pub(in crate::store) async fn sqlite(
         let query = bound!(compile::<SqliteDialect>(&texts, args.text, contains, what, limit));
         let fetch = query.fetch_all(db.scan_pool.reads());
         match what {
-            Match::Exact | Match::Prefix => fetch.await,
+            Match::Exact | Match::Prefix => fetch.await?,
             Match::Elsewhere => match timeout(time_limit, fetch).await {
-                Ok(found) => found,
+                Ok(found) => found?,
                 Err(_) => return Ok(None),
             },
         }
@@ -134,12 +131,12 @@ pub(super) async fn postgres(
     // Planned for this text each time: a plan for all texts would be wrong for most.
     Ok(rows!(args, |what, limit| {
         let query = bound!(postgres_statement(collection, args, what, limit)).persistent(false);
-        query.fetch_all(db.search_pool.reads()).await
+        unjoined::named(db, query.fetch_all(db.search_pool.reads()).await?).await?
     }))
 }
 
 fn postgres_statement(collection: Collection, args: &SearchArgs<'_>, what: Match, limit: usize) -> Sql {
-    let visible = PostgresDialect::from_visible(collection.partition, None);
+    let visible = PostgresDialect::from_accounts(collection.partition, None);
     let text = PostgresDialect::text("r.record", args.field);
     let texts = Texts {
         from: format!("{visible}AND r.collection_id = {} ", collection.id),

@@ -14,7 +14,7 @@ use crate::store::backfill::indexed;
 use crate::store::intern::{self, Collection};
 use crate::store::partitions::Partition;
 use crate::store::query::{self, Narrow, Order, QueryArgs};
-use crate::store::records::{backlinks, count, delete, invalid, many, slice, unjoined};
+use crate::store::records::{backlinks, count, delete, invalid, many, slice};
 use crate::store::script_sql::guard::{Catalog, Parsed};
 use crate::store::tests::db::postgres;
 use crate::store::{Backend, Db, index, records};
@@ -48,7 +48,7 @@ fn is_scan(plan: &str, partition: Partition) -> bool {
 
 /// The frequent statements. Those whose rows an index returns in order must not sort.
 fn statements(partition: Partition) -> Vec<(&'static str, bool)> {
-    let lists = unjoined::STATEMENTS.of(partition).iter().flatten().copied();
+    let lists = records::LIST_POSTGRES.of(partition).iter().flatten().copied();
     let [full, valid, of_invalid] = records::LIST_FULL_POSTGRES.of(partition);
     let full = full.iter().chain(valid).flatten().copied();
     let ordered = lists

@@ -7,8 +7,8 @@ use super::fixtures::*;
 use crate::store::Db;
 use crate::store::index::sqlite::statements;
 use crate::store::intern::{self, Collection};
-use crate::store::records::packed;
-use crate::store::records::unjoined::STATEMENTS;
+use crate::store::query::{Dialect, PostgresDialect};
+use crate::store::records::{LIST_POSTGRES, packed};
 use crate::store::tests::db::{TestDb, postgres, sqlite};
 
 pub(super) async fn fill(db: &TestDb) {
@@ -29,24 +29,15 @@ pub(super) async fn fill(db: &TestDb) {
     }
 }
 
-/// The join that makes PostgreSQL look up the account of each row, see `store::records`.
-fn postgres_from(collection: Collection) -> String {
-    format!(
-        "FROM {} r CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id LIMIT 1) d \
-         WHERE d.status = 0",
-        collection.partition.records()
-    )
-}
-
-fn lists(from: &str, collection: Collection) -> [String; 4] {
-    let id = collection.id;
+fn lists(collection: Collection) -> [String; 4] {
+    let visible = PostgresDialect::from_visible(collection.partition, None);
     [
         "ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
         "AND (r.indexed_at, r.id) < (2, 5000) ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
         "AND r.did_id = (SELECT id FROM dids WHERE did = 'x') ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
         "AND (r.indexed_at, r.id) > (2, 5000) ORDER BY r.indexed_at ASC, r.id ASC LIMIT 21",
     ]
-    .map(|rest| format!("SELECT r.id, d.did {from} AND r.collection_id = {id} {rest}"))
+    .map(|rest| format!("SELECT r.id {visible} AND r.collection_id = {} {rest}", collection.id))
 }
 
 fn get_sql(collection: Collection) -> String {
@@ -132,7 +123,7 @@ async fn postgres_reads_use_indexes() {
         if let Db::Postgres(db) = &*db {
             sqlx::query(statement).execute(&db.pool).await.unwrap();
         }
-        for sql in lists(&postgres_from(collection), collection) {
+        for sql in lists(collection) {
             let plan = plan(&db, &sql).await;
             assert!(!plan.contains("Sort") && !plan.contains("Seq Scan"), "{statement}: {sql}\n{plan}");
             assert!(plan.contains(&format!("{records}_list")), "{statement}: {sql}\n{plan}");
@@ -160,7 +151,7 @@ async fn postgres_plans_lists_once() {
     };
     run("SET enable_bitmapscan = off".to_owned()).await;
     run("ANALYZE".to_owned()).await;
-    let [[first, next], [first_of_one, next_of_one]] = *STATEMENTS.of(partition);
+    let [[first, next], [first_of_one, next_of_one]] = *LIST_POSTGRES.of(partition);
     // PostgreSQL may prefer a plan for the values of a list of one account, which has few rows.
     for (sql, types, values, is_kept) in [
         (first, "bigint, bigint", "21", true),
