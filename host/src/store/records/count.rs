@@ -1,5 +1,7 @@
 //! Counts records.
 
+use std::collections::HashMap;
+
 use crate::atproto::{Did, Nsid};
 use crate::fair_share::Tenant;
 
@@ -7,12 +9,9 @@ use super::super::intern::{self, Collection};
 use super::super::partitions::PerPartition;
 use super::super::{Db, StoreError, on};
 
-/// Subtracts the records of hidden accounts, of which there are few, from the number that triggers keep (ADR 75).
-pub(in crate::store) static COUNT: PerPartition<&str> = PerPartition::new(
-    "SELECT CAST(coalesce((SELECT sum(records) FROM record_counts WHERE collection_id = $1), 0) \
-     - coalesce((SELECT sum((SELECT count(*) FROM {records} r WHERE r.collection_id = $1 AND r.did_id = d.id)) \
-     FROM dids d WHERE d.status <> 0), 0) AS BIGINT)",
-);
+/// Triggers keep the numbers (ADR 75, 83).
+const COUNT: &str =
+    "SELECT CAST(coalesce(sum(records - hidden), 0) AS BIGINT) FROM record_counts WHERE collection_id = $1";
 pub(in crate::store) static COUNT_DID: PerPartition<&str> = PerPartition::new(
     "SELECT count(*) FROM {records} WHERE collection_id = $1 AND did_id = \
      (SELECT id FROM dids WHERE did = $2 AND status = 0)",
@@ -21,8 +20,7 @@ pub(in crate::store) static COUNT_DID: PerPartition<&str> = PerPartition::new(
 /// Number of visible records of a collection, or of one account in it.
 ///
 /// # Errors
-/// [`StoreError::Busy`] and [`StoreError::TooSlow`], because it passes over all records of the account, and without one
-/// over those of hidden accounts.
+/// [`StoreError::Busy`]; with an account [`StoreError::TooSlow`], because it passes over all records of the account.
 pub async fn count(
     db: &Db,
     collection: &Nsid,
@@ -30,23 +28,24 @@ pub async fn count(
     tenant: &Tenant,
 ) -> Result<u64, StoreError> {
     let Some(collection) = intern::collection(db, collection).await? else { return Ok(0) };
-    let _place = db.scan_place(tenant).await?;
-    macro_rules! counted {
-        ($pool:expr) => {
-            match did {
-                None => sqlx::query_scalar(*COUNT.of(collection.partition)).bind(collection.id),
-                Some(did) => {
-                    let query = sqlx::query_scalar(*COUNT_DID.of(collection.partition));
-                    query.bind(collection.id).bind(did.as_str())
-                }
-            }
-            .fetch_one($pool.reads())
-            .await?
+    macro_rules! count {
+        ($pool:expr, $sql:expr $(, $arg:expr)?) => {
+            sqlx::query_scalar($sql).bind(collection.id)$(.bind($arg))?.fetch_one($pool.reads()).await?
         };
     }
-    let count: i64 = match db {
-        Db::Sqlite(db) => counted!(db.scan_pool),
-        Db::Postgres(db) => counted!(db.scan_pool),
+    let count: i64 = if let Some(did) = did {
+        let (sql, did) = (*COUNT_DID.of(collection.partition), did.as_str());
+        let _place = db.scan_place(tenant).await?;
+        match db {
+            Db::Sqlite(db) => count!(db.scan_pool, sql, did),
+            Db::Postgres(db) => count!(db.scan_pool, sql, did),
+        }
+    } else {
+        let _place = db.read_place(tenant).await?;
+        match db {
+            Db::Sqlite(db) => count!(db.read_pool, COUNT),
+            Db::Postgres(db) => count!(db.read_pool, COUNT),
+        }
     };
     Ok(count as u64)
 }
@@ -68,16 +67,19 @@ pub(in crate::store) static COUNT_INVALID: PerPartition<&str> = PerPartition::ne
 
 /// Number of visible records per collection, sorted by NSID, without empty collections.
 pub async fn collection_counts(db: &Db) -> Result<Vec<CollectionCount>, StoreError> {
-    let all = intern::all_collections(db).await?;
-    let mut counts = Vec::with_capacity(all.len());
-    for (collection, Collection { id, partition }) in all {
-        let count = async |sql: &'static str| -> Result<i64, StoreError> {
-            Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(id).fetch_one(pool).await)?)
-        };
-        let records = count(COUNT.of(partition)).await? as u64;
+    let numbers: Vec<(i64, i64)> = on!(db, reader, |pool| {
+        let sql = "SELECT collection_id, CAST(sum(records - hidden) AS BIGINT) FROM record_counts GROUP BY collection_id";
+        sqlx::query_as(sql).fetch_all(pool).await
+    })?;
+    let numbers: HashMap<i64, i64> = numbers.into_iter().collect();
+    let mut counts = Vec::with_capacity(numbers.len());
+    for (collection, Collection { id, partition }) in intern::all_collections(db).await? {
+        let records = numbers.get(&id).copied().unwrap_or_default() as u64;
         if records > 0 {
-            let invalid = count(COUNT_INVALID.of(partition)).await? as u64;
-            counts.push(CollectionCount { collection, records, invalid });
+            let sql = *COUNT_INVALID.of(partition);
+            let invalid: i64 =
+                on!(db, reader, |pool| sqlx::query_scalar(sql).bind(id).fetch_one(pool).await)?;
+            counts.push(CollectionCount { collection, records, invalid: invalid as u64 });
         }
     }
     Ok(counts)

@@ -30,6 +30,7 @@ mod backfill;
 mod backlinks;
 mod bounds;
 mod catch_up;
+mod counts;
 mod db;
 mod deadlock;
 mod domains;

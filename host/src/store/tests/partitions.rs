@@ -62,7 +62,6 @@ fn statements(partition: Partition) -> Vec<(&'static str, bool)> {
         *slice::FETCH_POSTGRES.of(partition),
         *many::POSTGRES.of(partition),
         *many::LATEST_REV.of(partition),
-        *count::COUNT.of(partition),
         *count::COUNT_DID.of(partition),
         *count::COUNT_INVALID.of(partition),
         *indexed::SELECT.of(partition),

@@ -80,6 +80,7 @@ async fn read_all(db: &Db, tenant: &Tenant) {
     assert!(records::get(db, &one).await.unwrap().is_some());
     assert_eq!(records::get_many_full(db, &[one], PAGE_BYTES).await.unwrap().rows.len(), 1);
     assert!(!backlinks::read(db, &links(), tenant).await.unwrap().rows.is_empty());
+    assert!(records::count(db, &nsid(NOTE), None, tenant).await.unwrap() > 0);
 }
 
 fn links() -> Backlinks {
@@ -97,7 +98,7 @@ on_both! {
                 match n {
                     0 => drop(page::read(&db, &like(), &greedy).await.unwrap()),
                     1 => drop(page::read(&db, &sorted("n"), &greedy).await.unwrap()),
-                    2 => drop(records::count(&db, &nsid(NOTE), None, &greedy).await.unwrap()),
+                    2 => drop(records::count(&db, &nsid(NOTE), Some(&did(1)), &greedy).await.unwrap()),
                     3 => {
                         let search = Search::parse(nsid(NOTE), "text", "text".to_owned(), None).unwrap();
                         drop(search::read(&db, &search, &greedy).await.unwrap());
@@ -149,8 +150,15 @@ on_both! {
             _ = &mut waits => panic!("it was read without a place"),
             () = read_all(&db, &other) => {}
         }
+        let note = nsid(NOTE);
+        let mut counts = pin!(records::count(&db, &note, None, &greedy));
+        tokio::select! {
+            biased;
+            _ = &mut counts => panic!("it was counted without a place"),
+            () = read_all(&db, &other) => {}
+        }
         drop(held);
-        assert!(!waits.await.unwrap().rows.is_empty());
+        assert!(!waits.await.unwrap().rows.is_empty() && counts.await.unwrap() > 0);
         db.close().await;
     }
 

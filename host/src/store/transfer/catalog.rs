@@ -47,8 +47,9 @@ pub(super) fn kind_of(postgres_type: &str) -> Kind {
     }
 }
 
-/// The target's triggers fill it while it receives the records.
-const DERIVED: &str = "record_counts";
+/// The target's triggers fill it while it receives the records. It is emptied after the other tables, whose triggers can't
+/// say which deleted records were of hidden accounts when the accounts are already gone.
+pub(super) const DERIVED: &str = "record_counts";
 
 /// The tables of the source, each with a counterpart in the target.
 ///

@@ -7,7 +7,7 @@ use futures_util::TryStreamExt as _;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection};
 
-use super::catalog::{Catalog, Space, State, Table};
+use super::catalog::{Catalog, DERIVED, Space, State, Table};
 use super::value::{Row, Value};
 use super::{BATCH_BYTES, BATCH_ROWS, MoveError, copy_text};
 use crate::store::incomplete::{IS_SET_POSTGRES, MARKER};
@@ -154,7 +154,7 @@ impl Postgres {
         }
         if !tables.is_empty() {
             let names: Vec<String> = tables.iter().map(target).collect();
-            self.execute(format!("TRUNCATE {}", names.join(", "))).await?;
+            self.execute(format!("TRUNCATE {}, {DERIVED}", names.join(", "))).await?;
         }
         Ok(rebuilt.into_iter().map(|(_, create)| create).rev().collect())
     }

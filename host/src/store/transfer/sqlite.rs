@@ -10,7 +10,7 @@ use sqlx::{
     ValueRef as _,
 };
 
-use super::catalog::{Catalog, Space, State, Table};
+use super::catalog::{Catalog, DERIVED, Space, State, Table};
 use super::value::{Row, Value, without_nul};
 use super::{BATCH_BYTES, BATCH_ROWS, MoveError};
 use crate::files;
@@ -167,6 +167,7 @@ impl Sqlite {
         for table in tables {
             self.execute(format!("DELETE FROM {}", target(table))).await?;
         }
+        self.execute(format!("DELETE FROM {DERIVED}")).await?;
         let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
         let indexes: Vec<(String, String)> = sqlx::query_as(sql).fetch_all(&mut self.connection).await?;
         for (name, _) in &indexes {

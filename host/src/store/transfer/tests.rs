@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 use super::catalog::{Space, Table};
 use super::value::Kind;
 use super::*;
+use crate::store::records::collection_counts;
 use crate::store::script_sql;
 
 const ROLE: ScriptRole = ScriptRole::Own { password: None };
@@ -224,6 +225,24 @@ async fn an_interrupted_move_is_noticed_and_begins_again() {
             let values: Vec<String> = (0..500).map(|i| format!("('k{n}.{i}', 'v', 1)")).collect();
             execute(&db, &format!("INSERT INTO settings VALUES {}", values.join(", "))).await;
         }
+        execute(
+            &db,
+            "INSERT INTO collections (nsid) VALUES ('com.example.note');
+             INSERT INTO dids (did, status) VALUES ('did:plc:a', 0), ('did:plc:b', 1)",
+        )
+        .await;
+        let verified = if to_postgres { "0" } else { "false" };
+        for (did, key) in [(1, "a"), (1, "b"), (2, "a")] {
+            execute(
+                &db,
+                &format!(
+                    "INSERT INTO records \
+                         (collection_id, did_id, rkey, cid_verified, rev, indexed_at, updated_at, record) \
+                     VALUES (1, {did}, '{key}', {verified}, 1, 1, 1, '{{}}')"
+                ),
+            )
+            .await;
+        }
         db.close().await;
         for stop_at in ["copying", "building indexes", "comparing", "indexes of record fields"] {
             let (stop, mut stopped) = mpsc::channel(1);
@@ -258,6 +277,8 @@ async fn an_interrupted_move_is_noticed_and_begins_again() {
         );
         let db = Db::open(&to.url, 1).await.unwrap();
         assert!(count(&db, "settings").await >= 11_500);
+        let counted = collection_counts(&db).await.unwrap();
+        assert_eq!(counted.iter().map(|of| of.records).collect::<Vec<_>>(), [2]);
         let own = script_sql::run(&db, "SELECT n FROM script_own", &[]).await.unwrap();
         assert_eq!(own.count, 1);
         db.close().await;
