@@ -49,6 +49,7 @@ pub async fn run_each(
             let mut run = Run::default();
             for request in share {
                 let sent = Instant::now();
+                sender.ready().await?;
                 let response = sender.send_request(request).await?;
                 let ok = response.status().is_success();
                 run.body_bytes = response.into_body().collect().await?.to_bytes().len();
@@ -83,6 +84,7 @@ pub async fn run(
                     request = request.header(*name, value);
                 }
                 let sent = Instant::now();
+                sender.ready().await?;
                 let response = sender.send_request(request.body(Full::default())?).await?;
                 let ok = response.status().is_success();
                 let body = response.into_body().collect().await?.to_bytes();

@@ -85,7 +85,7 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     instance_oauth_keys::delete_unused(db, now.plus_seconds(-OAUTH_KEY_SECONDS)).await?;
     delete_expired(db, Table::DeadLetters, now.plus_seconds(-DEAD_LETTER_SECONDS)).await?;
     delete_expired(db, Table::Jobs, now.plus_seconds(-JOB_SECONDS)).await?;
-    delete_expired(db, Table::Leftovers, now.plus_seconds(-LEFTOVER_SECONDS)).await?;
+    index::purge_leftovers(db, now.plus_seconds(-LEFTOVER_SECONDS)).await?;
     delete_expired(db, Table::Labels, now.plus_seconds(-LABEL_SECONDS)).await?;
     delete_expired(db, Table::History, now.plus_seconds(-history::KEPT_SECONDS)).await?;
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
@@ -101,8 +101,6 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
 enum Table {
     Events,
     Tombstones,
-    /// Records of deleted accounts.
-    Leftovers,
     DeadLetters,
     Jobs,
     Labels,
@@ -122,7 +120,6 @@ async fn delete_expired(db: &Db, table: Table, before: Timestamp) -> Result<u64,
             Table::Labels => labels::delete_expired(db, before, ROWS_PER_STEP).await?,
             Table::History => metric_history::delete_before(db, before, ROWS_PER_STEP).await?,
             Table::Jobs => jobs::delete_ended_before(db, before, ROWS_PER_STEP).await?,
-            Table::Leftovers => index::purge_leftovers(db, before, ROWS_PER_STEP).await?,
             Table::Tombstones => index::prune_tombstones(db, before, ROWS_PER_STEP).await?,
         };
         total += removed;

@@ -4,6 +4,8 @@
 //! its records, and its dead letters. Labels on the account itself stay: they are the labeler's, and apply again if the
 //! account returns.
 
+use std::collections::HashMap;
+
 use sqlx::{PgConnection, SqliteConnection};
 
 use super::AccountStatus;
@@ -113,28 +115,74 @@ pub(in crate::store) static RECORDS: PerPartition<&str> = PerPartition::new(
      SELECT count(*) FROM gone",
 );
 
+/// Accounts whose leftovers are looked for at a time.
+const ACCOUNTS_PER_STEP: i64 = 500;
+/// Records that are deleted in one transaction.
+const ROWS_PER_STEP: i64 = 1_000;
+
 /// Deletes the records of accounts that have been deleted since before `before`, whatever their rev: those of a PDS
-/// whose clock is ahead have later revs than the deletion. At most `max` records per call. Returns how many.
-pub async fn purge_leftovers(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
-    let find = "SELECT r.collection_id, r.id FROM dids d CROSS JOIN collections c \
-                JOIN records r ON r.collection_id = c.id AND r.did_id = d.id \
-                WHERE d.status <> 0 AND d.status = $1 AND d.status_changed_at < $2 LIMIT $3";
-    let deleted = AccountStatus::Deleted as i16;
-    let found: Vec<(i64, i64)> = on!(db, reader, |pool| {
-        sqlx::query_as(find).bind(deleted).bind(before).bind(i64::from(max)).fetch_all(pool).await
-    })?;
-    if found.is_empty() {
-        return Ok(0);
+/// whose clock is ahead have later revs than the deletion. Looks at the accounts whose tombstone is still there, so it must
+/// be called before [`prune_tombstones`] removes them. Returns how many.
+pub async fn purge_leftovers(db: &Db, before: Timestamp) -> Result<u64, StoreError> {
+    let find = "SELECT t.deleted_at, t.did_id FROM repo_tombstones t JOIN dids d ON d.id = t.did_id \
+                WHERE d.status = $1 AND t.deleted_at < $2 AND (t.deleted_at, t.did_id) > ($3, $4) \
+                ORDER BY t.deleted_at, t.did_id LIMIT $5";
+    let (mut purged, mut after) = (0, (i64::MIN, 0));
+    loop {
+        let accounts: Vec<(i64, i64)> = on!(db, reader, |pool| {
+            sqlx::query_as(find)
+                .bind(AccountStatus::Deleted as i16)
+                .bind(before)
+                .bind(after.0)
+                .bind(after.1)
+                .bind(ACCOUNTS_PER_STEP)
+                .fetch_all(pool)
+                .await
+        })?;
+        let Some(last) = accounts.last() else { return Ok(purged) };
+        after = *last;
+        let ids: Vec<i64> = accounts.into_iter().map(|(_, id)| id).collect();
+        purged += purge_all(db, &to_json_text(&ids)).await?;
     }
+}
+
+/// Deletes all records of accounts, given as a JSON list of their ids.
+async fn purge_all(db: &Db, accounts: &str) -> Result<u64, StoreError> {
+    macro_rules! find {
+        ($ids:literal) => {
+            concat!(
+                "SELECT r.collection_id, r.id FROM ",
+                $ids,
+                " a CROSS JOIN (SELECT collection_id FROM record_counts GROUP BY collection_id HAVING sum(hidden) > 0) c \
+                 CROSS JOIN records r WHERE r.collection_id = c.collection_id AND r.did_id = a.id LIMIT $2"
+            )
+        };
+    }
+    let find = match db {
+        Db::Sqlite(_) => find!("(SELECT value AS id FROM json_each($1))"),
+        Db::Postgres(_) => find!("(SELECT CAST(json_array_elements_text($1::json) AS BIGINT) AS id)"),
+    };
     let mut purged = 0;
-    for (id, partition) in intern::all_collections(db).await?.into_iter().map(|(_, of)| (of.id, of.partition))
-    {
-        let ids: Vec<i64> = found.iter().filter(|(of, _)| *of == id).map(|(_, id)| *id).collect();
-        if !ids.is_empty() {
-            purged += delete_by_ids(db, Collection { id, partition }, &ids).await?;
+    loop {
+        let found: Vec<(i64, i64)> = on!(db, reader, |pool| {
+            sqlx::query_as(find).bind(accounts).bind(ROWS_PER_STEP).fetch_all(pool).await
+        })?;
+        let is_last = (found.len() as i64) < ROWS_PER_STEP;
+        let mut by_collection: HashMap<i64, Vec<i64>> = HashMap::new();
+        for (collection, id) in found {
+            by_collection.entry(collection).or_default().push(id);
+        }
+        if !by_collection.is_empty() {
+            for (_, collection) in intern::all_collections(db).await? {
+                if let Some(ids) = by_collection.get(&collection.id) {
+                    purged += delete_by_ids(db, collection, ids).await?;
+                }
+            }
+        }
+        if is_last {
+            return Ok(purged);
         }
     }
-    Ok(purged)
 }
 
 /// Deletes records of a collection, and their references.

@@ -152,12 +152,18 @@ on_both! {
         apply(&db, 10, vec![put_with_refs(&uri(2, NOTE, "ahead"), 2_000, "{}", &["at://y"])]).await;
         assert_eq!(set_status(&db, 2, AccountStatus::Deleted).await.purged, 2);
         set_status(&db, 3, AccountStatus::Deactivated).await;
-        assert_eq!(index::purge_leftovers(&db, Timestamp(9), 10).await.unwrap(), 0, "not yet");
-        assert_eq!(index::purge_leftovers(&db, Timestamp(10), 10).await.unwrap(), 1);
-        assert_eq!(index::purge_leftovers(&db, Timestamp(10), 10).await.unwrap(), 0);
+        assert_eq!(index::purge_leftovers(&db, Timestamp(9)).await.unwrap(), 0, "not yet");
+        assert_eq!(index::purge_leftovers(&db, Timestamp(10)).await.unwrap(), 1);
+        assert_eq!(index::purge_leftovers(&db, Timestamp(10)).await.unwrap(), 0);
         assert_eq!((count(&db, "records").await, refs(&db).await.len()), (4, 2));
+        // An account that is deleted for good, and one that came back.
+        apply(&db, 11, vec![put(&uri(2, LIKE, "late"), 3_000, "{}"), put(&uri(3, LIKE, "late"), 3_000, "{}")]).await;
+        set_status(&db, 3, AccountStatus::Deleted).await;
+        set_status(&db, 3, AccountStatus::Active).await;
+        assert_eq!(index::purge_leftovers(&db, Timestamp(10)).await.unwrap(), 1);
+        assert_eq!(get(&db, &uri(3, LIKE, "late")).await, Some(serde_json::json!({})));
         assert_eq!(index::prune_tombstones(&db, Timestamp(9), 10).await.unwrap(), 0);
-        assert_eq!(index::prune_tombstones(&db, Timestamp(10), 10).await.unwrap(), 1);
+        assert_eq!(index::prune_tombstones(&db, Timestamp(10), 10).await.unwrap(), 2);
     }
 
     async fn repos_are_marked_for_a_repair_once(db) {
