@@ -96,6 +96,10 @@ crate::in_both_worlds! {
 /// The number of sessions, far more than are normally used at the same time.
 const MANY: usize = 1000;
 
+/// The number of sessions that are called at the same time. The calls of all of them would wait for a connection for longer than
+/// a request may.
+const AT_ONCE: usize = 100;
+
 /// The number of concurrent calls for each session on each host.
 const CALLS: usize = 3;
 
@@ -157,10 +161,10 @@ async fn renew_all(database: Database, hosts: usize) {
         ids.push(register(&db, &all[0].0, &pds, n).await);
     }
     let (pds, all) = (Arc::new(pds), Arc::new(all));
-    let mut calls = tokio::task::JoinSet::new();
-    for id in ids {
-        for call in 0..CALLS * hosts {
-            let (id, all) = (id.clone(), Arc::clone(&all));
+    for some in ids.chunks(AT_ONCE) {
+        let mut calls = tokio::task::JoinSet::new();
+        for (id, call) in some.iter().flat_map(|id| (0..CALLS * hosts).map(move |call| (id.clone(), call))) {
+            let all = Arc::clone(&all);
             calls.spawn(async move {
                 let Host(vault, net) = &all[call % all.len()];
                 let session = vault.by_id(&id).await.unwrap().unwrap();
@@ -170,9 +174,9 @@ async fn renew_all(database: Database, hosts: usize) {
                 agent.query("com.atproto.server.getSession").await.unwrap()
             });
         }
-    }
-    while let Some(answer) = calls.join_next().await {
-        answer.unwrap();
+        while let Some(answer) = calls.join_next().await {
+            answer.unwrap();
+        }
     }
     assert_eq!((pds.refreshes() as usize, pds.reused()), (MANY, 0));
 }
