@@ -66,9 +66,10 @@ on_both! {
         let linked = stage.events_of("linked").await;
         assert_eq!(linked, [json!({ "account_id": "765", "collections": [NOTE, LOOSE], "replaced": null })]);
         // Sealed: the row holds none of the tokens.
-        let columns = [&row.access_token, row.refresh_token.as_ref().unwrap(), &row.config];
+        let columns = [&row.access_token, row.refresh_token.as_ref().unwrap()];
         let has = |text: &str| columns.iter().any(|column| column.windows(text.len()).any(|part| part == text.as_bytes()));
-        assert!(!has("access-1") && !has("refresh-1") && !has("{}"));
+        assert!(!has("access-1") && !has("refresh-1"));
+        assert_ne!(row.config, b"{}", "two bytes turn up in sealed ones by chance, so not as a part");
         // Calls of the sign-in are of one flow, and of the user.
         let scopes = stage.service.state().scopes.clone();
         let flows: Vec<_> = scopes.iter().map(|scope| scope.flow.clone().unwrap()).collect();
