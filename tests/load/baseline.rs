@@ -134,7 +134,7 @@ macro_rules! reading {
 }
 
 reading!(read_sqlite, sqlx::sqlite::SqliteConnectOptions, "r.record", "'records'");
-reading!(read_postgres, sqlx::postgres::PgConnectOptions, "r.record::text", "tableoid::regclass::text");
+reading!(read_postgres, sqlx::postgres::PgConnectOptions, "r.record_text", "tableoid::regclass::text");
 
 /// Does what autovacuum would do about a minute after a bulk load, so that the measurement need not wait for it.
 pub async fn vacuum(url: &str) -> anyhow::Result<()> {

@@ -125,8 +125,8 @@ const PARTITION: &str = "SELECT lpad(n::text, 2, '0') FROM generate_series(0, 15
      WHERE satisfies_hash_partition('records'::regclass, 16, n, 1::bigint)";
 
 const INSERT_RECORDS: &str = " \
-     (id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
-     SELECT u.id, 1, u.did, u.rkey, u.cid, TRUE, u.id, u.id, u.id, u.record::jsonb \
+     (id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record, record_text) \
+     SELECT u.id, 1, u.did, u.rkey, u.cid, TRUE, u.id, u.id, u.id, u.record::jsonb, u.record \
      FROM UNNEST($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::text[]) AS u (id, did, rkey, cid, record)";
 
 const INSERT_REFS: &str = " (target, collection_id, record_id) \

@@ -122,8 +122,8 @@ struct WrittenRow {
 /// xmax is 0 in a row version that did not replace another.
 pub(in crate::store) static UPSERT: PerPartition<&str> = PerPartition::new(
     "INSERT INTO {records} AS r \
-         (collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record) \
-     SELECT v.collection_id, v.did_id, v.rkey, v.cid, v.cid_verified, v.rev, $8, $8, v.record::jsonb \
+         (collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record, record_text) \
+     SELECT v.collection_id, v.did_id, v.rkey, v.cid, v.cid_verified, v.rev, $8, $8, v.record::jsonb, v.record \
      FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::boolean[], $6::bigint[], \
          $7::text[]) AS v (collection_id, did_id, rkey, cid, cid_verified, rev, record) \
      WHERE NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = v.collection_id \
@@ -131,7 +131,7 @@ pub(in crate::store) static UPSERT: PerPartition<&str> = PerPartition::new(
          AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
      ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET cid = excluded.cid, \
          cid_verified = excluded.cid_verified, rev = excluded.rev, updated_at = excluded.updated_at, \
-         record = excluded.record WHERE r.rev < excluded.rev \
+         record = excluded.record, record_text = excluded.record_text WHERE r.rev < excluded.rev \
      RETURNING r.id, r.collection_id, r.did_id, r.rkey, r.xmax = 0 AS inserted",
 );
 

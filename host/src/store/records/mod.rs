@@ -43,7 +43,7 @@ pub struct RecordRow {
     pub collection: Nsid,
     pub rkey: String,
     pub indexed_at: Timestamp,
-    /// A JSON object. SQLite keeps the original text; PostgreSQL produces its own text of the same value.
+    /// A JSON object, as it was written. PostgreSQL makes the text of a record that it keeps none of (ADR 84).
     pub record: Bytes,
 }
 
@@ -117,15 +117,24 @@ macro_rules! raw_row {
 raw_row!(SqliteRow, |row| row, row.try_get(1)?);
 raw_row!(Named, |row| row.columns, row.did.to_string());
 
+/// The text of a record on PostgreSQL, whatever its size.
+macro_rules! whole_text {
+    () => {
+        "coalesce(r.record_text, r.record::text)"
+    };
+}
+pub(super) use whole_text;
+
 /// A record, NULL if it is larger than `INLINE_BYTES`, and its size.
 macro_rules! record_columns {
     (sqlite) => {
         "CASE WHEN octet_length(r.record) <= 10240 THEN r.record END AS record, octet_length(r.record) AS size"
     };
     (postgres) => {
-        "CASE WHEN pg_column_size(r.record) <= 10240 THEN \
+        "CASE WHEN octet_length(r.record_text) <= 10240 THEN r.record_text \
+             WHEN r.record_text IS NULL AND pg_column_size(r.record) <= 10240 THEN \
              (SELECT CASE WHEN octet_length(t) <= 10240 THEN t END FROM (SELECT r.record::text AS t OFFSET 0) x) END, \
-         pg_column_size(r.record)::bigint"
+         coalesce(octet_length(r.record_text), pg_column_size(r.record))::bigint"
     };
 }
 pub(super) use record_columns;
@@ -133,8 +142,9 @@ pub(super) use record_columns;
 /// The columns of a row. A record larger than `INLINE_BYTES` is NULL unless `whole` is given; `full` adds the columns
 /// that the admin API shows.
 ///
-/// SQLite knows the size of a text without reading it. PostgreSQL knows the compressed size, which already excludes
-/// most large records; the text of the others is produced once (`OFFSET 0`) and measured.
+/// Both databases know the size of a text without reading it. Of a record without one (ADR 84) PostgreSQL knows the
+/// compressed size, which already excludes most large records; the text of the others is produced once (`OFFSET 0`) and
+/// measured.
 macro_rules! columns {
     (sqlite) => {
         concat!("r.id, d.did, r.rkey, r.indexed_at, ", $crate::store::records::record_columns!(sqlite))
@@ -146,7 +156,11 @@ macro_rules! columns {
         "r.id, d.did, r.rkey, r.indexed_at, r.record, octet_length(r.record)"
     };
     (postgres whole) => {
-        "r.id, r.did_id, r.rkey, r.indexed_at, r.record::text, pg_column_size(r.record)::bigint"
+        concat!(
+            "r.id, r.did_id, r.rkey, r.indexed_at, ",
+            $crate::store::records::whole_text!(),
+            ", pg_column_size(r.record)::bigint"
+        )
     };
     (full) => {
         ", r.cid, r.cid_verified, r.updated_at, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id)"

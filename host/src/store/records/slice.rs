@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::super::partitions::PerPartition;
 use super::super::{Db, StoreError, intern};
-use super::{FullRecordRow, RecordRow};
+use super::{FullRecordRow, RecordRow, whole_text};
 use crate::query::PageSize;
 
 /// Largest size of all records of a page, in bytes: some thousand ordinary records, or one of the largest.
@@ -24,8 +24,8 @@ pub(super) const MAX_ROWS: u32 = PageSize::RECORDS.max;
 pub(in crate::store) const INLINE_BYTES: usize = 10_240;
 const _: () = assert!(101 * INLINE_BYTES <= PAGE_BYTES, "a page of small records takes one statement");
 
-/// Number of large records fetched by one statement. PostgreSQL reports the compressed size of a record, so up to this
-/// many may be read in vain.
+/// Number of large records fetched by one statement. PostgreSQL reports the compressed size of a record without its text
+/// (ADR 84), so up to this many may be read in vain.
 const FETCH_BATCH: usize = 4;
 
 /// The rows that a read returns.
@@ -41,7 +41,7 @@ pub struct Slice<R> {
 #[derive(Clone, Debug)]
 pub(in crate::store) struct PartialRow<R> {
     pub(in crate::store) row: R,
-    /// Bytes of the record: exact on SQLite, compressed on PostgreSQL.
+    /// Bytes of the record, exact unless PostgreSQL has no text of it: then compressed.
     pub(in crate::store) size: i64,
 }
 
@@ -145,9 +145,11 @@ const FETCH_SQLITE: &str = "SELECT r.id, r.record, c.nsid, d.did, r.rkey FROM re
      CROSS JOIN collections c CROSS JOIN dids d \
      WHERE r.id IN ($1, $2, $3, $4) AND c.id = r.collection_id AND d.id = r.did_id";
 /// `$5` is their collection.
-pub(in crate::store) static FETCH_POSTGRES: PerPartition<&str> = PerPartition::new(
-    "SELECT id, record::text FROM {records} WHERE collection_id = $5 AND id IN ($1, $2, $3, $4)",
-);
+pub(in crate::store) static FETCH_POSTGRES: PerPartition<&str> = PerPartition::new(concat!(
+    "SELECT r.id, ",
+    whole_text!(),
+    " FROM {records} r WHERE r.collection_id = $5 AND r.id IN ($1, $2, $3, $4)",
+));
 
 /// Fetches the records of the large rows, at most [`FETCH_BATCH`].
 async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), StoreError> {

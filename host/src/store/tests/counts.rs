@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use belvedere_standins::database::Database;
-use sqlx::migrate::Migrator;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqlitePool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::fixtures::*;
+use super::older;
 
 use crate::store::index::AccountStatus;
 use crate::store::tests::db;
-use crate::store::{Db, POSTGRES_MIGRATIONS, SQLITE_MIGRATIONS, records};
+use crate::store::{Db, records};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -110,11 +109,6 @@ fn fill(verified: &str) -> String {
     accounts + &records.map(|(collection, did, key)| record(collection, did, key)).concat()
 }
 
-fn before(migrations: &Migrator) -> Migrator {
-    let before = migrations.iter().filter(|migration| migration.version < HIDDEN).cloned();
-    Migrator::with_migrations(before.collect())
-}
-
 async fn migrate_and_count(url: &str) {
     let db = Db::open(url, 2).await.unwrap();
     db.migrate().await.unwrap();
@@ -125,21 +119,10 @@ async fn migrate_and_count(url: &str) {
 
 #[tokio::test]
 async fn the_migration_counts_what_is_hidden_on_sqlite() {
-    let database = Database::new_sqlite();
-    drop(Db::open(&database.url, 1).await.unwrap());
-    let pool = SqlitePool::connect(&database.url).await.unwrap();
-    before(&SQLITE_MIGRATIONS).run(&pool).await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(fill("0"))).execute(&pool).await.unwrap();
-    pool.close().await;
-    migrate_and_count(&database.url).await;
+    migrate_and_count(&older::sqlite(HIDDEN, &fill("0")).await.url).await;
 }
 
 #[tokio::test]
 async fn the_migration_counts_what_is_hidden_on_postgres() {
-    let database = Database::new_postgres().await;
-    let pool = PgPool::connect(&database.url).await.unwrap();
-    before(&POSTGRES_MIGRATIONS).run(&pool).await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(fill("false"))).execute(&pool).await.unwrap();
-    pool.close().await;
-    migrate_and_count(&database.url).await;
+    migrate_and_count(&older::postgres(HIDDEN, &fill("false")).await.url).await;
 }

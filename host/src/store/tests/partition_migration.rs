@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use belvedere_standins::database::Database;
-use sqlx::migrate::Migrator;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
 
 use super::fixtures::*;
+use super::older::{self, one, waiting};
 
 use crate::store::{Db, POSTGRES_MIGRATIONS, records};
 
@@ -45,7 +44,8 @@ const FILL: &str = r"
 
 /// Everything that has to be the same afterwards, as one text.
 const CONTENTS: &str = "SELECT concat_ws('|', \
-    (SELECT string_agg(r::text, ',' ORDER BY id) FROM records r), \
+    (SELECT string_agg((id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record)::text, ',' \
+        ORDER BY id) FROM records r), \
     (SELECT string_agg(r::text, ',' ORDER BY r::text) FROM record_refs r), \
     (SELECT string_agg(r::text, ',' ORDER BY record_id) FROM invalid_records r), \
     (SELECT string_agg(r::text, ',') FROM tombstones r), \
@@ -54,43 +54,8 @@ const CONTENTS: &str = "SELECT concat_ws('|', \
     (SELECT string_agg(v::text, ',' ORDER BY uri) FROM script_views.records v), \
     (SELECT string_agg(v::text, ',' ORDER BY v::text) FROM script_views.record_refs v))";
 
-async fn one<T>(conn: &mut PgConnection, sql: &str) -> T
-where
-    T: Send + Unpin + for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
-{
-    let query = sqlx::query_scalar(AssertSqlSafe(sql)).persistent(false);
-    query.fetch_one(conn).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
-}
-
 async fn execute(conn: &mut PgConnection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-}
-
-/// A database as it was before the migration, with [`FILL`].
-async fn old_database() -> Database {
-    let database = Database::new_postgres().await;
-    let before =
-        POSTGRES_MIGRATIONS.iter().filter(|migration| migration.version < PARTITIONS).cloned().collect();
-    let pool = PgPool::connect(&database.url).await.unwrap();
-    Migrator::with_migrations(before).run(&pool).await.unwrap();
-    sqlx::raw_sql(FILL).execute(&pool).await.unwrap();
-    pool.close().await;
-    database
-}
-
-/// Waits until a session waits for a lock in this mode on the table, and returns its process id.
-async fn waiting(conn: &mut PgConnection, table: &str, mode: &str) -> i32 {
-    let sql = format!(
-        "SELECT max(l.pid) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
-         WHERE d.datname = current_database() AND NOT l.granted AND l.mode = '{mode}' \
-             AND l.relation = to_regclass('{table}')"
-    );
-    loop {
-        if let Some(pid) = one::<Option<i32>>(conn, &sql).await {
-            return pid;
-        }
-        tokio::task::yield_now().await;
-    }
 }
 
 /// Reads the records with kept statements, as a host of the old version does, until it is stopped. Counts the rounds.
@@ -128,7 +93,7 @@ const INSERT: &str = "SET lock_timeout = '10ms'; \
 
 #[tokio::test]
 async fn reads_go_on_while_the_tables_are_moved() {
-    let database = old_database().await;
+    let database = older::postgres(PARTITIONS, FILL).await;
     let url = database.url.clone();
     let db = Db::open(&url, 4).await.unwrap();
     db.prepare_script_role().await;
@@ -217,7 +182,7 @@ async fn after_the_move(db: &Db, conn: &mut PgConnection, last: i64) {
 
 #[tokio::test]
 async fn a_killed_migration_leaves_the_old_tables() {
-    let database = old_database().await;
+    let database = older::postgres(PARTITIONS, FILL).await;
     let url = database.url.clone();
     let db = Db::open(&url, 4).await.unwrap();
     let mut conn = PgConnection::connect(&url).await.unwrap();

@@ -3,8 +3,8 @@
 use super::value::{Column, Kind, Row, Value, compact};
 
 /// Appends a row.
-pub(super) fn write(columns: &[Column], row: &[Value], out: &mut Vec<u8>) {
-    for (index, (column, value)) in columns.iter().zip(row).enumerate() {
+pub(super) fn write<'a>(row: impl Iterator<Item = (&'a Column, &'a Value)>, out: &mut Vec<u8>) {
+    for (index, (column, value)) in row.enumerate() {
         if index > 0 {
             out.push(b'\t');
         }
@@ -116,7 +116,7 @@ mod tests {
             ],
         ] {
             let mut line = Vec::new();
-            write(&columns, &row, &mut line);
+            write(columns.iter().zip(&row), &mut line);
             assert_eq!(line.pop(), Some(b'\n'));
             assert!(!line.contains(&b'\n'));
             assert_eq!(parse(&columns, &line), Some(row));

@@ -21,12 +21,17 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 /// Time between two looks at that list.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The records' value and the text that PostgreSQL keeps beside it (ADR 84). SQLite has only the text, so both are moved as one
+/// column.
+const VALUE: &str = "record";
+const TEXT: &str = "record_text";
+
 /// The server's own tables, without sqlx's and those of extensions. A partitioned table is one.
 const CATALOG: &str = "SELECT c.relname::text, a.attname::text, t.typname::text \
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = current_schema() \
          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' \
          JOIN pg_type t ON t.oid = a.atttypid \
-     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT IN ($1, $2) \
+     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT IN ($1, $2) AND a.attname <> $3 \
          AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e') \
      ORDER BY c.relname, a.attnum";
 
@@ -136,6 +141,7 @@ impl Postgres {
         let rows: Vec<(String, String, String)> = sqlx::query_as(CATALOG)
             .bind(MIGRATIONS_TABLE)
             .bind(MARKER)
+            .bind(TEXT)
             .fetch_all(&mut self.connection)
             .await?;
         let mut catalog = Catalog::new();
@@ -170,7 +176,11 @@ impl Postgres {
         table: &Table,
         each: &mut impl AsyncFnMut(Vec<Row>) -> Result<(), MoveError>,
     ) -> Result<(), MoveError> {
-        let sql = format!("COPY (SELECT {} FROM {}) TO STDOUT", names(table), target(table));
+        let mut columns = names(table);
+        if let Some(value) = value_with_text(table) {
+            columns[value] = format!("coalesce({TEXT}, {VALUE}::text)");
+        }
+        let sql = format!("COPY (SELECT {} FROM {}) TO STDOUT", columns.join(", "), target(table));
         let mut chunks = self.connection.copy_out_raw(&sql).await?;
         let (mut rest, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some(chunk) = chunks.try_next().await? {
@@ -199,11 +209,17 @@ impl Postgres {
     }
 
     pub(super) async fn write(&mut self, table: &Table, rows: &[Row]) -> Result<(), StoreError> {
-        let mut text = Vec::new();
+        let (mut columns, mut text) = (names(table), Vec::new());
+        let twice = value_with_text(table);
+        columns.extend(twice.map(|_| TEXT.to_owned()));
         for row in rows {
-            copy_text::write(&table.columns, row, &mut text);
+            let values = table.columns.iter().zip(row);
+            copy_text::write(
+                values.chain(twice.map(|value| (&table.columns[value], &row[value]))),
+                &mut text,
+            );
         }
-        let sql = format!("COPY {} ({}) FROM STDIN", target(table), names(table));
+        let sql = format!("COPY {} ({}) FROM STDIN", target(table), columns.join(", "));
         let mut copy = self.connection.copy_in_raw(&sql).await?;
         copy.send(text).await?;
         copy.finish().await?;
@@ -232,6 +248,12 @@ fn target(table: &Table) -> String {
     }
 }
 
-fn names(table: &Table) -> String {
-    table.columns.iter().map(|column| quoted(&column.name)).collect::<Vec<_>>().join(", ")
+fn names(table: &Table) -> Vec<String> {
+    table.columns.iter().map(|column| quoted(&column.name)).collect()
+}
+
+/// Where the records' value is among the columns of their table.
+fn value_with_text(table: &Table) -> Option<usize> {
+    let is_records = table.space == Space::Server && table.name == "records";
+    table.columns.iter().position(|column| is_records && column.name == VALUE)
 }
