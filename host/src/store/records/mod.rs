@@ -5,6 +5,7 @@
 //! choose another one.
 
 pub mod backlinks;
+mod columns;
 pub(super) mod count;
 pub(super) mod delete;
 pub mod invalid;
@@ -22,6 +23,7 @@ use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
 use crate::query::Keyset;
 
+pub(super) use self::columns::{columns, record_columns, whole_text};
 #[cfg(test)]
 pub use self::count::CollectionCount;
 pub use self::count::{collection_counts, count};
@@ -116,64 +118,6 @@ macro_rules! raw_row {
 }
 raw_row!(SqliteRow, |row| row, row.try_get(1)?);
 raw_row!(Named, |row| row.columns, row.did.to_string());
-
-/// The text of a record on PostgreSQL, whatever its size.
-macro_rules! whole_text {
-    () => {
-        "coalesce(r.record_text, r.record::text)"
-    };
-}
-pub(super) use whole_text;
-
-/// A record, NULL if it is larger than `INLINE_BYTES`, and its size.
-macro_rules! record_columns {
-    (sqlite) => {
-        "CASE WHEN octet_length(r.record) <= 10240 THEN r.record END AS record, octet_length(r.record) AS size"
-    };
-    (postgres) => {
-        "CASE WHEN octet_length(r.record_text) <= 10240 THEN r.record_text \
-             WHEN r.record_text IS NULL AND pg_column_size(r.record) <= 10240 THEN \
-             (SELECT CASE WHEN octet_length(t) <= 10240 THEN t END FROM (SELECT r.record::text AS t OFFSET 0) x) END, \
-         coalesce(octet_length(r.record_text), pg_column_size(r.record))::bigint"
-    };
-}
-pub(super) use record_columns;
-
-/// The columns of a row. A record larger than `INLINE_BYTES` is NULL unless `whole` is given; `full` adds the columns
-/// that the admin API shows.
-///
-/// Both databases know the size of a text without reading it. Of a record without one (ADR 84) PostgreSQL knows the
-/// compressed size, which already excludes most large records; the text of the others is produced once (`OFFSET 0`) and
-/// measured.
-macro_rules! columns {
-    (sqlite) => {
-        concat!("r.id, d.did, r.rkey, r.indexed_at, ", $crate::store::records::record_columns!(sqlite))
-    };
-    (postgres) => {
-        concat!("r.id, r.did_id, r.rkey, r.indexed_at, ", $crate::store::records::record_columns!(postgres))
-    };
-    (sqlite whole) => {
-        "r.id, d.did, r.rkey, r.indexed_at, r.record, octet_length(r.record)"
-    };
-    (postgres whole) => {
-        concat!(
-            "r.id, r.did_id, r.rkey, r.indexed_at, ",
-            $crate::store::records::whole_text!(),
-            ", pg_column_size(r.record)::bigint"
-        )
-    };
-    (full) => {
-        ", r.cid, r.cid_verified, r.updated_at, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id)"
-    };
-    ($dialect:ident full) => {
-        concat!(columns!($dialect), columns!(full))
-    };
-    ($dialect:ident whole full) => {
-        concat!(columns!($dialect whole), columns!(full))
-    };
-}
-pub(super) use columns;
-const _: () = assert!(INLINE_BYTES == 10_240, "the statements above and in `packed` contain this number");
 
 /// The condition that the account of `r` is not hidden, without a join. PostgreSQL expects it of nearly all rows, and `IS
 /// NULL` of one in two hundred, for which it would read a collection and sort it.

@@ -93,6 +93,8 @@ async fn a_value_that_is_changed_alone_loses_its_text() {
         ("UPDATE records SET rev = rev + 1, record = record", text),
         (upsert, r#"{"n": 2}"#),
         (r#"UPDATE records SET record = '{"n":3}'"#, r#"{"n": 3}"#),
+        // As docs/operations.md has it.
+        ("UPDATE records SET record_text = record::text || ' ' WHERE record_text IS NULL", "{\"n\": 3} "),
     ] {
         sqlx::raw_sql(sql).execute(&postgres.pool).await.unwrap();
         assert_eq!(stored().await, expected, "{sql}");

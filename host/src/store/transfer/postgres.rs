@@ -23,6 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The records' value and the text that PostgreSQL keeps beside it (ADR 84). SQLite has only the text, so both are moved as one
 /// column.
+const RECORDS: &str = "records";
 const VALUE: &str = "record";
 const TEXT: &str = "record_text";
 
@@ -31,7 +32,7 @@ const CATALOG: &str = "SELECT c.relname::text, a.attname::text, t.typname::text 
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = current_schema() \
          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' \
          JOIN pg_type t ON t.oid = a.atttypid \
-     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT IN ($1, $2) AND a.attname <> $3 \
+     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT IN ($1, $2) AND (c.relname, a.attname) <> ($3, $4) \
          AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e') \
      ORDER BY c.relname, a.attnum";
 
@@ -141,6 +142,7 @@ impl Postgres {
         let rows: Vec<(String, String, String)> = sqlx::query_as(CATALOG)
             .bind(MIGRATIONS_TABLE)
             .bind(MARKER)
+            .bind(RECORDS)
             .bind(TEXT)
             .fetch_all(&mut self.connection)
             .await?;
@@ -254,6 +256,6 @@ fn names(table: &Table) -> Vec<String> {
 
 /// Where the records' value is among the columns of their table.
 fn value_with_text(table: &Table) -> Option<usize> {
-    let is_records = table.space == Space::Server && table.name == "records";
+    let is_records = table.space == Space::Server && table.name == RECORDS;
     table.columns.iter().position(|column| is_records && column.name == VALUE)
 }

@@ -304,6 +304,11 @@ async fn a_source_in_use_and_a_wrong_target_are_refused() {
     let refused = move_to(&a.url, &b.url).await.unwrap_err().to_string();
     assert!(refused.contains(": mine."), "{refused}");
     sqlx::raw_sql("DROP TABLE mine").execute(&mut connection).await.unwrap();
+    // Nor is a column, though it has the name of the text beside the records' value.
+    sqlx::raw_sql("ALTER TABLE settings ADD COLUMN record_text TEXT").execute(&mut connection).await.unwrap();
+    let refused = move_to(&a.url, &b.url).await.unwrap_err().to_string();
+    assert!(refused.contains(": settings.record_text."), "{refused}");
+    sqlx::raw_sql("ALTER TABLE settings DROP COLUMN record_text").execute(&mut connection).await.unwrap();
     // Neither is a target overwritten that has anything.
     let mut other = sqlx::PgConnection::connect(&c.url).await.unwrap();
     sqlx::raw_sql("CREATE VIEW something AS SELECT 1 AS a").execute(&mut other).await.unwrap();
