@@ -1,8 +1,8 @@
-//! Lists for the dashboard have a length.
+//! Lists for the dashboard have a length, and SQLite is compiled as its settings assume.
 
 use super::instance_oauth_keys::session;
 
-use crate::store::{account_sessions, on, sizes};
+use crate::store::{Db, account_sessions, on, sizes};
 
 on_both! {
     async fn five_hundred_sessions_are_listed(db) {
@@ -26,4 +26,15 @@ on_both! {
         let size = |table: &sizes::TableSize| table.bytes.unwrap() + table.index_bytes.unwrap();
         assert!(tables.windows(2).all(|pair| size(&pair[0]) >= size(&pair[1])), "{tables:?}");
     }
+}
+
+/// With one page cache for all connections, `PRAGMA cache_size` would not be that of each (`.cargo/config.toml`, ADR 85).
+#[tokio::test]
+async fn sqlite_has_a_page_cache_for_each_connection() {
+    let db = super::db::sqlite().await;
+    let Db::Sqlite(sqlite) = &*db else { unreachable!("it is a SQLite database") };
+    let sql = "SELECT compile_options FROM pragma_compile_options";
+    let options: Vec<String> = sqlx::query_scalar(sql).fetch_all(&sqlite.reader).await.unwrap();
+    assert!(!options.contains(&"ENABLE_MEMORY_MANAGEMENT".to_owned()), "{options:?}");
+    assert!(options.contains(&"DEFAULT_MEMSTATUS=0".to_owned()), "{options:?}");
 }
