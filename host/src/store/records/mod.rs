@@ -78,7 +78,7 @@ impl RecordRow {
     }
 }
 
-/// A row of either database, with the columns of [`columns`] in their order. On PostgreSQL it is a [`Named`], because its
+/// A row of either database, with the columns of [`columns!`] in their order. On PostgreSQL it is a [`Named`], because its
 /// statements return the id of the account.
 pub(super) trait RawRow: Sized {
     fn raw(self, collection: Nsid) -> Result<PartialRow<RecordRow>, sqlx::Error>;

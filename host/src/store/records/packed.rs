@@ -47,7 +47,7 @@ pub(super) async fn list(
     unpack(text, args.collection, args.limit)
 }
 
-/// A statement that concatenates the rows of `inner` into one text. `inner` must select [`super::columns`] and have a
+/// A statement that concatenates the rows of `inner` into one text. `inner` must select [`super::columns!`] and have a
 /// LIMIT.
 pub(in crate::store) fn statement(inner: &str) -> String {
     format!(

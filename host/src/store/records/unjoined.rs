@@ -15,7 +15,7 @@ use super::StoreError;
 use crate::atproto::Did;
 use crate::store::postgres::Postgres;
 
-/// A row whose columns are those of [`columns`](super::columns), and the DID of its account.
+/// A row whose columns are those of [`super::columns!`], and the DID of its account.
 #[derive(Debug)]
 pub(in crate::store) struct Named {
     pub(in crate::store) columns: PgRow,
