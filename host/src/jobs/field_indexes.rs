@@ -42,11 +42,13 @@ pub async fn run(db: Db, clock: Clock, limit: u32, shutdown: CancellationToken) 
     }
 }
 
-/// One round: stores the noted costs, drops indexes, builds at most one, and reloads the list of ready indexes.
+/// One round: loads which indexes are ready, stores the noted costs, drops indexes, and builds at most one.
 ///
 /// # Errors
 /// When the database fails. A failed build is not an error: its entry stores the reason.
 pub async fn advise(db: &Db, clock: &Clock, limit: u32) -> Result<(), StoreError> {
+    // First, because a build takes minutes: until it has ended, a host that has just started would use none of them.
+    table::refresh(db).await?;
     table::flush(db, clock.now()).await?;
     let entries = table::list(db).await?;
     let actions = plan(&entries, clock.now(), limit);
@@ -75,8 +77,9 @@ pub async fn advise(db: &Db, clock: &Clock, limit: u32) -> Result<(), StoreError
             }
         }
         lock.release().await?;
+        table::refresh(db).await?;
     }
-    table::refresh(db).await
+    Ok(())
 }
 
 /// Builds every index that the entries say exists, in a database that got its rows from another one.

@@ -22,8 +22,9 @@ use crate::store::{Postgres, Sqlite, StoreError};
 
 use super::{SearchArgs, escape, trigrams};
 
-/// How many texts a walk reads in the time in which one candidate is read and compared.
-const TEXTS_PER_CANDIDATE: f64 = 20.0;
+/// How many texts a walk reads in the time in which one candidate is read and compared: in a large index each candidate is
+/// on a page of its own, and a hundred texts are on one.
+const TEXTS_PER_CANDIDATE: f64 = 100.0;
 /// Bounds for the number of candidates that are read and sorted, in some milliseconds.
 const SORTED: RangeInclusive<f64> = 200.0..=5_000.0;
 
@@ -200,7 +201,7 @@ mod tests {
     #[test]
     fn more_candidates_are_sorted_in_larger_collections() {
         let of = |records| most_sorted(records, 20);
-        assert_eq!([0, 100_000, 1_000_000, 8_000_000, i64::MAX].map(of), [200, 316, 1_000, 2_828, 5_000]);
-        assert_eq!(most_sorted(1_000_000, 100), 2_236);
+        assert_eq!([0, 100_000, 1_000_000, 8_000_000, i64::MAX].map(of), [200, 200, 447, 1_264, 5_000]);
+        assert_eq!(most_sorted(1_000_000, 100), 1_000);
     }
 }

@@ -14,6 +14,7 @@ use crate::records::Query;
 use crate::records::search::{self, Search};
 use crate::store::Db;
 use crate::store::fields::build;
+use crate::store::fields::table::{self, FieldIndex, State};
 use crate::store::tests::db::postgres;
 
 /// Stores records and builds the index for a sorted query. Returns the query, and its pages without the index.
@@ -80,6 +81,26 @@ on_both! {
         advise(&db, &clock, 9).await.unwrap();
         assert_eq!(states(&db).await, [("v".to_owned(), "sort", "ready")]);
         assert_eq!(pages(&db, &query).await, expected);
+    }
+
+    async fn indexes_are_used_before_the_first_round_has_ended(db) {
+        indexed(&db).await;
+        execute(&db, "INSERT INTO field_indexes (collection_id, path, kind, state, calls, scans, scan_micros, last_used_at, \
+            state_changed_at) SELECT collection_id, 'w', kind, 0, 1, 1, 9000000, last_used_at, 0 FROM field_indexes").await;
+        // The round ends with an error when it marks the build of the other index.
+        execute(&db, match &*db {
+            Db::Sqlite(_) => {
+                "CREATE TRIGGER refuse BEFORE UPDATE OF state ON field_indexes BEGIN SELECT RAISE(ABORT, 'full'); END"
+            }
+            Db::Postgres(_) => "ALTER TABLE field_indexes ADD CHECK (state <> 1)",
+        }).await;
+        let restarted = Db::open(&db.url, 2).await.unwrap();
+        assert!(advise(&restarted, &Clock::fixed(NOW), 9).await.is_err());
+        let entries = table::list(&restarted).await.unwrap();
+        let ready: Vec<_> = entries.iter().filter(|entry| entry.state == State::Ready).collect();
+        let [FieldIndex { id, key, .. }] = &ready[..] else { panic!("{ready:?}") };
+        assert_eq!(restarted.fields().index(key.collection_id, &key.path, key.kind), Some(*id));
+        restarted.close().await;
     }
 
     async fn unused_indexes_and_those_over_the_limit_are_dropped(db) {
