@@ -162,7 +162,6 @@ macro_rules! list_wheres {
         ]
     };
 }
-use list_wheres;
 
 /// Ends a statement whose rows an index returns in order with `LIMIT $limit`.
 ///

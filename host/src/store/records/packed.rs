@@ -14,21 +14,47 @@ use crate::clock::Timestamp;
 use super::super::read_pool::ReadPool;
 use super::{INLINE_BYTES, ListArgs, PartialRow, RecordRow, StoreError, rows_to_read};
 
-macro_rules! packed_sql {
-    ($where:literal) => {
-        // The rows are concatenated in the order of the inner SELECT: its LIMIT keeps SQLite from flattening it.
+/// The rows of a list, each as `p`, with one more condition.
+macro_rules! rows_sql {
+    ($($where:literal)*) => {
         concat!(
-            "SELECT group_concat(p, '') FROM (SELECT r.id || ' ' || r.indexed_at || ' ' || d.did || ' ' || r.rkey \
+            "SELECT r.indexed_at, r.id, r.id || ' ' || r.indexed_at || ' ' || d.did || ' ' || r.rkey \
                  || ' ' || octet_length(r.record) || ' ' \
                  || CASE WHEN octet_length(r.record) <= 10240 THEN r.record ELSE '' END AS p \
              FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1",
-            $where,
-            " ORDER BY r.indexed_at DESC, r.id DESC LIMIT $2)"
+            $($where),*
         )
     };
 }
 
-pub(in crate::store) const STATEMENTS: super::Statements = super::list_wheres!(packed_sql);
+macro_rules! packed_sql {
+    ($($rows:expr),+) => {
+        // The rows are concatenated in the order of the inner SELECT: its LIMIT keeps SQLite from flattening it.
+        concat!("SELECT group_concat(p, '') FROM (", $($rows),+, " ORDER BY 1 DESC, 2 DESC LIMIT $2)")
+    };
+}
+
+/// The statements of a first page, and of one after the row with a time and an id.
+///
+/// Rows of the same time are found apart from earlier ones, because SQLite looks up no pair whose second part is the id
+/// that it adds to every index: it would pass over all rows of that time, and a batch of the stream has one time.
+macro_rules! pages_sql {
+    ($where:literal, $time:literal, $id:literal) => {
+        [
+            packed_sql!(rows_sql!($where)),
+            packed_sql!(
+                rows_sql!($where " AND r.indexed_at = " $time " AND r.id < " $id),
+                " UNION ALL ",
+                rows_sql!($where " AND r.indexed_at < " $time)
+            ),
+        ]
+    };
+}
+
+pub(in crate::store) const STATEMENTS: super::Statements = [
+    pages_sql!("", "$3", "$4"),
+    pages_sql!(" AND r.did_id = (SELECT id FROM dids WHERE did = $3)", "$4", "$5"),
+];
 
 pub(super) async fn list(
     pool: &ReadPool<SqliteConnection>,

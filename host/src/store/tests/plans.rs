@@ -83,6 +83,9 @@ async fn sqlite_reads_use_indexes() {
             let scans = plan.lines().filter(|line| line.contains("SCAN")).count();
             assert!(!plan.contains("TEMP B-TREE") && scans == 1 && plan.contains(index), "{sql}\n{plan}");
         }
+        // A page passes over no row of the same time that an earlier page had.
+        let plan = plan(&db, statements[1]).await;
+        assert!(plan.contains("indexed_at=? AND rowid<?"), "{plan}");
     }
     let plan = plan(&db, &get_sql(collection)).await;
     assert!(plan.contains("records_key") && !plan.contains("SCAN"), "{plan}");
