@@ -6,6 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::network::{Network, http};
+use crate::wait::until;
 
 /// Records by AT URI: their CID and value.
 pub type Records = BTreeMap<String, (String, Value)>;
@@ -112,8 +113,11 @@ impl Account {
         self.as_admin("com.atproto.admin.updateSubjectStatus", &body).await;
     }
 
+    /// Asks until the PDS does it: it removes the repo's folder, which fails while a read of the repo adds a file of
+    /// SQLite's there, and can be asked again.
     pub async fn delete_account(&self) {
-        self.as_admin("com.atproto.admin.deleteAccount", &json!({ "did": self.did })).await;
+        let (method, body) = ("com.atproto.admin.deleteAccount", json!({ "did": self.did }));
+        until("the PDS deletes the account", || try_send(self.admin_request(method, &body), method)).await;
     }
 
     /// A service token for `audience`, signed by the PDS with the account's key, for one method or for all.
@@ -167,11 +171,14 @@ impl Account {
     }
 
     async fn as_admin(&self, method: &str, body: &Value) -> Value {
-        let request = http()
+        send(self.admin_request(method, body), method).await
+    }
+
+    fn admin_request(&self, method: &str, body: &Value) -> reqwest::RequestBuilder {
+        http()
             .post(format!("{}/xrpc/{method}", self.network.pds))
             .basic_auth("admin", Some(&self.network.pds_admin_password))
-            .json(body);
-        send(request, method).await
+            .json(body)
     }
 
     fn request(&self, verb: Method, method: &str) -> reqwest::RequestBuilder {
@@ -185,9 +192,15 @@ fn typed(collection: &str, mut record: Value) -> Value {
 }
 
 async fn send(request: reqwest::RequestBuilder, what: &str) -> Value {
+    try_send(request, what).await.unwrap_or_else(|refused| panic!("{refused}"))
+}
+
+async fn try_send(request: reqwest::RequestBuilder, what: &str) -> Result<Value, String> {
     let answer = request.send().await.expect("the PDS answers");
     let status = answer.status();
     let body = answer.text().await.expect("the PDS answers in full");
-    assert!(status.is_success(), "{what}: {status} {body}");
-    serde_json::from_str(&body).unwrap_or(Value::Null)
+    if !status.is_success() {
+        return Err(format!("{what}: {status} {body}"));
+    }
+    Ok(serde_json::from_str(&body).unwrap_or(Value::Null))
 }
