@@ -113,8 +113,8 @@ impl Account {
         self.as_admin("com.atproto.admin.updateSubjectStatus", &body).await;
     }
 
-    /// Asks until the PDS does it: it removes the repo's folder, which fails while a read of the repo adds a file of
-    /// SQLite's there, and can be asked again.
+    /// Asks until the PDS does it. It answered 500 once: it removes the repo's folder in one attempt, which a read of the
+    /// repo that adds a file of SQLite's there would make fail.
     pub async fn delete_account(&self) {
         let (method, body) = ("com.atproto.admin.deleteAccount", json!({ "did": self.did }));
         until("the PDS deletes the account", || try_send(self.admin_request(method, &body), method)).await;

@@ -14,7 +14,7 @@ use crate::clock::Timestamp;
 use super::super::read_pool::ReadPool;
 use super::{INLINE_BYTES, ListArgs, PartialRow, RecordRow, StoreError, rows_to_read};
 
-/// The rows of a list, each as `p`, with one more condition.
+/// The rows of a list that meet the further conditions, each packed as `p`, with the columns they are sorted by.
 macro_rules! rows_sql {
     ($($where:literal)*) => {
         concat!(

@@ -22,8 +22,8 @@ use crate::store::{Postgres, Sqlite, StoreError};
 
 use super::{SearchArgs, escape, trigrams};
 
-/// How many texts a walk reads in the time in which one candidate is read and compared: in a large index each candidate is
-/// on a page of its own, and a hundred texts are on one.
+/// How many texts a walk reads in the time in which one candidate is read and compared. Measured at ten million records,
+/// where each candidate is on a page of its own, while a walk reads pages full of texts.
 const TEXTS_PER_CANDIDATE: f64 = 100.0;
 /// Bounds for the number of candidates that are read and sorted, in some milliseconds.
 const SORTED: RangeInclusive<f64> = 200.0..=5_000.0;
