@@ -10,6 +10,7 @@ pub mod lexicon;
 pub mod record;
 pub mod record_uri;
 pub mod repo_car;
+pub mod rev;
 pub mod scope;
 
 pub use did::Did;

@@ -4,7 +4,7 @@
 use super::failure::Failure;
 use super::repo::{Break, RepoReader};
 use super::request::Server;
-use crate::atproto::Did;
+use crate::atproto::{Did, rev};
 use crate::store::backfill;
 use crate::store::index::{AccountChange, AccountStatus};
 
@@ -59,7 +59,7 @@ impl RepoReader {
 
     async fn store_status(&self, did: &Did, status: AccountStatus) -> Result<(), Break> {
         // A deletion removes what was committed before it.
-        let rev = AccountChange::rev_at(self.clock.now().0).unwrap_or_default();
+        let rev = rev::highest_at(self.clock.now()).unwrap_or_default();
         let change = AccountChange { did: did.clone(), status, rev };
         self.writer.submit_account(change).await.map_err(|_| Break::Uncommitted)
     }

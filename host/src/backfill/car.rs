@@ -3,8 +3,9 @@
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::car_request::CarFile;
-use super::request::{PageRecord, RecordPage, is_of_the_future};
+use super::request::{PageRecord, RecordPage};
 use crate::atproto::repo_car::RecordList;
+use crate::atproto::rev::is_of_the_future;
 use crate::atproto::{Cid, Did, InvalidCar, Nsid, RecordKey, RecordUri, RepoCar, Tid};
 use crate::clock::Clock;
 use crate::crypto::{HighS, PublicKey};
@@ -68,7 +69,7 @@ impl Car {
         if commit.rev < latest {
             return Err(Unusable::Old(commit.rev, latest));
         }
-        if is_of_the_future(commit.rev, clock) {
+        if is_of_the_future(commit.rev, clock.now()) {
             return Err(Unusable::Future(commit.rev));
         }
         if !is_signed(&car.repo, resolver, did).await? {

@@ -9,15 +9,13 @@ use url::Url;
 
 use super::failure::{ErrorKind, Failure};
 use super::meter::{Meter, Source};
+use crate::atproto::rev::is_of_the_future;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::Clock;
 use crate::net::{Client, Limits, NetError};
 
 /// From the DNS look-up to the last byte of a response (admin-api.md §12.3).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// How much the clock of a PDS may differ from this host's, in seconds.
-const MAX_CLOCK_DIFFERENCE_SECONDS: i64 = 300;
 
 /// Records of one page: the most that PDSs give.
 pub(super) const PAGE_RECORDS: usize = 100;
@@ -146,7 +144,7 @@ impl Server<'_> {
         let commit: LatestCommit = parse(&body)?;
         let rev = Tid::try_from(commit.rev.as_str())
             .map_err(|_| Failure::new(ErrorKind::PdsServerError, "the latest commit has no valid rev"))?;
-        if is_of_the_future(rev, self.clock) {
+        if is_of_the_future(rev, self.clock.now()) {
             return Err(Failure::other(format!("the rev of the latest commit, {rev}, is of the future")));
         }
         Ok(rev)
@@ -236,12 +234,6 @@ impl Server<'_> {
         url.query_pairs_mut().extend_pairs(query);
         Ok(url)
     }
-}
-
-/// Whether no clock that is about right has made this rev yet.
-pub(super) fn is_of_the_future(rev: Tid, clock: &Clock) -> bool {
-    let latest = clock.now().plus_seconds(MAX_CLOCK_DIFFERENCE_SECONDS).0;
-    i64::try_from(rev.timestamp_micros()).map_or(true, |micros| micros > latest)
 }
 
 fn record_page(body: &Bytes) -> Result<RecordPage, Failure> {

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid};
+use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid, rev};
 use crate::clock::Timestamp;
 use crate::store::index::{AccountChange, AccountStatus, Delete};
 
@@ -50,31 +50,41 @@ const MAX_EVENT_DELAY_US: u64 = 60 * 60 * 1_000_000;
 /// Characters of an invalid claim that are kept for the log; a CID has 59.
 const MAX_CLAIM_CHARS: usize = 100;
 
-/// Filters one event. `tracked` must be sorted; events of other collections are dropped before anything is copied.
+/// Filters one event. `tracked` must be sorted; events of other collections are dropped before anything is copied. `now`
+/// is our clock's time. A clock that is behind drops no commits: the event's own time counts as passed too.
 ///
 /// # Errors
 /// Why the event was dropped.
-pub(super) fn filter(event: &Event<'_>, tracked: &[Nsid]) -> Result<Envelope, DropReason> {
+pub(super) fn filter(event: &Event<'_>, tracked: &[Nsid], now: Timestamp) -> Result<Envelope, DropReason> {
+    let received = Timestamp(event.time_us);
     let did = || Did::try_from(&*event.did).map_err(|_| DropReason::BadDid);
     match &event.body {
         Body::Commit(commit) => {
             let found = tracked.binary_search_by(|nsid| nsid.as_str().cmp(&commit.collection));
             let collection = &tracked[found.map_err(|_| DropReason::Untracked)?];
-            open_commit(did()?, collection.clone(), commit)
+            open_commit(did()?, collection.clone(), commit, now.max(received))
         }
         Body::Identity => Ok(Envelope::Identity(did()?)),
         Body::Sync => Ok(Envelope::Sync(did()?)),
         Body::Account(account) => {
-            let rev = AccountChange::rev_at(event_time(account, event.time_us)).ok_or(DropReason::BadTime)?;
+            let rev = account_rev(account, received.min(now)).ok_or(DropReason::BadTime)?;
             Ok(Envelope::Account(AccountChange { did: did()?, status: account_status(account), rev }))
         }
         Body::Other => Err(DropReason::Unknown),
     }
 }
 
-fn open_commit(did: Did, collection: Nsid, commit: &Commit<'_>) -> Result<Envelope, DropReason> {
+fn open_commit(
+    did: Did,
+    collection: Nsid,
+    commit: &Commit<'_>,
+    now: Timestamp,
+) -> Result<Envelope, DropReason> {
     let rkey = RecordKey::try_from(&*commit.rkey).map_err(|_| DropReason::BadRkey)?;
     let rev = Tid::try_from(&*commit.rev).map_err(|_| DropReason::BadRev)?;
+    if rev::is_of_the_future(rev, now) {
+        return Err(DropReason::FutureRev);
+    }
     if commit.operation == Operation::Delete {
         return Ok(Envelope::Delete(Delete { did, collection, rkey, rev }));
     }
@@ -104,14 +114,17 @@ impl Claim {
     }
 }
 
-/// When an account event happened, in microseconds: by the account's server, whose clock made the revs of its commits
-/// too, or by the Jetstream server when that is implausible. A relay may deliver the event much later, when an account
-/// that was created again has new commits already.
-fn event_time(account: &Account<'_>, time_us: i64) -> i64 {
+/// The highest rev of a commit before an account event. The event's time is that of the account's server, whose clock
+/// made the revs of its commits too, or when that is implausible `received`, the Jetstream server's. A relay may deliver
+/// the event much later, when an account that was created again has new commits already.
+fn account_rev(account: &Account<'_>, received: Timestamp) -> Option<Tid> {
     let time = account.time.as_deref().and_then(|text| Timestamp::parse(text).ok());
     // Servers give milliseconds; a commit of the same millisecond was before the event.
-    let time = time.map(|time| time.0.saturating_add(999));
-    time.filter(|time| time.abs_diff(time_us) <= MAX_EVENT_DELAY_US).unwrap_or(time_us)
+    time.map(|time| Timestamp(time.0.saturating_add(999)))
+        .filter(|time| time.0.abs_diff(received.0) <= MAX_EVENT_DELAY_US)
+        .and_then(rev::highest_at)
+        .filter(|rev| !rev::is_of_the_future(*rev, received))
+        .or_else(|| rev::highest_at(received))
 }
 
 /// An account that is inactive for an unknown reason is hidden too, until the next event says that it is active.
@@ -156,8 +169,10 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Envelope, DropReason> {
-        filter(&frame::parse(text.as_bytes()).unwrap(), &tracked())
+        filter(&frame::parse(text.as_bytes()).unwrap(), &tracked(), NOW)
     }
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
     fn commit(did: &str, fields: &str) -> String {
         format!(r#"{{"did":"{did}","time_us":1,"kind":"commit","commit":{{{fields}}}}}"#)
@@ -225,6 +240,8 @@ mod tests {
             (r#""2026-05-01T14:00:02+02:00""#, at + 2_000_999),
             (r#""2026-05-01T10:00:00Z""#, at),
             (r#""3026-05-01T12:00:00Z""#, at),
+            (r#""2026-05-01T12:04:59Z""#, at + 299_000_999),
+            (r#""2026-05-01T12:05:01Z""#, at),
             (r#""yesterday""#, at),
             ("null", at),
         ] {
@@ -234,10 +251,32 @@ mod tests {
             let Envelope::Account(change) = read(&text).unwrap() else { panic!("{text}") };
             assert_eq!(change.rev, Tid::new(micros as u64, 0x3ff).unwrap(), "{time}");
         }
-        for time_us in [-1, i64::MAX] {
-            let text =
-                format!(r#"{{"did":"did:plc:a","time_us":{time_us},"kind":"account","account":{{}}}}"#);
-            assert_eq!(read(&text).unwrap_err(), DropReason::BadTime);
+        let at = |time_us: i64| {
+            read(&format!(r#"{{"did":"did:plc:a","time_us":{time_us},"kind":"account","account":{{}}}}"#))
+        };
+        assert_eq!(at(-1).unwrap_err(), DropReason::BadTime);
+        let Envelope::Account(change) = at(i64::MAX).unwrap() else { panic!("an account") };
+        assert_eq!(Some(change.rev), rev::highest_at(NOW), "no server's clock reaches beyond ours");
+    }
+
+    #[test]
+    fn a_commit_of_the_future_is_dropped() {
+        let hour = 3_600_000_000;
+        for (rev_at, time_us, is_dropped) in [
+            (NOW.0 + 299_000_000, 1, false),
+            (NOW.0 + hour, 1, true),
+            (NOW.0 + 10 * 365 * 24 * hour, NOW.0, true),
+            // Our clock is behind.
+            (NOW.0 + hour, NOW.0 + hour, false),
+        ] {
+            let rev = rev::highest_at(Timestamp(rev_at)).unwrap();
+            let fields = NOTE.replace("3mptbypluud2a", &rev.to_string());
+            for operation in ["create", "update", "delete"] {
+                let text =
+                    commit("did:plc:a", &format!(r#"{fields},"operation":"{operation}","record":{{}}"#));
+                let dropped = read(&text.replace("\"time_us\":1", &format!("\"time_us\":{time_us}"))).err();
+                assert_eq!(dropped, is_dropped.then_some(DropReason::FutureRev), "{rev} {operation}");
+            }
         }
     }
 

@@ -103,7 +103,7 @@ impl Intake {
                     if published_lexicons && let Some(published) = PublishedLexicon::of(&event) {
                         self.observer.lexicon_published(published);
                     }
-                    match envelope::filter(&event, &collections) {
+                    match envelope::filter(&event, &collections, now) {
                         Ok(envelope) => self.envelopes.push(envelope),
                         Err(why) => self.tally.drop(why),
                     }

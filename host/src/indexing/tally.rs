@@ -15,6 +15,8 @@ pub(super) enum DropReason {
     BadDid,
     BadRkey,
     BadRev,
+    /// No clock that is about right has made this rev yet.
+    FutureRev,
     /// The time of an account event is none that a rev can have.
     BadTime,
     /// The record is not an object, too large or too deeply nested.
@@ -22,7 +24,7 @@ pub(super) enum DropReason {
     CidMismatch,
 }
 
-const REASONS: [(DropReason, &str); 10] = [
+const REASONS: [(DropReason, &str); 11] = [
     (DropReason::Malformed, "malformed"),
     (DropReason::Unknown, "unknown_kind"),
     (DropReason::Untracked, "untracked_collection"),
@@ -30,6 +32,7 @@ const REASONS: [(DropReason, &str); 10] = [
     (DropReason::BadDid, "bad_did"),
     (DropReason::BadRkey, "bad_rkey"),
     (DropReason::BadRev, "bad_rev"),
+    (DropReason::FutureRev, "future_rev"),
     (DropReason::BadTime, "bad_time"),
     (DropReason::BadRecord, "bad_record"),
     (DropReason::CidMismatch, "cid_mismatch"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belvedere_standins::vectors;
 
 use crate::atproto::Nsid;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::indexing::apply::{Applier, IndexChange};
 use crate::indexing::stream::Inflate;
 use crate::indexing::tally::Tally;
@@ -28,7 +28,8 @@ fn every_cid_of_the_corpus_verifies() {
                 _ => Vec::new(),
             };
             let mut tally = Tally::default();
-            let envelope = envelope::filter(&event, &tracked).unwrap_or_else(|why| panic!("{why:?}: {line}"));
+            let envelope = envelope::filter(&event, &tracked, Timestamp(event.time_us))
+                .unwrap_or_else(|why| panic!("{why:?}: {line}"));
             match applier.apply(envelope, &mut tally) {
                 Some(IndexChange::Record(Change::Upsert(upsert))) => {
                     assert!(upsert.cid_verified, "{line}");

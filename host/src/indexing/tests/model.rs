@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use tempfile::tempdir;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::indexing::apply::{Applier, IndexChange};
 use crate::indexing::commit::Sink;
 use crate::indexing::tally::Tally;
@@ -90,7 +90,10 @@ async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn Reco
     let applier = Applier::new(Arc::new(Recorder::default()), Arc::default(), Clock::system());
     for bytes in frames {
         let Ok(event) = frame::parse(bytes) else { continue };
-        let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE]).collections) else { continue };
+        let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE]).collections, Timestamp(event.time_us))
+        else {
+            continue;
+        };
         let action = envelope.action();
         let batch = match applier.apply(envelope, &mut Tally::default()) {
             Some(IndexChange::Record(change)) => {

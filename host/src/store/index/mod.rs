@@ -4,6 +4,7 @@
 //! cheapest for each database.
 
 mod accounts;
+pub(super) mod future;
 mod plan;
 pub(super) mod postgres;
 pub(super) mod purge;
@@ -98,16 +99,6 @@ pub struct AccountChange {
     pub rev: Tid,
 }
 
-impl AccountChange {
-    /// The highest rev of a commit at a time, in microseconds; `None` when revs can't express the time.
-    pub fn rev_at(micros: i64) -> Option<Tid> {
-        Tid::new(u64::try_from(micros).ok()?, MAX_CLOCK_ID).ok()
-    }
-}
-
-/// The highest clock identifier of a TID.
-const MAX_CLOCK_ID: u16 = 0x3ff;
-
 /// Every status but `Active` hides the account's rows; `Deleted` also removes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccountStatus {
@@ -172,7 +163,7 @@ const MAX_TARGET_BYTES: usize = 2_000;
 
 /// Applies a batch in one transaction. An older or equal `rev` never overwrites a record or a tombstone, of a record or
 /// of its repo. A batch may contain several changes of a record; the newest `rev` wins. An update keeps `indexed_at` and
-/// replaces the record's references. A repo whose account becomes active again is marked for a repair: commits of the
+/// replaces the record's references. A stored `rev` of the future counts as none, so that it can't win for years. A repo whose account becomes active again is marked for a repair: commits of the
 /// time in between are not in the stream when the account moved to another PDS.
 ///
 /// # Errors

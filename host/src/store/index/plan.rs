@@ -67,6 +67,11 @@ impl<'a> Row<'a> {
         self.upsert.refs.iter().map(String::as_str).filter(|target| target.len() <= MAX_TARGET_BYTES)
     }
 
+    pub(super) fn is_of(&self, uri: &RecordUri) -> bool {
+        let Upsert { did, collection, rkey, .. } = self.upsert;
+        (did, collection, rkey) == (&uri.did, &uri.collection, &uri.rkey)
+    }
+
     pub(super) fn reject(&self, reason: impl Into<String>) -> RejectedUpsert {
         reject(self.upsert, reason)
     }

@@ -8,7 +8,7 @@
 //! that `jsonb` can't store (U+0000, a lone surrogate, a number beyond numeric) fails its whole statement. Then the
 //! batch is applied again, with a binary search for the bad rows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sqlx::PgConnection;
 
@@ -19,7 +19,7 @@ use super::super::partitions::PerPartition;
 use super::super::{Postgres, StoreError};
 use super::plan::{DeleteRow, Key, Plan, Row};
 use super::repairs::{self, REQUEST_POSTGRES};
-use super::{ApplyReport, SET_CURSOR, purge};
+use super::{ApplyReport, SET_CURSOR, future, purge};
 
 /// The class of the advisory locks on repos.
 const REPO_LOCKS: i32 = 0x7265_706f;
@@ -70,18 +70,18 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
         accounts(&mut tx, plan, &mut applied).await?;
     }
     for rows in plan.rows.chunk_by(|a, b| a.partition == b.partition) {
-        let rejected = applied.rejected.len();
-        let written = match on_bad_value {
-            OnBadValue::Fail => upsert(&mut tx, rows, plan).await.map_err(|error| {
-                if is_bad_value(&error) { Failure::BadValue } else { Failure::Store(error.into()) }
-            })?,
-            OnBadValue::RejectRow => upsert_by_halves(&mut tx, rows, plan, &mut applied).await?,
-        };
-        applied.stale += (rows.len() - written.len() - (applied.rejected.len() - rejected)) as u64;
+        let written = upsert_newer(&mut tx, rows, plan, on_bad_value, &mut applied).await?;
         finish_upserts(&mut tx, rows, &written, &mut applied).await?;
     }
     for rows in plan.deletes.chunk_by(|a, b| a.partition == b.partition) {
-        delete(&mut tx, rows, plan, &mut applied).await?;
+        let Some(DeleteRow { partition, .. }) = rows.first() else { continue };
+        let mut done = delete(&mut tx, rows, plan, &mut applied).await?;
+        if done < rows.len() as u64
+            && future::forget_postgres(&mut tx, *partition, rows.iter().map(DeleteRow::key), plan.now).await?
+        {
+            done += delete(&mut tx, rows, plan, &mut applied).await?;
+        }
+        applied.stale += rows.len() as u64 - done;
     }
     let repairs = repairs::due(plan, &applied);
     if !repairs.is_empty() {
@@ -109,6 +109,52 @@ async fn lock_repos(conn: &mut PgConnection, plan: &Plan<'_>) -> Result<(), sqlx
     sqlx::query(sql).bind(REPO_LOCKS).bind(plan.locks()).execute(conn).await.map(drop)
 }
 
+/// Upserts rows of one partition, and counts those that are stale.
+async fn upsert_newer(
+    conn: &mut PgConnection,
+    rows: &[Row<'_>],
+    plan: &Plan<'_>,
+    on_bad_value: OnBadValue,
+    applied: &mut ApplyReport,
+) -> Result<Vec<WrittenRow>, Failure> {
+    let Some(Row { partition, .. }) = rows.first() else { return Ok(Vec::new()) };
+    let rejected = applied.rejected.len();
+    let mut written = on_bad_value.upsert(conn, rows, plan, applied).await?;
+    let mut stale = {
+        let written: HashSet<Key<'_>> = written.iter().map(WrittenRow::key).collect();
+        let is_stale = |row: &&Row<'_>| {
+            !written.contains(&row.key()) && !applied.rejected[rejected..].iter().any(|r| row.is_of(&r.uri))
+        };
+        rows.iter().filter(is_stale).copied().collect::<Vec<_>>()
+    };
+    if !stale.is_empty()
+        && future::forget_postgres(conn, *partition, stale.iter().map(Row::key), plan.now).await?
+    {
+        let again = on_bad_value.upsert(conn, &stale, plan, applied).await?;
+        stale.truncate(stale.len() - again.len());
+        written.extend(again);
+    }
+    applied.stale += stale.len() as u64;
+    Ok(written)
+}
+
+impl OnBadValue {
+    async fn upsert(
+        self,
+        conn: &mut PgConnection,
+        rows: &[Row<'_>],
+        plan: &Plan<'_>,
+        applied: &mut ApplyReport,
+    ) -> Result<Vec<WrittenRow>, Failure> {
+        match self {
+            Self::Fail => upsert(conn, rows, plan).await.map_err(|error| {
+                if is_bad_value(&error) { Failure::BadValue } else { Failure::Store(error.into()) }
+            }),
+            Self::RejectRow => Ok(upsert_by_halves(conn, rows, plan, applied).await?),
+        }
+    }
+}
+
 /// A row that an upsert inserted or updated.
 #[derive(sqlx::FromRow)]
 struct WrittenRow {
@@ -117,6 +163,12 @@ struct WrittenRow {
     did_id: i64,
     rkey: String,
     inserted: bool,
+}
+
+impl WrittenRow {
+    fn key(&self) -> Key<'_> {
+        (self.collection_id, self.did_id, self.rkey.as_str())
+    }
 }
 
 /// xmax is 0 in a row version that did not replace another.
@@ -219,13 +271,13 @@ async fn finish_upserts(
         rows.iter().filter(is_more).map(|row| (row.key(), row)).collect();
     let (mut targets, mut collections, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     let mut invalid = Invalid::default();
-    for WrittenRow { id, collection_id, did_id, rkey, .. } in written {
-        let Some(row) = with_more.get(&(*collection_id, *did_id, rkey.as_str())) else { continue };
-        invalid.push(row, *id);
+    for written in written {
+        let Some(row) = with_more.get(&written.key()) else { continue };
+        invalid.push(row, written.id);
         for target in row.refs() {
             targets.push(target);
-            collections.push(*collection_id);
-            ids.push(*id);
+            collections.push(written.collection_id);
+            ids.push(written.id);
         }
     }
     if !targets.is_empty() {
@@ -281,14 +333,14 @@ pub(in crate::store) static DELETE: PerPartition<&str> = PerPartition::new(
      SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM tombs)",
 );
 
-/// Deletes rows of one partition.
+/// Deletes rows of one partition. Returns how many of the deletions are newer than what the database has.
 async fn delete(
     conn: &mut PgConnection,
     rows: &[DeleteRow<'_>],
     plan: &Plan<'_>,
     applied: &mut ApplyReport,
-) -> Result<(), sqlx::Error> {
-    let Some(DeleteRow { partition, .. }) = rows.first() else { return Ok(()) };
+) -> Result<u64, sqlx::Error> {
+    let Some(DeleteRow { partition, .. }) = rows.first() else { return Ok(0) };
     let (deleted, tombstones): (i64, i64) = sqlx::query_as(*DELETE.of(*partition))
         .bind(rows.iter().map(|row| row.collection_id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.did_id).collect::<Vec<_>>())
@@ -298,8 +350,7 @@ async fn delete(
         .fetch_one(conn)
         .await?;
     applied.deleted += deleted as u64;
-    applied.stale += rows.len() as u64 - tombstones as u64;
-    Ok(())
+    Ok(tombstones as u64)
 }
 
 async fn accounts(

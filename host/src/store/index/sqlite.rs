@@ -18,7 +18,7 @@ use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use super::super::{Sqlite, StoreError};
 use super::plan::{DeleteRow, Plan, Row};
 use super::repairs::{self, REQUEST_SQLITE};
-use super::{ApplyReport, SET_CURSOR, purge};
+use super::{ApplyReport, SET_CURSOR, future, purge};
 
 /// Rows per statement. More rows do not make a statement itself cheaper per row, but each one begins with a savepoint, at which
 /// search tables write what they have gathered. Stays far below SQLite's limit of 32,766 parameters.
@@ -113,7 +113,14 @@ async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<
         upsert(&mut tx, &plan, &mut applied).await?;
     }
     for chunk in plan.deletes.chunks(MAX_ROWS) {
-        delete(&mut tx, chunk, &plan, &mut applied).await?;
+        let mut done = delete(&mut tx, chunk, &plan, &mut applied).await?;
+        if done < chunk.len() as u64 {
+            let keys = chunk.iter().map(DeleteRow::key);
+            if future::forget_sqlite(&mut tx, keys, plan.now).await? {
+                done += delete(&mut tx, chunk, &plan, &mut applied).await?;
+            }
+        }
+        applied.stale += chunk.len() as u64 - done;
     }
     let repairs = repairs::due(&plan, &applied);
     if !repairs.is_empty() {
@@ -136,49 +143,82 @@ async fn upsert(
     plan: &Plan<'_>,
     applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
-    let mut next_id: i64 =
-        sqlx::query_scalar("SELECT coalesce(max(id), 0) + 1 FROM records").fetch_one(&mut *conn).await?;
-    let (mut refs, mut invalid) = (Refs::default(), Invalid::default());
-    let mut updated = Vec::new();
+    let next_id = sqlx::query_scalar("SELECT coalesce(max(id), 0) + 1 FROM records");
+    let mut upserts = Upserts { next_id: next_id.fetch_one(&mut *conn).await?, ..Upserts::default() };
     for chunk in plan.rows.chunks(MAX_ROWS) {
-        let first_id = next_id;
-        next_id += chunk.len() as i64;
+        let mut stale = upserts.write(conn, chunk, plan, applied).await?;
+        if !stale.is_empty() && future::forget_sqlite(conn, stale.iter().map(Row::key), plan.now).await? {
+            stale = upserts.write(conn, &stale, plan, applied).await?;
+        }
+        applied.stale += stale.len() as u64;
+    }
+    upserts.finish(conn).await
+}
+
+/// The upserts of a batch: what their records need besides is written at the end.
+#[derive(Default)]
+struct Upserts<'a> {
+    next_id: i64,
+    updated: Vec<i64>,
+    refs: Refs<'a>,
+    invalid: Invalid<'a>,
+}
+
+impl<'a> Upserts<'a> {
+    /// Inserts or updates up to [`MAX_ROWS`] records. Returns those that the database has with the same or a newer `rev`, or
+    /// a tombstone of.
+    async fn write(
+        &mut self,
+        conn: &mut SqliteConnection,
+        chunk: &[Row<'a>],
+        plan: &Plan<'_>,
+        applied: &mut ApplyReport,
+    ) -> Result<Vec<Row<'a>>, StoreError> {
+        let first_id = self.next_id;
+        self.next_id += chunk.len() as i64;
         let inserted = insert(conn, chunk, first_id, plan).await?;
+        applied.inserted += inserted;
         if inserted == chunk.len() as u64 {
-            applied.inserted += inserted;
             for (row, id) in chunk.iter().zip(first_id..) {
-                refs.push(row, id);
-                invalid.push(row, id);
+                self.push(row, id);
             }
-            continue;
+            return Ok(Vec::new());
         }
         // A record with the id assigned here was inserted. One with another id existed before. A missing one has a
         // newer tombstone, or its repo has.
+        let mut is_written = vec![false; chunk.len()];
         let mut older = Vec::new();
         for ExistingRow { n, id, rev } in find(conn, chunk.iter().map(Row::key)).await? {
             let Some(row) = chunk.get(n as usize) else { continue };
-            if id == first_id + n {
-                applied.inserted += 1;
-                refs.push(row, id);
-                invalid.push(row, id);
-            } else if rev < row.rev {
+            let is_new = id == first_id + n;
+            if !is_new && rev < row.rev {
                 older.push((id, row));
-                updated.push(id);
-                refs.push(row, id);
-                invalid.push(row, id);
+                self.updated.push(id);
+            } else if !is_new {
+                continue;
             }
+            is_written[n as usize] = true;
+            self.push(row, id);
         }
         applied.updated += older.len() as u64;
-        applied.stale += chunk.len() as u64 - inserted - older.len() as u64;
         update(conn, &older, plan).await?;
+        Ok(chunk.iter().zip(is_written).filter(|(_, is_written)| !is_written).map(|(row, _)| *row).collect())
     }
-    if !updated.is_empty() {
-        drop_refs(conn, &updated).await?;
-        let sql = "DELETE FROM invalid_records WHERE record_id IN (SELECT value FROM json_each($1))";
-        sqlx::query(sql).bind(json(&updated)?).execute(&mut *conn).await?;
+
+    fn push(&mut self, row: &Row<'a>, id: i64) {
+        self.refs.push(row, id);
+        self.invalid.push(row, id);
     }
-    invalid.insert(conn).await?;
-    refs.insert(conn).await
+
+    async fn finish(self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+        if !self.updated.is_empty() {
+            drop_refs(conn, &self.updated).await?;
+            let sql = "DELETE FROM invalid_records WHERE record_id IN (SELECT value FROM json_each($1))";
+            sqlx::query(sql).bind(json(&self.updated)?).execute(&mut *conn).await?;
+        }
+        self.invalid.insert(conn).await?;
+        self.refs.insert(conn).await
+    }
 }
 
 async fn insert(
@@ -249,12 +289,13 @@ async fn find<'a>(
         .collect()
 }
 
+/// Deletes records, and writes tombstones. Returns how many of the deletions are newer than what the database has.
 async fn delete(
     conn: &mut SqliteConnection,
     chunk: &[DeleteRow<'_>],
     plan: &Plan<'_>,
     applied: &mut ApplyReport,
-) -> Result<(), StoreError> {
+) -> Result<u64, StoreError> {
     let mut ids = Vec::new();
     let mut newer = HashSet::new();
     for ExistingRow { n, id, rev } in find(conn, chunk.iter().map(DeleteRow::key)).await? {
@@ -264,7 +305,6 @@ async fn delete(
             newer.insert(n as usize);
         }
     }
-    applied.stale += newer.len() as u64;
     if !ids.is_empty() {
         drop_refs(conn, &ids).await?;
         let sql = "DELETE FROM records WHERE id IN (SELECT value FROM json_each($1))";
@@ -282,8 +322,7 @@ async fn delete(
                ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
                    deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev";
     let written = sqlx::query(sql).bind(json(&tombstones)?).bind(plan.now).execute(&mut *conn).await?;
-    applied.stale += tombstones.len() as u64 - written.rows_affected();
-    Ok(())
+    Ok(written.rows_affected())
 }
 
 async fn accounts(

@@ -7,7 +7,7 @@ use super::fixtures::*;
 use crate::atproto::Cid;
 use crate::clock::Timestamp;
 use crate::store::Db;
-use crate::store::index::{self, ApplyReport, Batch, Change, prune_tombstones};
+use crate::store::index::{self, AccountStatus, ApplyReport, Batch, Change, prune_tombstones};
 use crate::store::{cursors, records};
 
 fn counted(inserted: u64, updated: u64, deleted: u64, stale: u64) -> ApplyReport {
@@ -49,6 +49,35 @@ on_both! {
         assert_eq!(apply(&db, 40, vec![put(&a, 6, "{}"), put(&b, 6, "{}")]).await, counted(2, 0, 0, 0));
         assert_eq!(apply(&db, 50, vec![take(&a, 5)]).await, counted(0, 0, 0, 1));
         assert_eq!(list(&db, NOTE).await.len(), 2);
+    }
+
+    async fn a_rev_of_the_future_wins_only_until_the_next_commit(db) {
+        const NOW: i64 = 1_700_000_000_000_000;
+        const YEARS: u64 = 10 * 365 * 86_400 * 1_000_000;
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|rkey| uri(1, NOTE, rkey));
+        let other = uri(2, NOTE, "a");
+        let linked = put_with_refs(&a, YEARS, "{}", &["at://old"]);
+        let future = vec![linked, put(&b, YEARS, "{}"), take(&c, YEARS), put(&other, 3, "{}")];
+        assert_eq!(apply(&db, NOW, future).await, counted(3, 0, 0, 0));
+        let accounts = vec![account(2, AccountStatus::Deleted, rev(YEARS))];
+        index::apply(&db, &Batch { accounts, now: Timestamp(NOW), ..Batch::default() }).await.unwrap();
+
+        let changes = [put(&a, 10, "{}"), take(&b, 10), put(&c, 10, "{}"), put(&other, 10, "{}"), put(&d, 10, "{}")];
+        assert_eq!(apply(&db, NOW, changes.into()).await, counted(3, 1, 1, 0));
+        assert_eq!((list(&db, NOTE).await.len(), refs(&db).await), (3, Vec::new()), "the second account is hidden");
+        // From now on the order is that of the revs again.
+        let older = vec![put(&a, 9, "{}"), put(&b, 9, "{}"), take(&c, 9), put(&other, 9, "{}"), take(&d, 9)];
+        assert_eq!(apply(&db, NOW, older).await, counted(0, 0, 0, 5));
+    }
+
+    async fn a_clock_that_went_back_forgets_no_revs(db) {
+        const NOW: i64 = 1_700_000_000_000_000;
+        const DAY: u64 = 86_400_000_000;
+        let a = uri(1, NOTE, "a");
+        let now = Timestamp(NOW).plus_seconds(86_400);
+        let live = Batch { changes: vec![put(&a, DAY, "{}")], cursor: Some(cursor(1)), now, ..Batch::default() };
+        index::apply(&db, &live).await.unwrap();
+        assert_eq!(apply(&db, NOW, vec![put(&a, 10, "{}"), take(&a, 11)]).await, counted(0, 0, 0, 2));
     }
 
     async fn tombstones_are_pruned_by_age(db) {

@@ -231,7 +231,7 @@ async fn delete_on_network(db: &Db, did: &str) {
     let change = index::AccountChange {
         did: Did::try_from(did).unwrap(),
         status: index::AccountStatus::Deleted,
-        rev: index::AccountChange::rev_at(NOW.0).unwrap(),
+        rev: crate::atproto::rev::highest_at(NOW).unwrap(),
     };
     let batch = index::Batch { accounts: vec![change], ..index::Batch::default() };
     index::apply(db, &batch).await.unwrap();
