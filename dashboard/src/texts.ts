@@ -217,6 +217,7 @@ export const overview = {
     connecting: 'Connecting',
     disconnected: 'Disconnected',
     database_failing: 'Database fails',
+    unreadable: 'Unreadable frames',
     broken: 'Broken',
     idle: 'Idle',
   } as Record<string, string>,

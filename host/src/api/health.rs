@@ -118,6 +118,9 @@ fn stream(app: &App) -> Check {
         None => Check::OK,
         Some(Stall::Database { since }) => Check::failed(format!("nothing could be committed since {since}")),
         Some(Stall::Broken { since }) => Check::failed(format!("the stream broke at {since}: restart")),
+        Some(Stall::Unreadable { since }) => {
+            Check::failed(format!("the server's frames can't be read since {since}: see the log"))
+        }
         Some(Stall::Disconnected { since }) => {
             Check::failed(format!("not connected to a Jetstream server since {since}"))
         }

@@ -123,7 +123,8 @@ impl PendingBatch {
         // `initial_cursor` is our clock's time and never enters the watermark: if our clock is ahead, the cursor could
         // not move until the stream has caught up with it.
         if let Some(cursor) = moved.or(self.initial_cursor.filter(|_| watermark.cursor().is_none())) {
-            self.batch.cursor = Some(StreamCursor { source: source.to_owned(), cursor });
+            let (source, commits_until) = (source.to_owned(), watermark.commits_until());
+            self.batch.cursor = Some(StreamCursor { source, cursor, commits_until });
         }
         self.batch.term = self.term.unwrap_or_default();
         self.batch.now = now;
@@ -143,6 +144,7 @@ mod tests {
     use crate::store::index::Delete;
 
     use super::*;
+    use crate::indexing::watermark::Reach;
 
     fn did(name: &str) -> Did {
         Did::try_from(format!("did:plc:{name}").as_str()).unwrap()
@@ -163,7 +165,12 @@ mod tests {
 
     #[test]
     fn an_account_status_after_a_change_of_its_repo_begins_a_new_batch() {
-        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: Some(9) };
+        let ticket = Ticket {
+            term: Term::ALONE,
+            chunk: 0,
+            parts: 1,
+            reach: Reach { events_until: Some(9), ..Reach::default() },
+        };
         let changes = vec![
             delete("a"),
             account("b", AccountStatus::Active),
@@ -187,7 +194,7 @@ mod tests {
 
     #[test]
     fn two_statuses_of_one_account_are_two_batches() {
-        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
+        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, reach: Reach::default() };
         let changes = vec![account("a", AccountStatus::Deleted), account("a", AccountStatus::Active)];
         let mut pending = PendingBatch::new();
         assert_eq!(pending.push_part(Part { ticket, deferred: 0, changes }).unwrap().changes.len(), 1);
@@ -199,7 +206,7 @@ mod tests {
             let IndexChange::Account(change) = account(name, status) else { unreachable!() };
             LocalAccount { change, ack: oneshot::channel().0 }
         };
-        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
+        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, reach: Reach::default() };
         let mut pending = PendingBatch::new();
         assert!(pending.push_account(local("a", AccountStatus::Deleted)).is_none());
         assert!(pending.push_part(Part { ticket, deferred: 0, changes: vec![delete("b")] }).is_none());
@@ -219,7 +226,7 @@ mod tests {
     #[test]
     fn a_change_after_its_account_became_inactive_begins_a_new_batch() {
         for status in [AccountStatus::Deleted, AccountStatus::Deactivated] {
-            let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
+            let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, reach: Reach::default() };
             let changes = vec![account("a", status), delete("b"), delete("a")];
             let mut pending = PendingBatch::new();
             assert_eq!(pending.push_part(Part { ticket, deferred: 0, changes }).unwrap().changes.len(), 1);
@@ -229,7 +236,7 @@ mod tests {
     #[test]
     fn changes_after_a_repair_of_their_repo_begin_a_new_batch() {
         for (change, rest) in [(delete("a"), 1), (account("a", AccountStatus::Active), 1), (delete("b"), 0)] {
-            let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
+            let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, reach: Reach::default() };
             let changes = vec![delete("a"), IndexChange::Repair(did("a")), change];
             let mut pending = PendingBatch::new();
             assert_eq!(

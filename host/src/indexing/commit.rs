@@ -14,6 +14,7 @@ use crate::atproto::RecordUri;
 use crate::backoff::Backoff;
 use crate::clock::{Clock, Timestamp};
 use crate::random::Random;
+use crate::store::cursors::StoredCursor;
 use crate::store::gaps::Gap;
 use crate::store::index::{AccountChange, ApplyReport, Batch, Change, RejectedUpsert, StreamCursor};
 use crate::store::lease::Lease;
@@ -30,8 +31,8 @@ use super::throttle::Throttle;
 pub(super) trait Sink: Send + Sync + 'static {
     /// Applies the whole batch in one transaction, or nothing of it.
     fn apply(&self, batch: &Batch) -> impl Future<Output = Result<ApplyReport, StoreError>> + Send;
-    /// The last committed cursor, and when it was committed.
-    fn stored_cursor(&self) -> impl Future<Output = Result<Option<(i64, Timestamp)>, StoreError>> + Send;
+    /// The last committed cursor.
+    fn stored_cursor(&self) -> impl Future<Output = Result<Option<StoredCursor>, StoreError>> + Send;
     /// Stores a gap before the cursor can pass it.
     fn store_gap(&self, gap: &Gap, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
     /// The lease of the stream, not taken yet.
@@ -43,8 +44,8 @@ impl Sink for Db {
         crate::store::index::apply(self, batch).await
     }
 
-    async fn stored_cursor(&self) -> Result<Option<(i64, Timestamp)>, StoreError> {
-        crate::store::cursors::position(self, CURSOR_SOURCE).await
+    async fn stored_cursor(&self) -> Result<Option<StoredCursor>, StoreError> {
+        crate::store::cursors::stored(self, CURSOR_SOURCE).await
     }
 
     async fn store_gap(&self, gap: &Gap, now: Timestamp) -> Result<(), StoreError> {
@@ -173,7 +174,7 @@ impl<S: Sink> Committer<S> {
     /// row again. So a database that refuses everything loses no rows. Returns the record, if it was dropped.
     async fn drop_row(&self, row: Batch, error: &StoreError) -> Result<Vec<RecordUri>, CommitError> {
         let probe = Batch {
-            cursor: Some(StreamCursor { source: "probe".to_owned(), cursor: 0 }),
+            cursor: Some(StreamCursor { source: "probe".to_owned(), cursor: 0, commits_until: None }),
             now: row.now,
             ..Batch::default()
         };
@@ -290,7 +291,7 @@ mod tests {
 
     fn batch(n: u64) -> Batch {
         let changes = (0..n).map(|i| delete("a", &format!("k{i}"), i + 1)).collect();
-        let cursor = Some(StreamCursor { source: "jetstream".into(), cursor: 77 });
+        let cursor = Some(StreamCursor { source: "jetstream".into(), cursor: 77, commits_until: None });
         Batch { changes, cursor, now: Timestamp(1), ..Batch::default() }
     }
 

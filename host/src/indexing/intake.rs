@@ -4,20 +4,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::clock::{Clock, Timestamp};
 use crate::lexicons::Followed;
-use crate::store::gaps::Gap;
+use crate::store::gaps::{Gap, GapReason};
 
 use super::envelope::{self, Envelope};
 use super::frame;
-use super::gaps::{Expected, Gaps};
+use super::frame::Body;
+use super::gaps::Gaps;
 use super::notice::Observer;
 use super::published::PublishedLexicon;
+use super::resumption::{Expected, Resumed, Resumption};
 use super::shard::{PipelineClosed, Shards};
 use super::status::LiveStatus;
+use super::stream::{ChunkTimes, Position};
 use super::tally::{DropReason, Tally};
 use super::throttle::Throttle;
+use super::watermark::Reach;
 
 /// Most frames in a chunk: enough to make the queue's cost per frame negligible, few enough to keep all shards busy.
 pub(super) const CHUNK_FRAMES: usize = 256;
@@ -45,16 +50,12 @@ pub(super) struct Intake {
     envelopes: Vec<Envelope>,
     next_chunk: u64,
     gaps: Gaps,
-    /// What the subscription should begin with, until its first event.
-    expected: Option<Expected>,
-}
-
-/// Times of the events in a chunk, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Times {
-    pub first: Option<i64>,
-    /// The highest time that may become the cursor.
-    pub last: Option<i64>,
+    /// The server of the subscription, for the operator.
+    url: String,
+    /// Until the subscription has reached the position of the one before.
+    resumption: Option<Resumption>,
+    /// The server's times have gone back, and no chunk has entered the pipeline since.
+    is_rewound: bool,
 }
 
 impl Intake {
@@ -73,13 +74,31 @@ impl Intake {
             envelopes: Vec::with_capacity(CHUNK_FRAMES),
             next_chunk: 0,
             gaps,
-            expected: None,
+            url: String::new(),
+            resumption: None,
+            is_rewound: false,
         }
     }
 
-    /// Begins a subscription. Its first event is compared with what it should begin with.
-    pub(super) fn begin(&mut self, expected: Option<Expected>) {
-        self.expected = expected;
+    /// Begins a subscription. Its events are compared with what it should begin with.
+    pub(super) fn begin(&mut self, expected: Expected) {
+        self.url.clone_from(&expected.url);
+        self.resumption = Some(Resumption::new(expected, &self.gaps.timing));
+    }
+
+    /// When [`Intake::end_window`] is to be called, if the server has begun before the position.
+    pub(super) fn window_ends(&self) -> Option<Instant> {
+        self.resumption.as_ref().and_then(Resumption::window_ends)
+    }
+
+    /// Looks whether a server that has begun before the position replays events, or is live. The latter is a gap, after
+    /// which the position is the server's.
+    pub(super) async fn end_window(&mut self, position: &mut Position) {
+        let Some((gap, newest)) = self.resumption.as_mut().and_then(Resumption::end_window) else { return };
+        self.resumption = None;
+        self.gaps.found(&self.url, gap).await;
+        *position = Position::at(newest, self.clock.now());
+        self.is_rewound = true;
     }
 
     /// Stores and reports a gap. Nothing after it has been accepted yet.
@@ -87,19 +106,25 @@ impl Intake {
         self.gaps.found(url, gap).await;
     }
 
-    /// Parses and filters one chunk and hands its events to the shards; `frames` is left empty. Waits while the
-    /// pipeline is full.
+    /// Parses and filters one chunk, hands its events to the shards, and moves the position; `frames` is left empty.
+    /// Returns whether the server has reached the position. Waits while the pipeline is full.
     ///
     /// Not cancel-safe: dropping the future loses the chunk, so the caller must then end the stream.
-    pub(super) async fn accept(&mut self, frames: &mut Vec<Bytes>) -> Result<Times, PipelineClosed> {
-        let now = self.clock.now();
+    pub(super) async fn accept(
+        &mut self,
+        frames: &mut Vec<Bytes>,
+        position: &mut Position,
+    ) -> Result<bool, PipelineClosed> {
+        let (began, now) = (Instant::now(), self.clock.now());
+        let before = position.events_until;
+        let mut unreadable = Unreadable::default();
         let Followed { collections, published_lexicons } = self.tracked.borrow().clone();
-        let mut times = Times::default();
+        let mut times: Option<ChunkTimes> = None;
         for bytes in frames.drain(..) {
             self.tally.bytes += bytes.len() as u64;
             match frame::parse(&bytes) {
                 Ok(event) => {
-                    times.note(event.time_us, now);
+                    note(&mut times, event.time_us, matches!(event.body, Body::Commit(_)), now);
                     if published_lexicons && let Some(published) = PublishedLexicon::of(&event) {
                         self.observer.lexicon_published(published);
                     }
@@ -111,27 +136,61 @@ impl Intake {
                 }
                 Err(error) => {
                     self.tally.drop(DropReason::Malformed);
+                    unreadable.frames += 1;
                     if let Some(held_back) = self.malformed.pass() {
                         tracing::warn!(%error, size_bytes = bytes.len(), held_back, "a stream frame is malformed");
+                        unreadable.is_reported = true;
                     }
                 }
             }
         }
-        if let Some(last) = times.last {
-            self.live_status.events_arrived(now, last, self.tally.events);
-            metrics::gauge!("belvedere_stream_lag_seconds").set((now.0 - last).max(0) as f64 / 1e6);
+        if let Some(ChunkTimes { newest, .. }) = times {
+            self.live_status.events_arrived(now, newest, self.tally.events);
+            metrics::gauge!("belvedere_stream_lag_seconds").set((now.0 - newest).max(0) as f64 / 1e6);
+        } else if unreadable.frames > 0 {
+            self.live_status.only_unreadable_arrived();
         }
-        if let Some(first) = times.first
-            && let Some(expected) = self.expected.take()
-            && let Some(gap) = expected.gap_before(first, self.gaps.timing.rewind)
-        {
-            self.gaps.found(&expected.url, gap).await;
+        let reach = self.resume(position, times, now).await;
+        if unreadable.frames > 0 {
+            // What a frame said that can't be read happened between the events around it.
+            let (from, to) =
+                (Timestamp(before), Timestamp(times.map_or(now.0, |times| times.newest).max(before)));
+            let gap = Gap { reason: GapReason::FrameUnreadable, from, to };
+            self.gaps.store(&gap).await;
+            if unreadable.is_reported {
+                self.gaps.report(&self.url, gap);
+            }
         }
         let chunk = self.next_chunk;
         self.next_chunk += 1;
-        let sent = self.shards.submit(chunk, times.last, &mut self.envelopes, &mut self.tally).await;
+        let sent = self.shards.submit(chunk, reach, &mut self.envelopes, &mut self.tally).await;
         self.tally.flush();
-        sent.map(|()| times)
+        if let Some(resumption) = &mut self.resumption {
+            resumption.paused(began.elapsed());
+        }
+        sent.map(|()| reach.events_until.is_some())
+    }
+
+    /// Moves the position over a chunk, unless the server has not reached it yet. A gap before the chunk is stored first.
+    async fn resume(&mut self, position: &mut Position, times: Option<ChunkTimes>, now: Timestamp) -> Reach {
+        let Some(times) = times else { return Reach::default() };
+        if let Some(resumption) = &mut self.resumption {
+            match resumption.take(times.first, times.newest) {
+                Resumed::NotYet => return Reach::default(),
+                Resumed::Reached => {}
+                Resumed::WithGap(gap) => self.gaps.found(&self.url, gap).await,
+            }
+            if self.resumption.take().is_some_and(|resumption| resumption.is_other_server()) {
+                // A second server has sent what it has up to here.
+                position.commits_until = position.commits_until.max(position.events_until);
+            }
+        }
+        position.advance(times, now);
+        Reach {
+            events_until: Some(position.events_until),
+            commits_until: Some(position.commits_until),
+            is_rewound: std::mem::take(&mut self.is_rewound),
+        }
     }
 
     /// Stores the current time as the cursor of a stream that has none. Returns the cursor once it is committed.
@@ -145,12 +204,24 @@ impl Intake {
     }
 }
 
-impl Times {
-    fn note(&mut self, time_us: i64, now: Timestamp) {
-        if time_us > 0 && time_us <= now.0.saturating_add(CLOCK_SKEW_US) {
-            self.first = self.first.or(Some(time_us));
-            self.last = self.last.max(Some(time_us));
-        }
+/// The frames of a chunk that can't be read.
+#[derive(Default)]
+struct Unreadable {
+    frames: u32,
+    /// One of them was logged, and not held back.
+    is_reported: bool,
+}
+
+/// Adds the time of an event, unless it is implausible.
+fn note(times: &mut Option<ChunkTimes>, time_us: i64, is_commit: bool, now: Timestamp) {
+    if time_us <= 0 || time_us > now.0.saturating_add(CLOCK_SKEW_US) {
+        return;
+    }
+    let first = ChunkTimes { first: time_us, newest: time_us, newest_commit: None };
+    let times = times.get_or_insert(first);
+    times.newest = times.newest.max(time_us);
+    if is_commit {
+        times.newest_commit = times.newest_commit.max(Some(time_us));
     }
 }
 
@@ -161,14 +232,15 @@ mod tests {
     #[test]
     fn implausible_times_do_not_move_the_cursor() {
         let now = Timestamp(1_700_000_000_000_000);
-        let mut times = Times::default();
+        let mut times: Option<ChunkTimes> = None;
         for time in [0, -5, i64::MAX, now.0 + CLOCK_SKEW_US + 1] {
-            times.note(time, now);
+            note(&mut times, time, true, now);
         }
-        assert_eq!(times, Times::default());
-        for time in [now.0 - 5, now.0, now.0 - 3] {
-            times.note(time, now);
+        assert_eq!(times, None);
+        for (time, is_commit) in [(now.0 - 5, true), (now.0, false), (now.0 - 3, true)] {
+            note(&mut times, time, is_commit, now);
         }
-        assert_eq!(times, Times { first: Some(now.0 - 5), last: Some(now.0) });
+        let (first, newest, newest_commit) = (now.0 - 5, now.0, Some(now.0 - 3));
+        assert_eq!(times, Some(ChunkTimes { first, newest, newest_commit }));
     }
 }

@@ -39,6 +39,7 @@ mod message;
 mod notice;
 mod published;
 mod reader;
+mod resumption;
 mod script_queue;
 mod scripts;
 mod settings;

@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::backoff::Backoff;
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Clock;
 use crate::lexicons::{Followed, Registry};
 use crate::random::Random;
+use crate::store::cursors::StoredCursor;
 use crate::store::lease::{Lease, Term};
 use crate::websocket::Connect;
 
@@ -116,7 +117,7 @@ impl<S: Sink + Clone, C: Connect + Clone + Sync> Reader<S, C> {
     /// Follows the stream until `over` is cancelled or the writer has ended.
     async fn follow(&self, urls: &[Url], term: Term, over: &CancellationToken) {
         let Some(stored) = self.stored_cursor(over).await else { return };
-        self.live_status.committed(stored.map(|(cursor, _)| cursor));
+        self.live_status.committed(stored.map(|stored| stored.cursor));
         let shards = self.config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
         let applier = Applier::new(self.observer.clone(), self.registry.clone(), self.clock.clone());
         let shards = Shards::start(shards, applier, self.scripts.clone(), self.queue.clone(), term);
@@ -141,7 +142,7 @@ impl<S: Sink + Clone, C: Connect + Clone + Sync> Reader<S, C> {
 
     /// Reads the committed cursor, with retries. The stream can't start without it: starting live would leave a gap.
     /// `None` when `over` is cancelled.
-    async fn stored_cursor(&self, over: &CancellationToken) -> Option<Option<(i64, Timestamp)>> {
+    async fn stored_cursor(&self, over: &CancellationToken) -> Option<Option<StoredCursor>> {
         let timing = self.config.timing;
         let mut backoff = Backoff::new(timing.commit_retry, timing.commit_retry_cap);
         loop {

@@ -220,6 +220,7 @@ mod tests {
 
     use super::super::early::EarlyDecision;
     use super::super::testing::delete;
+    use super::super::watermark::Reach;
     use super::*;
     use crate::atproto::Tid;
     use crate::store::index::{AccountChange, AccountStatus, Change};
@@ -270,7 +271,7 @@ mod tests {
     }
 
     fn queued(name: &str, rkey: &str) -> QueuedChange {
-        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, time_us: None };
+        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, reach: Reach::default() };
         QueuedChange {
             change: IndexChange::Record(delete(name, rkey, 1)),
             action: Some(RecordAction::Delete),

@@ -31,8 +31,11 @@ pub struct Timing {
     pub backoff_cap: Duration,
     /// A connection that lasted this long was healthy: the backoff starts over.
     pub healthy_after: Duration,
-    /// How far the cursor goes back after switching to another server, whose clock and order of events differ.
+    /// How far the cursor goes back with each connection: events with earlier times may come later, and the clock and the
+    /// order of events differ from server to server.
     pub rewind: Duration,
+    /// How long a server that begins before the cursor is watched at a time, to tell a replay from live events.
+    pub replay_window: Duration,
     /// Wait after the tracked collections changed before resubscribing, so that several changes cause one reconnect.
     pub debounce: Duration,
     /// How long a change may wait for others to share its transaction.
@@ -62,6 +65,7 @@ impl Default for Timing {
             backoff_cap: Duration::from_mins(1),
             healthy_after: Duration::from_mins(2),
             rewind: Duration::from_secs(5),
+            replay_window: Duration::from_secs(10),
             debounce: Duration::from_millis(300),
             commit_delay: Duration::from_millis(20),
             cursor_interval: Duration::from_secs(2),

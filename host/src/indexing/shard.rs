@@ -17,7 +17,7 @@ use super::message::{InitialCursor, Message, Part};
 use super::script_queue::{QueuedChange, ScriptQueue};
 use super::scripts::RecordScriptRunner;
 use super::tally::Tally;
-use super::watermark::Ticket;
+use super::watermark::{Reach, Ticket};
 
 /// Slices that may wait for one shard. Chunks are limited in frames and bytes (`intake`), so this bounds the memory.
 /// When a shard's queue is full, the socket is not read.
@@ -68,12 +68,12 @@ impl Shards {
     pub(super) async fn submit(
         &self,
         chunk: u64,
-        time_us: Option<i64>,
+        reach: Reach,
         envelopes: &mut Vec<Envelope>,
         tally: &mut Tally,
     ) -> Result<(), PipelineClosed> {
         if self.queues.is_empty() || envelopes.is_empty() {
-            let ticket = Ticket { term: self.term, chunk, parts: 1, time_us };
+            let ticket = Ticket { term: self.term, chunk, parts: 1, reach };
             return self.worker.work(ticket, envelopes.drain(..), tally).await;
         }
         let mut slices: Vec<Vec<Envelope>> = self.queues.iter().map(|_| Vec::new()).collect();
@@ -82,7 +82,7 @@ impl Shards {
             slices[shard].push(envelope);
         }
         let parts = slices.iter().filter(|slice| !slice.is_empty()).count() as u32;
-        let ticket = Ticket { term: self.term, chunk, parts, time_us };
+        let ticket = Ticket { term: self.term, chunk, parts, reach };
         for (queue, envelopes) in self.queues.iter().zip(slices) {
             if !envelopes.is_empty() {
                 queue.send(Slice { ticket, envelopes }).await.map_err(|_| PipelineClosed)?;

@@ -37,6 +37,8 @@ pub enum Stall {
     Database { since: Timestamp },
     /// No server could be reached.
     Disconnected { since: Timestamp },
+    /// Frames arrive, none of which can be read.
+    Unreadable { since: Timestamp },
     /// A task ended unexpectedly, which is a bug. Only a restart helps.
     Broken { since: Timestamp },
 }
@@ -55,6 +57,7 @@ pub(super) struct LiveStatus {
     events: AtomicU64,
     cursor: AtomicI64,
     disconnected_since: AtomicI64,
+    unreadable_since: AtomicI64,
     failing_since: AtomicI64,
     /// When taking the lease began to fail.
     lease_failing_since: AtomicI64,
@@ -74,6 +77,7 @@ impl LiveStatus {
             events: AtomicU64::new(0),
             cursor: AtomicI64::new(0),
             disconnected_since: AtomicI64::new(0),
+            unreadable_since: AtomicI64::new(0),
             failing_since: AtomicI64::new(0),
             lease_failing_since: AtomicI64::new(0),
             broken_since: AtomicI64::new(0),
@@ -102,6 +106,7 @@ impl LiveStatus {
         self.idle.store(true, Relaxed);
         self.connected.store(false, Relaxed);
         self.disconnected_since.store(0, Relaxed);
+        self.unreadable_since.store(0, Relaxed);
         metrics::gauge!("belvedere_stream_connected").set(0.0);
     }
 
@@ -129,9 +134,15 @@ impl LiveStatus {
 
     /// Events have arrived, the last of which happened at `time`, in microseconds.
     pub(super) fn events_arrived(&self, at: Timestamp, time: i64, count: u64) {
+        self.unreadable_since.store(0, Relaxed);
         self.last_event_at.store(at.0, Relaxed);
         self.lag.store(at.0.saturating_sub(time).max(0), Relaxed);
         self.events.fetch_add(count, Relaxed);
+    }
+
+    /// Frames have arrived, none of which can be read.
+    pub(super) fn only_unreadable_arrived(&self) {
+        let _ = self.unreadable_since.compare_exchange(0, self.clock.now().0, Relaxed, Relaxed);
     }
 
     pub(super) fn committed(&self, cursor: Option<i64>) {
@@ -160,6 +171,8 @@ impl LiveStatus {
         let disconnected =
             time(&self.disconnected_since).filter(|t| is_older(t, self.timing.unreachable_after));
         let disconnected = disconnected.map(|since| Stall::Disconnected { since });
+        let unreadable = time(&self.unreadable_since).filter(|t| is_older(t, self.timing.stalled_after));
+        let unreadable = unreadable.map(|since| Stall::Unreadable { since });
         StreamStatus {
             connected: self.connected.load(Relaxed),
             idle: self.idle.load(Relaxed),
@@ -169,7 +182,7 @@ impl LiveStatus {
                 .map(|_| Duration::from_micros(self.lag.load(Relaxed).max(0) as u64)),
             events: self.events.load(Relaxed),
             cursor: time(&self.cursor),
-            stalled: broken.or(database).or(disconnected),
+            stalled: broken.or(database).or(disconnected).or(unreadable),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::atproto::{Did, Nsid, RecordKey, Tid};
 use crate::clock::Timestamp;
 use crate::store::StoreError;
+use crate::store::cursors::StoredCursor;
 use crate::store::gaps::Gap;
 use crate::store::index::{AccountStatus, ApplyReport, Batch, Change, Delete};
 use crate::store::lease::{Lease, Term};
@@ -56,6 +57,7 @@ struct Model {
     /// The revs up to which repos are deleted.
     deleted: BTreeMap<String, Tid>,
     cursor: Option<i64>,
+    commits_until: Option<i64>,
     /// The latest term.
     term: Term,
     cursors: Vec<i64>,
@@ -95,6 +97,14 @@ impl FakeStore {
 
     pub(super) fn set_cursor(&self, cursor: i64) {
         self.0.lock().unwrap().cursor = Some(cursor);
+    }
+
+    pub(super) fn commits_until(&self) -> Option<i64> {
+        self.0.lock().unwrap().commits_until
+    }
+
+    pub(super) fn set_commits_until(&self, time: i64) {
+        self.0.lock().unwrap().commits_until = Some(time);
     }
 
     /// Every cursor that was committed, in order.
@@ -152,8 +162,10 @@ impl Sink for Arc<FakeStore> {
         Ok(model.apply(batch))
     }
 
-    async fn stored_cursor(&self) -> Result<Option<(i64, Timestamp)>, StoreError> {
-        Ok(FakeStore::cursor(self).map(|cursor| (cursor, Timestamp(cursor))))
+    async fn stored_cursor(&self) -> Result<Option<StoredCursor>, StoreError> {
+        let commits_until = self.commits_until();
+        let stored = |cursor| StoredCursor { cursor, commits_until, committed_at: Timestamp(cursor) };
+        Ok(FakeStore::cursor(self).map(stored))
     }
 
     async fn store_gap(&self, gap: &Gap, _now: Timestamp) -> Result<(), StoreError> {
@@ -207,6 +219,7 @@ impl Model {
         self.largest = self.largest.max(batch.changes.len());
         if let Some(cursor) = batch.cursor.as_ref().filter(|c| c.source == super::CURSOR_SOURCE) {
             self.cursor = Some(cursor.cursor);
+            self.commits_until = cursor.commits_until;
             self.cursors.push(cursor.cursor);
         }
         applied

@@ -16,17 +16,40 @@ pub(super) struct Ticket {
     pub chunk: u64,
     /// The number of slices that the chunk was split into; each arrives as a part.
     pub parts: u32,
-    /// Highest plausible `time_us` of the chunk's events; `None` when there is none.
-    pub time_us: Option<i64>,
+    pub reach: Reach,
+}
+
+/// How far a chunk moves the cursor, in times of the stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// Up to here no event is missing; `None` when the chunk does not move the cursor.
+    pub events_until: Option<i64>,
+    /// Up to here no commit is missing.
+    pub commits_until: Option<i64>,
+    /// The server's times have gone back, and the cursor with them.
+    pub is_rewound: bool,
+}
+
+impl Reach {
+    /// Adds what follows.
+    fn advance(&mut self, next: Self) {
+        if next.is_rewound {
+            *self = next;
+        } else {
+            // Never goes back: after a rewind, the stream replays events that are already committed.
+            self.events_until = self.events_until.max(next.events_until);
+            self.commits_until = self.commits_until.max(next.commits_until);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Watermark {
     /// The lowest chunk that isn't complete.
     next: u64,
-    /// By chunk: how many parts are missing, and the chunk's time. Only chunks of which a part has arrived.
-    open: BTreeMap<u64, (u32, Option<i64>)>,
-    cursor: Option<i64>,
+    /// By chunk: how many parts are missing, and how far it reaches. Only chunks of which a part has arrived.
+    open: BTreeMap<u64, (u32, Reach)>,
+    reached: Reach,
 }
 
 impl Watermark {
@@ -35,22 +58,26 @@ impl Watermark {
         if ticket.chunk < self.next {
             return;
         }
-        let (missing, _) = self.open.entry(ticket.chunk).or_insert((ticket.parts.max(1), ticket.time_us));
+        let (missing, _) = self.open.entry(ticket.chunk).or_insert((ticket.parts.max(1), ticket.reach));
         *missing = (*missing + deferred).saturating_sub(1);
         while let Some(entry) = self.open.first_entry() {
             if *entry.key() != self.next || entry.get().0 > 0 {
                 break;
             }
-            let (_, time) = entry.remove();
-            // Never goes back: after a rewind, the stream replays events that are already committed.
-            self.cursor = self.cursor.max(time);
+            let (_, reach) = entry.remove();
+            self.reached.advance(reach);
             self.next += 1;
         }
     }
 
     /// The time of the last chunk before which every chunk is complete.
     pub(super) fn cursor(&self) -> Option<i64> {
-        self.cursor
+        self.reached.events_until
+    }
+
+    /// Up to here no commit is missing before the cursor.
+    pub(super) fn commits_until(&self) -> Option<i64> {
+        self.reached.commits_until
     }
 }
 
@@ -60,8 +87,12 @@ mod tests {
 
     use super::*;
 
+    fn reach(time: i64) -> Reach {
+        Reach { events_until: Some(time), ..Reach::default() }
+    }
+
     fn ticket(chunk: u64, parts: u32, time: i64) -> Ticket {
-        Ticket { term: Term::ALONE, chunk, parts, time_us: Some(time) }
+        Ticket { term: Term::ALONE, chunk, parts, reach: reach(time) }
     }
 
     #[test]
@@ -80,10 +111,13 @@ mod tests {
         let mut mark = Watermark::default();
         mark.finish(ticket(0, 1, 100), 0);
         mark.finish(ticket(1, 1, 50), 0);
-        mark.finish(Ticket { time_us: None, ..ticket(2, 1, 0) }, 0);
+        mark.finish(Ticket { reach: Reach::default(), ..ticket(2, 1, 0) }, 0);
         assert_eq!(mark.cursor(), Some(100));
         mark.finish(ticket(3, 1, 101), 0);
         assert_eq!(mark.cursor(), Some(101));
+        mark.finish(Ticket { reach: Reach { is_rewound: true, ..reach(60) }, ..ticket(4, 1, 0) }, 0);
+        mark.finish(ticket(5, 1, 61), 0);
+        assert_eq!(mark.cursor(), Some(61), "it follows a server whose times went back");
     }
 
     proptest! {

@@ -81,7 +81,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
                 biased;
                 () = self.stop.cancelled() => Err(End::Stopped),
                 _ = address_check.tick() => self.check_address().await,
-                read = self.connection.read_chunk(&mut messages, |bytes| bytes) => match read {
+                read = self.connection.read_chunk(&mut messages, Some) => match read {
                     // While a chunk is processed, the socket is not read: a labeler can't fill the memory.
                     Ok(()) => {
                         let stop = self.stop;

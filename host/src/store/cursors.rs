@@ -11,9 +11,20 @@ pub async fn get(db: &Db, source: &str) -> Result<Option<i64>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(source).fetch_optional(pool).await)?)
 }
 
-/// As [`get`], with the time at which the cursor was committed, by the clock of the host that did.
-pub async fn position(db: &Db, source: &str) -> Result<Option<(i64, Timestamp)>, StoreError> {
-    let sql = "SELECT cursor, updated_at FROM stream_cursors WHERE source = $1";
+/// A committed cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct StoredCursor {
+    pub cursor: i64,
+    /// See [`super::index::StreamCursor::commits_until`].
+    pub commits_until: Option<i64>,
+    /// When the cursor was committed, by the clock of the host that did.
+    #[sqlx(rename = "updated_at")]
+    pub committed_at: Timestamp,
+}
+
+/// As [`get`], with what is known of the cursor.
+pub async fn stored(db: &Db, source: &str) -> Result<Option<StoredCursor>, StoreError> {
+    let sql = "SELECT cursor, commits_until, updated_at FROM stream_cursors WHERE source = $1";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(source).fetch_optional(pool).await)?)
 }
 

@@ -16,6 +16,10 @@ pub enum GapReason {
     ServerRewound,
     /// A message that ends every connection was skipped.
     MessageSkipped,
+    /// Frames could not be read.
+    FrameUnreadable,
+    /// The server that was left sent no commits for long, and another is not asked for events as old.
+    NoCommits,
 }
 
 /// A period whose events may not have reached the index.
@@ -42,8 +46,14 @@ pub struct OpenGap {
 }
 
 impl GapReason {
-    const ALL: [Self; 4] =
-        [Self::CursorTooOld, Self::CursorInFuture, Self::ServerRewound, Self::MessageSkipped];
+    const ALL: [Self; 6] = [
+        Self::CursorTooOld,
+        Self::CursorInFuture,
+        Self::ServerRewound,
+        Self::MessageSkipped,
+        Self::FrameUnreadable,
+        Self::NoCommits,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -51,6 +61,8 @@ impl GapReason {
             Self::CursorInFuture => "cursor_in_future",
             Self::ServerRewound => "server_rewound",
             Self::MessageSkipped => "message_skipped",
+            Self::FrameUnreadable => "frame_unreadable",
+            Self::NoCommits => "no_commits",
         }
     }
 }

@@ -45,6 +45,9 @@ pub enum Lost {
     Protocol(String),
     #[error("connection lost: {0}")]
     Io(String),
+    /// The caller can't decode a message. Those after it were not read.
+    #[error("a message can't be decoded")]
+    Undecodable,
 }
 
 /// An open connection.
@@ -67,7 +70,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
         Self { socket, keep_alive, limits, last_received, pinged: false, delivered: false, lost: None }
     }
 
-    /// Reads the frames that are available, up to a chunk; waits only for the first. `decode` converts binary messages.
+    /// Reads the frames that are available, up to a chunk; waits only for the first. `decode` converts binary messages;
+    /// one that it can't ends the connection.
     /// Cancel-safe: `frames` keeps what was read.
     ///
     /// # Errors
@@ -75,7 +79,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
     pub async fn read_chunk(
         &mut self,
         frames: &mut Vec<Bytes>,
-        mut decode: impl FnMut(Bytes) -> Bytes,
+        mut decode: impl FnMut(Bytes) -> Option<Bytes>,
     ) -> Result<(), Lost> {
         if let Some(lost) = self.lost.take() {
             return Err(lost);
@@ -133,7 +137,7 @@ async fn poll_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut WebSocketStream<Io>,
     frames: &mut Vec<Bytes>,
     limits: ChunkLimits,
-    decode: &mut impl FnMut(Bytes) -> Bytes,
+    decode: &mut impl FnMut(Bytes) -> Option<Bytes>,
 ) -> Result<Option<Lost>, Lost> {
     let mut size = 0;
     let mut received_control = false;
@@ -143,7 +147,7 @@ async fn poll_chunk<Io: AsyncRead + AsyncWrite + Unpin>(
                 Poll::Pending if received_control || !frames.is_empty() => break,
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Message::Text(text)))) => Ok(text.into()),
-                Poll::Ready(Some(Ok(Message::Binary(bytes)))) => Ok(decode(bytes)),
+                Poll::Ready(Some(Ok(Message::Binary(bytes)))) => decode(bytes).ok_or(Lost::Undecodable),
                 Poll::Ready(Some(Ok(Message::Close(frame)))) => {
                     let reason = frame.map_or_else(
                         || "no reason given".to_owned(),
@@ -209,7 +213,7 @@ mod tests {
 
     async fn read(connection: &mut Connection<tokio::io::DuplexStream>) -> Result<Vec<Bytes>, Lost> {
         let mut frames = Vec::new();
-        connection.read_chunk(&mut frames, |bytes| bytes).await.map(|()| frames)
+        connection.read_chunk(&mut frames, Some).await.map(|()| frames)
     }
 
     #[tokio::test(start_paused = true)]
@@ -229,6 +233,19 @@ mod tests {
         let started = Instant::now();
         assert_eq!(read(&mut connection).await, Err(Lost::Silent));
         assert_eq!(started.elapsed(), KEEP_ALIVE.silence, "counted from the end of the caller's work");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_cannot_be_decoded_ends_the_connection_after_those_before_it() {
+        let (mut connection, mut server) = pair().await;
+        for byte in [1, 0, 2] {
+            server.send(Message::binary(vec![byte])).await.unwrap();
+        }
+        let decode = |bytes: Bytes| Some(bytes).filter(|bytes| bytes[0] != 0);
+        let mut frames = Vec::new();
+        assert_eq!(connection.read_chunk(&mut frames, decode).await, Ok(()));
+        assert_eq!(frames, [Bytes::from_static(&[1])]);
+        assert_eq!(connection.read_chunk(&mut frames, decode).await, Err(Lost::Undecodable));
     }
 
     #[tokio::test]

@@ -182,8 +182,8 @@ pub async fn get(app: Arc<App>, admin: Admin, _request: Request) -> Result<Respo
 
 async fn stream(app: &App, events_per_second: f64) -> Result<Stream, Error> {
     let status = app.stream.status();
-    let stored = cursors::position(&app.db, CURSOR_SOURCE).await?;
-    let cursor = stored.map(|(cursor, _)| Timestamp(cursor));
+    let stored = cursors::stored(&app.db, CURSOR_SOURCE).await?;
+    let cursor = stored.map(|stored| Timestamp(stored.cursor));
     let seconds = |micros: i64| micros.max(0) as f64 / 1e6;
     let is_tracking = !app.registry.snapshot().tracked().is_empty();
     let has_servers = !app.config.indexing.jetstream_urls.is_empty();
@@ -191,9 +191,9 @@ async fn stream(app: &App, events_per_second: f64) -> Result<Stream, Error> {
     let lag_seconds = match stored {
         _ if is_idle => None,
         // The other host committed it then.
-        Some((cursor, committed_at)) if status.standby => Some(seconds(committed_at.0 - cursor)),
+        Some(stored) if status.standby => Some(seconds(stored.committed_at.0 - stored.cursor)),
         Some(_) if status.connected => status.lag.map(|lag| lag.as_secs_f64()),
-        Some((cursor, _)) => Some(seconds(app.clock.now().0 - cursor)),
+        Some(stored) => Some(seconds(app.clock.now().0 - stored.cursor)),
         None => None,
     };
     let (state, reason) = match status.stalled {
@@ -203,6 +203,10 @@ async fn stream(app: &App, events_per_second: f64) -> Result<Stream, Error> {
         Some(Stall::Database { since }) => (
             "database_failing",
             Some(format!("Nothing could be stored since {since}: look at the database.")),
+        ),
+        Some(Stall::Unreadable { since }) => (
+            "unreadable",
+            Some(format!("The Jetstream server's frames can't be read since {since}: see the log.")),
         ),
         Some(Stall::Disconnected { since }) => {
             ("disconnected", Some(format!("No Jetstream server could be reached since {since}.")))

@@ -2,6 +2,7 @@
 
 pub(super) mod address;
 mod inflate;
+mod position;
 mod servers;
 mod session;
 mod wanted;
@@ -10,7 +11,6 @@ mod wanted;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -21,16 +21,19 @@ use crate::backoff::Backoff;
 use crate::clock::{Clock, Timestamp};
 use crate::lexicons::Followed;
 use crate::random::Random;
+use crate::store::cursors::StoredCursor;
 use crate::store::gaps::{Gap, GapReason};
-use crate::websocket::{ChunkLimits, Connect, Connection, KeepAlive, Skip};
+use crate::websocket::{ChunkLimits, Connect, Connection, KeepAlive, Lost, Skip};
 
-use super::gaps::{self, Expected};
+use super::gaps;
 use super::intake::{CHUNK_BYTES, CHUNK_FRAMES, Intake};
 use super::notice::{Notice, Observer};
+use super::resumption::Expected;
 use super::settings::{StreamConfig, Timing};
 use super::status::LiveStatus;
 
 pub(super) use inflate::Inflate;
+pub(super) use position::{ChunkTimes, Position};
 
 use servers::Servers;
 use session::{End, Session};
@@ -50,12 +53,8 @@ pub(super) struct Stream<C> {
     timing: Timing,
     tracked: watch::Receiver<Followed>,
     intake: Intake,
-    /// Time of the last event that entered the pipeline. Ahead of the committed cursor by what is queued.
-    cursor: Option<i64>,
-    /// When the event at the cursor was received, by our clock.
-    seen_at: Timestamp,
-    /// The cursor is our clock's time: the stream had none.
-    cursor_is_own_time: bool,
+    /// `None` before a collection is tracked.
+    position: Option<Position>,
     /// The last attempt to connect failed, and a notice of that was sent.
     unreachable: bool,
     live_status: Arc<LiveStatus>,
@@ -76,16 +75,19 @@ pub(super) struct Context {
 }
 
 impl<C: Connect> Stream<C> {
-    /// `urls` must not be empty; `stored` is the committed cursor, and when it was committed.
+    /// `urls` must not be empty; `stored` is the committed cursor.
     pub(super) fn new(
         connect: C,
         urls: Vec<Url>,
         config: &StreamConfig,
         context: Context,
         intake: Intake,
-        stored: Option<(i64, Timestamp)>,
+        stored: Option<StoredCursor>,
     ) -> Self {
-        let (cursor, seen_at) = stored.unzip();
+        let position = stored.map(|StoredCursor { cursor, commits_until, committed_at }| Position {
+            commits_until: commits_until.unwrap_or(cursor),
+            ..Position::at(cursor, committed_at)
+        });
         let inflate = config.zstd_dictionary.as_deref().and_then(|dictionary| {
             Inflate::new(dictionary)
                 .inspect_err(
@@ -101,9 +103,7 @@ impl<C: Connect> Stream<C> {
             timing: config.timing,
             tracked,
             intake,
-            cursor,
-            seen_at: seen_at.unwrap_or_default(),
-            cursor_is_own_time: false,
+            position,
             unreachable: false,
             live_status,
             observer,
@@ -122,36 +122,32 @@ impl<C: Connect> Stream<C> {
             let Some(wanted) = plan else {
                 self.wait_for_collections().await;
                 // No collection was tracked since the cursor, so there is nothing to replay.
-                self.cursor = None;
+                self.position = None;
                 continue;
             };
-            if self.cursor.is_none() {
-                self.cursor = tokio::select! {
-                    cursor = self.intake.store_initial_cursor() => cursor.ok(),
-                    () = self.shutdown.cancelled() => None,
-                };
-                if self.cursor.is_none() {
-                    break;
-                }
-                (self.seen_at, self.cursor_is_own_time) = (self.clock.now(), true);
-            }
-            self.leave_future().await;
+            let Some(mut position) = self.begin_position().await else { break };
             let started = Instant::now();
-            let before = self.cursor;
-            let end = self.subscribe(&wanted).await;
+            let before = position.events_until;
+            let end = self.subscribe(&wanted, &mut position).await;
+            let reached = position.events_until;
             let healthy = started.elapsed() >= self.timing.healthy_after;
             match &end {
                 End::Shutdown | End::PipelineClosed => break,
-                End::FilterChanged => continue,
+                End::FilterChanged => {
+                    self.position = Some(position);
+                    continue;
+                }
+                End::Lost(Lost::Undecodable) => self.leave_compression(),
                 _ => {}
             }
             self.live_status.disconnected();
-            let reached = self.cursor;
-            self.cursor = skip.after(end.lost(), before, reached);
-            if let Some((from, to)) = reached.zip(self.cursor).filter(|(from, to)| from < to) {
-                let (from, to) = (Timestamp(from), Timestamp(to));
+            let next = skip.after(end.lost(), Some(before), Some(reached)).unwrap_or(reached);
+            if next > reached {
+                (position.events_until, position.is_skipped) = (next, true);
+                let (from, to) = (Timestamp(reached), Timestamp(next));
                 self.found_gap(Gap { reason: GapReason::MessageSkipped, from, to }).await;
             }
+            self.position = Some(position);
             if healthy {
                 // Most likely the server restarts or a route changed, so try the same server again first.
                 backoff.reset();
@@ -167,18 +163,32 @@ impl<C: Connect> Stream<C> {
         self.intake.finish().await;
     }
 
-    /// Replaces a cursor that is later than the present, with which a server would send nothing or skip events.
-    async fn leave_future(&mut self) {
+    /// The position at which the next subscription continues; `None` at shutdown. One that is later than the present, with
+    /// which a server would send nothing or skip events, is replaced.
+    async fn begin_position(&mut self) -> Option<Position> {
+        let Some(position) = self.position.take() else {
+            let stored = self.shutdown.run_until_cancelled(self.intake.store_initial_cursor()).await?;
+            return stored.ok().map(|cursor| Position::of_own_clock(Timestamp(cursor)));
+        };
         let now = self.clock.now();
-        let Some(gap) = self.cursor.and_then(|cursor| gaps::of_future_cursor(cursor, self.seen_at, now))
-        else {
-            return;
+        let Some(gap) = gaps::of_future_cursor(position.events_until, position.seen_at, now) else {
+            return Some(position);
         };
         // What happens from now on is delivered live. What the server still has from before comes again.
-        let is_known = gap.from.0 > 0;
-        self.cursor = Some(if is_known { gap.from.0 } else { now.0 });
-        (self.seen_at, self.cursor_is_own_time) = (now, !is_known);
+        let from = gap.from;
         self.found_gap(gap).await;
+        Some(if from.0 > 0 { Position::at(from.0, now) } else { Position::of_own_clock(now) })
+    }
+
+    /// From now on requests uncompressed frames. The one that can't be decompressed comes again, with those after it.
+    fn leave_compression(&mut self) {
+        let url = redacted(self.servers.current());
+        tracing::warn!(
+            url,
+            "a compressed frame of the stream can't be decompressed: it is damaged, or JETSTREAM_ZSTD_DICT is not this \
+             server's dictionary. Continuing at the same position, uncompressed"
+        );
+        self.inflate = None;
     }
 
     async fn found_gap(&self, gap: Gap) {
@@ -199,13 +209,14 @@ impl<C: Connect> Stream<C> {
     }
 
     /// Runs one connection until it ends, and sends notices of its start and end.
-    async fn subscribe(&mut self, wanted: &Wanted) -> End {
-        let cursor = self.cursor.map(|cursor| {
-            let rewind = if self.servers.cursor_is_foreign() { self.timing.rewind } else { Duration::ZERO };
-            cursor.saturating_sub(rewind.as_micros() as i64).max(1)
-        });
+    async fn subscribe(&mut self, wanted: &Wanted, position: &mut Position) -> End {
+        let is_other_server = self.servers.cursor_is_foreign();
+        if is_other_server && let Some(gap) = position.bound_replay() {
+            self.found_gap(gap).await;
+        }
+        let cursor = position.request(is_other_server, self.timing.rewind);
         let endpoint = self.servers.current().clone();
-        let url = address::subscription(&endpoint, wanted, cursor, self.inflate.is_some());
+        let url = address::subscription(&endpoint, wanted, Some(cursor), self.inflate.is_some());
         let redacted_url = redacted(&endpoint);
         metrics::counter!("belvedere_stream_connects_total").increment(1);
         let connecting = tokio::time::timeout(self.timing.connect_timeout, self.connect.connect(&url));
@@ -227,42 +238,30 @@ impl<C: Connect> Stream<C> {
             "connected to the stream"
         );
         self.observer.notice(Notice::Connected { url: redacted_url.clone() });
-        self.intake.begin(self.cursor.zip(cursor).map(|(position, requested)| Expected {
+        self.intake.begin(Expected {
             url: redacted_url.clone(),
-            position,
-            requested,
-            seen_at: self.seen_at,
+            position: position.events_until,
+            from: position.wanted_from(is_other_server),
+            seen_at: position.seen_at,
             connected_at: self.clock.now(),
-            is_own_time: self.cursor_is_own_time,
-        }));
+            is_own_time: position.is_own_time,
+            is_other_server,
+        });
 
         let keep_alive = KeepAlive { ping_after: self.timing.ping_after, silence: self.timing.silence };
         let limits = ChunkLimits { frames: CHUNK_FRAMES, bytes: CHUNK_BYTES };
         let session = Session {
             connection: Connection::new(socket, keep_alive, limits),
             intake: &mut self.intake,
+            position,
+            servers: &mut self.servers,
             inflate: self.inflate.as_mut(),
             tracked: &mut self.tracked,
             wanted,
             timing: &self.timing,
             shutdown: &self.shutdown,
         };
-        let (servers, newest_time, clock) = (&mut self.servers, &mut self.cursor, &self.clock);
-        let (seen_at, is_own_time) = (&mut self.seen_at, &mut self.cursor_is_own_time);
-        let end = session
-            .run(|times, filter_is_outdated| {
-                if let Some(last) = times.last {
-                    servers.delivered();
-                    // This subscription does not deliver events of newly tracked collections. So the next one has to
-                    // start at the cursor of the moment when the collections changed: don't advance it meanwhile.
-                    if !filter_is_outdated {
-                        // Not the maximum: after a rewind, or a start with a wrong clock, `last` is lower.
-                        *newest_time = Some(last);
-                        (*seen_at, *is_own_time) = (clock.now(), false);
-                    }
-                }
-            })
-            .await;
+        let end = session.run().await;
         self.report_disconnect(&redacted_url, end)
     }
 

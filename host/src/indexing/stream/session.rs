@@ -11,8 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::websocket::{Connection, Lost};
 
 use super::inflate::Inflate;
+use super::position::Position;
+use super::servers::Servers;
 use super::wanted::Wanted;
-use crate::indexing::intake::{CHUNK_FRAMES, Intake, Times};
+use crate::indexing::intake::{CHUNK_FRAMES, Intake};
 use crate::indexing::settings::Timing;
 use crate::lexicons::Followed;
 
@@ -36,6 +38,8 @@ pub(super) enum End {
 pub(super) struct Session<'a, Io> {
     pub connection: Connection<Io>,
     pub intake: &'a mut Intake,
+    pub position: &'a mut Position,
+    pub servers: &'a mut Servers,
     pub inflate: Option<&'a mut Inflate>,
     pub tracked: &'a mut watch::Receiver<Followed>,
     pub wanted: &'a Wanted,
@@ -44,18 +48,20 @@ pub(super) struct Session<'a, Io> {
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
-    /// Reads until the connection ends. Calls `progress` for each chunk that entered the pipeline, with the chunk's
-    /// times and whether the tracked collections have changed since this subscription.
-    pub(super) async fn run(mut self, mut progress: impl FnMut(Times, bool)) -> End {
+    /// Reads until the connection ends.
+    pub(super) async fn run(mut self) -> End {
         let mut frames: Vec<Bytes> = Vec::with_capacity(CHUNK_FRAMES);
         // When to resubscribe; set while a change of the tracked collections is debounced.
         let mut resubscribe_at: Option<Instant> = None;
         let mut registry_dropped = false;
+        // Since a change of the tracked collections. This subscription does not deliver events of newly tracked ones, so
+        // the next one has to start at the position of the moment when they changed.
+        let mut ahead: Option<Position> = None;
         loop {
+            let window_ends = self.intake.window_ends();
             let decode = |bytes: Bytes| match &mut self.inflate {
-                // A frame that can't be decompressed becomes an empty one, which is counted as malformed.
-                Some(inflate) => inflate.inflate(&bytes).unwrap_or_default(),
-                None => bytes,
+                Some(inflate) => inflate.inflate(&bytes),
+                None => Some(bytes),
             };
             tokio::select! {
                 biased;
@@ -64,7 +70,10 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
                     return End::Shutdown;
                 }
                 changed = self.tracked.changed(), if !registry_dropped => match changed {
-                    Ok(()) => resubscribe_at = Some(Instant::now() + self.timing.debounce),
+                    Ok(()) => {
+                        resubscribe_at = Some(Instant::now() + self.timing.debounce);
+                        ahead.get_or_insert_with(|| self.position.clone());
+                    }
                     Err(_) => registry_dropped = true,
                 },
                 () = until(resubscribe_at) => {
@@ -74,6 +83,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
                         self.connection.close().await;
                         return End::FilterChanged;
                     }
+                    if let Some(position) = ahead.take() {
+                        *self.position = position;
+                    }
+                }
+                () = until(window_ends) => {
+                    self.intake.end_window(ahead.as_mut().unwrap_or(&mut *self.position)).await;
                 }
                 read = self.connection.read_chunk(&mut frames, decode) => {
                     if let Err(lost) = read {
@@ -84,10 +99,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
                         tokio::time::sleep(LAST_CHUNK_TIMEOUT).await;
                     };
                     tokio::select! {
-                        accepted = self.intake.accept(&mut frames) => match accepted {
-                            Ok(times) => progress(times, resubscribe_at.is_some()),
-                            Err(_) => return End::PipelineClosed,
-                        },
+                        accepted = self.intake.accept(&mut frames, ahead.as_mut().unwrap_or(&mut *self.position)) => {
+                            match accepted {
+                                Ok(true) => self.servers.delivered(),
+                                Ok(false) => {}
+                                Err(_) => return End::PipelineClosed,
+                            }
+                        }
                         () = last_chunk => return End::Shutdown,
                     }
                 }

@@ -247,7 +247,7 @@ async fn same_index(
     apply_through_pipeline(got.clone(), &frames, chunks, shards, Arc::new(NoScripts), |_| (), async || ())
         .await;
     prop_assert_eq!(visible(got, NOTE).await, visible(expected, NOTE).await);
-    let cursor = got.stored_cursor().await.unwrap().map(|(cursor, _)| cursor);
+    let cursor = got.stored_cursor().await.unwrap().map(|stored| stored.cursor);
     prop_assert_eq!(cursor, last_time(events));
     Ok(())
 }

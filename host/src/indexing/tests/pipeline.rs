@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::indexing::RecordScriptRunner;
 use crate::indexing::apply::Applier;
 use crate::indexing::commit::{Committer, Sink};
@@ -15,6 +15,7 @@ use crate::indexing::gaps::Gaps;
 use crate::indexing::intake::Intake;
 use crate::indexing::shard::Shards;
 use crate::indexing::status::LiveStatus;
+use crate::indexing::stream::Position;
 use crate::indexing::testing::Recorder;
 use crate::indexing::writer::{WRITER_QUEUE, Writer, WriterHandle};
 use crate::lexicons::Followed;
@@ -23,6 +24,7 @@ use crate::store::lease::Term;
 
 pub(super) struct Pipeline {
     intake: Intake,
+    position: Position,
     writer: JoinHandle<()>,
     /// For changes that are not the stream's.
     pub local: WriterHandle,
@@ -60,12 +62,13 @@ impl Pipeline {
         let applier = Applier::new(recorder.clone(), Arc::default(), clock.clone());
         let shards = Shards::start(shards, applier, scripts, queue, Term::ALONE);
         let intake = Intake::new(watch, shards, gaps);
-        Self { intake, writer, local, _tracked: tracked }
+        let position = Position::at(0, Timestamp(0));
+        Self { intake, position, writer, local, _tracked: tracked }
     }
 
     /// Takes in one chunk.
     pub(super) async fn accept(&mut self, frames: &[Bytes]) {
-        self.intake.accept(&mut frames.to_vec()).await.unwrap();
+        self.intake.accept(&mut frames.to_vec(), &mut self.position).await.unwrap();
     }
 
     /// Commits everything and ends.

@@ -13,7 +13,7 @@ use crate::indexing::commit::Committer;
 use crate::indexing::message::{InitialCursor, Message, Part};
 use crate::indexing::status::LiveStatus;
 use crate::indexing::testing::{FakeStore, Recorder, delete};
-use crate::indexing::watermark::Ticket;
+use crate::indexing::watermark::{Reach, Ticket};
 use crate::indexing::writer::{WRITER_QUEUE, Writer, WriterHandle};
 use crate::random::Random;
 use crate::store::index::{AccountChange, AccountStatus};
@@ -22,8 +22,8 @@ use crate::store::lease::Term;
 use super::fast;
 
 fn part(term: i64, chunk: u64, rkey: &str) -> Message {
-    let ticket =
-        Ticket { term: Term::numbered(term), chunk, parts: 1, time_us: Some(term * 100 + chunk as i64) };
+    let reach = Reach { events_until: Some(term * 100 + chunk as i64), ..Reach::default() };
+    let ticket = Ticket { term: Term::numbered(term), chunk, parts: 1, reach };
     Message::Part(Part { ticket, deferred: 0, changes: vec![IndexChange::Record(delete("a", rkey, 1))] })
 }
 

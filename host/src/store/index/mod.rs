@@ -133,6 +133,9 @@ impl AccountStatus {
 pub struct StreamCursor {
     pub source: String,
     pub cursor: i64,
+    /// Up to here no commit is missing, by the same clock; `None` when nothing is known of that. A server that sends
+    /// account events moves the cursor without any commit.
+    pub commits_until: Option<i64>,
 }
 
 /// The effects of a batch.
@@ -177,5 +180,6 @@ pub async fn apply(db: &Db, batch: &Batch) -> Result<ApplyReport, StoreError> {
     }
 }
 
-pub(super) const SET_CURSOR: &str = "INSERT INTO stream_cursors (source, cursor, updated_at) VALUES ($1, $2, $3) \
-     ON CONFLICT (source) DO UPDATE SET cursor = excluded.cursor, updated_at = excluded.updated_at";
+pub(super) const SET_CURSOR: &str = "INSERT INTO stream_cursors (source, cursor, commits_until, updated_at) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (source) DO UPDATE SET cursor = excluded.cursor, commits_until = excluded.commits_until, \
+         updated_at = excluded.updated_at";

@@ -91,6 +91,7 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
         sqlx::query(SET_CURSOR)
             .bind(&cursor.source)
             .bind(cursor.cursor)
+            .bind(cursor.commits_until)
             .bind(plan.now)
             .execute(&mut *tx)
             .await?;

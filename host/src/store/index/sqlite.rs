@@ -130,6 +130,7 @@ async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<
         sqlx::query(SET_CURSOR)
             .bind(&cursor.source)
             .bind(cursor.cursor)
+            .bind(cursor.commits_until)
             .bind(plan.now)
             .execute(&mut *tx)
             .await?;

@@ -83,7 +83,7 @@ pub async fn set_status(db: &Db, n: u32, status: AccountStatus) -> ApplyReport {
 }
 
 pub fn cursor(n: i64) -> StreamCursor {
-    StreamCursor { source: "jetstream".into(), cursor: n }
+    StreamCursor { source: "jetstream".into(), cursor: n, commits_until: None }
 }
 
 /// The record's JSON, or `None` when it is missing or hidden.

@@ -8,6 +8,8 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::indexing::testing::FakeStore;
 
+use std::time::Duration;
+
 use super::*;
 use wire::*;
 
@@ -109,14 +111,135 @@ async fn servers_rotate_and_another_servers_cursor_is_rewound() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     drop(server);
     let (server, url) = world.accepted().await;
-    assert_eq!((url.host_str(), cursor_of(&url)), (Some("b"), Some(NOW - 100 - 5_000_000)));
+    assert_eq!(
+        (url.host_str(), cursor_of(&url)),
+        (Some("b"), Some(NOW - 100 - REWIND)),
+        "no commit is missing before the start"
+    );
     drop(server);
     let (_server, url) = world.accepted().await;
     assert_eq!(
         (url.host_str(), cursor_of(&url)),
-        (Some("a"), Some(NOW - 100)),
-        "b sent nothing: the cursor is a's own"
+        (Some("a"), Some(NOW - 100 - REWIND)),
+        "b sent nothing: the position is a's own"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_a_server_withheld_come_from_another() {
+    let mut world = start(&["ws://a", "ws://b"], &[], NOTE);
+    let minute = |n: i64| NOW - (60 - n) * 60_000_000;
+    let (mut server, _) = world.accepted().await;
+    send_commit(&mut server, minute(10)).await;
+    for n in 11..50 {
+        send(&mut server, minute(n)).await;
+    }
+    eventually(&world.store, minute(49)).await;
+    assert_eq!(world.store.commits_until(), Some(minute(10)));
+    drop(server);
+    let (mut server, url) = world.accepted().await;
+    assert_eq!((url.host_str(), cursor_of(&url)), (Some("b"), Some(minute(10) - REWIND)));
+    for n in 10..50 {
+        send(&mut server, minute(n)).await;
+    }
+    send(&mut server, minute(51)).await;
+    eventually(&world.store, minute(51)).await;
+    assert_eq!(world.store.commits_until(), Some(minute(49)), "two servers have passed it");
+    assert_eq!(world.store.gaps(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_asks_for_the_commits_too_if_there_are_several_servers() {
+    let day = 24 * 3600 * 1_000_000;
+    for (urls, commits_until, asked, is_gap) in [
+        (&["ws://a"][..], NOW - 60_000_000, NOW - REWIND, false),
+        (&["ws://a", "ws://b"], NOW - 60_000_000, NOW - 60_000_000 - REWIND, false),
+        (&["ws://a", "ws://b"], NOW - 2 * day, NOW - day - REWIND, true),
+    ] {
+        let store = Arc::new(FakeStore::default());
+        store.set_cursor(NOW);
+        store.set_commits_until(commits_until);
+        let mut world = start_with(urls, &[], NOTE, store);
+        let (_server, url) = world.accepted().await;
+        assert_eq!(cursor_of(&url), Some(asked));
+        let (from, to) = (Timestamp(commits_until), Timestamp(NOW - day));
+        let gap = Gap { reason: GapReason::NoCommits, from, to };
+        let gaps: Vec<_> = world.store.gaps().into_iter().map(|(gap, _)| gap).collect();
+        assert_eq!(gaps, is_gap.then_some(gap).into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_a_newer_one_overtook_is_sent_after_a_reconnect() {
+    let mut world = start(&["ws://a"], &[], NOTE);
+    let (mut server, _) = world.accepted().await;
+    send(&mut server, NOW - 100).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    drop(server);
+    let (mut server, url) = world.accepted().await;
+    assert_eq!(cursor_of(&url), Some(NOW - 100 - REWIND));
+    send(&mut server, NOW - 200).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((world.store.cursor(), world.store.gaps()), (Some(NOW - 100), vec![]));
+    // The position does not go back with what is replayed.
+    drop(server);
+    let (_server, url) = world.accepted().await;
+    assert_eq!(cursor_of(&url), Some(NOW - 100 - REWIND));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_begins_an_hour_before_the_cursor_replays() {
+    let mut world = start(&["ws://a"], &[], NOTE);
+    let (mut server, _) = world.accepted().await;
+    send(&mut server, NOW - 100).await;
+    eventually(&world.store, NOW - 100).await;
+    drop(server);
+    let (mut server, _) = world.accepted().await;
+    for minute in (0..60).rev() {
+        send(&mut server, NOW - 5_000_000 - minute * 60_000_000).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.store.cursor(), Some(NOW - 100), "a replay moves no cursor");
+    }
+    send(&mut server, NOW - 50).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((world.store.cursor(), world.store.gaps()), (Some(NOW - 50), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_that_cannot_be_decompressed_comes_again_uncompressed() {
+    let dictionary = b"a raw dictionary with some words: did:plc: time_us kind identity";
+    let config = StreamConfig { zstd_dictionary: Some(dictionary.to_vec()), ..StreamConfig::default() };
+    let mut world = start_config(&["ws://a"], &[], NOTE, Arc::default(), config);
+    let (mut server, url) = world.accepted().await;
+    assert!(url.as_str().contains("compress=true"));
+    let mut compressor = zstd::bulk::Compressor::with_dictionary(3, dictionary).unwrap();
+    let frame = compressor.compress(identity(NOW - 300).as_bytes()).unwrap();
+    server.send(Message::binary(frame)).await.unwrap();
+    server.send(Message::binary(b"damaged".to_vec())).await.unwrap();
+    let (mut server, url) = world.accepted().await;
+    assert!(!url.as_str().contains("compress"), "{url}");
+    assert_eq!(cursor_of(&url), Some(NOW - 300 - REWIND));
+    for time in [NOW - 300, NOW - 200] {
+        send(&mut server, time).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((world.store.cursor(), world.store.gaps()), (Some(NOW - 200), vec![]), "nothing is lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_that_cannot_be_read_is_a_gap_before_the_cursor_passes_it() {
+    let mut world = start(&["ws://a"], &[], NOTE);
+    let (mut server, _) = world.accepted().await;
+    send(&mut server, NOW - 300).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    server.send(Message::binary(b"\x28\xb5\x2f\xfd".to_vec())).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (from, to) = (Timestamp(NOW - 300), Timestamp(NOW));
+    let gap = Gap { reason: GapReason::FrameUnreadable, from, to };
+    assert_eq!(world.store.gaps(), [(gap, Some(NOW - 300))]);
+    send(&mut server, NOW - 200).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.store.cursor(), Some(NOW - 200));
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +267,7 @@ async fn events_from_before_a_collection_was_tracked_are_not_replayed() {
     for round in 0..2 {
         world.tracked.send(nsids(NOTE)).unwrap();
         let (mut server, url) = world.accepted().await;
-        assert_eq!(cursor_of(&url), Some(NOW), "round {round}");
+        assert_eq!(cursor_of(&url), Some(NOW - REWIND), "round {round}");
         send(&mut server, NOW - 20 + round).await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(world.store.cursor(), Some(NOW - 20 + round));
@@ -176,7 +299,7 @@ async fn a_burst_of_filter_changes_is_one_reconnect_at_the_same_cursor() {
     let (_server, url) = world.accepted().await;
     assert!(changed.elapsed() < Duration::from_secs(1), "no backoff: {:?}", changed.elapsed());
     assert_eq!(wanted_of(&url), ["app.example.b", "app.example.note", "com.atproto.lexicon.schema"]);
-    assert_eq!(cursor_of(&url), Some(NOW - 7));
+    assert_eq!(cursor_of(&url), Some(NOW - 7 - REWIND));
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert!(world.attempts.try_recv().is_err());
     // The same list again changes nothing.
@@ -201,7 +324,7 @@ async fn a_stream_that_begins_too_late_is_reported_once() {
     store.set_cursor(NOW - 80 * 3600 * 1_000_000);
     let mut world = start_with(&["ws://a"], &[], NOTE, store);
     let (mut server, url) = world.accepted().await;
-    assert_eq!(cursor_of(&url), Some(NOW - 80 * 3600 * 1_000_000));
+    assert_eq!(cursor_of(&url), Some(NOW - 80 * 3600 * 1_000_000 - REWIND));
     for i in 0..3 {
         send(&mut server, NOW - 1000 + i).await;
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -234,7 +357,7 @@ async fn a_cursor_in_the_future_is_replaced() {
     store.set_cursor(NOW + 3600 * 1_000_000);
     let mut world = start_with(&["ws://a"], &[], NOTE, store);
     let (mut server, url) = world.accepted().await;
-    assert_eq!(cursor_of(&url), Some(NOW), "it was committed by a clock that was wrong");
+    assert_eq!(cursor_of(&url), Some(NOW - REWIND), "it was committed by a clock that was wrong");
     let gap = Gap { reason: GapReason::CursorInFuture, from: Timestamp(0), to: Timestamp(NOW) };
     assert_eq!(world.store.gaps()[0].0, gap);
     send(&mut server, NOW - 7).await;
@@ -251,16 +374,25 @@ async fn a_server_whose_times_go_back_is_reported() {
     drop(server);
     let (mut server, _) = world.accepted().await;
     send(&mut server, NOW - 7_000_000).await;
-    tokio::time::sleep(Duration::from_millis(10)).await;
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(world.store.gaps(), [], "it may still replay");
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let (from, to) = (Timestamp(NOW - 7_000_000), Timestamp(NOW - 100));
     assert_eq!(world.store.gaps()[0].0, Gap { reason: GapReason::ServerRewound, from, to });
+    // The position is that of the server from now on, so that the next reconnect is no gap.
+    send(&mut server, NOW - 6_500_000).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.store.cursor(), Some(NOW - 6_500_000));
+    drop(server);
+    let (_server, url) = world.accepted().await;
+    assert_eq!((cursor_of(&url), world.store.gaps().len()), (Some(NOW - 6_500_000 - REWIND), 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_start_stores_its_cursor_before_the_first_event() {
     let mut world = start(&["ws://a"], &[], NOTE);
     let (_server, url) = world.accepted().await;
-    assert_eq!((cursor_of(&url), world.store.cursor()), (Some(NOW), Some(NOW)));
+    assert_eq!((cursor_of(&url), world.store.cursor()), (Some(NOW - REWIND), Some(NOW)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,7 +404,7 @@ async fn a_clock_that_is_ahead_does_not_hold_the_cursor() {
     assert_eq!(world.store.cursor(), Some(NOW - 3_600_000_000));
     drop(server);
     let (_server, url) = world.accepted().await;
-    assert_eq!(cursor_of(&url), Some(NOW - 3_600_000_000));
+    assert_eq!(cursor_of(&url), Some(NOW - 3_600_000_000 - REWIND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +414,7 @@ async fn a_message_that_ends_every_connection_is_skipped() {
     let mut world = start_with(&["ws://a"], &[], NOTE, store);
     for _ in 0..3 {
         let (server, url) = world.accepted().await;
-        assert_eq!(cursor_of(&url), Some(NOW - 60_000_000));
+        assert_eq!(cursor_of(&url), Some(NOW - 60_000_000 - REWIND));
         // A text message of one byte that isn't UTF-8, written to the socket without the library.
         let mut raw = server.into_inner();
         tokio::io::AsyncWriteExt::write_all(&mut raw, b"\x81\x01\xff").await.unwrap();

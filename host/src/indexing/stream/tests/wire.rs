@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use futures_util::SinkExt;
 use tokio::io::DuplexStream;
@@ -71,6 +72,9 @@ pub(super) struct World {
     pub(super) handle: StreamHandle,
 }
 
+/// How far each connection goes back, in microseconds.
+pub(super) const REWIND: i64 = 5_000_000;
+
 /// The fixed clock's time: cursors near it are plausible.
 pub(super) const NOW: i64 = 1_800_000_000_000_000;
 
@@ -88,6 +92,16 @@ pub(super) fn start_with(
     answers: &[Answer],
     collections: &[&str],
     store: Arc<FakeStore>,
+) -> World {
+    start_config(urls, answers, collections, store, StreamConfig::default())
+}
+
+pub(super) fn start_config(
+    urls: &[&str],
+    answers: &[Answer],
+    collections: &[&str],
+    store: Arc<FakeStore>,
+    config: StreamConfig,
 ) -> World {
     let (sender, attempts) = mpsc::unbounded_channel();
     let wire = Wire {
@@ -107,7 +121,7 @@ pub(super) fn start_with(
         Arc::new(NoScripts),
         Clock::fixed(Timestamp(NOW)),
         Random::seeded(3),
-        StreamConfig { urls, shards: Some(2), ..StreamConfig::default() },
+        StreamConfig { urls, shards: Some(2), ..config },
         CancellationToken::new(),
     );
     World { attempts, tracked, store, recorder, handle }
@@ -132,9 +146,26 @@ pub(super) fn wanted_of(url: &Url) -> Vec<String> {
     url.query_pairs().filter(|(k, _)| k == "wantedCollections").map(|(_, v)| v.into_owned()).collect()
 }
 
+pub(super) fn identity(time_us: i64) -> String {
+    format!(r#"{{"did":"did:plc:a","time_us":{time_us},"kind":"identity","identity":{{}}}}"#)
+}
+
 pub(super) async fn send(server: &mut Server, time_us: i64) {
-    let frame = format!(r#"{{"did":"did:plc:a","time_us":{time_us},"kind":"identity","identity":{{}}}}"#);
+    server.send(Message::text(identity(time_us))).await.unwrap();
+}
+
+pub(super) async fn send_commit(server: &mut Server, time_us: i64) {
+    let commit =
+        r#"{"collection":"app.example.note","rkey":"self","rev":"3mptbypluud2a","operation":"delete"}"#;
+    let frame = format!(r#"{{"did":"did:plc:a","time_us":{time_us},"kind":"commit","commit":{commit}}}"#);
     server.send(Message::text(frame)).await.unwrap();
+}
+
+/// Waits until the store has a cursor.
+pub(super) async fn eventually(store: &FakeStore, cursor: i64) {
+    while store.cursor() != Some(cursor) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 pub(super) const NOTE: &[&str] = &["app.example.note"];

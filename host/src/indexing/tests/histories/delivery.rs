@@ -88,7 +88,7 @@ impl Index {
             assert!(stored.iter().all(Result::is_ok));
             pipeline.kill().await;
             self.kills += 1;
-            let cursor = self.db.stored_cursor().await.unwrap().map_or(0, |(cursor, _)| cursor);
+            let cursor = self.db.stored_cursor().await.unwrap().map_or(0, |stored| stored.cursor);
             // The stream begins with the event at the cursor.
             from = frames.partition_point(|(time_us, _)| *time_us < cursor).min(until);
         }
@@ -98,7 +98,7 @@ impl Index {
         assert!(stored.iter().all(Result::is_ok));
         pipeline.finish().await;
         let last = frames.last().map(|(time_us, _)| *time_us);
-        let cursor = self.db.stored_cursor().await.unwrap().map(|(cursor, _)| cursor);
+        let cursor = self.db.stored_cursor().await.unwrap().map(|stored| stored.cursor);
         assert!(cursor >= last, "the cursor is at the last event");
     }
 
