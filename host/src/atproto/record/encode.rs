@@ -6,9 +6,8 @@
 //! must still be checked and its references collected.
 
 use super::super::json::{plain_len, skip_space, unescape};
-use super::cbor::{
-    MAJOR_ARRAY, MAJOR_BYTES, MAJOR_MAP, MAJOR_NEGATIVE, MAJOR_TEXT, MAJOR_UNSIGNED, TAG_LINK, head, text_of,
-};
+use super::cbor::{MAJOR_ARRAY, MAJOR_MAP, MAJOR_NEGATIVE, MAJOR_TEXT, MAJOR_UNSIGNED, TAG_LINK, head};
+use super::special::{self, Special};
 use super::{InvalidRecord, MAX_DEPTH, MAX_REF_BYTES, Unencodable};
 
 /// The references that one pass collects at most, duplicates included. A record of 1 MiB can't contain more.
@@ -21,6 +20,8 @@ pub(super) struct Encoded {
     pub(super) cbor: Vec<u8>,
     pub(super) refs: Vec<String>,
     pub(super) unencodable: Option<Unencodable>,
+    /// Whether numbers, bytes and links are written as a repo writes them.
+    pub(super) is_canonical: bool,
 }
 
 pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
@@ -34,6 +35,7 @@ pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
         scratch: Vec::new(),
         refs: Vec::new(),
         unencodable: None,
+        is_canonical: true,
         duplicate_key: false,
     };
     if encoder.peek() != Some(b'{') {
@@ -55,12 +57,13 @@ pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
         // The whole record is {"$link": …} or {"$bytes": …}, which is encoded as a link or bytes instead of a map.
         encoder.unencodable = Some(if *head == TAG_LINK[0] { Unencodable::Link } else { Unencodable::Bytes });
     }
-    Ok(Encoded { cbor: encoder.out, refs: encoder.refs, unencodable: encoder.unencodable })
+    let Encoder { out: cbor, refs, unencodable, is_canonical, .. } = encoder;
+    Ok(Encoded { cbor, refs, unencodable, is_canonical })
 }
 
 /// One member of an open object, by offsets into the output.
 #[derive(Clone, Copy)]
-struct Member {
+pub(super) struct Member {
     /// Offset of the key's head.
     start: u32,
     /// Offset of the key's text.
@@ -68,6 +71,16 @@ struct Member {
     /// Offset of the value, which ends at `end`.
     value: u32,
     end: u32,
+}
+
+impl Member {
+    pub(super) fn key<'a>(&self, out: &'a [u8]) -> &'a [u8] {
+        &out[self.key as usize..self.value as usize]
+    }
+
+    pub(super) fn value<'a>(&self, out: &'a [u8]) -> &'a [u8] {
+        &out[self.value as usize..self.end as usize]
+    }
 }
 
 struct Encoder<'a> {
@@ -79,6 +92,8 @@ struct Encoder<'a> {
     scratch: Vec<u8>,
     refs: Vec<String>,
     unencodable: Option<Unencodable>,
+    /// See [`Encoded::is_canonical`].
+    is_canonical: bool,
     /// Whether an object has a duplicate key. Reported only at the end of the text, because malformed JSON takes
     /// precedence.
     duplicate_key: bool,
@@ -203,6 +218,7 @@ impl Encoder<'_> {
                 is_integer.then_some((f < 0.0, f.abs() as u64))
             }
         };
+        self.is_canonical &= integral && !(negative && magnitude == Some(0));
         match n {
             Some((false, n)) if i64::try_from(n).is_ok() => head(&mut self.out, MAJOR_UNSIGNED, n),
             Some((true, n)) if n <= 1 << 63 => head(&mut self.out, MAJOR_NEGATIVE, n - 1),
@@ -310,48 +326,14 @@ impl Encoder<'_> {
 
     /// Handles an object with a key that begins with `$`. Returns true if it was a link or bytes and has been encoded.
     fn special(&mut self, start: usize, base: usize) -> bool {
-        let (out, members) = (&self.out, &self.members[base..]);
-        let value = |m: &Member| &out[m.value as usize..m.end as usize];
-        let mut written = None;
-        let mut wrong = None;
-        for member in members {
-            match &out[member.key as usize..member.value as usize] {
-                b"$link" => {
-                    match text_of(value(member)).and_then(|s| shrike::cbor::json::parse_cid(s).ok()) {
-                        Some(cid) if members.len() == 1 => {
-                            let mut link = Vec::with_capacity(41);
-                            link.extend_from_slice(&TAG_LINK);
-                            let bytes = cid.to_tag42_bytes();
-                            head(&mut link, MAJOR_BYTES, bytes.len() as u64);
-                            link.extend_from_slice(&bytes);
-                            written = Some(link);
-                        }
-                        _ => wrong = Some(Unencodable::Link),
-                    }
-                }
-                b"$bytes" => match text_of(value(member)).and_then(shrike::cbor::json::decode_base64) {
-                    Some(decoded) if members.len() == 1 => {
-                        let mut bytes = Vec::with_capacity(decoded.len() + 5);
-                        head(&mut bytes, MAJOR_BYTES, decoded.len() as u64);
-                        bytes.extend_from_slice(&decoded);
-                        written = Some(bytes);
-                    }
-                    _ => wrong = Some(Unencodable::Bytes),
-                },
-                b"$type" => match text_of(value(member)) {
-                    None | Some("") => wrong = Some(Unencodable::Type),
-                    Some("blob") if !is_blob(out, members) => wrong = Some(Unencodable::Blob),
-                    Some(_) => {}
-                },
-                _ => {}
-            }
-        }
+        let Special { encoded, wrong, is_canonical } = special::read(&self.out, &self.members[base..]);
         if let Some(why) = wrong {
             self.unencodable(why);
         }
-        let Some(written) = written else { return false };
+        self.is_canonical &= is_canonical;
+        let Some(encoded) = encoded else { return false };
         self.out.truncate(start);
-        self.out.extend_from_slice(&written);
+        self.out.extend_from_slice(&encoded);
         true
     }
 
@@ -360,9 +342,8 @@ impl Encoder<'_> {
     fn order(&mut self, start: usize, base: usize) {
         let Self { out, members, scratch, duplicate_key, .. } = self;
         let members = &mut members[base..];
-        let key = |m: &Member| &out[m.key as usize..m.value as usize];
         let compare = |a: &Member, b: &Member| {
-            let (a, b) = (key(a), key(b));
+            let (a, b) = (a.key(out), b.key(out));
             a.len().cmp(&b.len()).then_with(|| a.cmp(b))
         };
         let count = members.len() as u64;
@@ -371,7 +352,7 @@ impl Encoder<'_> {
             return;
         }
         members.sort_unstable_by(compare);
-        if members.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
+        if members.windows(2).any(|pair| pair[0].key(out) == pair[1].key(out)) {
             // DAG-CBOR maps have unique keys, so this text is not a record. JSON parsers disagree about its value.
             *duplicate_key = true;
         }
@@ -383,15 +364,4 @@ impl Encoder<'_> {
             out.extend_from_slice(&scratch[member.start as usize - start..member.end as usize - start]);
         }
     }
-}
-
-/// Whether an object with `$type: "blob"` has the fields of a blob.
-fn is_blob(out: &[u8], members: &[Member]) -> bool {
-    let find = |name: &[u8]| {
-        let member = members.iter().find(|m| &out[m.key as usize..m.value as usize] == name)?;
-        Some(&out[member.value as usize..member.end as usize])
-    };
-    find(b"ref").is_some_and(|v| v.starts_with(&TAG_LINK))
-        && find(b"mimeType").is_some_and(|v| text_of(v).is_some())
-        && find(b"size").is_some_and(|v| v[0] & 0xe0 == MAJOR_UNSIGNED)
 }

@@ -3,10 +3,13 @@
 
 pub(super) mod cbor;
 mod encode;
+mod special;
 #[cfg(test)]
 mod tests;
 
+use bytes::Bytes;
 use shrike::cbor::Codec;
+use shrike::cbor::json::drisl_to_json_into;
 
 use super::Cid;
 
@@ -31,6 +34,9 @@ pub struct Inspection {
     pub cid: Result<Cid, Unencodable>,
     /// Every string value that begins with `at://`, sorted, without duplicates (indexing.md §3).
     pub refs: Vec<String>,
+    /// The text that a repo returns for the record, if it has values that are written in another way there: an integer
+    /// written as `1.0`, `1e3` or `-0`, padded base64, a CID in another base. The CID is the same.
+    pub canonical: Option<Bytes>,
 }
 
 /// Why a record can't be expressed in the data model, and so has no CID. Such a record is stored without a CID check
@@ -94,7 +100,8 @@ pub fn inspect_encoded(json: &[u8]) -> Result<(Inspection, Vec<u8>), InvalidReco
         None => Ok(Cid::compute(Codec::Drisl, &encoded.cbor)),
         Some(why) => Err(why),
     };
-    Ok((Inspection { cid, refs }, encoded.cbor))
+    let canonical = (cid.is_ok() && !encoded.is_canonical).then(|| text_of(&encoded.cbor)).flatten();
+    Ok((Inspection { cid, refs, canonical }, encoded.cbor))
 }
 
 /// The canonical DAG-CBOR of a record's JSON text. The outer error is what [`inspect`] returns for the same text.
@@ -107,4 +114,11 @@ pub fn to_cbor(json: &[u8]) -> Result<Result<Vec<u8>, Unencodable>, InvalidRecor
     }
     let encoded = encode::encode(json)?;
     Ok(encoded.unencodable.map_or(Ok(encoded.cbor), Err))
+}
+
+/// The JSON text of canonical DAG-CBOR.
+fn text_of(cbor: &[u8]) -> Option<Bytes> {
+    let mut text = Vec::new();
+    drisl_to_json_into(cbor, &mut text).ok()?;
+    Some(text.into())
 }

@@ -74,6 +74,47 @@ fn bytes_may_be_padded_or_not() {
 }
 
 #[test]
+fn the_canonical_text_is_what_a_repo_returns() {
+    const BASE32: &str = "bafkreiccldh766hwcnuxnf2wh6jgzepf2nlu2lvcllt63eww5p6chi4ity";
+    let base58 = format!("z{}", base58(&BASE32.parse::<Cid>().unwrap().to_bytes()));
+    for (written, canonical) in [
+        (r#"{"a":[1.0,1e3,-0,-0.0,-2.50e1,10e-1]}"#.to_owned(), r#"{"a":[1,1000,0,0,-25,1]}"#.to_owned()),
+        (r#"{"b":{"c":1.0},"a":"1.0"}"#.to_owned(), r#"{"a":"1.0","b":{"c":1}}"#.to_owned()),
+        (r#"{"a":{"$bytes":"aGk="}}"#.to_owned(), r#"{"a":{"$bytes":"aGk"}}"#.to_owned()),
+        (r#"{"a":{"$bytes":"aGl"}}"#.to_owned(), r#"{"a":{"$bytes":"aGk"}}"#.to_owned()),
+        (format!(r#"{{"a":{{"$link":"{base58}"}}}}"#), format!(r#"{{"a":{{"$link":"{BASE32}"}}}}"#)),
+    ] {
+        let inspected = inspect(written.as_bytes()).unwrap();
+        assert_eq!(inspected.canonical.as_deref(), Some(canonical.as_bytes()), "{written}");
+        let again = inspect(canonical.as_bytes()).unwrap();
+        assert_eq!((again.cid, again.canonical), (inspected.cid, None), "{canonical}");
+    }
+    // Order, spaces and escapes are no difference, and a record without a CID is in no repo.
+    for text in [r#"{ "b": [1, -1, 0], "a": "\u0041" }"#, r#"{"a":1.5,"b":1.0}"#, r#"{"a":1e300}"#] {
+        assert_eq!(inspect(text.as_bytes()).unwrap().canonical, None, "{text}");
+    }
+}
+
+/// Base58 (Bitcoin's alphabet) of bytes that don't begin with zeros.
+fn base58(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+    let mut digits: Vec<u32> = Vec::new();
+    for &byte in bytes {
+        let mut carry = u32::from(byte);
+        for digit in &mut digits {
+            carry += *digit << 8;
+            *digit = carry % 58;
+            carry /= 58;
+        }
+        while carry > 0 {
+            digits.push(carry % 58);
+            carry /= 58;
+        }
+    }
+    digits.iter().rev().map(|&digit| char::from(ALPHABET[digit as usize])).collect()
+}
+
+#[test]
 fn rejects_what_is_not_a_record() {
     let deep = |n: usize| format!("{}1{}", r#"{"a":"#.repeat(n), "}".repeat(n));
     assert!(inspect(deep(MAX_DEPTH).as_bytes()).is_ok());
