@@ -1,6 +1,6 @@
--- internal.options: checks the names in a table of options.
+-- internal.options, internal.flag, internal.boolean: check a table of options and what is in it.
 local _, internal = ...
-local raise = internal.raise
+local raise, null = internal.raise, internal.null
 local concat, sort = table.concat, table.sort
 local byte, format, lower, sub = string.byte, string.format, string.lower, string.sub
 local min, next, tostring, type = math.min, next, tostring, type
@@ -63,6 +63,26 @@ function internal.options(value, known, what)
     if not known[name] then
       unknown(name, known, what)
     end
+  end
+  return value
+end
+
+-- The boolean option `name` of a table of options whose names are all in `known`; `default` when it is left out.
+function internal.flag(options, name, known, what, default)
+  if options == nil or options == null then
+    return default
+  end
+  local flag = internal.options(options, known, what)[name]
+  if flag == nil then
+    return default
+  end
+  return internal.boolean(flag, what .. ": " .. name)
+end
+
+-- Returns `value`, which must be a boolean.
+function internal.boolean(value, what)
+  if type(value) ~= "boolean" then
+    raise(what .. ": boolean expected, got " .. type(value))
   end
   return value
 end

@@ -36,24 +36,32 @@ local function optional(value, what)
   return text(value, what)
 end
 
+-- The field `validate`, true when it is left out.
+local function validates(fields, what)
+  local validate = fields.validate
+  return validate == nil or validate == null or internal.boolean(validate, what .. ": validate")
+end
+
 local methods = {}
 
--- Creates a record: { collection, record, rkey? }. Returns { uri, cid }.
+-- Creates a record: { collection, record, rkey?, validate? }. Returns { uri, cid }.
 function methods.create_record(repo, fields)
   local what = "repo:create_record"
   local did = account(repo, what)
   options(fields, what)
   local collection = text(fields.collection, what .. ": collection")
-  return grants.create_record(did, collection, optional(fields.rkey, what .. ": rkey"), record(fields, what))
+  local rkey, validate = optional(fields.rkey, what .. ": rkey"), validates(fields, what)
+  return grants.create_record(did, collection, rkey, record(fields, what), validate)
 end
 
--- Puts a record: { collection, rkey, record, swap_cid? }. Returns { uri, cid }.
+-- Puts a record: { collection, rkey, record, swap_cid?, validate? }. Returns { uri, cid }.
 function methods.put_record(repo, fields)
   local what = "repo:put_record"
   local did = account(repo, what)
   options(fields, what)
   local collection, rkey = text(fields.collection, what .. ": collection"), text(fields.rkey, what .. ": rkey")
-  return grants.put_record(did, collection, rkey, record(fields, what), optional(fields.swap_cid, what .. ": swap_cid"))
+  local swap, validate = optional(fields.swap_cid, what .. ": swap_cid"), validates(fields, what)
+  return grants.put_record(did, collection, rkey, record(fields, what), swap, validate)
 end
 
 -- Deletes a record: { collection, rkey }. Returns true.

@@ -114,18 +114,16 @@ local function object_of(collection, fields, had, open)
   return setmetatable(fields, metatable)
 end
 
-local OPTIONS = { open = true }
+local RECORD_OPTIONS, SAVE_OPTIONS = { open = true }, { validate = true }
 
 -- The option `open` of a record.
 local function is_open(options, what)
-  if options == nil or options == null then
-    return false
-  end
-  local open = internal.options(options, OPTIONS, what).open
-  if open ~= nil and type(open) ~= "boolean" then
-    raise(what .. ": open: boolean expected, got " .. type(open))
-  end
-  return open or false
+  return internal.flag(options, "open", RECORD_OPTIONS, what, false)
+end
+
+-- The option `validate` of a call that saves.
+local function validates(options, what)
+  return internal.flag(options, "validate", SAVE_OPTIONS, what .. ": options", true)
 end
 
 local function create(collection, fields, options)
@@ -208,23 +206,14 @@ local function stored_form(fields)
 end
 internal.stored_form = stored_form
 
--- The contract's `write` for a record object. Raises an error when a required field is missing from what is sent.
-local function write_of(object, state, what)
-  local value = stored_form(object)
-  local known = schema(state.collection)
-  if known then
-    for i = 1, #known.required do
-      if value[known.required[i]] == nil then
-        raise(what .. ": missing required field '" .. known.required[i] .. "'")
-      end
-    end
-  end
-  return { uri = state.uri, repo = state.repo, collection = state.collection, rkey = state.rkey, value = value }
+-- The contract's `write` for a record object.
+local function write_of(object, state)
+  return { uri = state.uri, repo = state.repo, collection = state.collection, rkey = state.rkey, value = stored_form(object) }
 end
 
 -- The same for a write to a PDS, which generates the keys of new records whose key type is "tid" or "any".
 local function remote_write_of(object, state, what)
-  local write = write_of(object, state, what)
+  local write = write_of(object, state)
   local kind = not write.rkey and key_type(state)
   if kind and kind ~= "tid" and kind ~= "any" then
     write.rkey = key_of(kind, what)
@@ -232,10 +221,11 @@ local function remote_write_of(object, state, what)
   return write
 end
 
--- Creates the record on the caller's PDS, or replaces it there when it has a _uri.
-function methods.save(object)
+-- Creates the record on the caller's PDS, or replaces it there when it has a _uri. options may be { validate = false }.
+function methods.save(object, options)
   local state = state_of(object, "Record:save")
-  local done = save({ remote_write_of(object, state, "Record:save") })[1]
+  local validate = validates(options, "Record:save")
+  local done = save({ remote_write_of(object, state, "Record:save") }, validate)[1]
   set_address(object, state, done.uri, done.cid)
   return object
 end
@@ -245,19 +235,20 @@ function methods.delete(object)
   if not state.uri then
     raise("Record:delete: the record is not saved")
   end
-  save({ { uri = state.uri, repo = state.repo, collection = state.collection } })
+  save({ { uri = state.uri, repo = state.repo, collection = state.collection } }, true)
   set_address(object, state, nil, nil)
   return object
 end
 
--- Saves the record in the index only.
-function methods.save_local(object)
+-- Saves the record in the index only. options may be { validate = false }.
+function methods.save_local(object, options)
   local state = state_of(object, "Record:save_local")
-  local write = write_of(object, state, "Record:save_local")
+  local validate = validates(options, "Record:save_local")
+  local write = write_of(object, state)
   if not write.rkey then
     write.rkey = key_of(key_type(state) or "tid", "Record:save_local")
   end
-  local done = save_local(write)
+  local done = save_local(write, validate)
   set_address(object, state, done.uri, done.cid)
   return object
 end
@@ -352,11 +343,13 @@ function Record.load_all(uris, options)
   return objects
 end
 
--- Saves several records in one commit: all or none. Returns an array of { uri, cid } in their order.
-function Record.save_all(objects)
+-- Saves several records in one commit: all or none. Returns an array of { uri, cid } in their order. options may be
+-- { validate = false }.
+function Record.save_all(objects, options)
   if type(objects) ~= "table" or states[objects] then
     raise("Record.save_all: an array of records expected")
   end
+  local validate = validates(options, "Record.save_all")
   local writes, seen = {}, {}
   if #objects > MAX_WRITES then
     raise("Record.save_all: at most " .. MAX_WRITES .. " records at once", "limit")
@@ -372,7 +365,7 @@ function Record.save_all(objects)
   end
   local answers = array({})
   if #writes > 0 then
-    local done = save(writes)
+    local done = save(writes, validate)
     for i = 1, #writes do
       set_address(objects[i], states[objects[i]], done[i].uri, done[i].cid)
       answers[i] = { uri = done[i].uri, cid = done[i].cid }

@@ -312,7 +312,8 @@ fn verdict(action: RecordAction, outcome: Outcome) -> Result<Verdict, ScriptFail
                 let message = format!("handle() returned a table that is not a valid record: {error}");
                 ScriptFailure::new(FailureKind::Runtime, message)
             })?;
-            Ok(Verdict::Replace { record: outcome.body, refs: inspected.refs })
+            let record = inspected.canonical.unwrap_or(outcome.body);
+            Ok(Verdict::Replace { record, refs: inspected.refs })
         }
     }
 }

@@ -116,7 +116,9 @@ impl RecordChecker {
         };
         let Candidate { did, collection, rkey, rev, record, claim: _, action: _ } = candidate;
         let encoded = inspected.cid.as_ref().map(|_| cbor.as_slice()).map_err(|why| *why);
-        let validity = self.registry.snapshot().validate_encoded(collection.as_str(), &record, encoded);
+        let snapshot = self.registry.snapshot();
+        let validity = snapshot.validate_encoded(collection.as_str(), rkey.as_str(), &record, encoded);
+        let record = inspected.canonical.unwrap_or(record);
         Ok(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs: inspected.refs, validity })
     }
 

@@ -101,7 +101,7 @@ fn read(body: &[u8]) -> Result<FetchedRecord, FetchError> {
         (Some(_), Ok(_)) => true,
         _ => false,
     };
-    let record = Bytes::copy_from_slice(text.as_bytes());
+    let record = inspected.canonical.unwrap_or_else(|| Bytes::copy_from_slice(text.as_bytes()));
     Ok(FetchedRecord { record, cid: claimed, cid_verified, refs: inspected.refs })
 }
 

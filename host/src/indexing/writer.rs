@@ -151,7 +151,8 @@ impl<S: Sink> Writer<S> {
                 && upsert.validity == Validity::Unchecked
             {
                 let snapshot = self.registry.snapshot();
-                upsert.validity = snapshot.validate(upsert.collection.as_str(), &upsert.record);
+                upsert.validity =
+                    snapshot.validate(upsert.collection.as_str(), upsert.rkey.as_str(), &upsert.record);
             }
         }
     }

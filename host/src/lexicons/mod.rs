@@ -12,4 +12,4 @@ mod schema;
 pub use authority::{Authorities, AuthorityError};
 pub use followed::{Followed, PUBLISHED_LEXICONS};
 pub use forwarding::ForwardingRules;
-pub use registry::{Lexicon, ProcedureAction, Registry, Snapshot};
+pub use registry::{Lexicon, Mismatch, ProcedureAction, Registry, Snapshot};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::sync::watch;
 
 use super::followed::Followed;
+use super::schema::RecordSchema;
 use super::{fingerprint, schema};
-use crate::atproto::lexicon::{LexiconKind, SchemaErrors, Schemas};
+use crate::atproto::lexicon::{KeyType, LexiconKind, Schemas};
 use crate::atproto::record::{self, Unencodable};
 use crate::atproto::{Did, Nsid};
 use crate::clock::Timestamp;
@@ -67,8 +67,7 @@ impl ProcedureAction {
 pub struct Snapshot {
     by_nsid: HashMap<Box<str>, Arc<Lexicon>>,
     tracked: Arc<[Nsid]>,
-    /// The summary of each record lexicon for scripts, as JSON text ([`schema::for_scripts`]).
-    schemas: HashMap<Box<str>, Bytes>,
+    schemas: HashMap<Box<str>, RecordSchema>,
     /// The parsed lexicons, for validating records.
     documents: Schemas,
     /// The lexicons of the network, with the accounts that publish them.
@@ -102,7 +101,12 @@ impl Snapshot {
 
     /// `{key, required, defaults, record}` of a record lexicon, as JSON text.
     pub fn record_schema(&self, collection: &str) -> Option<Bytes> {
-        self.schemas.get(collection).cloned()
+        self.schemas.get(collection).map(|schema| schema.summary.clone())
+    }
+
+    /// The record keys of a collection; any without a lexicon here.
+    pub fn key_type(&self, collection: &str) -> &KeyType {
+        self.schemas.get(collection).map_or(&ANY_KEY, |schema| &schema.key)
     }
 
     /// The fingerprint of the lexicons that a collection's records are validated against.
@@ -119,32 +123,50 @@ impl Snapshot {
     pub fn validate_encoded(
         &self,
         collection: &str,
+        rkey: &str,
         text: &[u8],
         cbor: Result<&[u8], Unencodable>,
     ) -> Validity {
-        if !self.is_tracked(collection) {
-            return Validity::Valid;
-        }
-        match cbor {
-            Ok(cbor) => verdict(self.documents.validate(collection, text, cbor)),
-            Err(why) => Validity::Invalid(why.to_string().into()),
-        }
+        self.check(collection, Some(rkey), text, cbor).map_or_else(Mismatch::verdict, |()| Validity::Valid)
     }
 
     /// Validates the text of a record.
-    pub fn validate(&self, collection: &str, text: &[u8]) -> Validity {
+    pub fn validate(&self, collection: &str, rkey: &str, text: &[u8]) -> Validity {
         match record::to_cbor(text) {
-            Ok(cbor) => self.validate_encoded(collection, text, cbor.as_deref().map_err(|why| *why)),
+            Ok(cbor) => self.validate_encoded(collection, rkey, text, cbor.as_deref().map_err(|why| *why)),
             Err(invalid) => Validity::Invalid(invalid.to_string().into()),
         }
     }
 
-    /// Validates a record against its lexicon.
+    /// Checks a record and its key against the lexicon of its collection, if it is here. Without `rkey` the PDS generates
+    /// the key.
     ///
     /// # Errors
     /// The first mismatches.
-    pub fn check_record(&self, collection: &str, record: &Value) -> Result<(), SchemaErrors> {
-        self.documents.check(collection, record)
+    pub fn check(
+        &self,
+        collection: &str,
+        rkey: Option<&str>,
+        text: &[u8],
+        cbor: Result<&[u8], Unencodable>,
+    ) -> Result<(), Mismatch> {
+        if !self.is_tracked(collection) {
+            return Ok(());
+        }
+        let key = self.key_type(collection).check(rkey).err().map(|wrong| wrong.to_string());
+        let record = match cbor {
+            Ok(cbor) => {
+                self.documents.validate(collection, text, cbor).err().map(|errors| errors.to_string())
+            }
+            Err(why) => {
+                // The schema knows which declared field is wrong.
+                let value = serde_json::from_slice(text).unwrap_or_default();
+                let errors = self.documents.check(collection, &value).err();
+                Some(errors.map_or_else(|| why.to_string(), |errors| errors.to_string()))
+            }
+        };
+        let reasons: Vec<String> = key.into_iter().chain(record).collect();
+        if reasons.is_empty() { Ok(()) } else { Err(Mismatch(reasons.join("; "))) }
     }
 
     /// The text of a record, in which `[]` replaces each `{}` that the collection's lexicon declares as an array.
@@ -192,7 +214,7 @@ impl Snapshot {
     /// Of the stored lexicons. One whose id is not an NSID is ignored and logged.
     fn of(rows: Vec<LexiconRow>) -> Self {
         let schemas =
-            rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::for_scripts(row)?))).collect();
+            rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::read(row)?))).collect();
         let documents = Schemas::new(rows.iter().map(|row| row.lexicon_json.as_str()));
         let networked = rows.iter().filter(|row| row.source == store::lexicons::NETWORK);
         let authorities = networked
@@ -219,15 +241,24 @@ impl Snapshot {
     }
 }
 
+/// The key type of collections without a lexicon.
+static ANY_KEY: KeyType = KeyType::Any;
+
 /// Bytes of the reason that is stored with an invalid record.
 const MAX_REASON_BYTES: usize = 1_000;
 
-fn verdict(checked: Result<(), SchemaErrors>) -> Validity {
-    let Err(errors) = checked else { return Validity::Valid };
-    // It may quote the record, and PostgreSQL can't store U+0000.
-    let mut reason = errors.to_string().replace('\0', "\u{fffd}");
-    reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
-    Validity::Invalid(reason.into())
+/// Why a record does not match its lexicon, with the paths of the values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Mismatch(String);
+
+impl Mismatch {
+    fn verdict(self) -> Validity {
+        // It may quote the record, and PostgreSQL can't store U+0000.
+        let mut reason = self.0.replace('\0', "\u{fffd}");
+        reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+        Validity::Invalid(reason.into())
+    }
 }
 
 /// Holds the current snapshot and notifies subscribers when what the stream has to deliver changes.

@@ -116,7 +116,8 @@ async fn pass(
             if row.row.record.is_empty() {
                 continue;
             }
-            let reason = snapshot.validate(collection.as_str(), &row.row.record).reason().map(str::to_owned);
+            let validity = snapshot.validate(collection.as_str(), &row.row.rkey, &row.row.record);
+            let reason = validity.reason().map(str::to_owned);
             if reason != row.invalid_reason {
                 verdicts.push(Verdict { id: row.row.id, updated_at: row.updated_at, reason });
             }

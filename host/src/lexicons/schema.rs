@@ -1,14 +1,22 @@
-//! Summarizes a record lexicon for scripts.
+//! What is looked up of a record lexicon for every write and every indexed record.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::atproto::lexicon::{LexiconDoc, LexiconKind};
+use crate::atproto::lexicon::{KeyType, LexiconDoc, LexiconKind};
 use crate::store::lexicons::LexiconRow;
 
-/// `{key, required, defaults, record}` of a record lexicon as JSON text: its key type, the names of the fields that a
-/// record must have, the fields that have a default, and the schema as it was uploaded.
-pub(super) fn for_scripts(row: &LexiconRow) -> Option<Bytes> {
+/// A record lexicon.
+#[derive(Debug)]
+pub(super) struct RecordSchema {
+    /// `{key, required, defaults, record}` as JSON text, for scripts: the key type, the names of the fields that a record
+    /// must have, the fields that have a default, and the schema as it was uploaded.
+    pub(super) summary: Bytes,
+    pub(super) key: KeyType,
+}
+
+/// Reads a stored lexicon; `None` for one of another kind.
+pub(super) fn read(row: &LexiconRow) -> Option<RecordSchema> {
     if LexiconKind::from_name(&row.lexicon_type) != LexiconKind::Record {
         return None;
     }
@@ -17,13 +25,14 @@ pub(super) fn for_scripts(row: &LexiconRow) -> Option<Bytes> {
     let required: Vec<&str> = lexicon.required_fields().collect();
     let defaults: Map<String, Value> =
         lexicon.default_fields().map(|(name, value)| (name.to_owned(), value.clone())).collect();
-    let schema = json!({
+    let summary = json!({
         "key": lexicon.key.as_deref().unwrap_or("any"),
         "required": required,
         "defaults": defaults,
         "record": lexicon.record_schema,
     });
-    Some(schema.to_string().into())
+    let key = lexicon.key.as_deref().and_then(KeyType::parse).unwrap_or_default();
+    Some(RecordSchema { summary: summary.to_string().into(), key })
 }
 
 #[cfg(test)]
@@ -54,11 +63,12 @@ mod tests {
             "text": { "type": "string" }, "lang": { "type": "string", "default": "en" } } });
         let document = json!({ "lexicon": 1, "id": "com.example.note",
             "defs": { "main": { "type": "record", "key": "tid", "record": record } } });
-        let schema: Value = serde_json::from_slice(&for_scripts(&row("record", &document)).unwrap()).unwrap();
+        let schema = read(&row("record", &document)).unwrap();
         let expected =
             json!({ "key": "tid", "required": ["text"], "defaults": { "lang": "en" }, "record": record });
-        assert_eq!(schema, expected);
-        assert_eq!(for_scripts(&row("query", &document)), None);
-        assert_eq!(for_scripts(&row("record", &json!({}))), None);
+        assert_eq!(serde_json::from_slice::<Value>(&schema.summary).unwrap(), expected);
+        assert_eq!(schema.key, KeyType::Tid);
+        assert!(read(&row("query", &document)).is_none());
+        assert!(read(&row("record", &json!({}))).is_none());
     }
 }

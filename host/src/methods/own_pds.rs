@@ -9,23 +9,26 @@ use crate::app::App;
 use crate::http::Error;
 use crate::lexicons::forwarding::MAX_RESPONSE_BYTES;
 use crate::pds::{ForwardedCall, RepoWrites, Session, StandardCall};
-use crate::repos::RecordScripts;
+use crate::repos::{RecordScripts, Validation};
 use crate::xrpc::{ACCEPT_LABELERS, Answer, Call, PROXY};
 
 /// Calls the caller's PDS. Its response is the answer, whatever its status.
 ///
 /// # Errors
-/// 400 for a write to another repo, 401 without a session, 502 when the PDS does not answer. A call that the session's
+/// 400 for a write to another repo or of an invalid record, 401 without a session, 502 when the PDS does not answer. A call that the session's
 /// scopes don't allow is answered with 403 and not sent.
 pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     let session = pds_session::of(app, &call.caller, None).await?;
     let input = json_input(call)?;
     let requested = StandardCall::read(&call.nsid, &call.params, input.map(|input| &input[..]))
         .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
-    if let StandardCall::Write(writes) = &requested
-        && writes.is_foreign(&session.did)
-    {
-        return Err(Error::bad_request("repo must be the authenticated user").into());
+    if let StandardCall::Write(writes) = &requested {
+        if writes.is_foreign(&session.did) {
+            return Err(Error::bad_request("repo must be the authenticated user").into());
+        }
+        if writes.validate {
+            app.repos.check_writes(&writes.writes, Validation::Lexicon).map_err(Error::from)?;
+        }
     }
     let agent = app.repos.agent(&session, &call.caller.tenant);
     // Clients name their AppView with every call. What a PDS does itself stays with it.

@@ -7,11 +7,12 @@ use serde_json::{Map, Value};
 
 use super::{delegate, pds_session};
 use crate::app::App;
-use crate::atproto::{Did, Nsid, RecordKey, RecordUri, record};
+use crate::atproto::lexicon::KeyType;
+use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
 use crate::http::{Error, request};
 use crate::lexicons::{Lexicon, ProcedureAction};
 use crate::pds::{Write, WriteAction};
-use crate::repos::RecordScripts;
+use crate::repos::{RecordScripts, Validation};
 use crate::xrpc::{Answer, Call};
 
 pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
@@ -24,6 +25,7 @@ pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<
     let account = delegate::take(app, &call.caller, &mut fields).await?;
     let session = pds_session::of(app, &call.caller, account.as_ref()).await?;
     let write = write_of(app, lexicon.action, collection, &session.did, fields)?;
+    app.repos.check_writes(std::slice::from_ref(&write), Validation::Lexicon)?;
     let agent = app.repos.agent(&session, &call.caller.tenant);
     let (committed, body) = match agent.write_with_response(&write).await {
         Ok(done) => done,
@@ -51,30 +53,44 @@ fn write_of(
     };
     let needs =
         |what: &str| Error::bad_request(format!("this procedure {what} records: say which one in uri"));
-    let rkey = uri.map(|uri| uri.rkey);
-    match (action, rkey) {
+    let named = named_key(app, collection, &mut fields)?;
+    let (rkey, action) = match (action, uri.map(|uri| uri.rkey)) {
         (ProcedureAction::Create, Some(_)) => {
-            Err(Error::bad_request("this procedure creates records: leave uri out"))
+            return Err(Error::bad_request("this procedure creates records: leave uri out"));
         }
-        (ProcedureAction::Update, None) => Err(needs("updates")),
-        (ProcedureAction::Delete, None) => Err(needs("deletes")),
-        (ProcedureAction::Delete, rkey @ Some(_)) => {
-            Ok(Write { collection: collection.clone(), rkey, action: WriteAction::Delete, swap: None })
-        }
-        (_, rkey @ Some(_)) => {
-            let record = record_of(app, collection, fields)?;
-            Ok(Write { collection: collection.clone(), rkey, action: WriteAction::Put(record), swap: None })
+        (ProcedureAction::Update, None) => return Err(needs("updates")),
+        (ProcedureAction::Delete, None) => return Err(needs("deletes")),
+        (ProcedureAction::Delete, rkey) => (rkey, WriteAction::Delete),
+        (_, Some(rkey)) => {
+            if named.is_some_and(|named| named != rkey) {
+                return Err(Error::bad_request("rkey is not the key in uri: leave one of them out"));
+            }
+            (Some(rkey), WriteAction::Put(record_of(collection, fields)?))
         }
         (_, None) => {
-            let rkey = fixed_key(app, collection);
-            let record = record_of(app, collection, fields)?;
-            Ok(Write {
-                collection: collection.clone(),
-                rkey,
-                action: WriteAction::Create(record),
-                swap: None,
-            })
+            let rkey = app.repos.key_of_new(collection, named);
+            (rkey, WriteAction::Create(record_of(collection, fields)?))
         }
+    };
+    Ok(Write { collection: collection.clone(), rkey, action, swap: None })
+}
+
+/// The key that a body names in `rkey`, in collections whose records have NSIDs as keys: there neither the server nor the
+/// PDS can generate one. Elsewhere `rkey` is a field like any other.
+fn named_key(
+    app: &App,
+    collection: &Nsid,
+    fields: &mut Map<String, Value>,
+) -> Result<Option<RecordKey>, Error> {
+    if *app.registry.snapshot().key_type(collection.as_str()) != KeyType::Nsid {
+        return Ok(None);
+    }
+    match fields.remove("rkey") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => RecordKey::try_from(text.as_str())
+            .map(Some)
+            .map_err(|_| Error::bad_request("rkey is not a record key")),
+        Some(_) => Err(Error::bad_request("rkey must be a string")),
     }
 }
 
@@ -90,26 +106,11 @@ fn own_uri(text: &str, collection: &Nsid, repo: &Did) -> Result<RecordUri, Error
     Ok(uri)
 }
 
-/// The record with `$type`, checked against its lexicon.
-fn record_of(app: &App, collection: &Nsid, mut fields: Map<String, Value>) -> Result<Bytes, Error> {
+/// The text of the record, with `$type`.
+fn record_of(collection: &Nsid, mut fields: Map<String, Value>) -> Result<Bytes, Error> {
     if fields.get("$type").is_some_and(|kind| kind != collection.as_str()) {
         return Err(Error::bad_request(format!("$type must be {collection}, or be left out")));
     }
     fields.insert("$type".to_owned(), collection.as_str().into());
-    let record = Value::Object(fields);
-    app.registry
-        .snapshot()
-        .check_record(collection.as_str(), &record)
-        .map_err(|invalid| Error::bad_request(format!("invalid record: {invalid}")))?;
-    let text = Bytes::from(record.to_string());
-    let inspected = record::inspect(&text).map_err(|error| Error::bad_request(error.to_string()))?;
-    inspected.cid.map_err(|error| Error::bad_request(format!("invalid record: {error}")))?;
-    Ok(text)
-}
-
-/// The one key that records of a collection have, when its lexicon fixes it (`literal:self`).
-fn fixed_key(app: &App, collection: &Nsid) -> Option<RecordKey> {
-    let schema = app.registry.snapshot().record_schema(collection.as_str())?;
-    let schema: Value = serde_json::from_slice(&schema).ok()?;
-    RecordKey::try_from(schema.get("key")?.as_str()?.strip_prefix("literal:")?).ok()
+    Ok(Value::Object(fields).to_string().into())
 }

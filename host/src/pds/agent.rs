@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{self, CommitResult, PdsError, Refusal};
 use super::{PdsPools, Session, Write, WriteAction};
-use crate::atproto::scope::{Need, RepoAction};
+use crate::atproto::scope::Need;
 use crate::fair_share::Tenant;
 use crate::net::{Client, FetchedResponse, Limits, NetError, OutboundBody};
 use crate::oauth::DpopRequest;
@@ -184,17 +184,10 @@ impl<'a> Agent<'a> {
         self.session.permits.is_some()
     }
 
-    /// Refuses a write that the session's scopes don't allow. A put without `swap` needs the permission to create too,
-    /// because it creates the record where there is none; an update of a batch does not.
+    /// Refuses a write that the session's scopes don't allow.
     pub(super) fn check_write(&self, write: &Write, is_batch: bool) -> Result<(), PdsError> {
-        let actions: &[RepoAction] = match (&write.action, &write.swap) {
-            (WriteAction::Create(_), _) => &[RepoAction::Create],
-            (WriteAction::Put(_), None) if !is_batch => &[RepoAction::Create, RepoAction::Update],
-            (WriteAction::Put(_), _) => &[RepoAction::Update],
-            (WriteAction::Delete, _) => &[RepoAction::Delete],
-        };
         let collection = write.collection.as_str();
-        for &action in actions {
+        for &action in write.actions(is_batch) {
             let scope = || format!("repo:{collection}?action={}", action.as_str());
             self.check(&Need::Repo { collection: Some(collection), action }, scope)?;
         }

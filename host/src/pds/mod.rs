@@ -33,6 +33,7 @@ pub use vault::{Registration, RenewError, Vault};
 
 use bytes::Bytes;
 
+use crate::atproto::scope::RepoAction;
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri};
 
 /// Writes in one `com.atproto.repo.applyWrites`: the limit of PDSs.
@@ -50,6 +51,17 @@ pub struct Write {
 }
 
 impl Write {
+    /// The actions that the write needs the permission for. A put without `swap` creates the record where there is none; an
+    /// update of a batch does not.
+    pub fn actions(&self, is_batch: bool) -> &'static [RepoAction] {
+        match (&self.action, &self.swap) {
+            (WriteAction::Create(_), _) => &[RepoAction::Create],
+            (WriteAction::Put(_), None) if !is_batch => &[RepoAction::Create, RepoAction::Update],
+            (WriteAction::Put(_), _) => &[RepoAction::Update],
+            (WriteAction::Delete, _) => &[RepoAction::Delete],
+        }
+    }
+
     /// Whether the record that a PDS reports for this write is the one that was written: in `repo`, in the write's
     /// collection and under its key. A PDS must not report records of other repos.
     pub fn fits(&self, repo: &Did, reported: Option<&(RecordUri, Cid)>) -> bool {

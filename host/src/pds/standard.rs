@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 use super::answer::{self, CommitResult, PdsError};
 use super::{MAX_WRITES, Write, WriteAction};
@@ -47,6 +48,8 @@ pub struct RepoWrites {
     /// The repo that the body names: a DID or a handle.
     pub repo: String,
     pub writes: Vec<Write>,
+    /// Whether the records must match their lexicon: unless the body has `validate: false`.
+    pub validate: bool,
     pub(super) is_batch: bool,
 }
 
@@ -145,6 +148,7 @@ struct SingleInput {
     rkey: Option<String>,
     record: Option<Box<RawValue>>,
     swap_record: Option<String>,
+    validate: Option<bool>,
 }
 
 /// The fields of `applyWrites`.
@@ -152,6 +156,7 @@ struct SingleInput {
 struct BatchInput {
     repo: String,
     writes: Vec<BatchWrite>,
+    validate: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -178,33 +183,38 @@ fn invalid(error: impl std::fmt::Display) -> InvalidCall {
 }
 
 fn single(method: Single, input: &[u8]) -> Result<RepoWrites, InvalidCall> {
-    let SingleInput { repo, collection, rkey, record, swap_record } =
+    let SingleInput { repo, collection, rkey, record, swap_record, validate } =
         serde_json::from_slice(input).map_err(invalid)?;
     let write = match method {
-        Single::Create => write(&collection, rkey, WriteAction::Create(value("record", record)?))?,
+        Single::Create => {
+            write(&collection, rkey, WriteAction::Create(value("record", &collection, record)?))?
+        }
         Single::Put => {
             required_key(rkey.as_ref())?;
-            write(&collection, rkey, WriteAction::Put(value("record", record)?))?
+            write(&collection, rkey, WriteAction::Put(value("record", &collection, record)?))?
         }
         Single::Delete => {
             required_key(rkey.as_ref())?;
             write(&collection, rkey, WriteAction::Delete)?
         }
     };
-    Ok(RepoWrites { repo, writes: vec![Write { swap: swap_record, ..write }], is_batch: false })
+    let validate = validate.unwrap_or(true);
+    Ok(RepoWrites { repo, writes: vec![Write { swap: swap_record, ..write }], validate, is_batch: false })
 }
 
 fn batch(input: &[u8]) -> Result<RepoWrites, InvalidCall> {
-    let BatchInput { repo, writes } = serde_json::from_slice(input).map_err(invalid)?;
+    let BatchInput { repo, writes, validate } = serde_json::from_slice(input).map_err(invalid)?;
     if writes.len() > MAX_WRITES {
         return Err(InvalidCall(format!("at most {MAX_WRITES} writes in one commit")));
     }
     let writes = writes.into_iter().map(|BatchWrite { kind, collection, rkey, value: record }| {
         match kind.strip_prefix("com.atproto.repo.applyWrites#") {
-            Some("create") => write(&collection, rkey, WriteAction::Create(value("value", record)?)),
+            Some("create") => {
+                write(&collection, rkey, WriteAction::Create(value("value", &collection, record)?))
+            }
             Some("update") => {
                 required_key(rkey.as_ref())?;
-                write(&collection, rkey, WriteAction::Put(value("value", record)?))
+                write(&collection, rkey, WriteAction::Put(value("value", &collection, record)?))
             }
             Some("delete") => {
                 required_key(rkey.as_ref())?;
@@ -215,7 +225,8 @@ fn batch(input: &[u8]) -> Result<RepoWrites, InvalidCall> {
             )),
         }
     });
-    Ok(RepoWrites { repo, writes: writes.collect::<Result<_, _>>()?, is_batch: true })
+    let validate = validate.unwrap_or(true);
+    Ok(RepoWrites { repo, writes: writes.collect::<Result<_, _>>()?, validate, is_batch: true })
 }
 
 fn write(collection: &str, rkey: Option<String>, action: WriteAction) -> Result<Write, InvalidCall> {
@@ -229,15 +240,21 @@ fn required_key(rkey: Option<&String>) -> Result<(), InvalidCall> {
     rkey.map(|_| ()).ok_or_else(|| invalid("rkey is missing"))
 }
 
-fn value(field: &str, value: Option<Box<RawValue>>) -> Result<Bytes, InvalidCall> {
+/// The text of a record, with `$type`: a PDS adds that where it is missing.
+fn value(field: &str, collection: &str, value: Option<Box<RawValue>>) -> Result<Bytes, InvalidCall> {
     let value = value.ok_or_else(|| invalid(format_args!("{field} is missing")))?;
-    Ok(Bytes::copy_from_slice(value.get().as_bytes()))
+    let text = value.get();
+    let untyped =
+        serde_json::from_str::<Map<String, Value>>(text).ok().filter(|fields| !fields.contains_key("$type"));
+    let Some((fields, rest)) = untyped.zip(text.strip_prefix('{')) else {
+        return Ok(Bytes::copy_from_slice(text.as_bytes()));
+    };
+    let comma = if fields.is_empty() { "" } else { "," };
+    Ok(format!("{{\"$type\":{}{comma}{rest}", json!(collection)).into())
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     fn read(method: &str, input: &Value) -> Result<StandardCall, InvalidCall> {
@@ -253,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_read_with_their_record_unchanged() {
+    fn writes_are_read_with_the_record_that_the_pds_stores() {
         let input = json!({ "repo": "did:plc:a", "collection": "com.example.note", "record": { "n": 1 } });
         let created = writes("com.atproto.repo.createRecord", &input);
         let [Write { rkey: None, action: WriteAction::Create(record), swap: None, .. }] = &created.writes[..]
         else {
             panic!("{created:?}");
         };
-        assert_eq!(&record[..], br#"{"n":1}"#);
+        assert_eq!(&record[..], br#"{"$type":"com.example.note","n":1}"#);
         let put = json!({ "repo": "alice.test", "collection": "com.example.note", "rkey": "self", "record": {},
             "swapRecord": "bafy" });
         let put = writes("com.atproto.repo.putRecord", &put);

@@ -158,7 +158,7 @@ fn change(uri: &RecordUri, action: &WriteAction, cid: Option<Cid>, rev: Tid) -> 
             if cid.is_none() || inspected.cid.ok() != cid {
                 return None;
             }
-            Some(upsert(uri, rev, cid, record, inspected.refs))
+            Some(upsert(uri, rev, cid, record.clone(), inspected))
         }
         WriteAction::Delete => {
             let RecordUri { did, collection, rkey } = uri.clone();

@@ -4,8 +4,10 @@
 pub mod caller_session;
 pub mod linked;
 mod mirror;
+mod validation;
 
 pub use mirror::RecordScripts;
+pub use validation::{InvalidWrite, Validation};
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -13,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::atproto::record::Inspection;
 use crate::atproto::{Cid, Nsid, RecordUri, Tid};
 use crate::fair_share::Tenant;
 use crate::indexing::{RecordScriptRunner, WriterHandle};
@@ -110,16 +113,16 @@ impl Repos {
         get_many_full(&self.0.db, uris, bytes).await
     }
 
-    /// Stores a record in the index only, without a write to a repo. `refs` are its references. Any later event for the
-    /// record overwrites it.
+    /// Stores a record that [`Self::check_local`] accepted in the index only, without a write to a repo. Any later event
+    /// for the record overwrites it.
     pub async fn save_local(
         &self,
         uri: &RecordUri,
-        record: &Bytes,
-        refs: Vec<String>,
+        record: Bytes,
+        inspected: Inspection,
     ) -> Result<(), LocalError> {
         let rev = self.local_rev(uri).await?;
-        let submitted = self.submit(vec![upsert(uri, rev, None, record, refs)]).await;
+        let submitted = self.submit(vec![upsert(uri, rev, None, record, inspected)]).await;
         self.announce(&[Writer::account(&uri.did)]).await;
         submitted
     }
@@ -157,9 +160,11 @@ impl Repos {
     }
 }
 
-fn upsert(uri: &RecordUri, rev: Tid, cid: Option<Cid>, record: &Bytes, refs: Vec<String>) -> Change {
+/// The change that stores a record, in the form that repos have.
+fn upsert(uri: &RecordUri, rev: Tid, cid: Option<Cid>, record: Bytes, inspected: Inspection) -> Change {
     let RecordUri { did, collection, rkey } = uri.clone();
     let cid_verified = cid.is_some();
-    let (record, validity) = (record.clone(), Validity::Unchecked);
+    let Inspection { refs, canonical, .. } = inspected;
+    let (record, validity) = (canonical.unwrap_or(record), Validity::Unchecked);
     Change::Upsert(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs, validity })
 }

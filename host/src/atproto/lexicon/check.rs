@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::node::Node;
-use super::{LexiconError, MAX_SPACE_NAME, is_key_type};
+use super::{KeyType, LexiconError, MAX_SPACE_NAME};
 use crate::atproto::Nsid;
 
 type CheckResult = Result<(), LexiconError>;
@@ -34,7 +34,7 @@ pub(super) fn definition(node: &Node<'_>, name: &str) -> CheckResult {
 fn record(node: &Node<'_>) -> CheckResult {
     optional_string(node, "description")?;
     if let Some(key) = node.get("key")
-        && !is_key_type(key.string()?)
+        && KeyType::parse(key.string()?).is_none()
     {
         return Err(key.fail("must be tid, nsid, any or literal:<record key>"));
     }

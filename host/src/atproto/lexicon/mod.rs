@@ -9,6 +9,7 @@ mod arrays;
 mod check;
 mod evolution;
 mod node;
+mod record_key;
 mod schemas;
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,9 @@ use serde_json::{Map, Value};
 
 pub use self::evolution::breaking_change;
 use self::node::Node;
-pub use self::schemas::{SchemaErrors, Schemas};
-use super::{Nsid, RecordKey};
+pub use self::record_key::KeyType;
+pub use self::schemas::Schemas;
+use super::Nsid;
 
 /// The kind of a lexicon: the type of its `main` definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,13 +122,5 @@ impl LexiconDoc {
     pub fn default_fields(&self) -> impl Iterator<Item = (&str, &Value)> {
         let properties = self.record_schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
         properties.into_iter().flat_map(Map::iter).filter_map(|(k, v)| Some((k.as_str(), v.get("default")?)))
-    }
-}
-
-/// `tid`, `nsid`, `any` or `literal:<record key>`.
-fn is_key_type(text: &str) -> bool {
-    match text.strip_prefix("literal:") {
-        Some(value) => RecordKey::try_from(value).is_ok(),
-        None => matches!(text, "tid" | "nsid" | "any"),
     }
 }

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::{ACTIVE, LinkedRepos, PENDING, collection};
 use crate::atproto::scope::{Need, RepoAction, Scopes};
-use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, record};
+use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri};
 use crate::fair_share::Tenant;
-use crate::pds::{Agent, PdsError, Session, Write, WriteAction};
-use crate::repos::RecordScripts;
+use crate::pds::{Agent, PdsError, Session, StandardCall, Write, WriteAction};
+use crate::repos::{InvalidWrite, RecordScripts, Validation};
 use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow};
 use crate::trigger::TriggerKind;
@@ -50,6 +50,8 @@ pub enum GrantError {
     Scope(String),
     #[error("{0}")]
     Invalid(String),
+    #[error(transparent)]
+    Record(#[from] InvalidWrite),
     #[error(transparent)]
     Pds(#[from] PdsError),
     #[error(transparent)]
@@ -102,6 +104,57 @@ impl LinkedRepos {
     }
 }
 
+impl LinkedRepos {
+    /// The write that creates a record, as JSON text, with the key that its lexicon fixes if none is named.
+    ///
+    /// # Errors
+    /// When an argument or the record is invalid.
+    pub fn creation(
+        &self,
+        nsid: &str,
+        rkey: Option<&str>,
+        record: &[u8],
+        validation: Validation,
+    ) -> Result<Write, GrantError> {
+        let collection = collection(nsid)?;
+        let rkey = self.0.repos.key_of_new(&collection, rkey.map(parse_rkey).transpose()?);
+        let action = WriteAction::Create(typed(&collection, record)?);
+        self.checked(Write { collection, rkey, action, swap: None }, validation)
+    }
+
+    /// The write that creates or replaces a record; with `swap`, replaces only the record with that CID.
+    ///
+    /// # Errors
+    /// As [`Self::creation`].
+    pub fn put(
+        &self,
+        nsid: &str,
+        rkey: &str,
+        record: &[u8],
+        swap: Option<String>,
+        validation: Validation,
+    ) -> Result<Write, GrantError> {
+        let collection = collection(nsid)?;
+        let rkey = Some(parse_rkey(rkey)?);
+        let action = WriteAction::Put(typed(&collection, record)?);
+        self.checked(Write { collection, rkey, action, swap }, validation)
+    }
+
+    /// The write that deletes a record.
+    ///
+    /// # Errors
+    /// When an argument is invalid.
+    pub fn deletion(nsid: &str, rkey: &str) -> Result<Write, GrantError> {
+        let (collection, rkey) = (collection(nsid)?, Some(parse_rkey(rkey)?));
+        Ok(Write { collection, rkey, action: WriteAction::Delete, swap: None })
+    }
+
+    fn checked(&self, write: Write, validation: Validation) -> Result<Write, GrantError> {
+        self.0.repos.check_writes(std::slice::from_ref(&write), validation)?;
+        Ok(write)
+    }
+}
+
 impl LinkedRepo {
     /// The account that owns the repo.
     pub fn did(&self) -> &Did {
@@ -119,72 +172,33 @@ impl LinkedRepo {
         Err(GrantError::Scope(format!("repo:{nsid}?action={}", action.as_str())))
     }
 
-    /// Creates a record.
+    /// Makes a write, unless the grant does not allow it. Returns URI and CID of the record; `None` when it was deleted, or
+    /// did not exist.
     ///
     /// # Errors
-    /// When the grant does not allow it or the record is invalid, both before anything is sent; when the PDS refuses or
-    /// does not answer.
-    pub async fn create(
+    /// When the grant does not allow it, before anything is sent; when the PDS refuses or does not answer.
+    pub async fn write(
         &self,
-        nsid: &str,
-        rkey: Option<&str>,
-        value: Value,
+        write: &Write,
         patience: Duration,
-    ) -> Result<(String, String), GrantError> {
-        let nsid = collection(nsid)?;
-        self.needs_repo(&nsid, RepoAction::Create)?;
-        let write = Write {
-            rkey: rkey.map(parse_rkey).transpose()?,
-            action: WriteAction::Create(encode_record(&nsid, value)?),
-            collection: nsid,
-            swap: None,
-        };
-        uri_and_cid(self.write(write, patience).await?)
-    }
-
-    /// Creates or replaces a record; with `swap`, replaces only the record with that CID.
-    ///
-    /// # Errors
-    /// As [`Self::create`].
-    pub async fn put(
-        &self,
-        nsid: &str,
-        rkey: &str,
-        value: Value,
-        swap: Option<&str>,
-        patience: Duration,
-    ) -> Result<(String, String), GrantError> {
-        let nsid = collection(nsid)?;
-        self.needs_repo(&nsid, RepoAction::Update)?;
-        if swap.is_none() {
-            self.needs_repo(&nsid, RepoAction::Create)?;
+    ) -> Result<Option<(RecordUri, Cid)>, GrantError> {
+        for &action in write.actions(false) {
+            self.needs_repo(&write.collection, action)?;
         }
-        let write = Write {
-            rkey: Some(parse_rkey(rkey)?),
-            action: WriteAction::Put(encode_record(&nsid, value)?),
-            collection: nsid,
-            swap: swap.map(str::to_owned),
+        let answer = self.agent(patience).write(write).await;
+        let committed = match self.store_if_ended(answer).await {
+            Err(GrantError::Pds(PdsError::Refused(refusal)))
+                if refusal.is_not_found() && matches!(write.action, WriteAction::Delete) =>
+            {
+                return Ok(None);
+            }
+            other => other?,
         };
-        uri_and_cid(self.write(write, patience).await?)
-    }
-
-    /// Deletes a record. Succeeds when it does not exist.
-    ///
-    /// # Errors
-    /// As [`Self::create`].
-    pub async fn delete(&self, nsid: &str, rkey: &str, patience: Duration) -> Result<(), GrantError> {
-        let nsid = collection(nsid)?;
-        self.needs_repo(&nsid, RepoAction::Delete)?;
-        let write = Write {
-            collection: nsid,
-            rkey: Some(parse_rkey(rkey)?),
-            action: WriteAction::Delete,
-            swap: None,
-        };
-        match self.write(write, patience).await {
-            Err(GrantError::Pds(PdsError::Refused(refusal))) if refusal.is_not_found() => Ok(()),
-            other => other.map(drop),
-        }
+        let repos = &self.grants.0.repos;
+        let written = repos
+            .mirror_writes(&self.session.did, std::slice::from_ref(write), committed, self.record_scripts)
+            .await;
+        Ok(written.into_iter().flatten().find_map(|written| Some((written.uri, written.cid?))))
     }
 
     /// Uploads a blob. Returns the body of the PDS's response, unchanged.
@@ -201,10 +215,10 @@ impl LinkedRepo {
     }
 
     /// Calls any method of the PDS. Returns the body of the response, unchanged. Only the PDS checks the session's
-    /// scopes.
+    /// scopes. The records of methods that write are validated, unless the input has `validate: false`.
     ///
     /// # Errors
-    /// When the PDS refuses or does not answer.
+    /// When a record is invalid; when the PDS refuses or does not answer.
     pub async fn call(
         &self,
         nsid: &str,
@@ -214,22 +228,17 @@ impl LinkedRepo {
     ) -> Result<Bytes, GrantError> {
         let nsid =
             Nsid::try_from(nsid).map_err(|_| GrantError::Invalid(format!("{nsid:?} is not an NSID")))?;
+        if let Ok(StandardCall::Write(requested)) = StandardCall::read(&nsid, &[], input.as_deref())
+            && requested.validate
+        {
+            self.grants.0.repos.check_writes(&requested.writes, Validation::Lexicon)?;
+        }
         let method = if query.is_empty() { nsid.to_string() } else { format!("{nsid}?{query}") };
         let answer = match input {
             None => self.agent(patience).query(&method).await,
             Some(input) => self.agent(patience).procedure(&method, input).await,
         };
         self.store_if_ended(answer).await
-    }
-
-    async fn write(&self, write: Write, patience: Duration) -> Result<Option<(RecordUri, Cid)>, GrantError> {
-        let answer = self.agent(patience).write(&write).await;
-        let committed = self.store_if_ended(answer).await?;
-        let repos = &self.grants.0.repos;
-        let written = repos
-            .mirror_writes(&self.session.did, std::slice::from_ref(&write), committed, self.record_scripts)
-            .await;
-        Ok(written.into_iter().flatten().find_map(|written| Some((written.uri, written.cid?))))
     }
 
     /// Stores that the grant needs a new authorization when the session has ended, and passes the result on.
@@ -242,25 +251,16 @@ impl LinkedRepo {
     }
 }
 
-/// URI and CID of a written record, as texts.
-fn uri_and_cid(record: Option<(RecordUri, Cid)>) -> Result<(String, String), GrantError> {
-    let (uri, cid) =
-        record.ok_or_else(|| PdsError::Malformed("it does not name the written record".to_owned()))?;
-    Ok((uri.to_string(), cid.to_string()))
-}
-
 fn parse_rkey(text: &str) -> Result<RecordKey, GrantError> {
     RecordKey::try_from(text).map_err(|_| GrantError::Invalid(format!("{text:?} is not a record key")))
 }
 
-/// Adds `$type` to a record and encodes it as JSON text.
-fn encode_record(nsid: &Nsid, mut value: Value) -> Result<Bytes, GrantError> {
-    let Some(fields) = value.as_object_mut() else {
+/// Adds `$type` to a record. Returns its text.
+fn typed(nsid: &Nsid, record: &[u8]) -> Result<Bytes, GrantError> {
+    let value = serde_json::from_slice(record);
+    let Value::Object(mut fields) = value.map_err(|error| GrantError::Invalid(error.to_string()))? else {
         return Err(GrantError::Invalid("the record is not a table with fields".to_owned()));
     };
     fields.insert("$type".to_owned(), nsid.as_str().into());
-    let text = Bytes::from(value.to_string());
-    let inspected = record::inspect(&text).map_err(|error| GrantError::Invalid(error.to_string()))?;
-    inspected.cid.map_err(|error| GrantError::Invalid(format!("invalid record: {error}")))?;
-    Ok(text)
+    Ok(Value::Object(fields).to_string().into())
 }

@@ -11,9 +11,9 @@ use super::state::{RunInfo, RunState};
 use super::{fault, json, pretend, repo, xrpc};
 use crate::atproto::Did;
 use crate::atproto::record::MAX_RECORD_BYTES;
-use crate::pds::PdsError;
+use crate::pds::{PdsError, Write};
+use crate::repos::Validation;
 use crate::repos::linked::{GrantError, GrantUser, LinkedRepo, LinkedRepos};
-use crate::scripts::dry_run::DryWrite;
 use crate::scripts::limits;
 use crate::store::StoreError;
 
@@ -32,24 +32,13 @@ impl Host for RunState {
         collection: String,
         rkey: Option<String>,
         value: Vec<u8>,
+        validate: bool,
     ) -> wasmtime::Result<Result<Put, Fault>> {
         const FUNCTION: &str = "repo:create_record";
-        if let Err(fault) = json::check(self, FUNCTION, &value, MAX_RECORD_BYTES) {
-            return Ok(Err(fault));
-        }
-        let value = repo::with_arrays(self, &collection, value);
-        if let Some(dry_run) = self.dry_run().cloned() {
-            let at = (&*did, &*collection, rkey.as_deref());
-            return Ok(pretend_write(self, FUNCTION, at, |uri| {
-                dry_run.write(&DryWrite::LinkedRepoCreate { uri, record: pretend::json(&value) });
-                cid(&value)
-            })
-            .await);
-        }
-        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
-            repo.create(&collection, rkey.as_deref(), record(&value)?, patience).await
-        });
-        Ok(done.await.map(|(uri, cid)| Put { uri, cid }))
+        Ok(put(self, FUNCTION, &did, &collection, value, |repos, value| {
+            repos.creation(&collection, rkey.as_deref(), value, Validation::of(validate))
+        })
+        .await)
     }
 
     async fn put_record(
@@ -59,24 +48,13 @@ impl Host for RunState {
         rkey: String,
         value: Vec<u8>,
         swap: Option<String>,
+        validate: bool,
     ) -> wasmtime::Result<Result<Put, Fault>> {
         const FUNCTION: &str = "repo:put_record";
-        if let Err(fault) = json::check(self, FUNCTION, &value, MAX_RECORD_BYTES) {
-            return Ok(Err(fault));
-        }
-        let value = repo::with_arrays(self, &collection, value);
-        if let Some(dry_run) = self.dry_run().cloned() {
-            let at = (&*did, &*collection, Some(&*rkey));
-            return Ok(pretend_write(self, FUNCTION, at, |uri| {
-                dry_run.write(&DryWrite::LinkedRepoPut { uri, record: pretend::json(&value) });
-                cid(&value)
-            })
-            .await);
-        }
-        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
-            repo.put(&collection, &rkey, record(&value)?, swap.as_deref(), patience).await
-        });
-        Ok(done.await.map(|(uri, cid)| Put { uri, cid }))
+        Ok(put(self, FUNCTION, &did, &collection, value, |repos, value| {
+            repos.put(&collection, &rkey, value, swap, Validation::of(validate))
+        })
+        .await)
     }
 
     async fn delete_record(
@@ -86,18 +64,7 @@ impl Host for RunState {
         rkey: String,
     ) -> wasmtime::Result<Result<(), Fault>> {
         const FUNCTION: &str = "repo:delete_record";
-        if let Some(dry_run) = self.dry_run().cloned() {
-            let at = (&*did, &*collection, Some(&*rkey));
-            let done = pretend_write(self, FUNCTION, at, |uri| {
-                dry_run.write(&DryWrite::LinkedRepoDelete { uri });
-                String::new()
-            });
-            return Ok(done.await.map(drop));
-        }
-        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
-            repo.delete(&collection, &rkey, patience).await
-        });
-        Ok(done.await)
+        Ok(write(self, FUNCTION, &did, |_| LinkedRepos::deletion(&collection, &rkey)).await.map(drop))
     }
 
     async fn upload_blob(
@@ -107,7 +74,7 @@ impl Host for RunState {
         mime_type: String,
     ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
         const FUNCTION: &str = "repo:upload_blob";
-        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
+        let done = with_grant(self, FUNCTION, &did, async |_, repo, patience| {
             repo.upload(bytes.into(), &mime_type, patience).await
         });
         Ok(done.await.and_then(|answer| pds_json(FUNCTION, &answer)))
@@ -129,7 +96,7 @@ impl Host for RunState {
             Err(fault) => return Ok(Err(fault)),
         };
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
-        let done = with_grant(self, FUNCTION, &did, async |repo, patience| {
+        let done = with_grant(self, FUNCTION, &did, async |_, repo, patience| {
             repo.call(&nsid, &query, input, patience).await
         });
         Ok(done.await.and_then(|answer| pds_json(FUNCTION, &answer)))
@@ -155,10 +122,6 @@ fn database(error: &StoreError) -> Fault {
     fault::new(FaultCode::Unavailable, "linked_repos: database unavailable")
 }
 
-fn record(value: &[u8]) -> Result<Value, GrantError> {
-    serde_json::from_slice(value).map_err(|error| GrantError::Invalid(error.to_string()))
-}
-
 /// A PDS's answer, which must be JSON; an empty one becomes null.
 fn pds_json(function: &str, answer: &[u8]) -> Result<Vec<u8>, Fault> {
     if answer.is_empty() {
@@ -173,27 +136,46 @@ fn pds_json(function: &str, answer: &[u8]) -> Result<Vec<u8>, Fault> {
     }
 }
 
-/// Adds a write to the report of a dry run. `write` gets the record's URI and returns its CID.
-async fn pretend_write(
+/// Writes a record to a linked repo. `make` makes the write of the record's text.
+async fn put(
     state: &mut RunState,
-    function: &str,
-    (did, collection, rkey): (&str, &str, Option<&str>),
-    write: impl FnOnce(String) -> String,
+    function: &'static str,
+    did: &str,
+    collection: &str,
+    value: Vec<u8>,
+    make: impl FnOnce(&LinkedRepos, &[u8]) -> Result<Write, GrantError>,
 ) -> Result<Put, Fault> {
-    let grants = grants(state, function)?;
-    let did = parse_did(function, did)?;
-    let found = grants.find(&did, &runner(state)).await.map_err(|error| database(&error))?;
-    if found.is_none() {
-        return Err(grant_fault(state, function, GrantError::Unknown));
-    }
-    let uri = pretend::linked_uri(state, function, (&did, collection, rkey))?.to_string();
-    Ok(Put { cid: write(uri.clone()), uri })
+    json::check(state, function, &value, MAX_RECORD_BYTES)?;
+    let value = repo::with_arrays(state, collection, value);
+    let written = write(state, function, did, |repos| make(repos, &value)).await?;
+    written.ok_or_else(|| {
+        let unnamed = PdsError::Malformed("it does not name the written record".to_owned());
+        grant_fault(state, function, unnamed.into())
+    })
 }
 
-/// The CID that a PDS would give to a record; empty if it has none.
-fn cid(record: &[u8]) -> String {
-    let inspected = crate::atproto::record::inspect(record);
-    inspected.ok().and_then(|record| record.cid.ok()).map(|cid| cid.to_string()).unwrap_or_default()
+/// Makes a write in a linked repo, or adds it to the report of a dry run.
+async fn write(
+    state: &mut RunState,
+    function: &'static str,
+    did: &str,
+    make: impl FnOnce(&LinkedRepos) -> Result<Write, GrantError>,
+) -> Result<Option<Put>, Fault> {
+    if let Some(dry_run) = state.dry_run().cloned() {
+        let grants = grants(state, function)?;
+        let did = parse_did(function, did)?;
+        let found = grants.find(&did, &runner(state)).await.map_err(|error| database(&error))?;
+        let write = match found {
+            Some(_) => make(&grants),
+            None => Err(GrantError::Unknown),
+        };
+        let write = write.map_err(|error| grant_fault(state, function, error))?;
+        return Ok(Some(pretend::linked_write(state, &dry_run, &did, &write)));
+    }
+    let written = with_grant(state, function, did, async |grants, repo, patience| {
+        repo.write(&make(grants)?, patience).await
+    });
+    Ok(written.await?.map(|(uri, cid)| Put { uri: uri.to_string(), cid: cid.to_string() }))
 }
 
 async fn list(state: &mut RunState) -> Result<Vec<u8>, Fault> {
@@ -232,7 +214,7 @@ async fn with_grant<T>(
     state: &mut RunState,
     function: &'static str,
     did: &str,
-    work: impl AsyncFnOnce(&LinkedRepo, std::time::Duration) -> Result<T, GrantError>,
+    work: impl AsyncFnOnce(&LinkedRepos, &LinkedRepo, std::time::Duration) -> Result<T, GrantError>,
 ) -> Result<T, Fault> {
     if let Some(dry_run) = state.dry_run() {
         return Err(pretend::refusal(dry_run, function));
@@ -246,7 +228,7 @@ async fn with_grant<T>(
     state.outbound.count(1)?;
     let patience = state.outbound.time_left()?;
     let started = Instant::now();
-    let done = work(&repo, patience).await;
+    let done = work(&grants, &repo, patience).await;
     state.outbound.charge(0, started.elapsed());
     // Not every use writes, but those that do are in the index now.
     state.announce_write(repo.did()).await;
@@ -261,6 +243,7 @@ fn grant_fault(state: &mut RunState, function: &str, error: GrantError) -> Fault
             fault::new(FaultCode::NoSession, message)
         }
         GrantError::Pds(error) => repo::pds_fault(state, function, error),
+        GrantError::Record(invalid) => repo::invalid_fault(state, function, invalid),
         GrantError::Store(error) => database(&error),
         GrantError::Unknown | GrantError::Scope(_) => fault::forbidden(message),
         GrantError::Invalid(_) => fault::new(FaultCode::BadInput, message),

@@ -6,12 +6,13 @@ use http::Method;
 use serde_json::value::RawValue;
 
 use super::bindings::belvedere::script::http::{Outcome, Response};
+use super::bindings::belvedere::script::linked_repos::Put;
 use super::bindings::belvedere::script::repo::Written;
 use super::bindings::belvedere::script::types::Fault;
 use super::fault;
 use super::state::RunState;
 use crate::atproto::record;
-use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
+use crate::atproto::{Did, RecordKey, RecordUri};
 use crate::pds::{Write, WriteAction};
 use crate::scripts::dry_run::{DryRun, DryWrite};
 
@@ -34,9 +35,7 @@ pub(super) fn commit(state: &RunState, dry_run: &DryRun, repo: &Did, writes: &[W
 }
 
 fn one(state: &RunState, dry_run: &DryRun, repo: &Did, write: &Write) -> Written {
-    let rkey = write.rkey.clone().unwrap_or_else(|| new_key(state));
-    let uri = RecordUri { did: repo.clone(), collection: write.collection.clone(), rkey }.to_string();
-    let cid = |record: &Bytes| Some(record::inspect(record).ok()?.cid.ok()?.to_string());
+    let uri = uri_of(state, repo, write);
     let (entry, written) = match &write.action {
         WriteAction::Create(record) => (
             DryWrite::RecordCreate { uri: uri.clone(), record: json(record) },
@@ -58,25 +57,31 @@ fn new_key(state: &RunState) -> RecordKey {
     RecordKey::try_from(tid.as_str()).expect("a TID is a record key")
 }
 
-/// The URI of a record that a script wants to write to a linked repo.
-pub(super) fn linked_uri(
-    state: &RunState,
-    function: &str,
-    (did, collection, rkey): (&Did, &str, Option<&str>),
-) -> Result<RecordUri, Fault> {
-    let bad = |what: String| {
-        fault::new(
-            super::bindings::belvedere::script::types::FaultCode::BadInput,
-            format!("{function}: {what}"),
-        )
+/// Adds a write to a linked repo to the report.
+pub(super) fn linked_write(state: &RunState, dry_run: &DryRun, repo: &Did, write: &Write) -> Put {
+    let uri = uri_of(state, repo, write);
+    let (entry, cid) = match &write.action {
+        WriteAction::Create(record) => {
+            (DryWrite::LinkedRepoCreate { uri: uri.clone(), record: json(record) }, cid(record))
+        }
+        WriteAction::Put(record) => {
+            (DryWrite::LinkedRepoPut { uri: uri.clone(), record: json(record) }, cid(record))
+        }
+        WriteAction::Delete => (DryWrite::LinkedRepoDelete { uri: uri.clone() }, None),
     };
-    let collection =
-        Nsid::try_from(collection).map_err(|_| bad(format!("collection {collection:?} is not an NSID")))?;
-    let rkey = match rkey {
-        None => new_key(state),
-        Some(text) => RecordKey::try_from(text).map_err(|_| bad(format!("{text:?} is not a record key")))?,
-    };
-    Ok(RecordUri { did: did.clone(), collection, rkey })
+    dry_run.write(&entry);
+    Put { uri, cid: cid.unwrap_or_default() }
+}
+
+/// The URI of the record of a write, with a key as a PDS would generate one.
+fn uri_of(state: &RunState, repo: &Did, write: &Write) -> String {
+    let rkey = write.rkey.clone().unwrap_or_else(|| new_key(state));
+    RecordUri { did: repo.clone(), collection: write.collection.clone(), rkey }.to_string()
+}
+
+/// The CID that a PDS would give to a record.
+fn cid(record: &Bytes) -> Option<String> {
+    Some(record::inspect(record).ok()?.cid.ok()?.to_string())
 }
 
 /// The outcome of a request that is not sent; `None` for one that only reads and may be sent.

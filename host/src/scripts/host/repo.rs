@@ -10,10 +10,9 @@ use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, 
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{fault, log, pretend};
-use crate::atproto::record::{self, Inspection};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
 use crate::pds::{self, CommitResult, PdsError, WriteAction};
-use crate::repos::{LocalError, RecordScripts, Repos, caller_session};
+use crate::repos::{InvalidWrite, LocalError, RecordScripts, Repos, Validation, caller_session};
 use crate::scripts::dry_run::{DryRun, DryWrite};
 use crate::scripts::failure::FailureAnswer;
 use crate::scripts::limits;
@@ -30,12 +29,20 @@ impl Host for RunState {
         Ok(load(self, &uris).await)
     }
 
-    async fn save(&mut self, writes: Vec<WitWrite>) -> wasmtime::Result<Result<Vec<Written>, Fault>> {
-        Ok(save(self, writes).await)
+    async fn save(
+        &mut self,
+        writes: Vec<WitWrite>,
+        validate: bool,
+    ) -> wasmtime::Result<Result<Vec<Written>, Fault>> {
+        Ok(save(self, writes, Validation::of(validate)).await)
     }
 
-    async fn save_local(&mut self, write: WitWrite) -> wasmtime::Result<Result<Written, Fault>> {
-        Ok(save_local(self, write).await)
+    async fn save_local(
+        &mut self,
+        write: WitWrite,
+        validate: bool,
+    ) -> wasmtime::Result<Result<Written, Fault>> {
+        Ok(save_local(self, write, Validation::of(validate)).await)
     }
 
     async fn log_left_out(
@@ -132,7 +139,7 @@ async fn load(state: &mut RunState, uris: &[String]) -> Result<Vec<Loaded>, Faul
     Ok(found)
 }
 
-/// A write that was checked: record and target are valid, and belong together.
+/// A write whose record and target belong together.
 struct ValidWrite {
     target: Did,
     collection: Nsid,
@@ -140,7 +147,7 @@ struct ValidWrite {
     uri: Option<RecordUri>,
     rkey: Option<RecordKey>,
     /// `None` to delete.
-    value: Option<(Bytes, Inspection)>,
+    value: Option<Bytes>,
 }
 
 fn check(state: &mut RunState, write: WitWrite) -> Result<ValidWrite, Fault> {
@@ -161,15 +168,8 @@ fn check(state: &mut RunState, write: WitWrite) -> Result<ValidWrite, Fault> {
         }
         (None, None) => None,
     };
-    let value = match write.value {
-        None => None,
-        Some(value) => {
-            let value = with_arrays(state, collection.as_str(), value);
-            let inspected = record::inspect(&value).map_err(|error| bad(format!("Record: {error}")))?;
-            Some((value, inspected))
-        }
-    };
-    state.writes.add(1, value.as_ref().map_or(0, |(value, _)| value.len()))?;
+    let value = write.value.map(|value| with_arrays(state, collection.as_str(), value));
+    state.writes.add(1, value.as_ref().map_or(0, Bytes::len))?;
     Ok(ValidWrite { target, collection, uri, rkey, value })
 }
 
@@ -206,7 +206,11 @@ impl Author {
     }
 }
 
-async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written>, Fault> {
+async fn save(
+    state: &mut RunState,
+    writes: Vec<WitWrite>,
+    validation: Validation,
+) -> Result<Vec<Written>, Fault> {
     let repos = repos(state)?;
     let author = match state.dry_run_account() {
         Some((dry_run, account)) => Author::DryRun(dry_run, account),
@@ -224,14 +228,14 @@ async fn save(state: &mut RunState, writes: Vec<WitWrite>) -> Result<Vec<Written
             return Err(fault::forbidden(message));
         }
         let action = match (uri, value) {
-            (_, Some((_, Inspection { cid: Err(why), .. }))) => return Err(bad(format!("Record: {why}"))),
-            (None, Some((value, _))) => WriteAction::Create(value),
-            (Some(_), Some((value, _))) => WriteAction::Put(value),
+            (None, Some(value)) => WriteAction::Create(value),
+            (Some(_), Some(value)) => WriteAction::Put(value),
             (Some(_), None) => WriteAction::Delete,
             (None, None) => return Err(bad("Record: a record that is not saved can't be deleted")),
         };
         writes.push(pds::Write { collection, rkey, action, swap: None });
     }
+    repos.check_writes(&writes, validation).map_err(|invalid| invalid_fault(state, "Record", invalid))?;
     let session = match author {
         Author::Session(session) => session,
         Author::DryRun(dry_run, account) => return Ok(pretend::commit(state, &dry_run, &account, &writes)),
@@ -305,17 +309,28 @@ pub(super) fn pds_fault(state: &mut RunState, function: &str, error: PdsError) -
     Fault { code, message, status, answer: answer.map(|answer| state.keep_answer(answer)) }
 }
 
-async fn save_local(state: &mut RunState, write: WitWrite) -> Result<Written, Fault> {
+/// The fault of a record that must not be written. Its answer is the one that the caller gets from a procedure without a
+/// script.
+pub(super) fn invalid_fault(state: &mut RunState, function: &str, invalid: InvalidWrite) -> Fault {
+    let message = format!("{function}: {invalid}");
+    let answer = state.keep_answer(FailureAnswer::Pds(Answer::of_error(&invalid.into())));
+    Fault { answer: Some(answer), ..fault::new(FaultCode::BadInput, message) }
+}
+
+async fn save_local(state: &mut RunState, write: WitWrite, validation: Validation) -> Result<Written, Fault> {
     let repos = repos(state)?;
     let ValidWrite { target, collection, rkey, value, .. } = check(state, write)?;
-    let Some((value, inspected)) = value else { return Err(bad("Record:save_local: there is no record")) };
+    let Some(value) = value else { return Err(bad("Record:save_local: there is no record")) };
     let Some(rkey) = rkey else { return Err(bad("Record:save_local: the record key is missing")) };
     let uri = RecordUri { did: target, collection, rkey };
+    let inspected = repos
+        .check_local(&uri, &value, validation)
+        .map_err(|invalid| invalid_fault(state, "Record:save_local", invalid))?;
     if let Some(dry_run) = state.dry_run() {
         dry_run.write(&DryWrite::IndexSave { uri: uri.to_string(), record: pretend::json(&value) });
         return Ok(Written { uri: Some(uri.to_string()), cid: None });
     }
-    repos.save_local(&uri, &value, inspected.refs).await.map_err(|error| match error {
+    repos.save_local(&uri, value, inspected).await.map_err(|error| match error {
         LocalError::Store(error) => database(&error),
         LocalError::NoWriter => fault::new(FaultCode::Unavailable, format!("Record:save_local: {error}")),
     })?;

@@ -4,6 +4,7 @@ mod fields;
 mod local;
 mod objects;
 mod saving;
+mod validation;
 
 use std::sync::Arc;
 
@@ -31,6 +32,10 @@ use crate::trigger::Trigger;
 pub(super) const ALICE: &str = "did:plc:alice";
 pub(super) const BOB: &str = "did:plc:bob";
 pub(super) const NOTE: &str = "com.example.note";
+/// Its records have TIDs as keys.
+pub(super) const POST: &str = "com.example.post";
+/// Its records have NSIDs as keys.
+pub(super) const FEATURE: &str = "com.example.feature";
 pub(super) const PROCEDURE: &str = "xrpc.procedure:com.example.do";
 
 /// A database with the collections of the tests, a writer, and a PDS where Alice lives.
@@ -59,10 +64,11 @@ impl Observer for IgnoreNotices {
     fn identity_changed(&self, _did: &Did) {}
 }
 
-/// The lexicon of a record with three properties.
+/// The lexicon of a record with four properties.
 fn note_lexicon(id: &str, key: &str) -> NewLexicon {
     let record = json!({ "type": "object", "required": ["text"], "properties": {
         "text": { "type": "string" },
+        "n": { "type": "integer", "maximum": 9 },
         "lang": { "type": "string", "default": "en" },
         "tags": { "type": "array", "items": { "type": "string" }, "default": ["none"] } } });
     lexicon(id, key, &record)
@@ -105,7 +111,7 @@ impl Stage {
         let db = Db::open(url, 4).await.unwrap();
         db.migrate().await.unwrap();
         for (id, key) in
-            [(NOTE, "tid"), ("com.example.profile", "literal:self"), ("com.example.feature", "nsid")]
+            [(NOTE, "any"), (POST, "tid"), ("com.example.profile", "literal:self"), (FEATURE, "nsid")]
         {
             upsert(&db, &note_lexicon(id, key), super::NOW).await.unwrap();
         }

@@ -11,7 +11,9 @@ use crate::atproto::record::{self, MAX_RECORD_BYTES};
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::crypto::sha256;
 use crate::http::nul;
+use crate::pds::{Write, WriteAction};
 use crate::plugins::limits;
+use crate::repos::Validation;
 use crate::store::StoreError;
 use crate::store::external_accounts::{AccountRow, Progress};
 
@@ -54,18 +56,14 @@ pub(in crate::plugins::accounts) async fn prepare(
             Some(key) => key,
             None => generated_key(accounts, row, &collection, index)?,
         };
-        match record_of(accounts, &did, &collection, &item) {
-            Ok((record, cid)) => {
-                prepared.push(PreparedItem {
-                    uri: RecordUri { did: did.clone(), collection, rkey: key },
-                    record,
-                    cid,
-                });
-            }
+        let uri = RecordUri { did: did.clone(), collection, rkey: key };
+        match record_of(accounts, &uri, &item) {
+            Ok((record, cid)) => prepared.push(PreparedItem { uri, record, cid }),
             Err(reason) => {
                 progress.processed += 1;
                 progress.skipped += 1;
-                progress.note.get_or_insert(check::shown(&format!("{collection}/{key}: {reason}")));
+                let note = format!("{}/{}: {reason}", uri.collection, uri.rkey);
+                progress.note.get_or_insert(check::shown(&note));
             }
         }
         // Checking a megabyte takes milliseconds: other tasks go on in between.
@@ -115,7 +113,7 @@ fn generated_key(
     collection: &Nsid,
     index: usize,
 ) -> Result<RecordKey, Stop> {
-    if let Some(fixed) = fixed_key(accounts, collection) {
+    if let Some(fixed) = accounts.deps().repos.key_of_new(collection, None) {
         return Ok(fixed);
     }
     let started = row.sync_started_at.map_or(0, |at| at.0);
@@ -131,18 +129,12 @@ fn clock_id(id: &str) -> u16 {
     u16::from_be_bytes([a, b]) & 0x3ff
 }
 
-/// The one key that records of a collection have, when its lexicon fixes it (`literal:self`).
-fn fixed_key(accounts: &Accounts, collection: &Nsid) -> Option<RecordKey> {
-    let schema = accounts.deps().registry.snapshot().record_schema(collection.as_str())?;
-    let schema: Value = serde_json::from_slice(&schema).ok()?;
-    RecordKey::try_from(schema.get("key")?.as_str()?.strip_prefix("literal:")?).ok()
-}
-
-/// The record of an item, with `$type` and its signature if it wants one, checked against its lexicon.
+/// The record of an item, with `$type` and its signature if it wants one, checked as every write.
 ///
 /// # Errors
 /// Says what is wrong with it.
-fn record_of(accounts: &Accounts, did: &Did, collection: &Nsid, item: &Item) -> Result<(Bytes, Cid), String> {
+fn record_of(accounts: &Accounts, uri: &RecordUri, item: &Item) -> Result<(Bytes, Cid), String> {
+    let RecordUri { did, collection, rkey } = uri;
     if item.value.len() > MAX_RECORD_BYTES {
         return Err("the record is larger than 1 MiB".to_owned());
     }
@@ -163,9 +155,11 @@ fn record_of(accounts: &Accounts, did: &Did, collection: &Nsid, item: &Item) -> 
             _ => return Err("signatures is not a list".to_owned()),
         }
     }
-    let registry = accounts.deps().registry.snapshot();
-    registry.check_record(collection.as_str(), &value).map_err(|error| error.to_string())?;
     let text = Bytes::from(value.to_string());
+    let (collection, rkey) = (collection.clone(), Some(rkey.clone()));
+    let write = Write { collection, rkey, action: WriteAction::Put(text.clone()), swap: None };
+    let checked = accounts.deps().repos.check_writes(&[write], Validation::Lexicon);
+    checked.map_err(|invalid| invalid.to_string())?;
     if nul::in_json(&text) {
         return Err("the record holds a NUL character".to_owned());
     }

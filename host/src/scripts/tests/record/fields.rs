@@ -84,7 +84,7 @@ on_both! {
             ("Record('com.example.note', {}, true)", "Record: options: table expected, got boolean"),
             ("Record.load('at://did:plc:alice/com.example.note/a', { closed = true })", "unknown option \"closed\"; the options are open"),
             // What is left out is not there for the check of required fields either.
-            ("Record('com.example.note', { Text = 'x' }):save()", "missing required field 'text'"),
+            ("Record('com.example.note', { Text = 'x' }):save()", "text: required field missing"),
         ] {
             let failure = stage.failure(call).await;
             assert_eq!(failure.fault, Some(FaultCode::BadInput), "{call}: {failure}");

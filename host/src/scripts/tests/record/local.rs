@@ -24,7 +24,7 @@ on_both! {
             missing = uri(ALICE, "missing")
         )).await;
         let shown = format!("Record({NOTE}) [uri={first}]");
-        assert_eq!(answer, json!([{ "text": "note 0", "uri": first }, first, cid, "n0", NOTE, shown, "tid", true, true]));
+        assert_eq!(answer, json!([{ "text": "note 0", "uri": first }, first, cid, "n0", NOTE, shown, "any", true, true]));
 
         let script = format!(
             "local uris = {{}}

@@ -32,7 +32,7 @@ async fn a_new_record_has_its_fields_and_the_schemas_defaults() {
             "b": { "lang": "en", "tags": ["none"] },
             "names": ["lang", "tags", "text"],
             "shown": "Record(com.example.note) [unsaved]",
-            "none": true, "collection": NOTE, "key": "tid", "required": ["text"], "kind": "table",
+            "none": true, "collection": NOTE, "key": "any", "required": ["text"], "kind": "table",
             "free": { "n": 1 }, "unknown": true,
         })
     );
@@ -152,13 +152,13 @@ async fn keys_follow_the_key_type() {
         ("Record.load_all({ 1 })", "uri 1: string expected"),
         ("Record.save_all({ {} })", "record 1: a record expected"),
         ("Record.save_all(Record('com.example.note'))", "an array of records expected"),
-        ("Record('com.example.note'):save()", "missing required field 'text'"),
-        ("Record('com.example.note'):save_local()", "missing required field 'text'"),
+        ("Record('com.example.note'):save()", "text: required field missing"),
+        ("Record('com.example.note'):save_local()", "text: required field missing"),
         ("Record('com.example.feature', { text = '' }):save()", "use set_rkey()"),
         ("Record('com.example.note'):delete()", "not saved"),
         ("Record('com.example.note'):delete_local()", "not saved"),
         ("Record('com.example.note', { text = print }):save()", "text: a function can't be JSON"),
-        ("Record('com.example.note', { text = 0.5 }):save()", "not a 64-bit integer"),
+        ("Record('com.example.free', { n = 0.5 }):save()", "not a 64-bit integer"),
         ("Record('com.example.note', { text = ('x'):rep(1 << 20) }):save()", "larger than 1 MiB"),
     ] {
         let failure = stage.failure(call).await;

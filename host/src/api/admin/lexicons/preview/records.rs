@@ -53,7 +53,7 @@ pub(super) async fn validate(
         let page = page::read_full(&app.db, &query).await?;
         for full in page.rows.iter().take(MAX_CHECKED - view.checked) {
             view.checked += 1;
-            let next = next.validate(id, &full.row.record);
+            let next = next.validate(id, &full.row.rkey, &full.row.record);
             match (full.invalid_reason.is_some(), next.reason()) {
                 (false, Some(reason)) => {
                     view.become_invalid += 1;

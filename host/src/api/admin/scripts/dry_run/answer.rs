@@ -80,8 +80,9 @@ fn result(app: &App, event: &DryEvent, result: RunResult) -> Value {
         RunResult::Record(Verdict::Replace { record, .. }) => {
             let reason = match event {
                 DryEvent::Record(event) => {
-                    let collection = event.change.uri().collection;
-                    let validity = app.registry.snapshot().validate(collection.as_str(), &record);
+                    let uri = event.change.uri();
+                    let snapshot = app.registry.snapshot();
+                    let validity = snapshot.validate(uri.collection.as_str(), uri.rkey.as_str(), &record);
                     validity.reason().map(str::to_owned)
                 }
                 _ => None,
