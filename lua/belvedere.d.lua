@@ -236,9 +236,9 @@ function db.backlinks(links) end
 ---@field _key_type string? `tid`, `any`, `nsid` or `literal:KEY`
 ---@field _schema table? the lexicon's schema of the record
 ---@field _repo string? the argument of `set_repo`
----@field save fun(self: belvedere.Record): belvedere.Record Creates it on the caller's PDS, or replaces it there.
+---@field save fun(self: belvedere.Record, options?: belvedere.SaveOptions): belvedere.Record Creates it on the caller's PDS, or replaces it there.
 ---@field delete fun(self: belvedere.Record): belvedere.Record On the caller's PDS and in the index.
----@field save_local fun(self: belvedere.Record): belvedere.Record In the index only.
+---@field save_local fun(self: belvedere.Record, options?: belvedere.SaveOptions): belvedere.Record In the index only.
 ---@field delete_local fun(self: belvedere.Record): belvedere.Record In the index only.
 ---@field set_rkey fun(self: belvedere.Record, rkey: string): belvedere.Record
 ---@field generate_rkey fun(self: belvedere.Record): string
@@ -246,12 +246,16 @@ function db.backlinks(links) end
 ---@field set_repo fun(self: belvedere.Record, did: string): belvedere.Record
 ---@field [string] any
 
+---@class belvedere.SaveOptions
+---@field validate? boolean false: what the lexicon rejects is written too, and flagged as invalid
+
 ---@class belvedere.Saved
 ---@field uri string
 ---@field cid string
 
 ---Records: building, loading, saving and deleting them. `save`, `save_all` and `delete` need a session with the caller's
----PDS and raise `no-session` without one; a record of another repo raises `forbidden`; a refusal by the PDS `upstream`.
+---PDS and raise `no-session` without one; a record of another repo raises `forbidden`; one that its lexicon rejects
+---`bad-input`; a refusal by the PDS `upstream`.
 ---Only fields that the collection's lexicon declares are sent, and those that a loaded record already had.
 ---@class belvedere.RecordType
 ---@overload fun(collection: string, fields?: table<string, any>, options?: belvedere.RecordOptions): belvedere.Record
@@ -281,8 +285,9 @@ function Record.load_all(uris, options) end
 
 ---Saves up to 200 in one commit: all or none.
 ---@param records belvedere.Record[]
+---@param options? belvedere.SaveOptions
 ---@return belvedere.Saved[]
-function Record.save_all(records) end
+function Record.save_all(records, options) end
 
 ---Removes a row of the index. False when there was none.
 ---@param uri string
@@ -540,8 +545,8 @@ function job.wait(seconds) end
 ---@field handle? string
 ---@field status string
 ---@field scopes string
----@field create_record fun(self: belvedere.LinkedRepo, fields: { collection: string, record: table, rkey?: string }): { uri: string, cid: string }
----@field put_record fun(self: belvedere.LinkedRepo, fields: { collection: string, rkey: string, record: table, swap_cid?: string }): { uri: string, cid: string }
+---@field create_record fun(self: belvedere.LinkedRepo, fields: { collection: string, record: table, rkey?: string, validate?: boolean }): { uri: string, cid: string }
+---@field put_record fun(self: belvedere.LinkedRepo, fields: { collection: string, rkey: string, record: table, swap_cid?: string, validate?: boolean }): { uri: string, cid: string }
 ---@field delete_record fun(self: belvedere.LinkedRepo, fields: { collection: string, rkey: string }): true
 ---@field upload_blob fun(self: belvedere.LinkedRepo, bytes: string, mime_type: string): table the response of the PDS
 ---@field call fun(self: belvedere.LinkedRepo, nsid: string, fields?: { params?: table, input?: any }): any calls a query of the PDS, or with `input` a procedure

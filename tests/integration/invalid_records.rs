@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
-use crate::support::instance::{Instance, query_lexicon, record_lexicon};
+use crate::support::instance::{Instance, keyed_lexicon, query_lexicon, record_lexicon};
 
 /// The rkeys and validity of all notes, as admins see them, newest first.
 async fn shown(server: &Instance, filter: &str) -> Vec<(String, bool)> {
@@ -65,6 +65,37 @@ crate::in_both_worlds! {
         wait_for_invalid(&world.server, 0).await;
         let all = [("bad".to_owned(), true), ("good".to_owned(), true)];
         assert_eq!(shown(&world.server, "").await, all);
+    }
+
+    async fn have_a_key_that_their_lexicon_allows(mut world) {
+        world = world.with_notes().await;
+        world.note(ALICE, "self", json!({ "text": "one" })).await;
+        world.note(ALICE, "3jzfcijpj2z2a", json!({ "text": "two" })).await;
+        world.note(ALICE, "com.example.key", json!({ "text": "three" })).await;
+        // The key types in turn: stored records are judged again, and so are new ones when they arrive.
+        for (key, allowed) in [("tid", "3jzfcijpj2z2a"), ("nsid", "com.example.key"), ("literal:self", "self")] {
+            world.server.upload(keyed_lexicon(NOTES, key), None).await;
+            world.server.eventually(&format!("{key} allows {allowed} alone"), async |server| {
+                let valid = shown(server, "&valid=true").await;
+                valid == [(allowed.to_owned(), true)] && shown(server, "&valid=false").await.len() == 2
+            }).await;
+        }
+        let late = world.note(ALICE, "late", json!({ "text": "four" })).await;
+        let found = world.server.admin(Method::GET, &format!("/admin/records?collection={NOTES}&valid=false"), None).await;
+        let record = &found.body["records"][0];
+        assert_eq!(record["uri"], late);
+        let reason = "the record key is \"late\", and records of this collection have the key \"self\"";
+        assert_eq!(record["invalid_reason"], reason);
+        world.server.upload(keyed_lexicon(NOTES, "any"), None).await;
+        wait_for_invalid(&world.server, 0).await;
+    }
+
+    async fn of_a_backfill_have_keys_that_are_checked_too(world) {
+        world.repo(ALICE, &["self", "3jzfcijpj2z2a"]);
+        let body = json!({ "lexicon_json": keyed_lexicon(NOTES, "tid"), "backfill": true });
+        assert!(world.server.admin(Method::POST, "/admin/lexicons", Some(&body)).await.status.is_success());
+        world.server.eventually("both are indexed", async |server| shown(server, "").await.len() == 2).await;
+        assert_eq!(shown(&world.server, "&valid=false").await, [("self".to_owned(), false)]);
     }
 
     async fn are_chosen_by_lists_scripts_and_sql(mut world) {

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
-use crate::support::instance::{Answer, query_lexicon};
+use crate::support::instance::{Answer, keyed_lexicon, query_lexicon};
 use crate::support::oauth_pds::OauthPds;
 
 const SCOPES: &str = "repo:com.example.note blob:image/*";
@@ -220,6 +220,42 @@ crate::in_both_worlds! {
         assert_eq!((&shown["scopes"], &shown["scripts"]), (&json!("atproto blob:*/* repo:com.example.note"), &json!([])));
         assert_eq!(post(&world, "/unknown/invite", json!({})).await.status, 404);
         assert_eq!(post(&world, "/unknown/authorize", json!({})).await.status, 404);
+    }
+
+    async fn invalid_records_are_refused_unless_the_script_opts_out(world) {
+        let world = world.with_notes().await;
+        let pds = pds(&world).await;
+        linked(&world, &pds, json!({ "scopes": "repo:*", "scripts": [TRIGGER] })).await;
+        world.server.upload(query_lexicon("com.example.use"), None).await;
+        world.server.upload(keyed_lexicon("com.example.profile", "literal:self"), None).await;
+        let run = async |call: &str| {
+            let source = format!("function handle() return linked_repos.get('{ALICE}'):{call} end");
+            world.server.bind_to(TRIGGER, &source).await;
+            world.server.xrpc("com.example.use").await
+        };
+        let create = |record: &str| format!("create_record({{ collection = '{NOTES}', record = {record} }})");
+        let wrong_key = "put_record({ collection = 'com.example.profile', rkey = 'other', record = { text = 'x' } })";
+        let called = |more: &str| format!("call('com.atproto.repo.createRecord', {{ input = {{ repo = '{ALICE}',
+            collection = '{NOTES}', record = {{ text = 7 }}{more} }} }})");
+        for (call, reason) in [
+            (create("{ text = 7 }"), "record.text"),
+            (create(&format!("Record('{NOTES}', {{ text = 7 }})")), "record.text"),
+            (wrong_key.to_owned(), "have the key \"self\""),
+            (called(""), "record.text"),
+        ] {
+            let refused = run(&call).await;
+            assert_eq!((refused.status.as_u16(), refused.error()), (400, "InvalidRequest"), "{call} {}", refused.text);
+            assert!(refused.body["message"].as_str().unwrap().contains(reason), "{call} {}", refused.text);
+        }
+        assert!(pds.requests("/xrpc/com.atproto.repo").is_empty());
+        let opted_out = format!("put_record({{ collection = '{NOTES}', rkey = 'k', record = {{ text = 7 }}, validate = false }})");
+        assert_eq!(run(&opted_out).await.status, 200);
+        let found = world.server.admin(Method::GET, &format!("/admin/records?collection={NOTES}&valid=false"), None).await;
+        assert_eq!(found.body["records"][0]["rkey"], "k", "{}", found.text);
+        assert_eq!(run(&called(", validate = false")).await.status, 200);
+        // The only key of a collection need not be named.
+        let profile = run("create_record({ collection = 'com.example.profile', record = { text = 'x' } })").await;
+        assert_eq!(profile.body["uri"], format!("at://{ALICE}/com.example.profile/self"), "{}", profile.text);
     }
 
     async fn scripts_write_within_the_grant(world) {

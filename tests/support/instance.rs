@@ -235,6 +235,13 @@ pub fn record_lexicon(nsid: &str) -> Value {
         "type": "object", "properties": { "text": { "type": "string" } } } } } })
 }
 
+/// A record lexicon with another key type.
+pub fn keyed_lexicon(nsid: &str, key: &str) -> Value {
+    let mut lexicon = record_lexicon(nsid);
+    lexicon["defs"]["main"]["key"] = key.into();
+    lexicon
+}
+
 pub fn query_lexicon(nsid: &str) -> Value {
     json!({ "lexicon": 1, "id": nsid, "defs": { "main": { "type": "query" } } })
 }

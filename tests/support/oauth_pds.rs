@@ -260,8 +260,11 @@ impl State {
         match path.trim_start_matches("/xrpc/") {
             "com.atproto.server.getSession" => json(200, json!({ "did": did, "handle": "alice.example" })),
             "com.atproto.repo.createRecord" | "com.atproto.repo.putRecord" => {
-                let record =
-                    belvedere::testing::atproto::record::inspect(body["record"].to_string().as_bytes());
+                let mut record = body["record"].clone();
+                if record["$type"].is_null() {
+                    record["$type"] = body["collection"].clone();
+                }
+                let record = belvedere::testing::atproto::record::inspect(record.to_string().as_bytes());
                 let cid = record.ok().and_then(|record| record.cid.ok()).expect("a record").to_string();
                 let generated = format!("made{}", self.count);
                 let rkey = body["rkey"].as_str().unwrap_or(&generated);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::device::{App, Device, pds};
 use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
-use crate::support::instance::{Answer, procedure_lexicon, query_lexicon};
+use crate::support::instance::{Answer, keyed_lexicon, procedure_lexicon, query_lexicon};
 
 const PUT: &str = "com.example.putNote";
 
@@ -63,8 +63,8 @@ crate::in_both_worlds! {
         let own = format!("at://{ALICE}/{NOTES}/k");
         for (nsid, body, status, error) in [
             (PUT, json!([]), 400, "invalid request body"),
-            (PUT, json!({ "text": 7 }), 400, "invalid record: at record.text"),
-            (PUT, json!({ "text": "a", "n": 0.5 }), 400, "invalid record: a number"),
+            (PUT, json!({ "text": 7 }), 400, "InvalidRequest"),
+            (PUT, json!({ "text": "a", "n": 0.5 }), 400, "InvalidRequest"),
             (PUT, json!({ "$type": "com.example.other" }), 400, "$type must be"),
             (PUT, json!({ "uri": 7 }), 400, "uri must be an AT URI"),
             (PUT, json!({ "uri": "at://x" }), 400, "uri: "),
@@ -85,6 +85,89 @@ crate::in_both_worlds! {
         let refused = call(&world, &device, PUT, json!({ "text": "a" })).await;
         assert_eq!((refused.status.as_u16(), &refused.body), (418, &json!({ "error": "Teapot", "message": "no" })));
         assert_eq!(world.server.records().await, 0);
+    }
+
+    async fn an_invalid_record_is_refused_with_its_path_with_a_script_or_without(world) {
+        let world = world.with_notes().await;
+        let (server, scripted) = (&world.server, "com.example.scriptedNote");
+        server.upload(keyed_lexicon("com.example.post", "tid"), None).await;
+        for (nsid, collection) in [(PUT, NOTES), (scripted, NOTES), ("com.example.putPost", "com.example.post")] {
+            server.upload(procedure_lexicon(nsid), Some(collection)).await;
+        }
+        server.bind_to(&format!("xrpc.procedure:{scripted}"),
+            "function handle() return Record(collection, input, { open = true }):save() end").await;
+        let pds = pds(&world, &[ALICE]).await;
+        let device = App::confidential(server, "one").await.device(server, &pds, ALICE, json!({})).await;
+        for (body, reason) in [
+            (json!({ "text": 7 }), "record.text"),
+            (json!({ "text": 0.5 }), "record.text"),
+            (json!({ "text": "a", "n": 0.5 }), "a number is not a 64-bit integer"),
+        ] {
+            let built_in = call(&world, &device, PUT, body.clone()).await;
+            let message = built_in.body["message"].as_str().unwrap_or_default();
+            assert_eq!((built_in.status.as_u16(), built_in.error()), (400, "InvalidRequest"), "{body} {}", built_in.text);
+            assert!(message.starts_with("invalid record: ") && message.contains(reason), "{message}");
+            let answer = call(&world, &device, scripted, body).await;
+            assert_eq!((answer.status, &answer.body), (built_in.status, &built_in.body));
+        }
+        // A record of the network with a key that the lexicon forbids can't be written again.
+        let wrong = call(&world, &device, "com.example.putPost", json!({ "uri": format!("at://{ALICE}/com.example.post/self") })).await;
+        assert!(wrong.status == 400 && wrong.text.contains("is not a TID"), "{}", wrong.text);
+        assert!(pds.requests("/xrpc/com.atproto.repo").is_empty());
+        let events = server.admin(Method::GET, "/admin/events?event_type=script.error", None).await;
+        assert_eq!(events.body["events"], json!([]), "{}", events.text);
+    }
+
+    async fn records_with_an_nsid_as_key_are_created_with_rkey(world) {
+        let server = &world.server;
+        let feature = "com.example.feature";
+        server.upload(keyed_lexicon(feature, "nsid"), None).await;
+        server.upload(query_lexicon(LIST), Some(feature)).await;
+        for (nsid, action) in [("com.example.create", "create"), (PUT, "upsert")] {
+            let body = json!({ "lexicon_json": procedure_lexicon(nsid), "target_collection": feature, "action": action,
+                "backfill": false });
+            assert!(server.admin(Method::POST, "/admin/lexicons", Some(&body)).await.status.is_success());
+        }
+        let pds = pds(&world, &[ALICE]).await;
+        let scopes = format!("atproto repo:{feature}");
+        let app = App::with(server, json!({ "name": "app", "client_id_url": "https://app.example/client.json",
+            "client_uri": "https://app.example", "redirect_uris": [], "scopes": scopes })).await;
+        let device = app.device(server, &pds, ALICE, json!({ "scopes": scopes })).await;
+        let uri = |key: &str| format!("at://{ALICE}/{feature}/{key}");
+        for (nsid, body, reason) in [
+            ("com.example.create", json!({ "text": "a" }), "the record key (rkey) is missing"),
+            ("com.example.create", json!({ "text": "a", "rkey": "feature" }), "is not an NSID"),
+            ("com.example.create", json!({ "text": "a", "rkey": "a/b" }), "rkey is not a record key"),
+            ("com.example.create", json!({ "text": "a", "rkey": 7 }), "rkey must be a string"),
+            (PUT, json!({ "rkey": "com.example.a", "uri": uri("com.example.b") }), "rkey is not the key in uri"),
+        ] {
+            let refused = call(&world, &device, nsid, body).await;
+            assert!(refused.status == 400 && refused.text.contains(reason), "{reason}: {}", refused.text);
+        }
+        assert!(pds.requests("/xrpc/com.atproto.repo").is_empty());
+        for (nsid, key) in [("com.example.create", "com.example.a"), (PUT, "com.example.b")] {
+            let created = call(&world, &device, nsid, json!({ "text": "a", "rkey": key })).await;
+            assert_eq!((created.status.as_u16(), &created.body["uri"]), (200, &json!(uri(key))), "{}", created.text);
+            let read = server.xrpc(&format!("{LIST}?uri={}", uri(key))).await;
+            assert_eq!(read.body["record"], json!({ "$type": feature, "text": "a", "uri": uri(key) }));
+        }
+        let put = call(&world, &device, PUT, json!({ "text": "b", "rkey": "com.example.b", "uri": uri("com.example.b") })).await;
+        assert_eq!(put.status, 200, "{}", put.text);
+    }
+
+    async fn integers_are_indexed_as_the_repo_has_them(world) {
+        let world = world.with_notes().await;
+        upload(&world, PUT, "upsert").await;
+        let pds = pds(&world, &[ALICE]).await;
+        let device = App::confidential(&world.server, "one").await.device(&world.server, &pds, ALICE, json!({})).await;
+        let (integers, stored) = (json!([1.0, 1e3, -0.0, -2.0]), "[1,1000,0,-2]");
+        let standard = json!({ "repo": ALICE, "collection": NOTES, "record": { "$type": NOTES, "n": integers } });
+        for (nsid, body) in [(PUT, json!({ "n": integers })), ("com.atproto.repo.createRecord", standard)] {
+            let created = call(&world, &device, nsid, body).await;
+            assert_eq!(created.status, 200, "{}", created.text);
+            let read = world.server.xrpc(&format!("{LIST}?uri={}", created.body["uri"].as_str().unwrap())).await;
+            assert!(read.text.contains(stored), "{nsid}: {}", read.text);
+        }
     }
 
     async fn a_script_writes_with_the_session_of_its_caller(world) {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::forward::authority;
 use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
 use crate::oauth::device::{App, Device, pds};
-use crate::support::instance::{Answer, procedure_lexicon, query_lexicon};
+use crate::support::instance::{Answer, keyed_lexicon, procedure_lexicon, query_lexicon};
 
 async fn post(world: &World, device: &Device, method: &str, body: Value) -> Answer {
     device.request(&world.server, Method::POST, &format!("/xrpc/com.atproto.{method}"), Some(&body)).await
@@ -97,6 +97,54 @@ crate::in_both_worlds! {
         let refused = post(&world, &device, "repo.applyWrites", json!({ "repo": ALICE, "writes": writes })).await;
         assert_eq!((refused.status.as_u16(), refused.error()), (403, "ScopeMissingError"), "{}", refused.text);
         assert_eq!(pds.requests("/xrpc/com.atproto.repo.applyWrites").len(), 2);
+    }
+
+    async fn invalid_records_are_not_sent_unless_the_call_opts_out(world) {
+        let world = world.with_notes().await;
+        let server = &world.server;
+        server.upload(keyed_lexicon("com.example.post", "tid"), None).await;
+        server.upload(keyed_lexicon("com.example.profile", "literal:self"), None).await;
+        let scopes = "atproto repo:*";
+        let pds = pds(&world, &[ALICE]).await;
+        let app = App::with(server, json!({ "name": "two", "client_id_url": "https://two.example/client.json",
+            "client_uri": "https://two.example", "redirect_uris": [], "scopes": scopes })).await;
+        let device = app.device(server, &pds, ALICE, json!({ "scopes": scopes })).await;
+        let single = |collection: &str, rkey: Value, record: Value| {
+            json!({ "repo": ALICE, "collection": collection, "rkey": rkey, "record": record })
+        };
+        let create = "com.atproto.repo.applyWrites#create";
+        let batch = json!({ "repo": ALICE, "writes": [
+            { "$type": create, "collection": NOTES, "value": { "text": "a" } },
+            { "$type": create, "collection": NOTES, "value": { "text": 7 } } ] });
+        for (method, body, reason) in [
+            ("repo.createRecord", single(NOTES, Value::Null, json!({ "text": 7 })), "invalid record: at record.text"),
+            ("repo.putRecord", single(NOTES, json!("k"), json!({ "$type": NOTES, "text": 7 })), "invalid record: at record.text"),
+            ("repo.putRecord", single(NOTES, json!("k"), json!({ "$type": "com.example.post" })), "$type"),
+            ("repo.createRecord", single("com.example.post", json!("self"), json!({})), "is not a TID"),
+            ("repo.createRecord", single("com.example.profile", Value::Null, json!({})), "have the key \"self\""),
+            ("repo.applyWrites", batch.clone(), "invalid record (2 of 2): at record.text"),
+        ] {
+            let refused = post(&world, &device, method, body).await;
+            assert_eq!((refused.status.as_u16(), refused.error()), (400, "InvalidRequest"), "{method} {}", refused.text);
+            assert!(refused.body["message"].as_str().unwrap().contains(reason), "{method} {}", refused.text);
+        }
+        assert!(pds.requests("/xrpc/com.atproto.repo").is_empty());
+        let mut opted_out = single(NOTES, json!("k"), json!({ "text": 7 }));
+        opted_out["validate"] = false.into();
+        let put = post(&world, &device, "repo.putRecord", opted_out).await;
+        assert_eq!(put.status, 200, "{}", put.text);
+        let found = server.admin(Method::GET, &format!("/admin/records?collection={NOTES}&valid=false"), None).await;
+        assert!(found.body["records"][0]["invalid_reason"].as_str().unwrap().contains("record.text"), "{}", found.text);
+        let mut batch = batch;
+        batch["validate"] = false.into();
+        pds.respond_with("/xrpc/com.atproto.repo.applyWrites", 418, json!({ "error": "Teapot" }));
+        assert_eq!(post(&world, &device, "repo.applyWrites", batch).await.status, 418, "the PDS decides");
+        // A collection without a lexicon here, and a record without $type, which the PDS adds.
+        let other = single("com.example.unknown", Value::Null, json!({ "text": 7 }));
+        assert_eq!(post(&world, &device, "repo.createRecord", other).await.status, 200);
+        let untyped = post(&world, &device, "repo.createRecord", single(NOTES, Value::Null, json!({ "text": "hi" }))).await;
+        let read = server.xrpc(&format!("{LIST}?uri={}", untyped.body["uri"].as_str().unwrap())).await;
+        assert_eq!((&read.body["record"]["$type"], &read.body["record"]["text"]), (&json!(NOTES), &json!("hi")), "{}", read.text);
     }
 
     async fn the_email_address_needs_a_scope_even_if_the_pds_gives_it(world) {

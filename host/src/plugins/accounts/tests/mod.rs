@@ -90,21 +90,30 @@ struct Stage {
     _database: Database,
 }
 
+/// The lexicon of notes, with their key type.
+fn note_lexicon(key: &str) -> NewLexicon {
+    let record = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
+    let main = json!({ "type": "record", "key": key, "record": record });
+    NewLexicon {
+        id: NOTE.to_owned(),
+        lexicon_json: json!({ "lexicon": 1, "id": NOTE, "defs": { "main": main } }).to_string(),
+        lexicon_type: "record".to_owned(),
+        source: "manual".to_owned(),
+        ..NewLexicon::default()
+    }
+}
+
 impl Stage {
+    /// Replaces the lexicon of notes.
+    pub(super) async fn set_key_type(&self, key: &str) {
+        upsert(&self.db, &note_lexicon(key), NOW).await.unwrap();
+        self.accounts.deps().registry.reload(&self.db).await.unwrap();
+    }
+
     async fn on(database: Database) -> Self {
         let db = Db::open(&database.url, 8).await.unwrap();
         db.migrate().await.unwrap();
-        let record = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
-        let lexicon = NewLexicon {
-            id: NOTE.to_owned(),
-            lexicon_json: json!({ "lexicon": 1, "id": NOTE,
-                "defs": { "main": { "type": "record", "key": "any", "record": record } } })
-            .to_string(),
-            lexicon_type: "record".to_owned(),
-            source: "manual".to_owned(),
-            ..NewLexicon::default()
-        };
-        upsert(&db, &lexicon, NOW).await.unwrap();
+        upsert(&db, &note_lexicon("any"), NOW).await.unwrap();
         external_accounts::testing::add_plugin(&db, "fake").await;
         let registry = Arc::new(Registry::default());
         registry.reload(&db).await.unwrap();

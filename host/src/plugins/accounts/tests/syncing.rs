@@ -242,6 +242,22 @@ on_both! {
         assert!(event["note"].as_str().unwrap().contains("the PDS knows better"), "{event}");
     }
 
+    async fn items_with_a_key_that_the_lexicon_forbids_are_skipped(stage) {
+        work(&stage);
+        stage.link("765").await;
+        for (kind, named, generated) in [("tid", "3jzfcijpj2z2a", true), ("literal:self", "self", true), ("nsid", "com.example.a", false)] {
+            stage.set_key_type(kind).await;
+            let text = json!({ "text": kind });
+            stage.service.items(vec![note(1), item(NOTE, Some(named), &text), item(NOTE, None, &text)]);
+            let before = written(&stage).len();
+            let skipped = if generated { 1 } else { 2 };
+            let state = run_sync(&stage).await;
+            assert_eq!((state.processed, state.skipped, state.error), (3, skipped, None), "{kind}");
+            let keys = written(&stage).split_off(before);
+            assert!(keys.iter().all(|key| key != "n1") && keys.contains(&named.to_owned()), "{kind} {keys:?}");
+        }
+    }
+
     async fn unlinking_stops_a_sync(stage) {
         work(&stage);
         stage.link("765").await;
