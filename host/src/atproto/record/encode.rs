@@ -7,6 +7,7 @@
 
 use super::super::json::{plain_len, skip_space, unescape};
 use super::cbor::{MAJOR_ARRAY, MAJOR_MAP, MAJOR_NEGATIVE, MAJOR_TEXT, MAJOR_UNSIGNED, TAG_LINK, head};
+use super::member::Member;
 use super::special::{self, Special};
 use super::{InvalidRecord, MAX_DEPTH, MAX_REF_BYTES, Unencodable};
 
@@ -59,28 +60,6 @@ pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
     }
     let Encoder { out: cbor, refs, unencodable, is_canonical, .. } = encoder;
     Ok(Encoded { cbor, refs, unencodable, is_canonical })
-}
-
-/// One member of an open object, by offsets into the output.
-#[derive(Clone, Copy)]
-pub(super) struct Member {
-    /// Offset of the key's head.
-    start: u32,
-    /// Offset of the key's text.
-    key: u32,
-    /// Offset of the value, which ends at `end`.
-    value: u32,
-    end: u32,
-}
-
-impl Member {
-    pub(super) fn key<'a>(&self, out: &'a [u8]) -> &'a [u8] {
-        &out[self.key as usize..self.value as usize]
-    }
-
-    pub(super) fn value<'a>(&self, out: &'a [u8]) -> &'a [u8] {
-        &out[self.value as usize..self.end as usize]
-    }
 }
 
 struct Encoder<'a> {

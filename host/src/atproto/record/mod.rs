@@ -3,6 +3,7 @@
 
 pub(super) mod cbor;
 mod encode;
+mod member;
 mod special;
 #[cfg(test)]
 mod tests;

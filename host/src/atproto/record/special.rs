@@ -6,7 +6,7 @@ use shrike::cbor::json::{decode_base64, parse_cid};
 
 use super::Unencodable;
 use super::cbor::{MAJOR_BYTES, MAJOR_UNSIGNED, TAG_LINK, head, text_of};
-use super::encode::Member;
+use super::member::Member;
 
 /// What the data model makes of such an object.
 pub(super) struct Special {
