@@ -41,5 +41,6 @@ mod script_plugins;
 mod setup;
 mod several_hosts;
 mod slow_readers;
+mod stream_faults;
 mod well_known;
 mod xrpc;

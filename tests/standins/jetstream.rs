@@ -32,6 +32,17 @@ pub enum Mode {
     Refuse,
 }
 
+/// What is wrong with what the server sends. Applies to future events and subscriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamFault {
+    /// Begins this many microseconds before the cursor.
+    BeginsEarlier(i64),
+    /// Leaves out all commits.
+    WithholdsCommits,
+    /// Sends bytes that are no zstd frame to clients that asked for compressed ones.
+    DamagesCompressed,
+}
+
 /// The parameters of a client's subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subscription {
@@ -60,6 +71,7 @@ struct State {
     floor: i64,
     /// Sent to a client whose cursor is after the last event, before its connection is closed.
     later_cursor_error: Option<Message>,
+    fault: Option<StreamFault>,
 }
 
 /// What every connection's task watches.
@@ -122,6 +134,10 @@ impl FakeJetstream {
         });
     }
 
+    pub fn set_fault(&self, fault: StreamFault) {
+        lock(&self.state).fault = Some(fault);
+    }
+
     /// Drops every connection without a closing handshake.
     pub fn drop_clients(&self) {
         self.signal.send_modify(|s| {
@@ -177,8 +193,29 @@ impl FakeJetstream {
         self.wake();
     }
 
+    /// Stores an event at its place in time, without sending it to present connections: newer ones have overtaken it.
+    pub fn insert_unsent(&self, frame: Frame) {
+        let Frame { time_us, collection, text } = frame;
+        let mut state = lock(&self.state);
+        let at = state.events.partition_point(|event| event.time_us <= time_us);
+        state.events.insert(at, Event { time_us, collection, message: Message::Text(text) });
+        // Connections have read everything before, and go on behind it.
+        self.signal.send_modify(|s| s.generation += 1);
+    }
+
     fn wake(&self) {
         self.signal.send_modify(|s| s.version += 1);
+    }
+}
+
+impl State {
+    /// The message that a client gets of an event.
+    fn sent(&self, event: &Event, to: &Subscription) -> Option<Message> {
+        match self.fault {
+            Some(StreamFault::WithholdsCommits) if event.collection.is_some() => None,
+            Some(StreamFault::DamagesCompressed) if to.compress => Some(binary(&b"damaged"[..])),
+            _ => Some(event.message.clone()),
+        }
     }
 }
 
@@ -231,7 +268,8 @@ async fn serve(
     }
     let mut position = {
         let state = lock(&state);
-        let after = match subscription.cursor {
+        let earlier = if let Some(StreamFault::BeginsEarlier(by)) = state.fault { by } else { 0 };
+        let after = match subscription.cursor.map(|cursor| cursor - earlier) {
             Some(cursor) => state.events.partition_point(|e| e.time_us < cursor.max(state.floor)),
             None => state.events.len(),
         };
@@ -259,7 +297,7 @@ async fn serve(
                 }
                 position += 1;
                 if event.collection.as_deref().is_none_or(|c| subscription.wants(c)) {
-                    burst.push(event.message.clone());
+                    burst.extend(state.sent(event, &subscription));
                 }
             }
         }
