@@ -86,12 +86,4 @@ on_both! {
             assert!(failure.message.contains(message), "{call}: {failure}");
         }
     }
-
-    async fn integers_are_stored_as_the_repo_has_them(stage) {
-        let answer = stage.run(&format!(
-            "local r = Record('{NOTE}', {{ text = 'x', n = 1.0 }}):set_rkey('k'):save()
-             return math.type(db.get(r._uri).n)"
-        )).await;
-        assert_eq!(answer, json!("integer"));
-    }
 }
