@@ -204,7 +204,7 @@ impl LinkedRepo {
     /// Uploads a blob. Returns the body of the PDS's response, unchanged.
     ///
     /// # Errors
-    /// As [`Self::create`].
+    /// As [`Self::write`].
     pub async fn upload(&self, bytes: Bytes, mime: &str, patience: Duration) -> Result<Bytes, GrantError> {
         let kind = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if !self.scopes.allows(&Need::Blob { kind: &kind }) {
