@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
 use crate::support::instance::{Instance, keyed_lexicon, query_lexicon, record_lexicon};
 
+const BLOB: &str = "bafkreiccldh766hwcnuxnf2wh6jgzepf2nlu2lvcllt63eww5p6chi4ity";
+
 /// The rkeys and validity of all notes, as admins see them, newest first.
 async fn shown(server: &Instance, filter: &str) -> Vec<(String, bool)> {
     let found = server.admin(Method::GET, &format!("/admin/records?collection={NOTES}{filter}"), None).await;
@@ -154,6 +156,45 @@ crate::in_both_worlds! {
         assert_eq!(shown(&world.server, "&valid=false").await, [("small".to_owned(), false)]);
         world.server.upload(definition(0), None).await;
         wait_for_invalid(&world.server, 0).await;
+    }
+
+    async fn are_told_from_valid_ones_through_named_definitions(mut world) {
+        let mut lexicon = notes_with(json!({ "type": "ref", "ref": "#parts" }));
+        lexicon["defs"]["parts"] = json!({ "type": "array", "maxLength": 2, "items": { "type": "ref", "ref": "#part" } });
+        lexicon["defs"]["part"] = json!({ "type": "union", "refs": ["#name", "#image"], "closed": true });
+        lexicon["defs"]["name"] = json!({ "type": "object", "properties": { "at": { "type": "ref", "ref": "#day" } } });
+        lexicon["defs"]["day"] = json!({ "type": "string", "format": "datetime" });
+        lexicon["defs"]["image"] = json!({ "type": "object", "properties": { "file": { "type": "ref", "ref": "#file" } } });
+        lexicon["defs"]["file"] = json!({ "type": "blob", "maxSize": 10 });
+        world.server.upload(lexicon, None).await;
+        world.server.upload(query_lexicon(LIST), Some(NOTES)).await;
+        world.wait_for_stream_of(NOTES).await;
+        let name = |day: &str| json!({ "$type": "com.example.note#name", "at": day });
+        let file = |size: u64| json!({ "$type": "com.example.note#image", "file": {
+            "$type": "blob", "ref": { "$link": BLOB }, "mimeType": "a/b", "size": size } });
+        let legacy = json!({ "$type": "com.example.note#image", "file": { "cid": BLOB, "mimeType": "a/b" } });
+        let day = "2026-02-28T00:00:00Z";
+        world.note(ALICE, "good", json!({ "text": [name(day), file(10)] })).await;
+        world.note(ALICE, "legacy", json!({ "text": [legacy] })).await;
+        world.note(ALICE, "text", json!({ "text": "none" })).await;
+        world.note(ALICE, "many", json!({ "text": [name(day), name(day), name(day)] })).await;
+        world.note(ALICE, "day", json!({ "text": [name("2026-02-30T00:00:00Z")] })).await;
+        world.note(ALICE, "large", json!({ "text": [file(10), file(11)] })).await;
+        world.note(ALICE, "local", json!({ "text": [{ "$type": "#name" }] })).await;
+        wait_for_invalid(&world.server, 5).await;
+        let valid = [("legacy".to_owned(), true), ("good".to_owned(), true)];
+        assert_eq!(shown(&world.server, "&valid=true").await, valid);
+        let path = format!("/admin/records?collection={NOTES}&valid=false");
+        let invalid = world.server.admin(Method::GET, &path, None).await.body;
+        let reasons: Vec<&str> =
+            invalid["records"].as_array().unwrap().iter().map(|r| r["invalid_reason"].as_str().unwrap()).collect();
+        assert_eq!(reasons, [
+            "at record.text[0].$type: \"#name\" is not an NSID, or an NSID with #name",
+            "at record.text[1].file: blob too large: max 10 bytes, got 11",
+            "at record.text[0].at: invalid datetime: \"2026-02-30T00:00:00Z\"",
+            "at record.text: array too long: max 2 items, got 3",
+            "at record.text: expected array, got string",
+        ]);
     }
 
     async fn of_before_the_server_validated_are_judged_at_the_start(mut world) {

@@ -6,17 +6,40 @@ use std::path::{Path, PathBuf};
 /// `BELVEDERE_SHARED` names the folder that contains `interop`; the default is a folder beside the checkout.
 /// Prints a note and returns `None` when there is no such file.
 pub fn read(name: &str) -> Option<String> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let configured = folder("BELVEDERE_SHARED");
-    let roots = configured
-        .into_iter()
-        .chain(["../../shared", "../../../shared", "../../../../shared"].map(|r| here.join(r)));
-    let found =
-        roots.map(|root| root.join("interop").join(name)).find_map(|p| std::fs::read_to_string(p).ok());
+    let found = roots().find_map(|root| std::fs::read_to_string(root.join("interop").join(name)).ok());
     if found.is_none() {
         note(&format!("skipped: no interop vectors ({name}); set BELVEDERE_SHARED"));
     }
     found
+}
+
+/// The documents in the folder `lexicons` beside `interop`: lexicons of public repositories. Prints a note and returns
+/// `None` when there is no such folder.
+pub fn lexicons() -> Option<Vec<serde_json::Value>> {
+    let Some(folder) = roots().map(|root| root.join("lexicons")).find(|folder| folder.is_dir()) else {
+        note("skipped: no real lexicons; set BELVEDERE_SHARED");
+        return None;
+    };
+    let (mut documents, mut folders) = (Vec::new(), vec![folder]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "json") {
+                let text = std::fs::read_to_string(&path).expect("a text");
+                documents.push(serde_json::from_str(&text).expect("JSON"));
+            }
+        }
+    }
+    Some(documents)
+}
+
+/// The folders that may hold test data of other people.
+fn roots() -> impl Iterator<Item = PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let beside = ["../../shared", "../../../shared", "../../../../shared"].map(|root| here.join(root));
+    folder("BELVEDERE_SHARED").into_iter().chain(beside)
 }
 
 /// The cases of a line-based file, without comments. Lines are not trimmed: some cases are invalid because of a space.

@@ -1,6 +1,6 @@
 //! The atproto protocol's syntax, CIDs, OAuth scopes and lexicon documents. No I/O.
 //!
-//! Syntax types, DAG-CBOR and schema validation come from the crate `shrike`, which only this room uses.
+//! Syntax types and DAG-CBOR come from the crate `shrike`, which only this room uses.
 
 pub mod blobs;
 pub mod did;

@@ -119,7 +119,7 @@ impl Snapshot {
         self.tracked == other.tracked && self.fingerprints == other.fingerprints
     }
 
-    /// Validates a record that was inspected already: `cbor` is its encoding, which is cheaper to read than its text.
+    /// Validates a record that was inspected already: `cbor` is its encoding. The text is only read if it has none.
     pub fn validate_encoded(
         &self,
         collection: &str,
@@ -156,7 +156,7 @@ impl Snapshot {
         let key = self.key_type(collection).check(rkey).err().map(|wrong| wrong.to_string());
         let record = match cbor {
             Ok(cbor) => {
-                self.documents.validate(collection, text, cbor).err().map(|errors| errors.to_string())
+                self.documents.validate(collection, cbor).err().map(|errors| errors.to_string())
             }
             Err(why) => {
                 // The schema knows which declared field is wrong.

@@ -8,13 +8,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
+use super::plan::{Object, Plan, Type};
+use crate::atproto::json::plain_len;
 use bytes::Bytes;
 use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use shrike::lexicon::{Catalog, Def, FieldSchema, ObjectDef, Schema, split_ref};
-
-use crate::atproto::json::plain_len;
 
 /// An empty table, as the guest's encoder writes it.
 const EMPTY: &[u8] = b"{}";
@@ -43,36 +42,19 @@ pub(super) fn mend(text: Bytes, find: impl FnOnce(&Parsed<'_>) -> Vec<usize>) ->
 }
 
 /// The empty arrays in a record.
-pub(super) fn of_record(catalog: &Catalog, collection: &str, text: &Parsed<'_>) -> Vec<usize> {
-    find(catalog, collection, text, |main| match main {
-        Def::Record(record) => Some(Shape::Object(&record.record)),
-        _ => None,
-    })
+pub(super) fn of_record(plan: &Plan, collection: &str, text: &Parsed<'_>) -> Vec<usize> {
+    let mut search = Search { plan, empty: &text.empty, found: Vec::new() };
+    if let Some(schema) = plan.record(collection) {
+        search.object(&text.root, schema);
+    }
+    search.found
 }
 
 /// The empty arrays in a method's output.
-pub(super) fn of_output(catalog: &Catalog, method: &str, text: &Parsed<'_>) -> Vec<usize> {
-    find(catalog, method, text, |main| {
-        let output = match main {
-            Def::Query(query) => query.output.as_ref(),
-            Def::Procedure(procedure) => procedure.output.as_ref(),
-            _ => None,
-        };
-        output?.schema.as_ref().map(Shape::Field)
-    })
-}
-
-fn find<'a>(
-    catalog: &'a Catalog,
-    nsid: &str,
-    text: &Parsed<'_>,
-    shape: impl FnOnce(&'a Def) -> Option<Shape<'a>>,
-) -> Vec<usize> {
-    let mut search = Search { catalog, empty: &text.empty, found: Vec::new() };
-    if let Some(schema) = catalog.get(nsid)
-        && let Some(shape) = schema.defs.get("main").and_then(shape)
-    {
-        search.value(&text.root, schema, shape);
+pub(super) fn of_output(plan: &Plan, method: &str, text: &Parsed<'_>) -> Vec<usize> {
+    let mut search = Search { plan, empty: &text.empty, found: Vec::new() };
+    if let Some(schema) = plan.output(method) {
+        search.value(&text.root, schema);
     }
     search.found
 }
@@ -235,63 +217,41 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// What a lexicon says of a value.
-#[derive(Clone, Copy)]
-enum Shape<'a> {
-    Field(&'a FieldSchema),
-    Object(&'a ObjectDef),
-    /// An array of such items.
-    Array(&'a FieldSchema),
-}
-
 struct Search<'a> {
-    catalog: &'a Catalog,
+    plan: &'a Plan,
     empty: &'a [usize],
     found: Vec<usize>,
 }
 
-impl<'a> Search<'a> {
-    /// `schema` is the lexicon of the shape.
-    fn value(&mut self, value: &Node<'_>, schema: &'a Schema, shape: Shape<'a>) {
-        match (shape, value) {
-            (Shape::Field(FieldSchema::Object(object)), _) => {
-                self.value(value, schema, Shape::Object(object));
-            }
-            (Shape::Field(FieldSchema::Array { items, .. }), _) => {
-                self.value(value, schema, Shape::Array(items));
-            }
-            (Shape::Field(FieldSchema::Ref { reference, .. }), _) => self.referred(value, schema, reference),
-            (Shape::Field(FieldSchema::Union { .. }), Node::Object { kind: Some(kind), .. }) => {
-                self.referred(value, schema, kind);
-            }
-            (Shape::Object(object), Node::Object { members, .. }) => {
-                for (name, member) in members {
-                    if let Some(field) = object.properties.get(&**name) {
-                        self.value(member, schema, Shape::Field(field));
-                    }
+impl Search<'_> {
+    fn value(&mut self, value: &Node<'_>, schema: &Type) {
+        match (schema, value) {
+            (Type::Named(id), _) => self.value(value, self.plan.get(*id)),
+            // An open union has types that it does not name.
+            (Type::Union { .. }, Node::Object { kind: Some(kind), .. }) => {
+                let name = kind.strip_suffix("#main").unwrap_or(kind);
+                if let Some(Type::Object(object)) = self.plan.named(name) {
+                    self.object(value, object);
                 }
             }
-            (Shape::Array(_), Node::Empty(index)) => self.found.extend(self.empty.get(*index)),
-            (Shape::Array(items), Node::Array(list)) => {
+            (Type::Object(object), _) => self.object(value, object),
+            (Type::Array { .. }, Node::Empty(index)) => self.found.extend(self.empty.get(*index)),
+            (Type::Array { items, .. }, Node::Array(list)) => {
                 for item in list {
-                    self.value(item, schema, Shape::Field(items));
+                    self.value(item, items);
                 }
             }
             _ => {}
         }
     }
 
-    /// Searches a value that the definition `reference` describes.
-    fn referred(&mut self, value: &Node<'_>, schema: &'a Schema, reference: &str) {
-        let (nsid, name) = split_ref(&schema.id, reference);
-        let Some(schema) = self.catalog.get(&nsid) else { return };
-        let shape = match schema.defs.get(name) {
-            Some(Def::Object(object)) => Shape::Object(object),
-            Some(Def::Record(record)) => Shape::Object(&record.record),
-            Some(Def::ArrayDef(array)) => Shape::Array(&array.items),
-            _ => return,
-        };
-        self.value(value, schema, shape);
+    fn object(&mut self, value: &Node<'_>, object: &Object) {
+        let Node::Object { members, .. } = value else { return };
+        for (name, member) in members {
+            if let Some(property) = object.property(name) {
+                self.value(member, &property.schema);
+            }
+        }
     }
 }
 

@@ -4,15 +4,17 @@
 //! type, a required field that does not exist) and accepts what it does not know: other fields, definition types and
 //! string formats of later protocol versions.
 
-mod accept;
 mod arrays;
 mod check;
 mod evolution;
+mod format;
 mod node;
+mod plan;
 mod record_key;
 mod schemas;
 #[cfg(test)]
 mod tests;
+mod validate;
 
 use serde_json::{Map, Value};
 

@@ -1,19 +1,19 @@
 //! Validates records against their lexicons.
 
-use std::fmt;
-
 use bytes::Bytes;
 use serde_json::Value;
-use shrike::lexicon::{Catalog, ValidationError, ValidationErrorKind, validate_record};
 
-use super::{accept, arrays};
+use super::arrays;
+use super::plan::Plan;
+use super::validate::{first_unencodable, validate};
+use crate::atproto::record;
 
 /// The errors that are reported at once: enough to repair a form, few enough to read.
-const MAX_ERRORS: usize = 10;
+pub(super) const MAX_ERRORS: usize = 10;
 
 /// The schemas of all lexicons, against which records are validated.
-#[derive(Default)]
-pub struct Schemas(Catalog);
+#[derive(Debug, Default)]
+pub struct Schemas(Plan);
 
 /// Why a record does not match its lexicon: one message for each error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,42 +22,35 @@ pub struct SchemaErrors(Vec<String>);
 
 impl Schemas {
     /// Reads documents that were checked when they were uploaded. A document that can't be read is left out: its
-    /// records are then not validated here. Their PDS validates every record anyway.
+    /// records are then not validated here.
     pub fn new<'a>(documents: impl Iterator<Item = &'a str>) -> Self {
-        let mut catalog = Catalog::new();
-        for document in documents {
-            if let Err(error) = catalog.add_schema(document.as_bytes()) {
-                tracing::warn!(%error, "a lexicon can't be read: its records are not validated");
-            }
-        }
-        Self(catalog)
+        Self(Plan::new(documents))
     }
 
-    /// As [`Self::check`], for the text of a record and its canonical DAG-CBOR, of which only the latter is read unless the
-    /// record looks invalid.
+    /// Validates the canonical DAG-CBOR of a record against its collection's lexicon. Values whose lexicon is missing here
+    /// count as valid. The work is linear in the size of the record.
     ///
     /// # Errors
     /// The first errors, at most 10.
-    pub fn validate(&self, collection: &str, text: &[u8], cbor: &[u8]) -> Result<(), SchemaErrors> {
-        if accept::accepts(&self.0, collection, cbor) {
+    pub fn validate(&self, collection: &str, cbor: &[u8]) -> Result<(), SchemaErrors> {
+        let errors = validate(&self.0, collection, cbor);
+        if errors.is_empty() { Ok(()) } else { Err(SchemaErrors(errors)) }
+    }
+
+    /// As [`Self::validate`], for a record that may have no DAG-CBOR form.
+    ///
+    /// # Errors
+    /// The first errors, at most 10; of a record that can't be encoded, the first value that the data model does not have.
+    pub fn check(&self, collection: &str, record: &Value) -> Result<(), SchemaErrors> {
+        if self.0.record(collection).is_none() {
             return Ok(());
         }
-        match serde_json::from_slice(text) {
-            Ok(record) => self.check(collection, &record),
-            Err(error) => Err(SchemaErrors(vec![error.to_string()])),
-        }
-    }
-
-    /// Validates a record against its collection's lexicon. Values whose lexicon is missing here count as valid.
-    ///
-    /// # Errors
-    /// The first errors, at most 10.
-    pub fn check(&self, collection: &str, record: &Value) -> Result<(), SchemaErrors> {
-        let Err(error) = validate_record(&self.0, collection, record) else { return Ok(()) };
-        let mut messages = Vec::new();
-        gather(error, &mut messages);
-        messages.truncate(MAX_ERRORS);
-        if messages.is_empty() { Ok(()) } else { Err(SchemaErrors(messages)) }
+        let error = match record::to_cbor(record.to_string().as_bytes()) {
+            Ok(Ok(cbor)) => return self.validate(collection, &cbor),
+            Ok(Err(why)) => first_unencodable(record).unwrap_or_else(|| why.to_string()),
+            Err(invalid) => invalid.to_string(),
+        };
+        Err(SchemaErrors(vec![error]))
     }
 
     /// The text of a record, in which `[]` replaces each `{}` that the collection's lexicon declares as an array.
@@ -68,22 +61,6 @@ impl Schemas {
     /// The same for the text of a query's or a procedure's output.
     pub fn output_with_arrays(&self, method: &str, text: Bytes) -> Bytes {
         arrays::mend(text, |text| arrays::of_output(&self.0, method, text))
-    }
-}
-
-fn gather(error: ValidationError, messages: &mut Vec<String>) {
-    match error {
-        ValidationError::Multiple(errors) => errors.into_iter().for_each(|error| gather(error, messages)),
-        ValidationError::UnknownCollection(_) | ValidationError::Schema(_) => {}
-        ValidationError::Field { kind: ValidationErrorKind::Other(text), .. }
-            if text.starts_with("unresolved") => {}
-        field @ ValidationError::Field { .. } => messages.push(field.to_string()),
-    }
-}
-
-impl fmt::Debug for Schemas {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Schemas")
     }
 }
 
@@ -104,21 +81,22 @@ mod tests {
 
     #[test]
     fn errors_name_the_field() {
-        let check = |record: Value| schemas().check("com.example.note", &record).map_err(|e| e.to_string());
+        let check = |mut record: Value| {
+            record["$type"] = "com.example.note".into();
+            schemas().check("com.example.note", &record).map_err(|e| e.to_string())
+        };
         assert_eq!(check(json!({ "text": "short", "more": 1 })), Ok(()));
         let error = check(json!({ "text": "too long", "at": "yesterday" })).unwrap_err();
-        assert!(
-            error.contains("record.text: string too long") && error.contains("record.at: invalid"),
-            "{error}"
-        );
-        assert_eq!(error.matches("; ").count(), 1, "{error}");
-        let missing = check(json!({})).unwrap_err();
-        assert!(missing.contains("text: required field missing"), "{missing}");
+        let text = "at record.text: string too long: max 5 bytes, got 8";
+        assert_eq!(error, format!("at record.at: invalid datetime: \"yesterday\"; {text}"));
+        assert_eq!(check(json!({})).unwrap_err(), "at record.text: required field missing");
+        let error = check(json!({ "text": "a", "more": [0.5] })).unwrap_err();
+        assert_eq!(error, "at record.more[0]: a number is not a 64-bit integer");
     }
 
     #[test]
     fn values_without_a_lexicon_are_not_validated() {
-        let with_ref = json!({ "text": "a", "other": { "anything": 1 } });
+        let with_ref = json!({ "$type": "com.example.note", "text": "a", "other": { "anything": 1 } });
         assert_eq!(schemas().check("com.example.note", &with_ref), Ok(()));
         assert_eq!(schemas().check("com.example.unknown", &json!({})), Ok(()));
     }

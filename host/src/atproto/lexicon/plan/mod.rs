@@ -1,0 +1,153 @@
+//! Lexicons in the form that records are validated by: one graph of definitions, in which every reference is resolved and
+//! every list of names is sorted. Validation looks nothing up by NSID but the record's own collection.
+
+mod compile;
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+pub(super) use self::compile::contains;
+use super::format::Format;
+
+/// The definitions of all lexicons.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    definitions: Vec<Type>,
+    /// By full name: `com.example.defs#part`, and without `#main`.
+    by_name: HashMap<Box<str>, DefinitionId>,
+    /// The schema of the output of queries and procedures, by NSID.
+    outputs: HashMap<Box<str>, Type>,
+}
+
+impl Plan {
+    /// Compiles documents. One that is not a lexicon is left out and logged: [`super::LexiconDoc::parse`] refuses it, so
+    /// it was not uploaded here.
+    pub(super) fn new<'a>(documents: impl Iterator<Item = &'a str>) -> Self {
+        compile::plan(documents)
+    }
+
+    /// The definition of a full name.
+    pub(super) fn named(&self, name: &str) -> Option<&Type> {
+        self.by_name.get(name).map(|id| self.get(*id))
+    }
+
+    pub(super) fn get(&self, id: DefinitionId) -> &Type {
+        self.definitions.get(id.0 as usize).unwrap_or(&Type::Any)
+    }
+
+    /// The schema of a record of a collection; `None` without a record lexicon.
+    pub(super) fn record(&self, collection: &str) -> Option<&Object> {
+        match self.named(collection) {
+            Some(Type::Object(object)) if object.kind.is_some() => Some(object),
+            _ => None,
+        }
+    }
+
+    pub(super) fn output(&self, method: &str) -> Option<&Type> {
+        self.outputs.get(method)
+    }
+}
+
+/// A definition of a [`Plan`], which is never itself a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DefinitionId(u32);
+
+/// The values that a schema accepts.
+#[derive(Debug)]
+pub(super) enum Type {
+    /// Any value but null: of a definition that is missing here, or whose type says nothing about values.
+    Any,
+    Null,
+    Boolean {
+        constant: Option<bool>,
+    },
+    Integer(Box<Integers>),
+    String(Box<Strings>),
+    Bytes {
+        length: Limits,
+    },
+    Link,
+    Blob {
+        /// Patterns of MIME types; `None`: all.
+        accept: Option<Box<[Box<str>]>>,
+        max_size: u64,
+    },
+    Array {
+        items: Box<Type>,
+        length: Limits,
+    },
+    Object(Object),
+    Union {
+        /// By full name, sorted; without a definition if it is missing here.
+        members: Box<[(Box<str>, Option<DefinitionId>)]>,
+        is_closed: bool,
+    },
+    /// An object without a schema.
+    Unknown,
+    /// The full name of a token.
+    Token(Box<str>),
+    Named(DefinitionId),
+}
+
+/// What a number of bytes, graphemes or items must be; both ends included.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) min: u64,
+    pub(super) max: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Integers {
+    pub(super) min: i64,
+    pub(super) max: i64,
+    pub(super) constant: Option<i64>,
+    /// Sorted.
+    pub(super) values: Option<Box<[i64]>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Strings {
+    pub(super) bytes: Limits,
+    pub(super) graphemes: Limits,
+    pub(super) constant: Option<Box<str>>,
+    /// Sorted.
+    pub(super) values: Option<Box<[Box<str>]>>,
+    pub(super) format: Option<Format>,
+}
+
+#[derive(Debug)]
+pub(super) struct Object {
+    /// The NSID, of a record.
+    pub(super) kind: Option<Box<str>>,
+    /// Sorted as the names in DAG-CBOR: the length decides most comparisons.
+    properties: Box<[Property]>,
+    /// How many properties are required.
+    pub(super) required: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Property {
+    name: Box<str>,
+    pub(super) schema: Type,
+    /// A required property with a default may be missing: the default stands for it.
+    pub(super) is_required: bool,
+    pub(super) is_nullable: bool,
+}
+
+impl Object {
+    pub(super) fn property(&self, name: &str) -> Option<&Property> {
+        let order = |property: &Property| canonical_order(&property.name, name);
+        let at = self.properties.binary_search_by(order).ok()?;
+        self.properties.get(at)
+    }
+
+    /// The names of the properties that a value must have.
+    pub(super) fn required_names(&self) -> impl Iterator<Item = &str> {
+        self.properties.iter().filter(|property| property.is_required).map(|property| &*property.name)
+    }
+}
+
+/// The order of names in DAG-CBOR.
+fn canonical_order(a: &str, b: &str) -> Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}

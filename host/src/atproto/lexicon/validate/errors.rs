@@ -1,0 +1,45 @@
+//! Errors with their place in the record.
+
+use std::fmt;
+
+use super::super::schemas::MAX_ERRORS;
+
+/// Bytes of one error: it may quote the record.
+const MAX_ERROR_BYTES: usize = 500;
+
+/// Where a value is. Built on the stack on the way down, and formatted only for an error.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::atproto) enum Place<'a> {
+    Root,
+    Field(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, u64),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.write_str("record"),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Errors(Vec<String>);
+
+impl Errors {
+    /// Returns whether more can follow.
+    pub(super) fn add(&mut self, place: &Place<'_>, text: impl fmt::Display) -> bool {
+        let mut error = format!("at {place}: {text}");
+        error.truncate(error.floor_char_boundary(MAX_ERROR_BYTES));
+        self.0.push(error);
+        self.0.len() < MAX_ERRORS
+    }
+}
+
+impl From<Errors> for Vec<String> {
+    fn from(errors: Errors) -> Self {
+        errors.0
+    }
+}
