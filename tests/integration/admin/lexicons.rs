@@ -72,6 +72,27 @@ crate::in_both_worlds! {
         assert_eq!(listed().await["warnings"], made["warnings"]);
     }
 
+    async fn a_lexicon_that_says_less_than_it_seems_is_accepted_with_warnings(world) {
+        let server = &world.server;
+        let mut lexicon = record_lexicon(NOTES);
+        lexicon["defs"]["main"]["record"]["properties"] = json!({
+            "at": { "type": "string", "format": "dattime" }, "part": { "type": "ref", "ref": "#prat" } });
+        lexicon["defs"]["either"] = json!({ "type": "union", "refs": ["com.example.other"] });
+        let body = json!({ "lexicon_json": lexicon, "backfill": false });
+        let previewed = server.admin(Method::POST, "/admin/lexicons/preview", Some(&body)).await.body;
+        let warnings = &previewed["lexicons"][0]["warnings"];
+        let starts = |n: usize, text: &str| warnings[n].as_str().is_some_and(|warning| warning.starts_with(text));
+        assert!(starts(0, "defs.either: the specification has no named definitions of type union"), "{warnings}");
+        assert!(starts(1, "defs.main.record.properties.at.format: the format \"dattime\" is not known here"), "{warnings}");
+        assert!(starts(2, "defs.main.record.properties.part.ref: \"#prat\" is not defined in this lexicon"), "{warnings}");
+        assert_eq!(warnings.as_array().map(Vec::len), Some(3));
+        let made = server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
+        assert_eq!((made.status.as_u16(), &made.body["warnings"]), (201, warnings));
+        let shown = server.admin(Method::GET, &format!("/admin/lexicons/{NOTES}"), None).await.body;
+        let listed = server.admin(Method::GET, "/admin/lexicons", None).await.body;
+        assert_eq!((&shown["warnings"], &listed[0]["warnings"]), (warnings, warnings));
+    }
+
     async fn a_new_record_lexicon_takes_effect_on_the_running_stream(mut world) {
         world = world.with_notes().await;
         world.note(ALICE, "first", json!({ "text": "one" })).await;

@@ -2,7 +2,7 @@
 //!
 //! The check is as strict as the protocol's own parser where a document would be meaningless (a property without a
 //! type, a required field that does not exist) and accepts what it does not know: other fields, definition types and
-//! string formats of later protocol versions.
+//! string formats of later protocol versions. [`warnings`] names those.
 
 mod arrays;
 mod check;
@@ -15,6 +15,7 @@ mod schemas;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod warnings;
 
 use serde_json::{Map, Value};
 
@@ -22,6 +23,7 @@ pub use self::evolution::breaking_change;
 use self::node::Node;
 pub use self::record_key::KeyType;
 pub use self::schemas::Schemas;
+pub use self::warnings::warnings;
 use super::Nsid;
 
 /// The kind of a lexicon: the type of its `main` definition.

@@ -75,7 +75,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         Event::LexiconUpdated { actor, nsid, revision }
     });
     let status = if saved.created { StatusCode::CREATED } else { StatusCode::OK };
-    let warnings = super::warnings(&app, lexicon.target_collection.as_deref());
+    let warnings = super::warnings(&app, &lexicon.lexicon_json, lexicon.target_collection.as_deref());
     // After the lexicon applies to the stream, so that no record is missed by both.
     let backfill_job_id = if saved.created && lexicon.backfill {
         backfill::start_for_lexicon(&app, &admin, &lexicon.id).await?

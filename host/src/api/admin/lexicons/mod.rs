@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::access::Admin;
 use crate::app::{App, Topic};
 use crate::atproto::Nsid;
-use crate::atproto::lexicon::LexiconKind;
+use crate::atproto::lexicon::{self, LexiconKind};
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -74,9 +74,9 @@ pub(super) fn target_collection(
     Ok(Some(target.to_string()))
 }
 
-/// What an operator should know about an accepted method lexicon: its target collection may be uploaded later, or be
-/// mistyped.
-pub(super) fn warnings(app: &App, target_collection: Option<&str>) -> Vec<String> {
+/// What an operator should know about an accepted lexicon: where its document says less than it seems, and a target
+/// collection that is not here, which may be uploaded later, or be mistyped.
+pub(super) fn warnings(app: &App, document: &str, target_collection: Option<&str>) -> Vec<String> {
     let unknown = target_collection.filter(|target| !app.registry.snapshot().is_tracked(target));
     let text = |target: &str| {
         format!(
@@ -84,25 +84,27 @@ pub(super) fn warnings(app: &App, target_collection: Option<&str>) -> Vec<String
              or correct target_collection"
         )
     };
-    unknown.map(text).into_iter().collect()
+    let document: Value = serde_json::from_str(document).unwrap_or_default();
+    unknown.map(text).into_iter().chain(lexicon::warnings(&document)).collect()
 }
 
 impl LexiconView {
-    fn item(row: LexiconRow) -> Self {
+    fn item(app: &App, row: LexiconRow) -> Self {
         let record_schema = (row.lexicon_type == "record")
             .then(|| serde_json::from_str::<Value>(&row.lexicon_json).ok())
             .flatten()
             .and_then(|mut document| document.pointer_mut("/defs/main/record").map(Value::take));
-        Self { record_schema, ..Self::without_document(row) }
+        Self { record_schema, ..Self::without_document(app, row) }
     }
 
-    fn full(row: LexiconRow) -> Self {
+    fn full(app: &App, row: LexiconRow) -> Self {
         let lexicon_json = RawValue::from_string(row.lexicon_json.clone()).ok();
-        Self { lexicon_json, ..Self::without_document(row) }
+        Self { lexicon_json, ..Self::without_document(app, row) }
     }
 
-    fn without_document(row: LexiconRow) -> Self {
+    fn without_document(app: &App, row: LexiconRow) -> Self {
         Self {
+            warnings: warnings(app, &row.lexicon_json, row.target_collection.as_deref()),
             id: row.id,
             revision: row.revision,
             lexicon_json: None,
@@ -117,20 +119,14 @@ impl LexiconView {
             updated_at: row.updated_at,
             token_cost: row.token_cost,
             record_schema: None,
-            warnings: Vec::new(),
         }
-    }
-
-    fn with_warnings(self, app: &App) -> Self {
-        Self { warnings: warnings(app, self.target_collection.as_deref()), ..self }
     }
 }
 
 /// `GET /admin/lexicons`: every lexicon, by id, without its document.
 pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     let rows = store::lexicons::list(&app.db).await?;
-    let items: Vec<LexiconView> =
-        rows.into_iter().map(|row| LexiconView::item(row).with_warnings(&app)).collect();
+    let items: Vec<LexiconView> = rows.into_iter().map(|row| LexiconView::item(&app, row)).collect();
     Ok(response::json(StatusCode::OK, &items))
 }
 
@@ -139,7 +135,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
     let row = store::lexicons::get(&app.db, request.param("id"))
         .await?
         .ok_or_else(|| Error::not_found("lexicon not found"))?;
-    Ok(response::json(StatusCode::OK, &LexiconView::full(row).with_warnings(&app)))
+    Ok(response::json(StatusCode::OK, &LexiconView::full(&app, row)))
 }
 
 /// `DELETE /admin/lexicons/{id}`: a method stops working at once; indexed records and scripts stay.

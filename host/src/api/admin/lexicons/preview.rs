@@ -127,7 +127,7 @@ async fn preview(
         id: Some(lexicon.id.clone()),
         lexicon_type: Some(lexicon.lexicon_type.clone()),
         next_revision: Some(row.map_or(0, |row| row.revision) + 1),
-        warnings: super::warnings(app, target),
+        warnings: super::warnings(app, &lexicon.lexicon_json, target),
         ..Preview::default()
     };
     let Some(row) = row else {

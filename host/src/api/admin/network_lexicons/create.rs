@@ -65,7 +65,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         authority_did: found.authority.as_str(),
         revision,
         backfill_job_id,
-        warnings: uploads::warnings(&app, lexicon.target_collection.as_deref()),
+        warnings: uploads::warnings(&app, &lexicon.lexicon_json, lexicon.target_collection.as_deref()),
     };
     Ok(response::json(StatusCode::CREATED, &answer))
 }
