@@ -9,7 +9,7 @@ use belvedere_standins::postgres;
 use http::Method;
 use serde_json::json;
 
-use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
+use crate::fixtures::{ALICE, BOB, LIST, NOTES};
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 
 const HOUR_US: i64 = 3_600_000_000;
