@@ -97,6 +97,41 @@ pub(super) struct Failure {
     /// What the answer says about the account. A repo that its PDS does not know may be on its way to another PDS, so
     /// it counts as deactivated.
     pub(super) status: Option<AccountStatus>,
+    /// What else the answer says not to exist.
+    pub(super) missing: Option<Missing>,
+}
+
+/// What a server says that it does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    Record,
+    Method,
+}
+
+impl Missing {
+    /// Servers name an unknown method in several ways, or send the status of their router.
+    fn of(status: StatusCode, error: &str, message: &str) -> Option<Self> {
+        let message = message.to_ascii_lowercase();
+        let is_of_router = matches!(
+            status,
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
+        );
+        match error {
+            "RecordNotFound" if status.is_client_error() => Some(Self::Record),
+            "InvalidRequest" if message.starts_with("could not locate record") => Some(Self::Record),
+            "RepoNotFound" | "RecordNotFound" => None,
+            "MethodNotImplemented" | "XRPCNotSupported" | "MethodNotFound" | "UnknownMethod" => {
+                Some(Self::Method)
+            }
+            _ if is_of_router => Some(Self::Method),
+            _ if status == StatusCode::BAD_REQUEST => {
+                let names =
+                    ["method not implemented", "unknown method", "method not found", "method not supported"];
+                names.iter().any(|name| message.contains(name)).then_some(Self::Method)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Counts the failed attempts at a repo or a DID.
@@ -129,7 +164,8 @@ struct XrpcError {
 
 impl Failure {
     pub(super) fn new(kind: ErrorKind, text: impl AsRef<str>) -> Self {
-        Self { kind, text: text.as_ref().chars().take(MAX_TEXT_CHARS).collect(), wait: None, status: None }
+        let text = text.as_ref().chars().take(MAX_TEXT_CHARS).collect();
+        Self { kind, text, wait: None, status: None, missing: None }
     }
 
     pub(super) fn other(text: impl AsRef<str>) -> Self {
@@ -168,9 +204,10 @@ impl Failure {
             ErrorKind::RepoTakendown => Some(AccountStatus::TakenDown),
             _ => None,
         };
+        let missing = Missing::of(response.status, &error, &message);
         let named = [error, message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
         let mut failure = Self::new(kind, format!("{} {}", response.status, named.join(": ")).trim_end());
-        failure.status = status;
+        (failure.status, failure.missing) = (status, missing);
         if kind.is_retryable() {
             failure.wait = asked_wait(&response.headers, now);
         }

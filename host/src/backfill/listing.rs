@@ -2,7 +2,7 @@
 //!
 //! A PDS lists records by descending record key. While the pages are in that order, a key between two keys of a page
 //! that is not on the page does not exist upstream. Nothing is concluded from a list in another order, or from an
-//! incomplete one.
+//! incomplete one. Only a missing cursor ends a list: a page without records may be followed by others.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::request::PAGE_RECORDS;
 use crate::atproto::{Nsid, RecordKey};
 use crate::store::backfill::{CollectionPosition, KeyRange};
+use crate::store::index::Delete;
 
 /// Pages of one collection of one repo: five million records. A list without an end is given up there.
 const MAX_PAGES: u32 = 50_000;
@@ -21,8 +22,10 @@ pub(super) struct Listing {
     pub(super) collection: Nsid,
     cursor: Option<String>,
     last_key: Option<RecordKey>,
-    /// The URI of the record with the lowest key, if the PDS told.
+    /// The URI of the record with the lowest key, if the PDS has proved it.
     pub(super) lowest: Option<String>,
+    /// Records of the index that the pages so far lack. They stay until the PDS denies each of them.
+    pub(super) absent: Vec<Delete>,
     is_ordered: bool,
     pub(super) is_done: bool,
     pub(super) records: i64,
@@ -41,8 +44,6 @@ pub(super) struct Listing {
 pub(super) struct PageEnd<'a> {
     /// Its last valid record key.
     pub(super) last: Option<&'a RecordKey>,
-    /// It had no entries, not even invalid ones.
-    pub(super) is_empty: bool,
     /// The cursor of the next page.
     pub(super) next: Option<String>,
     /// Valid records.
@@ -54,6 +55,8 @@ pub(super) struct PageEnd<'a> {
 pub(super) enum Proof<'a> {
     /// In this range, the keys of the page are all that exist.
     Complete(KeyRange<'a>),
+    /// The page has no records, and more pages may follow.
+    Open,
     /// The keys of the page exist; there may be more anywhere.
     Nothing,
 }
@@ -65,6 +68,7 @@ impl Listing {
             cursor: None,
             last_key: None,
             lowest: None,
+            absent: Vec::new(),
             is_ordered: true,
             is_done: false,
             records: 0,
@@ -123,6 +127,12 @@ impl Listing {
         self.is_ordered
     }
 
+    /// Concludes nothing from the list any more: the PDS has a record that its pages lack.
+    pub(super) fn disprove(&mut self) {
+        self.is_ordered = false;
+        self.absent.clear();
+    }
+
     /// Takes the keys of a page. `is_clean`: the page had nothing but valid records of this collection.
     ///
     /// # Errors
@@ -152,21 +162,19 @@ impl Listing {
         let from = match (next, keys.last()) {
             (None, _) => None,
             (Some(_), Some(last)) => Some(last.as_str()),
-            // A page without records but with a cursor leaves open whether there is more.
-            (Some(_), None) => return Ok(Proof::Nothing),
+            (Some(_), None) => return Ok(Proof::Open),
         };
         Ok(Proof::Complete(KeyRange { below: before, from }))
     }
 
-    /// Goes on to the next page, after the records of this one were committed. A page with no entries at all, or without
-    /// a cursor, is the last one.
+    /// Goes on to the next page, after the records of this one were committed. A page without a cursor is the last one.
     ///
     /// # Errors
     /// When the list does not end.
     pub(super) fn advance(&mut self, page: PageEnd<'_>) -> Result<(), Failure> {
-        let PageEnd { last, is_empty, next, records } = page;
+        let PageEnd { last, next, records } = page;
         self.records += records;
-        let Some(next) = next.filter(|_| !is_empty) else {
+        let Some(next) = next else {
             self.is_done = true;
             return Ok(());
         };
@@ -195,12 +203,7 @@ mod tests {
     }
 
     fn end<'a>(keys: &'a [RecordKey], next: Option<&str>) -> PageEnd<'a> {
-        PageEnd {
-            last: keys.last(),
-            is_empty: false,
-            next: next.map(str::to_owned),
-            records: keys.len() as i64,
-        }
+        PageEnd { last: keys.last(), next: next.map(str::to_owned), records: keys.len() as i64 }
     }
 
     fn complete<'a>(below: Option<&'a str>, from: Option<&'a str>) -> Proof<'a> {
@@ -234,8 +237,7 @@ mod tests {
             let page = keys(&["a"]);
             list.take_page(&page, true, next).unwrap();
             let next = next.map(str::to_owned);
-            list.advance(PageEnd { last: page.last(), is_empty: false, next: next.clone(), records })
-                .unwrap();
+            list.advance(PageEnd { last: page.last(), next: next.clone(), records }).unwrap();
             assert_eq!((list.is_long(), list.is_new()), (expected, false), "{records} {next:?}");
             let stored = Listing::at(list.collection.clone(), list.position());
             assert_eq!((stored.is_long(), stored.last_key()), (expected, list.last_key()));
@@ -255,11 +257,11 @@ mod tests {
         list.advance(end(&first, Some("1"))).unwrap();
         // The second page is not below the first one.
         assert_eq!(list.take_page(&keys(&["d", "c"]), true, None), Ok(Proof::Nothing));
-        assert_eq!(listing().take_page(&[], true, Some("1")), Ok(Proof::Nothing), "a cursor without records");
+        assert_eq!(listing().take_page(&[], true, Some("1")), Ok(Proof::Open), "a cursor without records");
     }
 
     #[test]
-    fn a_page_of_unusable_records_is_not_the_end() {
+    fn a_page_without_usable_records_is_not_the_end() {
         let mut list = listing();
         let first = keys(&["e"]);
         list.take_page(&first, true, Some("1")).unwrap();
@@ -268,8 +270,29 @@ mod tests {
         list.advance(end(&[], Some("2"))).unwrap();
         assert_eq!((list.is_done, list.cursor(), list.is_ordered()), (false, Some("2"), false));
         assert_eq!(list.position().last_rkey.as_deref(), Some("e"));
-        list.advance(PageEnd { is_empty: true, next: Some("3".into()), ..PageEnd::default() }).unwrap();
-        assert!(list.is_done, "a page without entries is");
+        let mut list = listing();
+        list.take_page(&first, true, Some("1")).unwrap();
+        list.advance(end(&first, Some("1"))).unwrap();
+        assert_eq!(list.take_page(&[], true, Some("2")), Ok(Proof::Open), "no entries");
+        list.advance(end(&[], Some("2"))).unwrap();
+        assert_eq!((list.is_done, list.cursor(), list.is_ordered()), (false, Some("2"), true));
+        let second = keys(&["c"]);
+        assert_eq!(list.take_page(&second, true, None), Ok(complete(Some("e"), None)), "no gap");
+        list.advance(end(&second, None)).unwrap();
+        assert!(list.is_done);
+    }
+
+    #[test]
+    fn a_list_that_lacks_an_existing_record_proves_nothing() {
+        let mut list = listing();
+        let first = keys(&["e", "d"]);
+        list.take_page(&first, true, Some("1")).unwrap();
+        list.advance(end(&first, Some("1"))).unwrap();
+        list.disprove();
+        let stored = Listing::at(list.collection.clone(), list.position());
+        for mut list in [list, stored] {
+            assert_eq!(list.take_page(&keys(&["c"]), true, None), Ok(Proof::Nothing));
+        }
     }
 
     #[test]

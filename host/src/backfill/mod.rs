@@ -11,6 +11,7 @@
 //! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
 //! | `sources`, `choice` | reads one repo, and chooses where from |
 //! | `repo`, `listing`, `left_out` | stores pages of a repo's records, decides what they prove, and counts what can't be indexed |
+//! | `absence` | removes what a list lacks and its PDS denies |
 //! | `car` | checks a repo that came as a CAR, and gives its records in pages |
 //! | `accounts` | after a gap of the stream, hides and shows accounts as their PDSs say |
 //! | `lookup` | finds the PDS of a repo |
@@ -25,6 +26,7 @@
 //! it. The index ignores changes that are older than what it has; so whatever the stream changed in the meantime wins,
 //! in either order. What a job has done is saved in checkpoints, always after the records are committed.
 
+mod absence;
 mod accounts;
 mod car;
 mod car_request;

@@ -1,7 +1,8 @@
 //! Requests the pages of a listing, one after the other.
 //!
 //! PDSs give a cursor with the last page too. So the record with the lowest key is requested together with the first page:
-//! the page that ends with it is the last one.
+//! the page that ends with it is the last one. A PDS that ignores `limit` or `reverse` answers that request with other
+//! records, so an answer is believed only if it has the one record, and none of the first page is below it.
 
 use std::pin::pin;
 
@@ -32,11 +33,16 @@ impl Server<'_> {
         };
         listing.limit = limit;
         let mut page = page?;
-        if let Some(lowest) = oldest.and_then(|mut oldest| oldest.records.pop()) {
-            listing.lowest = Some(lowest.uri);
+        let prefix = format!("at://{did}/{}/", listing.collection);
+        if let Some(oldest) = oldest {
+            listing.lowest = page.lowest(oldest, limit).filter(|uri| uri.starts_with(&prefix));
         }
+        let follows = |page: &RecordPage| match (listing.last_key(), page.records.first()) {
+            (Some(last), Some(first)) => first.uri < format!("{prefix}{last}"),
+            _ => true,
+        };
         let ends_lowest = page.records.last().is_some_and(|last| Some(&last.uri) == listing.lowest.as_ref());
-        if ends_lowest && listing.is_ordered() && page.descends() {
+        if ends_lowest && listing.is_ordered() && page.descends() && follows(&page) {
             page.cursor = None;
         }
         Ok(page)
@@ -46,6 +52,16 @@ impl Server<'_> {
 impl RecordPage {
     fn descends(&self) -> bool {
         self.records.is_sorted_by(|higher, lower| higher.uri > lower.uri)
+    }
+
+    /// The URI of the record with the lowest key, if `oldest`, the answer to the request for it, proves it beside this
+    /// page, for which `limit` records were requested.
+    fn lowest(&self, oldest: RecordPage, limit: usize) -> Option<String> {
+        let [lowest] = <[_; 1]>::try_from(oldest.records).ok().filter(|_| oldest.malformed == 0)?;
+        // Where one record is requested, and one comes, the answer may be the same request's without `reverse`.
+        let is_distinct = limit > 1 || self.records.len() > 1;
+        let is_below = self.descends() && self.records.last().is_some_and(|last| lowest.uri <= last.uri);
+        (is_distinct && is_below).then_some(lowest.uri)
     }
 }
 
@@ -71,9 +87,8 @@ mod tests {
         let before = network.queries(Site::Pds(0)).iter().filter(|query| query.is_page()).count();
         while !listing.is_done {
             let own = server.next_page(&did, &mut listing).await?.of(&did, &collection);
-            let (last, is_empty) = (own.keys.last().cloned(), own.listed == 0);
             listing.take_page(&own.keys, own.is_clean, own.cursor.as_deref())?;
-            listing.advance(PageEnd { last: last.as_ref(), is_empty, next: own.cursor, records: 0 })?;
+            listing.advance(PageEnd { last: own.keys.last(), next: own.cursor, records: 0 })?;
         }
         Ok(network.queries(Site::Pds(0)).iter().filter(|query| query.is_page()).count() - before)
     }

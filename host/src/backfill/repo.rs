@@ -6,13 +6,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::absence::{MAX_ABSENT, SlowGuard};
 use super::choice::Cars;
-use super::failure::{Attempts, ErrorKind, Failure};
+use super::failure::{Attempts, Failure};
 use super::left_out::LeftOut;
 use super::listing::{Listing, PageEnd, Proof};
 use super::meter::Meter;
@@ -25,22 +24,12 @@ use crate::indexing::{
 };
 use crate::lexicons::Registry;
 use crate::net::Client;
-use crate::store::backfill::{self, IndexedRow, RangeReader};
+use crate::store::backfill::{self, IndexedRow, KeyRange, RangeReader};
 use crate::store::index::{Change, Delete};
 use crate::store::{Db, StoreError};
 
 /// Pages after which the position in a repo is saved: a crash repeats no more than these.
 const PAGES_PER_SAVE: u32 = 10;
-
-/// Records to remove that are kept until the end of a list proves that it was in order. Beyond it, they are removed
-/// before.
-const MAX_GONE: usize = 10_000;
-
-/// Records that are removed in one transaction, between which a stopped job breaks off.
-const REMOVED_TOGETHER: usize = 1_000;
-
-/// A repo that gives fewer records than one a second for this long is given up: other jobs wait for this one.
-const SLOW_AFTER: Duration = Duration::from_mins(10);
 
 /// What reading a repo needs, the same for all repos of a job.
 pub(super) struct RepoReader {
@@ -156,40 +145,26 @@ impl RepoReader {
         server: &Server<'_>,
         repo: &mut Repo,
         rev: Tid,
-        gone: &mut [Vec<Change>],
         continues: impl Fn(&Listing) -> bool,
     ) -> Result<(), Break> {
-        let (begin, before) = (Instant::now(), repo.records());
-        for (at, gone) in gone.iter_mut().enumerate() {
+        let (guard, before) = (SlowGuard::new(), repo.records());
+        for at in 0..repo.listings.len() {
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| continues(listing)) {
                 let left_out = &mut repo.left_out;
                 let page = self.or_stop(server.next_page(&repo.did, listing)).await??;
                 repo.page_bytes += page.bytes as i64;
-                self.take_page((&repo.did, rev), listing, page, gone, left_out).await?;
+                self.take_page(Some(server), (&repo.did, rev), listing, page, left_out).await?;
                 let is_saved = listing.pages().is_multiple_of(PAGES_PER_SAVE);
-                if listing.is_done || is_saved || gone.len() > MAX_GONE {
-                    self.remove_if_ordered(listing, std::mem::take(gone)).await?;
+                if listing.is_done || is_saved || listing.absent.len() > MAX_ABSENT {
+                    self.remove_absent(Some(server), &repo.did, listing, left_out).await?;
                 }
                 if is_saved {
                     self.save(repo).await?;
                 }
-                if begin.elapsed() > SLOW_AFTER
-                    && (repo.records() - before) < begin.elapsed().as_secs() as i64
-                {
-                    return Err(Failure::new(
-                        ErrorKind::Timeout,
-                        "the PDS gives fewer than one record a second",
-                    )
-                    .into());
-                }
+                guard.check(repo.records() - before)?;
             }
         }
         Ok(())
-    }
-
-    /// Removes records that are gone, unless their list was out of order.
-    pub(super) async fn remove_if_ordered(&self, listing: &Listing, gone: Vec<Change>) -> Result<(), Break> {
-        if listing.is_ordered() { self.remove(gone).await } else { Ok(()) }
     }
 
     /// Waits for a response, but not once the job stops.
@@ -197,13 +172,14 @@ impl RepoReader {
         self.stop.run_until_cancelled(request).await.ok_or(Break::Stopped)
     }
 
-    /// Stores a page, and adds to `gone` the records that it proves to be removed.
+    /// Stores a page, and keeps with the listing which records of the index it lacks. `server`: who gave it; `None`: it
+    /// is part of a CAR.
     pub(super) async fn take_page(
         &self,
+        server: Option<&Server<'_>>,
         (did, rev): (&Did, Tid),
         listing: &mut Listing,
         page: RecordPage,
-        gone: &mut Vec<Change>,
         left_out: &mut LeftOut,
     ) -> Result<(), Break> {
         let collection = listing.collection.clone();
@@ -221,7 +197,9 @@ impl RepoReader {
             left_out.add(&collection, "it is listed without a URI, a CID or a value");
         }
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
-            Proof::Complete(range) => {
+            Proof::Complete(KeyRange { below, from }) => {
+                let (below, from) = (below.map(str::to_owned), from.map(str::to_owned));
+                let range = KeyRange { below: below.as_deref(), from: from.as_deref() };
                 let on_page: HashSet<&str> = keys.iter().map(RecordKey::as_str).collect();
                 let mut known = Vec::new();
                 let mut parts = RangeReader::new(range);
@@ -229,19 +207,19 @@ impl RepoReader {
                     for row in rows {
                         if on_page.contains(row.rkey.as_str()) {
                             known.push(row);
-                        } else if row.rev < rev.as_u64() {
+                        } else if row.rev < rev.as_u64() && listing.is_ordered() {
                             let (did, collection) = (did.clone(), collection.clone());
                             let rev = removal_rev(rev, row.rev);
-                            gone.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
+                            listing.absent.push(Delete { did, collection, rkey: row.rkey, rev });
                         }
                     }
-                    if gone.len() > MAX_GONE {
-                        self.remove(std::mem::take(gone)).await?;
+                    if listing.absent.len() > MAX_ABSENT {
+                        self.remove_absent(server, did, listing, left_out).await?;
                     }
                 }
                 known
             }
-            Proof::Nothing => {
+            Proof::Open | Proof::Nothing => {
                 let keys: Vec<&str> = keys.iter().map(RecordKey::as_str).collect();
                 backfill::with_keys(&self.db, did, &collection, &keys).await?
             }
@@ -286,30 +264,11 @@ impl RepoReader {
         self.meter.kept(kept);
         let records = valid as i64;
         self.records.fetch_add(records, Ordering::Relaxed);
-        let is_empty = listed == 0;
-        Ok(listing.advance(PageEnd { last: keys.last(), is_empty, next: cursor, records })?)
-    }
-
-    /// Removes records, in parts. A job that stops breaks off between two parts, and inside one that scripts decide on.
-    async fn remove(&self, mut gone: Vec<Change>) -> Result<(), Break> {
-        while !gone.is_empty() {
-            let rest = gone.split_off(gone.len().min(REMOVED_TOGETHER));
-            let decided = if self.scripts.is_idle() {
-                gone
-            } else {
-                self.or_stop(self.decide(gone)).await.map_err(|_| Break::Uncommitted)?
-            };
-            self.commit(decided).await?;
-            gone = rest;
-            if self.stop.is_cancelled() && !gone.is_empty() {
-                return Err(Break::Uncommitted);
-            }
-        }
-        Ok(())
+        Ok(listing.advance(PageEnd { last: keys.last(), next: cursor, records })?)
     }
 
     /// Lets record scripts decide about the changes.
-    async fn decide(&self, changes: Vec<Change>) -> Vec<Change> {
+    pub(super) async fn decide(&self, changes: Vec<Change>) -> Vec<Change> {
         let mut decided = Vec::with_capacity(changes.len());
         for change in changes {
             let action = match change {
@@ -326,18 +285,20 @@ impl RepoReader {
     }
 
     /// Returns the records that the database can't store, of this repo and others.
-    async fn commit(&self, changes: Vec<Change>) -> Result<Arc<[RecordUri]>, Break> {
+    pub(super) async fn commit(&self, changes: Vec<Change>) -> Result<Arc<[RecordUri]>, Break> {
         self.writer.submit_all(changes).await.map_err(|_| Break::Uncommitted)
     }
 
     /// Saves the position in a repo, after the records before it were committed. Not once records were left out: their
-    /// number is not saved, so a job that is continued reads them again.
+    /// number is not saved, so a job that is continued reads them again. Nor of a listing whose absent records were not
+    /// removed yet: only its pages show them.
     pub(super) async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
         if !repo.left_out.is_empty() {
             return Ok(());
         }
         let begun = repo.listings.iter().filter(|listing| listing.is_done || listing.cursor().is_some());
-        let positions: Vec<_> = begun.map(Listing::position).collect();
+        let saved = begun.filter(|listing| listing.absent.is_empty());
+        let positions: Vec<_> = saved.map(Listing::position).collect();
         if positions.is_empty() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::failure::{ErrorKind, Failure};
+use super::failure::{ErrorKind, Failure, Missing};
 use super::meter::{Meter, Source};
 use crate::atproto::rev::is_of_the_future;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
@@ -185,6 +185,27 @@ impl Server<'_> {
             ("reverse", "true"),
         ];
         record_page(&self.get("com.atproto.repo.listRecords", &query).await?)
+    }
+
+    /// Whether the repo has a record. `false` only when its PDS says so: an answer that does not is a failure.
+    pub(super) async fn has_record(
+        &self,
+        did: &Did,
+        collection: &Nsid,
+        rkey: &RecordKey,
+    ) -> Result<bool, Failure> {
+        let query = [("repo", did.as_str()), ("collection", collection.as_str()), ("rkey", rkey.as_str())];
+        match self.try_get("com.atproto.repo.getRecord", &query).await {
+            Ok(_) | Err(GetError::TooLarge) => Ok(true),
+            Err(GetError::Failed(failure)) => match failure.missing {
+                Some(Missing::Record) => Ok(false),
+                // Not a failure of the host: its lists are read without this method.
+                Some(Missing::Method) => {
+                    Err(Failure::other("the PDS can't be asked for a record, so what its list lacks is kept"))
+                }
+                None => Err(failure),
+            },
+        }
     }
 
     /// A page of the repos that have records of a collection, as the relay knows them.

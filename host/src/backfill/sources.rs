@@ -17,7 +17,7 @@ use super::request::Server;
 use crate::atproto::{Did, Tid};
 use crate::store::StoreError;
 use crate::store::backfill;
-use crate::store::index::{AccountStatus, Change};
+use crate::store::index::AccountStatus;
 
 /// How often an account may be found at another PDS while one job reads it.
 const MAX_MOVES: u32 = 3;
@@ -51,24 +51,6 @@ impl RepoReader {
     }
 
     async fn read_listings(&self, server: &Server<'_>, repo: &mut Repo) -> Result<(), Break> {
-        // Records to remove, by listing.
-        let mut gone: Vec<Vec<Change>> = repo.listings.iter().map(|_| Vec::new()).collect();
-        let ended = self.read_sources(server, repo, &mut gone).await;
-        // The pages so far are not read again: this is the last time that they can prove something.
-        if !matches!(&ended, Err(Break::Failed(failure)) if !failure.kind.is_retryable()) {
-            for (listing, gone) in repo.listings.iter().zip(gone) {
-                self.remove_if_ordered(listing, gone).await?;
-            }
-        }
-        ended
-    }
-
-    async fn read_sources(
-        &self,
-        server: &Server<'_>,
-        repo: &mut Repo,
-        gone: &mut [Vec<Change>],
-    ) -> Result<(), Break> {
         let rev = self.or_stop(server.latest_rev(&repo.did)).await??;
         if let Some(since) = self.changed_since {
             let before = self.fold(server, &repo.did, AccountStatus::Active).await?;
@@ -77,11 +59,16 @@ impl RepoReader {
                 return Ok(());
             }
         }
-        self.read_pages(server, repo, rev, gone, Listing::is_new).await?;
+        self.read_pages(server, repo, rev, Listing::is_new).await?;
         if let Some(max_bytes) = self.max_car_bytes(server, repo).await? {
-            self.read_car(server, repo, rev, gone, max_bytes).await?;
+            self.read_car(server, repo, rev, max_bytes).await?;
         }
-        self.read_pages(server, repo, rev, gone, |listing| !listing.is_done).await
+        self.read_pages(server, repo, rev, |listing| !listing.is_done).await?;
+        // Those that an earlier attempt could not confirm.
+        for listing in &mut repo.listings {
+            self.remove_absent(Some(server), &repo.did, listing, &mut repo.left_out).await?;
+        }
+        Ok(())
     }
 
     /// The most bytes that a CAR of the repo may have; `None`: the pages go on.
@@ -106,7 +93,6 @@ impl RepoReader {
         server: &Server<'_>,
         repo: &mut Repo,
         rev: Tid,
-        gone: &mut [Vec<Change>],
         max_bytes: usize,
     ) -> Result<(), Break> {
         let (did, host) = (&repo.did, server.origin);
@@ -123,12 +109,14 @@ impl RepoReader {
                 return Ok(());
             }
         };
-        let unread = repo.listings.iter_mut().zip(gone).filter(|(listing, _)| !listing.is_done);
-        for (listing, gone) in unread.filter(|(listing, _)| listing.is_ordered()) {
+        let unread = repo.listings.iter_mut().filter(|listing| !listing.is_done);
+        for listing in unread.filter(|listing| listing.is_ordered()) {
             // What was left out of a CAR that can't be used is read again in pages.
             let mut left_out = repo.left_out.clone();
-            match self.take_list(did, &mut car, listing, gone, &mut left_out).await? {
-                Ok(list) => {
+            match self.take_list(did, &mut car, listing, &mut left_out).await? {
+                Ok(mut list) => {
+                    // What its pages lack is above the CAR's part of the list.
+                    list.absent.append(&mut listing.absent);
                     *listing = list;
                     repo.left_out = left_out;
                 }
@@ -149,7 +137,6 @@ impl RepoReader {
         did: &Did,
         car: &mut Car,
         listing: &Listing,
-        gone: &mut Vec<Change>,
         left_out: &mut LeftOut,
     ) -> Result<Result<Listing, Unusable>, Break> {
         // Its cursors are none of the PDS's, so it replaces the listing only when it is complete.
@@ -159,10 +146,10 @@ impl RepoReader {
         }
         while !list.is_done {
             let ended = match car.page(&listing.collection) {
-                Ok(page) => self.take_page((did, car.rev), &mut list, page, gone, left_out).await.map(Ok),
+                Ok(page) => self.take_page(None, (did, car.rev), &mut list, page, left_out).await.map(Ok),
                 Err(why) => Ok(Err(why.into())),
             };
-            self.remove_if_ordered(listing, std::mem::take(gone)).await?;
+            self.remove_absent(None, did, &mut list, left_out).await?;
             if !matches!(ended, Ok(Ok(()))) {
                 self.records.fetch_sub(list.records - listing.records, Ordering::Relaxed);
             }

@@ -78,7 +78,8 @@ impl Comparer {
             let mut listing = Listing::new(collection.clone());
             while !listing.is_done {
                 let page = server.next_page(did, &mut listing).await?;
-                records += self.compare_page(did, rev, &mut listing, page, &mut differences).await?;
+                records +=
+                    self.compare_page(&server, (did, rev), &mut listing, page, &mut differences).await?;
             }
         }
         if known.is_some_and(|known| known != AccountStatus::Active) {
@@ -110,16 +111,20 @@ impl Comparer {
     /// Compares a page, and adds to `differences`. Returns its number of records.
     async fn compare_page(
         &self,
-        did: &Did,
-        rev: Tid,
+        server: &Server<'_>,
+        (did, rev): (&Did, Tid),
         listing: &mut Listing,
         page: RecordPage,
         differences: &mut Vec<Difference>,
     ) -> Result<u64, Break> {
         let collection = listing.collection.clone();
-        let OwnRecords { cursor, keys, records, is_clean, listed, .. } = page.of(did, &collection);
+        let OwnRecords { cursor, keys, records, is_clean, .. } = page.of(did, &collection);
         let range = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(range) => range,
+            Proof::Open => {
+                listing.advance(PageEnd { last: None, next: cursor, records: 0 })?;
+                return Ok(0);
+            }
             Proof::Nothing => {
                 return Err(
                     Failure::other("its PDS lists records without an order, so nothing is certain").into()
@@ -147,8 +152,13 @@ impl Comparer {
                 }
             }
         }
-        let unlisted = unlisted.into_iter().filter(|row: &IndexedRow| row.rev <= rev.as_u64());
-        differences.extend(unlisted.map(|row| (Kind::Extra, uri(row.rkey.as_str()))));
+        unlisted.retain(|row: &IndexedRow| row.rev <= rev.as_u64());
+        let absent = unlisted.iter().map(|row| row.rkey.clone()).collect();
+        if server.first_present(did, &collection, absent).await?.is_some() {
+            let wrong = "its PDS does not list a record that it has, so nothing is certain";
+            return Err(Failure::other(wrong).into());
+        }
+        differences.extend(unlisted.iter().map(|row| (Kind::Extra, uri(row.rkey.as_str()))));
         for key in &keys {
             if let Some(record) = on_page.remove(key.as_str())
                 && self.is_indexable(did, &collection, key, rev, record)
@@ -156,8 +166,8 @@ impl Comparer {
                 differences.push((Kind::Missing, uri(key.as_str())));
             }
         }
-        let (is_empty, records) = (listed == 0, keys.len() as i64);
-        listing.advance(PageEnd { last: keys.last(), is_empty, next: cursor, records })?;
+        let records = keys.len() as i64;
+        listing.advance(PageEnd { last: keys.last(), next: cursor, records })?;
         Ok(keys.len() as u64)
     }
 

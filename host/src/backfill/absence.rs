@@ -1,0 +1,132 @@
+//! Removes records of the index that a repo no longer has.
+//!
+//! A list of records can lack some by mistake, and nothing in it shows that. So a record that a list lacks is requested
+//! by itself, and is removed only if its PDS denies it. A CAR needs no such requests: its owner has signed what it has.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt as _};
+use tokio::time::Instant;
+
+use super::failure::{ErrorKind, Failure};
+use super::left_out::LeftOut;
+use super::listing::Listing;
+use super::repo::{Break, RepoReader};
+use super::request::Server;
+use crate::atproto::{Did, Nsid, RecordKey};
+use crate::store::index::{Change, Delete};
+
+/// Absent records that are kept until the end of a list proves that it was in order. Beyond it, they are removed before.
+pub(super) const MAX_ABSENT: usize = 10_000;
+
+/// Records that are removed in one transaction, between which a stopped job breaks off.
+const REMOVED_TOGETHER: usize = 1_000;
+
+/// Absent records after whose confirmation they are removed: a failure repeats the requests of no more than these.
+const CONFIRMED_TOGETHER: usize = 100;
+
+/// Records that are requested from a PDS at the same time for one repo.
+const CONCURRENT_REQUESTS: usize = 4;
+
+/// A repo that gives fewer answers than one a second for this long is given up: other jobs wait for this one.
+const SLOW_AFTER: Duration = Duration::from_mins(10);
+
+/// Counts what a repo gives, to notice a PDS that answers too slowly.
+pub(super) struct SlowGuard {
+    began: Instant,
+}
+
+impl SlowGuard {
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now() }
+    }
+
+    /// # Errors
+    /// When `given` records or answers since the beginning are too few.
+    pub(super) fn check(&self, given: i64) -> Result<(), Failure> {
+        if self.began.elapsed() > SLOW_AFTER && given < self.began.elapsed().as_secs() as i64 {
+            return Err(Failure::new(ErrorKind::Timeout, "the PDS gives fewer than one record a second"));
+        }
+        Ok(())
+    }
+}
+
+impl Server<'_> {
+    /// The first of some records that the repo has, as an index; `None` when its PDS denies all of them.
+    pub(super) async fn first_present(
+        &self,
+        did: &Did,
+        collection: &Nsid,
+        keys: Vec<RecordKey>,
+    ) -> Result<Option<usize>, Failure> {
+        let mut requests: Vec<BoxFuture<'_, Result<bool, Failure>>> = Vec::new();
+        for rkey in keys {
+            requests.push(Box::pin(async move { self.has_record(did, collection, &rkey).await }));
+        }
+        let mut answers = stream::iter(requests).buffered(CONCURRENT_REQUESTS).enumerate();
+        while let Some((at, has)) = answers.next().await {
+            if has? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl RepoReader {
+    /// Removes the records that a list in order lacks and the server denies. If the server has one of them, the list is
+    /// wrong: the others stay too. `None`: the list is a CAR's.
+    ///
+    /// # Errors
+    /// After a failure, those that are not removed yet stay with the listing, for the next attempt.
+    pub(super) async fn remove_absent(
+        &self,
+        server: Option<&Server<'_>>,
+        did: &Did,
+        listing: &mut Listing,
+        left_out: &mut LeftOut,
+    ) -> Result<(), Break> {
+        if !listing.is_ordered() {
+            listing.absent.clear();
+        }
+        let Some(server) = server else { return self.remove(std::mem::take(&mut listing.absent)).await };
+        let (guard, mut confirmed) = (SlowGuard::new(), 0);
+        while !listing.absent.is_empty() {
+            let rest = listing.absent.len().saturating_sub(CONFIRMED_TOGETHER);
+            let keys = listing.absent[rest..].iter().map(|absent| absent.rkey.clone()).collect();
+            let present = self.or_stop(server.first_present(did, &listing.collection, keys)).await??;
+            if let Some(at) = present {
+                let Delete { collection, rkey, .. } = &listing.absent[rest + at];
+                let uri = format!("at://{did}/{collection}/{rkey}");
+                left_out.add(uri, "the PDS does not list it, although it has it");
+                listing.disprove();
+                return Ok(());
+            }
+            let denied = listing.absent.split_off(rest);
+            confirmed += denied.len() as i64;
+            self.remove(denied).await?;
+            guard.check(confirmed)?;
+        }
+        Ok(())
+    }
+
+    /// Removes records, in parts. A job that stops breaks off between two parts, and inside one that scripts decide on.
+    pub(super) async fn remove(&self, mut gone: Vec<Delete>) -> Result<(), Break> {
+        while !gone.is_empty() {
+            let rest = gone.split_off(gone.len().min(REMOVED_TOGETHER));
+            let gone_now = gone.into_iter().map(Change::Delete).collect();
+            let decided = if self.scripts.is_idle() {
+                gone_now
+            } else {
+                self.or_stop(self.decide(gone_now)).await.map_err(|_| Break::Uncommitted)?
+            };
+            self.commit(decided).await?;
+            gone = rest;
+            if self.stop.is_cancelled() && !gone.is_empty() {
+                return Err(Break::Uncommitted);
+            }
+        }
+        Ok(())
+    }
+}
