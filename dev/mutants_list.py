@@ -61,13 +61,13 @@ MUTANTS = [
     # The writer.
     writer("within a batch the last change wins, whatever its rev", PLAN, "change.rev() > entry.get().1.rev()", expression="true"),
     writer("a deleted repo's tombstone does not hold back its older records", SQLITE, "repo_tombstones t WHERE t.did_id = v.column3 AND t.rev >= v.column7", sql="repo_tombstones t WHERE t.did_id = v.column3 AND t.rev < 0"),
-    writer("an update ignores the stored rev", SQLITE, "else if rev < row.rev", changed="else if rev < row.rev || MUTANT"),
+    writer("an update ignores the stored rev", SQLITE, "if !is_new && rev < row.rev {", changed="if !is_new && (rev < row.rev || MUTANT) {"),
     writer("a delete ignores the stored rev", SQLITE, ".is_some_and(|row| rev < row.rev)", changed=".is_some_and(|row| rev < row.rev || MUTANT)"),
     writer("a delete removes nothing", SQLITE, "if !ids.is_empty() {", changed="if !ids.is_empty() && !MUTANT {"),
     writer("a delete leaves no tombstone", SQLITE, ".filter(|(n, _)| !newer.contains(n))", changed=".filter(|(n, _)| !newer.contains(n) && !MUTANT)"),
     writer("an insert ignores tombstones", SQLITE, "t.rkey = v.column4 AND t.rev >= v.column7", sql="t.rkey = v.column4 AND t.rev < 0"),
     writer("an older delete lowers the tombstone", SQLITE, "WHERE tombstones.rev < excluded.rev", sql="WHERE true"),
-    writer("an update keeps the old references", SQLITE, "drop_refs(conn, &updated).await?;", without=True),
+    writer("an update keeps the old references", SQLITE, "drop_refs(conn, &self.updated).await?;", without=True),
     writer("a delete keeps the references", SQLITE, "drop_refs(conn, &ids).await?;", without=True),
     writer(
         "the cursor is committed before its records",
@@ -91,8 +91,11 @@ MUTANTS = [
     # The stream's cursor.
     stream("the cursor passes a chunk with missing parts", WATERMARK, "|| entry.get().0 > 0 {", changed="|| (entry.get().0 > 0 && !MUTANT) {"),
     stream("the cursor passes a missing chunk", WATERMARK, "if *entry.key() != self.next", changed="if (*entry.key() != self.next && !MUTANT)"),
-    stream("the cursor goes back", WATERMARK, "self.cursor.max(time)", expression="time"),
+    stream("the cursor goes back", WATERMARK, "self.events_until.max(next.events_until)", expression="next.events_until"),
     stream("deferred parts of a chunk are not waited for", WATERMARK, "(*missing + deferred)", expression="*missing"),
+    stream("a replay moves the cursor", "host/src/indexing/intake.rs", "Resumed::NotYet => return Reach::default(),", changed="Resumed::NotYet if !MUTANT => return Reach::default(),\n                Resumed::NotYet => {}"),
+    stream("a connection begins at the last event", "host/src/indexing/stream/position.rs", ".saturating_sub(rewind.as_micros() as i64)", changed=".saturating_sub(if MUTANT { 0 } else { rewind.as_micros() as i64 })"),
+    stream("another server is not asked for withheld commits", "host/src/indexing/stream/position.rs", "if is_other_server { self.commits_until", changed="if is_other_server && !MUTANT { self.commits_until"),
     # Events of the stream.
     stream("the CID of a record is not checked", CHECKER, "Ok(computed)) if claimed == computed", changed="Ok(computed)) if claimed == computed || MUTANT"),
     stream("a CID that can't be checked counts as verified", CHECKER, "(Claim::Cid(claimed), Err(_)) => (Some(*claimed), false)", changed="(Claim::Cid(claimed), Err(_)) => (Some(*claimed), MUTANT)"),

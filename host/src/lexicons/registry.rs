@@ -155,9 +155,7 @@ impl Snapshot {
         }
         let key = self.key_type(collection).check(rkey).err().map(|wrong| wrong.to_string());
         let record = match cbor {
-            Ok(cbor) => {
-                self.documents.validate(collection, cbor).err().map(|errors| errors.to_string())
-            }
+            Ok(cbor) => self.documents.validate(collection, cbor).err().map(|errors| errors.to_string()),
             Err(why) => {
                 // The schema knows which declared field is wrong.
                 let value = serde_json::from_slice(text).unwrap_or_default();
