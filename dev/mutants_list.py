@@ -94,8 +94,8 @@ MUTANTS = [
     stream("the cursor goes back", WATERMARK, "self.events_until.max(next.events_until)", expression="next.events_until"),
     stream("deferred parts of a chunk are not waited for", WATERMARK, "(*missing + deferred)", expression="*missing"),
     stream("a replay moves the cursor", "host/src/indexing/intake.rs", "Resumed::NotYet => return Reach::default(),", changed="Resumed::NotYet if !MUTANT => return Reach::default(),\n                Resumed::NotYet => {}"),
-    stream("a connection begins at the last event", "host/src/indexing/stream/position.rs", ".saturating_sub(rewind.as_micros() as i64)", changed=".saturating_sub(if MUTANT { 0 } else { rewind.as_micros() as i64 })"),
-    stream("another server is not asked for withheld commits", "host/src/indexing/stream/position.rs", "if is_other_server { self.commits_until", changed="if is_other_server && !MUTANT { self.commits_until"),
+    stream("a connection begins at the last event", "host/src/indexing/position.rs", ".saturating_sub(rewind.as_micros() as i64)", changed=".saturating_sub(if MUTANT { 0 } else { rewind.as_micros() as i64 })"),
+    stream("another server is not asked for withheld commits", "host/src/indexing/position.rs", "if is_other_server { self.commits_until", changed="if is_other_server && !MUTANT { self.commits_until"),
     # Events of the stream.
     stream("the CID of a record is not checked", CHECKER, "Ok(computed)) if claimed == computed", changed="Ok(computed)) if claimed == computed || MUTANT"),
     stream("a CID that can't be checked counts as verified", CHECKER, "(Claim::Cid(claimed), Err(_)) => (Some(*claimed), false)", changed="(Claim::Cid(claimed), Err(_)) => (Some(*claimed), MUTANT)"),

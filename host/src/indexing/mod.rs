@@ -37,6 +37,7 @@ mod intake;
 mod launch;
 mod message;
 mod notice;
+mod position;
 mod published;
 mod reader;
 mod resumption;

@@ -2,7 +2,6 @@
 
 pub(super) mod address;
 mod inflate;
-mod position;
 mod servers;
 mod session;
 mod wanted;
@@ -28,12 +27,12 @@ use crate::websocket::{ChunkLimits, Connect, Connection, KeepAlive, Lost, Skip};
 use super::gaps;
 use super::intake::{CHUNK_BYTES, CHUNK_FRAMES, Intake};
 use super::notice::{Notice, Observer};
+use super::position::Position;
 use super::resumption::Expected;
 use super::settings::{StreamConfig, Timing};
 use super::status::LiveStatus;
 
 pub(super) use inflate::Inflate;
-pub(super) use position::{ChunkTimes, Position};
 
 use servers::Servers;
 use session::{End, Session};

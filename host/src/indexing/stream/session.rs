@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::websocket::{Connection, Lost};
 
 use super::inflate::Inflate;
-use super::position::Position;
 use super::servers::Servers;
 use super::wanted::Wanted;
 use crate::indexing::intake::{CHUNK_FRAMES, Intake};
+use crate::indexing::position::Position;
 use crate::indexing::settings::Timing;
 use crate::lexicons::Followed;
 

@@ -26,6 +26,9 @@ async fn wait_until_committed(db: &crate::store::Db, time_us: i64) {
     .await;
 }
 
+/// How far each connection goes back, in microseconds.
+const REWIND: i64 = 5_000_000;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bursts_on_one_key_end_with_the_last_word() {
     let dir = tempdir().unwrap();
@@ -246,7 +249,7 @@ async fn a_stop_commits_received_events_and_the_next_start_resumes_there() {
     jetstream.push_all(synthetic(100, 5, NOTE, BASE - 1_000));
     let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
     eventually("connected", async || !jetstream.subscriptions().is_empty()).await;
-    assert_eq!(jetstream.subscriptions()[0].cursor, Some(BASE - 1), "a first start begins now");
+    assert_eq!(jetstream.subscriptions()[0].cursor, Some(BASE - 1 - REWIND), "a first start begins now");
     jetstream.push_all(synthetic(100, 5, NOTE, BASE + 100));
     eventually("received", async || server.handle.status().last_event_at.is_some()).await;
     server.handle.finish().await;
@@ -255,7 +258,7 @@ async fn a_stop_commits_received_events_and_the_next_start_resumes_there() {
     jetstream.push_all(synthetic(100, 5, NOTE, BASE + 200));
     let server = run(&db, vec![jetstream.url()], &[NOTE], 2);
     wait_until_committed(&db, BASE + 299).await;
-    assert_eq!(jetstream.subscriptions()[1].cursor, Some(stopped_at));
-    assert_eq!(visible(&db, NOTE).await.len(), 200);
+    assert_eq!(jetstream.subscriptions()[1].cursor, Some(stopped_at - REWIND));
+    assert_eq!(visible(&db, NOTE).await.len(), 300, "with what was a moment before the first start");
     server.handle.finish().await;
 }

@@ -11,7 +11,7 @@ const MAX_COMMIT_REPLAY_US: i64 = 24 * 3_600 * 1_000_000;
 
 /// Plausible times of the events of a chunk, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::indexing) struct ChunkTimes {
+pub(super) struct ChunkTimes {
     pub first: i64,
     pub newest: i64,
     pub newest_commit: Option<i64>,
@@ -20,7 +20,7 @@ pub(in crate::indexing) struct ChunkTimes {
 /// How far the stream has entered the pipeline. Ahead of the committed cursor by what is queued. Times are those of
 /// events, by the clock of a Jetstream server, in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::indexing) struct Position {
+pub(super) struct Position {
     /// The highest time of an event.
     pub events_until: i64,
     /// Up to here no commit is missing. A server may send account events and no commits: so this is the time of the last
@@ -40,13 +40,13 @@ impl Position {
         Self { is_own_time: true, ..Self::at(now.0, now) }
     }
 
-    pub(in crate::indexing) fn at(time_us: i64, seen_at: Timestamp) -> Self {
+    pub(super) fn at(time_us: i64, seen_at: Timestamp) -> Self {
         let (is_own_time, is_skipped) = (false, false);
         Self { events_until: time_us, commits_until: time_us, seen_at, is_own_time, is_skipped }
     }
 
     /// Moves over a chunk of events that was received now.
-    pub(in crate::indexing) fn advance(&mut self, times: ChunkTimes, now: Timestamp) {
+    pub(super) fn advance(&mut self, times: ChunkTimes, now: Timestamp) {
         let ChunkTimes { first, newest, newest_commit } = times;
         // Our clock may be ahead of the server's, and nothing from before the start is missing.
         let (events, commits) =
