@@ -48,10 +48,10 @@ async fn a_backfill_is_started_and_watched() {
     let jobs = server.admin(Method::GET, "/admin/backfill/status", None).await.body;
     assert_eq!((&jobs[0]["id"], &jobs[0]["did"]), (&json!(out(&output).trim()), &json!(ALICE)));
 
-    // Repos that could not be read are no failure of the job, but are pointed out.
+    // Repos that could not be read are no failure of the job, but have an exit status, and are pointed out.
     world.network.set_error(BOB, Some("RepoDeactivated"));
     let output = run(&[NOTES, "--watch"]);
-    assert!(output.status.success(), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
     let text = err(&output);
     assert!(
         text.contains("1 repos could not be read (repo_deactivated 1)") && text.contains("/retry-failed"),

@@ -37,4 +37,39 @@ pub enum Fault {
     Car(CarFault),
     /// A CAR of a gigabyte.
     Gigabyte,
+    /// Pages of records have this many, whatever the request says.
+    IgnoresLimit(usize),
+    /// The highest record keys first, whatever the request says.
+    IgnoresReverse,
+    /// Both: as servers do that know no parameter besides the cursor.
+    IgnoresLimitAndReverse(usize),
+    /// Always the first page.
+    IgnoresCursor,
+    /// A page without entries, whose cursor leads to the page that was requested. Only for requests whose cursor does not
+    /// end with `~`, the mark of such cursors.
+    EmptyPageWithCursor,
+    /// Every record of the page twice.
+    RepeatsRecords,
+    /// The page lacks the record with this key.
+    LacksRecord(&'static str),
+    /// The relay lists an entry without a DID, and one with a wrong one, before the others.
+    EntryWithoutDid,
+}
+
+impl Fault {
+    /// The answer of a server that does not know a method: as relays and PDSs of several origins send it.
+    pub fn unknown_method(of: usize) -> Self {
+        let answers = [
+            (501, r#"{"error":"MethodNotImplemented","message":"Method Not Implemented"}"#),
+            (404, r#"{"message":"Not Found"}"#),
+            (400, r#"{"error":"InvalidRequest","message":"Unknown method"}"#),
+        ];
+        let (status, body) = answers[of % answers.len()];
+        Self::Status(status, Vec::new(), body.to_owned())
+    }
+
+    /// Too many requests, without a header that says for how long: as large edges send it.
+    pub fn rate_limited() -> Self {
+        Self::Status(429, Vec::new(), "<html><body>429 Too Many Requests</body></html>".to_owned())
+    }
 }

@@ -12,10 +12,21 @@ const MAX_PAGE: usize = 100;
 /// A page of records, the highest record keys first. Like real PDSs, it has a cursor unless it is empty.
 pub(crate) fn page(records: &Records, query: &Query, fault: Option<&Fault>) -> Value {
     let Query { did, collection, .. } = query;
+    let requested = query.cursor.as_deref();
+    if matches!(fault, Some(Fault::EmptyPageWithCursor))
+        && requested.is_none_or(|cursor| !cursor.ends_with('~'))
+    {
+        return json!({ "records": [], "cursor": format!("{}~", requested.unwrap_or_default()) });
+    }
     let cursor = match fault {
-        Some(Fault::Endless) => None,
-        _ => query.cursor.as_deref(),
+        Some(Fault::Endless | Fault::IgnoresCursor) => None,
+        _ => requested.map(|cursor| cursor.trim_end_matches('~')).filter(|cursor| !cursor.is_empty()),
     };
+    let limit = match fault {
+        Some(Fault::IgnoresLimit(limit) | Fault::IgnoresLimitAndReverse(limit)) => *limit,
+        _ => query.limit.min(MAX_PAGE),
+    };
+    let ignores_reverse = matches!(fault, Some(Fault::IgnoresReverse | Fault::IgnoresLimitAndReverse(_)));
     let all = records.get(collection).into_iter().flatten().rev();
     let below = all.filter(|(rkey, _)| cursor.is_none_or(|cursor| rkey.as_str() < cursor));
     let mut page: Vec<_> = below.collect();
@@ -24,11 +35,17 @@ pub(crate) fn page(records: &Records, query: &Query, fault: Option<&Fault>) -> V
         page = from.filter(|(rkey, _)| rkey.as_str() >= cursor).take(query.limit.min(MAX_PAGE)).collect();
         page.reverse();
     }
-    if query.reverse {
+    if query.reverse && !ignores_reverse {
         page.reverse();
     }
-    page.truncate(query.limit.min(MAX_PAGE));
+    page.truncate(limit);
     let last = page.last().map(|(rkey, _)| (*rkey).clone());
+    if matches!(fault, Some(Fault::RepeatsRecords)) {
+        page = page.into_iter().flat_map(|record| [record, record]).collect();
+    }
+    if let Some(Fault::LacksRecord(key)) = fault {
+        page.retain(|(rkey, _)| rkey != key);
+    }
     let author =
         if matches!(fault, Some(Fault::WrongDids)) { "did:plc:someoneelsesomeoneelsesom" } else { did };
     let mut records: Vec<Value> = page

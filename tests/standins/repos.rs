@@ -222,6 +222,13 @@ impl RepoNetwork {
         self.state().queries.iter().filter(|(at, _)| *at == site).map(|(_, query)| query.clone()).collect()
     }
 
+    /// Whether a repo has a record.
+    pub fn has(&self, did: &str, collection: &str, rkey: &str) -> bool {
+        let state = self.state();
+        let records = state.repos.get(did).and_then(|repo| repo.records.get(collection));
+        records.is_some_and(|records| records.contains_key(rkey))
+    }
+
     /// The records of a collection: their URIs and CIDs.
     pub fn records(&self, collection: &str) -> BTreeMap<String, String> {
         let state = self.state();
@@ -295,7 +302,7 @@ async fn answer(site: Site, state: &Arc<Mutex<State>>, query: &Query) -> Respons
         state.queries.push((site, query.clone()));
         let fault = state.faults.get_mut(&site).and_then(|choose| choose(query));
         let right = match site {
-            Site::Relay => json_body(state.relay(query)),
+            Site::Relay => json_body(state.relay(query, fault.as_ref())),
             Site::Pds(pds) => state.pds(pds, query, fault.as_ref()),
         };
         (fault, right)
@@ -335,19 +342,42 @@ fn refuse(error: &str) -> (u16, Value) {
 }
 
 impl State {
-    fn relay(&self, query: &Query) -> (u16, Value) {
-        if query.method != "com.atproto.sync.listReposByCollection" {
+    fn relay(&self, query: &Query, fault: Option<&Fault>) -> (u16, Value) {
+        let is_of_all = query.method == "com.atproto.sync.listRepos";
+        if !is_of_all && query.method != "com.atproto.sync.listReposByCollection" {
             return match self.documents.get(&query.method) {
                 Some(Value::Null) => (410, json!({ "message": "DID not available" })),
                 Some(document) => (200, document.clone()),
                 None => (404, json!({ "message": "DID not registered" })),
             };
         }
-        let after = query.cursor.as_deref().unwrap_or_default();
-        let has = |repo: &Repo| repo.records.contains_key(&query.collection) && !repo.is_unlisted;
+        let requested = query.cursor.as_deref().unwrap_or_default();
+        if matches!(fault, Some(Fault::EmptyPageWithCursor)) && !requested.ends_with('~') {
+            return (200, json!({ "repos": [], "cursor": format!("{requested}~") }));
+        }
+        let after = requested.trim_end_matches('~');
+        let has = |repo: &Repo| {
+            // As relays do: a repo without records of a collection is not listed for it.
+            let records = repo.records.get(&query.collection);
+            (is_of_all || records.is_some_and(|records| !records.is_empty())) && !repo.is_unlisted
+        };
         let dids = self.repos.iter().filter(|(did, repo)| has(repo) && did.as_str() > after);
         let page: Vec<_> = dids.map(|(did, _)| did).take(self.repos_per_page).collect();
-        let mut answer = json!({ "repos": page.iter().map(|did| json!({ "did": did })).collect::<Vec<_>>() });
+        let entry = |did: &&String| {
+            let repo = &self.repos[*did];
+            let mut entry = json!({ "did": did });
+            if is_of_all {
+                entry["head"] = cid_of(&json!({})).into();
+                entry["rev"] = tid(repo.rev, 0).into();
+                entry["active"] = repo.error.is_none().into();
+            }
+            entry
+        };
+        let mut entries: Vec<_> = page.iter().map(entry).collect();
+        if matches!(fault, Some(Fault::EntryWithoutDid)) {
+            entries.splice(0..0, [json!({ "head": "bafy" }), json!({ "did": "nope" })]);
+        }
+        let mut answer = json!({ "repos": entries });
         if page.len() == self.repos_per_page {
             answer["cursor"] = page.last().map(|did| did.as_str()).into();
         }

@@ -3,22 +3,17 @@
 //! A list of records can lack some by mistake, and nothing in it shows that. So a record that a list lacks is requested
 //! by itself, and is removed only if its PDS denies it. A CAR needs no such requests: its owner has signed what it has.
 
-use std::time::Duration;
-
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
-use tokio::time::Instant;
 
-use super::failure::{ErrorKind, Failure};
+use super::failure::Failure;
 use super::left_out::LeftOut;
 use super::listing::Listing;
 use super::repo::{Break, RepoReader};
 use super::request::Server;
+use super::slow_guard::SlowGuard;
 use crate::atproto::{Did, Nsid, RecordKey};
 use crate::store::index::{Change, Delete};
-
-/// Absent records that are kept until the end of a list proves that it was in order. Beyond it, they are removed before.
-pub(super) const MAX_ABSENT: usize = 10_000;
 
 /// Records that are removed in one transaction, between which a stopped job breaks off.
 const REMOVED_TOGETHER: usize = 1_000;
@@ -28,29 +23,6 @@ const CONFIRMED_TOGETHER: usize = 100;
 
 /// Records that are requested from a PDS at the same time for one repo.
 const CONCURRENT_REQUESTS: usize = 4;
-
-/// A repo that gives fewer answers than one a second for this long is given up: other jobs wait for this one.
-const SLOW_AFTER: Duration = Duration::from_mins(10);
-
-/// Counts what a repo gives, to notice a PDS that answers too slowly.
-pub(super) struct SlowGuard {
-    began: Instant,
-}
-
-impl SlowGuard {
-    pub(super) fn new() -> Self {
-        Self { began: Instant::now() }
-    }
-
-    /// # Errors
-    /// When `given` records or answers since the beginning are too few.
-    pub(super) fn check(&self, given: i64) -> Result<(), Failure> {
-        if self.began.elapsed() > SLOW_AFTER && given < self.began.elapsed().as_secs() as i64 {
-            return Err(Failure::new(ErrorKind::Timeout, "the PDS gives fewer than one record a second"));
-        }
-        Ok(())
-    }
-}
 
 impl Server<'_> {
     /// The first of some records that the repo has, as an index; `None` when its PDS denies all of them.

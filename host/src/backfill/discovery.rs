@@ -1,4 +1,5 @@
-//! The first stage of a job: finds the repos to read.
+//! The first stage of a job: finds the repos to read. Those that the index has records of come first: the relay does not
+//! list every repo, and none whose records were all deleted.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -7,15 +8,17 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::StreamExt as _;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::failure::{Failure, MAX_WAIT};
+use super::failure::{ErrorKind, Failure, MAX_WAIT, Missing};
 use super::outcome::RunError;
+use super::rate_limit::RateLimit;
 use super::reporter::{Pace, Reporter};
-use super::request::{RepoPage, Server};
+use super::request::{RepoList, RepoPage, Server};
 use crate::atproto::{Did, Nsid};
 use crate::store::Db;
-use crate::store::backfill::{self, ActiveJob, CATCH_UP};
+use crate::store::backfill::{self, ActiveJob, CATCH_UP, Indexed};
 
 /// Collections that are listed at the same time (admin-api.md §12.1).
 const CONCURRENT_COLLECTIONS: usize = 5;
@@ -41,6 +44,19 @@ pub(super) struct Discovery<'a> {
     pub(super) stop: &'a CancellationToken,
 }
 
+/// Why a list is incomplete.
+type Incomplete = Failure;
+
+impl RepoList<'_> {
+    /// The name under which the position in the list is stored. That of all repos is no NSID, so it is no collection's.
+    fn name(&self) -> &str {
+        match self {
+            Self::Of(collection) => collection.as_str(),
+            Self::All => "(repos)",
+        }
+    }
+}
+
 impl Discovery<'_> {
     /// Adds the repos of the job. Returns what could not be listed.
     pub(super) async fn run(
@@ -59,31 +75,40 @@ impl Discovery<'_> {
             }
             return Ok(None);
         }
-        let stored = backfill::discovery(self.db, job.seq).await?;
-        let pace = Mutex::new(Pace::new());
-        let mut lists: Vec<BoxFuture<'_, _>> = Vec::new();
-        for collection in collections {
-            let progress = stored.iter().find(|progress| progress.collection == collection.as_str());
-            if !progress.is_some_and(|progress| progress.is_done) {
-                let cursor = progress.and_then(|progress| progress.cursor.clone());
-                lists.push(Box::pin(self.list(job.seq, collection, cursor, &pace)));
+        if job.kind == CATCH_UP {
+            self.add_indexed(job.seq, Indexed::Known).await?;
+        } else {
+            for collection in collections {
+                self.add_indexed(job.seq, Indexed::ActiveWith(collection)).await?;
             }
         }
-        let mut lists = futures_util::stream::iter(lists).buffer_unordered(CONCURRENT_COLLECTIONS);
         let mut failures: Vec<String> = Vec::new();
-        while let Some(incomplete) = lists.next().await {
-            failures.extend(incomplete?);
+        let mut is_unlisted = false;
+        let lists: Vec<_> = collections.iter().map(RepoList::Of).collect();
+        for (list, failure) in self.add_listed(job.seq, &lists).await? {
+            if failure.missing == Some(Missing::Method) {
+                is_unlisted = true;
+            } else {
+                failures.push(format!(
+                    "the relay did not list all repos of {}: {}",
+                    list.name(),
+                    failure.text
+                ));
+            }
         }
-        if job.kind == CATCH_UP {
-            self.add_indexed(job.seq).await?;
+        if is_unlisted {
+            tracing::info!("the relay has no listReposByCollection, so every repo that it lists is read");
+            for (_, failure) in self.add_listed(job.seq, &[RepoList::All]).await? {
+                failures.push(format!("the relay did not list all of its repos: {}", failure.text));
+            }
         }
         self.reporter.save().await?;
         Ok((!failures.is_empty()).then(|| failures.join("; ")))
     }
 
-    /// Adds the accounts of the index: the relay lists none whose records were all deleted.
-    async fn add_indexed(&self, job: i64) -> Result<(), RunError> {
-        while let Some(added) = backfill::add_indexed_repos(self.db, job, INDEXED_PER_STEP).await? {
+    /// Adds accounts of the index.
+    async fn add_indexed(&self, job: i64, accounts: Indexed<'_>) -> Result<(), RunError> {
+        while let Some(added) = backfill::add_indexed_repos(self.db, job, accounts, INDEXED_PER_STEP).await? {
             self.reporter.discovered(added);
             if self.stop.is_cancelled() {
                 return Err(RunError::Stopped);
@@ -92,29 +117,61 @@ impl Discovery<'_> {
         Ok(())
     }
 
-    /// Adds the repos of one collection. Returns why the list is incomplete.
+    /// Adds the repos of lists of the relay, from where an earlier run stopped. Returns those that are incomplete.
+    async fn add_listed<'l>(
+        &self,
+        job: i64,
+        lists: &[RepoList<'l>],
+    ) -> Result<Vec<(RepoList<'l>, Incomplete)>, RunError> {
+        let stored = backfill::discovery(self.db, job).await?;
+        let pace = Mutex::new(Pace::new());
+        let mut reads: Vec<BoxFuture<'_, _>> = Vec::new();
+        for list in lists {
+            let progress = stored.iter().find(|progress| progress.collection == list.name());
+            if !progress.is_some_and(|progress| progress.is_done) {
+                let cursor = progress.and_then(|progress| progress.cursor.clone());
+                let read = self.list(job, *list, cursor, &pace);
+                reads.push(Box::pin(async { read.await.map(|ended| (*list, ended)) }));
+            }
+        }
+        let mut reads = futures_util::stream::iter(reads).buffer_unordered(CONCURRENT_COLLECTIONS);
+        let mut incomplete = Vec::new();
+        while let Some(read) = reads.next().await {
+            let (list, failure) = read?;
+            incomplete.extend(failure.map(|failure| (list, failure)));
+        }
+        Ok(incomplete)
+    }
+
+    /// Adds the repos of one list. Returns why it is incomplete.
     async fn list(
         &self,
         job: i64,
-        collection: &Nsid,
+        list: RepoList<'_>,
         mut cursor: Option<String>,
         pace: &Mutex<Pace>,
-    ) -> Result<Option<String>, RunError> {
-        let incomplete =
-            |why: &str| Ok(Some(format!("the relay did not list all repos of {collection}: {why}")));
+    ) -> Result<Option<Incomplete>, RunError> {
         let hasher = RandomState::new();
         let mut cursors: HashSet<u64> = cursor.iter().map(|cursor| hasher.hash_one(cursor)).collect();
-        let mut without_new = 0;
+        let (mut without_new, mut has_warned) = (0, false);
         loop {
-            let listed = match repo_page(&self.relay, self.stop, collection, cursor.as_deref()).await? {
+            let listed = match repo_page(&self.relay, self.stop, list, cursor.as_deref()).await? {
                 Ok(listed) => listed,
-                Err(failure) => return incomplete(&failure.text),
+                Err(failure) => return Ok(Some(failure)),
             };
-            let is_empty = listed.repos.is_empty();
-            let dids = listed.repos.into_iter().filter(|repo| Did::is_valid(&repo.did));
-            let dids: Vec<String> = dids.map(|repo| repo.did).collect();
-            let next = listed.cursor.filter(|next| !next.is_empty() && !is_empty);
-            let added = backfill::add_repos(self.db, job, collection, &dids, next.as_deref()).await?;
+            let RepoPage { cursor: next, dids, skipped } = listed;
+            if skipped > 0 {
+                metrics::counter!("belvedere_backfill_relay_entries_skipped_total").increment(skipped as u64);
+                if !std::mem::replace(&mut has_warned, true) {
+                    tracing::warn!(
+                        list = list.name(),
+                        skipped,
+                        "the relay lists entries without a valid DID; they are skipped"
+                    );
+                }
+            }
+            let dids: Vec<String> = dids.iter().map(Did::to_string).collect();
+            let added = backfill::add_repos(self.db, job, list.name(), &dids, next.as_deref()).await?;
             without_new = if added.is_empty() { without_new + 1 } else { 0 };
             self.reporter.discovered(added);
             if pace.lock().await.is_due() {
@@ -123,10 +180,10 @@ impl Discovery<'_> {
             match next {
                 None => return Ok(None),
                 Some(next) if !cursors.insert(hasher.hash_one(&next)) => {
-                    return incomplete("it gave the same cursor again");
+                    return Ok(Some(Failure::other("it gave the same cursor again")));
                 }
                 Some(_) if without_new >= MAX_PAGES_WITHOUT_NEW => {
-                    return incomplete("its list does not end");
+                    return Ok(Some(Failure::other("its list does not end")));
                 }
                 next => cursor = next,
             }
@@ -134,25 +191,34 @@ impl Discovery<'_> {
     }
 }
 
-/// One page of the relay's list, with retries.
+/// One page of a list of the relay, with retries. Answers of 429 are waited out.
 pub(super) async fn repo_page(
     relay: &Server<'_>,
     stop: &CancellationToken,
-    collection: &Nsid,
+    list: RepoList<'_>,
     cursor: Option<&str>,
 ) -> Result<Result<RepoPage, Failure>, RunError> {
-    let mut wait = FIRST_WAIT;
-    for attempt in 1.. {
-        let page = stop.run_until_cancelled(relay.repos(collection, cursor)).await;
-        match page.ok_or(RunError::Stopped)? {
-            Err(failure) if failure.kind.is_retryable() && attempt < MAX_ATTEMPTS => {
-                tracing::warn!(%collection, error = failure.text, "the relay did not list repos; trying again");
-                let wait = wait.max(failure.wait.unwrap_or_default()).min(MAX_WAIT);
-                stop.run_until_cancelled(tokio::time::sleep(wait)).await.ok_or(RunError::Stopped)?;
-            }
+    let (mut limit, mut failures, mut wait) = (RateLimit::default(), 0, FIRST_WAIT);
+    loop {
+        let page = stop.run_until_cancelled(relay.repos(list, cursor)).await;
+        let failure = match page.ok_or(RunError::Stopped)? {
+            Err(failure) if failure.kind.is_retryable() && failure.missing.is_none() => failure,
             ended => return Ok(ended),
-        }
-        wait = (wait * 2).min(MAX_WAIT);
+        };
+        let pause = if failure.kind == ErrorKind::RateLimited {
+            limit.wait(&failure, Instant::now())
+        } else {
+            failures += 1;
+            let pause = wait.max(failure.wait.unwrap_or_default()).min(MAX_WAIT);
+            wait = (wait * 2).min(MAX_WAIT);
+            (failures < MAX_ATTEMPTS).then_some(pause)
+        };
+        let Some(pause) = pause else { return Ok(Err(failure)) };
+        tracing::warn!(
+            list = list.name(),
+            error = failure.text,
+            "the relay did not list repos; trying again"
+        );
+        stop.run_until_cancelled(tokio::time::sleep(pause)).await.ok_or(RunError::Stopped)?;
     }
-    Err(RunError::Stopped)
 }

@@ -7,14 +7,18 @@ use serde::Deserialize;
 
 use crate::clock::Timestamp;
 use crate::identity::IdentityError;
-use crate::net::{self, FetchedResponse, NetError, RATE_LIMIT_WAIT, asked_wait};
+use crate::indexing::fetch;
+use crate::net::{self, FetchedResponse, NetError, asked_wait, asked_wait_up_to};
 use crate::store::index::AccountStatus;
 
-/// Longest cooldown of a host: the longest wait that a server can ask for.
+/// Longest cooldown of a host that fails.
 pub(super) const MAX_WAIT: Duration = net::MAX_ASKED_WAIT;
 
-/// Answers of 429 to the same repo, after each of which its host cools down.
-const MAX_RATE_LIMITED: u32 = 10;
+/// Longest wait after a 429: the usual window of PDSs, in which some thousand requests are allowed.
+pub(super) const MAX_RATE_LIMIT_WAIT: Duration = Duration::from_mins(5);
+
+/// The wait for a place of this host's resolver.
+const BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// Characters of an error that are kept for the list of errors.
 const MAX_TEXT_CHARS: usize = 220;
@@ -111,14 +115,15 @@ pub(super) enum Missing {
 impl Missing {
     /// Servers name an unknown method in several ways, or send the status of their router.
     fn of(status: StatusCode, error: &str, message: &str) -> Option<Self> {
-        let message = message.to_ascii_lowercase();
         let is_of_router = matches!(
             status,
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED
         );
+        if fetch::denies_record(status, error, message) {
+            return Some(Self::Record);
+        }
+        let message = message.to_ascii_lowercase();
         match error {
-            "RecordNotFound" if status.is_client_error() => Some(Self::Record),
-            "InvalidRequest" if message.starts_with("could not locate record") => Some(Self::Record),
             "RepoNotFound" | "RecordNotFound" => None,
             "MethodNotImplemented" | "XRPCNotSupported" | "MethodNotFound" | "UnknownMethod" => {
                 Some(Self::Method)
@@ -138,16 +143,14 @@ impl Missing {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Attempts {
     failed: u32,
-    rate_limited: u32,
 }
 
 impl Attempts {
     /// Counts a failure that another attempt may overcome. Returns whether to try again: at most `max` attempts, of
-    /// which those that were answered with 429 don't count, up to a limit of their own.
+    /// which those that were answered with 429 don't count. Their host limits them ([`super::rate_limit`]).
     pub(super) fn again(&mut self, failure: &Failure, max: u32) -> bool {
         if failure.kind == ErrorKind::RateLimited {
-            self.rate_limited += 1;
-            return self.rate_limited < MAX_RATE_LIMITED;
+            return true;
         }
         self.failed += 1;
         self.failed < max
@@ -208,11 +211,10 @@ impl Failure {
         let named = [error, message].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
         let mut failure = Self::new(kind, format!("{} {}", response.status, named.join(": ")).trim_end());
         (failure.status, failure.missing) = (status, missing);
-        if kind.is_retryable() {
-            failure.wait = asked_wait(&response.headers, now);
-        }
         if kind == ErrorKind::RateLimited {
-            failure.wait = failure.wait.or(Some(RATE_LIMIT_WAIT));
+            failure.wait = asked_wait_up_to(MAX_RATE_LIMIT_WAIT, &response.headers, now);
+        } else if kind.is_retryable() {
+            failure.wait = asked_wait(&response.headers, now);
         }
         failure
     }
@@ -235,7 +237,10 @@ impl Failure {
                 }
                 net => Self::of_net(net),
             },
-            IdentityError::Busy(_) => Self::new(ErrorKind::RateLimited, text),
+            // This host's own limit, which ends with the next look-up.
+            IdentityError::Busy(_) => {
+                Self { wait: Some(BUSY_WAIT), ..Self::new(ErrorKind::RateLimited, text) }
+            }
             IdentityError::RateLimited(wait) => {
                 Self { wait: Some(*wait), ..Self::new(ErrorKind::RateLimited, text) }
             }
@@ -278,23 +283,23 @@ mod tests {
     #[test]
     fn a_servers_wish_to_wait_is_read_in_every_form() {
         let waits = [
-            (&[("ratelimit-reset", "1700000030")][..], 30),
-            (&[("ratelimit-reset", "7")], 7),
-            (&[("ratelimit-reset", "1699999000")], 1),
-            (&[("ratelimit-reset", "1700090000")], 120),
-            (&[("retry-after", "9")], 9),
-            (&[("retry-after", "999999999")], 120),
-            (&[("retry-after", "-4")], 1),
-            (&[("retry-after", "Tue, 14 Nov 2023 22:13:45 GMT")], 25),
-            (&[("ratelimit-reset", "3"), ("retry-after", "9")], 3),
-            (&[("ratelimit-reset", "soon"), ("retry-after", "9")], 9),
-            (&[("retry-after", "soon")], 5),
-            (&[], 5),
+            (&[("ratelimit-reset", "1700000030")][..], Some(30)),
+            (&[("ratelimit-reset", "7")], Some(7)),
+            (&[("ratelimit-reset", "1699999000")], Some(1)),
+            (&[("ratelimit-reset", "1700090000")], Some(300)),
+            (&[("retry-after", "9")], Some(9)),
+            (&[("retry-after", "999999999")], Some(300)),
+            (&[("retry-after", "-4")], Some(1)),
+            (&[("retry-after", "Tue, 14 Nov 2023 22:13:45 GMT")], Some(25)),
+            (&[("ratelimit-reset", "3"), ("retry-after", "9")], Some(3)),
+            (&[("ratelimit-reset", "soon"), ("retry-after", "9")], Some(9)),
+            (&[("retry-after", "soon")], None),
+            (&[], None),
         ];
         for (headers, seconds) in waits {
             let failure = of(429, headers, "");
             assert_eq!(failure.kind, ErrorKind::RateLimited);
-            assert_eq!(failure.wait, Some(Duration::from_secs(seconds)), "{headers:?}");
+            assert_eq!(failure.wait, seconds.map(Duration::from_secs), "{headers:?}");
         }
         assert_eq!(of(503, &[("retry-after", "9")], "").wait, Some(Duration::from_secs(9)));
         assert_eq!(of(503, &[], "").wait, None);
@@ -333,6 +338,35 @@ mod tests {
         assert_eq!(of(400, &[], r#"{"error":"X","message":"y"}"#).text, "400 Bad Request X: y");
         assert_eq!(of(400, &[], "").text, "400 Bad Request");
         assert_eq!(Failure::other("é".repeat(1000)).text.chars().count(), MAX_TEXT_CHARS);
+    }
+
+    #[test]
+    fn what_a_server_lacks_is_read_from_its_words_and_its_router() {
+        for (status, body, missing) in [
+            (400, r#"{"error":"RecordNotFound"}"#, Some(Missing::Record)),
+            (404, r#"{"error":"RecordNotFound"}"#, Some(Missing::Record)),
+            (
+                400,
+                r#"{"error":"InvalidRequest","message":"Could not locate record: at://x"}"#,
+                Some(Missing::Record),
+            ),
+            (501, r#"{"error":"MethodNotImplemented"}"#, Some(Missing::Method)),
+            (404, r#"{"error":"XRPCNotSupported"}"#, Some(Missing::Method)),
+            (404, r#"{"message":"Not Found"}"#, Some(Missing::Method)),
+            (405, "", Some(Missing::Method)),
+            (
+                400,
+                r#"{"error":"InvalidRequest","message":"Unknown method: com.example.x"}"#,
+                Some(Missing::Method),
+            ),
+            (400, r#"{"error":"InvalidRequest"}"#, None),
+            (404, r#"{"error":"RepoNotFound"}"#, None),
+            (502, r#"{"error":"RecordNotFound"}"#, None),
+            (500, "", None),
+            (429, "", None),
+        ] {
+            assert_eq!(of(status, &[], body).missing, missing, "{status} {body}");
+        }
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl<'a> Fetching<'a> {
             let RepoReader { db, job, .. } = &*self.reader;
             if let Some(Failure { kind, text, .. }) = self.repos.given_up(&host) {
                 let failed = backfill::fail_host(db, *job, &host, kind.as_str(), &text).await?;
-                self.reporter.processed(failed as i64);
+                self.reporter.failed(failed as i64);
                 continue;
             }
             let dids = backfill::pending_of_host(db, *job, &host, MAX_QUEUED_PER_HOST).await?;
@@ -183,7 +183,7 @@ impl<'a> Fetching<'a> {
         let did = Did::try_from(text.as_str()).ok();
         if did.is_none() {
             let failure = Failure::new(ErrorKind::DidDocInvalid, "not a DID");
-            self.reporter.processed(1);
+            self.reporter.failed(1);
             let error = Some((failure.kind.as_str(), failure.text));
             self.unsaved.finished.push(FinishedRepo { did: text, records: 0, error });
         }
@@ -249,7 +249,7 @@ impl<'a> Fetching<'a> {
         let (max_attempts, max_failures) = lookup::limits(&ticket.host, self.settings.max_attempts);
         let again = lookup.attempts.again(&failure, max_attempts);
         let (again, given_up) = if again { (Some(lookup), None) } else { (None, Some(lookup)) };
-        let lost = self.lookups.failed(ticket, &failure, again, max_failures, Instant::now());
+        let lost = self.lookups.failed(ticket, &failure, again, false, max_failures, Instant::now());
         for lookup in lost.into_iter().chain(given_up) {
             self.finish(&lookup.did, 0, Some(failure.clone()));
         }
@@ -261,8 +261,9 @@ impl<'a> Fetching<'a> {
             return self.finish(&repo.did, repo.records(), Some(failure));
         }
         let again = repo.attempts.again(&failure, self.settings.max_attempts);
+        let (has_progressed, max) = (repo.has_progressed, lookup::MAX_HOST_FAILURES);
         let (again, given_up) = if again { (Some(repo), None) } else { (None, Some(repo)) };
-        let lost = self.repos.failed(ticket, &failure, again, lookup::MAX_HOST_FAILURES, Instant::now());
+        let lost = self.repos.failed(ticket, &failure, again, has_progressed, max, Instant::now());
         for repo in lost.into_iter().chain(given_up) {
             self.finish(&repo.did, repo.records(), Some(failure.clone()));
         }
@@ -273,10 +274,11 @@ impl<'a> Fetching<'a> {
         if let Some(Failure { kind, text, .. }) = &failure {
             metrics::counter!("belvedere_backfill_repos_total", "result" => kind.as_str()).increment(1);
             tracing::debug!(%did, kind = kind.as_str(), error = text, "a repo could not be read");
+            self.reporter.failed(1);
         } else {
+            self.reporter.completed();
             metrics::counter!("belvedere_backfill_repos_total", "result" => "completed").increment(1);
         }
-        self.reporter.processed(1);
         let error = failure.map(|failure| (failure.kind.as_str(), failure.text));
         self.unsaved.finished.push(FinishedRepo { did: did.as_str().to_owned(), records, error });
     }
@@ -313,6 +315,8 @@ async fn look_up(reader: Arc<RepoReader>, task: Task<Lookup>) -> Ended {
 
 async fn read(reader: Arc<RepoReader>, task: Task<Repo>) -> Ended {
     let (ticket, mut repo) = task.into_parts();
+    let before = repo.progress();
     let end = reader.read(&ticket.host, &mut repo).await;
+    repo.has_progressed = repo.progress() != before;
     Ended::Read(ticket, repo, end)
 }

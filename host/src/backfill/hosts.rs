@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::failure::{Failure, MAX_WAIT};
+use super::failure::{ErrorKind, Failure, MAX_WAIT};
+use super::rate_limit::RateLimit;
 use ready::ReadyHosts;
 
 /// Cooldown after the first failure of a host; doubles with each further one.
@@ -48,6 +49,7 @@ struct Host<U> {
     is_cooling: bool,
     /// Failures since the last success.
     failures: u32,
+    limit: RateLimit,
     /// Counts cooldowns: several units that were in progress together are one failure of the host.
     round: u64,
     /// Why the host was given up.
@@ -237,18 +239,21 @@ impl<U> Hosts<U> {
     pub(super) fn succeeded(&mut self, ticket: &Ticket) {
         if let Some(host) = self.by_name.get_mut(&ticket.host) {
             host.failures = 0;
+            host.limit.end();
             host.given_up = None;
         }
         self.leave(&ticket.host);
     }
 
     /// Ends a unit at which the host failed. With `again`, the unit goes to the end of the host's queue. After
-    /// `max_failures` in a row, the host is given up: returns the units to fail because of that.
+    /// `max_failures` in a row, the host is given up: returns the units to fail because of that. Answers of 429 are no
+    /// failures, but waits have an end too, which begins again when the unit `has_progressed`.
     pub(super) fn failed(
         &mut self,
         ticket: &Ticket,
         failure: &Failure,
         again: Option<U>,
+        has_progressed: bool,
         max_failures: u32,
         now: Instant,
     ) -> Vec<U> {
@@ -260,14 +265,11 @@ impl<U> Hosts<U> {
             }
             if host.round == ticket.round {
                 host.round += 1;
-                host.failures += 1;
-                if host.failures >= max_failures {
-                    host.given_up = Some(failure.clone());
-                } else {
-                    let doubled = FIRST_COOLDOWN.saturating_mul(1 << (host.failures - 1).min(16));
-                    let until = now + doubled.max(failure.wait.unwrap_or_default()).min(MAX_WAIT);
+                if let Some(wait) = host.cooldown(failure, has_progressed, max_failures, now) {
                     host.is_cooling = true;
-                    self.cooling.insert((until, Arc::clone(&ticket.host)));
+                    self.cooling.insert((now + wait, Arc::clone(&ticket.host)));
+                } else {
+                    host.given_up = Some(failure.clone());
                 }
             }
             if host.given_up.is_some() {
@@ -296,6 +298,28 @@ impl<U> Hosts<U> {
     }
 }
 
+impl<U> Host<U> {
+    /// Counts a failure. Returns for how long the host cools down; `None` when it is given up.
+    fn cooldown(
+        &mut self,
+        failure: &Failure,
+        has_progressed: bool,
+        max_failures: u32,
+        now: Instant,
+    ) -> Option<Duration> {
+        if failure.kind == ErrorKind::RateLimited {
+            if has_progressed {
+                self.limit.end();
+            }
+            return self.limit.wait(failure, now);
+        }
+        self.failures += 1;
+        let doubled = FIRST_COOLDOWN.saturating_mul(1 << (self.failures - 1).min(16));
+        let is_dead = self.failures >= max_failures;
+        (!is_dead).then(|| doubled.max(failure.wait.unwrap_or_default()).min(MAX_WAIT))
+    }
+}
+
 impl<U> Default for Host<U> {
     fn default() -> Self {
         Self {
@@ -303,6 +327,7 @@ impl<U> Default for Host<U> {
             in_progress: 0,
             is_cooling: false,
             failures: 0,
+            limit: RateLimit::default(),
             round: 0,
             given_up: None,
             has_more: false,

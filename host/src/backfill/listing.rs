@@ -16,6 +16,9 @@ use crate::store::index::Delete;
 /// Pages of one collection of one repo: five million records. A list without an end is given up there.
 const MAX_PAGES: u32 = 50_000;
 
+/// Absent records that are kept until the end of a list proves that it was in order. Beyond it, they are removed before.
+pub(super) const MAX_ABSENT: usize = 10_000;
+
 /// How far the records of a collection of a repo were read.
 #[derive(Debug)]
 pub(super) struct Listing {

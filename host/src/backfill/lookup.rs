@@ -61,24 +61,27 @@ pub(super) async fn pds_of(resolver: &Resolver, did: &Did, afresh: bool) -> Resu
     document.pds().map(str::to_owned).ok_or_else(none)
 }
 
-/// Looks up the DID again when its PDS does not have the repo: the account may have moved since. Returns the origin of
+/// Looks up the DID again when its PDS does not give the repo: the account may have moved since. Returns the origin of
 /// its new PDS.
 ///
 /// # Errors
-/// The failure, if the account did not move.
+/// The failure, if the account did not move. It says nothing about the account's status if that is not certain.
 pub(super) async fn moved(
     resolver: &Resolver,
     endpoint: &str,
     did: &Did,
     failure: Failure,
 ) -> Result<String, Failure> {
-    if !matches!(failure.kind, ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated) {
+    if !matches!(
+        failure.kind,
+        ErrorKind::RepoNotFound | ErrorKind::RepoDeactivated | ErrorKind::RepoTakendown
+    ) {
         return Err(failure);
     }
     match resolver.refresh(did).await {
         Ok(document) => document.pds().filter(|pds| *pds != endpoint).map(str::to_owned).ok_or(failure),
         Err(error @ IdentityError::Tombstoned) => Err(Failure::of_identity(&error)),
-        Err(_) => Err(failure),
+        Err(_) => Err(Failure { status: None, ..failure }),
     }
 }
 

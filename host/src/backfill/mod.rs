@@ -8,10 +8,10 @@
 //! | `repairs` | how often repos that the stream marks become a job |
 //! | `run` | the stages of a job |
 //! | `discovery` | stage 1: the repos that the relay lists |
-//! | `fetching`, `hosts` | stage 2: looks up the PDSs and reads the repos, with queues by host |
+//! | `fetching`, `hosts`, `rate_limit` | stage 2: looks up the PDSs and reads the repos, with queues by host |
 //! | `sources`, `choice` | reads one repo, and chooses where from |
 //! | `repo`, `listing`, `left_out` | stores pages of a repo's records, decides what they prove, and counts what can't be indexed |
-//! | `absence` | removes what a list lacks and its PDS denies |
+//! | `absence`, `slow_guard` | removes what a list lacks and its PDS denies; gives up PDSs that are too slow |
 //! | `car` | checks a repo that came as a CAR, and gives its records in pages |
 //! | `accounts` | after a gap of the stream, hides and shows accounts as their PDSs say |
 //! | `lookup` | finds the PDS of a repo |
@@ -46,12 +46,14 @@ mod next_page;
 mod outcome;
 mod plan;
 mod progress;
+mod rate_limit;
 mod repairs;
 mod repo;
 mod reporter;
 mod request;
 pub mod retention;
 mod run;
+mod slow_guard;
 mod sources;
 mod verify;
 mod worker;

@@ -35,7 +35,7 @@ impl Server<'_> {
         let mut page = page?;
         let prefix = format!("at://{did}/{}/", listing.collection);
         if let Some(oldest) = oldest {
-            listing.lowest = page.lowest(oldest, limit).filter(|uri| uri.starts_with(&prefix));
+            listing.lowest = page.lowest(oldest).filter(|uri| uri.starts_with(&prefix));
         }
         let follows = |page: &RecordPage| match (listing.last_key(), page.records.first()) {
             (Some(last), Some(first)) => first.uri < format!("{prefix}{last}"),
@@ -55,11 +55,11 @@ impl RecordPage {
     }
 
     /// The URI of the record with the lowest key, if `oldest`, the answer to the request for it, proves it beside this
-    /// page, for which `limit` records were requested.
-    fn lowest(&self, oldest: RecordPage, limit: usize) -> Option<String> {
+    /// page.
+    fn lowest(&self, oldest: RecordPage) -> Option<String> {
         let [lowest] = <[_; 1]>::try_from(oldest.records).ok().filter(|_| oldest.malformed == 0)?;
-        // Where one record is requested, and one comes, the answer may be the same request's without `reverse`.
-        let is_distinct = limit > 1 || self.records.len() > 1;
+        // Beside a page of one record, it may be the same answer: of a PDS that gives one each time, and ignores `reverse`.
+        let is_distinct = self.records.len() > 1;
         let is_below = self.descends() && self.records.last().is_some_and(|last| lowest.uri <= last.uri);
         (is_distinct && is_below).then_some(lowest.uri)
     }
@@ -98,7 +98,8 @@ mod tests {
         let network = RepoNetwork::start(1).await;
         network.account(DID, 0);
         for (collection, records, expected) in [
-            ("com.example.a", 1, 1),
+            ("com.example.a", 1, 2),
+            ("com.example.two", 2, 1),
             ("com.example.b", 100, 1),
             ("com.example.c", 101, 2),
             ("com.example.d", 250, 3),
@@ -106,6 +107,18 @@ mod tests {
             network.fill(DID, collection, records);
             assert_eq!(pages(&network, collection).await.unwrap(), expected, "{records} records");
         }
+        // An answer that is not the one lowest record proves nothing.
+        for (fault, expected) in [
+            (Fault::IgnoresLimitAndReverse(100), 4),
+            (Fault::IgnoresLimitAndReverse(1), 251),
+            (Fault::IgnoresReverse, 4),
+            (Fault::IgnoresLimit(100), 4),
+        ] {
+            let given = fault.clone();
+            network.faults(Site::Pds(0), move |_| Some(given.clone()));
+            assert_eq!(pages(&network, "com.example.d").await.unwrap(), expected, "{fault:?}");
+        }
+        network.repair();
         // Without the lowest key, or with a list in another order, the list goes on to an empty page.
         let fails = |query: &Query| query.reverse.then(|| Fault::Status(500, Vec::new(), String::new()));
         network.faults(Site::Pds(0), fails);

@@ -33,6 +33,7 @@ pub enum Progress {
         total_repos: Option<i64>,
         resolved_repos: Option<i64>,
         processed_repos: Option<i64>,
+        failed_repos: Option<i64>,
         total_records: Option<i64>,
     },
     JobStageChanged {
@@ -96,6 +97,7 @@ impl Progress {
             total_repos: changed(before.total_repos, now.total_repos),
             resolved_repos: changed(before.resolved_repos, now.resolved_repos),
             processed_repos: changed(before.processed_repos, now.processed_repos),
+            failed_repos: changed(before.failed_repos, now.failed_repos),
             total_records: changed(before.total_records, now.total_records),
         })
     }
@@ -166,7 +168,7 @@ mod tests {
         let shown: Value =
             serde_json::from_slice(&Progress::counters(before, now).unwrap().to_json("j")).unwrap();
         let expected = json!({ "type": "job_counters", "job_id": "j", "total_repos": null,
-            "resolved_repos": null, "processed_repos": null, "total_records": 9 });
+            "resolved_repos": null, "processed_repos": null, "failed_repos": null, "total_records": 9 });
         assert_eq!(shown, expected);
     }
 }

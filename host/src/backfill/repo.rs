@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use super::absence::{MAX_ABSENT, SlowGuard};
 use super::choice::Cars;
 use super::failure::{Attempts, Failure};
 use super::left_out::LeftOut;
-use super::listing::{Listing, PageEnd, Proof};
+use super::listing::{Listing, MAX_ABSENT, PageEnd, Proof};
 use super::meter::Meter;
 use super::request::{OwnRecords, PageRecord, RecordPage, Server};
+use super::slow_guard::SlowGuard;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
@@ -70,6 +70,8 @@ pub(super) struct Repo {
     pub(super) page_bytes: i64,
     /// Its source was chosen: it is not considered for a CAR again.
     pub(super) is_chosen: bool,
+    /// The last attempt has brought something.
+    pub(super) has_progressed: bool,
 }
 
 /// How an attempt to read a repo ended.
@@ -114,12 +116,19 @@ impl Repo {
             moves: 0,
             page_bytes: 0,
             is_chosen: false,
+            has_progressed: false,
         }
     }
 
     /// Records read so far.
     pub(super) fn records(&self) -> i64 {
         self.listings.iter().map(|listing| listing.records).sum()
+    }
+
+    /// Changes with every page, and with every absent record that is removed.
+    pub(super) fn progress(&self) -> (u32, usize) {
+        let pages = self.listings.iter().map(Listing::pages).sum();
+        (pages, self.listings.iter().map(|listing| listing.absent.len()).sum())
     }
 }
 

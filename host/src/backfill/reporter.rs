@@ -24,6 +24,7 @@ pub(super) struct Reporter {
     total_repos: AtomicI64,
     resolved_repos: AtomicI64,
     processed_repos: AtomicI64,
+    failed_repos: AtomicI64,
     pub(super) total_records: Arc<AtomicI64>,
     pub(super) meter: Arc<Meter>,
     sent: std::sync::Mutex<Counters>,
@@ -41,6 +42,7 @@ impl Reporter {
             total_repos: counters.total_repos.into(),
             resolved_repos: counters.resolved_repos.into(),
             processed_repos: counters.processed_repos.into(),
+            failed_repos: counters.failed_repos.into(),
             total_records: Arc::new(counters.total_records.into()),
             meter: Arc::new(Meter::from(backfill::traffic(db, job.seq).await?)),
             sent: Counters::default().into(),
@@ -52,6 +54,7 @@ impl Reporter {
             total_repos: self.total_repos.load(Ordering::Relaxed),
             resolved_repos: self.resolved_repos.load(Ordering::Relaxed),
             processed_repos: self.processed_repos.load(Ordering::Relaxed),
+            failed_repos: self.failed_repos.load(Ordering::Relaxed),
             total_records: self.total_records.load(Ordering::Relaxed),
         }
     }
@@ -71,9 +74,15 @@ impl Reporter {
         });
     }
 
-    /// Repos that were read or have failed.
-    pub(super) fn processed(&self, repos: i64) {
+    /// A repo was read completely.
+    pub(super) fn completed(&self) {
+        self.processed_repos.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Repos have failed.
+    pub(super) fn failed(&self, repos: i64) {
         self.processed_repos.fetch_add(repos, Ordering::Relaxed);
+        self.failed_repos.fetch_add(repos, Ordering::Relaxed);
     }
 
     pub(super) fn fetched(&self, did: &str, pds_endpoint: &str, records_fetched: i64) {

@@ -73,16 +73,36 @@ pub(super) struct PageRecord {
     pub(super) value: Bytes,
 }
 
-/// A page of the relay's list of repos.
-#[derive(Debug, Deserialize)]
-pub(super) struct RepoPage {
-    pub(super) cursor: Option<String>,
-    pub(super) repos: Vec<ListedRepo>,
+/// A list of repos at the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RepoList<'a> {
+    /// Those that have records of a collection.
+    Of(&'a Nsid),
+    /// All, for relays that don't have the other list.
+    All,
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct ListedRepo {
-    pub(super) did: String,
+/// A page of a relay's list of repos.
+#[derive(Debug)]
+pub(super) struct RepoPage {
+    /// Absent on the last page. A page without repos may have one.
+    pub(super) cursor: Option<String>,
+    pub(super) dids: Vec<Did>,
+    /// Entries without a valid DID.
+    pub(super) skipped: usize,
+}
+
+#[derive(Deserialize)]
+struct ReposOutput<'a> {
+    cursor: Option<String>,
+    #[serde(borrow)]
+    repos: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ListedRepo {
+    did: String,
+    active: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -208,11 +228,18 @@ impl Server<'_> {
         }
     }
 
-    /// A page of the repos that have records of a collection, as the relay knows them.
-    pub(super) async fn repos(&self, collection: &Nsid, cursor: Option<&str>) -> Result<RepoPage, Failure> {
-        let mut query = vec![("collection", collection.as_str()), ("limit", REPOS_PER_PAGE)];
+    /// A page of repos, as the relay knows them. Repos that it says to be inactive are left out.
+    pub(super) async fn repos(&self, list: RepoList<'_>, cursor: Option<&str>) -> Result<RepoPage, Failure> {
+        let mut query = vec![("limit", REPOS_PER_PAGE)];
         query.extend(cursor.map(|cursor| ("cursor", cursor)));
-        parse(&self.get("com.atproto.sync.listReposByCollection", &query).await?)
+        let method = match list {
+            RepoList::Of(collection) => {
+                query.push(("collection", collection.as_str()));
+                "com.atproto.sync.listReposByCollection"
+            }
+            RepoList::All => "com.atproto.sync.listRepos",
+        };
+        repo_page(&self.get(method, &query).await?)
     }
 
     /// The collections of which a repo has records.
@@ -276,6 +303,20 @@ fn record_page(body: &Bytes) -> Result<RecordPage, Failure> {
     Ok(RecordPage { cursor, records, malformed, bytes: body.len() })
 }
 
+fn repo_page(body: &Bytes) -> Result<RepoPage, Failure> {
+    let ReposOutput { cursor, repos } = parse(body)?;
+    let (mut dids, mut skipped) = (Vec::with_capacity(repos.len()), 0);
+    for raw in repos {
+        let listed = serde_json::from_str::<ListedRepo>(raw.get()).ok();
+        match listed.and_then(|repo| Some((Did::try_from(repo.did.as_str()).ok()?, repo.active))) {
+            Some((did, None | Some(true))) => dids.push(did),
+            Some((_, Some(false))) => {}
+            None => skipped += 1,
+        }
+    }
+    Ok(RepoPage { cursor: cursor.filter(|cursor| !cursor.is_empty()), dids, skipped })
+}
+
 /// A body that is not the method's output is the server's failure: a proxy answers with a page of its own, for example.
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
     serde_json::from_slice(body)
@@ -285,6 +326,20 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_without_a_did_does_not_spoil_its_page() {
+        let body = br#"{"cursor":"x","repos":[{"did":"did:plc:a"},{},{"did":7},{"did":"nope"},"did:plc:b",
+            {"did":"did:plc:c","active":true,"rev":"3"},{"did":"did:plc:d","active":false,"status":"takendown"}]}"#;
+        let page = repo_page(&Bytes::from_static(body)).unwrap();
+        let dids: Vec<_> = page.dids.iter().map(Did::as_str).collect();
+        assert_eq!(
+            (page.cursor.as_deref(), &*dids, page.skipped),
+            (Some("x"), &["did:plc:a", "did:plc:c"][..], 4)
+        );
+        assert_eq!(repo_page(&Bytes::from_static(br#"{"cursor":"","repos":[]}"#)).unwrap().cursor, None);
+        assert_eq!(repo_page(&Bytes::from_static(b"{}")).unwrap_err().kind, ErrorKind::PdsServerError);
+    }
 
     #[test]
     fn a_malformed_record_does_not_spoil_its_page() {

@@ -55,7 +55,7 @@ mod tests {
             backfill::create(&db, &job, Timestamp(1)).await.unwrap();
             let seq = backfill::next(&db).await.unwrap().unwrap().seq;
             let dids = ["did:plc:a".to_owned(), "did:plc:b".to_owned()];
-            backfill::add_repos(&db, seq, &collection, &dids, None).await.unwrap();
+            backfill::add_repos(&db, seq, collection.as_str(), &dids, None).await.unwrap();
             if id == "old" {
                 backfill::end(&db, seq, End::Completed, None, ended).await.unwrap();
             }

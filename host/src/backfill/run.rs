@@ -15,7 +15,8 @@ use super::repo::RepoReader;
 use super::reporter::Reporter;
 use super::request::Server;
 use crate::atproto::Nsid;
-use crate::store::backfill::{self, ActiveJob, CATCH_UP};
+use crate::store::StoreError;
+use crate::store::backfill::{self, ActiveJob, CATCH_UP, Counters};
 
 /// Runs the job from where it stopped. Returns what it could not do, although it has ended.
 pub(super) async fn run(
@@ -67,7 +68,28 @@ pub(super) async fn run(
         stop: stop.clone(),
     };
     Fetching::new(reporter, Arc::new(reader), &deps.settings).run().await?;
-    Ok(note)
+    match unread(deps, job, reporter.counters()).await? {
+        Some(why) => Err(RunError::Failed(note.into_iter().chain([why]).collect::<Vec<_>>().join("; "))),
+        None => Ok(note),
+    }
+}
+
+/// Why the job has failed, if no repo could be read. Otherwise those that could not be are counted in its row.
+async fn unread(deps: &Deps, job: &ActiveJob, counters: Counters) -> Result<Option<String>, StoreError> {
+    let Counters { total_repos, failed_repos, total_records, .. } = counters;
+    if failed_repos == 0 || failed_repos < total_repos || total_records > 0 {
+        return Ok(None);
+    }
+    let kinds = backfill::error_counts(&deps.db, &job.id).await?;
+    let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    let repos = if total_repos == 1 { "the repo" } else { "none of the repos" };
+    let could = if total_repos == 1 { "could not" } else { "could" };
+    Ok(Some(format!(
+        "{repos} {could} be read ({}); GET /admin/backfill/{id}/errors says why, POST \
+         /admin/backfill/{id}/retry-failed tries again",
+        kinds.join(", "),
+        id = job.id,
+    )))
 }
 
 /// The collections that the job reads; empty when there is no record lexicon at all.

@@ -150,7 +150,7 @@ impl Worker {
     async fn run(&self, job: &ActiveJob, stop: &CancellationToken) -> Result<(), RunError> {
         let Deps { db, clock, .. } = &self.deps;
         let reporter = Reporter::of(db, job, &self.backfills.broadcast).await?;
-        let (end, error) = match run::run(&self.deps, job, &reporter, stop).await {
+        let (end, error) = match Box::pin(run::run(&self.deps, job, &reporter, stop)).await {
             Ok(note) => (End::Completed, note),
             Err(RunError::Failed(error)) => (End::Failed, Some(error)),
             Err(RunError::Stopped) => return Ok(()),
@@ -171,6 +171,7 @@ impl Worker {
                 collection,
                 job_id,
                 total_repos: counters.total_repos,
+                failed_repos: counters.failed_repos,
                 total_records: counters.total_records,
             },
             End::Failed => {

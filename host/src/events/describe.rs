@@ -174,10 +174,11 @@ impl Event {
             Self::BackfillCancelled { actor, job_id } => {
                 row("backfill.cancelled", Info, actor, None, json!({ "job_id": job_id }))
             }
-            Self::BackfillCompleted { collection, job_id, total_repos, total_records } => {
-                let detail =
-                    json!({ "job_id": job_id, "total_repos": total_repos, "total_records": total_records });
-                row("backfill.completed", Info, None, collection, detail)
+            Self::BackfillCompleted { collection, job_id, total_repos, failed_repos, total_records } => {
+                let detail = json!({ "job_id": job_id, "total_repos": total_repos, "failed_repos": failed_repos,
+                    "total_records": total_records });
+                let severity = if failed_repos > 0 { Warn } else { Info };
+                row("backfill.completed", severity, None, collection, detail)
             }
             Self::BackfillFailed { collection, job_id, error } => {
                 let detail = json!({ "job_id": job_id, "error": truncate(error) });

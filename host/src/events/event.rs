@@ -326,6 +326,7 @@ pub enum Event {
         collection: Option<String>,
         job_id: String,
         total_repos: i64,
+        failed_repos: i64,
         total_records: i64,
     },
     BackfillFailed {

@@ -77,14 +77,26 @@ pub async fn record(
     read(&fetched.body).map(Some)
 }
 
-/// The protocol's response for a missing record is a 400 with the error's name; some servers send a 404.
+/// Whether an error of `getRecord` says that the record does not exist: by the protocol's name of that error, or in the words
+/// of PDSs that lack the name. A status alone may be a proxy's, or of a server that does not know the method.
+pub fn denies_record(status: StatusCode, error: &str, message: &str) -> bool {
+    let is_named = match error {
+        "RecordNotFound" => true,
+        "InvalidRequest" => message.starts_with("Could not locate record"),
+        _ => false,
+    };
+    is_named && matches!(status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND)
+}
+
 fn is_not_found(status: StatusCode, body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct XrpcError {
         error: String,
+        #[serde(default)]
+        message: String,
     }
-    let named = serde_json::from_slice::<XrpcError>(body).is_ok_and(|body| body.error == "RecordNotFound");
-    status == StatusCode::NOT_FOUND || (status == StatusCode::BAD_REQUEST && named)
+    let error = serde_json::from_slice::<XrpcError>(body);
+    error.is_ok_and(|body| denies_record(status, &body.error, &body.message))
 }
 
 fn read(body: &[u8]) -> Result<FetchedRecord, FetchError> {
@@ -129,7 +141,10 @@ mod tests {
         for (status, body, gone) in [
             (400, r#"{"error":"RecordNotFound","message":"x"}"#, true),
             (400, r#"{"error":"InvalidRequest"}"#, false),
-            (404, "", true),
+            (400, r#"{"error":"InvalidRequest","message":"Could not locate record: at://x"}"#, true),
+            (404, r#"{"error":"RecordNotFound"}"#, true),
+            (404, "", false),
+            (404, "<html>404 Not Found</html>", false),
             (502, r#"{"error":"RecordNotFound"}"#, false),
         ] {
             assert_eq!(

@@ -34,7 +34,7 @@ pub use self::error::NetError;
 use self::error::from_reqwest;
 pub use self::policy::OutboundPolicy;
 use self::policy::{AddressCheck, ChosenBy, Route, redacted};
-pub use self::rate_limit::{MAX_ASKED_WAIT, RATE_LIMIT_WAIT, asked_wait};
+pub use self::rate_limit::{MAX_ASKED_WAIT, RATE_LIMIT_WAIT, asked_wait, asked_wait_up_to};
 pub use self::response::{ArrivingResponse, FetchedResponse};
 use crate::error_text;
 

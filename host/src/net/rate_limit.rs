@@ -20,6 +20,11 @@ const FIRST_UNIX_RESET: i64 = 1_000_000_000;
 /// How long a server asks to wait: `RateLimit-Reset`, else `Retry-After` in seconds or as a date (RFC 9110 §10.2.3).
 /// From one second to [`MAX_ASKED_WAIT`].
 pub fn asked_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    asked_wait_up_to(MAX_ASKED_WAIT, headers, now)
+}
+
+/// As [`asked_wait`], from one second to `max`.
+pub fn asked_wait_up_to(max: Duration, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let until = |at: i64| at.saturating_sub(now.as_seconds());
     let reset = text("ratelimit-reset").and_then(|value| value.parse().ok());
@@ -30,5 +35,5 @@ pub fn asked_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
         value.parse().ok().or_else(date)
     })?;
     let seconds = u64::try_from(seconds.max(1)).unwrap_or(1);
-    Some(Duration::from_secs(seconds).min(MAX_ASKED_WAIT))
+    Some(Duration::from_secs(seconds).min(max))
 }

@@ -68,7 +68,7 @@ in_both_scenes! {
         assert_eq!(scene.index(NOTES).await, before, "the record was written by the commit that the list is of");
     }
 
-    async fn what_a_wrong_list_removed_is_restored_without_a_new_commit(scene) {
+    async fn an_empty_list_removes_nothing_that_the_repo_has(scene) {
         scene.network.account(&account(0), 0);
         scene.network.fill(&account(0), NOTES, 120);
         scene.backfill().await;
@@ -77,8 +77,11 @@ in_both_scenes! {
             let empty = Fault::Status(200, Vec::new(), r#"{"records":[]}"#.to_owned());
             query.method.ends_with("listRecords").then_some(empty)
         });
-        scene.backfill().await;
-        assert_eq!(scene.index(NOTES).await.len(), 0);
+        let before = scene.index(NOTES).await;
+        let (id, _) = scene.backfill().await;
+        assert_eq!(scene.index(NOTES).await, before);
+        let texts = scene.error_texts(&id).await;
+        assert!(texts.len() == 1 && texts[0].contains("does not list it, although it has it"), "{texts:?}");
         scene.network.repair();
         let id = scene.create(Some(NOTES), Some(&account(0))).await;
         scene.wait_for_status(&id, "completed").await;

@@ -10,7 +10,10 @@ mod jobs;
 mod kills;
 mod left_out;
 mod lies;
+mod lists;
+mod relays;
 mod markers;
+mod model;
 mod plan;
 mod reconcile;
 mod slow;
@@ -124,10 +127,17 @@ impl Scene {
         self.job(id).await
     }
 
+    /// Waits until a job has ended, in whatever way.
+    async fn ended(&self, id: &str) -> JobRow {
+        let has_ended = async |_: &Instance| self.job(id).await.completed_at.is_some();
+        self.server.eventually("the job has ended", has_ended).await;
+        self.job(id).await
+    }
+
     /// Runs a job of notes to its end.
     async fn backfill(&self) -> (String, JobRow) {
         let id = self.create(Some(NOTES), None).await;
-        let job = self.wait_for_status(&id, "completed").await;
+        let job = self.ended(&id).await;
         (id, job)
     }
 
@@ -152,7 +162,7 @@ impl Scene {
         let new = NewJob { id: Random::system().uuid(), collection: None, did: None, created_by: None };
         let retried = backfill::retry_failed(&self.db, id, &[], &new, Clock::system().now()).await.unwrap();
         assert!(retried.is_some_and(|repos| repos > 0), "{retried:?}");
-        let job = self.wait_for_status(&new.id, "completed").await;
+        let job = self.ended(&new.id).await;
         (new.id, job)
     }
 

@@ -58,13 +58,15 @@ struct Payload<'a> {
     total_repos: Option<i64>,
     resolved_repos: Option<i64>,
     processed_repos: Option<i64>,
+    failed_repos: Option<i64>,
     total_records: Option<i64>,
     error_counts: &'a BTreeMap<String, i64>,
 }
 
 impl Snapshot<'_> {
     pub(super) fn message(&self) -> Bytes {
-        let JobRow { total_repos, resolved_repos, processed_repos, total_records, .. } = *self.job;
+        let JobRow { total_repos, resolved_repos, processed_repos, failed_repos, total_records, .. } =
+            *self.job;
         let payload = Payload {
             r#type: "job_snapshot",
             job_id: &self.job.id,
@@ -73,6 +75,7 @@ impl Snapshot<'_> {
             total_repos,
             resolved_repos,
             processed_repos,
+            failed_repos,
             total_records,
             error_counts: self.error_counts,
         };

@@ -164,10 +164,17 @@ impl Pump<'_> {
 /// Applies a message to what is known of the job.
 fn update(state: &mut JobRow, progress: &Progress) {
     match progress {
-        Progress::JobCounters { total_repos, resolved_repos, processed_repos, total_records } => {
+        Progress::JobCounters {
+            total_repos,
+            resolved_repos,
+            processed_repos,
+            failed_repos,
+            total_records,
+        } => {
             state.total_repos = total_repos.or(state.total_repos);
             state.resolved_repos = resolved_repos.or(state.resolved_repos);
             state.processed_repos = processed_repos.or(state.processed_repos);
+            state.failed_repos = failed_repos.or(state.failed_repos);
             state.total_records = total_records.or(state.total_records);
         }
         Progress::JobStageChanged { stage } => state.stage.clone_from(stage),
@@ -183,12 +190,19 @@ fn changes(known: &JobRow, now: &JobRow) -> Vec<Progress> {
         changed(known.total_repos, now.total_repos),
         changed(known.resolved_repos, now.resolved_repos),
         changed(known.processed_repos, now.processed_repos),
+        changed(known.failed_repos, now.failed_repos),
         changed(known.total_records, now.total_records),
     ];
-    let [total_repos, resolved_repos, processed_repos, total_records] = counters;
+    let [total_repos, resolved_repos, processed_repos, failed_repos, total_records] = counters;
     let mut messages = Vec::new();
     if counters.iter().any(Option::is_some) {
-        messages.push(Progress::JobCounters { total_repos, resolved_repos, processed_repos, total_records });
+        messages.push(Progress::JobCounters {
+            total_repos,
+            resolved_repos,
+            processed_repos,
+            failed_repos,
+            total_records,
+        });
     }
     if known.stage != now.stage {
         messages.push(Progress::JobStageChanged { stage: now.stage.clone() });

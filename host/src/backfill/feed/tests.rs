@@ -85,7 +85,13 @@ async fn until(messages: &mut Messages, kind: &str) -> Vec<Value> {
 }
 
 fn counters(total: i64, records: i64) -> Counters {
-    Counters { total_repos: total, resolved_repos: total, processed_repos: 0, total_records: records }
+    Counters {
+        total_repos: total,
+        resolved_repos: total,
+        processed_repos: 0,
+        failed_repos: 0,
+        total_records: records,
+    }
 }
 
 #[tokio::test]
@@ -96,7 +102,7 @@ async fn a_reader_sees_the_state_then_what_happens_and_the_end() {
     let snapshot = until(&mut messages, "job_snapshot").await;
     let id = &job.id;
     let expected = json!({ "type": "job_snapshot", "job_id": id, "status": "running", "stage": "pending",
-        "total_repos": null, "resolved_repos": null, "processed_repos": null, "total_records": null,
+        "total_repos": null, "resolved_repos": null, "processed_repos": null, "failed_repos": null, "total_records": null,
         "error_counts": {} });
     assert_eq!(snapshot, [expected]);
 
@@ -171,7 +177,9 @@ async fn a_slow_reader_misses_frames_and_gets_a_snapshot() {
     let failed =
         FinishedRepo { did: "did:plc:x".to_owned(), records: 0, error: Some(("timeout", "slow".to_owned())) };
     let collection = crate::atproto::Nsid::try_from(COLLECTION).unwrap();
-    backfill::add_repos(&world.db, seq, &collection, std::slice::from_ref(&failed.did), None).await.unwrap();
+    backfill::add_repos(&world.db, seq, collection.as_str(), std::slice::from_ref(&failed.did), None)
+        .await
+        .unwrap();
     let checkpoint = Checkpoint { finished: vec![failed], counters: counters(1, 0), ..Checkpoint::default() };
     backfill::checkpoint(&world.db, seq, &checkpoint).await.unwrap();
 

@@ -50,7 +50,7 @@ async fn a_failing_host_cools_down_while_others_work() {
         let running = start(&mut hosts);
         let (bad, unit) = running.iter().find(|(ticket, _)| &*ticket.host == "bad").unwrap();
         let before = Instant::now();
-        assert!(hosts.failed(bad, &failure(), Some(*unit), MAX_FAILURES, before).is_empty());
+        assert!(hosts.failed(bad, &failure(), Some(*unit), false, MAX_FAILURES, before).is_empty());
         assert_eq!(hosts.next_cooled(), Some(before + wait), "round {round}");
         assert!(matches!(hosts.add("good", 3), Added::Queued));
         assert!(units(&start(&mut hosts)).iter().all(|unit| *unit == 3), "only the other host");
@@ -62,7 +62,7 @@ async fn a_failing_host_cools_down_while_others_work() {
     hosts.succeeded(&running[0].0);
     assert!(matches!(hosts.add("bad", 4), Added::Queued));
     let running = start(&mut hosts);
-    hosts.failed(&running[0].0, &failure(), Some(4), MAX_FAILURES, Instant::now());
+    hosts.failed(&running[0].0, &failure(), Some(4), false, MAX_FAILURES, Instant::now());
     assert_eq!(hosts.next_cooled(), Some(Instant::now() + FIRST_COOLDOWN));
 }
 
@@ -72,7 +72,7 @@ async fn the_servers_wish_prevails_over_a_shorter_cooldown_and_is_capped() {
         let mut hosts = hosts(&[("a", 1)]);
         let running = start(&mut hosts);
         let failure = Failure { wait: Some(Duration::from_secs(wait)), ..failure() };
-        hosts.failed(&running[0].0, &failure, Some(1), MAX_FAILURES, Instant::now());
+        hosts.failed(&running[0].0, &failure, Some(1), false, MAX_FAILURES, Instant::now());
         let expected = Duration::from_secs(expected).max(FIRST_COOLDOWN);
         assert_eq!(hosts.next_cooled(), Some(Instant::now() + expected));
     }
@@ -83,7 +83,7 @@ async fn units_that_fail_together_are_one_failure_of_the_host() {
     let mut hosts = hosts(&[("a", 1), ("a", 2)]);
     let running = start(&mut hosts);
     for (ticket, unit) in running {
-        hosts.failed(&ticket, &failure(), Some(unit), MAX_FAILURES, Instant::now());
+        hosts.failed(&ticket, &failure(), Some(unit), false, MAX_FAILURES, Instant::now());
     }
     assert_eq!(hosts.next_cooled(), Some(Instant::now() + FIRST_COOLDOWN));
     tokio::time::advance(FIRST_COOLDOWN).await;
@@ -98,7 +98,7 @@ async fn a_dead_host_loses_all_its_units_in_one_step_and_a_success_revives_it() 
     let mut lost = Vec::new();
     for _ in 0..3 {
         let (ticket, unit) = hosts.next(Instant::now()).unwrap().into_parts();
-        lost = hosts.failed(&ticket, &failure(), Some(unit), MAX_FAILURES, Instant::now());
+        lost = hosts.failed(&ticket, &failure(), Some(unit), false, MAX_FAILURES, Instant::now());
         tokio::time::advance(Duration::from_secs(2)).await;
     }
     lost.sort_unstable();
@@ -148,4 +148,31 @@ async fn work_that_arrives_as_the_last_unit_ends_is_not_lost_with_one_place() {
     seen.sort_unstable();
     assert_eq!(seen, [1, 2, 3, 11, 12, 13]);
     assert!(hosts.is_idle());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rate_limits_are_waited_out_and_never_count_as_failures() {
+    let limited = Failure::new(ErrorKind::RateLimited, "429");
+    let mut hosts = hosts(&[("edge", 1)]);
+    // A window of 90 seconds: more refusals than failures that a dead host has.
+    let began = Instant::now();
+    let mut refusals = 0;
+    while began.elapsed() < Duration::from_secs(90) {
+        let running = start(&mut hosts);
+        let [(ticket, unit)] = &*running else { panic!("the host is cooling or was given up") };
+        assert!(hosts.failed(ticket, &limited, Some(*unit), false, MAX_FAILURES, Instant::now()).is_empty());
+        refusals += 1;
+        tokio::time::advance(hosts.next_cooled().unwrap() - Instant::now()).await;
+    }
+    assert!(refusals > MAX_FAILURES, "{refusals}");
+    // One that refuses for ever is given up, unless its units make progress.
+    for (has_progressed, is_given_up) in [(true, false), (false, true)] {
+        for _ in 0..2_000 {
+            let Some((ticket, unit)) = hosts.next(Instant::now()).map(Task::into_parts) else { break };
+            hosts.failed(&ticket, &limited, Some(unit), has_progressed, MAX_FAILURES, Instant::now());
+            let Some(cooled) = hosts.next_cooled() else { break };
+            tokio::time::advance(cooled - Instant::now()).await;
+        }
+        assert_eq!(hosts.given_up("edge").is_some(), is_given_up);
+    }
 }

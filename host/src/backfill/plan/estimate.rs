@@ -45,6 +45,7 @@ pub(super) fn estimate(
     let mut plan = Plan {
         repos: listed.dids.len() as u64,
         repos_at_least: !listed.is_complete,
+        lists_all_repos: listed.is_of_all,
         sampled: chosen as u64,
         unreachable: (chosen - samples.len()) as u64,
         ..Plan::default()
@@ -120,6 +121,7 @@ fn round(number: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::atproto::Did;
 
     const SETTINGS: BackfillSettings = BackfillSettings {
         concurrent_pds: 10,
@@ -130,8 +132,8 @@ mod tests {
     };
 
     fn listed(count: usize) -> Listed {
-        let dids = (0..count).map(|n| format!("did:plc:{n}")).collect();
-        Listed { dids, is_complete: true, took: Duration::from_secs(3) }
+        let dids = (0..count).map(|n| Did::try_from(format!("did:plc:{n}").as_str()).unwrap()).collect();
+        Listed { dids, is_complete: true, is_of_all: false, took: Duration::from_secs(3) }
     }
 
     /// A repo with one of two wanted collections, whose values have 200 bytes.

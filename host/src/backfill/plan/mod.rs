@@ -15,14 +15,16 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use self::estimate::estimate;
 use self::sample::{Sample, sample};
-use super::failure::Failure;
+use super::failure::{Failure, Missing};
 use super::meter::Meter;
-use super::request::Server;
+use super::request::{RepoList, Server};
 use crate::atproto::{Did, Nsid};
 use crate::clock::Clock;
 use crate::identity::Resolver;
 use crate::net::Client;
 use crate::settings::backfill::BackfillSettings;
+use crate::store::Db;
+use crate::store::backfill::{self, Indexed};
 
 /// Repos that are counted: what a few seconds are enough for. With more, the plan is a lower bound.
 const MAX_REPOS: usize = 20_000;
@@ -43,6 +45,7 @@ const CONCURRENT_PLANS: usize = 2;
 /// What a planner needs from the rest of the server.
 #[derive(Clone, Debug)]
 pub struct Planner {
+    pub db: Db,
     pub net: Client,
     pub resolver: Resolver,
     pub clock: Clock,
@@ -57,6 +60,9 @@ pub struct Plan {
     pub repos: u64,
     /// There are more repos than were counted; so all other numbers are too low.
     pub repos_at_least: bool,
+    /// The relay does not list repos by collection: every repo that it has would be read, with and without records of the
+    /// collections.
+    pub lists_all_repos: bool,
     /// Repos that were looked at; the estimates come from those that could be read.
     pub sampled: u64,
     /// Repos of the sample that could not be read.
@@ -88,21 +94,23 @@ pub struct Share {
 
 /// The repos of a plan.
 struct Listed {
-    dids: BTreeSet<String>,
+    dids: BTreeSet<Did>,
     is_complete: bool,
+    /// Without regard to collections.
+    is_of_all: bool,
     took: Duration,
 }
 
 impl Planner {
-    /// Plans a backfill of `collections`, of one repo or of all that the relay lists. Takes at most eight seconds.
+    /// Plans a backfill of `collections`, of one repo or of all that the index has and the relay lists. Takes at most eight seconds.
     ///
     /// # Errors
     /// Why the relay does not list repos, in a text for admins.
     pub async fn plan(&self, collections: &[Nsid], did: Option<Did>) -> Result<Plan, String> {
         let listed = match did {
             Some(did) => {
-                let dids = BTreeSet::from([did.as_str().to_owned()]);
-                Listed { dids, is_complete: true, took: Duration::ZERO }
+                let dids = BTreeSet::from([did]);
+                Listed { dids, is_complete: true, is_of_all: false, took: Duration::ZERO }
             }
             None => self
                 .list(collections)
@@ -111,8 +119,7 @@ impl Planner {
         };
         // Spread over the whole list.
         let step = listed.dids.len().div_ceil(SAMPLES).max(1);
-        let chosen = listed.dids.iter().step_by(step).filter_map(|did| Did::try_from(did.as_str()).ok());
-        let chosen: Vec<Did> = chosen.collect();
+        let chosen: Vec<Did> = listed.dids.iter().step_by(step).cloned().collect();
         let samples = self.samples(&chosen, collections).await;
         Ok(estimate(&listed, chosen.len(), &samples, collections.len(), self.settings))
     }
@@ -121,10 +128,17 @@ impl Planner {
         let (net, meter) = (self.net.trusted(), Meter::default());
         let relay = Server { net: &net, clock: &self.clock, origin: &self.relay_url, meter: &meter };
         let started = Instant::now();
-        let mut dids = BTreeSet::new();
+        let (mut dids, mut is_of_all) = (BTreeSet::new(), false);
         let listed = timeout(LIST_TIME, async {
             for collection in collections {
-                add_repos(&relay, collection, &mut dids).await?;
+                self.add_indexed(collection, &mut dids).await?;
+                match add_repos(&relay, RepoList::Of(collection), &mut dids).await {
+                    Err(failure) if failure.missing == Some(Missing::Method) => is_of_all = true,
+                    listed => listed?,
+                }
+            }
+            if is_of_all {
+                add_repos(&relay, RepoList::All, &mut dids).await?;
             }
             Ok(())
         });
@@ -135,7 +149,19 @@ impl Planner {
             Ok(Ok(())) => dids.len() < MAX_REPOS,
             Ok(Err(_)) | Err(_) => false,
         };
-        Ok(Listed { dids, is_complete, took: started.elapsed() })
+        Ok(Listed { dids, is_complete, is_of_all, took: started.elapsed() })
+    }
+
+    /// Adds the accounts of the index that a backfill of the collection visits, until there are [`MAX_REPOS`].
+    async fn add_indexed(&self, collection: &Nsid, dids: &mut BTreeSet<Did>) -> Result<(), Failure> {
+        let indexed = backfill::accounts(&self.db, Indexed::ActiveWith(collection), 0, MAX_REPOS).await;
+        let indexed = indexed.map_err(|error| {
+            tracing::warn!(%error, "can't read the accounts of the index for a plan");
+            Failure::other("the database failed; try again")
+        })?;
+        let room = MAX_REPOS.saturating_sub(dids.len());
+        dids.extend(indexed.iter().filter_map(|one| Did::try_from(one.did.as_str()).ok()).take(room));
+        Ok(())
     }
 
     async fn samples(&self, dids: &[Did], collections: &[Nsid]) -> Vec<Sample> {
@@ -153,22 +179,16 @@ impl Planner {
     }
 }
 
-/// Adds the repos of a collection, until there are [`MAX_REPOS`].
-async fn add_repos(
-    relay: &Server<'_>,
-    collection: &Nsid,
-    dids: &mut BTreeSet<String>,
-) -> Result<(), Failure> {
+/// Adds the repos of a list, until there are [`MAX_REPOS`].
+async fn add_repos(relay: &Server<'_>, list: RepoList<'_>, dids: &mut BTreeSet<Did>) -> Result<(), Failure> {
     let mut cursor: Option<String> = None;
     while dids.len() < MAX_REPOS {
-        let page = relay.repos(collection, cursor.as_deref()).await?;
-        let is_empty = page.repos.is_empty();
-        dids.extend(page.repos.into_iter().map(|repo| repo.did).filter(|did| Did::is_valid(did)));
-        let next = page.cursor.filter(|next| !next.is_empty() && !is_empty);
-        if next.is_none() || next == cursor {
+        let page = relay.repos(list, cursor.as_deref()).await?;
+        dids.extend(page.dids);
+        if page.cursor.is_none() || page.cursor == cursor {
             break;
         }
-        cursor = next;
+        cursor = page.cursor;
     }
     Ok(())
 }

@@ -172,7 +172,7 @@ fn retry(
         return vec![(unit, Seen::NotReached(failure.text))];
     }
     let (again, given_up) = if again { (Some(unit), None) } else { (None, Some(unit)) };
-    let lost = hosts.failed(ticket, &failure, again, max_failures, Instant::now());
+    let lost = hosts.failed(ticket, &failure, again, false, max_failures, Instant::now());
     let lost = lost.into_iter().chain(given_up);
     lost.map(|unit| (unit, Seen::NotReached(failure.text.clone()))).collect()
 }

@@ -16,9 +16,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::failure::Missing;
 use super::lookup;
 use super::meter::Meter;
 use super::outcome::RunError;
+use super::request::RepoList;
 use crate::atproto::{Did, Nsid};
 use crate::clock::Clock;
 use crate::identity::Resolver;
@@ -126,12 +128,21 @@ impl Verifier {
 
     async fn select(&self, scope: &Scope, report: &mut Report) -> Result<Vec<Did>, VerifyError> {
         let mut selection = Selection::new(scope.sample, &self.random);
-        for collection in scope.collections.iter() {
-            selection.add_indexed(&self.db, collection).await?;
-            let listed = selection.add_listed(self, collection, &CancellationToken::new()).await;
+        let mut lists: Vec<_> = scope.collections.iter().map(RepoList::Of).collect();
+        while let Some(list) = lists.pop() {
+            if let RepoList::Of(collection) = list {
+                selection.add_indexed(&self.db, collection).await?;
+            }
+            let listed = selection.add_listed(self, list, &CancellationToken::new()).await;
             match listed {
                 Ok(None) => {}
-                Ok(Some(why)) => report.not_reached.add(&self.relay_url, &why),
+                // A relay without lists by collection may list all of its repos.
+                Ok(Some(failure)) if failure.missing == Some(Missing::Method) && list != RepoList::All => {
+                    if !lists.contains(&RepoList::All) {
+                        lists.insert(0, RepoList::All);
+                    }
+                }
+                Ok(Some(failure)) => report.not_reached.add(&self.relay_url, &failure.text),
                 Err(RunError::Store(error)) => return Err(error.into()),
                 Err(error) => report.not_reached.add(&self.relay_url, &error.to_string()),
             }

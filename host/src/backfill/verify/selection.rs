@@ -5,17 +5,22 @@ use std::collections::{BTreeMap, HashSet};
 use tokio_util::sync::CancellationToken;
 
 use super::super::discovery::repo_page;
+use super::super::failure::Failure;
 use super::super::meter::Meter;
 use super::super::outcome::RunError;
-use super::super::request::Server;
+use super::super::request::{RepoList, Server};
 use super::{Verifier, VerifyError};
 use crate::atproto::{Did, Nsid};
 use crate::crypto::sha256;
 use crate::random::Random;
-use crate::store::{Db, StoreError, backfill};
+use crate::store::backfill::{self, Indexed};
+use crate::store::{Db, StoreError};
 
 /// Repos that can be compared at a time; their DIDs are kept in memory.
 const MAX_REPOS: usize = 5_000_000;
+
+/// Pages of one list of the relay: ten million repos.
+const MAX_PAGES: usize = 10_000;
 
 /// Accounts of the index that are read at a time.
 const ACCOUNTS_PER_READ: usize = 2_000;
@@ -62,7 +67,8 @@ impl Selection {
     pub(super) async fn add_indexed(&mut self, db: &Db, collection: &Nsid) -> Result<(), StoreError> {
         let mut after = 0;
         loop {
-            let accounts = backfill::accounts(db, Some(collection), after, ACCOUNTS_PER_READ).await?;
+            let accounts =
+                backfill::accounts(db, Indexed::With(collection), after, ACCOUNTS_PER_READ).await?;
             let is_last = accounts.len() < ACCOUNTS_PER_READ;
             after = accounts.last().map_or(after, |account| account.id);
             let dids = accounts.into_iter().filter_map(|account| Did::try_from(account.did.as_str()).ok());
@@ -73,31 +79,37 @@ impl Selection {
         }
     }
 
-    /// Adds the repos that the relay lists for a collection. Returns why the list is incomplete.
+    /// Adds the repos of a list of the relay. Returns why it is incomplete.
     pub(super) async fn add_listed(
         &mut self,
         verifier: &Verifier,
-        collection: &Nsid,
+        list: RepoList<'_>,
         stop: &CancellationToken,
-    ) -> Result<Option<String>, RunError> {
+    ) -> Result<Option<Failure>, RunError> {
         let Verifier { net, clock, relay_url, .. } = verifier;
         let meter = Meter::default();
         let relay = Server { net: &net.trusted(), clock, origin: relay_url, meter: &meter };
         let mut cursor: Option<String> = None;
         let mut cursors = HashSet::new();
+        let mut has_warned = false;
         loop {
-            let page = match repo_page(&relay, stop, collection, cursor.as_deref()).await? {
+            let page = match repo_page(&relay, stop, list, cursor.as_deref()).await? {
                 Ok(page) => page,
-                Err(failure) => return Ok(Some(failure.text)),
+                Err(failure) => return Ok(Some(failure)),
             };
-            let is_empty = page.repos.is_empty();
-            let dids = page.repos.iter().filter_map(|repo| Did::try_from(repo.did.as_str()).ok());
-            dids.for_each(|did| self.add(did));
-            let Some(next) = page.cursor.filter(|next| !next.is_empty() && !is_empty) else {
-                return Ok(None);
-            };
+            if page.skipped > 0 && !std::mem::replace(&mut has_warned, true) {
+                tracing::warn!(
+                    skipped = page.skipped,
+                    "the relay lists entries without a valid DID; they are skipped"
+                );
+            }
+            page.dids.into_iter().for_each(|did| self.add(did));
+            let Some(next) = page.cursor else { return Ok(None) };
             if !cursors.insert(sha256(next.as_bytes())) {
-                return Ok(Some("it gave the same cursor again".to_owned()));
+                return Ok(Some(Failure::other("it gave the same cursor again")));
+            }
+            if cursors.len() >= MAX_PAGES {
+                return Ok(Some(Failure::other("its list does not end")));
             }
             cursor = Some(next);
         }

@@ -24,7 +24,8 @@ pub(super) struct Command {
     /// Show what the backfill is expected to cost, and start nothing
     #[arg(long, conflicts_with = "watch")]
     plan: bool,
-    /// Show the progress until the backfill has ended; without it the command returns at once
+    /// Show the progress until the backfill has ended, with exit status 0 if everything was read, 3 if some repos could not
+    /// be, and 1 if the backfill failed, was cancelled or did not find all repos; without it the command returns at once
     #[arg(long)]
     watch: bool,
     #[command(flatten)]

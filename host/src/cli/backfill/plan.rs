@@ -15,6 +15,7 @@ struct Plan {
     collections: Vec<String>,
     repos: u64,
     repos_at_least: bool,
+    lists_all_repos: bool,
     sampled: u64,
     unreachable: u64,
     records: u64,
@@ -54,6 +55,11 @@ pub(super) async fn show(
 impl Plan {
     fn text(&self) -> String {
         let at_least = if self.repos_at_least { "at least " } else { "" };
+        let all = if self.lists_all_repos {
+            ", every one of the relay's: it can't list those of a collection"
+        } else {
+            ""
+        };
         let share = |name: &str, share: &Share| {
             let Share { repos, requests, bytes } = share;
             format!(
@@ -64,7 +70,7 @@ impl Plan {
             )
         };
         format!(
-            "{:<12}{}\n{:<12}{at_least}{}\n{:<12}{at_least}{}\n{:<12}{at_least}{}\n{}{}{:<12}{at_least}{}\n\
+            "{:<12}{}\n{:<12}{at_least}{}{all}\n{:<12}{at_least}{}\n{:<12}{at_least}{}\n{}{}{:<12}{at_least}{}\n\
              {:<12}{} repos, of which {} could not be read",
             "collections",
             self.collections.join(", "),
@@ -112,6 +118,7 @@ mod tests {
             collections: vec!["com.example.note".to_owned()],
             repos: 20_000,
             repos_at_least: true,
+            lists_all_repos: false,
             sampled: 24,
             unreachable: 1,
             records: 1_234_567,
@@ -128,6 +135,11 @@ mod tests {
                         by CAR    5,000 repos, 10,000 requests, 999 bytes\ntime        at least 2 h\n\
                         sample      24 repos, of which 1 could not be read";
         assert_eq!(plan.text(), expected);
+        let all = Plan { lists_all_repos: true, ..plan }.text();
+        assert!(
+            all.contains("at least 20,000, every one of the relay's: it can't list those of a collection"),
+            "{all}"
+        );
         assert_eq!([time(59), time(3_600)], ["59 s", "60 min"]);
     }
 }

@@ -18,6 +18,7 @@ pub(super) struct Job {
     pub(super) stage: String,
     pub(super) total_repos: Option<u64>,
     pub(super) processed_repos: Option<u64>,
+    pub(super) failed_repos: Option<u64>,
     pub(super) total_records: Option<u64>,
     pub(super) error: Option<String>,
 }
@@ -115,8 +116,12 @@ fn fetching(job: &Job, rates: Rates) -> String {
     } else {
         "time left unknown".to_owned()
     };
+    let failed = match job.failed_repos.unwrap_or_default() {
+        0 => String::new(),
+        failed => format!(", {} failed", grouped(failed)),
+    };
     format!(
-        "{}  {}/{} repos  {} records  {} repos/s  {} records/s  {left}",
+        "{}  {}/{} repos{failed}  {} records  {} repos/s  {} records/s  {left}",
         bar(processed, total),
         grouped(processed),
         grouped(total),
@@ -155,6 +160,7 @@ mod tests {
             stage: stage.to_owned(),
             total_repos: Some(total),
             processed_repos: Some(processed),
+            failed_repos: None,
             total_records: Some(records),
             error: None,
         }
@@ -172,6 +178,9 @@ mod tests {
         let expected = "[######------------------] 25%  1,000/4,000 repos  250,000 records  100 repos/s  \
                         25,000 records/s  30s left";
         assert_eq!(second, expected);
+        let failing = Job { failed_repos: Some(1_047), ..job(stage, 4_000, 1_000, 250_000) };
+        let line = progress.line(&failing, 0, seconds(10));
+        assert!(line.contains(" 1,000/4,000 repos, 1,047 failed  250,000 records "), "{line}");
         // Old samples no longer count.
         progress.line(&job(stage, 4_000, 1_010, 250_000), 0, seconds(20));
         let last = progress.line(&job(stage, 4_000, 1_020, 250_000), 0, seconds(30));

@@ -14,6 +14,8 @@ use super::super::remote::Remote;
 use super::super::{FAILED, print_error, print_stderr};
 use super::progress::{Job, Progress};
 
+/// Exit status when the backfill has completed, and some repos could not be read.
+const PARTLY_READ: u8 = 3;
 /// Time between two looks at the job.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Looks in a row that may fail: a server restarts within this many periods.
@@ -71,9 +73,9 @@ async fn summarize(remote: &Remote, job: &Job, took: Duration) -> anyhow::Result
         count(job.total_records),
         took.as_secs_f64(),
     ));
-    let Errors { counts } = remote.get(&format!("/admin/backfill/{}/errors?limit=1", job.id)).await?;
-    let failed: u64 = counts.values().sum();
+    let failed = job.failed_repos.unwrap_or_default();
     if failed > 0 {
+        let Errors { counts } = remote.get(&format!("/admin/backfill/{}/errors?limit=1", job.id)).await?;
         let kinds: Vec<String> = counts.iter().map(|(kind, n)| format!("{kind} {}", grouped(*n))).collect();
         print_error(&format_args!(
             "{} repos could not be read ({}); GET /admin/backfill/{id}/errors lists them, POST \
@@ -86,5 +88,9 @@ async fn summarize(remote: &Remote, job: &Job, took: Duration) -> anyhow::Result
     if let Some(error) = &job.error {
         bail!("{error}");
     }
-    Ok(if job.status == "completed" { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(match job.status.as_str() {
+        "completed" if failed == 0 => ExitCode::SUCCESS,
+        "completed" => ExitCode::from(PARTLY_READ),
+        _ => ExitCode::from(FAILED),
+    })
 }

@@ -2,7 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::work::{Discovery, add_listed_repos};
+use super::work::{Discovery, add_repos};
 use crate::atproto::{Cid, Did, Nsid, RecordKey};
 use crate::store::index::AccountStatus;
 use crate::store::partitions::PerPartition;
@@ -120,30 +120,42 @@ pub async fn with_keys(
     rows.into_iter().map(indexed_row).collect()
 }
 
-/// The accounts with records of a collection in the index, or with `None` those of which it ever had any and that were
-/// not deleted. In the order of their ids, after `after_id`, at most `limit`.
+/// Which accounts of the index are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indexed<'a> {
+    /// Those of which it ever had records and that were not deleted.
+    Known,
+    /// Those with records of a collection.
+    With(&'a Nsid),
+    /// The same, without those that are hidden.
+    ActiveWith(&'a Nsid),
+}
+
+/// Accounts of the index in the order of their ids, after `after_id`, at most `limit`.
 pub async fn accounts(
     db: &Db,
-    collection: Option<&Nsid>,
+    which: Indexed<'_>,
     after_id: i64,
     limit: usize,
 ) -> Result<Vec<IndexedAccount>, StoreError> {
     static HAS_RECORDS: PerPartition<&str> = PerPartition::new(
         "EXISTS (SELECT 1 FROM {records} r WHERE r.did_id = d.id AND r.collection_id = $3)",
     );
-    let collection = match collection {
-        Some(nsid) => match intern::collection(db, nsid).await? {
+    let collection = match which {
+        Indexed::Known => None,
+        Indexed::With(nsid) | Indexed::ActiveWith(nsid) => match intern::collection(db, nsid).await? {
             Some(collection) => Some(collection),
             None => return Ok(Vec::new()),
         },
-        None => None,
     };
     let condition = match collection {
         Some(collection) => *HAS_RECORDS.of(collection.partition),
         None => "d.status <> 4 AND CAST($3 AS BIGINT) IS NULL",
     };
-    let sql =
-        format!("SELECT d.id, d.did FROM dids d WHERE d.id > $1 AND {condition} ORDER BY d.id LIMIT $2");
+    let visible = if matches!(which, Indexed::ActiveWith(_)) { "AND d.status = 0" } else { "" };
+    let sql = format!(
+        "SELECT d.id, d.did FROM dids d WHERE d.id > $1 AND {condition} {visible} ORDER BY d.id LIMIT $2"
+    );
     Ok(on!(db, reader, |pool| {
         let query = sqlx::query_as(AssertSqlSafe(sql)).bind(after_id).bind(limit as i64);
         query.bind(collection.map(|collection| collection.id)).fetch_all(pool).await
@@ -163,22 +175,32 @@ pub async fn account_status(db: &Db, did: &Did) -> Result<Option<AccountStatus>,
         .transpose()
 }
 
-/// The name under which the position in the index's accounts is stored. Not an NSID, so it is no collection's.
+/// The name under which the position in the index's accounts is stored, before that of a collection. It has a
+/// parenthesis, so it is no list of the relay's.
 const INDEX: &str = "(index)";
 
 /// Adds the next `limit` accounts of the index to the repos of a job, and how far the index was read, in one
 /// transaction. Returns the DIDs that the job did not have yet; `None` when there are no more accounts.
-pub async fn add_indexed_repos(db: &Db, seq: i64, limit: usize) -> Result<Option<Vec<String>>, StoreError> {
-    let progress = super::discovery(db, seq).await?.into_iter().find(|progress| progress.collection == INDEX);
+pub async fn add_indexed_repos(
+    db: &Db,
+    seq: i64,
+    which: Indexed<'_>,
+    limit: usize,
+) -> Result<Option<Vec<String>>, StoreError> {
+    let name = match which {
+        Indexed::Known => INDEX.to_owned(),
+        Indexed::With(collection) | Indexed::ActiveWith(collection) => format!("{INDEX} {collection}"),
+    };
+    let progress = super::discovery(db, seq).await?.into_iter().find(|progress| progress.collection == name);
     let after = match progress {
         Some(Discovery { is_done: true, .. }) => return Ok(None),
         Some(Discovery { cursor, .. }) => cursor.and_then(|id| id.parse().ok()).unwrap_or(0),
         None => 0,
     };
-    let found = accounts(db, None, after, limit).await?;
+    let found = accounts(db, which, after, limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.id.to_string());
     let dids: Vec<String> = found.into_iter().map(|account| account.did).collect();
-    add_listed_repos(db, seq, INDEX, &dids, next.as_deref()).await.map(Some)
+    add_repos(db, seq, &name, &dids, next.as_deref()).await.map(Some)
 }
 
 fn indexed_row((rkey, rev, cid): Row) -> Result<IndexedRow, StoreError> {

@@ -23,6 +23,8 @@ pub struct JobRow {
     pub total_repos: Option<i64>,
     pub resolved_repos: Option<i64>,
     pub processed_repos: Option<i64>,
+    /// Of the processed ones, those that could not be read.
+    pub failed_repos: Option<i64>,
     pub total_records: Option<i64>,
     #[sqlx(flatten)]
     pub traffic: Traffic,
@@ -74,7 +76,7 @@ impl Request {
 }
 
 const COLUMNS: &str = "id, kind, collection, did, status, stage, total_repos, resolved_repos, processed_repos, \
-     total_records, error, created_by, started_at, completed_at, created_at";
+     failed_repos, total_records, error, created_by, started_at, completed_at, created_at";
 
 /// The columns of a [`JobRow`].
 fn columns() -> String {

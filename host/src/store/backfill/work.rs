@@ -3,7 +3,7 @@
 use sqlx::AssertSqlSafe;
 
 use super::{PENDING, clean, repos_by};
-use crate::atproto::{Did, Nsid};
+use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, in_transaction, intern, on, only_row};
@@ -35,6 +35,7 @@ pub struct Counters {
     pub resolved_repos: i64,
     /// Repos that were read or have failed.
     pub processed_repos: i64,
+    pub failed_repos: i64,
     pub total_records: i64,
 }
 
@@ -150,6 +151,7 @@ pub async fn end(
 pub async fn count(db: &Db, seq: i64) -> Result<Counters, StoreError> {
     let sql = "SELECT count(*) AS total_repos, count(pds_endpoint) AS resolved_repos, \
                    count(CASE WHEN status <> 'pending' THEN 1 END) AS processed_repos, \
+                   count(CASE WHEN status = 'failed' THEN 1 END) AS failed_repos, \
                    CAST(coalesce(sum(records_fetched), 0) + (SELECT coalesce(sum(records), 0) FROM backfill_pages \
                        WHERE job = $1) AS BIGINT) AS total_records \
                FROM backfill_repos WHERE job = $1";
@@ -169,9 +171,9 @@ impl Counters {
         i64: for<'q> sqlx::Encode<'q, DB> + sqlx::Type<DB>,
     {
         let sql = "UPDATE backfill_jobs SET total_repos = $2, resolved_repos = $3, processed_repos = $4, \
-                   total_records = $5 WHERE seq = $1";
+                   total_records = $5, failed_repos = $6 WHERE seq = $1";
         let query = sqlx::query(sql).bind(seq).bind(self.total_repos).bind(self.resolved_repos);
-        query.bind(self.processed_repos).bind(self.total_records)
+        query.bind(self.processed_repos).bind(self.total_records).bind(self.failed_repos)
     }
 }
 
@@ -195,21 +197,10 @@ pub async fn add_repo(db: &Db, seq: i64, did: &Did) -> Result<bool, StoreError> 
 const ADD_REPOS: (&str, &str) =
     ("INSERT INTO backfill_repos (job, did, status)", "ON CONFLICT (job, did) DO NOTHING");
 
-/// Adds the repos of a page of the relay's list, and how far the list was read, in one transaction. Returns the DIDs
+/// Adds the repos of a page of the list with this name, and how far it was read, in one transaction. Returns the DIDs
 /// that the job did not have yet. From here on the index follows the statuses of these accounts: one that is deleted
 /// before its first record arrives must not be indexed.
 pub async fn add_repos(
-    db: &Db,
-    seq: i64,
-    collection: &Nsid,
-    dids: &[String],
-    cursor: Option<&str>,
-) -> Result<Vec<String>, StoreError> {
-    add_listed_repos(db, seq, collection.as_str(), dids, cursor).await
-}
-
-/// As [`add_repos`], for any list with a name.
-pub(super) async fn add_listed_repos(
     db: &Db,
     seq: i64,
     list: &str,

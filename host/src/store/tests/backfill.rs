@@ -27,9 +27,9 @@ async fn job_with_repos(db: &Db, id: &str, count: usize) -> i64 {
     let seq = backfill::next(db).await.unwrap().unwrap().seq;
     let collection = Nsid::try_from("com.example.note").unwrap();
     let dids: Vec<String> = (0..count).map(did).collect();
-    let added = backfill::add_repos(db, seq, &collection, &dids, Some("next")).await.unwrap();
+    let added = backfill::add_repos(db, seq, collection.as_str(), &dids, Some("next")).await.unwrap();
     assert_eq!(added.len(), count);
-    let again = backfill::add_repos(db, seq, &collection, &dids[..1], None).await.unwrap();
+    let again = backfill::add_repos(db, seq, collection.as_str(), &dids[..1], None).await.unwrap();
     assert_eq!(again, [""; 0], "known already");
     let discovery = backfill::discovery(db, seq).await.unwrap();
     assert_eq!((discovery[0].cursor.as_deref(), discovery[0].is_done), (None, true));
@@ -68,7 +68,7 @@ on_both! {
                 FinishedRepo { did: did(1), records: 400, error: None },
                 failed(5, "did_doc_not_found"),
             ],
-            counters: Counters { total_repos: 6, resolved_repos: 4, processed_repos: 3, total_records: 717 },
+            counters: Counters { total_repos: 6, resolved_repos: 4, processed_repos: 3, failed_repos: 1, total_records: 717 },
             traffic,
         };
         backfill::checkpoint(&db, other, &checkpoint).await.unwrap();
@@ -76,7 +76,7 @@ on_both! {
         assert_eq!(backfill::positions(&db, other, &did(1)).await.unwrap(), [], "it is completed");
         assert_eq!(backfill::count(&db, seq).await.unwrap(), Counters { total_repos: 6, ..Counters::default() });
         let row = backfill::get(&db, "b").await.unwrap().unwrap();
-        assert_eq!((row.total_repos, row.total_records), (Some(6), Some(717)));
+        assert_eq!((row.total_repos, row.failed_repos, row.total_records), (Some(6), Some(1), Some(717)));
         assert_eq!((row.traffic, backfill::traffic(&db, other).await.unwrap()), (traffic, traffic));
         assert_eq!(backfill::traffic(&db, seq).await.unwrap(), Traffic::default(), "a job that has none");
 

@@ -102,19 +102,19 @@ on_both! {
         let seq = backfill::next(&db).await.unwrap().unwrap().seq;
         let note = Nsid::try_from(NOTE).unwrap();
         let known = [uri(3, NOTE, "a").did.to_string()];
-        backfill::add_repos(&db, seq, &note, &known, None).await.unwrap();
+        backfill::add_repos(&db, seq, note.as_str(), &known, None).await.unwrap();
         let mut added = Vec::new();
-        while let Some(dids) = backfill::add_indexed_repos(&db, seq, 2).await.unwrap() {
+        while let Some(dids) = backfill::add_indexed_repos(&db, seq, backfill::Indexed::Known, 2).await.unwrap() {
             added.extend(dids);
         }
         added.sort_unstable();
         assert_eq!(added, [0, 1, 2, 4].map(|n| uri(n, NOTE, "a").did.to_string()));
         assert_eq!(backfill::count(&db, seq).await.unwrap().total_repos, 5);
-        let of_notes = backfill::accounts(&db, Some(&note), 0, 100).await.unwrap();
+        let of_notes = backfill::accounts(&db, backfill::Indexed::With(&note), 0, 100).await.unwrap();
         assert_eq!(of_notes.len(), 5);
-        let after = backfill::accounts(&db, Some(&note), of_notes[3].id, 100).await.unwrap();
+        let after = backfill::accounts(&db, backfill::Indexed::With(&note), of_notes[3].id, 100).await.unwrap();
         assert_eq!(after, of_notes[4..]);
         let likes = Nsid::try_from(LIKE).unwrap();
-        assert_eq!(backfill::accounts(&db, Some(&likes), 0, 100).await.unwrap(), []);
+        assert_eq!(backfill::accounts(&db, backfill::Indexed::With(&likes), 0, 100).await.unwrap(), []);
     }
 }

@@ -186,7 +186,7 @@ async fn a_backfill_of_an_ended_term_writes_nothing() {
         backfill::save_counters(&hung, seq, &Counters { total_records: 7, ..Counters::default() }).await,
         backfill::set_stage(&hung, seq, "late").await,
         backfill::set_error(&hung, seq, "late").await,
-        backfill::add_repos(&hung, seq, &nsid, &["did:plc:b".to_owned()], None).await.map(drop),
+        backfill::add_repos(&hung, seq, nsid.as_str(), &["did:plc:b".to_owned()], None).await.map(drop),
         backfill::add_repo(&hung, seq, &Did::try_from("did:plc:c").unwrap()).await.map(drop),
         backfill::fail_host(&hung, seq, "https://pds", "timeout", "late").await.map(drop),
         backfill::end(&hung, seq, End::Failed, Some("late"), NOW).await.map(drop),

@@ -78,7 +78,7 @@ crate::in_both_worlds! {
         let second = start(server, json!({ "did": ALICE })).await;
         let mut events = open(server, &second).await.unwrap();
         let snapshot = json!({ "type": "job_snapshot", "job_id": second, "status": "running", "stage": "pending",
-            "total_repos": null, "resolved_repos": null, "processed_repos": null, "total_records": null,
+            "total_repos": null, "resolved_repos": null, "processed_repos": null, "failed_repos": null, "total_records": null,
             "error_counts": {} });
         assert_eq!(events.next().await, Some(snapshot));
         assert_eq!(control(server, &first, "cancel").await.status, 200);

@@ -17,7 +17,7 @@ crate::in_both_worlds! {
         }).await;
         let shown = job(server, &id).await;
         let keys: Vec<_> = shown.as_object().unwrap().keys().map(String::as_str).collect();
-        let expected = ["bytes_fetched", "bytes_kept", "collection", "completed_at", "created_at", "did", "error", "id", "kind",
+        let expected = ["bytes_fetched", "bytes_kept", "collection", "completed_at", "created_at", "did", "error", "failed_repos", "id", "kind",
             "processed_repos", "resolved_repos", "sources", "stage", "started_at", "status", "total_records", "total_repos"];
         assert_eq!(keys, expected);
         assert!(shown["started_at"].is_string() && shown["completed_at"].is_null(), "{shown}");
@@ -155,7 +155,7 @@ crate::in_both_worlds! {
         assert_eq!(note.body["record"]["text"], "d", "{}", note.text);
         server.eventually("the end is in the event log", async |server| {
             let log = server.admin(Method::GET, "/admin/events?event_type=backfill.completed", None).await;
-            log.body["events"][0]["detail"] == json!({ "job_id": id, "total_repos": 2, "total_records": 4 })
+            log.body["events"][0]["detail"] == json!({ "job_id": id, "total_repos": 2, "failed_repos": 0, "total_records": 4 })
         }).await;
     }
 

@@ -45,6 +45,7 @@ struct JobView {
     total_repos: Option<i64>,
     resolved_repos: Option<i64>,
     processed_repos: Option<i64>,
+    failed_repos: Option<i64>,
     total_records: Option<i64>,
     #[serde(flatten)]
     traffic: TrafficView,
@@ -66,6 +67,7 @@ impl From<JobRow> for JobView {
             total_repos: row.total_repos,
             resolved_repos: row.resolved_repos,
             processed_repos: row.processed_repos,
+            failed_repos: row.failed_repos,
             total_records: row.total_records,
             traffic: row.traffic.into(),
             error: row.error,

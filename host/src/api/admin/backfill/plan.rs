@@ -34,6 +34,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
             .with_header(RETRY_AFTER, RETRY_SECONDS)
     })?;
     let planner = Planner {
+        db: app.db.clone(),
         net: app.outbound.net.clone(),
         resolver: app.outbound.resolver.clone(),
         clock: app.clock.clone(),
