@@ -242,6 +242,7 @@ export const overview = {
   connected: (connected: string, active: string) => `${connected} of ${active}`,
   backfills: 'Backfills',
   repos: (done: string, all: string, records: string) => `${done} of ${all} repos, ${records} records`,
+  failedRepos: (repos: string) => `${repos} failed`,
   progress: 'Progress',
   eventsOfDay: 'Events of the stream, last day',
   requestsOfDay: 'Requests by method, last day',
@@ -729,6 +730,7 @@ export const backfill = {
   duration: 'Duration',
   basis: 'Based on',
   atLeast: (value: string) => `at least ${value}`,
+  listsAllRepos: 'every one of the relay, which can’t list those of a collection',
   about: (value: string) => `about ${value}`,
   downloads: (bytes: string, requests: string) => `about ${bytes} in ${requests} requests`,
   sampled: (repos: string, unreachable: number) =>
@@ -743,6 +745,7 @@ export const backfill = {
   waits: 'waits for the one before it',
   received: 'Received',
   of: (part: string, all: string) => `${part} of ${all}`,
+  failed: (repos: string) => `${repos} failed`,
   name: (kind: string, collection: string | null, did: string | null) => {
     const names: Record<string, string> = { catch_up: 'Catch up', repair: 'Repair' }
     return `${names[kind] ?? 'Backfill'} of ${collection ?? 'all collections'}${did ? ` from ${did}` : ''}`

@@ -16,8 +16,8 @@ test('messages update the progress', () => {
     total_records: 5,
   })
   expect(now).toMatchObject({ total: 10, processed: 1, stage: 'resolving_and_fetching' })
-  now = after(now, { type: 'job_counters', processed_repos: 4, total_repos: null })
-  expect(now).toMatchObject({ total: 10, processed: 4, records: 5 })
+  now = after(now, { type: 'job_counters', processed_repos: 4, failed_repos: 2, total_repos: null })
+  expect(now).toMatchObject({ total: 10, processed: 4, failed: 2, records: 5 })
   now = after(now, { type: 'repo_fetched', did: 'did:plc:a', pds_endpoint: 'https://pds.example', records_fetched: 3 })
   expect(now.repos).toEqual([{ did: 'did:plc:a', host: 'https://pds.example', records: 3 }])
   expect(after(now, { type: 'later_kind' })).toBe(now)

@@ -7,6 +7,7 @@ export interface Progress {
   total: number | null
   resolved: number | null
   processed: number | null
+  failed: number | null
   records: number | null
   error: string | null
   /** The repos that were read last, newest first. */
@@ -25,6 +26,7 @@ export function progressOf(job: Backfill): Progress {
     total: job.total_repos,
     resolved: job.resolved_repos,
     processed: job.processed_repos,
+    failed: job.failed_repos,
     records: job.total_records,
     error: job.error,
     repos: [],
@@ -38,6 +40,7 @@ export function after(progress: Progress, message: Message): Progress {
     total: number('total_repos', progress.total),
     resolved: number('resolved_repos', progress.resolved),
     processed: number('processed_repos', progress.processed),
+    failed: number('failed_repos', progress.failed),
     records: number('total_records', progress.records),
   })
   switch (message.type) {
