@@ -9,8 +9,8 @@ the whole new text, in which MUTANT is the switch. `tests` is a nextest filter, 
 APPLY = "test(/^store::tests::(apply|model|accounts|backlinks)::/) - test(/::postgres$/)"
 STREAM = "test(/^indexing::/)"
 INDEX_AREA = f"({APPLY}) + {STREAM}"
-LISTING = "test(/^backfill::(listing|hosts|failure)::/)"
-BACKFILL = "test(/^backfill::(reconcile|lies)::.*::sqlite$/) + test(/^backfill::hosts/)"
+LISTING = "test(/^backfill::(listing|next_page|hosts|failure)::/)"
+BACKFILL = "test(/^backfill::(reconcile|lies|lists)::.*::sqlite$/) + test(/^backfill::hosts/)"
 BACKFILL_AREA = "(test(/^backfill::/) + test(/^store::tests::backfill/)) - test(/::postgres$/)"
 TOKENS = "test(/^access::service_jwt::/)"
 PROOFS = "test(/^access::dpop::/) + test(/^crypto::/)"
@@ -19,9 +19,11 @@ PAGES = "test(/^store::tests::(paging|query|sort|large)::/) + test(/^query::/)"
 
 PLAN, SQLITE, ACCOUNTS, PURGE = (f"host/src/store/index/{name}.rs" for name in ("plan", "sqlite", "accounts", "purge"))
 WATERMARK, ENVELOPE, CHECKER = (f"host/src/indexing/{name}.rs" for name in ("watermark", "envelope", "apply"))
-LIST, REPO, REQUEST, DISCOVERY, HOSTS, FETCHING, FAILURE = (
+LIST, REPO, REQUEST, DISCOVERY, HOSTS, FETCHING, FAILURE, ABSENCE, NEXT_PAGE = (
     f"host/src/backfill/{name}.rs"
-    for name in ("listing", "repo", "request", "discovery", "hosts", "fetching", "failure")
+    for name in (
+        "listing", "repo", "request", "discovery", "hosts", "fetching", "failure", "absence", "next_page"
+    )
 )
 WORK, CHECKPOINT = (f"host/src/store/backfill/{name}.rs" for name in ("work", "checkpoint"))
 JWT, DPOP, REPLAY = (f"host/src/access/{name}.rs" for name in ("service_jwt", "dpop", "replay"))
@@ -112,12 +114,17 @@ MUTANTS = [
     backfill("a removal is as new as its list", REPO, "row < below", expression="false"),
     backfill("records of other repos are accepted", REQUEST, "uri.did == *did && uri.collection == *collection", expression="true"),
     backfill("a page of records is skipped", REPO, "let decided = self.or_stop(self.decide(changes)).await?;", changed="let mut decided = self.or_stop(self.decide(changes)).await?;\n        if MUTANT { decided.clear(); }"),
-    backfill("removals are not committed", REPO, "self.commit(decided).await?;\n            gone", changed="if !MUTANT { self.commit(decided).await?; }\n            gone"),
-    backfill("only the first page of the relay's list is read", DISCOVERY, ".filter(|next| !next.is_empty() && !is_empty)", changed=".filter(|next| !next.is_empty() && !is_empty && !MUTANT)"),
+    backfill("removals are not committed", ABSENCE, "self.commit(decided).await?;\n            gone", changed="if !MUTANT { self.commit(decided).await?; }\n            gone"),
+    backfill("only the first page of the relay's list is read", REQUEST, "RepoPage { cursor: cursor.filter(|cursor| !cursor.is_empty()), dids, skipped }", changed="RepoPage { cursor: cursor.filter(|cursor| !cursor.is_empty() && !MUTANT), dids, skipped }"),
+    listing("a page without records is the end", LIST, "let Some(next) = next else {", changed="let Some(next) = next.filter(|_| !MUTANT || last.is_some()) else {"),
+    backfill("what a list lacks is removed without asking", ABSENCE, "let Some(server) = server else {", changed="let Some(server) = server.filter(|_| !MUTANT) else {"),
+    backfill("a list that lacks an existing record is believed", ABSENCE, "if has? {", changed="if has? && !MUTANT {"),
+    listing("any answer is the lowest key", NEXT_PAGE, "is_distinct && is_below", expression="true"),
+    listing("a rate limit counts as a failure of the host", HOSTS, "failure.kind == ErrorKind::RateLimited", changed="failure.kind == ErrorKind::RateLimited && !MUTANT"),
     backfill("a stored cursor of the relay's list is ignored", DISCOVERY, "progress.and_then(|progress| progress.cursor.clone())", changed="progress.and_then(|progress| progress.cursor.clone()).filter(|_| !MUTANT)"),
     backfill("a repo that failed counts as read", FETCHING, "failure.map(|failure| (failure.kind.as_str(), failure.text))", changed="failure.map(|failure| (failure.kind.as_str(), failure.text)).filter(|_| !MUTANT)"),
     backfill("a host's place is never released", HOSTS, "host.in_progress -= 1;", without=True),
-    listing("a dead host is never given up", HOSTS, "host.failures >= max_failures", expression="false"),
+    listing("a dead host is never given up", HOSTS, "self.failures >= max_failures", expression="false"),
     listing("a host is not left alone for as long as it asks", HOSTS, "doubled.max(failure.wait.unwrap_or_default()).min(MAX_WAIT)", expression="doubled"),
     listing("every error is tried again", FAILURE, "| Self::RateLimited\n        )", changed="| Self::RateLimited\n        ) || MUTANT"),
     mutant(
