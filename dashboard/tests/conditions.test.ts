@@ -39,6 +39,8 @@ test('a search names an account, a record or both', () => {
   expect(parseNamed('at://alice.test')).toEqual({ repo: 'alice.test', rkey: null })
   expect(parseNamed(' did:web:alice.test ')).toEqual({ repo: 'did:web:alice.test', rkey: null })
   expect(parseNamed('@alice.test')).toEqual({ repo: 'alice.test', rkey: null })
+  expect(parseNamed('\u202a@alice.test\u202c')).toEqual({ repo: 'alice.test', rkey: null })
+  expect(parseNamed('\ufeffdid:web:alice.test\u200b')).toEqual({ repo: 'did:web:alice.test', rkey: null })
   expect(parseNamed('3kabc')).toEqual({ repo: null, rkey: '3kabc' })
   expect(parseNamed('')).toEqual({ repo: null, rkey: null })
   expect(namedText('com.example.note', 'did:plc:a', '3k')).toBe('at://did:plc:a/com.example.note/3k')

@@ -300,6 +300,38 @@ crate::in_both_worlds! {
         assert!(!browser.0.contains_key("belvedere_session"));
     }
 
+    /// Pages put marks of writing direction around handles, and copies have them too.
+    async fn handles_and_dids_are_read_without_invisible_characters(world) {
+        let server = &world.server;
+        let pds = pds(&world).await;
+        world.plc.host(BOB, &pds.url());
+        // The first name that is a handle is the account's.
+        world.plc.also_known_as(BOB, &json!(["at://not a handle", "at://Bob.example", "at://other.example"]));
+        for name in ["bob.example", "other.example"] {
+            server.dns.txt(&format!("_atproto.{name}"), &format!("did={BOB}"));
+        }
+        let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let pasted = ["\u{202a}@bob.example\u{202c}", "\u{feff}Bob.example", " bob\u{200b}.example\u{2069} "];
+        for handle in pasted {
+            let login = server.request(Method::GET, &format!("/auth/login?handle={}", encoded(handle)), &[], None).await;
+            assert_eq!(login.status, 200, "{handle:?} {}", login.text);
+            let path = format!("/admin/records?collection=com.example.note&repo={}", encoded(handle));
+            let read = server.admin(Method::GET, &path, None).await;
+            assert_eq!(read.status, 200, "{handle:?} {}", read.text);
+        }
+        let linked = json!({ "scopes": "repo:com.example.note", "handle": pasted[0] });
+        let linked = server.admin(Method::POST, "/admin/linked-repos", Some(&linked)).await;
+        assert_eq!((&linked.body["did"], &linked.body["handle"]), (&json!(BOB), &json!("bob.example")), "{}", linked.text);
+        let did = json!({ "did": format!("\u{2068}{BOB}\u{2069}") });
+        assert_eq!(server.admin(Method::POST, "/admin/labelers", Some(&did)).await.status, 201);
+        let user = server.admin(Method::POST, "/admin/users", Some(&did)).await;
+        assert_eq!((user.status.as_u16(), &user.body["did"]), (201, &json!(BOB)), "{}", user.text);
+        let other = server.request(Method::GET, "/auth/login?handle=other.example", &[], None).await;
+        assert!(other.error().starts_with("the handle resolves to"), "{}", other.text);
+        let blank = server.request(Method::GET, "/auth/login?handle=%E2%80%8B", &[], None).await;
+        assert!(blank.error().starts_with("handle is missing"), "{}", blank.text);
+    }
+
     async fn invalid_logins_are_refused_with_the_reason(world) {
         let server = &world.server;
         let pds = pds(&world).await;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use belvedere_standins::jetstream::Frame;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -256,6 +257,38 @@ crate::in_both_worlds! {
         // The only key of a collection need not be named.
         let profile = run("create_record({ collection = 'com.example.profile', record = { text = 'x' } })").await;
         assert_eq!(profile.body["uri"], format!("at://{ALICE}/com.example.profile/self"), "{}", profile.text);
+    }
+
+    async fn a_grant_ends_when_its_account_moves(world) {
+        let mut world = world.with_notes().await;
+        let first = pds(&world).await;
+        let id = linked(&world, &first, json!({ "scopes": SCOPES, "scripts": [TRIGGER] })).await;
+        world.server.upload(query_lexicon("com.example.use"), None).await;
+        world.server.bind_to(TRIGGER, &format!("function handle()
+            local repo = linked_repos.get('{ALICE}')
+            local ok, error = pcall(repo.create_record, repo, {{ collection = 'com.example.note', record = {{ text = 'a' }} }})
+            return {{ ok = ok, code = error and error.code }} end")).await;
+        let second = pds(&world).await;
+        // The document is read before the write, because nothing is cached after a restart.
+        world.server.stop();
+        world.server.start_again().await;
+        let refused = world.server.xrpc("com.example.use").await;
+        assert_eq!(refused.body, json!({ "ok": false, "code": "no-session" }), "{}", refused.text);
+        let needs_reauth = |grant: &Value| {
+            (&grant["status"], &grant["last_error"]) == (&json!("needs_reauth"), &json!("the account has moved to another PDS"))
+        };
+        let grant = status_of(&world, &id).await;
+        assert!(needs_reauth(&grant), "{grant}");
+        assert!(first.requests("/xrpc/com.atproto.repo").is_empty() && second.requests("/xrpc").is_empty());
+        assert_eq!(world.server.records().await, 0);
+
+        // The owner authorizes it at the new PDS. The next move is an event of the stream, and no script runs after it.
+        let link = invite(&world, &id).await;
+        assert_eq!(follow(&world, &second, &link, ALICE).await, "/link/result?status=success");
+        assert_eq!(world.server.xrpc("com.example.use").await.body["ok"], true);
+        let _third = pds(&world).await;
+        world.push(|at, _| Frame::identity(at, ALICE, "alice.example"));
+        world.server.eventually("the grant has ended", async |_| needs_reauth(&status_of(&world, &id).await)).await;
     }
 
     async fn scripts_write_within_the_grant(world) {

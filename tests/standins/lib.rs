@@ -21,5 +21,6 @@ pub mod repos;
 mod responses;
 pub mod sql_statements;
 pub mod steam;
+pub mod tls;
 pub mod upstream;
 pub mod vectors;

@@ -72,6 +72,12 @@ impl Plc {
             "serviceEndpoint": pds }]);
     }
 
+    /// Sets the names of a DID that has a document.
+    pub fn also_known_as(&self, did: &str, names: &Value) {
+        let mut documents = self.documents.lock().expect("no test panics here");
+        documents.get_mut(did).expect("the DID has a document")["alsoKnownAs"] = names.clone();
+    }
+
     /// Sets the address and the key of a labeler.
     pub fn labeler(&self, did: &str, endpoint: &str, key: &PublicKey) {
         let document = json!({

@@ -1,3 +1,5 @@
+import { typed } from './typed'
+
 /** A condition on a field of a record, as the filter of `db.query` takes it. */
 export interface Condition {
   field: string
@@ -52,7 +54,7 @@ const HANDLE = /^@?[a-z0-9-]+(\.[a-z0-9-]+)+$/i
 
 /** Reads a DID, a handle, an `at://` URI or a part of one, or a record's key. */
 export function parseNamed(text: string): Named {
-  const trimmed = text.trim()
+  const trimmed = typed(text)
   if (trimmed.startsWith('at://')) {
     const [repo = '', collection, rkey] = trimmed.slice('at://'.length).split('/')
     return { ...(collection ? { collection } : {}), repo: repo || null, rkey: rkey || null }

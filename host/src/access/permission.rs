@@ -64,6 +64,11 @@ impl Permission {
         RESERVED.contains(&self)
     }
 
+    /// Whether it is listed and part of templates: those of spaces are only where spaces are switched on.
+    pub fn is_offered(self, has_spaces: bool) -> bool {
+        has_spaces || !self.as_str().starts_with("spaces:")
+    }
+
     /// As [`Permission::parse`], for names in requests.
     ///
     /// # Errors

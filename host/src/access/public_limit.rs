@@ -5,7 +5,7 @@
 //! a small instance still works then.
 
 use super::rate_limit::Limit;
-use crate::atproto::Did;
+use crate::atproto::{Did, typed};
 use crate::fair_share::Tenant;
 use crate::http::Request;
 
@@ -60,7 +60,8 @@ impl PublicLimit {
 /// The domain that a login contacts first. A did:plc is its own target: its server is not known yet.
 fn login_target(request: &Request) -> Option<Tenant> {
     let handle = request.query("handle")?;
-    let handle = handle.trim().trim_start_matches('@');
+    let handle = typed(&handle);
+    let handle = handle.trim_start_matches('@');
     if handle.is_empty() {
         return None;
     }
@@ -96,6 +97,7 @@ mod tests {
             ("?handle=%20", None),
             ("?handle=a.evil.example", Some("domain evil.example")),
             ("?handle=%40B.Evil.example", Some("domain evil.example")),
+            ("?handle=%E2%80%AA%40b.evil.example%E2%80%AC", Some("domain evil.example")),
             ("?handle=did:web:c.evil.example%253A8080", Some("domain evil.example")),
             ("?handle=did:plc:abc", Some("domain did:plc:abc")),
         ] {

@@ -94,9 +94,9 @@ impl Template {
         }
     }
 
-    /// In catalogue order.
-    pub fn permissions(self) -> Vec<Permission> {
-        self.set().iter().collect()
+    /// What a new user gets, in catalogue order. `has_spaces`: whether spaces are switched on.
+    pub fn permissions(self, has_spaces: bool) -> Vec<Permission> {
+        self.set().iter().filter(|permission| permission.is_offered(has_spaces)).collect()
     }
 }
 
@@ -106,8 +106,11 @@ mod tests {
 
     #[test]
     fn templates_have_the_sizes_of_the_specification() {
-        let sizes: Vec<usize> = Template::ALL.iter().map(|t| t.permissions().len()).collect();
-        assert_eq!(sizes, [10, 14, 39, 50]);
+        let sizes = |has_spaces: bool| -> Vec<usize> {
+            Template::ALL.iter().map(|t| t.permissions(has_spaces).len()).collect()
+        };
+        assert_eq!(sizes(true), [10, 14, 39, 50]);
+        assert_eq!(sizes(false), [10, 14, 31, 42]);
     }
 
     #[test]

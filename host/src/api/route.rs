@@ -1,5 +1,6 @@
 //! A line of the route table, and how it becomes an endpoint.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::atproto::Nsid;
 use crate::http::body::UnreadBody;
 use crate::http::router::{Endpoint, Handler};
 use crate::http::{Error, Request, Response, limits};
+use crate::methods::spaces;
 use crate::xrpc::{Caller, Verb};
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
@@ -237,6 +239,9 @@ impl Route {
                 *nsid = parsed.to_string();
             }
             let nsid = request.params.first().map(|(_, nsid)| nsid.as_str());
+            if nsid.is_some_and(|nsid| spaces::is_method(&app.config.auth.service_namespace, nsid)) {
+                return Err(spaces::unavailable(&app));
+            }
             let method = CalledMethod {
                 nsid: nsid.unwrap_or_else(|| path.rsplit('/').next().unwrap_or_default()),
                 verb: verb(request.method()),
@@ -331,12 +336,16 @@ impl Route {
         self.limit
     }
 
+    /// The path, where the service's own namespace is `namespace`.
+    pub fn full_path(&self, namespace: &str) -> Cow<'static, str> {
+        if self.namespaced { format!("/xrpc/{namespace}.{}", self.path).into() } else { self.path.into() }
+    }
+
     pub(super) fn bind(self, app: &Arc<App>) -> Endpoint {
-        let path = if self.namespaced {
+        let path = match self.full_path(&app.config.auth.service_namespace) {
+            Cow::Borrowed(path) => path,
             // Leaks a few names per start; routes live as long as the program.
-            format!("/xrpc/{}.{}", app.config.auth.service_namespace, self.path).leak()
-        } else {
-            self.path
+            Cow::Owned(path) => path.leak(),
         };
         Endpoint::new(self.method, path, (self.bind)(Arc::clone(app)))
     }

@@ -20,6 +20,7 @@ use super::{
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
 use crate::http::router::{InvalidRoute, Router};
+use crate::methods::spaces;
 use crate::settings::logo;
 
 const GET: Method = Method::GET;
@@ -68,7 +69,7 @@ pub(super) fn table() -> RouteTable {
 
         Route::public(&Limit::PICTURE, GET, "/settings/logo", settings::logo),
 
-        Route::public(&Limit::PAGE, GET, "/xrpc/com.atproto.server.describeServer", xrpc::describe_server::handle),
+        Route::public(&Limit::PAGE, GET, "/xrpc/com.atproto.server.describeServer", xrpc::method::describe_server),
         Route::xrpc(GET, "/xrpc/app.bsky.actor.getProfile", xrpc::method::get_profile),
         Route::xrpc_upload(POST, "/xrpc/com.atproto.repo.uploadBlob", xrpc::upload_blob::handle),
         Route::management(GET, "listApiClients", xrpc::service::list_api_clients),
@@ -288,7 +289,25 @@ pub fn router(app: &Arc<App>) -> Result<Router, InvalidRoute> {
     for route in table() {
         router.add(route.bind(app))?;
     }
+    for path in spaces::ADMIN_PATHS {
+        for method in [GET, POST, PUT, PATCH, DELETE] {
+            // Every caller gets the same short answer.
+            let route =
+                Route::public(
+                    &Limit::FREE,
+                    method,
+                    path,
+                    |app, _| async move { Err(spaces::unavailable(&app)) },
+                );
+            router.add(route.bind(app))?;
+        }
+    }
     Ok(router)
+}
+
+/// Whether the server itself answers a method, at a route of its own. `namespace` is that of the service.
+pub(super) fn has_method(namespace: &str, nsid: &str) -> bool {
+    table().iter().any(|route| route.full_path(namespace).strip_prefix("/xrpc/") == Some(nsid))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Announces changed identities to the other hosts. Only the host that follows the stream receives identity events; the
-//! others drop the documents that it names from their caches.
+//! What follows identity events, which only the host that follows the stream receives: the other hosts drop the
+//! documents that it announces from their caches, and the sessions of accounts that have moved end.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,15 +9,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::Topic;
 use crate::atproto::Did;
+use crate::pds::Vault;
 use crate::store::Db;
 use crate::store::notices::announce;
 
-/// Interval between announcements. The network has a few identity events a second, and a host that catches up with a
+/// Interval between announcements, and between checks of sessions. The network has a few identity events a second, and a host that catches up with a
 /// day receives thousands: one notice carries many.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 
-/// DIDs that wait for the next announcement. Beyond it, cached documents expire by themselves within a quarter of an
-/// hour.
+/// DIDs that wait for the next announcement or check. Beyond it, cached documents expire by themselves within a quarter
+/// of an hour, and sessions are checked before their next call.
 const MAX_WAITING: usize = 10_000;
 
 /// DIDs in one notice: PostgreSQL accepts 8,000 bytes, and a DID has some 32.
@@ -30,7 +31,7 @@ const MAX_DID_BYTES: usize = 70;
 pub(super) struct ChangedIdentities(Arc<Mutex<HashSet<Did>>>);
 
 impl ChangedIdentities {
-    /// Adds a DID to the next announcement. Never blocks, because the stream calls it.
+    /// Adds a DID to the next announcement or check. Never blocks, because the stream calls it.
     pub(super) fn note(&self, did: &Did) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.len() < MAX_WAITING && did.as_str().len() <= MAX_DID_BYTES {
@@ -41,7 +42,7 @@ impl ChangedIdentities {
     /// Announces to the other hosts, until `stop`.
     pub(super) async fn announce(self, db: Db, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(ANNOUNCE_EVERY)).await.is_some() {
-            for topic in self.take() {
+            for topic in self.take_chunks().map(Topic::Identities) {
                 if let Err(error) = announce(&db, &topic.to_string()).await {
                     tracing::debug!(%error, "changed identities can't be announced: other hosts keep their documents until they expire");
                     break;
@@ -50,10 +51,26 @@ impl ChangedIdentities {
         }
     }
 
-    fn take(&self) -> Vec<Topic> {
+    /// Ends the sessions of accounts that have moved, until `stop`.
+    pub(super) async fn check_sessions(self, vault: Vault, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(ANNOUNCE_EVERY)).await.is_some() {
+            for dids in self.take_chunks() {
+                match stop.run_until_cancelled(vault.check_accounts(&dids)).await {
+                    None => return,
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => {
+                        tracing::warn!(%error, "sessions can't be checked after identity events: they are before their next call");
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_chunks(&self) -> impl Iterator<Item = Vec<Did>> + use<> {
         let noted = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let noted: Vec<Did> = noted.into_iter().collect();
-        noted.chunks(MAX_PER_NOTICE).map(|dids| Topic::Identities(dids.to_vec())).collect()
+        let chunks: Vec<_> = noted.chunks(MAX_PER_NOTICE).map(<[Did]>::to_vec).collect();
+        chunks.into_iter()
     }
 }
 
@@ -70,9 +87,9 @@ mod tests {
             identities.note(&Did::try_from(did.as_str()).unwrap());
         }
         identities.note(&Did::try_from(format!("did:plc:{:0>63}", 1).as_str()).unwrap());
-        let notices = identities.take();
+        let notices: Vec<_> = identities.take_chunks().map(Topic::Identities).collect();
         assert_eq!(notices.len(), 2);
         assert!(notices.iter().all(|notice| notice.to_string().len() < 8_000));
-        assert!(identities.take().is_empty());
+        assert!(identities.take_chunks().next().is_none());
     }
 }

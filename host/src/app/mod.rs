@@ -181,11 +181,12 @@ impl App {
             clock: ground.clock.clone(),
             random: ground.random.clone(),
         });
-        let identities = ChangedIdentities::default();
+        let (identities, may_have_moved) = (ChangedIdentities::default(), ChangedIdentities::default());
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
             events: ground.events.clone(),
             resolver: outbound.resolver.clone(),
             identities: identities.clone(),
+            may_have_moved: may_have_moved.clone(),
             network_lexicons: network_lexicons.clone(),
         });
         let record_checker =
@@ -265,6 +266,8 @@ impl App {
             .map_err(|error| StartError::Store { url: app.config.database.redacted_url(), error })?;
         app.start_sweeps();
         app.tasks.spawn(identities.announce(app.db.clone(), app.lifecycle.drain.clone()));
+        let vault = app.sessions.vault.clone();
+        app.tasks.spawn(may_have_moved.check_sessions(vault, app.lifecycle.drain.clone()));
         Ok(app)
     }
 

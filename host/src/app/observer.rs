@@ -16,6 +16,8 @@ pub(super) struct StreamObserver {
     pub(super) resolver: Resolver,
     /// Announced to the other hosts.
     pub(super) identities: ChangedIdentities,
+    /// Accounts whose sessions are checked.
+    pub(super) may_have_moved: ChangedIdentities,
     pub(super) network_lexicons: NetworkLexicons,
 }
 
@@ -54,7 +56,12 @@ impl Observer for StreamObserver {
     fn identity_changed(&self, did: &Did) {
         self.identities.note(did);
         let (resolver, did) = (self.resolver.clone(), did.clone());
-        tokio::spawn(async move { resolver.invalidate(&did).await });
+        let may_have_moved = self.may_have_moved.clone();
+        tokio::spawn(async move {
+            resolver.invalidate(&did).await;
+            // The check must not find the old document.
+            may_have_moved.note(&did);
+        });
     }
     fn lexicon_published(&self, published: PublishedLexicon) {
         self.network_lexicons.published(published);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::SyntaxError;
+use super::{SyntaxError, typed};
 
 /// The protocol's limit on a DID's length, in bytes.
 const MAX_BYTES: usize = 2048;
@@ -52,12 +52,13 @@ impl Did {
         self.split().1
     }
 
-    /// Parses the DID of an account, more strictly than [`Self::try_from`], which accepts every DID of the network: a
-    /// did:plc has exactly 24 characters of base32, a did:web names a host.
+    /// Parses the DID of an account as a person typed it, more strictly than [`Self::try_from`], which accepts every DID
+    /// of the network: a did:plc has exactly 24 characters of base32, a did:web names a host.
     ///
     /// # Errors
     /// Says what is wrong.
     pub fn parse_account(text: &str) -> Result<Self, NotAnAccount> {
+        let text = &*typed(text);
         let shown = || text.chars().take(MAX_SHOWN).collect();
         let did = Self::try_from(text).map_err(|_| NotAnAccount::Malformed(shown()))?;
         let id = did.identifier();

@@ -12,13 +12,15 @@ pub mod record_uri;
 pub mod repo_car;
 pub mod rev;
 pub mod scope;
+mod typed;
 
 pub use did::Did;
 pub use lexicon::{LexiconDoc, LexiconKind};
-pub use record_uri::RecordUri;
+pub use record_uri::{HandleUri, InvalidRecordUri, RecordUri};
 pub use repo_car::{InvalidCar, RepoCar};
 pub use shrike::cbor::Cid;
 pub use shrike::syntax::{Handle, Nsid, RecordKey, SyntaxError, Tid};
+pub use typed::typed;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Did, Nsid, RecordKey};
+use super::{Did, Handle, Nsid, RecordKey};
 
 /// The address of exactly one record. Stricter than [`shrike::syntax::AtUri`]: the authority is a DID, collection and
 /// record key are present, and nothing follows. The index is keyed by these three fields; the text is never stored.
@@ -14,7 +14,7 @@ pub struct RecordUri {
 }
 
 /// Why a text is not the AT URI of a record.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("not the AT URI of a record (at://<did>/<collection>/<rkey>): {0}")]
 pub struct InvalidRecordUri(&'static str);
 
@@ -24,18 +24,51 @@ impl RecordUri {
     /// # Errors
     /// When a component is missing, extra or malformed, or the authority is a handle.
     pub fn parse(text: &str) -> Result<Self, InvalidRecordUri> {
-        let rest = text.strip_prefix("at://").ok_or(InvalidRecordUri("it does not begin with at://"))?;
-        let mut parts = rest.splitn(3, '/');
-        let mut part = |missing| parts.next().filter(|p| !p.is_empty()).ok_or(InvalidRecordUri(missing));
-        let did = part("the DID is missing")?;
-        let collection = part("the collection is missing")?;
-        let rkey = part("the record key is missing")?;
-        Ok(Self {
-            did: Did::try_from(did).map_err(|_| InvalidRecordUri("the authority is not a DID"))?,
-            collection: Nsid::try_from(collection)
-                .map_err(|_| InvalidRecordUri("the collection is not an NSID"))?,
-            rkey: RecordKey::try_from(rkey).map_err(|_| InvalidRecordUri("the record key is malformed"))?,
-        })
+        let (authority, collection, rkey) = parts(text)?;
+        let did = Did::try_from(authority).map_err(|_| {
+            let is_handle = Handle::try_from(authority).is_ok();
+            InvalidRecordUri(if is_handle {
+                "the authority is a handle: name the account by its DID"
+            } else {
+                "the authority is not a DID"
+            })
+        })?;
+        Ok(Self { did, collection, rkey })
+    }
+}
+
+/// Authority, collection and record key of an AT URI.
+fn parts(text: &str) -> Result<(&str, Nsid, RecordKey), InvalidRecordUri> {
+    let rest = text.strip_prefix("at://").ok_or(InvalidRecordUri("it does not begin with at://"))?;
+    let mut parts = rest.splitn(3, '/');
+    let mut part = |missing| parts.next().filter(|p| !p.is_empty()).ok_or(InvalidRecordUri(missing));
+    let authority = part("the DID is missing")?;
+    let collection = part("the collection is missing")?;
+    let rkey = part("the record key is missing")?;
+    let collection =
+        Nsid::try_from(collection).map_err(|_| InvalidRecordUri("the collection is not an NSID"))?;
+    let rkey = RecordKey::try_from(rkey).map_err(|_| InvalidRecordUri("the record key is malformed"))?;
+    Ok((authority, collection, rkey))
+}
+
+/// The address of exactly one record whose account is named by its handle: `at://<handle>/<collection>/<rkey>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandleUri {
+    pub handle: Handle,
+    collection: Nsid,
+    rkey: RecordKey,
+}
+
+impl HandleUri {
+    /// `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (authority, collection, rkey) = parts(text).ok()?;
+        Some(Self { handle: Handle::try_from(authority).ok()?, collection, rkey })
+    }
+
+    /// The same record of the account that the handle belongs to.
+    pub fn of(self, did: Did) -> RecordUri {
+        RecordUri { did, collection: self.collection, rkey: self.rkey }
     }
 }
 
@@ -68,13 +101,30 @@ mod tests {
             ("at://did:plc:abc", "collection is missing"),
             ("at://did:plc:abc/com.example.note", "record key is missing"),
             ("at://did:plc:abc/com.example.note/", "record key is missing"),
-            ("at://alice.test/com.example.note/self", "not a DID"),
+            ("at://alice.test/com.example.note/self", "is a handle: name the account by its DID"),
+            ("at://alice/com.example.note/self", "not a DID"),
             ("at://did:plc:abc/note/self", "not an NSID"),
             ("at://did:plc:abc/com.example.note/a/b", "record key is malformed"),
             ("at://did:plc:abc/com.example.note/a#b", "record key is malformed"),
         ] {
             let error = RecordUri::parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_handle_names_the_account() {
+        let did = Did::try_from("did:plc:abc").unwrap();
+        let named = HandleUri::parse("at://alice.test/com.example.note/self").unwrap();
+        assert_eq!(named.handle.as_str(), "alice.test");
+        assert_eq!(named.of(did).to_string(), "at://did:plc:abc/com.example.note/self");
+        for other in [
+            "at://did:plc:abc/com.example.note/self",
+            "at://alice.test/note/self",
+            "at://alice.test",
+            "alice.test",
+        ] {
+            assert_eq!(HandleUri::parse(other), None, "{other}");
         }
     }
 

@@ -14,6 +14,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::events::{Event, EventLog};
 use crate::random::Random;
+use crate::settings::{SPACES_ENABLED, Settings};
 use crate::store::Db;
 use crate::store::api_keys::{self, NewApiKey};
 use crate::store::users::{self, UserRow};
@@ -41,11 +42,14 @@ pub(super) enum Command {
 pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
     let Command::CreateKey { did, name, permissions, unchecked } = command;
     let did = Did::parse_account(&did)?;
-    let wanted = permissions.as_deref().map(parse_permissions).transpose()?;
     if name.trim().is_empty() {
         bail!("--name must not be blank");
     }
     let db = existing::open(config).await?;
+    let settings = Settings::new(config);
+    settings.reload(&db, |_| ()).await?;
+    let parse = |text: &str| parse_permissions(text, settings.flag(SPACES_ENABLED));
+    let wanted = permissions.as_deref().map(parse).transpose()?;
     let random = Random::system();
     let clock = Clock::system();
     if !unchecked && users::get_by_did(&db, did.as_str()).await?.is_none() {
@@ -76,9 +80,9 @@ async fn check_existence(config: &Config, did: &Did, clock: &Clock) -> anyhow::R
     }
 }
 
-fn parse_permissions(text: &str) -> anyhow::Result<PermissionSet> {
+fn parse_permissions(text: &str, has_spaces: bool) -> anyhow::Result<PermissionSet> {
     if let Some(template) = Template::parse(text.trim()) {
-        return Ok(template.set());
+        return Ok(template.permissions(has_spaces).into_iter().collect());
     }
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     names
@@ -172,9 +176,9 @@ mod tests {
 
     #[test]
     fn permissions_are_a_template_or_a_list() {
-        assert_eq!(parse_permissions("viewer").unwrap(), Template::Viewer.set());
-        assert_eq!(parse_permissions("stats:read, events:read").unwrap().iter().count(), 2);
-        assert!(parse_permissions("stats:read,nothing").unwrap_err().to_string().contains("nothing"));
+        assert_eq!(parse_permissions("viewer", false).unwrap(), Template::Viewer.set());
+        assert_eq!(parse_permissions("stats:read, events:read", false).unwrap().iter().count(), 2);
+        assert!(parse_permissions("stats:read,nothing", false).unwrap_err().to_string().contains("nothing"));
     }
 
     #[tokio::test]

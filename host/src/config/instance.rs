@@ -24,7 +24,7 @@ pub struct InstanceArgs {
     /// URL of the privacy policy
     #[arg(long, env = "POLICY_URI", global = true, value_name = "URL")]
     pub policy_uri: Option<String>,
-    /// Offer the permissions of spaces; this version has no endpoints for spaces [default: false]
+    /// Offer the permissions of spaces; this version answers their methods with 501 [default: false]
     #[arg(
         long = "feature-spaces-enabled",
         env = "FEATURE_SPACES_ENABLED",

@@ -61,7 +61,8 @@ impl DidDocument {
         self.services.iter().find(|(known, _)| **known == *name).map(|(_, origin)| &**origin)
     }
 
-    /// The first `at://` name of `alsoKnownAs`, lower case. Unverified: the handle may not resolve to this DID.
+    /// The first `at://` name of `alsoKnownAs` that is a valid handle, lower case. Unverified: the handle may not resolve
+    /// to this DID.
     pub fn handle(&self) -> Option<&str> {
         self.handle.as_deref()
     }
@@ -132,8 +133,8 @@ fn origin_of(entry: &Value) -> Option<String> {
 
 fn handle(document: &Value) -> Option<String> {
     let names = document.get("alsoKnownAs")?.as_array()?;
-    let handle = names.iter().filter_map(Value::as_str).find_map(|name| name.strip_prefix("at://"))?;
-    Handle::try_from(handle).is_ok().then(|| handle.to_ascii_lowercase())
+    let mut handles = names.iter().filter_map(|name| name.as_str()?.strip_prefix("at://"));
+    handles.find(|handle| Handle::try_from(*handle).is_ok()).map(str::to_ascii_lowercase)
 }
 
 fn key(did: &Did, document: &Value, fragment: &str) -> Option<PublicKey> {
@@ -301,8 +302,20 @@ mod tests {
             assert_eq!((document.pds(), document.handle(), document.signing_key()), (None, None, None));
         }
         let mut document = full();
-        document["alsoKnownAs"] = json!(["at://not a handle"]);
-        assert_eq!(parse(&document).handle(), None);
+        for (names, handle) in [
+            (json!(["at://not a handle"]), None),
+            (
+                json!(["at://not a handle", "https://a.test", 7, "at://Second.test", "at://third.test"]),
+                Some("second.test"),
+            ),
+            (
+                json!(["at://", "at://alice.test/path", "at://did:plc:alice", "at://alice.test"]),
+                Some("alice.test"),
+            ),
+        ] {
+            document["alsoKnownAs"] = names;
+            assert_eq!(parse(&document).handle(), handle, "{document}");
+        }
         for other in [json!({"id": "did:plc:xyz"}), json!({}), json!([]), json!({"id": 7})] {
             assert!(DidDocument::parse(&did(), &other).is_err(), "{other}");
         }

@@ -1,5 +1,6 @@
 //! Resolves DIDs to DID documents, with a cache, and handles to DIDs.
 
+mod did_web;
 mod directory_pause;
 mod document;
 mod fetches;

@@ -12,8 +12,10 @@ use moka::ops::compute::{CompResult, Op};
 use serde_json::Value;
 use url::Url;
 
+use super::did_web::web_url;
 use super::directory_pause::DirectoryPause;
 use super::fetches::LookupPools;
+use super::handles::owners;
 use super::{DidDocument, IdentityError};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
@@ -44,6 +46,9 @@ const MAX_FETCHES: u32 = 3;
 /// Seconds between two refreshes of a document. It bounds the fetches that an attacker causes with invalid signatures.
 const MIN_REFRESH_SECONDS: i64 = 30;
 
+/// How long a call waits for a recent document while the PDS of the last one is known.
+const RECENT_PATIENCE: Duration = Duration::from_millis(1_500);
+
 /// How long a look-up that a user waits for waits for a directory that limits its rate.
 const SHORT_PATIENCE: Duration = Duration::from_millis(1_500);
 
@@ -57,6 +62,7 @@ type Resolved = Result<Arc<DidDocument>, IdentityError>;
 pub struct Resolver {
     inner: Arc<Inner>,
     pools: Arc<LookupPools>,
+    pub(super) owners: Cache<String, Did>,
 }
 
 struct Inner {
@@ -80,6 +86,8 @@ struct Inner {
 struct Entry {
     resolved: Resolved,
     fetched_at: Timestamp,
+    /// When a newer document could not be fetched, and why.
+    failure: Option<(Timestamp, IdentityError)>,
 }
 
 struct CacheTimes;
@@ -95,14 +103,14 @@ impl Resolver {
         let last_change = AtomicU64::new(0);
         let inner =
             Inner { net, directory, plc_url, clock, directory_pause, cache, pds, changes, last_change };
-        Self { inner: Arc::new(inner), pools: Arc::new(LookupPools::for_callers()) }
+        Self { inner: Arc::new(inner), pools: Arc::new(LookupPools::for_callers()), owners: owners() }
     }
 
     /// The same documents, for tasks that look up thousands of DIDs, at most `places` at a time: they take no places from
     /// callers.
     #[must_use]
     pub fn for_tasks(&self, places: usize) -> Self {
-        Self { inner: Arc::clone(&self.inner), pools: Arc::new(LookupPools::for_tasks(places)) }
+        Self { pools: Arc::new(LookupPools::for_tasks(places)), ..self.clone() }
     }
 
     pub(super) fn net(&self) -> &net::Client {
@@ -148,7 +156,7 @@ impl Resolver {
     /// The result of [`Self::refresh`] when the cache has a recent one; `None` when it takes a look-up.
     pub async fn known_fresh(&self, did: &Did) -> Option<Resolved> {
         let entry = self.inner.cache.get(did).await?;
-        self.inner.is_fresh(&entry).then_some(entry.resolved)
+        self.inner.recent(&entry, MIN_REFRESH_SECONDS).is_some().then_some(entry.resolved)
     }
 
     /// Enters the pool for a look-up at a host that a caller named.
@@ -162,29 +170,77 @@ impl Resolver {
     /// # Errors
     /// As [`Self::resolve`].
     pub async fn refresh(&self, did: &Did) -> Resolved {
+        match self.no_older_than(did, MIN_REFRESH_SECONDS).await {
+            Err(error) if error.is_temporary() => self.known(did).await.unwrap_or(Err(error)),
+            resolved => resolved,
+        }
+    }
+
+    /// The document, fetched at most `seconds` ago; with 0, fetched now. A failed fetch is not repeated for
+    /// `MIN_REFRESH_SECONDS`.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`]; also when a fetch fails and an older document is cached, which stays.
+    pub async fn no_older_than(&self, did: &Did, seconds: i64) -> Resolved {
         let inner = &self.inner;
-        let result = inner
+        if let Some(entry) = inner.cache.get(did).await
+            && let Some(resolved) = inner.recent(&entry, seconds)
+        {
+            return resolved;
+        }
+        let result: Result<_, IdentityError> = inner
             .cache
             .entry_by_ref(did)
             .and_try_compute_with(async |old| {
-                let Some(old) = old.map(moka::Entry::into_value) else {
-                    return inner.fetch_entry(did, &self.pools).await.map(Op::Put);
-                };
-                if inner.is_fresh(&old) {
+                let old = old.map(moka::Entry::into_value);
+                if old.as_ref().is_some_and(|old| inner.recent(old, seconds).is_some()) {
                     return Ok(Op::Nop);
                 }
                 let new = inner.fetch_entry(did, &self.pools).await?;
-                let failed = matches!(new.resolved, Err(IdentityError::Unavailable(_)));
-                Ok(if failed && old.resolved.is_ok() { Op::Nop } else { Op::Put(new) })
+                Ok(Op::Put(match (old, &new.resolved) {
+                    (Some(old), Err(error @ IdentityError::Unavailable(_))) if old.resolved.is_ok() => {
+                        Entry { failure: Some((new.fetched_at, error.clone())), ..old }
+                    }
+                    _ => new,
+                }))
             })
             .await;
-        match result {
-            Ok(
-                CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) | CompResult::Unchanged(entry),
-            ) => entry.into_value().resolved,
+        match result? {
+            CompResult::Inserted(entry) | CompResult::ReplacedWith(entry) | CompResult::Unchanged(entry) => {
+                let Entry { resolved, failure, .. } = entry.into_value();
+                failure.map_or(resolved, |(_, error)| Err(error))
+            }
             // Unreachable: the closure never removes an entry, and leaves only existing ones unchanged.
-            Ok(CompResult::Removed(_) | CompResult::StillNone(_)) => self.resolve(did).await,
-            Err(error) => self.known(did).await.unwrap_or(Err(error)),
+            CompResult::Removed(_) | CompResult::StillNone(_) => self.resolve(did).await,
+        }
+    }
+
+    /// The PDS of a DID by a document fetched at most `seconds` ago; `None` when it names none. While no newer document
+    /// can be had, by the last one: an account can't move without the directory, and an identity event drops what is
+    /// known.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`], when no document of the last day is known either.
+    pub async fn recent_pds(&self, did: &Did, seconds: i64) -> Result<Option<Arc<str>>, IdentityError> {
+        if let Some(entry) = self.inner.cache.get(did).await
+            && let Some(Ok(document)) = self.inner.recent(&entry, seconds)
+        {
+            return Ok(document.pds().map(Arc::from));
+        }
+        let (resolver, sought) = (self.clone(), did.clone());
+        // In a task of its own, so that a slow look-up still fills the cache after the caller stopped waiting.
+        let mut lookup = tokio::spawn(async move { resolver.no_older_than(&sought, seconds).await });
+        let joined = match tokio::time::timeout(RECENT_PATIENCE, &mut lookup).await {
+            Ok(joined) => joined,
+            Err(_) => match self.last_known_pds(did).await {
+                Some(pds) => return Ok(Some(pds)),
+                None => lookup.await,
+            },
+        };
+        match joined.unwrap_or(Err(IdentityError::Busy(Full::Pool))) {
+            Ok(document) => Ok(document.pds().map(Arc::from)),
+            Err(error) if error.is_temporary() => self.last_known_pds(did).await.map(Some).ok_or(error),
+            Err(error) => Err(error),
         }
     }
 
@@ -210,8 +266,14 @@ impl Resolver {
 }
 
 impl Inner {
-    fn is_fresh(&self, entry: &Entry) -> bool {
-        self.clock.now() < entry.fetched_at.plus_seconds(MIN_REFRESH_SECONDS)
+    /// The result of a fetch at most `seconds` ago, or the failure of one that is not to be repeated yet.
+    fn recent(&self, entry: &Entry, seconds: i64) -> Option<Resolved> {
+        let now = self.clock.now();
+        if now < entry.fetched_at.plus_seconds(seconds) {
+            return Some(entry.resolved.clone());
+        }
+        let (failed_at, error) = entry.failure.as_ref()?;
+        (now < failed_at.plus_seconds(MIN_REFRESH_SECONDS)).then(|| Err(error.clone()))
     }
 
     /// The cache entry for a look-up. Errors that say nothing about the DID are not cached, but returned as such.
@@ -236,7 +298,7 @@ impl Inner {
             Err(error) if error.is_temporary() => {}
             Err(_) => self.pds.invalidate(did).await,
         }
-        Ok(Entry { resolved, fetched_at: self.clock.now() })
+        Ok(Entry { resolved, fetched_at: self.clock.now(), failure: None })
     }
 
     async fn fetch(&self, did: &Did, pools: &LookupPools) -> Result<DidDocument, IdentityError> {
@@ -306,36 +368,6 @@ impl Inner {
     }
 }
 
-/// The URL of a did:web document. The identifier is a host, optionally with `%3A` and a port; atproto does not allow
-/// paths. The URL is http for a loopback host, which the guard permits in development only.
-fn web_url(identifier: &str) -> Option<String> {
-    let (host, port) = match identifier.split_once('%') {
-        None => (identifier, None),
-        Some((host, rest)) => (host, Some(rest.strip_prefix("3A").or_else(|| rest.strip_prefix("3a"))?)),
-    };
-    if host.contains(':') || host.is_empty() {
-        return None;
-    }
-    let port =
-        port.map(|digits| digits.parse::<u16>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit())));
-    let authority = match port {
-        None => host.to_owned(),
-        Some(port) => format!("{host}:{}", port?),
-    };
-    let url = Url::parse(&format!("https://{authority}/.well-known/did.json")).ok()?;
-    let loopback = match url.host()? {
-        url::Host::Domain(name) => name == "localhost",
-        url::Host::Ipv4(ip) => ip.is_loopback(),
-        url::Host::Ipv6(_) => false,
-    };
-    // Refuses hosts that the parser normalizes (IPv4 notations): a DID names a host in one spelling.
-    if !url.host_str()?.eq_ignore_ascii_case(host) {
-        return None;
-    }
-    let scheme = if loopback { "http" } else { "https" };
-    Some(format!("{scheme}://{authority}/.well-known/did.json"))
-}
-
 impl Expiry<Did, Entry> for CacheTimes {
     fn expire_after_create(&self, _: &Did, entry: &Entry, _: Instant) -> Option<Duration> {
         Some(match &entry.resolved {
@@ -350,40 +382,15 @@ impl Expiry<Did, Entry> for CacheTimes {
         did: &Did,
         entry: &Entry,
         now: Instant,
-        _: Option<Duration>,
+        left: Option<Duration>,
     ) -> Option<Duration> {
-        self.expire_after_create(did, entry, now)
+        // A failure does not make the document newer.
+        if entry.failure.is_some() { left } else { self.expire_after_create(did, entry, now) }
     }
 }
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolver").field("plc_url", &self.inner.plc_url).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::web_url;
-
-    #[test]
-    fn did_web_is_a_host_with_an_optional_port() {
-        for (identifier, url) in [
-            ("example.com", Some("https://example.com/.well-known/did.json")),
-            ("example.com%3A8443", Some("https://example.com:8443/.well-known/did.json")),
-            ("localhost%3a2583", Some("http://localhost:2583/.well-known/did.json")),
-            ("127.0.0.1%3A1", Some("http://127.0.0.1:1/.well-known/did.json")),
-            ("example.com:user:alice", None),
-            ("example.com%3A", None),
-            ("example.com%3A99999", None),
-            ("example.com%3A+1", None),
-            ("example.com%3A80%3A80", None),
-            ("example.com%2Fpath", None),
-            ("%3A80", None),
-            ("2130706433", None),
-            ("0x7f.1", None),
-        ] {
-            assert_eq!(web_url(identifier).as_deref(), url, "{identifier}");
-        }
     }
 }

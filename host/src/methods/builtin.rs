@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::blob_hosts::BlobHosts;
 use crate::app::App;
-use crate::atproto::{Did, RecordUri};
+use crate::atproto::Did;
 use crate::http::Error;
 use crate::lexicons::Lexicon;
 use crate::query::{self, PageSize};
@@ -30,7 +30,7 @@ pub(super) async fn answer(
 }
 
 async fn single(app: &App, db: &Db, lexicon: &Lexicon, uri: &str) -> Result<Answer, Error> {
-    let uri = RecordUri::parse(uri).map_err(|e| Error::bad_request(e.to_string()))?;
+    let uri = app.outbound.resolver.record_uri(uri).await?;
     let not_found = || Error::not_found("record not found");
     // A query shows its own collection and no other.
     if lexicon.target_collection.as_ref() != Some(&uri.collection) {

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::value::RawValue;
 
 use super::fixed::FixedMethod;
-use super::{WrongKind, builtin, lexicon_of};
+use super::{WrongKind, builtin, describe_server, lexicon_of};
 use crate::app::App;
 use crate::atproto::{Did, Nsid};
 use crate::http::{Error, nul};
@@ -82,8 +82,11 @@ impl DryRunMethods {
                 "params and input can't hold a NUL character (U+0000)".to_owned(),
             ));
         }
-        let Some(lexicon) = lexicon else { return self.without_lexicon(&call).await };
-        let trigger = format!("{}:{}", call.verb.trigger().as_str(), lexicon.id);
+        let fixed = FixedMethod::of(call.verb, &call.nsid);
+        if lexicon.is_none() && fixed.is_none() {
+            return Err(self.refusal(&call));
+        }
+        let trigger = format!("{}:{}", call.verb.trigger().as_str(), call.nsid);
         match (self.app.scripting.runtime.library.get(&trigger), call.verb) {
             (Some(stored), _) => {
                 // Compiled again, so that the stored script's statistics don't count dry runs.
@@ -95,7 +98,12 @@ impl DryRunMethods {
                     Answer::of_error(&Error::new(status, failure.public_text()))
                 }))
             }
-            (None, Verb::Query) => Ok(self.built_in(&lexicon, &call).await),
+            (None, Verb::Query) => match (fixed, lexicon) {
+                // This server's own name is no secret.
+                (Some(FixedMethod::DescribeServer), _) => Ok(describe_server::answer(&self.app)),
+                (None, Some(lexicon)) => Ok(self.built_in(&lexicon, &call).await),
+                _ => Err(self.refusal(&call)),
+            },
             (None, Verb::Procedure) => {
                 let input = call.input.take();
                 let input: Option<&RawValue> =
@@ -113,16 +121,10 @@ impl DryRunMethods {
             .unwrap_or_else(|error| Answer::of_error(&error))
     }
 
-    /// Methods of other servers are not called. This server's own name is no secret.
-    async fn without_lexicon(&self, call: &Call) -> Result<Answer, XrpcError> {
-        if let Some(fixed @ FixedMethod::DescribeServer) = FixedMethod::of(call.verb, &call.nsid) {
-            return match fixed.answer(&self.app, call).await {
-                Ok(answer) => Ok(answer),
-                Err(failure) => Ok(Answer::of_error(&failure.into())),
-            };
-        }
+    /// Methods of other servers are not called.
+    fn refusal(&self, call: &Call) -> XrpcError {
         let function = call.verb.trigger().as_str();
-        Err(XrpcError::Forbidden(self.dry_run.refuse(&format!("{function} of {}", call.nsid))))
+        XrpcError::Forbidden(self.dry_run.refuse(&format!("{function} of {}", call.nsid)))
     }
 }
 

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::fixed::FixedMethod;
-use super::{Failure, WrongKind, dispatch, lexicon_of};
+use super::{Failure, WrongKind, dispatch, lexicon_of, script_of, spaces};
 use crate::access::CalledMethod;
 use crate::access::client::CLIENT_KEY_PARAM;
 use crate::app::App;
@@ -42,6 +42,10 @@ impl Xrpc for InProcess {
 
 async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<CallOutcome, XrpcError> {
     call.params.retain(|(name, _)| name != CLIENT_KEY_PARAM);
+    if spaces::is_method(&app.config.auth.service_namespace, call.nsid.as_str()) {
+        let answer = refused(&spaces::unavailable(app), &call);
+        return Ok(CallOutcome { answer, is_remote: false });
+    }
     let fixed = FixedMethod::of(call.verb, &call.nsid);
     let lexicon = lexicon_of(app, &call).map_err(|WrongKind| {
         let kind = match call.verb {
@@ -55,8 +59,12 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Cal
     if has_nul || call.input.as_deref().is_some_and(nul::in_json) {
         return Err(XrpcError::Invalid("params and input can't hold a NUL character (U+0000)".to_owned()));
     }
-    // The built-in profile comes from a PDS.
-    let is_remote = lexicon.is_none() || fixed == Some(FixedMethod::GetProfile);
+    let is_remote = match fixed {
+        Some(_) if script_of(app, &call).is_some() => false,
+        // The built-in profile comes from a PDS.
+        Some(fixed) => fixed == FixedMethod::GetProfile,
+        None => lexicon.is_none(),
+    };
     let method = CalledMethod { nsid: call.nsid.as_str(), verb: call.verb, is_fixed: fixed.is_some() };
     if let Err(error) = app.access.charge_nested(&call.caller, method) {
         return Ok(CallOutcome { answer: refused(&error, &call), is_remote });
@@ -70,7 +78,7 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Cal
         None
     };
     let answered = match fixed {
-        Some(fixed) => fixed.answer(app, &call).await,
+        Some(fixed) => fixed.answer(app, &call, Some(lineage)).await,
         None => dispatch(app, &call, lexicon, Some(lineage)).await,
     };
     let answer = match answered {

@@ -5,15 +5,16 @@
 mod blob_hosts;
 mod builtin;
 mod delegate;
-pub mod describe_server;
+mod describe_server;
 pub mod dry_run;
-mod fixed;
+pub mod fixed;
 mod forward;
 pub mod get_profile;
 mod in_process;
 mod own_pds;
 pub mod pds_session;
 mod scripted;
+pub mod spaces;
 mod write;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::lexicons::Lexicon;
 use crate::scripts::{CompiledScript, Lineage};
 use crate::xrpc::{Answer, Call, Verb};
 
+use fixed::FixedMethod;
 pub use in_process::InProcess;
 
 /// Why a call failed.
@@ -79,6 +81,9 @@ pub async fn answer(app: &Arc<App>, call: &Call) -> Result<Answer, Failure> {
     if let Some(service) = &call.headers.service {
         return forward::to_service(app, call, service).await;
     }
+    if let Some(fixed) = FixedMethod::of(call.verb, &call.nsid) {
+        return fixed.answer(app, call, None).await;
+    }
     let lexicon = lexicon_of(app, call).map_err(|WrongKind| Error::not_found("method not found"))?;
     dispatch(app, call, lexicon, None).await
 }
@@ -94,15 +99,12 @@ async fn dispatch(
         return Err(Error::unauthorized("authentication required").into());
     }
     let Some(lexicon) = lexicon else { return forward::answer(app, call).await };
-    // One lookup per call; the key is the trigger as it is stored.
-    let script =
-        app.scripting.runtime.library.get(&format!("{}:{}", call.verb.trigger().as_str(), lexicon.id));
-    let answer = match (script, call.verb) {
+    let answer = match (script_of(app, call), call.verb) {
         (Some(script), Verb::Procedure) if call.caller.method_bound && calls_others(&script, &lexicon.id) => {
             let text = "the token is for this method only, and its script calls others";
             Err(Error::unauthorized(text))
         }
-        (Some(script), _) => scripted::answer(app, &script, &lexicon, call, lineage).await,
+        (Some(script), _) => scripted::answer(app, &script, Some(&lexicon), call, lineage).await,
         (None, Verb::Query) => {
             let may_lag = lineage.is_none_or(Lineage::may_lag);
             builtin::answer(app, &lexicon, call, may_lag).await
@@ -110,6 +112,11 @@ async fn dispatch(
         (None, Verb::Procedure) => write::answer(app, &lexicon, call).await,
     };
     Ok(answer?)
+}
+
+/// The script of the called method. One lookup; the key is the trigger as it is stored.
+fn script_of(app: &App, call: &Call) -> Option<Arc<CompiledScript>> {
+    app.scripting.runtime.library.get(&format!("{}:{}", call.verb.trigger().as_str(), call.nsid))
 }
 
 /// The input of a call, checked to be JSON.

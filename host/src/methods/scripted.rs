@@ -17,10 +17,11 @@ use crate::scripts::{
 };
 use crate::xrpc::{Answer, Call};
 
+/// `lexicon` is `None` for a method of the server itself without one.
 pub(super) async fn answer(
     app: &App,
     script: &CompiledScript,
-    lexicon: &Lexicon,
+    lexicon: Option<&Lexicon>,
     call: &Call,
     lineage: Option<&Lineage>,
 ) -> Result<Answer, Error> {
@@ -31,8 +32,8 @@ pub(super) async fn answer(
         None => (None, body),
     };
     let invocation = Invocation {
-        method: Some(lexicon.id.as_str()),
-        collection: lexicon.target_collection.as_ref().map(Nsid::as_str),
+        method: Some(call.nsid.as_str()),
+        collection: lexicon.and_then(|lexicon| lexicon.target_collection.as_ref()).map(Nsid::as_str),
         caller: Some(&call.caller),
         delegate,
         params: Some(&call.params),
@@ -45,7 +46,7 @@ pub(super) async fn answer(
     let duration = started.elapsed();
     let answer = match result {
         Ok(outcome) => {
-            let body = app.registry.snapshot().output_with_arrays(lexicon.id.as_str(), outcome.body);
+            let body = app.registry.snapshot().output_with_arrays(call.nsid.as_str(), outcome.body);
             Answer::json(StatusCode::OK, body)
         }
         Err(failure) => match failure.answer.as_deref() {
@@ -53,14 +54,14 @@ pub(super) async fn answer(
             // As from a method without a script.
             Some(FailureAnswer::Upstream(answer) | FailureAnswer::Pds(answer)) => return Ok(answer.clone()),
             None => {
-                let run = FailedRun { script, method: &lexicon.id, call, input: invocation.input, duration };
+                let run = FailedRun { script, method: &call.nsid, call, input: invocation.input, duration };
                 return Err(failed(app, &run, &failure));
             }
         },
     };
     app.events.record_verbose(|| Event::ScriptExecuted {
         caller: call.caller.did.as_ref().map(Did::to_string),
-        method: lexicon.id.to_string(),
+        method: call.nsid.to_string(),
         duration,
         response_size: answer.body.len(),
     });

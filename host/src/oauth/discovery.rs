@@ -88,12 +88,18 @@ impl Discovery {
         Self(Arc::new(Inner { net, resolver, issuers: cache(), servers: cache() }))
     }
 
-    /// The PDS and the authorization server of an account.
+    /// Finds the PDSs of accounts.
+    pub fn resolver(&self) -> &Resolver {
+        &self.0.resolver
+    }
+
+    /// The PDS and the authorization server of an account. Its DID document is fetched again, because users log in after
+    /// they have moved.
     ///
     /// # Errors
     /// When a document of the chain is missing, can't be fetched, or names another server than expected.
     pub async fn account(&self, did: &Did) -> Result<Account, DiscoveryError> {
-        let document = self.0.resolver.resolve(did).await?;
+        let document = self.0.resolver.refresh(did).await?;
         let pds = document.pds().ok_or(DiscoveryError::NoPds)?.to_owned();
         let issuer = self.issuer(&pds).await?;
         Ok(Account { server: self.server(&issuer).await?, pds })

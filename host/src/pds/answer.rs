@@ -39,9 +39,22 @@ pub enum PdsError {
     Credential,
     #[error("the session has ended: the user has to sign in again")]
     Ended,
+    /// No request was sent, and the session has been ended.
+    #[error("the account has moved to another PDS: the user has to log in again")]
+    Moved,
+    /// Whether the account is still at this PDS can't be determined at present. No request was sent.
+    #[error("the account's PDS can't be determined: {0}")]
+    Unresolved(Box<RenewError>),
     /// The access token has expired and can't be renewed at present.
     #[error("the session can't be renewed: {0}")]
     Renewal(Box<RenewError>),
+}
+
+impl PdsError {
+    /// Whether the session has ended, so that the user has to sign in again.
+    pub fn has_ended(&self) -> bool {
+        matches!(self, Self::Ended | Self::Moved)
+    }
 }
 
 /// A commit to a repo.

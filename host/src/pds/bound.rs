@@ -7,9 +7,11 @@ use http::header::WWW_AUTHENTICATE;
 
 use super::vault::SessionTokens;
 use super::{PdsError, RenewError, Vault};
+use crate::atproto::Did;
 use crate::crypto::PrivateKey;
 use crate::net::{FetchedResponse, Limits, OutboundBody};
 use crate::oauth::DpopRequest;
+use crate::store::oauth_sessions::SessionRow;
 
 /// A token that expires within this many seconds is renewed before use, so that it does not expire during a call.
 const RENEW_AHEAD_SECONDS: i64 = 30;
@@ -19,13 +21,23 @@ const RENEW_AHEAD_SECONDS: i64 = 30;
 pub struct BoundSession {
     vault: Vault,
     id: String,
+    did: Did,
+    /// Origin of the PDS at which the session was made.
+    pds: String,
     key: PrivateKey,
     tokens: Mutex<Arc<SessionTokens>>,
 }
 
 impl BoundSession {
-    pub(super) fn new(vault: Vault, id: String, key: PrivateKey, tokens: SessionTokens) -> Self {
-        Self { vault, id, key, tokens: Mutex::new(Arc::new(tokens)) }
+    pub(super) fn new(
+        vault: Vault,
+        row: &SessionRow,
+        did: Did,
+        key: PrivateKey,
+        tokens: SessionTokens,
+    ) -> Self {
+        let (id, pds) = (row.id.clone(), row.pds.clone());
+        Self { vault, id, did, pds, key, tokens: Mutex::new(Arc::new(tokens)) }
     }
 
     fn cached_tokens(&self) -> Arc<SessionTokens> {
@@ -52,8 +64,15 @@ impl BoundSession {
         Ok(new)
     }
 
-    /// Sends a request; renews the tokens and repeats it when the PDS rejects the access token.
+    /// Sends a request, unless the account has moved; renews the tokens and repeats it when the PDS rejects the access
+    /// token.
     pub(super) async fn send(&self, request: &DpopRequest<'_>) -> Result<FetchedResponse, PdsError> {
+        // Boxed, because the future would make those of all callers large.
+        let checked = Box::pin(self.vault.check_pds(&self.id, &self.did, &self.pds)).await;
+        checked.map_err(|error| match error {
+            RenewError::Moved => PdsError::Moved,
+            other => PdsError::Unresolved(Box::new(other)),
+        })?;
         let tokens = self.valid_tokens().await?;
         let dpop_client = self.vault.dpop_client();
         let fetched = dpop_client.send(&self.key, Some(tokens.access.reveal()), request).await?;

@@ -32,6 +32,11 @@ pub struct Keyset {
 #[error("malformed cursor")]
 pub struct InvalidCursor;
 
+/// The cursor of a request. An empty one is none, as generated clients send it for the first page.
+pub fn given(cursor: Option<&str>) -> Option<&str> {
+    cursor.filter(|cursor| !cursor.is_empty())
+}
+
 pub fn encode(after: Keyset) -> String {
     let mut raw = Vec::with_capacity(17);
     raw.push(PLAIN);

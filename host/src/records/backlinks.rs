@@ -26,7 +26,7 @@ pub struct Backlinks {
 /// # Errors
 /// [`ReadError::Cursor`] for a cursor that is not of such a page.
 pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, ReadError> {
-    let after = links.cursor.as_deref().map(cursor::decode).transpose()?;
+    let after = cursor::given(links.cursor.as_deref()).map(cursor::decode).transpose()?;
     let args = BacklinksArgs {
         collection: &links.collection,
         target: &links.uri,

@@ -71,7 +71,7 @@ impl Query {
     }
 
     fn after(&self) -> Result<Option<Keyset>, InvalidCursor> {
-        self.cursor.as_deref().map(cursor::decode).transpose()
+        cursor::given(self.cursor.as_deref()).map(cursor::decode).transpose()
     }
 
     fn list_args<'a>(&'a self, tenant: &'a Tenant) -> Result<ListArgs<'a>, InvalidCursor> {
@@ -115,7 +115,7 @@ fn plain_cursor(row: &RecordRow) -> String {
 }
 
 async fn read_sorted(db: &Db, query: &Query, sort: &Sort, tenant: &Tenant) -> Result<Page, ReadError> {
-    let after = query.cursor.as_deref().map(cursor::decode_sorted).transpose()?;
+    let after = cursor::given(query.cursor.as_deref()).map(cursor::decode_sorted).transpose()?;
     if after.as_ref().is_some_and(|after| !sort.accepts(&after.value)) {
         return Err(InvalidCursor.into());
     }

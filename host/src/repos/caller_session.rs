@@ -66,10 +66,14 @@ pub fn failed(error: PdsError) -> Result<Answer, Error> {
     match error {
         PdsError::Refused(refusal) => Ok(Answer::json(refusal.status, refusal.body)),
         PdsError::Ended => Err(Error::unauthorized("session expired, please re-authenticate")),
+        PdsError::Moved => Err(Error::unauthorized("the account has moved to another PDS: log in again")),
         PdsError::Busy(full) => Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, full.to_string())),
         error @ PdsError::Net(_) => gateway("the PDS does not answer", error),
         error @ PdsError::Malformed(_) => gateway("the PDS's response is invalid", error),
         error @ PdsError::Renewal(_) => gateway("the session can't be renewed now", error),
+        error @ PdsError::Unresolved(_) => {
+            gateway("the account's PDS can't be determined from its DID document now: try again later", error)
+        }
         error @ PdsError::Credential => Err(Error::internal(error)),
     }
 }

@@ -16,7 +16,7 @@ pub enum StoreError {
     #[error("the row exists already: {0}")]
     Conflict(String),
     /// The database can't be reached, is overloaded or shutting down; the same call may work later.
-    #[error("the database is unavailable: {0}")]
+    #[error("the database is unavailable: {}", reason(.0))]
     Unavailable(#[source] sqlx::Error),
     /// The database URL is unusable, or the data directory can't be created.
     #[error("the database can't be opened: {0}")]
@@ -92,6 +92,24 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Corrupt(error.to_string()),
             _ => Self::Database(error),
         }
+    }
+}
+
+/// What to do when the server's certificate can't be used. sqlx connects with `prefer` unless the URL says otherwise.
+const TLS_HINT: &str = "TLS is used because the server offers it. Give the server a certificate of X.509 version 3, or \
+                        add ?sslmode=disable to the database URL where the connection needs no encryption";
+
+/// The text of an error, with what to do when TLS with the server failed.
+fn reason(error: &sqlx::Error) -> String {
+    if is_tls(error) { format!("TLS with the server failed: {error}. {TLS_HINT}") } else { error.to_string() }
+}
+
+/// Whether TLS with the server failed, not the connection below it.
+fn is_tls(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(io) => io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some(),
+        _ => false,
     }
 }
 

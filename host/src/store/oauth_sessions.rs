@@ -3,9 +3,11 @@
 
 use sqlx::AssertSqlSafe;
 
+use crate::atproto::Did;
 use crate::clock::Timestamp;
 
 use super::revocations::{Window, enqueue};
+use super::types::to_json_text;
 use super::{Db, StoreError, on};
 
 /// A session and its key, with everything that a call to its PDS needs.
@@ -67,6 +69,15 @@ pub struct ProofSession {
     pub token_hash: Option<String>,
     pub refreshable: Option<bool>,
     pub expires_at: Option<Timestamp>,
+}
+
+/// A session and the PDS at which it was made.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct AccountSession {
+    pub id: String,
+    pub did: String,
+    /// Origin of the PDS.
+    pub pds: String,
 }
 
 /// A user's session under a client, shown as a device.
@@ -169,6 +180,22 @@ pub async fn newest(db: &Db, did: &str, client_id: Option<&str>) -> Result<Optio
 pub async fn of_own_key(db: &Db, kid: &str) -> Result<Vec<SessionRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} WHERE s.client_id IS NULL AND s.assertion_kid = $1");
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(kid).fetch_all(pool).await)?)
+}
+
+/// The sessions of accounts, of API clients and of the instance.
+pub async fn of_accounts(db: &Db, dids: &[Did]) -> Result<Vec<AccountSession>, StoreError> {
+    let dids: Vec<&str> = dids.iter().map(Did::as_str).collect();
+    Ok(match db {
+        Db::Sqlite(db) => {
+            let sql =
+                "SELECT id, did, pds FROM oauth_sessions WHERE did IN (SELECT value FROM json_each($1))";
+            sqlx::query_as(sql).bind(to_json_text(&dids)).fetch_all(&db.reader).await?
+        }
+        Db::Postgres(db) => {
+            let sql = "SELECT id, did, pds FROM oauth_sessions WHERE did = ANY($1)";
+            sqlx::query_as(sql).bind(dids).fetch_all(db.reader()).await?
+        }
+    })
 }
 
 /// The sessions of a user under a client, oldest first.

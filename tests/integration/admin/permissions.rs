@@ -4,6 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use crate::fixtures::{BOB, World};
+use crate::support::instance::OPERATOR;
 use crate::support::openapi::operations_with_permissions;
 
 /// Whatever a page of the dashboard calls, the server refuses it to those who lack its permission.
@@ -50,6 +51,18 @@ crate::in_both_worlds! {
         assert_eq!(templates[0]["permissions"].as_array().unwrap().len(), 10);
         assert_eq!(templates[1]["permissions"].as_array().unwrap().len(), 14);
         let labels: Vec<_> = templates.iter().map(|t| t["label"].clone()).collect();
+        // A key that has all permissions of the list can use every template, and grants nothing that is not listed.
+        let key = world.server.create_key(&["--did", OPERATOR, "--permissions", &keys.join(",")]);
+        let body = json!({ "did": BOB, "template": "full_access", "unchecked": true }).to_string();
+        let headers = [("authorization", &*format!("Bearer {key}")), ("content-type", "application/json")];
+        let made = world.server.request(Method::POST, "/admin/users", &headers, Some(body)).await;
+        assert_eq!(made.status, 201, "{}", made.text);
+        let mut granted: Vec<&str> =
+            made.body["permissions"].as_array().unwrap().iter().map(|p| p.as_str().unwrap()).collect();
+        let mut listed = keys.clone();
+        granted.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(granted, listed);
         assert_eq!(labels, [json!("Viewer"), json!("Operator"), json!("Manager"), json!("Full Access")]);
     }
 }

@@ -3,6 +3,7 @@
 mod assertions;
 pub mod device;
 mod endings;
+mod moves;
 mod proofs;
 mod provisioning;
 mod registration;

@@ -22,6 +22,7 @@ use super::device::{App, pds};
 use crate::fixtures::{ALICE, NOTES};
 use crate::support::instance::procedure_lexicon;
 use crate::support::oauth_pds::OauthPds;
+use crate::support::plc::Plc;
 
 const PUT: &str = "com.example.putNote";
 
@@ -103,12 +104,12 @@ const AT_ONCE: usize = 100;
 /// The number of concurrent calls for each session on each host.
 const CALLS: usize = 3;
 
-struct Host(Vault, Client);
+pub struct Host(pub Vault, pub Client);
 
-fn host(db: &Db, plc: &str) -> Host {
+pub fn host(db: &Db, plc: &str, clock: &Clock) -> Host {
     belvedere::testing::net::install_tls_provider();
     let policy = OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() };
-    let (net, clock, random) = (Client::new(policy).unwrap(), Clock::system(), Random::system());
+    let (net, clock, random) = (Client::new(policy).unwrap(), clock.clone(), Random::system());
     let dpop_client = DpopClient::new(net.clone(), clock.clone(), random.clone());
     let resolver = Resolver::new(net.clone(), plc.parse().unwrap(), clock.clone());
     let discovery = Discovery::new(net.clone(), resolver);
@@ -117,7 +118,7 @@ fn host(db: &Db, plc: &str) -> Host {
     Host(Vault::new(db.clone(), sealing, dpop_client, discovery, own_keys, tasks), net)
 }
 
-async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
+pub async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
     let key = PrivateKey::generate(Algorithm::Es256, &Random::system());
     let row = DpopKeyRow {
         id: format!("key-{n}"),
@@ -150,11 +151,12 @@ async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
 async fn renew_all(database: Database, hosts: usize) {
     let db = Db::open(&database.url, 4).await.unwrap();
     db.migrate().await.unwrap();
-    let pds = OauthPds::start().await;
+    let (pds, plc) = (OauthPds::start().await, Plc::start().await);
+    plc.host(ALICE, &pds.url());
     // Each host has separate connections, like a separate process.
     let mut all = Vec::new();
     for _ in 0..hosts {
-        all.push(host(&Db::open(&database.url, 8).await.unwrap(), "http://127.0.0.1:9"));
+        all.push(host(&Db::open(&database.url, 8).await.unwrap(), &plc.url(), &Clock::system()));
     }
     let mut ids = Vec::new();
     for n in 0..MANY {

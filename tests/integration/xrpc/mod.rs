@@ -1,5 +1,7 @@
 mod builtin;
+mod fixed;
 mod forward;
+mod handles;
 mod nested;
 mod procedure;
 mod scripted;

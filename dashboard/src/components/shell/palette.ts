@@ -1,5 +1,6 @@
 import { groups, palette as t } from '../../texts'
 import { href, pathOf } from '../../lib/route'
+import { typed } from '../../lib/typed'
 import type { PageEntry } from '../../pages'
 
 export interface Entry {
@@ -14,15 +15,15 @@ const NSID = /^[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z0-9-]+){2,}$/
 
 /** What the command palette offers for a text: pages whose title has all its words, and places for identifiers. */
 export function entriesOf(text: string, pages: PageEntry[]): Entry[] {
-  const typed = text.trim()
-  const words = typed.toLowerCase().split(/\s+/)
+  const sought = typed(text)
+  const words = sought.toLowerCase().split(/\s+/)
   const found = pages
     .filter(({ title, words: more = '', group }) => {
       const searched = `${title} ${more} ${group ? groups[group] : ''}`.toLowerCase()
       return words.every((word) => searched.includes(word))
     })
     .map((page) => ({ title: page.title, kind: page.group ? groups[page.group] : '', to: href(page.path) }))
-  return [...identifiers(typed), ...found]
+  return [...identifiers(sought), ...found]
 }
 
 function identifiers(text: string): Entry[] {

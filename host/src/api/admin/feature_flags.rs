@@ -15,7 +15,7 @@ use crate::settings::SPACES_ENABLED;
 const FLAGS: [(&str, &str, &str); 1] = [(
     SPACES_ENABLED,
     "Spaces",
-    "Offers the permissions of permissioned spaces. This version has no endpoints for spaces.",
+    "Offers the permissions of permissioned spaces. This version answers their methods with 501.",
 )];
 
 #[derive(Serialize)]

@@ -84,7 +84,7 @@ struct Answer {
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let limit = paging::limit(&request, PageSize::LOGS)?;
     let status = request.query("status").filter(|status| !status.is_empty());
-    let after = request.query("cursor").map(|cursor| keyset(&cursor)).transpose()?;
+    let after = paging::optional(&request, "cursor").map(|cursor| keyset(&cursor)).transpose()?;
     let mut rows = jobs::list(&app.db, status.as_deref(), after.as_ref(), limit + 1).await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);

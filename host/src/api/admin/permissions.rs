@@ -32,9 +32,6 @@ struct TemplateView {
     permissions: Vec<&'static str>,
 }
 
-/// Prefix of the permissions of spaces, which are only offered where spaces are switched on.
-const SPACES: &str = "spaces:";
-
 /// What an admin should know before granting it.
 fn description(permission: Permission) -> Cow<'static, str> {
     if permission.is_reserved() {
@@ -46,12 +43,11 @@ fn description(permission: Permission) -> Cow<'static, str> {
 /// `GET /admin/permissions`: the permissions that can be granted, and the templates.
 pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
     let has_spaces = app.settings.flag(SPACES_ENABLED);
-    let offered = |p: &Permission| has_spaces || !p.as_str().starts_with(SPACES);
     let answer = Answer {
         permissions: Permission::ALL
             .iter()
             .copied()
-            .filter(offered)
+            .filter(|p| p.is_offered(has_spaces))
             .map(|p| PermissionView {
                 key: p.as_str(),
                 name: p.name(),
@@ -64,13 +60,7 @@ pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Res
             .map(|t| TemplateView {
                 key: t.as_str(),
                 label: t.label(),
-                permissions: t
-                    .permissions()
-                    .iter()
-                    .copied()
-                    .filter(offered)
-                    .map(Permission::as_str)
-                    .collect(),
+                permissions: t.permissions(has_spaces).into_iter().map(Permission::as_str).collect(),
             })
             .collect(),
     };

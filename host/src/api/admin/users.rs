@@ -12,6 +12,7 @@ use crate::atproto::Did;
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
+use crate::settings::SPACES_ENABLED;
 use crate::store::StoreError;
 use crate::store::users::{self, UserRow};
 
@@ -85,7 +86,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     }
     let template = match &body.template {
         Some(name) => Template::parse(name)
-            .map(Template::permissions)
+            .map(|template| template.permissions(app.settings.flag(SPACES_ENABLED)))
             .ok_or_else(|| Error::bad_request(format!("{name} is not a template")))?,
         None => Vec::new(),
     };

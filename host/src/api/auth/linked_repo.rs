@@ -12,7 +12,7 @@ use crate::api::auth::redirect;
 use crate::api::auth::session::store_session;
 use crate::api::page::{self, Link};
 use crate::app::App;
-use crate::atproto::Did;
+use crate::atproto::{Did, typed};
 use crate::crypto::sha256_hex;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -106,7 +106,7 @@ pub async fn info(app: Arc<App>, request: Request) -> Result<Response, Error> {
 pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let token = request.query("token").unwrap_or_default();
     let (invite, grant) = find_invite(&app, &token).await?.ok_or_else(invalid_link)?;
-    let handle = request.query("handle").filter(|handle| !handle.trim().is_empty());
+    let handle = request.query("handle").filter(|handle| !typed(handle).is_empty());
     let query = form_urlencoded::Serializer::new(String::new()).append_pair("token", &token).finish();
     let first_page = format!("/link/start?{query}");
     let Some(handle) = handle else { return Ok(redirect(&first_page)) };

@@ -10,6 +10,7 @@ use url::Url;
 use crate::access::{Origins, Sender};
 use crate::app::App;
 use crate::atproto::scope::{Scope, Scopes, with_single_spaces};
+use crate::atproto::typed;
 use crate::http::{Error, Request, Response, response};
 use crate::identity::HandleError;
 use crate::oauth::{AuthorizationError, FlowGoal, OwnClient, own};
@@ -18,7 +19,7 @@ use crate::oauth::{AuthorizationError, FlowGoal, OwnClient, own};
 const DEFAULT_RETURN: &str = "/dashboard/";
 
 pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let named = request.query("handle").filter(|handle| !handle.trim().is_empty());
+    let named = request.query("handle").filter(|handle| !typed(handle).is_empty());
     let named = named.ok_or_else(|| Error::bad_request("handle is missing: send a handle or a DID"))?;
     if request.query("client_id").is_some() {
         return Err(Error::bad_request(

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::access::Admin;
 use crate::api::auth::login::account_error;
 use crate::app::App;
-use crate::atproto::Did;
+use crate::atproto::{Did, typed};
 use crate::http::{Error, Request, Response, response};
 use crate::identity::HandleError;
 use crate::methods::get_profile::{self, Profile};
@@ -23,7 +23,7 @@ struct Found {
 
 /// The account, or none.
 pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let query = request.query("q").filter(|text| !text.trim().is_empty());
+    let query = request.query("q").filter(|text| !typed(text).is_empty());
     let query = query.ok_or_else(|| Error::bad_request("q is missing: a handle or a DID"))?;
     let found = match app.outbound.resolver.account(&query).await {
         Ok(did) => found(&app, did).await,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
+use crate::access::Sender;
 use crate::access::client::CLIENT_KEY_PARAM;
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::http::{Error, Request, Response, response};
-use crate::methods;
+use crate::methods::{self, fixed::FixedMethod};
 use crate::xrpc::{
     ACCEPT_LABELERS, Answer, CONTENT_LABELERS, Call, CallHeaders, Caller, Origin, PROXY, ServiceRef, Verb,
 };
@@ -19,26 +20,35 @@ const SANDBOX: (HeaderName, HeaderValue) =
     (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
 
 pub async fn query(app: Arc<App>, caller: Caller, request: Request) -> Result<Response, Error> {
-    call(&app, Verb::Query, caller, &request).await
+    call(&app, Verb::Query, request.param("nsid"), caller, &request).await
 }
 
 pub async fn procedure(app: Arc<App>, caller: Caller, request: Request) -> Result<Response, Error> {
-    call(&app, Verb::Procedure, caller, &request).await
+    call(&app, Verb::Procedure, request.param("nsid"), caller, &request).await
 }
 
 /// `GET /xrpc/app.bsky.actor.getProfile`
 pub async fn get_profile(app: Arc<App>, caller: Caller, request: Request) -> Result<Response, Error> {
-    let nsid = Nsid::try_from("app.bsky.actor.getProfile").map_err(Error::internal)?;
-    let headers = headers(&app, &request)?;
-    let call = Call { verb: Verb::Query, nsid, params: params(&request), input: None, caller, headers };
-    if call.headers.service.is_some() {
-        return Ok(rendered(methods::answer(&app, &call).await?));
-    }
-    Ok(rendered(methods::get_profile::answer(&app, &call).await?))
+    call(&app, Verb::Query, FixedMethod::GetProfile.as_str(), caller, &request).await
 }
 
-async fn call(app: &Arc<App>, verb: Verb, caller: Caller, request: &Request) -> Result<Response, Error> {
-    let nsid = Nsid::try_from(request.param("nsid")).map_err(|_| Error::not_found("method not found"))?;
+/// `GET /xrpc/com.atproto.server.describeServer`: public, without a client key. The sender is charged for a script.
+pub async fn describe_server(app: Arc<App>, request: Request) -> Result<Response, Error> {
+    let nsid = Nsid::try_from(FixedMethod::DescribeServer.as_str()).map_err(Error::internal)?;
+    let tenant = Sender::of(&app.access, &request).tenant().clone();
+    let (caller, headers) = (Caller { tenant, ..Caller::default() }, CallHeaders::default());
+    let call = Call { verb: Verb::Query, nsid, params: params(&request), input: None, caller, headers };
+    Ok(rendered(methods::answer(&app, &call).await?))
+}
+
+async fn call(
+    app: &Arc<App>,
+    verb: Verb,
+    nsid: &str,
+    caller: Caller,
+    request: &Request,
+) -> Result<Response, Error> {
+    let nsid = Nsid::try_from(nsid).map_err(|_| Error::not_found("method not found"))?;
     let has_input = verb == Verb::Procedure && !request.body.is_empty();
     let input = has_input.then(|| request.body.clone());
     let call = Call { verb, nsid, params: params(request), input, caller, headers: headers(app, request)? };

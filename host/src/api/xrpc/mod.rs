@@ -1,6 +1,5 @@
 //! `/xrpc/{nsid}`: methods are looked up in the lexicon registry, not in the route table.
 
-pub mod describe_server;
 pub mod method;
 pub mod service;
 pub mod upload_blob;

@@ -1,5 +1,7 @@
-//! Stores sessions: seals and opens them. `registration` adds sessions, `renewal` renews their tokens.
+//! Stores sessions: seals and opens them. `registration` adds sessions, `renewal` renews their
+//! tokens, `moves` ends those of accounts that have moved.
 
+mod moves;
 mod registration;
 mod renewal;
 
@@ -63,6 +65,9 @@ pub enum RenewError {
     /// The session was revoked, deleted, or has no refresh token.
     #[error("the session has ended")]
     Ended,
+    /// The account's DID document names another PDS than the one at which the session was made.
+    #[error("the account has moved to another PDS")]
+    Moved,
     #[error(transparent)]
     Flow(#[from] FlowError),
     #[error(transparent)]
@@ -191,7 +196,7 @@ impl Vault {
         let unreadable = |_| damaged("sealed under another TOKEN_ENCRYPTION_KEY, or damaged");
         let key = self.open_key(&row.key_id, &row.sealed_key).map_err(unreadable)?;
         let tokens = self.open_tokens(&row).map_err(unreadable)?;
-        let bound = BoundSession::new(self.clone(), row.id.clone(), key, tokens);
+        let bound = BoundSession::new(self.clone(), &row, did.clone(), key, tokens);
         let permits = match &row.client_scopes {
             None => None,
             Some(client) => {

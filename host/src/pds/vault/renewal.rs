@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{RenewError, SealedTokens, SessionTokens, Vault};
+use crate::atproto::Did;
 use crate::oauth::{FlowError, Tokens, flow};
+use crate::store::StoreError;
 use crate::store::oauth_sessions::{self, SessionRow};
 
 /// How long one host has the exclusive right to refresh a session, in seconds: longer than the exchange with its
@@ -30,9 +32,12 @@ impl Vault {
     /// Renews the tokens of an idle session, so that it does not expire.
     ///
     /// # Errors
-    /// When the tokens can't be renewed.
+    /// When the tokens can't be renewed, or the account has moved.
     pub async fn keep_alive(&self, id: &str) -> Result<(), RenewError> {
         let row = oauth_sessions::get(&self.0.db, id).await?.ok_or(RenewError::Ended)?;
+        let did = Did::try_from(row.did.as_str())
+            .map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: its DID is invalid")))?;
+        Box::pin(self.check_pds(id, &did, &row.pds)).await?;
         self.renew(id, row.version).await.map(drop)
     }
 

@@ -49,7 +49,7 @@ impl LinkedRepos {
         let stored = match renewed {
             Ok(()) => linked_repos::mark_refreshed(db, &grant.id, clock.now()).await,
             // Other errors may be temporary, so the next round tries again.
-            Err(error @ (RenewError::Ended | RenewError::NoClientKey)) => {
+            Err(error @ (RenewError::Ended | RenewError::Moved | RenewError::NoClientKey)) => {
                 linked_repos::mark_needs_reauth(
                     db,
                     &grant.id,

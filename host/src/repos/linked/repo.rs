@@ -243,7 +243,9 @@ impl LinkedRepo {
 
     /// Stores that the grant needs a new authorization when the session has ended, and passes the result on.
     async fn store_if_ended<T>(&self, answer: Result<T, PdsError>) -> Result<T, GrantError> {
-        if matches!(answer, Err(PdsError::Ended)) {
+        if let Err(error) = &answer
+            && error.has_ended()
+        {
             let (db, session) = (&self.grants.0.db, self.grant.session_id.as_deref());
             linked_repos::mark_needs_reauth(db, &self.grant.id, session, "its session has ended").await?;
         }

@@ -6,7 +6,7 @@ use super::bindings::belvedere::script::db::{BacklinksArgs, Host, Page, QueryArg
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::rows::pack;
 use super::state::RunState;
-use super::{fault, json};
+use super::{fault, handles, json};
 use crate::scripts::limits;
 use crate::scripts::services::{Backlinks, IndexError, Query, Search};
 
@@ -70,6 +70,7 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
     let (index, tenant) = (state.index("db.get")?, state.tenant().clone());
     check_lengths("db.get", &[Some(&uri)])?;
+    let uri = handles::without_handle(state, "db.get", uri).await?;
     let row = call_index(state, "db.get", index.get(tenant, uri)).await?;
     pack(state, row.as_slice())
 }

@@ -11,7 +11,7 @@ use super::state::{RunInfo, RunState};
 use super::{fault, json, pretend, repo, xrpc};
 use crate::atproto::Did;
 use crate::atproto::record::MAX_RECORD_BYTES;
-use crate::pds::{PdsError, Write};
+use crate::pds::Write;
 use crate::repos::Validation;
 use crate::repos::linked::{GrantError, GrantUser, LinkedRepo, LinkedRepos};
 use crate::scripts::limits;
@@ -239,9 +239,8 @@ fn grant_fault(state: &mut RunState, function: &str, error: GrantError) -> Fault
     let message = format!("{function}: {error}");
     match error {
         // Not the answer of an ended session: the caller can't renew one of the repo's owner.
-        GrantError::Pds(PdsError::Ended) | GrantError::Pending | GrantError::NeedsReauth(_) => {
-            fault::new(FaultCode::NoSession, message)
-        }
+        GrantError::Pending | GrantError::NeedsReauth(_) => fault::new(FaultCode::NoSession, message),
+        GrantError::Pds(error) if error.has_ended() => fault::new(FaultCode::NoSession, message),
         GrantError::Pds(error) => repo::pds_fault(state, function, error),
         GrantError::Record(invalid) => repo::invalid_fault(state, function, invalid),
         GrantError::Store(error) => database(&error),

@@ -14,6 +14,7 @@ mod clock;
 mod db;
 mod fault;
 pub(super) mod guest;
+mod handles;
 mod http;
 mod jobs;
 mod json;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{fault, log, pretend};
+use super::{fault, handles, log, pretend};
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
 use crate::pds::{self, CommitResult, PdsError, WriteAction};
 use crate::repos::{InvalidWrite, LocalError, RecordScripts, Repos, Validation, caller_session};
@@ -26,7 +26,7 @@ impl Host for RunState {
     }
 
     async fn load(&mut self, uris: Vec<String>) -> wasmtime::Result<Result<Vec<Loaded>, Fault>> {
-        Ok(load(self, &uris).await)
+        Ok(load(self, uris).await)
     }
 
     async fn save(
@@ -107,13 +107,17 @@ fn schema(state: &mut RunState, collection: &str) -> Result<Vec<u8>, Fault> {
     Ok(repos.schema(&parse_collection(collection)?).map_or_else(|| b"null".to_vec(), Vec::from))
 }
 
-async fn load(state: &mut RunState, uris: &[String]) -> Result<Vec<Loaded>, Fault> {
+async fn load(state: &mut RunState, uris: Vec<String>) -> Result<Vec<Loaded>, Fault> {
     let repos = repos(state)?;
     if uris.len() > limits::LOAD_URIS {
         let max = limits::LOAD_URIS;
         return Err(fault::new(FaultCode::Limit, format!("Record.load_all: at most {max} URIs at once")));
     }
-    let uris: Vec<RecordUri> = uris.iter().map(|uri| parse_uri(uri)).collect::<Result<_, _>>()?;
+    let mut named = Vec::with_capacity(uris.len());
+    for uri in uris {
+        named.push(parse_uri(&handles::without_handle(state, "Record", uri).await?)?);
+    }
+    let uris = named;
     let max_bytes = limits::LOAD_BYTES.min(usize::try_from(state.row_bytes_left()).unwrap_or(usize::MAX));
     let loaded = repos.load(&uris, max_bytes).await.map_err(|error| database(&error))?;
     if loaded.more {
@@ -297,8 +301,8 @@ pub(super) fn pds_fault(state: &mut RunState, function: &str, error: PdsError) -
         PdsError::Refused(refusal) => (FaultCode::Upstream, Some(refusal.status.as_u16())),
         PdsError::Net(error) => (fault::no_response(error).code, None),
         PdsError::Malformed(_) => (FaultCode::Upstream, None),
-        PdsError::Credential | PdsError::Ended => (FaultCode::NoSession, None),
-        PdsError::Busy(_) | PdsError::Renewal(_) => (FaultCode::Unavailable, None),
+        PdsError::Credential | PdsError::Ended | PdsError::Moved => (FaultCode::NoSession, None),
+        PdsError::Busy(_) | PdsError::Renewal(_) | PdsError::Unresolved(_) => (FaultCode::Unavailable, None),
     };
     let answer = match caller_session::failed(error) {
         Ok(answer) => Some(FailureAnswer::Upstream(answer)),

@@ -65,4 +65,5 @@ mod search;
 mod service_identity;
 mod sort;
 mod texts;
+mod tls;
 mod users;

@@ -54,7 +54,7 @@ pub async fn repos(app: Arc<App>, _admin: Admin, request: Request) -> Result<Res
 
 /// The page size and the DID after which the page begins.
 pub(super) fn page(request: &Request) -> Result<(u32, Option<String>), Error> {
-    Ok((paging::limit(request, PageSize::LOGS)?, request.query("cursor")))
+    Ok((paging::limit(request, PageSize::LOGS)?, paging::optional(request, "cursor")))
 }
 
 /// Cuts a row that was read in excess, and returns the cursor that its presence calls for.

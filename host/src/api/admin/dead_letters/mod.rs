@@ -140,7 +140,7 @@ struct Answer {
 /// `GET /admin/dead-letters`: newest first.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let limit = paging::limit(&request, PageSize::LOGS)?;
-    let before = request.query("cursor").map(|cursor| cursor.parse()).transpose();
+    let before = paging::optional(&request, "cursor").map(|cursor| cursor.parse()).transpose();
     let before = before.map_err(|_| Error::bad_request("cursor must be the cursor of an earlier answer"))?;
     let filter = LetterFilter { before, ..filter(&request) };
     let mut rows = dead_letters::list(&app.db, &filter, limit + 1).await?;

@@ -53,7 +53,7 @@ impl EventView {
 /// `GET /admin/events`: the event log, newest first.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let limit = paging::limit(&request, PageSize::LOGS)?;
-    let after = request.query("cursor").map(|text| keyset(&text)).transpose()?;
+    let after = paging::optional(&request, "cursor").map(|text| keyset(&text)).transpose()?;
     let filter = EventQuery::read(|name| request.query(name)).filter().map_err(bad_query)?;
     let filter = EventFilter { after, ..filter };
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::access::{Admin, Sender};
 use crate::api::body::or_default;
 use crate::app::App;
-use crate::atproto::Did;
+use crate::atproto::{Did, typed};
 use crate::clock::Timestamp;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -99,10 +99,10 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if body.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON) {
         return Err(Error::bad_request(format!("reason is longer than {MAX_REASON} characters")));
     }
-    let (did, handle) = match body.handle.as_deref().map(str::trim).filter(|handle| !handle.is_empty()) {
+    let (did, handle) = match body.handle.as_deref().map(typed).filter(|handle| !handle.is_empty()) {
         None => (None, None),
         Some(named) => {
-            let did = app.outbound.resolver.account(named).await;
+            let did = app.outbound.resolver.account(&named).await;
             let did = did.map_err(|error| Error::bad_request(format!("handle: {error}")))?;
             let handle = if named.starts_with("did:") {
                 app.outbound.resolver.resolve(&did).await.ok().and_then(|doc| doc.handle().map(str::to_owned))

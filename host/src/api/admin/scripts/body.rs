@@ -2,12 +2,71 @@
 
 use http::StatusCode;
 
+use crate::api::routes;
+use crate::app::App;
+use crate::atproto::Nsid;
+use crate::atproto::lexicon::LexiconKind;
 use crate::http::Error;
+use crate::methods::{fixed::FixedMethod, spaces};
 use crate::scripts::{CompiledScript, Engine, FailureKind};
-use crate::trigger::Trigger;
+use crate::trigger::{Trigger, TriggerKind};
+use crate::xrpc::Verb;
+
+const UPLOAD_BLOB: &str = "com.atproto.repo.uploadBlob";
 
 /// Maximum bytes of a description.
 const MAX_DESCRIPTION: usize = 300;
+
+/// Refuses a trigger whose script could never run, because the server itself answers the method.
+pub(super) fn check_trigger(app: &App, trigger: &Trigger) -> Result<(), Error> {
+    let verb = match trigger.kind() {
+        TriggerKind::Query => Verb::Query,
+        TriggerKind::Procedure => Verb::Procedure,
+        _ => return Ok(()),
+    };
+    let (nsid, namespace) = (trigger.subject(), &app.config.auth.service_namespace);
+    if Nsid::try_from(nsid).is_ok_and(|nsid| FixedMethod::of(verb, &nsid).is_some()) {
+        return Ok(());
+    }
+    let why = if nsid == UPLOAD_BLOB {
+        "it streams a file to the user's PDS, which no script can hold"
+    } else if spaces::is_method(namespace, nsid) {
+        "it is a method of spaces"
+    } else if FixedMethod::has_name(nsid) {
+        "it is a query"
+    } else if routes::has_method(namespace, nsid) {
+        "it manages API clients and their keys"
+    } else {
+        return Ok(());
+    };
+    Err(Error::bad_request(format!("no script can answer {nsid}: the server answers it itself, and {why}")))
+}
+
+/// What is unusual about a trigger that may have a script: a kind, and a text for the script's author.
+pub(super) fn unusual(app: &App, trigger: &Trigger) -> Option<(&'static str, String)> {
+    let subject = trigger.subject();
+    let (wanted, what) = match trigger.kind() {
+        TriggerKind::Query => (LexiconKind::Query, "a query"),
+        TriggerKind::Procedure => (LexiconKind::Procedure, "a procedure"),
+        TriggerKind::LabelApply | TriggerKind::JobRun => return None,
+        _ => (LexiconKind::Record, "a record"),
+    };
+    if trigger.kind() == TriggerKind::Query && FixedMethod::has_name(subject) {
+        let message = format!("the script replaces the server's own answer to {subject}");
+        return Some(("replaces_built_in", message));
+    }
+    match app.registry.get(subject).map(|lexicon| lexicon.kind) {
+        Some(kind) if kind == wanted => None,
+        None => Some((
+            "no_lexicon",
+            format!("{subject} has no lexicon here, so the script will not run: upload its lexicon"),
+        )),
+        Some(_) => Some((
+            "kind_mismatch",
+            format!("the lexicon {subject} is not that of {what}, so the script will not run"),
+        )),
+    }
+}
 
 /// Loads the script once in a bare sandbox, as every run of it will: it must load and define `handle`.
 pub(super) async fn check_source(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use super::body::{check_trigger, unusual};
 use super::diagnostics::{self, Diagnostic};
 use crate::access::Admin;
 use crate::app::App;
@@ -13,7 +14,7 @@ use crate::http::{Error, Request, Response, response};
 use crate::scripts::mentions::{Mention, MentionKind, mentions};
 use crate::scripts::{FailureKind, ScriptFailure};
 use crate::store::script_variables;
-use crate::trigger::{Trigger, TriggerKind};
+use crate::trigger::Trigger;
 
 /// Warnings of one check: a source that names thousands of unknown methods needs no list of them.
 const MAX_WARNINGS: usize = 100;
@@ -34,6 +35,7 @@ struct Answer {
 pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let Body { id, body: source } = request.json()?;
     let trigger = Trigger::parse(&id).map_err(|e| Error::bad_request(e.to_string()))?;
+    check_trigger(&app, &trigger)?;
     let mut diagnostics = Vec::new();
     let checked = app.scripting.runtime.engine.check(trigger.clone(), &source).await;
     let outbound_xrpcs = match checked {
@@ -44,7 +46,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
         }
     };
     let ok = diagnostics.is_empty();
-    diagnostics.extend(binding(&app, &trigger));
+    diagnostics.extend(unusual(&app, &trigger).map(|(kind, message)| Diagnostic::warning(kind, message)));
     let variables: Vec<String> =
         script_variables::list(&app.db).await?.into_iter().map(|row| row.key).collect();
     let warnings = mentions(&source).into_iter().filter_map(|mention| {
@@ -63,30 +65,6 @@ fn error(trigger: &Trigger, source: &str, failure: ScriptFailure) -> Result<Diag
         FailureKind::Internal => Err(Error::internal(failure)),
         _ => Ok(diagnostics::of_failure(trigger, source, &failure)),
     }
-}
-
-/// What is unusual about the trigger itself.
-fn binding(app: &App, trigger: &Trigger) -> Option<Diagnostic> {
-    let subject = trigger.subject();
-    let (wanted, what) = match trigger.kind() {
-        TriggerKind::Query => (LexiconKind::Query, "a query"),
-        TriggerKind::Procedure => (LexiconKind::Procedure, "a procedure"),
-        TriggerKind::LabelApply | TriggerKind::JobRun => return None,
-        _ => (LexiconKind::Record, "a record"),
-    };
-    let found = app.registry.get(subject).map(|lexicon| lexicon.kind);
-    let (kind, message) = match found {
-        Some(kind) if kind == wanted => return None,
-        None => (
-            "no_lexicon",
-            format!("{subject} has no lexicon here, so the script will not run: upload its lexicon"),
-        ),
-        Some(_) => (
-            "kind_mismatch",
-            format!("the lexicon {subject} is not that of {what}, so the script will not run"),
-        ),
-    };
-    Some(Diagnostic::warning(kind, message))
 }
 
 fn warning(app: &App, variables: &[String], mention: &Mention<'_>) -> Option<(&'static str, String)> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use self::body::{check_description, check_source, check_type, outbound_xrpcs};
+use self::body::{check_description, check_source, check_trigger, check_type, outbound_xrpcs, unusual};
 
 use crate::access::Admin;
 use crate::app::{App, Topic};
@@ -45,6 +45,22 @@ impl From<ScriptRow> for ScriptView {
             created_at: row.created_at,
             updated_at: row.updated_at,
         }
+    }
+}
+
+/// A script that was stored, and what its author should know.
+#[derive(Serialize)]
+struct SavedView {
+    #[serde(flatten)]
+    script: ScriptView,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+impl SavedView {
+    fn of(app: &App, trigger: &Trigger, row: ScriptRow) -> Self {
+        let warnings = unusual(app, trigger).map(|(_, message)| message).into_iter().collect();
+        Self { script: row.into(), warnings }
     }
 }
 
@@ -81,8 +97,9 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
     let script_type = body.script_type.unwrap_or_else(|| DEFAULT_TYPE.to_owned());
     check_type(&script_type)?;
+    check_trigger(&app, &trigger)?;
     let description = check_description(body.description)?;
-    let compiled = check_source(&app.scripting.runtime.engine, trigger, &body.body).await?;
+    let compiled = check_source(&app.scripting.runtime.engine, trigger.clone(), &body.body).await?;
 
     let script = NewScript {
         id: body.id.clone(),
@@ -95,14 +112,14 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await?;
     app.changed(Topic::Script(body.id.clone())).await?;
 
-    let (actor, trigger) = (admin.did.to_string(), body.id);
+    let (actor, id) = (admin.did.to_string(), body.id);
     app.events.record(if created {
-        Event::ScriptCreated { actor, trigger, script_type }
+        Event::ScriptCreated { actor, trigger: id, script_type }
     } else {
-        Event::ScriptUpdated { actor, trigger, script_type }
+        Event::ScriptUpdated { actor, trigger: id, script_type }
     });
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(response::json(status, &ScriptView::from(row)))
+    Ok(response::json(status, &SavedView::of(&app, &trigger, row)))
 }
 
 #[derive(Deserialize)]
@@ -130,10 +147,11 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         Patch::Set(text) => check_description(Some(text))?.map_or(Patch::Clear, Patch::Set),
         other => other,
     };
+    let trigger = Trigger::parse(id).map_err(|_| Error::not_found("script not found"))?;
     let compiled = match &body.body {
         Some(source) => {
-            let trigger = Trigger::parse(id).map_err(|_| Error::not_found("script not found"))?;
-            Some(check_source(&app.scripting.runtime.engine, trigger, source).await?)
+            check_trigger(&app, &trigger)?;
+            Some(check_source(&app.scripting.runtime.engine, trigger.clone(), source).await?)
         }
         None => None,
     };
@@ -153,7 +171,7 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         trigger: id.to_owned(),
         script_type: row.script_type.clone(),
     });
-    Ok(response::json(StatusCode::OK, &ScriptView::from(row)))
+    Ok(response::json(StatusCode::OK, &SavedView::of(&app, &trigger, row)))
 }
 
 /// `DELETE /admin/scripts/{id}`: deletes a script; the built-in behaviour applies again at once.

@@ -11,7 +11,7 @@ use crate::access::ClientUser;
 use crate::access::delegation::{self, Role};
 use crate::access::dpop::PresentedProof;
 use crate::app::App;
-use crate::atproto::Did;
+use crate::atproto::{Did, typed};
 use crate::config::Secret;
 use crate::events::Event;
 use crate::http::{Error, Request, Response, response};
@@ -19,7 +19,7 @@ use crate::store::delegates::{self, DelegateRow};
 use crate::store::{StoreError, oauth_sessions};
 
 fn did(name: &str, text: &str) -> Result<Did, Error> {
-    Did::try_from(text).map_err(|_| Error::bad_request(format!("{name} is not a DID")))
+    Did::try_from(&*typed(text)).map_err(|_| Error::bad_request(format!("{name} is not a DID")))
 }
 
 fn query_did(request: &Request, name: &'static str) -> Result<Did, Error> {

@@ -61,9 +61,13 @@ pub(super) fn pds_stop(error: PdsError) -> Result<String, Stop> {
     let text = check::shown(&error.to_string());
     let refusal = match error {
         PdsError::Refused(refusal) => refusal,
-        PdsError::Ended => return Err(no_session()),
+        PdsError::Ended | PdsError::Moved => return Err(no_session()),
         PdsError::Credential => return Err(Stop::pause("internal", text)),
-        PdsError::Net(_) | PdsError::Busy(_) | PdsError::Malformed(_) | PdsError::Renewal(_) => {
+        PdsError::Net(_)
+        | PdsError::Busy(_)
+        | PdsError::Malformed(_)
+        | PdsError::Renewal(_)
+        | PdsError::Unresolved(_) => {
             return Err(Stop::retry("upstream", text));
         }
     };

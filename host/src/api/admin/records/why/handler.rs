@@ -11,7 +11,7 @@ use super::verdict::{Verdict, decide};
 use crate::access::Admin;
 use crate::api::paging;
 use crate::app::App;
-use crate::atproto::RecordUri;
+use crate::atproto::typed;
 use crate::http::{Error, Request, Response, response};
 
 #[derive(Serialize)]
@@ -27,7 +27,7 @@ struct Answer {
 
 pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let uri = paging::required(&request, "uri")?;
-    let uri = RecordUri::parse(uri.trim()).map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+    let uri = app.outbound.resolver.record_uri(&typed(&uri)).await?;
     let look = match request.query("look").as_deref() {
         None | Some("true") => true,
         Some("false") => false,

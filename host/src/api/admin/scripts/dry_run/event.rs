@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::atproto::record::{self, InvalidRecord};
-use crate::atproto::{Did, Nsid, RecordUri, Tid};
+use crate::atproto::{Did, Nsid, RecordUri, Tid, typed};
 use crate::clock::Timestamp;
 use crate::event_scripts::{Label, original_event};
 use crate::http::Error;
@@ -63,7 +63,7 @@ fn bad(message: impl Into<String>) -> Error {
 }
 
 fn parse_did(name: &str, text: Option<&str>) -> Result<Option<Did>, Error> {
-    text.map(|text| Did::try_from(text).map_err(|_| bad(format!("{name} is not a DID")))).transpose()
+    text.map(|text| Did::try_from(&*typed(text)).map_err(|_| bad(format!("{name} is not a DID")))).transpose()
 }
 
 fn parse_time(name: &str, text: &str) -> Result<Timestamp, Error> {

@@ -1,0 +1,66 @@
+//! Ends sessions whose account has moved: a session belongs to the PDS at which it was made, and the account's DID
+//! document names its PDS. A document without a PDS, or none at all, refuses calls and ends nothing
+//! (docs/adr/0091).
+
+use crate::atproto::Did;
+use crate::oauth::DiscoveryError;
+use crate::pds::RenewError;
+use crate::store::oauth_sessions::{self, AccountSession};
+use crate::store::{StoreError, linked_repos};
+
+use super::Vault;
+
+/// Maximum age of the document that a call with a session relies on, in seconds. An account that writes causes at most
+/// one look-up in this time, and a move that no identity event announced goes unnoticed no longer.
+const MAX_DOCUMENT_SECONDS: i64 = 60;
+
+impl Vault {
+    /// Checks that an account is still at the PDS at which its session was made. Ends the session when it is not.
+    ///
+    /// # Errors
+    /// [`RenewError::Moved`] when the session was ended; [`RenewError::Discovery`] when the account's PDS can't be
+    /// determined.
+    pub(in crate::pds) async fn check_pds(&self, id: &str, did: &Did, pds: &str) -> Result<(), RenewError> {
+        let resolver = self.0.discovery.resolver();
+        let known = resolver.recent_pds(did, MAX_DOCUMENT_SECONDS).await.map_err(DiscoveryError::from)?;
+        if known.is_some_and(|known| *known == *pds) {
+            return Ok(());
+        }
+        // The cached document may be older than the session.
+        let document = resolver.no_older_than(did, 0).await.map_err(DiscoveryError::from)?;
+        match document.pds() {
+            None => Err(DiscoveryError::NoPds.into()),
+            Some(named) if named == pds => Ok(()),
+            Some(_) if !self.is_at(id, pds).await? => Err(RenewError::Moved),
+            Some(named) => {
+                tracing::info!(session = id, %did, from = pds, to = named, "an account has moved: its session ends");
+                let why = RenewError::Moved.to_string();
+                linked_repos::mark_needs_reauth_of_session(self.db(), id, &why).await?;
+                self.end(id).await?;
+                Err(RenewError::Moved)
+            }
+        }
+    }
+
+    /// Whether the stored session is still one with this PDS: the user may have logged in again with the same key.
+    async fn is_at(&self, id: &str, pds: &str) -> Result<bool, StoreError> {
+        Ok(oauth_sessions::get(self.db(), id).await?.is_some_and(|row| row.pds == pds))
+    }
+
+    /// Checks all sessions of accounts whose identity has changed.
+    ///
+    /// # Errors
+    /// When the store can't be used. Sessions that were not checked are checked before their next call.
+    pub async fn check_accounts(&self, dids: &[Did]) -> Result<(), StoreError> {
+        for AccountSession { id, did, pds } in oauth_sessions::of_accounts(self.db(), dids).await? {
+            let did = Did::try_from(did.as_str())
+                .map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: its DID is invalid")))?;
+            match self.check_pds(&id, &did, &pds).await {
+                Ok(()) | Err(RenewError::Moved) => {}
+                Err(RenewError::Store(error)) => return Err(error),
+                Err(error) => tracing::debug!(session = id, %error, "a session could not be checked now"),
+            }
+        }
+        Ok(())
+    }
+}
