@@ -11,7 +11,7 @@ use super::state::{RunInfo, RunState};
 use super::{fault, json, pretend, repo, xrpc};
 use crate::atproto::Did;
 use crate::atproto::record::MAX_RECORD_BYTES;
-use crate::pds::Write;
+use crate::pds::{PdsError, Write};
 use crate::repos::Validation;
 use crate::repos::linked::{GrantError, GrantUser, LinkedRepo, LinkedRepos};
 use crate::scripts::limits;
