@@ -155,7 +155,10 @@ async fn refreshing_is_limited_and_a_failure_keeps_the_cached_document() {
     clock.set(Timestamp(62_000_000));
     directory.set("/did:plc:abc", 500, "");
     assert_eq!(resolver.refresh(&abc).await.unwrap().pds(), Some("https://two.test"));
+    // The failed fetch is not repeated at once either.
     directory.set("/did:plc:abc", 410, "");
+    assert_eq!(resolver.refresh(&abc).await.unwrap().pds(), Some("https://two.test"));
+    clock.set(Timestamp(93_000_000));
     assert!(matches!(resolver.refresh(&abc).await, Err(IdentityError::Tombstoned)));
 }
 
