@@ -67,6 +67,7 @@ impl Db {
             on!(self, writer, |pool| sqlx::query(SET_CURSOR)
                 .bind(PROBE)
                 .bind(0_i64)
+                .bind(None::<i64>)
                 .bind(now)
                 .execute(pool)
                 .await

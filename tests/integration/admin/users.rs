@@ -132,7 +132,7 @@ crate::in_both_worlds! {
         let answer = as_person(&world, &operator, Method::PATCH, &of(&first["id"]), Some(&json!({}))).await;
         assert_eq!(answer.status, 403, "{}", answer.text);
         let shown = as_person(&world, &operator, Method::PATCH, &own, Some(&json!({ "revoke": ["stats:read"] }))).await;
-        assert_eq!(shown.body["permissions"].as_array().map(Vec::len), Some(49), "{}", shown.text);
+        assert_eq!(shown.body["permissions"].as_array().map(Vec::len), Some(41), "{}", shown.text);
     }
 
     async fn a_did_is_checked_before_it_becomes_a_user(world) {

@@ -66,7 +66,7 @@ crate::in_both_worlds! {
         world.server.bind_to(&format!("xrpc.procedure:{SCRIPTED}"), SCRIPT).await;
         world.note(ALICE, "old", json!({ "text": "old" })).await;
         let first = pds(&world, &[ALICE]).await;
-        let scopes = "atproto repo:com.example.note blob:*/* rpc:*?aud=*";
+        let scopes = "atproto repo:com.example.note blob:*/* rpc:com.example.elsewhere?aud=*";
         let app = App::with(&world.server, json!({ "name": "one", "client_id_url": "https://one.example/client.json",
             "client_uri": "https://one.example", "redirect_uris": [], "scopes": scopes })).await;
         let service = "did:plc:serviceserviceservicese#svc";

@@ -223,7 +223,10 @@ crate::in_both_worlds! {
                 "ended" => pds.revoke_all(),
                 "refused" => pds.respond_with(create, 418, json!({ "error": "Teapot", "message": "no" })),
                 "invalid" => pds.respond_with(create, 200, json!({ "uri": 7 })),
-                _ => world.execute("UPDATE oauth_sessions SET pds = 'http://127.0.0.1:9'").await,
+                _ => {
+                    world.plc.host(ALICE, "http://127.0.0.1:9");
+                    world.execute("UPDATE oauth_sessions SET pds = 'http://127.0.0.1:9'").await;
+                }
             }
             let built_in = call(&world, &built_in, PUT, json!({ "text": "a" })).await;
             assert_eq!((built_in.status.as_u16(), built_in.error()), (status, error), "{case} {}", built_in.text);
