@@ -17,6 +17,7 @@ mod calls;
 mod generated;
 mod role;
 mod limits;
+mod same_answers;
 
 const CID: &str = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
 

@@ -127,6 +127,15 @@ impl Emitter<'_> {
             let text = self.type_name(data_type)?;
             self.push(" ");
             self.push(&text);
+            // As SQLite compares texts, and as the columns of the views.
+            if self.is_postgres()
+                && matches!(
+                    data_type,
+                    DataType::Text | DataType::Varchar(_) | DataType::CharacterVarying(_) | DataType::Char(_)
+                )
+            {
+                self.push(" COLLATE \"C\"");
+            }
         }
         for option in options {
             self.column_option(&option.option)?;

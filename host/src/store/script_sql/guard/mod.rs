@@ -296,6 +296,8 @@ struct Emitter<'a> {
     scopes: Vec<Scope>,
     /// Whether `records` is written as its lean view.
     lean: bool,
+    /// Whether the SELECT or VALUES that is written next is the first part of a recursive query.
+    is_anchor: bool,
     /// Whether the first column of the query that was written last is JSON.
     last_query_is_json: bool,
     /// The columns of the statement's result.
@@ -319,6 +321,7 @@ impl<'a> Emitter<'a> {
             ctes,
             scopes,
             lean,
+            is_anchor: false,
             last_query_is_json: false,
             result: Columns::new(),
         }

@@ -1,6 +1,9 @@
 //! Writes the columns of SELECT and RETURNING.
 
-use sqlparser::ast::{Expr, SelectItem, SelectItemQualifiedWildcardKind, WildcardAdditionalOptions};
+use sqlparser::ast::{
+    BinaryOperator, DataType, Expr, SelectItem, SelectItemQualifiedWildcardKind, Value,
+    WildcardAdditionalOptions,
+};
 
 use super::names::single;
 use super::scope::{Column, Columns, Cost};
@@ -10,12 +13,14 @@ impl Emitter<'_> {
     /// Writes the columns of a SELECT or RETURNING, and returns them.
     pub(super) fn projection(&mut self, items: &[SelectItem]) -> Result<Columns, GuardError> {
         let mut columns = Columns::new();
+        // Not that of a subquery in these columns.
+        let is_anchor = std::mem::take(&mut self.is_anchor);
         self.list(items, |emit, item| {
             let before = emit.spent;
             let is_json;
             let name = match item {
                 SelectItem::UnnamedExpr(expr) => {
-                    emit.expr(expr)?;
+                    emit.projected(expr, is_anchor)?;
                     is_json = emit.written_is_json(expr);
                     let name = emit.name_of(expr);
                     if let Some(name) = &name {
@@ -25,7 +30,7 @@ impl Emitter<'_> {
                     name
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
-                    emit.expr(expr)?;
+                    emit.projected(expr, is_anchor)?;
                     is_json = emit.written_is_json(expr);
                     emit.push(" AS ");
                     emit.name(alias)?;
@@ -57,6 +62,40 @@ impl Emitter<'_> {
             Ok(())
         })?;
         Ok(columns)
+    }
+
+    /// Writes the expression of a column. In the first part of a recursive query PostgreSQL fixes the collation of its
+    /// columns, and refuses another in the second: texts get that of the views and of own tables.
+    pub(super) fn projected(&mut self, expr: &Expr, is_anchor: bool) -> Result<(), GuardError> {
+        let start = self.out.len();
+        self.expr(expr)?;
+        if is_anchor && self.is_postgres() && self.is_text(expr, start) {
+            self.out.insert(start, '(');
+            self.push(") COLLATE \"C\"");
+        }
+        Ok(())
+    }
+
+    /// Whether an expression that was written from `start` on is a text for certain. Parameters that are not texts are
+    /// written as literals.
+    fn is_text(&self, expr: &Expr, start: usize) -> bool {
+        match expr {
+            Expr::Nested(inner) => self.is_text(inner, start),
+            Expr::Value(value) => match &value.value {
+                Value::SingleQuotedString(_) => true,
+                Value::Placeholder(_) => self.out[start..].trim_start_matches('(').starts_with('$'),
+                _ => false,
+            },
+            Expr::Cast { data_type, .. } => {
+                matches!(data_type, DataType::Text | DataType::Varchar(_) | DataType::CharacterVarying(_))
+            }
+            Expr::BinaryOp { op: BinaryOperator::LongArrow, .. } => true,
+            Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
+                let is_literal = |side: &Expr| matches!(side, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
+                is_literal(left) || is_literal(right)
+            }
+            _ => false,
+        }
     }
 
     /// The name that the databases give a column without an alias, if it is certain. SQLite names functions

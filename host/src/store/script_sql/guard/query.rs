@@ -170,7 +170,10 @@ impl Emitter<'_> {
                 Ok(without_tables(columns))
             }
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
-                let WrittenQuery { mut columns, scope: _ } = emit.set(left, cte)?;
+                emit.is_anchor = cte.is_some();
+                let written = emit.set(left, cte);
+                emit.is_anchor = false;
+                let WrittenQuery { mut columns, scope: _ } = written?;
                 // The recursive part follows and may use these columns.
                 if let Some(cte) = cte.and_then(|index| emit.ctes.get_mut(index)) {
                     cte.columns.get_or_insert_with(|| columns.clone());
@@ -198,9 +201,10 @@ impl Emitter<'_> {
             }
             SetExpr::Values(values) => {
                 emit.push("VALUES ");
+                let is_anchor = std::mem::take(&mut emit.is_anchor);
                 emit.list(&values.rows, |emit, row| {
                     emit.push("(");
-                    emit.list(&row.content, Self::expr)?;
+                    emit.list(&row.content, |emit, value| emit.projected(value, is_anchor))?;
                     emit.push(")");
                     Ok(())
                 })?;
@@ -241,6 +245,8 @@ impl Emitter<'_> {
             value_table_mode,
             flavor: _,
         } = select;
+        // Not that of a subquery in FROM.
+        let is_anchor = std::mem::take(&mut self.is_anchor);
         refuse_if("SELECT INTO", into.is_some())?;
         refuse_if("a hint", !optimizer_hints.is_empty() || select_modifiers.is_some())?;
         refuse_if("TOP", top.is_some())?;
@@ -262,6 +268,7 @@ impl Emitter<'_> {
         self.scopes.push(Scope::default());
         self.list(from, Self::joined)?;
         let tables = self.out.split_off(start);
+        self.is_anchor = is_anchor;
         let columns = self.projection(projection)?;
         let shown = self.out.split_off(start);
         let outputs = columns.iter().filter_map(|column| column.name.clone()).collect();
