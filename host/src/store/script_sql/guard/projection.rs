@@ -70,8 +70,9 @@ impl Emitter<'_> {
         let start = self.out.len();
         self.expr(expr)?;
         if is_anchor && self.is_postgres() && self.is_text(expr, start) {
-            self.out.insert(start, '(');
-            self.push(") COLLATE \"C\"");
+            // The cast gives a parameter its type, which a collation alone does not.
+            self.out.insert_str(start, "CAST(");
+            self.push(" AS text) COLLATE \"C\"");
         }
         Ok(())
     }
