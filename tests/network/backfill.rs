@@ -64,7 +64,8 @@ async fn history_deletions_and_missed_changes_are_repaired(database: Database) {
 
     // A deactivated account is named, and keeps its rows.
     carol.deactivate().await;
-    let job = run(&db, &collection, Some(&carol.did)).await;
+    let job = run_to_end(&db, &collection, Some(&carol.did)).await;
+    assert_eq!((job.status.as_str(), job.failed_repos), ("failed", Some(1)), "nothing could be read");
     let errors = backfill::error_counts(&db, &job.id).await.unwrap();
     assert_eq!(errors, [("repo_deactivated".to_owned(), 1)].into());
     assert_eq!(records(&server, &key, &collection, std::slice::from_ref(carol)).await.len(), 2);
@@ -121,8 +122,15 @@ async fn a_repo_from_its_car_equals_its_pages(database: Database) {
     assert_eq!(records(&server, &key, &collection, std::slice::from_ref(&account)).await, before);
 }
 
-/// Runs a job to its end.
+/// Runs a job until it is completed.
 async fn run(db: &Db, collection: &str, did: Option<&str>) -> JobRow {
+    let job = run_to_end(db, collection, did).await;
+    assert_eq!(job.status, "completed", "{job:?}");
+    job
+}
+
+/// Runs a job to its end.
+async fn run_to_end(db: &Db, collection: &str, did: Option<&str>) -> JobRow {
     let job = NewJob {
         id: Random::system().uuid(),
         collection: Some(collection.to_owned()),
@@ -130,9 +138,9 @@ async fn run(db: &Db, collection: &str, did: Option<&str>) -> JobRow {
         created_by: None,
     };
     backfill::create(db, &job, Clock::system().now()).await.unwrap();
-    until("the job is completed", || async {
+    until("the job has ended", || async {
         let row = backfill::get(db, &job.id).await.unwrap().unwrap();
-        if row.status == "completed" { Ok(row) } else { Err(format!("{row:?}")) }
+        if matches!(row.status.as_str(), "completed" | "failed") { Ok(row) } else { Err(format!("{row:?}")) }
     })
     .await
 }

@@ -61,7 +61,8 @@ async fn an_app_writes_for_its_users(database: Database) {
 
     // Writes that the lexicon or the PDS does not allow fail.
     let wrong = expect(400, put(json!({ "text": 7 }))).await;
-    assert!(wrong["error"].as_str().unwrap().contains("text"), "{wrong}");
+    assert_eq!(wrong["error"], "InvalidRequest");
+    assert!(wrong["message"].as_str().unwrap().contains("record.text"), "{wrong}");
     let others = format!("at://{}/{NOTE}/x", admin.did);
     expect(403, put(json!({ "uri": others, "text": "mine" }))).await;
     assert_eq!(alice.records(NOTE).await.len(), 1);

@@ -2,7 +2,7 @@
 //!
 //! The check is as strict as the protocol's own parser where a document would be meaningless (a property without a
 //! type, a required field that does not exist) and accepts what it does not know: other fields, definition types and
-//! string formats of later protocol versions. [`warnings`] names those.
+//! string formats of later protocol versions. [`warnings()`] names those.
 
 mod arrays;
 mod check;
