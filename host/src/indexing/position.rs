@@ -59,7 +59,8 @@ impl Position {
     /// within the server has an earlier time and may not have been sent. So the cursor goes back by `rewind`; what is
     /// replayed changes nothing. A server that did not send the last events is asked for everything since the last commit.
     pub(super) fn request(&self, is_other_server: bool, rewind: Duration) -> i64 {
-        if self.is_skipped {
+        // A first start wants nothing from before, and what was skipped is not to come again.
+        if self.is_own_time || self.is_skipped {
             return self.events_until;
         }
         self.wanted_from(is_other_server).saturating_sub(rewind.as_micros() as i64).max(1)
@@ -99,6 +100,11 @@ mod tests {
         assert_eq!(position.bound_replay(), None);
         position.is_skipped = true;
         assert_eq!(position.request(true, REWIND), NOW, "what was skipped is not requested again");
+        assert_eq!(
+            Position::of_own_clock(Timestamp(NOW)).request(true, REWIND),
+            NOW,
+            "a first start begins now"
+        );
     }
 
     #[test]
