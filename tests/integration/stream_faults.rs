@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use belvedere::testing::clock::Clock;
 use belvedere_standins::database::sqlite_url;
-use belvedere_standins::jetstream::{FakeJetstream, Frame, Mode, Place, StreamFault, tid};
+use belvedere_standins::jetstream::{FakeJetstream, Frame, Mode, Place, StreamFault, eventually, tid};
 use belvedere_standins::postgres;
 use http::Method;
 use serde_json::json;
 
-use crate::fixtures::{ALICE, BOB, LIST, NOTES};
+use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 
 const HOUR_US: i64 = 3_600_000_000;
@@ -98,6 +98,23 @@ crate::in_both_worlds! {
         world.stream.drop_clients();
         world.wait_for(&format!("at://{BOB}/{NOTES}/late"), true).await;
         assert_no_gap(&world.server).await;
+    }
+
+    async fn a_stream_of_garbage_is_not_ready_and_a_gap(mut world) {
+        world = world.with_notes().await;
+        world.note(ALICE, "before", json!({})).await;
+        world.stream.set_fault(StreamFault::SendsGarbage);
+        let ready = async |world: &World| world.server.request(Method::GET, "/readyz", &[], None).await;
+        eventually("the stream is not ready", async || {
+            world.push(|at, _| Frame::identity(at, BOB, "bob.example"));
+            ready(&world).await.body["checks"]["stream"]["ok"] == false
+        })
+        .await;
+        world.stream.repair();
+        world.note(ALICE, "after", json!({})).await;
+        let events = world.server.admin(Method::GET, "/admin/events?event_type=jetstream.gap", None).await;
+        assert_eq!(events.body["events"][0]["detail"]["reason"], "frame_unreadable", "{}", events.text);
+        world.server.eventually("ready again", async |_| ready(&world).await.status == 200).await;
     }
 
     async fn a_commit_of_the_future_is_ignored_and_later_ones_are_not(mut world) {

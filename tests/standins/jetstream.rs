@@ -41,6 +41,8 @@ pub enum StreamFault {
     WithholdsCommits,
     /// Sends bytes that are no zstd frame to clients that asked for compressed ones.
     DamagesCompressed,
+    /// Sends texts that are no events.
+    SendsGarbage,
 }
 
 /// The parameters of a client's subscription.
@@ -138,6 +140,10 @@ impl FakeJetstream {
         lock(&self.state).fault = Some(fault);
     }
 
+    pub fn repair(&self) {
+        lock(&self.state).fault = None;
+    }
+
     /// Drops every connection without a closing handshake.
     pub fn drop_clients(&self) {
         self.signal.send_modify(|s| {
@@ -214,6 +220,7 @@ impl State {
         match self.fault {
             Some(StreamFault::WithholdsCommits) if event.collection.is_some() => None,
             Some(StreamFault::DamagesCompressed) if to.compress => Some(binary(&b"damaged"[..])),
+            Some(StreamFault::SendsGarbage) => Some(Message::text("<html>")),
             _ => Some(event.message.clone()),
         }
     }

@@ -5,6 +5,7 @@ pub mod admin;
 pub mod auth;
 pub mod body;
 mod call_history;
+mod charged;
 mod clients;
 pub mod config;
 pub mod dashboard;

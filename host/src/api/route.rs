@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 
+use super::charged::{paid, with_budget};
 use super::{call_history, page};
-use crate::access::rate_limit::Budget;
 use crate::access::{
     AccountCaller, Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit,
     Rejected, Sender, SessionAccess,
@@ -370,23 +370,6 @@ where
     Sender::of(&app.access, &request).pay(limit, &request)?;
     request.body = unread.read(limits::JSON_BODY).await?;
     handler(app, request).await
-}
-
-/// Adds the remaining budget to a response that was charged.
-fn with_budget(answer: Result<Response, Error>, budget: Option<Budget>) -> Result<Response, Error> {
-    let mut response = answer.map_err(|error| paid(error, budget))?;
-    if let Some(budget) = budget {
-        response.headers_mut().extend(budget.headers());
-    }
-    Ok(response)
-}
-
-/// Adds the remaining budget to an error that was charged.
-fn paid(mut error: Error, budget: Option<Budget>) -> Error {
-    if let Some(budget) = budget {
-        error.headers.extend(budget.headers());
-    }
-    error
 }
 
 impl std::fmt::Debug for Route {

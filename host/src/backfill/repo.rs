@@ -205,6 +205,7 @@ impl RepoReader {
         for _ in 0..malformed {
             left_out.add(&collection, "it is listed without a URI, a CID or a value");
         }
+        let now = self.clock.now();
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(KeyRange { below, from }) => {
                 let (below, from) = (below.map(str::to_owned), from.map(str::to_owned));
@@ -216,9 +217,9 @@ impl RepoReader {
                     for row in rows {
                         if on_page.contains(row.rkey.as_str()) {
                             known.push(row);
-                        } else if row.rev < rev.as_u64() && listing.is_ordered() {
+                        } else if row.rev_by(now) < rev.as_u64() && listing.is_ordered() {
                             let (did, collection) = (did.clone(), collection.clone());
-                            let rev = removal_rev(rev, row.rev);
+                            let rev = removal_rev(rev, row.rev_by(now));
                             listing.absent.push(Delete { did, collection, rkey: row.rkey, rev });
                         }
                     }
@@ -238,7 +239,7 @@ impl RepoReader {
         for (rkey, PageRecord { cid, value: record, .. }) in keys.iter().zip(records) {
             let (claim, bytes) = (Claim::parse(&cid), record.len());
             if let Some(row) = known.get(rkey.as_str())
-                && (row.rev > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
+                && (row.rev_by(now) > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
             {
                 valid += 1;
                 kept += bytes;

@@ -152,9 +152,9 @@ impl Intake {
         }
         let reach = self.resume(position, times, now).await;
         if unreadable.frames > 0 {
-            // What a frame said that can't be read happened between the events around it.
-            let (from, to) =
-                (Timestamp(before), Timestamp(times.map_or(now.0, |times| times.newest).max(before)));
+            // What such a frame said happened between the events around it. A replay's are from before the position.
+            let (first, newest) = times.map_or((before, now.0), |times| (times.first, times.newest));
+            let (from, to) = (Timestamp(first.min(before)), Timestamp(newest.max(before)));
             let gap = Gap { reason: GapReason::FrameUnreadable, from, to };
             self.gaps.store(&gap).await;
             if unreadable.is_reported {

@@ -57,7 +57,9 @@ pub(super) struct LiveStatus {
     events: AtomicU64,
     cursor: AtomicI64,
     disconnected_since: AtomicI64,
+    /// When the first and the last of the frames arrived that can't be read, since one that can.
     unreadable_since: AtomicI64,
+    unreadable_until: AtomicI64,
     failing_since: AtomicI64,
     /// When taking the lease began to fail.
     lease_failing_since: AtomicI64,
@@ -78,6 +80,7 @@ impl LiveStatus {
             cursor: AtomicI64::new(0),
             disconnected_since: AtomicI64::new(0),
             unreadable_since: AtomicI64::new(0),
+            unreadable_until: AtomicI64::new(0),
             failing_since: AtomicI64::new(0),
             lease_failing_since: AtomicI64::new(0),
             broken_since: AtomicI64::new(0),
@@ -142,7 +145,9 @@ impl LiveStatus {
 
     /// Frames have arrived, none of which can be read.
     pub(super) fn only_unreadable_arrived(&self) {
-        let _ = self.unreadable_since.compare_exchange(0, self.clock.now().0, Relaxed, Relaxed);
+        let now = self.clock.now().0;
+        let _ = self.unreadable_since.compare_exchange(0, now, Relaxed, Relaxed);
+        self.unreadable_until.store(now, Relaxed);
     }
 
     pub(super) fn committed(&self, cursor: Option<i64>) {
@@ -171,7 +176,10 @@ impl LiveStatus {
         let disconnected =
             time(&self.disconnected_since).filter(|t| is_older(t, self.timing.unreachable_after));
         let disconnected = disconnected.map(|since| Stall::Disconnected { since });
-        let unreadable = time(&self.unreadable_since).filter(|t| is_older(t, self.timing.stalled_after));
+        // One such frame on a quiet stream is a gap, not a stall.
+        let unreadable_for = self.unreadable_until.load(Relaxed) - self.unreadable_since.load(Relaxed);
+        let is_stalled = unreadable_for >= self.timing.stalled_after.as_micros() as i64;
+        let unreadable = time(&self.unreadable_since).filter(|_| is_stalled);
         let unreadable = unreadable.map(|since| Stall::Unreadable { since });
         StreamStatus {
             connected: self.connected.load(Relaxed),
@@ -207,6 +215,25 @@ impl Drop for EndGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_that_cannot_be_read_stall_the_stream_when_nothing_else_arrives() {
+        let clock = Clock::fixed(Timestamp(1_000_000));
+        let live_status = LiveStatus::new(clock.clone(), Timing::default());
+        let at = |second: i64| clock.set(Timestamp(second * 1_000_000));
+        let stalled = || live_status.snapshot().stalled;
+        live_status.only_unreadable_arrived();
+        at(3_600);
+        assert_eq!(stalled(), None, "one frame on a quiet stream");
+        live_status.only_unreadable_arrived();
+        assert_eq!(stalled(), Some(Stall::Unreadable { since: Timestamp(1_000_000) }));
+        live_status.events_arrived(Timestamp(1), 1, 1);
+        assert_eq!(stalled(), None);
+        live_status.only_unreadable_arrived();
+        at(3_601);
+        live_status.only_unreadable_arrived();
+        assert_eq!(stalled(), None);
+    }
 
     #[test]
     fn a_task_that_ends_before_stop_breaks_the_stream() {

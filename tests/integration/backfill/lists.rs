@@ -95,6 +95,20 @@ in_both_scenes! {
         scene.assert_equal(NOTES).await;
     }
 
+    async fn rows_with_a_rev_of_the_future_are_corrected(scene) {
+        scene.network.account(&account(0), 0);
+        scene.network.fill(&account(0), NOTES, 4);
+        scene.backfill().await;
+        // Ten years, in the unit of revs.
+        scene.execute("UPDATE records SET rev = rev + 323000000000000000".to_owned()).await;
+        scene.network.delete(&account(0), NOTES, "0001");
+        scene.network.put(&account(0), NOTES, "0002", note("changed"));
+        let output = scene.server.run(&["verify", "--wait", "1"]);
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+        scene.backfill().await;
+        scene.assert_equal(NOTES).await;
+    }
+
     async fn verify_reports_nothing_that_a_wrong_list_lacks(scene) {
         scene.network.account(&account(0), 0);
         scene.network.fill(&account(0), NOTES, 5);

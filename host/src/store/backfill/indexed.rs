@@ -3,7 +3,8 @@
 use sqlx::AssertSqlSafe;
 
 use super::work::{Discovery, add_repos};
-use crate::atproto::{Cid, Did, Nsid, RecordKey};
+use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid, rev};
+use crate::clock::Timestamp;
 use crate::store::index::AccountStatus;
 use crate::store::partitions::PerPartition;
 use crate::store::types::to_json_text;
@@ -16,6 +17,15 @@ pub struct IndexedRow {
     /// The TID as an integer.
     pub rev: u64,
     pub cid: Option<Cid>,
+}
+
+impl IndexedRow {
+    /// The rev that is compared with a list's: 0 instead of one of the future, which counts as none, as in
+    /// [`crate::store::index::apply`]. So a list corrects such a row.
+    pub fn rev_by(&self, now: Timestamp) -> u64 {
+        let is_possible = |latest: Tid| self.rev <= latest.as_u64();
+        if rev::latest_possible(now).is_none_or(is_possible) { self.rev } else { 0 }
+    }
 }
 
 /// A range of record keys, in the order of their bytes.

@@ -7,6 +7,8 @@
 //! The bulk statements are `OR FAIL`: SQLite need not be able to undo one statement, for which it would copy each page before
 //! its first change. What fails ends the whole transaction here.
 
+mod derived;
+
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
@@ -19,6 +21,7 @@ use super::super::{Sqlite, StoreError};
 use super::plan::{DeleteRow, Plan, Row};
 use super::repairs::{self, REQUEST_SQLITE};
 use super::{ApplyReport, SET_CURSOR, future, purge};
+use derived::{Invalid, Refs};
 
 /// Rows per statement. More rows do not make a statement itself cheaper per row, but each one begins with a savepoint, at which
 /// search tables write what they have gathered. Stays far below SQLite's limit of 32,766 parameters.
@@ -79,18 +82,10 @@ static UPDATE: LazyLock<Shapes> = LazyLock::new(|| {
     )
 });
 
-static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
-    Shapes::new(
-        3,
-        "INSERT OR FAIL INTO record_refs (target, collection_id, record_id) SELECT column1, column2, column3 FROM",
-        "WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
-    )
-});
-
 /// The statements for one row.
 #[cfg(test)]
 pub(in crate::store) fn statements() -> [Arc<str>; 4] {
-    [&INSERT, &FIND, &UPDATE, &INSERT_REFS].map(|shapes| shapes.0[0].clone())
+    [&INSERT, &FIND, &UPDATE, &derived::INSERT_REFS].map(|shapes| shapes.0[0].clone())
 }
 
 pub(super) async fn apply(db: &Sqlite, plan: Plan<'_>) -> Result<ApplyReport, StoreError> {
@@ -351,51 +346,6 @@ async fn drop_refs(conn: &mut SqliteConnection, ids: &[i64]) -> Result<(), Store
     let sql = "DELETE FROM record_refs WHERE record_id IN (SELECT value FROM json_each($1))";
     sqlx::query(sql).bind(json(ids)?).execute(&mut *conn).await?;
     Ok(())
-}
-
-/// References to insert, collected over the whole batch.
-#[derive(Default)]
-struct Refs<'a>(Vec<(&'a str, i64, i64)>);
-
-impl<'a> Refs<'a> {
-    fn push(&mut self, row: &Row<'a>, id: i64) {
-        self.0.extend(row.refs().map(|target| (target, row.collection_id, id)));
-    }
-
-    async fn insert(mut self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
-        // In the order of the table, which is clustered by target.
-        self.0.sort_unstable();
-        for chunk in self.0.chunks(MAX_ROWS) {
-            let mut query = INSERT_REFS.query(chunk.len());
-            for (target, collection_id, id) in chunk {
-                query = query.bind(*target).bind(collection_id).bind(id);
-            }
-            query.execute(&mut *conn).await?;
-        }
-        Ok(())
-    }
-}
-
-/// Invalid records, collected over the whole batch: id, collection, reason.
-#[derive(Default)]
-struct Invalid<'a>(Vec<(i64, i64, &'a str)>);
-
-impl<'a> Invalid<'a> {
-    fn push(&mut self, row: &Row<'a>, id: i64) {
-        self.0.extend(row.upsert.validity.reason().map(|reason| (id, row.collection_id, reason)));
-    }
-
-    async fn insert(self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        let sql = "INSERT INTO invalid_records (record_id, collection_id, reason) \
-                   SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each($1) WHERE true \
-                   ON CONFLICT (record_id) DO UPDATE SET collection_id = excluded.collection_id, \
-                       reason = excluded.reason";
-        sqlx::query(sql).bind(json(&self.0)?).execute(&mut *conn).await?;
-        Ok(())
-    }
 }
 
 fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, StoreError> {
