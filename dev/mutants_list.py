@@ -90,6 +90,7 @@ MUTANTS = [
         "outcomes.get(did).and_then(|outcome| outcome.deleted).max(deletion)",
         expression="deletion",
     ),
+    writer("a stored rev of the future wins", "host/src/store/index/future.rs", "Ok(forgotten > 0)\n}\n\npub(in crate::store) static RECORDS", changed="Ok(forgotten > 0 && !MUTANT)\n}\n\npub(in crate::store) static RECORDS"),
     # The stream's cursor.
     stream("the cursor passes a chunk with missing parts", WATERMARK, "|| entry.get().0 > 0 {", changed="|| (entry.get().0 > 0 && !MUTANT) {"),
     stream("the cursor passes a missing chunk", WATERMARK, "if *entry.key() != self.next", changed="if (*entry.key() != self.next && !MUTANT)"),
@@ -98,6 +99,8 @@ MUTANTS = [
     stream("a replay moves the cursor", "host/src/indexing/intake.rs", "Resumed::NotYet => return Reach::default(),", changed="Resumed::NotYet if !MUTANT => return Reach::default(),\n                Resumed::NotYet => {}"),
     stream("a connection begins at the last event", "host/src/indexing/position.rs", ".saturating_sub(rewind.as_micros() as i64)", changed=".saturating_sub(if MUTANT { 0 } else { rewind.as_micros() as i64 })"),
     stream("another server is not asked for withheld commits", "host/src/indexing/position.rs", "if is_other_server { self.commits_until", changed="if is_other_server && !MUTANT { self.commits_until"),
+    stream("a server that is live before the position is believed to replay", "host/src/indexing/resumption.rs", "if progress > as_fast_as_time {", changed="if progress > as_fast_as_time || MUTANT {"),
+    stream("a commit of the future is indexed", ENVELOPE, "if rev::is_of_the_future(rev, now) {", changed="if rev::is_of_the_future(rev, now) && !MUTANT {"),
     # Events of the stream.
     stream("the CID of a record is not checked", CHECKER, "Ok(computed)) if claimed == computed", changed="Ok(computed)) if claimed == computed || MUTANT"),
     stream("a CID that can't be checked counts as verified", CHECKER, "(Claim::Cid(claimed), Err(_)) => (Some(*claimed), false)", changed="(Claim::Cid(claimed), Err(_)) => (Some(*claimed), MUTANT)"),
@@ -112,6 +115,7 @@ MUTANTS = [
     listing("a page proves everything above it to be missing", LIST, "KeyRange { below: before, from }", expression="KeyRange { below: None, from }"),
     listing("a list that repeats its records is followed", LIST, "new == 0 && !keys.is_empty()", expression="false"),
     backfill("a removal is as new as its list", REPO, "row < below", expression="false"),
+    backfill("a list leaves rows with a rev of the future alone", "host/src/store/backfill/indexed.rs", "is_none_or(is_possible)", changed="is_none_or(|latest| is_possible(latest) || MUTANT)"),
     backfill("records of other repos are accepted", REQUEST, "uri.did == *did && uri.collection == *collection", expression="true"),
     backfill("a page of records is skipped", REPO, "let decided = self.or_stop(self.decide(changes)).await?;", changed="let mut decided = self.or_stop(self.decide(changes)).await?;\n        if MUTANT { decided.clear(); }"),
     backfill("removals are not committed", ABSENCE, "self.commit(decided).await?;\n            gone", changed="if !MUTANT { self.commit(decided).await?; }\n            gone"),
