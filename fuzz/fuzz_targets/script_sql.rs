@@ -10,7 +10,7 @@ use belvedere::testing::store::Db;
 use belvedere::testing::store::script_sql;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
-use belvedere_standins::sql_statements::{Choices, SECRET};
+use belvedere_standins::sql_statements::hostile::{SECRET, statement};
 use tokio::runtime::Runtime;
 
 const SERVER: &str = "BELVEDERE_TEST_POSTGRES_URL";
@@ -71,7 +71,7 @@ fn fixture() -> &'static Fixture {
 
 fuzz_target!(|data: &[u8]| {
     let fixture = fixture();
-    let sql = Choices::new(data).statement();
+    let sql = statement(data);
     let params = if sql.contains("$1") { vec![json!("x")] } else { Vec::new() };
     for db in &fixture.databases {
         let output = match fixture.runtime.block_on(script_sql::run(db, &sql, &params)) {

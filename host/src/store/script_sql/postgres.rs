@@ -287,7 +287,7 @@ fn rows_as_json(sql: &str, columns: &[Shown]) -> String {
     format!(
         "WITH q ({}) AS ({sql}) SELECT CASE WHEN fits THEN t END, CASE WHEN fits THEN j ELSE '{{}}' END \
          FROM (SELECT t, j, octet_length(t) + coalesce(octet_length(array_to_string(j, '')), 0) <= {MAX_ANSWER_BYTES} AS fits \
-             FROM (SELECT json_strip_nulls(row_to_json(r))::text AS t, ARRAY[{}]::text[] AS j \
+             FROM (SELECT json_strip_nulls(row_to_json(r.*))::text AS t, ARRAY[{}]::text[] AS j \
                  FROM q, LATERAL (SELECT {}) r) x) y",
         names.join(", "),
         texts.join(", "),

@@ -187,10 +187,27 @@ impl Emitter<'_> {
         // These casts can enlarge a value: a short text becomes a number of a hundred thousand digits, and JSON becomes
         // text.
         let grows = ["NUMERIC", "DECIMAL", "TEXT", "VARCHAR", "CHAR", "JSON"];
-        if grows.iter().any(|grows| name.starts_with(grows)) && self.known_bytes(expr) != Some(0) {
-            return self.bounded_result(plain);
+        let is_bounded =
+            grows.iter().any(|grows| name.starts_with(grows)) && self.known_bytes(expr) != Some(0);
+        let write = |emit: &mut Self| if is_bounded { emit.bounded_result(plain) } else { plain(emit) };
+        if ["TEXT", "VARCHAR", "CHAR"].iter().any(|text| name.starts_with(text)) {
+            return self.by_bytes(write);
         }
-        plain(self)
+        write(self)
+    }
+
+    /// Writes a text with the collation of the views' columns, so that PostgreSQL sorts and compares it as SQLite does.
+    fn by_bytes(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), GuardError>,
+    ) -> Result<(), GuardError> {
+        if !self.is_postgres() {
+            return write(self);
+        }
+        self.push("(");
+        write(self)?;
+        self.push(" COLLATE \"C\")");
+        Ok(())
     }
 
     fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<(), GuardError> {
@@ -204,13 +221,11 @@ impl Emitter<'_> {
             Op::Multiply if self.is_postgres() && !is_literal(left) && !is_literal(right) => {
                 self.bounded_result(|emit| emit.bracketed(&plain))
             }
-            Op::Arrow
-            | Op::LongArrow
-            | Op::HashArrow
-            | Op::HashLongArrow
-            | Op::Question
-            | Op::QuestionAnd
-            | Op::QuestionPipe => {
+            Op::LongArrow | Op::HashLongArrow => {
+                self.count_call()?;
+                self.by_bytes(|emit| emit.bracketed(&plain))
+            }
+            Op::Arrow | Op::HashArrow | Op::Question | Op::QuestionAnd | Op::QuestionPipe => {
                 self.count_call()?;
                 self.bracketed(&plain)
             }

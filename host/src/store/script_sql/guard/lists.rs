@@ -204,6 +204,21 @@ pub(super) const CHEAP: &[&str] = &[
     "unlikely",
 ];
 
+/// Functions that return a text whatever their arguments are.
+pub(super) const TEXT: &[&str] = &[
+    "lower",
+    "upper",
+    "replace",
+    "substr",
+    "substring",
+    "ltrim",
+    "rtrim",
+    "btrim",
+    "concat",
+    "reverse",
+    "left",
+    "right",
+];
 /// Functions that PostgreSQL computes to thousands of digits for `numeric`; their arguments are cast to double.
 pub(super) const NEEDS_DOUBLE: &[&str] = &["power", "sqrt"];
 

@@ -1,10 +1,10 @@
 //! Writes the columns of SELECT and RETURNING.
 
 use sqlparser::ast::{
-    BinaryOperator, DataType, Expr, SelectItem, SelectItemQualifiedWildcardKind, Value,
-    WildcardAdditionalOptions,
+    BinaryOperator, Expr, SelectItem, SelectItemQualifiedWildcardKind, Value, WildcardAdditionalOptions,
 };
 
+use super::lists::TEXT;
 use super::names::single;
 use super::scope::{Column, Columns, Cost};
 use super::{Emitter, GuardError, refuse_if, unsupported};
@@ -77,8 +77,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Whether an expression that was written from `start` on is a text for certain. Parameters that are not texts are
-    /// written as literals.
+    /// Whether an expression that was written from `start` on is for certain a text without a collation of its own.
+    /// Parameters that are not texts are written as literals.
     fn is_text(&self, expr: &Expr, start: usize) -> bool {
         match expr {
             Expr::Nested(inner) => self.is_text(inner, start),
@@ -87,14 +87,13 @@ impl Emitter<'_> {
                 Value::Placeholder(_) => self.out[start..].trim_start_matches('(').starts_with('$'),
                 _ => false,
             },
-            Expr::Cast { data_type, .. } => {
-                matches!(data_type, DataType::Text | DataType::Varchar(_) | DataType::CharacterVarying(_))
-            }
-            Expr::BinaryOp { op: BinaryOperator::LongArrow, .. } => true,
             Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
                 let is_literal = |side: &Expr| matches!(side, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
                 is_literal(left) || is_literal(right)
             }
+            Expr::Function(function) => single(&function.name)
+                .is_ok_and(|name| TEXT.iter().any(|text| name.value.eq_ignore_ascii_case(text))),
+            Expr::Trim { .. } | Expr::Substring { .. } => true,
             _ => false,
         }
     }

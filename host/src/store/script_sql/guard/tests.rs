@@ -42,7 +42,7 @@ fn generates_a_select() {
     );
     assert_eq!(
         written(Backend::Postgres, sql),
-        "SELECT \"t1\".\"uri\" AS \"uri\", (\"t1\".\"record\" ->> 'text') AS \"t\" \
+        "SELECT \"t1\".\"uri\" AS \"uri\", ((\"t1\".\"record\" ->> 'text') COLLATE \"C\") AS \"t\" \
          FROM script_views.\"records_lean\" AS \"t1\" \
          WHERE ((\"t1\".\"did\" = 'it''s') AND (\"t1\".\"rkey\" OR (NOT \"t1\".\"indexed_us\"))) LIMIT 5"
     );

@@ -1,7 +1,8 @@
-//! Runs some hundred generated statements: none of them reveals the content of another table. The fuzz target
-//! `script_sql` does the same without a limit.
+//! Runs some hundred generated statements. Hostile ones don't reveal the content of another table (the fuzz target
+//! `script_sql` does the same without a limit), and portable ones have the same answer on both databases.
 
-use belvedere_standins::sql_statements::{Choices, SECRET};
+use belvedere_standins::sql_statements::hostile::{SECRET, statement};
+use belvedere_standins::sql_statements::{bytes, portable};
 
 use super::*;
 
@@ -9,19 +10,6 @@ use super::*;
 const STATEMENTS: u64 = 800;
 /// Number of bytes from which a statement is generated.
 const BYTES: usize = 160;
-
-/// Bytes that depend only on the seed (SplitMix64).
-fn bytes(seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) as u8
-    };
-    (0..BYTES).map(|_| next()).collect()
-}
 
 on_both! {
     async fn statements_of_a_grammar_find_no_secret(db) {
@@ -32,7 +20,7 @@ on_both! {
         ask(&db, "INSERT INTO script_own VALUES ('a', 1), ('b', 2)", &[]).await.unwrap();
         let mut answered = 0;
         for seed in 0..STATEMENTS {
-            let sql = Choices::new(&bytes(seed)).statement();
+            let sql = statement(&bytes(seed, BYTES));
             let params = if sql.contains("$1") { vec![json!("x")] } else { Vec::new() };
             match ask(&db, &sql, &params).await {
                 Ok(answer) => {
@@ -48,4 +36,57 @@ on_both! {
         }
         assert!(answered > STATEMENTS / 50, "only {answered} statements got past the guard");
     }
+}
+
+/// Number of statements that are compared.
+const COMPARED: u64 = 1_500;
+
+/// An answer as it is on both databases: booleans are 1 and 0 on SQLite, and a sum may be a float or have more digits.
+fn normal(value: Value) -> Value {
+    match value {
+        Value::Bool(b) => json!(i64::from(b) as f64),
+        Value::Number(n) => json!(n.as_f64().map(|n| (n * 1e6).round() / 1e6)),
+        Value::Array(items) => items.into_iter().map(normal).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, normal(value))).collect(),
+        other => other,
+    }
+}
+
+/// What a statement answers, and for one that writes what is in the table then.
+async fn answer_of(db: &Db, statement: &portable::Statement) -> Result<Value, ScriptSqlError> {
+    if statement.writes {
+        ask(db, "DELETE FROM script_own", &[]).await?;
+        ask(db, portable::ROWS, &[]).await?;
+    }
+    let params = [json!("b"), json!(3)];
+    let used = if statement.sql.contains("$2") { 2 } else { usize::from(statement.sql.contains("$1")) };
+    let answer = ask(db, &statement.sql, &params[..used]).await?;
+    let rows = if statement.writes {
+        json!([answer.changed, rows(db, portable::CONTENT, &[]).await])
+    } else {
+        serde_json::from_slice(&answer.rows).expect("rows are JSON")
+    };
+    Ok(normal(rows))
+}
+
+#[tokio::test]
+async fn portable_statements_have_the_same_answer_on_both() {
+    let (sqlite, postgres) = (db::sqlite().await, db::postgres().await);
+    for db in [&sqlite, &postgres] {
+        fill(db).await;
+        ask(db, portable::TABLE, &[]).await.unwrap();
+        ask(db, portable::ROWS, &[]).await.unwrap();
+    }
+    let mut different = Vec::new();
+    let mut with_rows = 0;
+    for seed in 0..COMPARED {
+        let statement = portable::statement(&bytes(seed, BYTES));
+        let answers = (answer_of(&sqlite, &statement).await, answer_of(&postgres, &statement).await);
+        match answers {
+            (Ok(one), Ok(other)) if one == other => with_rows += u64::from(one != json!([])),
+            (one, other) => different.push(format!("{seed}: {}\n  {one:?}\n  {other:?}", statement.sql)),
+        }
+    }
+    assert!(different.is_empty(), "{} of {COMPARED} differ:\n{}", different.len(), different.join("\n"));
+    assert!(with_rows > COMPARED / 2, "only {with_rows} statements have rows");
 }
