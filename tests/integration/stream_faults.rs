@@ -33,6 +33,45 @@ async fn assert_no_gap(server: &Instance) {
     assert_eq!(events.body["events"], json!([]), "{}", events.text);
 }
 
+/// The first of two servers withholds a commit and dies, and `fail` decides which of them can be reached then.
+async fn withheld_commits_come(world: &World, fail: impl Fn(&FakeJetstream, &FakeJetstream)) {
+    let (first, second) = (FakeJetstream::start().await, FakeJetstream::start().await);
+    let urls = format!("{},{}", first.url(), second.url());
+    let (database, _directory) = if world.is_postgres() {
+        (postgres::create_database().await, None)
+    } else {
+        let (url, directory) = sqlite_url();
+        (url, Some(directory))
+    };
+    let server = Instance::start_with(&database, &urls, &[]).await;
+    upload_notes(&server, &first).await;
+    // Further apart than what every connection replays.
+    let mut time = Clock::system().now().0 - HOUR_US / 4;
+    let mut push = |make: &dyn Fn(i64, &str) -> Frame| {
+        time += 30_000_000;
+        let frame = make(time, &tid(time as u64, 0));
+        first.push(frame.clone());
+        second.push(frame);
+    };
+    let uri = |did: &str, rkey: &str| format!("at://{did}/{NOTES}/{rkey}");
+    let note = |did: &'static str, rkey: &'static str| {
+        move |at: i64, rev: &str| {
+            let record = json!({ "$type": NOTES });
+            Frame::create(at, Place { did, collection: NOTES, rkey, rev }, &record)
+        }
+    };
+    push(&note(BOB, "a"));
+    wait_for(&server, &uri(BOB, "a"), true).await;
+    first.set_fault(StreamFault::WithholdsCommits);
+    push(&note(ALICE, "withheld"));
+    push(&|at, _| Frame::account(at, BOB, Some("deactivated")));
+    wait_for(&server, &uri(BOB, "a"), false).await;
+    fail(&first, &second);
+    first.drop_clients();
+    wait_for(&server, &uri(ALICE, "withheld"), true).await;
+    assert_no_gap(&server).await;
+}
+
 crate::in_both_worlds! {
     async fn a_server_that_begins_an_hour_before_the_cursor_causes_no_gap(mut world) {
         world = world.with_notes().await;
@@ -46,40 +85,15 @@ crate::in_both_worlds! {
     }
 
     async fn commits_that_a_server_withheld_come_from_the_next(world) {
-        let (first, second) = (FakeJetstream::start().await, FakeJetstream::start().await);
-        let urls = format!("{},{}", first.url(), second.url());
-        let (database, _directory) = if world.is_postgres() {
-            (postgres::create_database().await, None)
-        } else {
-            let (url, directory) = sqlite_url();
-            (url, Some(directory))
+        withheld_commits_come(&world, |first, _| first.set_mode(Mode::Refuse)).await;
+    }
+
+    async fn commits_that_a_server_withheld_come_from_it_after_its_restart(world) {
+        let restart = |first: &FakeJetstream, second: &FakeJetstream| {
+            first.repair();
+            second.set_mode(Mode::Refuse);
         };
-        let server = Instance::start_with(&database, &urls, &[]).await;
-        upload_notes(&server, &first).await;
-        let mut time = Clock::system().now().0;
-        let mut push = |make: &dyn Fn(i64, &str) -> Frame| {
-            time += 1_000;
-            let frame = make(time, &tid(time as u64, 0));
-            first.push(frame.clone());
-            second.push(frame);
-        };
-        let uri = |did: &str, rkey: &str| format!("at://{did}/{NOTES}/{rkey}");
-        let note = |did: &'static str, rkey: &'static str| {
-            move |at: i64, rev: &str| {
-                let record = json!({ "$type": NOTES });
-                Frame::create(at, Place { did, collection: NOTES, rkey, rev }, &record)
-            }
-        };
-        push(&note(BOB, "a"));
-        wait_for(&server, &uri(BOB, "a"), true).await;
-        first.set_fault(StreamFault::WithholdsCommits);
-        push(&note(ALICE, "withheld"));
-        push(&|at, _| Frame::account(at, BOB, Some("deactivated")));
-        wait_for(&server, &uri(BOB, "a"), false).await;
-        first.set_mode(Mode::Refuse);
-        first.drop_clients();
-        wait_for(&server, &uri(ALICE, "withheld"), true).await;
-        assert_no_gap(&server).await;
+        withheld_commits_come(&world, restart).await;
     }
 
     async fn an_event_that_a_newer_one_overtook_comes_with_the_next_connection(mut world) {

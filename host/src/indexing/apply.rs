@@ -152,8 +152,12 @@ mod tests {
             "rev":"3mptbypluud2a","operation":"create","record":{record}{cid}}}}}"#
         );
         let tracked = [Nsid::try_from("app.example.note").unwrap()];
-        let envelope =
-            envelope::filter(&frame::parse(text.as_bytes()).unwrap(), &tracked, Timestamp(1)).unwrap();
+        let envelope = envelope::filter(
+            &frame::parse(text.as_bytes()).unwrap().into_event().unwrap(),
+            &tracked,
+            Timestamp(1),
+        )
+        .unwrap();
         match applier.apply(envelope, tally) {
             Some(IndexChange::Record(Change::Upsert(upsert))) => Some(upsert),
             None => None,

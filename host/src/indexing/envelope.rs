@@ -43,6 +43,9 @@ pub enum Claim {
     Garbage(String),
 }
 
+/// How far our clock may be behind. An event of a later time is taken as one of the present.
+const MAX_CLOCK_ERROR_US: i64 = 24 * 3_600 * 1_000_000;
+
 /// How far the account's server and the Jetstream server may differ about the time of an event. Beyond it, a clock is
 /// wrong or the time was made up.
 const MAX_EVENT_DELAY_US: u64 = 60 * 60 * 1_000_000;
@@ -51,12 +54,13 @@ const MAX_EVENT_DELAY_US: u64 = 60 * 60 * 1_000_000;
 const MAX_CLAIM_CHARS: usize = 100;
 
 /// Filters one event. `tracked` must be sorted; events of other collections are dropped before anything is copied. `now`
-/// is our clock's time. A clock that is behind drops no commits: the event's own time counts as passed too.
+/// is our clock's time. A clock that is behind drops no commit and forgets no deletion: the event's own time counts too.
 ///
 /// # Errors
 /// Why the event was dropped.
 pub(super) fn filter(event: &Event<'_>, tracked: &[Nsid], now: Timestamp) -> Result<Envelope, DropReason> {
-    let received = Timestamp(event.time_us);
+    let is_believed = event.time_us <= now.0.saturating_add(MAX_CLOCK_ERROR_US);
+    let received = if is_believed { Timestamp(event.time_us) } else { now };
     let did = || Did::try_from(&*event.did).map_err(|_| DropReason::BadDid);
     match &event.body {
         Body::Commit(commit) => {
@@ -67,7 +71,7 @@ pub(super) fn filter(event: &Event<'_>, tracked: &[Nsid], now: Timestamp) -> Res
         Body::Identity => Ok(Envelope::Identity(did()?)),
         Body::Sync => Ok(Envelope::Sync(did()?)),
         Body::Account(account) => {
-            let rev = account_rev(account, received.min(now)).ok_or(DropReason::BadTime)?;
+            let rev = account_rev(account, received).ok_or(DropReason::BadTime)?;
             Ok(Envelope::Account(AccountChange { did: did()?, status: account_status(account), rev }))
         }
         Body::Other => Err(DropReason::Unknown),
@@ -169,7 +173,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Envelope, DropReason> {
-        filter(&frame::parse(text.as_bytes()).unwrap(), &tracked(), NOW)
+        filter(&frame::parse(text.as_bytes()).unwrap().into_event().unwrap(), &tracked(), NOW)
     }
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
@@ -256,7 +260,10 @@ mod tests {
         };
         assert_eq!(at(-1).unwrap_err(), DropReason::BadTime);
         let Envelope::Account(change) = at(i64::MAX).unwrap() else { panic!("an account") };
-        assert_eq!(Some(change.rev), rev::highest_at(NOW), "no server's clock reaches beyond ours");
+        assert_eq!(Some(change.rev), rev::highest_at(NOW), "no clock is that far ahead of ours");
+        let behind = NOW.0 + 3_600_000_000;
+        let Envelope::Account(change) = at(behind).unwrap() else { panic!("an account") };
+        assert_eq!(Some(change.rev), rev::highest_at(Timestamp(behind)), "our clock is behind");
     }
 
     #[test]
@@ -268,6 +275,7 @@ mod tests {
             (NOW.0 + 10 * 365 * 24 * hour, NOW.0, true),
             // Our clock is behind.
             (NOW.0 + hour, NOW.0 + hour, false),
+            (NOW.0 + 365 * 24 * hour, i64::MAX, true),
         ] {
             let rev = rev::highest_at(Timestamp(rev_at)).unwrap();
             let fields = NOTE.replace("3mptbypluud2a", &rev.to_string());

@@ -5,7 +5,8 @@
 //! `#sync` events.
 //!
 //! Tolerant by design: unknown fields are skipped, an unknown kind or operation is [`Body::Other`]. A frame that
-//! isn't JSON, or lacks a field that every event has, is an error that the caller counts.
+//! isn't JSON, or lacks a field that every event has, is an error that the caller counts. What a server says of the stream
+//! itself is no event and no error.
 
 use std::borrow::Cow;
 
@@ -14,6 +15,23 @@ use serde::de::Error as _;
 use serde_json::value::RawValue;
 
 use crate::clock::Timestamp;
+
+/// What a frame contains.
+#[derive(Debug)]
+pub enum Frame<'a> {
+    Event(Event<'a>),
+    Remark(Remark),
+}
+
+/// What a server says of the stream itself (`#info`, an `error` before it closes the connection), or a message of a type
+/// that we don't know. It has no time, and no event is missing.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Remark {
+    pub is_error: bool,
+    /// `OutdatedCursor` or `ConsumerTooSlow`, for example; otherwise its type.
+    pub name: String,
+    pub message: String,
+}
 
 /// An event, borrowing from the frame's bytes.
 #[derive(Debug)]
@@ -116,6 +134,24 @@ struct WirePayload<'a> {
     account: Option<WireAccount<'a>>,
 }
 
+/// A message of `subscribeEvents` that is no event.
+#[derive(Deserialize)]
+struct WireRemark {
+    #[serde(rename = "$type")]
+    kind: String,
+    payload: Option<WireInfo>,
+    error: Option<String>,
+    message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct WireInfo {
+    #[serde(rename = "$type")]
+    kind: String,
+    name: Option<String>,
+    message: Option<String>,
+}
+
 #[derive(Deserialize)]
 struct WireCommit<'a> {
     #[serde(borrow, default)]
@@ -148,10 +184,12 @@ struct WireAccount<'a> {
 ///
 /// # Errors
 /// When the bytes aren't a JSON object with a DID and a time, or a known part has the wrong shape.
-pub fn parse(bytes: &[u8]) -> Result<Event<'_>, MalformedFrame> {
+pub fn parse(bytes: &[u8]) -> Result<Frame<'_>, MalformedFrame> {
     // Servers of `subscribeEvents` write this field first; an event of `/subscribe` has none.
     if bytes.starts_with(b"{\"$type\"") {
-        return serde_json::from_slice::<WireMessage<'_>>(bytes)?.payload.into_event();
+        let event = serde_json::from_slice::<WireMessage<'_>>(bytes).map_err(MalformedFrame::from);
+        let event = event.and_then(|message| message.payload.into_event());
+        return event.map(Frame::Event).or_else(|error| remark(bytes).map(Frame::Remark).ok_or(error));
     }
     let wire: Wire<'_> = serde_json::from_slice(bytes)?;
     let body = match (&*wire.kind, wire.commit, wire.account) {
@@ -163,7 +201,31 @@ pub fn parse(bytes: &[u8]) -> Result<Event<'_>, MalformedFrame> {
         ("sync", ..) => Body::Sync,
         _ => Body::Other,
     };
-    Ok(Event { did: wire.did, time_us: wire.time_us, body })
+    Ok(Frame::Event(Event { did: wire.did, time_us: wire.time_us, body }))
+}
+
+/// Kinds of messages that are events, after the `#` of their type.
+const EVENTS: [&str; 4] = ["commit", "identity", "account", "sync"];
+
+/// A message that is no event; `None` for an event that can't be read.
+fn remark(bytes: &[u8]) -> Option<Remark> {
+    let WireRemark { kind, payload, error, message } = serde_json::from_slice(bytes).ok()?;
+    if kind != "message" {
+        let is_error = kind == "error";
+        return Some(Remark { is_error, name: error.unwrap_or(kind), message: message.unwrap_or_default() });
+    }
+    let WireInfo { kind, name, message } = payload?;
+    let is_event = kind.rsplit_once('#').is_some_and(|(_, kind)| EVENTS.contains(&kind));
+    let said =
+        || Remark { is_error: false, name: name.unwrap_or(kind), message: message.unwrap_or_default() };
+    (!is_event).then(said)
+}
+
+#[cfg(test)]
+impl<'a> Frame<'a> {
+    pub fn into_event(self) -> Option<Event<'a>> {
+        if let Self::Event(event) = self { Some(event) } else { None }
+    }
 }
 
 impl<'a> WirePayload<'a> {
@@ -214,8 +276,12 @@ mod tests {
         "operation":"create","collection":"app.example.note","rkey":"k","record":{"$type":"app.example.note","n":[1, 2]},
         "cid":"bafy"},"new":{"x":1}}"#;
 
+    fn event(text: &str) -> Event<'_> {
+        parse(text.as_bytes()).unwrap().into_event().unwrap()
+    }
+
     fn commit(text: &str) -> Commit<'_> {
-        match parse(text.as_bytes()).unwrap().body {
+        match event(text).body {
             Body::Commit(commit) => commit,
             other => panic!("not a commit: {other:?}"),
         }
@@ -247,14 +313,13 @@ mod tests {
             r#"{"did":"d","time_us":1,"kind":"commit","commit":{"operation":"merge"}}"#,
             r#"{"did":"d","time_us":1,"kind":"account"}"#,
         ] {
-            assert!(matches!(parse(text.as_bytes()).unwrap().body, Body::Other), "{text}");
+            assert!(matches!(event(text).body, Body::Other), "{text}");
         }
     }
 
     #[test]
     fn account_without_active_is_inactive() {
-        let event =
-            parse(br#"{"did":"d","time_us":1,"kind":"account","account":{"status":"takendown"}}"#).unwrap();
+        let event = event(r#"{"did":"d","time_us":1,"kind":"account","account":{"status":"takendown"}}"#);
         assert!(
             matches!(event.body, Body::Account(Account { active: false, status: Some(s), time: None }) if s == "takendown")
         );
@@ -273,9 +338,7 @@ mod tests {
         let commit = r#","rev":"3mptbypluud2a","operation":"update","collection":"app.example.note","rkey":"k",
             "record":{"n":[1, 2]},"cid":"bafy""#;
         let text = message("commit", commit);
-        let Event { did, time_us, body: Body::Commit(c) } = parse(text.as_bytes()).unwrap() else {
-            panic!("a commit")
-        };
+        let Event { did, time_us, body: Body::Commit(c) } = event(&text) else { panic!("a commit") };
         assert_eq!(
             (&*did, time_us),
             ("did:plc:a", Timestamp::parse("2026-05-01T12:00:00.123456Z").unwrap().0)
@@ -285,17 +348,33 @@ mod tests {
             (Operation::Update, "3mptbypluud2a", "app.example.note")
         );
         assert_eq!((c.record, c.cid), (Some(r#"{"n":[1, 2]}"#), Some("\"bafy\"")));
-        let body = |kind, fields| format!("{:?}", parse(message(kind, fields).as_bytes()).unwrap().body);
+        let body = |kind, fields| format!("{:?}", event(&message(kind, fields)).body);
         assert_eq!(body("identity", r#","identity":{}"#), "Identity");
         assert_eq!(body("sync", r#","sync":{"rev":"x"}"#), "Sync");
-        assert_eq!(body("info", ""), "Other");
         let account = body("account", r#","account":{"active":false,"status":"deleted","time":"x"}"#);
         assert_eq!(
             account,
             r#"Account(Account { active: false, status: Some("deleted"), time: Some("x") })"#
         );
-        for bad in [message("sync", "").replace("2026-", "x"), r#"{"$type":"error"}"#.to_owned()] {
+        for bad in [message("sync", "").replace("2026-", "x"), r#"{"$type":"message"}"#.to_owned()] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_says_of_the_stream_is_no_event_and_no_error() {
+        let info = r#"{"$type":"message","payload":{"$type":"network.bsky.jetstream.subscribeEvents#info",
+            "name":"OutdatedCursor","message":"the cursor was moved"}}"#;
+        let error = r#"{"$type":"error","error":"ConsumerTooSlow","message":"cursor 5"}"#;
+        let unknown = r##"{"$type":"message","payload":{"$type":"#progress","seq":5}}"##;
+        for (text, is_error, name, message) in [
+            (info, false, "OutdatedCursor", "the cursor was moved"),
+            (error, true, "ConsumerTooSlow", "cursor 5"),
+            (unknown, false, "#progress", ""),
+            (r#"{"$type":"ping"}"#, false, "ping", ""),
+        ] {
+            let Frame::Remark(said) = parse(text.as_bytes()).unwrap() else { panic!("{text}") };
+            assert_eq!(said, Remark { is_error, name: name.to_owned(), message: message.to_owned() });
         }
     }
 
@@ -305,7 +384,7 @@ mod tests {
             r#"{"did":"d","time_us":1,"kind":"sync","sync":{"rev":"x"}}"#,
             r#"{"did":"d","time_us":1,"kind":"sync"}"#,
         ] {
-            assert!(matches!(parse(text.as_bytes()).unwrap().body, Body::Sync), "{text}");
+            assert!(matches!(event(text).body, Body::Sync), "{text}");
         }
     }
 
@@ -338,7 +417,7 @@ mod tests {
         fn never_panics_on_damaged_frames(at in 0..CREATE.len(), byte in any::<u8>(), cut in any::<bool>()) {
             let mut bytes = CREATE.as_bytes().to_vec();
             if cut { bytes.truncate(at); } else { bytes[at] = byte; }
-            if let Ok(Event { body: Body::Commit(Commit { record: Some(record), .. }), .. }) = parse(&bytes) {
+            if let Ok(Frame::Event(Event { body: Body::Commit(Commit { record: Some(record), .. }), .. })) = parse(&bytes) {
                 prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(record).is_ok());
             }
         }

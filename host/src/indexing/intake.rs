@@ -11,8 +11,7 @@ use crate::lexicons::Followed;
 use crate::store::gaps::{Gap, GapReason};
 
 use super::envelope::{self, Envelope};
-use super::frame;
-use super::frame::Body;
+use super::frame::{self, Body, Frame, Remark};
 use super::gaps::Gaps;
 use super::notice::Observer;
 use super::position::{ChunkTimes, Position};
@@ -35,9 +34,12 @@ pub(super) const CHUNK_BYTES: usize = 1 << 20;
 /// restart the stream would start at that time, for example in the year 3000.
 const CLOCK_SKEW_US: i64 = 10 * 60 * 1_000_000;
 
-/// Malformed frames that are logged in a burst, and the interval between log lines after that.
-const MALFORMED_BURST: u32 = 5;
-const MALFORMED_EVERY_US: i64 = 60_000_000;
+/// Malformed frames, and remarks of the server, that are logged in a burst, and the interval between log lines after that.
+const LOGGED_BURST: u32 = 5;
+const LOGGED_EVERY_US: i64 = 60_000_000;
+
+/// Characters of a remark that are logged.
+const MAX_REMARK_CHARS: usize = 200;
 
 pub(super) struct Intake {
     tracked: watch::Receiver<Followed>,
@@ -46,6 +48,7 @@ pub(super) struct Intake {
     observer: Arc<dyn Observer>,
     clock: Clock,
     malformed: Throttle,
+    remarks: Throttle,
     tally: Tally,
     envelopes: Vec<Envelope>,
     next_chunk: u64,
@@ -62,7 +65,8 @@ impl Intake {
     pub(super) fn new(tracked: watch::Receiver<Followed>, shards: Shards, gaps: Gaps) -> Self {
         let (live_status, clock) = (Arc::clone(&gaps.live_status), gaps.clock.clone());
         let observer = Arc::clone(&gaps.observer);
-        let malformed = Throttle::new(clock.clone(), MALFORMED_BURST, MALFORMED_EVERY_US);
+        let throttle = || Throttle::new(clock.clone(), LOGGED_BURST, LOGGED_EVERY_US);
+        let (malformed, remarks) = (throttle(), throttle());
         Self {
             tracked,
             shards,
@@ -70,6 +74,7 @@ impl Intake {
             observer,
             clock,
             malformed,
+            remarks,
             tally: Tally::default(),
             envelopes: Vec::with_capacity(CHUNK_FRAMES),
             next_chunk: 0,
@@ -123,7 +128,8 @@ impl Intake {
         for bytes in frames.drain(..) {
             self.tally.bytes += bytes.len() as u64;
             match frame::parse(&bytes) {
-                Ok(event) => {
+                Ok(Frame::Remark(remark)) => self.log(&remark),
+                Ok(Frame::Event(event)) => {
                     note(&mut times, event.time_us, matches!(event.body, Body::Commit(_)), now);
                     if published_lexicons && let Some(published) = PublishedLexicon::of(&event) {
                         self.observer.lexicon_published(published);
@@ -175,21 +181,41 @@ impl Intake {
     async fn resume(&mut self, position: &mut Position, times: Option<ChunkTimes>, now: Timestamp) -> Reach {
         let Some(times) = times else { return Reach::default() };
         if let Some(resumption) = &mut self.resumption {
-            match resumption.take(times.first, times.newest) {
+            let resumed = resumption.take(times.first, times.newest);
+            let is_gap = matches!(resumed, Resumed::WithGap(_));
+            match resumed {
                 Resumed::NotYet => return Reach::default(),
                 Resumed::Reached => {}
                 Resumed::WithGap(gap) => self.gaps.found(&self.url, gap).await,
             }
-            if self.resumption.take().is_some_and(|resumption| resumption.is_other_server()) {
-                // A second server has sent what it has up to here.
+            // A second server has sent what it has up to here, or a catch-up reads what is missing.
+            if is_gap || resumption.is_other_server() {
                 position.commits_until = position.commits_until.max(position.events_until);
             }
+            self.resumption = None;
         }
         position.advance(times, now);
         Reach {
             events_until: Some(position.events_until),
             commits_until: Some(position.commits_until),
             is_rewound: std::mem::take(&mut self.is_rewound),
+        }
+    }
+
+    fn log(&mut self, remark: &Remark) {
+        self.tally.drop(DropReason::Unknown);
+        if let Some(held_back) = self.remarks.pass() {
+            let short = |text: &str| text.chars().take(MAX_REMARK_CHARS).collect::<String>();
+            let (name, message) = (short(&remark.name), short(&remark.message));
+            let (url, is_error) = (&self.url, remark.is_error);
+            tracing::info!(
+                url,
+                is_error,
+                ?name,
+                ?message,
+                held_back,
+                "the server says something of the stream"
+            );
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::store::gaps::{Gap, GapReason};
 
-/// How far back another server is asked for commits. Beyond that, a gap is recorded: a day of the network's account events,
+/// How far back a server is asked for commits. Beyond that, a gap is recorded: a day of the network's account events,
 /// which come with the commits, is read in a minute.
 const MAX_COMMIT_REPLAY_US: i64 = 24 * 3_600 * 1_000_000;
 
@@ -30,8 +30,8 @@ pub(super) struct Position {
     pub seen_at: Timestamp,
     /// `events_until` is our clock's time: the stream had none.
     pub is_own_time: bool,
-    /// The last connections ended with a message that can't be read, which lies before this position.
-    pub is_skipped: bool,
+    /// Connections ended with a message that can't be read and lies before this time; 0 if none did.
+    pub skipped_until: i64,
 }
 
 impl Position {
@@ -41,8 +41,7 @@ impl Position {
     }
 
     pub(super) fn at(time_us: i64, seen_at: Timestamp) -> Self {
-        let (is_own_time, is_skipped) = (false, false);
-        Self { events_until: time_us, commits_until: time_us, seen_at, is_own_time, is_skipped }
+        Self { events_until: time_us, commits_until: time_us, seen_at, is_own_time: false, skipped_until: 0 }
     }
 
     /// Moves over a chunk of events that was received now.
@@ -52,26 +51,29 @@ impl Position {
         let (events, commits) =
             if self.is_own_time { (newest, first) } else { (self.events_until, self.commits_until) };
         let commits_until = commits.max(newest_commit.unwrap_or(commits));
-        *self = Self { commits_until, ..Self::at(events.max(newest), now) };
+        let skipped_until = self.skipped_until;
+        *self = Self { commits_until, skipped_until, ..Self::at(events.max(newest), now) };
     }
 
     /// The time whose events are requested first. A time is not an exact position: an event that a newer one overtook
     /// within the server has an earlier time and may not have been sent. So the cursor goes back by `rewind`; what is
-    /// replayed changes nothing. A server that did not send the last events is asked for everything since the last commit.
-    pub(super) fn request(&self, is_other_server: bool, rewind: Duration) -> i64 {
-        // A first start wants nothing from before, and what was skipped is not to come again.
-        if self.is_own_time || self.is_skipped {
+    /// replayed changes nothing. After `since_commit` everything since the last commit is requested.
+    pub(super) fn request(&self, since_commit: bool, rewind: Duration) -> i64 {
+        // A first start wants nothing from before.
+        if self.is_own_time {
             return self.events_until;
         }
-        self.wanted_from(is_other_server).saturating_sub(rewind.as_micros() as i64).max(1)
+        let cursor = self.wanted_from(since_commit).saturating_sub(rewind.as_micros() as i64);
+        // What was skipped is not to come again.
+        cursor.max(self.skipped_until).max(1)
     }
 
     /// Everything before this time is in the pipeline.
-    pub(super) fn wanted_from(&self, is_other_server: bool) -> i64 {
-        if is_other_server { self.commits_until.min(self.events_until) } else { self.events_until }
+    pub(super) fn wanted_from(&self, since_commit: bool) -> i64 {
+        if since_commit { self.commits_until.min(self.events_until) } else { self.events_until }
     }
 
-    /// Moves `commits_until` to what another server is asked for at most. Returns the gap that this leaves.
+    /// Moves `commits_until` to what a server is asked for at most. Returns the gap that this leaves.
     pub(super) fn bound_replay(&mut self) -> Option<Gap> {
         let earliest = self.events_until.saturating_sub(MAX_COMMIT_REPLAY_US);
         let from = self.commits_until;
@@ -98,8 +100,11 @@ mod tests {
         assert_eq!(position.request(false, REWIND), NOW - 5_000_000);
         assert_eq!(position.request(true, REWIND), NOW - 65_000_000);
         assert_eq!(position.bound_replay(), None);
-        position.is_skipped = true;
+        position.skipped_until = NOW;
         assert_eq!(position.request(true, REWIND), NOW, "what was skipped is not requested again");
+        let times = ChunkTimes { first: NOW, newest: NOW + 2_000_000, newest_commit: None };
+        position.advance(times, Timestamp(NOW));
+        assert_eq!(position.request(false, REWIND), NOW, "nor after the next event");
         assert_eq!(
             Position::of_own_clock(Timestamp(NOW)).request(true, REWIND),
             NOW,

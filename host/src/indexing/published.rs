@@ -39,7 +39,7 @@ mod tests {
             r#"{{"did":"did:plc:a","time_us":1,"kind":"commit","commit":{{"collection":"{collection}","rkey":"{rkey}",
             "rev":"3mptbypluud2a","operation":"{operation}","record":{{}}}}}}"#
         );
-        PublishedLexicon::of(&frame::parse(text.as_bytes()).unwrap())
+        PublishedLexicon::of(&frame::parse(text.as_bytes()).unwrap().into_event().unwrap())
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) struct Expected {
     pub connected_at: Timestamp,
     /// The position is our clock's time and not an event's.
     pub is_own_time: bool,
-    /// Another server sent the event at the position.
+    /// Another server sent the event at the position, so this one can confirm that no commit was withheld.
     pub is_other_server: bool,
 }
 
@@ -51,6 +51,9 @@ struct Replay {
     newest: i64,
     window_began: Instant,
     newest_then: i64,
+    window_ends: Instant,
+    /// No event has arrived since the window began. A stalled replay is no live server.
+    is_silent: bool,
 }
 
 /// What is known of a subscription after some events.
@@ -89,33 +92,50 @@ impl Resumption {
         if is_own_time || newest >= position.saturating_sub(self.rewind_us) {
             return Resumed::Reached;
         }
-        let began = Replay { newest, window_began: Instant::now(), newest_then: newest };
-        let replay = self.replay.get_or_insert(began);
+        let now = Instant::now();
+        let Some(replay) = &mut self.replay else {
+            let window_ends = now + self.window;
+            self.replay =
+                Some(Replay { newest, window_began: now, newest_then: newest, window_ends, is_silent: true });
+            return Resumed::NotYet;
+        };
         replay.newest = replay.newest.max(newest);
+        if std::mem::take(&mut replay.is_silent) {
+            // After a pause it gets a whole window to show its speed.
+            replay.window_ends = now + self.window;
+        }
         Resumed::NotYet
     }
 
     /// When the replay's speed has to be looked at; `None` before its first event.
     pub(super) fn window_ends(&self) -> Option<Instant> {
-        self.replay.map(|replay| replay.window_began + self.window)
+        self.replay.map(|replay| replay.window_ends)
     }
 
     /// Leaves out time in which the server was not read.
     pub(super) fn paused(&mut self, time: Duration) {
         if let Some(replay) = &mut self.replay {
             replay.window_began += time;
+            replay.window_ends += time;
         }
     }
 
     /// The gap of a server that does not replay but is live: its events are as fast as time itself, and have not reached the
-    /// position. Its times have gone back. Comes with the time of its newest event. Otherwise a new window begins.
+    /// position. Its times have gone back. Comes with the time of its newest event. Otherwise the window is extended
+    /// (without an event nothing is known) or a new one begins.
     pub(super) fn end_window(&mut self) -> Option<(Gap, i64)> {
-        let replay = self.replay.as_mut()?;
+        let (replay, now) = (self.replay.as_mut()?, Instant::now());
+        if replay.is_silent {
+            replay.window_ends = now + self.window;
+            return None;
+        }
         let progress = replay.newest.saturating_sub(replay.newest_then);
         // A quarter and a second more: events do not arrive evenly.
-        let as_fast_as_time = (self.window.as_micros() as i64).saturating_mul(5) / 4 + 1_000_000;
-        if progress > as_fast_as_time {
-            (replay.window_began, replay.newest_then) = (Instant::now(), replay.newest);
+        let time = now.saturating_duration_since(replay.window_began).as_micros() as i64;
+        if progress > time.saturating_mul(5) / 4 + 1_000_000 {
+            let Replay { newest, .. } = *replay;
+            let window_ends = now + self.window;
+            *replay = Replay { newest, window_began: now, newest_then: newest, window_ends, is_silent: true };
             return None;
         }
         let Expected { position, from, seen_at, .. } = self.expected;
@@ -199,9 +219,29 @@ mod tests {
             let (mut resumption, _) = begin(server, NOW - HOUR);
             let newest = NOW - HOUR + seconds * SECOND;
             assert_eq!(resumption.take(newest, newest), Resumed::NotYet);
+            tokio::time::advance(Duration::from_secs(10)).await;
             let (from, to) = (Timestamp(NOW - 2 * HOUR), Timestamp(NOW));
             let gap = Gap { reason: GapReason::ServerRewound, from, to };
             assert_eq!(resumption.end_window(), is_gap.then_some((gap, newest)), "{seconds}");
+        }
+    }
+
+    /// A replay goes on much faster than time, a live server with few events does not.
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_no_gap_and_ends_with_a_whole_window() {
+        for (seconds, is_gap) in [(60, true), (85, true), (90, false)] {
+            let (mut resumption, _) = begin(expected(NOW), NOW - HOUR);
+            for _ in 0..5 {
+                tokio::time::advance(Duration::from_secs(10)).await;
+                assert_eq!(resumption.end_window(), None, "no event is no evidence");
+            }
+            tokio::time::advance(Duration::from_secs(9)).await;
+            let newest = NOW - HOUR + seconds * SECOND;
+            assert_eq!(resumption.take(newest, newest), Resumed::NotYet);
+            let ends = resumption.window_ends().unwrap();
+            assert_eq!(ends, Instant::now() + Duration::from_secs(10));
+            tokio::time::advance(Duration::from_secs(10)).await;
+            assert_eq!(resumption.end_window().is_some(), is_gap, "{seconds}");
         }
     }
 

@@ -91,6 +91,7 @@ impl LiveStatus {
         self.idle.store(false, Relaxed);
         self.connected.store(true, Relaxed);
         self.disconnected_since.store(0, Relaxed);
+        self.unreadable_since.store(0, Relaxed);
         metrics::gauge!("belvedere_stream_connected").set(1.0);
     }
 

@@ -142,11 +142,12 @@ impl<C: Connect> Stream<C> {
             self.live_status.disconnected();
             let next = skip.after(end.lost(), Some(before), Some(reached)).unwrap_or(reached);
             if next > reached {
-                (position.events_until, position.is_skipped) = (next, true);
+                (position.events_until, position.skipped_until) = (next, next);
                 let (from, to) = (Timestamp(reached), Timestamp(next));
                 self.found_gap(Gap { reason: GapReason::MessageSkipped, from, to }).await;
             }
             self.position = Some(position);
+            self.servers.lost();
             if healthy {
                 // Most likely the server restarts or a route changed, so try the same server again first.
                 backoff.reset();
@@ -209,11 +210,12 @@ impl<C: Connect> Stream<C> {
 
     /// Runs one connection until it ends, and sends notices of its start and end.
     async fn subscribe(&mut self, wanted: &Wanted, position: &mut Position) -> End {
-        let is_other_server = self.servers.cursor_is_foreign();
-        if is_other_server && let Some(gap) = position.bound_replay() {
+        let (is_other_server, since_commit) =
+            (self.servers.cursor_is_foreign(), self.servers.may_lack_commits());
+        if since_commit && let Some(gap) = position.bound_replay() {
             self.found_gap(gap).await;
         }
-        let cursor = position.request(is_other_server, self.timing.rewind);
+        let cursor = position.request(since_commit, self.timing.rewind);
         let endpoint = self.servers.current().clone();
         let url = address::subscription(&endpoint, wanted, Some(cursor), self.inflate.is_some());
         let redacted_url = redacted(&endpoint);
@@ -240,7 +242,7 @@ impl<C: Connect> Stream<C> {
         self.intake.begin(Expected {
             url: redacted_url.clone(),
             position: position.events_until,
-            from: position.wanted_from(is_other_server),
+            from: position.wanted_from(since_commit),
             seen_at: position.seen_at,
             connected_at: self.clock.now(),
             is_own_time: position.is_own_time,

@@ -88,7 +88,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
                     }
                 }
                 () = until(window_ends) => {
-                    self.intake.end_window(ahead.as_mut().unwrap_or(&mut *self.position)).await;
+                    // A gap is stored with retries, while the database fails without an end.
+                    let position = ahead.as_mut().unwrap_or(&mut *self.position);
+                    self.shutdown.run_until_cancelled(self.intake.end_window(position)).await;
                 }
                 read = self.connection.read_chunk(&mut frames, decode) => {
                     if let Err(lost) = read {

@@ -22,7 +22,7 @@ fn every_cid_of_the_corpus_verifies() {
         let recorder = Arc::new(Recorder::default());
         let applier = Applier::new(recorder.clone(), Arc::default(), Clock::system());
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            let event = frame::parse(line.as_bytes()).unwrap();
+            let event = frame::parse(line.as_bytes()).unwrap().into_event().unwrap();
             let tracked: Vec<Nsid> = match &event.body {
                 frame::Body::Commit(commit) => vec![Nsid::try_from(&*commit.collection).unwrap()],
                 _ => Vec::new(),

@@ -89,7 +89,7 @@ fn encode(event: &Event, i: usize) -> Bytes {
 async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScriptRunner) {
     let applier = Applier::new(Arc::new(Recorder::default()), Arc::default(), Clock::system());
     for bytes in frames {
-        let Ok(event) = frame::parse(bytes) else { continue };
+        let Ok(frame::Frame::Event(event)) = frame::parse(bytes) else { continue };
         let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE]).collections, Timestamp(event.time_us))
         else {
             continue;

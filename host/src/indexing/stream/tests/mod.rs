@@ -1,5 +1,6 @@
 //! Connecting, reconnecting and resubscribing, over an in-memory socket and tokio's paused clock: every wait is exact.
 
+mod commits;
 mod wire;
 
 use bytes::Bytes;
@@ -369,6 +370,8 @@ async fn a_server_whose_times_go_back_is_reported() {
     tokio::time::sleep(Duration::from_millis(10)).await;
     drop(server);
     let (mut server, _) = world.accepted().await;
+    send(&mut server, NOW - 8_000_000).await;
+    tokio::time::sleep(Duration::from_secs(50)).await;
     send(&mut server, NOW - 7_000_000).await;
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert_eq!(world.store.gaps(), [], "it may still replay");
