@@ -17,6 +17,11 @@ const MAX_COLLECTED: usize = 1 << 18;
 /// The largest integer that a double represents exactly. Up to here `1e3` and `5.0` count as integers.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
+/// Whether a number written with a point or an exponent is the integer that it means.
+pub(in crate::atproto) fn is_integer(f: f64) -> bool {
+    f.fract() == 0.0 && f.abs() <= MAX_SAFE
+}
+
 pub(super) struct Encoded {
     pub(super) cbor: Vec<u8>,
     pub(super) refs: Vec<String>,
@@ -193,8 +198,7 @@ impl Encoder<'_> {
                 let text = std::str::from_utf8(&self.text[start..self.at]).unwrap_or_default();
                 let f = text.parse::<f64>().ok().filter(|f| f.is_finite());
                 let f = f.ok_or(InvalidRecord::NumberOutOfRange)?;
-                let is_integer = !integral && f.fract() == 0.0 && f.abs() <= MAX_SAFE;
-                is_integer.then_some((f < 0.0, f.abs() as u64))
+                (!integral && is_integer(f)).then_some((f < 0.0, f.abs() as u64))
             }
         };
         self.is_canonical &= integral && !(negative && magnitude == Some(0));

@@ -8,6 +8,7 @@ mod special;
 #[cfg(test)]
 mod tests;
 
+pub(super) use self::encode::is_integer;
 use bytes::Bytes;
 use shrike::cbor::Codec;
 use shrike::cbor::json::drisl_to_json_into;

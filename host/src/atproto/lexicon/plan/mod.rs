@@ -68,7 +68,7 @@ pub(super) enum Type {
     },
     Link,
     Blob {
-        /// Patterns of MIME types; `None`: all.
+        /// Patterns of MIME types, sorted; `None`: all.
         accept: Option<Box<[Box<str>]>>,
         max_size: u64,
     },

@@ -1,6 +1,7 @@
 //! References to blobs (specs/data-model, `blob` Type).
 
 use super::super::format::Format;
+use super::super::plan::contains;
 use super::errors::Place;
 use super::{Step, Validation};
 use crate::atproto::record::cbor::Item;
@@ -67,15 +68,21 @@ impl Validation<'_> {
         if mime_type.is_empty() {
             return self.add(place, "the mimeType of the blob is empty");
         }
-        if accept.is_none_or(|patterns| patterns.iter().any(|pattern| matches(pattern, mime_type))) {
+        if accept.is_none_or(|patterns| accepts(patterns, mime_type)) {
             return Ok(());
         }
         self.add(place, format_args!("the mimeType {mime_type:?} of the blob is not accepted"))
     }
 }
 
-/// Whether a MIME type is the pattern, or one of `type/*`, or the pattern is `*/*`.
-fn matches(pattern: &str, mime_type: &str) -> bool {
-    let prefix = pattern.strip_suffix('*').filter(|prefix| prefix.ends_with('/'));
-    pattern == "*/*" || pattern == mime_type || prefix.is_some_and(|prefix| mime_type.starts_with(prefix))
+/// Whether sorted patterns have a MIME type, its `type/*` or `*/*`. A lexicon may have thousands of patterns, and a record
+/// thousands of blobs.
+fn accepts(patterns: &[Box<str>], mime_type: &str) -> bool {
+    let has_family = |family: &str| {
+        let wanted = || family.bytes().chain(*b"/*");
+        patterns.binary_search_by(|pattern| pattern.bytes().cmp(wanted())).is_ok()
+    };
+    contains(patterns, mime_type)
+        || contains(patterns, "*/*")
+        || mime_type.split_once('/').is_some_and(|(family, _)| has_family(family))
 }

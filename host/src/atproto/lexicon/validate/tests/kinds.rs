@@ -100,7 +100,7 @@ fn blobs() {
     with_more["url"] = "https://example.com".into();
     let not_a_blob = ": expected blob, got an object without $type \"blob\", ref, mimeType and size";
     assert_values(
-        &json!({ "type": "blob", "accept": ["image/*"], "maxSize": 1000 }),
+        &json!({ "type": "blob", "accept": ["text/plain", "image/*", "a/b"], "maxSize": 1000 }),
         &[blob("image/png", 1000), with_more, json!({ "cid": CID, "mimeType": "image/png" })],
         &[
             (blob("image/png", 1001), ": blob too large: max 1000 bytes, got 1001"),
