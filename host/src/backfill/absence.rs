@@ -5,13 +5,14 @@
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
+use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::left_out::LeftOut;
 use super::listing::Listing;
 use super::repo::{Break, RepoReader};
 use super::request::Server;
-use super::slow_guard::SlowGuard;
+use super::slow_guard;
 use crate::atproto::{Did, Nsid, RecordKey};
 use crate::store::index::{Change, Delete};
 
@@ -63,7 +64,7 @@ impl RepoReader {
             listing.absent.clear();
         }
         let Some(server) = server else { return self.remove(std::mem::take(&mut listing.absent)).await };
-        let (guard, mut confirmed) = (SlowGuard::new(), 0);
+        let (began, before) = (Instant::now(), listing.denied);
         while !listing.absent.is_empty() {
             let rest = listing.absent.len().saturating_sub(CONFIRMED_TOGETHER);
             let keys = listing.absent[rest..].iter().map(|absent| absent.rkey.clone()).collect();
@@ -76,9 +77,9 @@ impl RepoReader {
                 return Ok(());
             }
             let denied = listing.absent.split_off(rest);
-            confirmed += denied.len() as i64;
+            listing.denied += denied.len() as i64;
             self.remove(denied).await?;
-            guard.check(confirmed)?;
+            slow_guard::check(began.elapsed(), listing.denied - before)?;
         }
         Ok(())
     }

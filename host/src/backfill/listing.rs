@@ -34,6 +34,8 @@ pub(super) struct Listing {
     pub(super) records: i64,
     /// Records of the next page.
     pub(super) limit: usize,
+    /// Those of them that the PDS has denied.
+    pub(super) denied: i64,
     pages: u32,
     hasher: RandomState,
     /// Hashes of the cursors that the PDS gave.
@@ -77,6 +79,7 @@ impl Listing {
             records: 0,
             limit: PAGE_RECORDS,
             pages: 0,
+            denied: 0,
             hasher: RandomState::new(),
             cursors: HashSet::new(),
             keys: HashSet::new(),
