@@ -154,7 +154,7 @@ impl Comparer {
         }
         unlisted.retain(|row: &IndexedRow| row.rev_by(now) <= rev.as_u64());
         let absent = unlisted.iter().map(|row| row.rkey.clone()).collect();
-        if server.first_present(did, &collection, absent).await?.is_some() {
+        if server.denied(did, &collection, absent).await.1? {
             let wrong = "its PDS does not list a record that it has, so nothing is certain";
             return Err(Failure::other(wrong).into());
         }
