@@ -191,7 +191,8 @@ impl Discovery<'_> {
     }
 }
 
-/// One page of a list of the relay, with retries. Answers of 429 are waited out.
+/// One page of a list of the relay, with retries. Answers of 429 are waited out. That the relay does not have the list is
+/// concluded from the name of an error, or from a router that denies the path of the first page twice.
 pub(super) async fn repo_page(
     relay: &Server<'_>,
     stop: &CancellationToken,
@@ -203,16 +204,27 @@ pub(super) async fn repo_page(
         let page = stop.run_until_cancelled(relay.repos(list, cursor)).await;
         let failure = match page.ok_or(RunError::Stopped)? {
             Err(failure) if failure.kind.is_retryable() && failure.missing.is_none() => failure,
-            ended => return Ok(ended),
+            Err(failure) => return Ok(Err(failure)),
         };
         let pause = if failure.kind == ErrorKind::RateLimited {
             limit.wait(&failure, Instant::now())
         } else {
             failures += 1;
             let pause = wait.max(failure.wait.unwrap_or_default()).min(MAX_WAIT);
+    let mut denials = 0;
             wait = (wait * 2).min(MAX_WAIT);
             (failures < MAX_ATTEMPTS).then_some(pause)
         };
+            Ok(page) => return Ok(Ok(page)),
+            Err(failure) if failure.missing == Some(Missing::Path) => {
+                denials += 1;
+                match (denials, cursor) {
+                    (1, _) => failure,
+                    (_, None) => return Ok(Err(failure.repeated())),
+                    // The relay has given other pages of the list.
+                    (_, Some(_)) => return Ok(Err(Failure { missing: None, ..failure })),
+                }
+            }
         let Some(pause) = pause else { return Ok(Err(failure)) };
         tracing::warn!(
             list = list.name(),

@@ -83,6 +83,40 @@ in_both_scenes! {
         scene.assert_equal(NOTES).await;
     }
 
+    async fn a_proxys_status_is_no_reason_to_read_the_whole_network(scene) {
+        scene.network.set_repos_per_page(2);
+        for n in 0..5 {
+            scene.network.account(&account(n), n % 4);
+            scene.network.fill(&account(n), NOTES, 3);
+        }
+        scene.network.faults(Site::Relay, |query| {
+            let is_later = query.method.ends_with("listReposByCollection") && query.cursor.is_some();
+            is_later.then(|| Fault::bare(404))
+        });
+        let (_, job) = scene.backfill().await;
+        let error = job.error.unwrap_or_default();
+        assert!(error.contains("did not list all repos of com.example.note: 404 Not Found"), "{error}");
+        assert_eq!(job.total_repos, Some(2), "those of the first page");
+        for status in [404, 405, 501] {
+            let once = |scene: &Scene| {
+                let mut left = 1;
+                scene.network.faults(Site::Relay, move |query| {
+                    let fails = query.method.ends_with("listReposByCollection") && left > 0;
+                    left -= usize::from(fails);
+                    fails.then(|| Fault::bare(status))
+                });
+            };
+            once(&scene);
+            let plan = scene.server.admin(Method::GET, "/admin/backfill/plan", None).await.body;
+            assert_eq!((&plan["repos"], &plan["lists_all_repos"]), (&json!(5), &json!(false)), "{plan}");
+            once(&scene);
+            let (_, job) = scene.backfill().await;
+            assert_eq!((job.total_repos, job.error), (Some(5), None), "{status}");
+        }
+        let lists = scene.network.queries(Site::Relay);
+        assert!(!lists.iter().any(|query| query.method.ends_with("listRepos")), "{lists:?}");
+    }
+
     async fn refusals_of_a_busy_host_are_waited_out(scene) {
         for n in 0..8 {
             scene.network.account(&account(n), 0);
