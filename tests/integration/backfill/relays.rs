@@ -3,6 +3,7 @@
 use std::process::Output;
 
 use belvedere_standins::repos::{Fault, Site};
+use tokio::sync::watch;
 
 use super::*;
 
@@ -115,6 +116,34 @@ in_both_scenes! {
         }
         let lists = scene.network.queries(Site::Relay);
         assert!(!lists.iter().any(|query| query.method.ends_with("listRepos")), "{lists:?}");
+    }
+
+    async fn accounts_of_the_index_are_read_before_the_relay_has_listed_all_others(scene) {
+        scene.network.account(&account(9), 0);
+        scene.network.fill(&account(9), NOTES, 3);
+        scene.backfill().await;
+        scene.network.put(&account(9), NOTES, "new", note("new"));
+        for n in 0..3 {
+            scene.network.account(&account(n), n);
+            scene.network.fill(&account(n), NOTES, 3);
+        }
+        let (open, opened) = watch::channel(false);
+        scene.network.faults(Site::Relay, move |query| match query.method.rsplit('.').next() {
+            Some("listReposByCollection") => Some(Fault::unknown_method(0)),
+            Some("listRepos") => Some(Fault::Until(opened.clone())),
+            _ => None,
+        });
+        let id = scene.create(Some(NOTES), None).await;
+        let is_read = async |_: &Instance| scene.record(&account(9), "new").await.is_some();
+        scene.server.eventually("the known account is read", is_read).await;
+        // A job that is continued then still lists the others.
+        let mut scene = scene;
+        scene.server.kill();
+        scene.server.start_again().await;
+        open.send_replace(true);
+        let job = scene.ended(&id).await;
+        assert_eq!((job.total_repos, job.processed_repos, job.error), (Some(4), Some(4), None));
+        scene.assert_equal(NOTES).await;
     }
 
     async fn refusals_of_a_busy_host_are_waited_out(scene) {
