@@ -27,7 +27,7 @@ use crate::indexing::{
 use crate::lexicons::Registry;
 use crate::net::Client;
 use crate::store::backfill::{self, IndexedRow, KeyRange, RangeReader};
-use crate::store::index::{Change, Delete};
+use crate::store::index::{Change, Delete, RevLimit};
 use crate::store::{Db, StoreError};
 
 /// Pages after which the position in a repo is saved: a crash repeats no more than these.
@@ -217,7 +217,7 @@ impl RepoReader {
         for _ in 0..malformed {
             left_out.add(&collection, "it is listed without a URI, a CID or a value");
         }
-        let now = self.clock.now();
+        let limit = RevLimit::read(&self.db, self.clock.now()).await?;
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(KeyRange { below, from }) => {
                 let (below, from) = (below.map(str::to_owned), from.map(str::to_owned));
@@ -229,9 +229,9 @@ impl RepoReader {
                     for row in rows {
                         if on_page.contains(row.rkey.as_str()) {
                             known.push(row);
-                        } else if row.rev_by(now) < rev.as_u64() && listing.is_ordered() {
+                        } else if row.rev_by(limit) < rev.as_u64() && listing.is_ordered() {
                             let (did, collection) = (did.clone(), collection.clone());
-                            let rev = removal_rev(rev, row.rev_by(now));
+                            let rev = removal_rev(rev, row.rev_by(limit));
                             listing.absent.push(Delete { did, collection, rkey: row.rkey, rev });
                         }
                     }
@@ -251,7 +251,7 @@ impl RepoReader {
         for (rkey, PageRecord { cid, value: record, .. }) in keys.iter().zip(records) {
             let (claim, bytes) = (Claim::parse(&cid), record.len());
             if let Some(row) = known.get(rkey.as_str())
-                && (row.rev_by(now) > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
+                && (row.rev_by(limit) > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
             {
                 valid += 1;
                 kept += bytes;

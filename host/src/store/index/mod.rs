@@ -13,6 +13,7 @@ pub(super) mod sqlite;
 
 use bytes::Bytes;
 
+pub use future::RevLimit;
 pub use purge::{prune_tombstones, purge_leftovers};
 
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
