@@ -136,6 +136,11 @@ impl State {
             "com.atproto.sync.getLatestCommit" => {
                 json_body((200, json!({ "cid": cid_of(&json!({})), "rev": tid(repo.rev, 0) })))
             }
+            "com.atproto.repo.getRecord" if matches!(fault, Some(Fault::WrongRecord)) => {
+                let (uri, record) =
+                    (uri(&query.did, &query.collection, "another"), json!({ "another": "record" }));
+                json_body((200, json!({ "uri": uri, "cid": cid_of(&record), "value": record })))
+            }
             "com.atproto.repo.getRecord" => {
                 let record = repo.records.get(&query.collection).and_then(|records| records.get(&query.rkey));
                 json_body(record.map_or_else(
