@@ -52,6 +52,8 @@ pub enum Fault {
     RepeatsRecords,
     /// The page lacks the record with this key.
     LacksRecord(&'static str),
+    /// Another record than the requested one.
+    WrongRecord,
     /// The relay lists an entry without a DID, and one with a wrong one, before the others.
     EntryWithoutDid,
 }
@@ -66,6 +68,21 @@ impl Fault {
         ];
         let (status, body) = answers[of % answers.len()];
         Self::Status(status, Vec::new(), body.to_owned())
+    }
+
+    /// A status without the name of an error: as routers and proxies send it.
+    pub fn bare(status: u16) -> Self {
+        Self::Status(status, Vec::new(), "<html><body>no server answers here</body></html>".to_owned())
+    }
+
+    /// A refusal with the name of an error, such as `RepoTakendown`.
+    pub fn refusal(error: &str) -> Self {
+        Self::Status(400, Vec::new(), format!(r#"{{"error":"{error}","message":"refused by the stand-in"}}"#))
+    }
+
+    /// Too many requests, with the time to wait.
+    pub fn rate_limited_for(seconds: u32) -> Self {
+        Self::Status(429, vec![("retry-after", seconds.to_string())], String::new())
     }
 
     /// Too many requests, without a header that says for how long: as large edges send it.

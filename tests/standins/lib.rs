@@ -17,6 +17,7 @@ mod pages;
 pub mod parameters;
 pub mod plugins;
 pub mod postgres;
+mod repo_servers;
 pub mod repos;
 mod responses;
 pub mod sql_statements;

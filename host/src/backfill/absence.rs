@@ -5,44 +5,48 @@
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
+use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::left_out::LeftOut;
 use super::listing::Listing;
 use super::repo::{Break, RepoReader};
 use super::request::Server;
-use super::slow_guard::SlowGuard;
+use super::slow_guard;
 use crate::atproto::{Did, Nsid, RecordKey};
 use crate::store::index::{Change, Delete};
 
 /// Records that are removed in one transaction, between which a stopped job breaks off.
 const REMOVED_TOGETHER: usize = 1_000;
 
-/// Absent records after whose confirmation they are removed: a failure repeats the requests of no more than these.
+/// Absent records that are removed together once the PDS has denied them.
 const CONFIRMED_TOGETHER: usize = 100;
 
 /// Records that are requested from a PDS at the same time for one repo.
 const CONCURRENT_REQUESTS: usize = 4;
 
 impl Server<'_> {
-    /// The first of some records that the repo has, as an index; `None` when its PDS denies all of them.
-    pub(super) async fn first_present(
+    /// How many of some records the PDS denies, from the first one on, and whether it has the next one. `false`: there
+    /// is no next one. A failure leaves the denials before it true.
+    pub(super) async fn denied(
         &self,
         did: &Did,
         collection: &Nsid,
         keys: Vec<RecordKey>,
-    ) -> Result<Option<usize>, Failure> {
+    ) -> (usize, Result<bool, Failure>) {
         let mut requests: Vec<BoxFuture<'_, Result<bool, Failure>>> = Vec::new();
         for rkey in keys {
             requests.push(Box::pin(async move { self.has_record(did, collection, &rkey).await }));
         }
-        let mut answers = stream::iter(requests).buffered(CONCURRENT_REQUESTS).enumerate();
-        while let Some((at, has)) = answers.next().await {
-            if has? {
-                return Ok(Some(at));
+        let mut answers = stream::iter(requests).buffered(CONCURRENT_REQUESTS);
+        let mut denied = 0;
+        while let Some(has) = answers.next().await {
+            if !matches!(has, Ok(false)) {
+                return (denied, has);
             }
+            denied += 1;
         }
-        Ok(None)
+        (denied, Ok(false))
     }
 }
 
@@ -63,22 +67,24 @@ impl RepoReader {
             listing.absent.clear();
         }
         let Some(server) = server else { return self.remove(std::mem::take(&mut listing.absent)).await };
-        let (guard, mut confirmed) = (SlowGuard::new(), 0);
+        let (began, before) = (Instant::now(), listing.denied);
         while !listing.absent.is_empty() {
             let rest = listing.absent.len().saturating_sub(CONFIRMED_TOGETHER);
             let keys = listing.absent[rest..].iter().map(|absent| absent.rkey.clone()).collect();
-            let present = self.or_stop(server.first_present(did, &listing.collection, keys)).await??;
-            if let Some(at) = present {
-                let Delete { collection, rkey, .. } = &listing.absent[rest + at];
+            let (denied, next) = self.or_stop(server.denied(did, &listing.collection, keys)).await?;
+            if matches!(next, Ok(true)) {
+                let Delete { collection, rkey, .. } = &listing.absent[rest + denied];
                 let uri = format!("at://{did}/{collection}/{rkey}");
                 left_out.add(uri, "the PDS does not list it, although it has it");
                 listing.disprove();
                 return Ok(());
             }
-            let denied = listing.absent.split_off(rest);
-            confirmed += denied.len() as i64;
-            self.remove(denied).await?;
-            guard.check(confirmed)?;
+            // Also before a failure, so that a PDS that allows few requests at a time gets on.
+            let gone = listing.absent.drain(rest..rest + denied).collect();
+            listing.denied += denied as i64;
+            self.remove(gone).await?;
+            next?;
+            slow_guard::check(began.elapsed(), listing.denied - before)?;
         }
         Ok(())
     }

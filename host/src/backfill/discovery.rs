@@ -1,5 +1,6 @@
 //! The first stage of a job: finds the repos to read. Those that the index has records of come first: the relay does not
-//! list every repo, and none whose records were all deleted.
+//! list every repo, and none whose records were all deleted. Where the relay can only list all of its repos, which takes
+//! hours, those that are known by then are read before.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -47,6 +48,15 @@ pub(super) struct Discovery<'a> {
 /// Why a list is incomplete.
 type Incomplete = Failure;
 
+/// What the search for repos has found out beside the repos.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The lists that are incomplete, in a text for admins.
+    pub(super) incomplete: Vec<String>,
+    /// The relay does not list repos by collection: [`Discovery::add_all`] adds all of its repos.
+    pub(super) is_unlisted: bool,
+}
+
 impl RepoList<'_> {
     /// The name under which the position in the list is stored. That of all repos is no NSID, so it is no collection's.
     fn name(&self) -> &str {
@@ -58,14 +68,11 @@ impl RepoList<'_> {
 }
 
 impl Discovery<'_> {
-    /// Adds the repos of the job. Returns what could not be listed.
-    pub(super) async fn run(
-        &self,
-        job: &ActiveJob,
-        collections: &[Nsid],
-    ) -> Result<Option<String>, RunError> {
+    /// Adds the repos of the job that the index has or the relay lists by collection.
+    pub(super) async fn run(&self, job: &ActiveJob, collections: &[Nsid]) -> Result<Found, RunError> {
+        let mut found = Found::default();
         if job.is_discovered {
-            return Ok(None);
+            return Ok(found);
         }
         if let Some(did) = &job.did {
             let did =
@@ -73,7 +80,7 @@ impl Discovery<'_> {
             if backfill::add_repo(self.db, job.seq, &did).await? {
                 self.reporter.discovered(vec![did.as_str().to_owned()]);
             }
-            return Ok(None);
+            return Ok(found);
         }
         if job.kind == CATCH_UP {
             self.add_indexed(job.seq, Indexed::Known).await?;
@@ -82,28 +89,32 @@ impl Discovery<'_> {
                 self.add_indexed(job.seq, Indexed::ActiveWith(collection)).await?;
             }
         }
-        let mut failures: Vec<String> = Vec::new();
-        let mut is_unlisted = false;
         let lists: Vec<_> = collections.iter().map(RepoList::Of).collect();
         for (list, failure) in self.add_listed(job.seq, &lists).await? {
             if failure.missing == Some(Missing::Method) {
-                is_unlisted = true;
+                if !std::mem::replace(&mut found.is_unlisted, true) {
+                    let (job, error) = (&job.id, failure.text);
+                    tracing::warn!(
+                        job,
+                        error,
+                        "the relay has no listReposByCollection, so every repo that it lists is read"
+                    );
+                }
             } else {
-                failures.push(format!(
-                    "the relay did not list all repos of {}: {}",
-                    list.name(),
-                    failure.text
-                ));
-            }
-        }
-        if is_unlisted {
-            tracing::info!("the relay has no listReposByCollection, so every repo that it lists is read");
-            for (_, failure) in self.add_listed(job.seq, &[RepoList::All]).await? {
-                failures.push(format!("the relay did not list all of its repos: {}", failure.text));
+                let (name, why) = (list.name(), failure.text);
+                found.incomplete.push(format!("the relay did not list all repos of {name}: {why}"));
             }
         }
         self.reporter.save().await?;
-        Ok((!failures.is_empty()).then(|| failures.join("; ")))
+        Ok(found)
+    }
+
+    /// Adds all repos of the relay.
+    pub(super) async fn add_all(&self, job: &ActiveJob, found: &mut Found) -> Result<(), RunError> {
+        for (_, failure) in self.add_listed(job.seq, &[RepoList::All]).await? {
+            found.incomplete.push(format!("the relay did not list all of its repos: {}", failure.text));
+        }
+        Ok(self.reporter.save().await?)
     }
 
     /// Adds accounts of the index.
@@ -191,7 +202,8 @@ impl Discovery<'_> {
     }
 }
 
-/// One page of a list of the relay, with retries. Answers of 429 are waited out.
+/// One page of a list of the relay, with retries. Answers of 429 are waited out. That the relay does not have the list is
+/// concluded from the name of an error, or from a router that denies the path of the first page twice.
 pub(super) async fn repo_page(
     relay: &Server<'_>,
     stop: &CancellationToken,
@@ -199,11 +211,22 @@ pub(super) async fn repo_page(
     cursor: Option<&str>,
 ) -> Result<Result<RepoPage, Failure>, RunError> {
     let (mut limit, mut failures, mut wait) = (RateLimit::default(), 0, FIRST_WAIT);
+    let mut denials = 0;
     loop {
         let page = stop.run_until_cancelled(relay.repos(list, cursor)).await;
         let failure = match page.ok_or(RunError::Stopped)? {
+            Ok(page) => return Ok(Ok(page)),
+            Err(failure) if failure.missing == Some(Missing::Path) => {
+                denials += 1;
+                match (denials, cursor) {
+                    (1, _) => failure,
+                    (_, None) => return Ok(Err(failure.repeated())),
+                    // The relay has given other pages of the list.
+                    (_, Some(_)) => return Ok(Err(Failure { missing: None, ..failure })),
+                }
+            }
             Err(failure) if failure.kind.is_retryable() && failure.missing.is_none() => failure,
-            ended => return Ok(ended),
+            Err(failure) => return Ok(Err(failure)),
         };
         let pause = if failure.kind == ErrorKind::RateLimited {
             limit.wait(&failure, Instant::now())

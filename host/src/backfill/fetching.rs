@@ -212,29 +212,29 @@ impl<'a> Fetching<'a> {
     fn ended(&mut self, ended: Ended) -> Result<(), RunError> {
         match ended {
             Ended::LookedUp(ticket, lookup, Ok(endpoint)) => {
-                self.lookups.succeeded(&ticket);
+                self.lookups.succeeded(&ticket, 1);
                 self.reporter.resolved(lookup.did.as_str(), &endpoint);
                 self.unsaved.resolved.insert(lookup.did.as_str().to_owned(), endpoint.clone());
                 self.queue(&endpoint, Repo::new(lookup.did));
             }
             Ended::LookedUp(ticket, lookup, Err(failure)) => self.lookup_failed(&ticket, lookup, failure),
             Ended::Gone(ticket, did) => {
-                self.lookups.succeeded(&ticket);
+                self.lookups.succeeded(&ticket, 1);
                 self.finish(&did, 0, None);
             }
             Ended::Read(ticket, repo, end) => match end? {
                 RepoEnd::Read => {
-                    self.repos.succeeded(&ticket);
+                    self.repos.succeeded(&ticket, repo.progress + ends(&repo));
                     self.reporter.fetched(repo.did.as_str(), &ticket.host, repo.records());
                     self.finish(&repo.did, repo.records(), None);
                 }
                 RepoEnd::Moved(endpoint) => {
-                    self.repos.succeeded(&ticket);
+                    self.repos.succeeded(&ticket, 1);
                     self.unsaved.resolved.insert(repo.did.as_str().to_owned(), endpoint.clone());
                     self.queue(&endpoint, repo);
                 }
                 RepoEnd::Failed(failure) => self.read_failed(&ticket, repo, failure),
-                RepoEnd::Stopped => self.repos.succeeded(&ticket),
+                RepoEnd::Stopped => self.repos.succeeded(&ticket, 0),
             },
             Ended::Stopped => {}
         }
@@ -243,13 +243,13 @@ impl<'a> Fetching<'a> {
 
     fn lookup_failed(&mut self, ticket: &Ticket, mut lookup: Lookup, failure: Failure) {
         if !failure.kind.is_retryable() {
-            self.lookups.succeeded(ticket);
+            self.lookups.succeeded(ticket, 1);
             return self.finish(&lookup.did, 0, Some(failure));
         }
         let (max_attempts, max_failures) = lookup::limits(&ticket.host, self.settings.max_attempts);
         let again = lookup.attempts.again(&failure, max_attempts);
         let (again, given_up) = if again { (Some(lookup), None) } else { (None, Some(lookup)) };
-        let lost = self.lookups.failed(ticket, &failure, again, false, max_failures, Instant::now());
+        let lost = self.lookups.failed(ticket, &failure, again, 0, max_failures, Instant::now());
         for lookup in lost.into_iter().chain(given_up) {
             self.finish(&lookup.did, 0, Some(failure.clone()));
         }
@@ -257,13 +257,13 @@ impl<'a> Fetching<'a> {
 
     fn read_failed(&mut self, ticket: &Ticket, mut repo: Repo, failure: Failure) {
         if !failure.kind.is_retryable() {
-            self.repos.succeeded(ticket);
+            self.repos.succeeded(ticket, repo.progress + 1);
             return self.finish(&repo.did, repo.records(), Some(failure));
         }
         let again = repo.attempts.again(&failure, self.settings.max_attempts);
-        let (has_progressed, max) = (repo.has_progressed, lookup::MAX_HOST_FAILURES);
+        let (given, max) = (repo.progress, lookup::MAX_HOST_FAILURES);
         let (again, given_up) = if again { (Some(repo), None) } else { (None, Some(repo)) };
-        let lost = self.repos.failed(ticket, &failure, again, has_progressed, max, Instant::now());
+        let lost = self.repos.failed(ticket, &failure, again, given, max, Instant::now());
         for repo in lost.into_iter().chain(given_up) {
             self.finish(&repo.did, repo.records(), Some(failure.clone()));
         }
@@ -315,8 +315,14 @@ async fn look_up(reader: Arc<RepoReader>, task: Task<Lookup>) -> Ended {
 
 async fn read(reader: Arc<RepoReader>, task: Task<Repo>) -> Ended {
     let (ticket, mut repo) = task.into_parts();
-    let before = repo.progress();
+    let before = repo.given();
     let end = reader.read(&ticket.host, &mut repo).await;
-    repo.has_progressed = repo.progress() != before;
+    repo.progress = u64::try_from(repo.given() - before).unwrap_or(0);
     Ended::Read(ticket, repo, end)
+}
+
+/// What the end of a repo counts beside its records: also a repo without any takes a request, and two for each
+/// collection. Without it, a large PDS with a rate limit would be given up.
+fn ends(repo: &Repo) -> u64 {
+    1 + repo.listings.len() as u64
 }

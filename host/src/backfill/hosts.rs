@@ -235,11 +235,11 @@ impl<U> Hosts<U> {
         self.cooling.first().map(|(until, _)| *until)
     }
 
-    /// Ends a unit to which the host responded.
-    pub(super) fn succeeded(&mut self, ticket: &Ticket) {
+    /// Ends a unit to which the host responded. `given`: how much the host has given for it.
+    pub(super) fn succeeded(&mut self, ticket: &Ticket, given: u64) {
         if let Some(host) = self.by_name.get_mut(&ticket.host) {
             host.failures = 0;
-            host.limit.end();
+            host.limit.gave(given);
             host.given_up = None;
         }
         self.leave(&ticket.host);
@@ -247,13 +247,13 @@ impl<U> Hosts<U> {
 
     /// Ends a unit at which the host failed. With `again`, the unit goes to the end of the host's queue. After
     /// `max_failures` in a row, the host is given up: returns the units to fail because of that. Answers of 429 are no
-    /// failures, but waits have an end too, which begins again when the unit `has_progressed`.
+    /// failures, but waits have an end too, which is later if the host has `given` something for the unit.
     pub(super) fn failed(
         &mut self,
         ticket: &Ticket,
         failure: &Failure,
         again: Option<U>,
-        has_progressed: bool,
+        given: u64,
         max_failures: u32,
         now: Instant,
     ) -> Vec<U> {
@@ -263,9 +263,11 @@ impl<U> Hosts<U> {
                 host.queue.push_back(unit);
                 self.queued += 1;
             }
+            // Also what came after another unit had begun the cooldown.
+            host.limit.gave(given);
             if host.round == ticket.round {
                 host.round += 1;
-                if let Some(wait) = host.cooldown(failure, has_progressed, max_failures, now) {
+                if let Some(wait) = host.cooldown(failure, max_failures, now) {
                     host.is_cooling = true;
                     self.cooling.insert((now + wait, Arc::clone(&ticket.host)));
                 } else {
@@ -291,26 +293,23 @@ impl<U> Hosts<U> {
         self.active.retain(|other| other != name);
         if host.queue.is_empty() && host.has_more {
             self.drained.push(Arc::clone(name));
-        } else if host.queue.is_empty() && host.failures == 0 && !host.is_cooling && host.given_up.is_none() {
-            // Nothing to remember: DIDs can name millions of hosts.
+        } else if host.queue.is_empty() && !host.is_remembered() {
+            // DIDs can name millions of hosts.
             self.by_name.remove(name);
         }
     }
 }
 
 impl<U> Host<U> {
+    /// Whether further units of the host depend on how it has answered. The waits of a host are counted for all of its
+    /// units together, so that it can't multiply them with accounts that come one after the other.
+    fn is_remembered(&self) -> bool {
+        self.failures > 0 || self.is_cooling || self.given_up.is_some() || self.limit.has_waited()
+    }
+
     /// Counts a failure. Returns for how long the host cools down; `None` when it is given up.
-    fn cooldown(
-        &mut self,
-        failure: &Failure,
-        has_progressed: bool,
-        max_failures: u32,
-        now: Instant,
-    ) -> Option<Duration> {
+    fn cooldown(&mut self, failure: &Failure, max_failures: u32, now: Instant) -> Option<Duration> {
         if failure.kind == ErrorKind::RateLimited {
-            if has_progressed {
-                self.limit.end();
-            }
             return self.limit.wait(failure, now);
         }
         self.failures += 1;

@@ -13,8 +13,13 @@ use crate::atproto::{Nsid, RecordKey};
 use crate::store::backfill::{CollectionPosition, KeyRange};
 use crate::store::index::Delete;
 
-/// Pages of one collection of one repo: five million records. A list without an end is given up there.
+/// Pages of one collection of one repo, which are five million records if the PDS gives the pages that it is asked for. A
+/// list without an end is given up there.
 const MAX_PAGES: u32 = 50_000;
+
+/// Record keys that are remembered of a list without order, some twenty megabytes: a PDS that ignores `limit` can put
+/// tens of thousands on a page. Lists in order have no such limit, since they need no memory.
+const MAX_UNORDERED_KEYS: usize = 1_000_000;
 
 /// Absent records that are kept until the end of a list proves that it was in order. Beyond it, they are removed before.
 pub(super) const MAX_ABSENT: usize = 10_000;
@@ -29,6 +34,8 @@ pub(super) struct Listing {
     pub(super) lowest: Option<String>,
     /// Records of the index that the pages so far lack. They stay until the PDS denies each of them.
     pub(super) absent: Vec<Delete>,
+    /// Those of them that the PDS has denied.
+    pub(super) denied: i64,
     is_ordered: bool,
     pub(super) is_done: bool,
     pub(super) records: i64,
@@ -72,6 +79,7 @@ impl Listing {
             last_key: None,
             lowest: None,
             absent: Vec::new(),
+            denied: 0,
             is_ordered: true,
             is_done: false,
             records: 0,
@@ -139,7 +147,7 @@ impl Listing {
     /// Takes the keys of a page. `is_clean`: the page had nothing but valid records of this collection.
     ///
     /// # Errors
-    /// When the page has no new key: the list repeats itself.
+    /// When the page has no new key: the list repeats itself. When a list without order has too many keys.
     pub(super) fn take_page<'a>(
         &'a mut self,
         keys: &'a [RecordKey],
@@ -159,6 +167,11 @@ impl Listing {
             }
             if new == 0 && !keys.is_empty() {
                 return Err(Failure::other("the PDS lists the same records again"));
+            }
+            if self.keys.len() > MAX_UNORDERED_KEYS {
+                return Err(Failure::other(format!(
+                    "the PDS lists more than {MAX_UNORDERED_KEYS} records without an order"
+                )));
             }
             return Ok(Proof::Nothing);
         }
@@ -324,5 +337,18 @@ mod tests {
         });
         assert!(end.unwrap().text.contains("has no end"));
         assert_eq!(list.pages(), MAX_PAGES);
+    }
+
+    #[test]
+    fn a_list_without_limit_and_order_ends_before_it_fills_the_memory() {
+        let (mut list, per_page) = (listing(), 40_000);
+        let failed = (0..=MAX_UNORDERED_KEYS / per_page).find_map(|n| {
+            let page: Vec<_> = (0..per_page).map(|key| format!("{:08}", n * per_page + key)).collect();
+            let page = keys(&page.iter().map(String::as_str).collect::<Vec<_>>());
+            let taken = list.take_page(&page, true, Some("x")).map(drop);
+            taken.and_then(|()| list.advance(end(&page, Some(&n.to_string())))).err()
+        });
+        assert_eq!(failed.unwrap().text, "the PDS lists more than 1000000 records without an order");
+        assert!(!list.is_done);
     }
 }

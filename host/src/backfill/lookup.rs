@@ -1,10 +1,12 @@
 //! Looks up where a repo is, and which limits the queues by host have.
 
+use std::time::Duration;
+
 use super::failure::{ErrorKind, Failure};
 use super::hosts::Bounds;
 use crate::atproto::Did;
 use crate::config::backfill::CONCURRENT_RESOLUTION;
-use crate::identity::{IdentityError, Resolver};
+use crate::identity::{IdentityError, MIN_REFRESH_SECONDS, Resolver};
 use crate::settings::backfill::BackfillSettings;
 
 /// Failures in a row after which a PDS is given up (indexing.md §5.3).
@@ -61,11 +63,12 @@ pub(super) async fn pds_of(resolver: &Resolver, did: &Did, afresh: bool) -> Resu
     document.pds().map(str::to_owned).ok_or_else(none)
 }
 
-/// Looks up the DID again when its PDS does not give the repo: the account may have moved since. Returns the origin of
-/// its new PDS.
+/// Looks up the DID again when its PDS does not give the repo: the account may have moved since, even if its document was
+/// fetched just before. Returns the origin of its new PDS.
 ///
 /// # Errors
-/// The failure, if the account did not move. It says nothing about the account's status if that is not certain.
+/// The failure, if the account did not move. It says nothing about the account's status if that is not certain. While
+/// the document can't be fetched, the failure of the look-up, which another attempt may overcome.
 pub(super) async fn moved(
     resolver: &Resolver,
     endpoint: &str,
@@ -78,16 +81,80 @@ pub(super) async fn moved(
     ) {
         return Err(failure);
     }
-    match resolver.refresh(did).await {
+    match resolver.no_older_than(did, 0).await {
         Ok(document) => document.pds().filter(|pds| *pds != endpoint).map(str::to_owned).ok_or(failure),
-        Err(error @ IdentityError::Tombstoned) => Err(Failure::of_identity(&error)),
+        // A failed look-up is not repeated before.
+        Err(error @ IdentityError::Unavailable(_)) => {
+            let failure = Failure::of_identity(&error);
+            let repeated = Duration::from_secs(MIN_REFRESH_SECONDS.unsigned_abs());
+            Err(Failure { wait: Some(failure.wait.unwrap_or_default().max(repeated)), ..failure })
+        }
+        Err(error) if error.is_temporary() || matches!(error, IdentityError::Tombstoned) => {
+            Err(Failure::of_identity(&error))
+        }
         Err(_) => Err(Failure { status: None, ..failure }),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use belvedere_standins::repos::{Fault, RepoNetwork, Site};
+
     use super::*;
+    use crate::clock::{Clock, Timestamp};
+    use crate::net::tests::loopback;
+    use crate::store::index::AccountStatus;
+
+    #[tokio::test]
+    async fn an_account_is_said_not_to_have_moved_only_by_a_document_fetched_after_its_pds_refused() {
+        const DID: &str = "did:plc:abcdefghijklmnopqrstuvwx";
+        let network = RepoNetwork::start(2).await;
+        network.account(DID, 0);
+        let (did, clock) = (Did::try_from(DID).unwrap(), Clock::fixed(Timestamp(0)));
+        let resolver = Resolver::new(loopback(), network.url().parse().unwrap(), clock.clone());
+        let (old, new) = (network.pds_url(0), network.pds_url(1));
+        let refused =
+            |kind| Failure { status: Some(AccountStatus::TakenDown), ..Failure::new(kind, "refused") };
+        let moved = async |kind| moved(&resolver, &old, &did, refused(kind)).await;
+        assert_eq!(resolver.resolve(&did).await.unwrap().pds(), Some(&*old));
+        assert_eq!(moved(ErrorKind::RepoTakendown).await, Err(refused(ErrorKind::RepoTakendown)));
+
+        network.account(DID, 1);
+        let fails =
+            |status, wait: &str| Fault::Status(status, vec![("retry-after", wait.to_owned())], String::new());
+        for (n, (fault, kind)) in [
+            (fails(503, "1"), ErrorKind::PdsServerError),
+            (Fault::Html, ErrorKind::RepoTakendown),
+            (fails(429, "60"), ErrorKind::RateLimited),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            clock.set(Timestamp(0).plus_seconds(31 * n as i64));
+            network.faults(Site::Relay, move |_| Some(fault.clone()));
+            let failure = moved(ErrorKind::RepoTakendown).await.unwrap_err();
+            assert_eq!(
+                (failure.kind, failure.status),
+                (kind, None),
+                "the old document says nothing any more"
+            );
+            if kind.is_retryable() {
+                assert!(failure.wait >= Some(Duration::from_secs(30)), "{failure:?}");
+            }
+        }
+
+        network.repair();
+        let resolver = Resolver::new(loopback(), network.url().parse().unwrap(), clock.clone());
+        for kind in [ErrorKind::RepoNotFound, ErrorKind::RepoDeactivated, ErrorKind::RepoTakendown] {
+            network.account(DID, 0);
+            resolver.no_older_than(&did, 0).await.unwrap();
+            network.account(DID, 1);
+            let failure = super::moved(&resolver, &old, &did, refused(kind)).await;
+            assert_eq!(failure, Ok(new.clone()), "{kind:?}");
+        }
+        let timeout = Err(refused(ErrorKind::Timeout));
+        assert_eq!(super::moved(&resolver, &old, &did, refused(ErrorKind::Timeout)).await, timeout);
+    }
 
     #[test]
     fn only_the_directory_has_more_patience_than_a_pds() {

@@ -6,7 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::Cars;
@@ -15,7 +17,7 @@ use super::left_out::LeftOut;
 use super::listing::{Listing, MAX_ABSENT, PageEnd, Proof};
 use super::meter::Meter;
 use super::request::{OwnRecords, PageRecord, RecordPage, Server};
-use super::slow_guard::SlowGuard;
+use super::slow_guard;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::{Clock, Timestamp};
 use crate::identity::Resolver;
@@ -25,7 +27,7 @@ use crate::indexing::{
 use crate::lexicons::Registry;
 use crate::net::Client;
 use crate::store::backfill::{self, IndexedRow, KeyRange, RangeReader};
-use crate::store::index::{Change, Delete};
+use crate::store::index::{Change, Delete, RevLimit};
 use crate::store::{Db, StoreError};
 
 /// Pages after which the position in a repo is saved: a crash repeats no more than these.
@@ -70,8 +72,12 @@ pub(super) struct Repo {
     pub(super) page_bytes: i64,
     /// Its source was chosen: it is not considered for a CAR again.
     pub(super) is_chosen: bool,
-    /// The last attempt has brought something.
-    pub(super) has_progressed: bool,
+    /// The time that requests for its pages took, in all attempts. Waits between two attempts don't count.
+    pub(super) spent: Duration,
+    /// Records that were read before the job was continued.
+    pub(super) restored: i64,
+    /// What the last attempt has brought.
+    pub(super) progress: u64,
 }
 
 /// How an attempt to read a repo ended.
@@ -116,7 +122,9 @@ impl Repo {
             moves: 0,
             page_bytes: 0,
             is_chosen: false,
-            has_progressed: false,
+            spent: Duration::ZERO,
+            restored: 0,
+            progress: 0,
         }
     }
 
@@ -125,10 +133,11 @@ impl Repo {
         self.listings.iter().map(|listing| listing.records).sum()
     }
 
-    /// Changes with every page, and with every absent record that is removed.
-    pub(super) fn progress(&self) -> (u32, usize) {
-        let pages = self.listings.iter().map(Listing::pages).sum();
-        (pages, self.listings.iter().map(|listing| listing.absent.len()).sum())
+    /// What its PDS has given: records, and denials of records that its lists lack. Not pages: a page without records
+    /// costs the PDS nothing, so it is no reason to go on.
+    pub(super) fn given(&self) -> i64 {
+        let denied = self.listings.iter().map(|listing| listing.denied).sum::<i64>();
+        self.records() - self.restored + denied
     }
 }
 
@@ -156,11 +165,13 @@ impl RepoReader {
         rev: Tid,
         continues: impl Fn(&Listing) -> bool,
     ) -> Result<(), Break> {
-        let (guard, before) = (SlowGuard::new(), repo.records());
+        let (began, before) = (Instant::now(), repo.spent);
         for at in 0..repo.listings.len() {
             while let Some(listing) = repo.listings.get_mut(at).filter(|listing| continues(listing)) {
                 let left_out = &mut repo.left_out;
-                let page = self.or_stop(server.next_page(&repo.did, listing)).await??;
+                let page = self.or_stop(server.next_page(&repo.did, listing)).await?;
+                repo.spent = before + began.elapsed();
+                let page = page?;
                 repo.page_bytes += page.bytes as i64;
                 self.take_page(Some(server), (&repo.did, rev), listing, page, left_out).await?;
                 let is_saved = listing.pages().is_multiple_of(PAGES_PER_SAVE);
@@ -170,7 +181,8 @@ impl RepoReader {
                 if is_saved {
                     self.save(repo).await?;
                 }
-                guard.check(repo.records() - before)?;
+                repo.spent = before + began.elapsed();
+                slow_guard::check(repo.spent, repo.given())?;
             }
         }
         Ok(())
@@ -205,7 +217,7 @@ impl RepoReader {
         for _ in 0..malformed {
             left_out.add(&collection, "it is listed without a URI, a CID or a value");
         }
-        let now = self.clock.now();
+        let limit = RevLimit::read(&self.db, self.clock.now()).await?;
         let rows = match listing.take_page(&keys, is_clean, cursor.as_deref())? {
             Proof::Complete(KeyRange { below, from }) => {
                 let (below, from) = (below.map(str::to_owned), from.map(str::to_owned));
@@ -217,9 +229,9 @@ impl RepoReader {
                     for row in rows {
                         if on_page.contains(row.rkey.as_str()) {
                             known.push(row);
-                        } else if row.rev_by(now) < rev.as_u64() && listing.is_ordered() {
+                        } else if row.rev_by(limit) < rev.as_u64() && listing.is_ordered() {
                             let (did, collection) = (did.clone(), collection.clone());
-                            let rev = removal_rev(rev, row.rev_by(now));
+                            let rev = removal_rev(rev, row.rev_by(limit));
                             listing.absent.push(Delete { did, collection, rkey: row.rkey, rev });
                         }
                     }
@@ -239,7 +251,7 @@ impl RepoReader {
         for (rkey, PageRecord { cid, value: record, .. }) in keys.iter().zip(records) {
             let (claim, bytes) = (Claim::parse(&cid), record.len());
             if let Some(row) = known.get(rkey.as_str())
-                && (row.rev_by(now) > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
+                && (row.rev_by(limit) > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
             {
                 valid += 1;
                 kept += bytes;
@@ -326,6 +338,23 @@ fn removal_rev(listed: Tid, row: u64) -> Tid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_and_denials_are_progress_and_pages_are_not() {
+        let mut repo = Repo::new(Did::try_from("did:plc:abcdefghijklmnopqrstuvwx").unwrap());
+        let mut listing = Listing::new(Nsid::try_from("com.example.note").unwrap());
+        for n in 0..10 {
+            listing.take_page(&[], true, Some("next")).unwrap();
+            listing.advance(PageEnd { next: Some(n.to_string()), ..PageEnd::default() }).unwrap();
+        }
+        repo.listings.push(listing);
+        assert_eq!(repo.given(), 0);
+        repo.listings[0].advance(PageEnd { records: 7, ..PageEnd::default() }).unwrap();
+        repo.listings[0].denied = 5;
+        assert_eq!((repo.records(), repo.given()), (7, 12));
+        repo.restored = 7;
+        assert_eq!(repo.given(), 5);
+    }
 
     #[test]
     fn a_removal_is_newer_than_its_row_and_older_than_the_list() {

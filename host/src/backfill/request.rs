@@ -220,7 +220,7 @@ impl Server<'_> {
             Err(GetError::Failed(failure)) => match failure.missing {
                 Some(Missing::Record) => Ok(false),
                 // Not a failure of the host: its lists are read without this method.
-                Some(Missing::Method) => {
+                Some(Missing::Method | Missing::Path) => {
                     Err(Failure::other("the PDS can't be asked for a record, so what its list lacks is kept"))
                 }
                 None => Err(failure),

@@ -32,23 +32,7 @@ pub(super) async fn run(
         }
         return Ok(Some("no record lexicon is uploaded, so there is nothing to read".to_owned()));
     }
-    let mut note = job.error.clone();
-    if matches!(job.stage.as_str(), "pending" | "discovering_repos") {
-        reporter.enter("discovering_repos").await?;
-        // Only what PDSs give is shown by the job.
-        let (net, meter) = (deps.net.trusted().paced(), Meter::default());
-        let relay = Server { net: &net, clock: &deps.clock, origin: &deps.relay_url, meter: &meter };
-        note = Discovery { db: &deps.db, relay, reporter, stop }.run(job, &collections).await?;
-        let is_empty = reporter.counters().total_repos == 0;
-        match &note {
-            Some(error) if is_empty => return Err(RunError::Failed(error.clone())),
-            Some(error) => backfill::set_error(&deps.db, job.seq, error).await?,
-            None if is_empty => return Ok(None),
-            None => {}
-        }
-    }
-    reporter.enter("resolving_and_fetching").await?;
-    let reader = RepoReader {
+    let reader = Arc::new(RepoReader {
         db: deps.db.clone(),
         net: deps.net.paced(),
         clock: deps.clock.clone(),
@@ -60,14 +44,37 @@ pub(super) async fn run(
         is_continued: backfill::has_positions(&deps.db, job.seq).await?,
         is_retry: job.is_discovered,
         registry: Arc::clone(&deps.registry),
-        collections,
+        collections: Arc::clone(&collections),
         records: Arc::clone(&reporter.total_records),
         changed_since: job.changed_since,
         meter: Arc::clone(&reporter.meter),
         cars: Cars::new(Arc::clone(&reporter.meter)),
         stop: stop.clone(),
-    };
-    Fetching::new(reporter, Arc::new(reader), &deps.settings).run().await?;
+    });
+    let mut note = job.error.clone();
+    if matches!(job.stage.as_str(), "pending" | "discovering_repos") {
+        reporter.enter("discovering_repos").await?;
+        // Only what PDSs give is shown by the job.
+        let (net, meter) = (deps.net.trusted().paced(), Meter::default());
+        let relay = Server { net: &net, clock: &deps.clock, origin: &deps.relay_url, meter: &meter };
+        let discovery = Discovery { db: &deps.db, relay, reporter, stop };
+        let mut found = discovery.run(job, &collections).await?;
+        if found.is_unlisted {
+            // The stage stays: a job that is continued here has to list the others still.
+            Fetching::new(reporter, Arc::clone(&reader), &deps.settings).run().await?;
+            discovery.add_all(job, &mut found).await?;
+        }
+        note = (!found.incomplete.is_empty()).then(|| found.incomplete.join("; "));
+        let is_empty = reporter.counters().total_repos == 0;
+        match &note {
+            Some(error) if is_empty => return Err(RunError::Failed(error.clone())),
+            Some(error) => backfill::set_error(&deps.db, job.seq, error).await?,
+            None if is_empty => return Ok(None),
+            None => {}
+        }
+    }
+    reporter.enter("resolving_and_fetching").await?;
+    Fetching::new(reporter, reader, &deps.settings).run().await?;
     match unread(deps, job, reporter.counters()).await? {
         Some(why) => Err(RunError::Failed(note.into_iter().chain([why]).collect::<Vec<_>>().join("; "))),
         None => Ok(note),

@@ -4,6 +4,7 @@
 //! A CAR that can't be used changes nothing: the pages go on.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::car::{Car, Unusable};
 use super::car_request::NoCar;
@@ -27,6 +28,7 @@ impl RepoReader {
     pub(super) async fn read(&self, endpoint: &str, repo: &mut Repo) -> Result<RepoEnd, StoreError> {
         if repo.listings.is_empty() {
             repo.listings = self.listings(&repo.did).await?;
+            repo.restored = repo.records();
         }
         let server = Server { net: &self.net, clock: &self.clock, origin: endpoint, meter: &self.meter };
         let read = match self.read_listings(&server, repo).await {
@@ -117,6 +119,7 @@ impl RepoReader {
                 Ok(mut list) => {
                     // What its pages lack is above the CAR's part of the list.
                     list.absent.append(&mut listing.absent);
+                    list.denied = listing.denied;
                     *listing = list;
                     repo.left_out = left_out;
                 }
@@ -199,6 +202,7 @@ impl RepoReader {
         repo.moves += 1;
         self.records.fetch_sub(repo.records(), Ordering::Relaxed);
         repo.listings.clear();
+        (repo.restored, repo.spent) = (0, Duration::ZERO);
         repo.left_out = LeftOut::default();
         repo.is_chosen = false;
         backfill::forget_positions(&self.db, self.job, repo.did.as_str()).await?;

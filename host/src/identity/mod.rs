@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use self::document::DidDocument;
 pub use self::handles::HandleError;
-pub use self::resolver::Resolver;
+pub use self::resolver::{MIN_REFRESH_SECONDS, Resolver};
 use crate::fair_share::Full;
 use crate::net::NetError;
 

@@ -44,7 +44,7 @@ const CHANGE_TIME: Duration = Duration::from_mins(1);
 const MAX_FETCHES: u32 = 3;
 
 /// Seconds between two refreshes of a document. It bounds the fetches that an attacker causes with invalid signatures.
-const MIN_REFRESH_SECONDS: i64 = 30;
+pub const MIN_REFRESH_SECONDS: i64 = 30;
 
 /// How long a call waits for a recent document while the PDS of the last one is known.
 const RECENT_PATIENCE: Duration = Duration::from_millis(1_500);

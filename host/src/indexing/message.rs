@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::atproto::RecordUri;
+use crate::store::cursors;
 use crate::store::index::{AccountChange, Change};
 use crate::store::lease::Term;
 
@@ -12,7 +13,7 @@ use super::apply::IndexChange;
 use super::watermark::Ticket;
 
 /// The name under which the stream's cursor is stored. All servers share it, because their cursors are times.
-pub const CURSOR_SOURCE: &str = "jetstream";
+pub const CURSOR_SOURCE: &str = cursors::STREAM;
 
 #[derive(Debug)]
 pub(super) enum Message {

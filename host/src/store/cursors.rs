@@ -5,6 +5,9 @@ use crate::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
+/// The source of the stream's events. Other rows of the table are those of leases and of the check for writing.
+pub const STREAM: &str = "jetstream";
+
 /// The last committed cursor of a source (Jetstream: microseconds).
 pub async fn get(db: &Db, source: &str) -> Result<Option<i64>, StoreError> {
     let sql = "SELECT cursor FROM stream_cursors WHERE source = $1";

@@ -1,6 +1,8 @@
 //! After a gap of the stream, the server reads what has changed by itself.
 
-use belvedere_standins::repos::{Fault, Site};
+use std::collections::HashSet;
+
+use belvedere_standins::repos::{Fault, Site, document};
 use tokio::sync::watch;
 
 use super::*;
@@ -127,6 +129,63 @@ in_both_scenes! {
         let back = async |_: &Instance| scene.index(NOTES).await.keys().any(|uri| uri.contains(&account(3)));
         scene.server.eventually("it is back", back).await;
         scene.assert_visible(&[4, 5, 6].map(account)).await;
+    }
+
+    async fn a_moved_account_is_not_hidden_because_its_old_pds_refuses_it(mut scene) {
+        let refusals = ["RepoTakendown", "RepoSuspended", "RepoDeactivated", "RepoNotFound"];
+        let moved: Vec<_> = (1..=refusals.len()).map(account).collect();
+        for did in &moved {
+            scene.network.account(did, 0);
+            scene.network.fill(did, NOTES, 3);
+        }
+        scene.backfill().await;
+        scene.miss_events(96).await;
+        for did in &moved {
+            scene.network.account(did, 1);
+            scene.network.put(did, NOTES, "new", note("new"));
+        }
+        // They move between the look-up and the request to the old PDS.
+        let (mut unseen, old): (HashSet<_>, _) = (moved.iter().cloned().collect(), scene.network.pds_url(0));
+        scene.network.faults(Site::Relay, move |query| {
+            unseen.remove(&query.method).then(|| Fault::Text(document(&query.method, &old).to_string()))
+        });
+        scene.network.faults(Site::Pds(0), move |query| {
+            let at = moved.iter().position(|did| *did == query.did)?;
+            Some(Fault::refusal(refusals[at]))
+        });
+        scene.resume().await;
+        let job = scene.caught_up().await;
+        assert_eq!((job.status.as_str(), scene.errors(&job.id).await), ("completed", BTreeMap::new()));
+        let visited: HashSet<_> = scene.network.queries(Site::Pds(0)).into_iter().map(|query| query.did).collect();
+        assert_eq!(visited.len(), refusals.len(), "the old PDS was asked for all");
+        scene.assert_equal(NOTES).await;
+        let statuses = "/admin/events?event_type=account.status_changed";
+        assert_eq!(scene.server.admin(Method::GET, statuses, None).await.body["events"], json!([]));
+    }
+
+    async fn an_account_is_not_hidden_while_the_directory_is_down(mut scene) {
+        for n in 1..3 {
+            scene.network.account(&account(n), n);
+            scene.network.fill(&account(n), NOTES, 3);
+        }
+        scene.backfill().await;
+        let once = json!({ "value": "1" });
+        scene.server.admin(Method::PUT, "/admin/settings/backfill_max_attempts", Some(&once)).await;
+        scene.miss_events(96).await;
+        scene.network.set_error(&account(1), Some("RepoDeactivated"));
+        scene.network.put(&account(2), NOTES, "new", note("new"));
+        let (refused, mut lookups) = (account(1), 0);
+        scene.network.faults(Site::Relay, move |query| {
+            lookups += usize::from(query.method == refused);
+            (query.method == refused && lookups > 1).then(|| Fault::bare(503))
+        });
+        scene.resume().await;
+        let job = scene.caught_up().await;
+        assert_eq!(scene.errors(&job.id).await, [(account(1), "pds_server_error".to_owned())].into());
+        scene.assert_visible(&[]).await;
+        scene.network.repair();
+        scene.retry(&job.id).await;
+        scene.assert_visible(&[account(1)]).await;
     }
 
     async fn a_killed_catch_up_goes_on(mut scene) {

@@ -95,6 +95,25 @@ in_both_scenes! {
         scene.assert_equal(NOTES).await;
     }
 
+    async fn denials_before_a_refusal_are_kept_so_that_a_tight_limit_is_got_through(scene) {
+        scene.network.account(&account(0), 0);
+        scene.network.fill(&account(0), NOTES, 130);
+        scene.backfill().await;
+        for key in 0..120 {
+            scene.network.delete(&account(0), NOTES, &format!("{key:04}"));
+        }
+        // Thirty requests for a record at a time, of a hundred that are removed together.
+        let mut requests = 0;
+        scene.network.faults(Site::Pds(0), move |query| {
+            let is_of_record = query.method.ends_with("getRecord");
+            requests += usize::from(is_of_record);
+            (is_of_record && requests % 31 == 0).then(|| Fault::rate_limited_for(1))
+        });
+        let (id, _) = scene.backfill().await;
+        assert_eq!(scene.errors(&id).await, BTreeMap::new());
+        scene.assert_equal(NOTES).await;
+    }
+
     async fn rows_with_a_rev_of_the_future_are_corrected(scene) {
         scene.network.account(&account(0), 0);
         scene.network.fill(&account(0), NOTES, 4);

@@ -1,5 +1,5 @@
-//! A model check: PDSs whose lists lie at random never cost a record that a repo has, and honest ones leave nothing that it
-//! lacks.
+//! A model check: PDSs whose lists lie at random, and that don't answer requests for a record as they should, never cost a
+//! record that a repo has, and honest ones leave nothing that it lacks.
 //!
 //! Every step is the answer to a request for a list. The seed is printed, and repeats a run in the environment variable
 //! `BELVEDERE_SEED`; `BELVEDERE_HISTORIES` is the number of steps (docs/contributing.md).
@@ -38,6 +38,20 @@ fn lie(random: &Random) -> Fault {
     }
 }
 
+/// How the answer to a request for a record may be wrong. None of them says that the repo lacks it. A PDS with failures
+/// that pass is waited for, so `failures` are few.
+fn wrong_answer(random: &Random, failures: &mut u32) -> Fault {
+    if *failures > 0 && number(random, 3) == 0 {
+        *failures -= 1;
+        return [Fault::rate_limited_for(1), Fault::bare(500)][number(random, 2)].clone();
+    }
+    match number(random, 3) {
+        0 => Fault::WrongRecord,
+        1 => Fault::bare(404),
+        _ => Fault::refusal("InvalidRequest"),
+    }
+}
+
 impl Scene {
     /// Changes every repo. The last change is a new version, so that every row of the index is older than the repo.
     fn change(&self, random: &Random) {
@@ -56,12 +70,17 @@ impl Scene {
         }
     }
 
-    /// Lets the lists of all PDSs lie. Some repos are always listed in the same way, the others differently each time.
+    /// Lets the lists of all PDSs lie. Some repos are always listed in the same way, the others differently each time. Every
+    /// fourth answer to a request for a record is wrong.
     fn lie(&self, seed: u64) {
         for pds in 0..4 {
             let random = Random::seeded(seed.wrapping_add(pds as u64));
             let mut usual: BTreeMap<String, Fault> = BTreeMap::new();
+            let mut failures = 2;
             self.network.faults(Site::Pds(pds), move |query: &Query| {
+                if query.method.ends_with("getRecord") {
+                    return (number(&random, 4) == 0).then(|| wrong_answer(&random, &mut failures));
+                }
                 if !query.method.ends_with("listRecords") {
                     return None;
                 }

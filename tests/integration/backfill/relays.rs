@@ -3,6 +3,7 @@
 use std::process::Output;
 
 use belvedere_standins::repos::{Fault, Site};
+use tokio::sync::watch;
 
 use super::*;
 
@@ -80,6 +81,68 @@ in_both_scenes! {
         let (_, job) = scene.backfill().await;
         assert_eq!((job.status.as_str(), job.total_repos), ("completed", Some(3)));
         assert!(job.error.unwrap().contains("did not list all of its repos: 501 Not Implemented"));
+        scene.assert_equal(NOTES).await;
+    }
+
+    async fn a_proxys_status_is_no_reason_to_read_the_whole_network(scene) {
+        scene.network.set_repos_per_page(2);
+        for n in 0..5 {
+            scene.network.account(&account(n), n % 4);
+            scene.network.fill(&account(n), NOTES, 3);
+        }
+        scene.network.faults(Site::Relay, |query| {
+            let is_later = query.method.ends_with("listReposByCollection") && query.cursor.is_some();
+            is_later.then(|| Fault::bare(404))
+        });
+        let (_, job) = scene.backfill().await;
+        let error = job.error.unwrap_or_default();
+        assert!(error.contains("did not list all repos of com.example.note: 404 Not Found"), "{error}");
+        assert_eq!(job.total_repos, Some(2), "those of the first page");
+        for status in [404, 405, 501] {
+            let once = |scene: &Scene| {
+                let mut left = 1;
+                scene.network.faults(Site::Relay, move |query| {
+                    let fails = query.method.ends_with("listReposByCollection") && left > 0;
+                    left -= usize::from(fails);
+                    fails.then(|| Fault::bare(status))
+                });
+            };
+            once(&scene);
+            let plan = scene.server.admin(Method::GET, "/admin/backfill/plan", None).await.body;
+            assert_eq!((&plan["repos"], &plan["lists_all_repos"]), (&json!(5), &json!(false)), "{plan}");
+            once(&scene);
+            let (_, job) = scene.backfill().await;
+            assert_eq!((job.total_repos, job.error), (Some(5), None), "{status}");
+        }
+        let lists = scene.network.queries(Site::Relay);
+        assert!(!lists.iter().any(|query| query.method.ends_with("listRepos")), "{lists:?}");
+    }
+
+    async fn accounts_of_the_index_are_read_before_the_relay_has_listed_all_others(scene) {
+        scene.network.account(&account(9), 0);
+        scene.network.fill(&account(9), NOTES, 3);
+        scene.backfill().await;
+        scene.network.put(&account(9), NOTES, "new", note("new"));
+        for n in 0..3 {
+            scene.network.account(&account(n), n);
+            scene.network.fill(&account(n), NOTES, 3);
+        }
+        let (open, opened) = watch::channel(false);
+        scene.network.faults(Site::Relay, move |query| match query.method.rsplit('.').next() {
+            Some("listReposByCollection") => Some(Fault::unknown_method(0)),
+            Some("listRepos") => Some(Fault::Until(opened.clone())),
+            _ => None,
+        });
+        let id = scene.create(Some(NOTES), None).await;
+        let is_read = async |_: &Instance| scene.record(&account(9), "new").await.is_some();
+        scene.server.eventually("the known account is read", is_read).await;
+        // A job that is continued then still lists the others.
+        let mut scene = scene;
+        scene.server.kill();
+        scene.server.start_again().await;
+        open.send_replace(true);
+        let job = scene.ended(&id).await;
+        assert_eq!((job.total_repos, job.processed_repos, job.error), (Some(4), Some(4), None));
         scene.assert_equal(NOTES).await;
     }
 

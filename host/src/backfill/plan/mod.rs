@@ -183,7 +183,13 @@ impl Planner {
 async fn add_repos(relay: &Server<'_>, list: RepoList<'_>, dids: &mut BTreeSet<Did>) -> Result<(), Failure> {
     let mut cursor: Option<String> = None;
     while dids.len() < MAX_REPOS {
-        let page = relay.repos(list, cursor.as_deref()).await?;
+        let page = match relay.repos(list, cursor.as_deref()).await {
+            // As a backfill does.
+            Err(failure) if cursor.is_none() && failure.missing == Some(Missing::Path) => {
+                relay.repos(list, None).await.map_err(Failure::repeated)?
+            }
+            page => page?,
+        };
         dids.extend(page.dids);
         if page.cursor.is_none() || page.cursor == cursor {
             break;

@@ -15,7 +15,7 @@ use crate::identity::Resolver;
 use crate::indexing::{CURSOR_SOURCE, Candidate, Claim, RecordAction, RecordChecker};
 use crate::net::Client;
 use crate::store::backfill::{self, IndexedRow, KeyRange, RangeReader};
-use crate::store::index::AccountStatus;
+use crate::store::index::{AccountStatus, RevLimit};
 use crate::store::{Db, StoreError, cursors};
 
 pub(super) struct Comparer {
@@ -134,14 +134,14 @@ impl Comparer {
         let mut on_page: HashMap<&str, PageRecord> =
             keys.iter().map(RecordKey::as_str).zip(records).collect();
         let uri = |rkey: &str| format!("{}/{collection}/{rkey}", repo_uri(did));
-        let (mut unlisted, now) = (Vec::new(), self.clock.now());
+        let (mut unlisted, limit) = (Vec::new(), RevLimit::read(&self.db, self.clock.now()).await?);
         let mut parts = RangeReader::new(range);
         while let Some(rows) = parts.next(&self.db, did, &collection).await? {
             for row in rows {
                 match on_page.remove(row.rkey.as_str()) {
                     None => unlisted.push(row),
                     // The stream has brought a newer version since the PDS was asked for its rev.
-                    Some(_) if row.rev_by(now) > rev.as_u64() => {}
+                    Some(_) if row.rev_by(limit) > rev.as_u64() => {}
                     Some(record) => {
                         if row.cid.is_none_or(|cid| Claim::parse(&record.cid) != Claim::Cid(cid))
                             && self.is_indexable(did, &collection, &row.rkey, rev, record)
@@ -152,9 +152,9 @@ impl Comparer {
                 }
             }
         }
-        unlisted.retain(|row: &IndexedRow| row.rev_by(now) <= rev.as_u64());
+        unlisted.retain(|row: &IndexedRow| row.rev_by(limit) <= rev.as_u64());
         let absent = unlisted.iter().map(|row| row.rkey.clone()).collect();
-        if server.first_present(did, &collection, absent).await?.is_some() {
+        if server.denied(did, &collection, absent).await.1? {
             let wrong = "its PDS does not list a record that it has, so nothing is certain";
             return Err(Failure::other(wrong).into());
         }

@@ -117,7 +117,7 @@ impl<'a> Look<'a> {
     fn ended(&mut self, ended: Ended) -> Result<Vec<(Unit, Seen)>, StoreError> {
         Ok(match ended {
             Ended::LookedUp(ticket, unit, Ok(endpoint)) => {
-                self.lookups.succeeded(&ticket);
+                self.lookups.succeeded(&ticket, 1);
                 self.queue(&endpoint, unit)
             }
             Ended::LookedUp(ticket, mut unit, Err(failure)) => {
@@ -126,7 +126,7 @@ impl<'a> Look<'a> {
                 retry(&mut self.lookups, &ticket, unit, again, max_failures, failure)
             }
             Ended::Gone(ticket, unit, seen) => {
-                self.lookups.succeeded(&ticket);
+                self.lookups.succeeded(&ticket, 1);
                 match seen {
                     Ok(seen) => vec![(unit, seen)],
                     Err(Break::Store(error)) => return Err(error),
@@ -135,11 +135,11 @@ impl<'a> Look<'a> {
                 }
             }
             Ended::Compared(ticket, unit, Ok(seen)) => {
-                self.repos.succeeded(&ticket);
+                self.repos.succeeded(&ticket, seen.given(self.comparer.collections.len()));
                 vec![(unit, seen)]
             }
             Ended::Compared(ticket, unit, Err(Break::Moved(endpoint))) => {
-                self.repos.succeeded(&ticket);
+                self.repos.succeeded(&ticket, 1);
                 self.queue(&endpoint, unit)
             }
             Ended::Compared(_, _, Err(Break::Store(error))) => return Err(error),
@@ -168,11 +168,11 @@ fn retry(
     failure: Failure,
 ) -> Vec<(Unit, Seen)> {
     if !failure.kind.is_retryable() {
-        hosts.succeeded(ticket);
+        hosts.succeeded(ticket, 1);
         return vec![(unit, Seen::NotReached(failure.text))];
     }
     let (again, given_up) = if again { (Some(unit), None) } else { (None, Some(unit)) };
-    let lost = hosts.failed(ticket, &failure, again, false, max_failures, Instant::now());
+    let lost = hosts.failed(ticket, &failure, again, 0, max_failures, Instant::now());
     let lost = lost.into_iter().chain(given_up);
     lost.map(|unit| (unit, Seen::NotReached(failure.text.clone()))).collect()
 }

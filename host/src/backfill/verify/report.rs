@@ -37,6 +37,16 @@ pub(super) enum Seen {
     NotReached(String),
 }
 
+impl Seen {
+    /// How much the PDS has given for it, as backfills count.
+    pub(super) fn given(&self, collections: usize) -> u64 {
+        match self {
+            Self::Compared { records, .. } => records + 1 + collections as u64,
+            Self::Behind(_) | Self::NotReached(_) => 1,
+        }
+    }
+}
+
 /// What a repo's earlier look has found.
 #[derive(Debug)]
 pub(super) struct Before {

@@ -3,9 +3,8 @@
 use sqlx::AssertSqlSafe;
 
 use super::work::{Discovery, add_repos};
-use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid, rev};
-use crate::clock::Timestamp;
-use crate::store::index::AccountStatus;
+use crate::atproto::{Cid, Did, Nsid, RecordKey};
+use crate::store::index::{AccountStatus, RevLimit};
 use crate::store::partitions::PerPartition;
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, intern, on};
@@ -22,9 +21,8 @@ pub struct IndexedRow {
 impl IndexedRow {
     /// The rev that is compared with a list's: 0 instead of one of the future, which counts as none, as in
     /// [`crate::store::index::apply`]. So a list corrects such a row.
-    pub fn rev_by(&self, now: Timestamp) -> u64 {
-        let is_possible = |latest: Tid| self.rev <= latest.as_u64();
-        if rev::latest_possible(now).is_none_or(is_possible) { self.rev } else { 0 }
+    pub fn rev_by(&self, limit: RevLimit) -> u64 {
+        if limit.permits(self.rev) { self.rev } else { 0 }
     }
 }
 

@@ -4,20 +4,39 @@
 use sqlx::{PgConnection, SqliteConnection};
 
 use super::plan::Key;
-use crate::atproto::rev;
+use crate::atproto::{Tid, rev};
 use crate::clock::Timestamp;
-use crate::store::StoreError;
 use crate::store::partitions::{Partition, PerPartition};
 use crate::store::types::to_json_text;
+use crate::store::{Db, StoreError, cursors};
 
-/// When a host committed last, by its clock. Later than `now` after our clock went back: then revs up to that time are
-/// of the past.
-const LAST_COMMIT: &str = "SELECT max(updated_at) FROM stream_cursors";
+/// When a host committed last what the stream brought, by its clock.
+const LAST_COMMIT: &str = "SELECT updated_at FROM stream_cursors WHERE source = $1";
 
-/// The lowest rev that can't be stored yet, given the time of the last commit; `None` when the clock decides nothing.
-fn limit(now: Timestamp, last_commit: Option<Timestamp>) -> Option<i64> {
-    // The top bit of a TID is zero.
-    rev::latest_possible(now.max(last_commit.unwrap_or(now))).map(|latest| latest.as_u64() as i64)
+/// The highest rev that is not of the future. `None` when the clock decides nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RevLimit(Option<Tid>);
+
+impl RevLimit {
+    /// After our clock went back, the last commit is later than `now`: then revs up to that time are of the past.
+    fn at(now: Timestamp, last_commit: Option<Timestamp>) -> Self {
+        Self(rev::latest_possible(now.max(last_commit.unwrap_or(now))))
+    }
+
+    /// The limit at a time, by which also [`super::apply`] decides.
+    pub async fn read(db: &Db, now: Timestamp) -> Result<Self, StoreError> {
+        let stored = cursors::stored(db, cursors::STREAM).await?;
+        Ok(Self::at(now, stored.map(|stored| stored.committed_at)))
+    }
+
+    pub fn permits(self, rev: u64) -> bool {
+        self.0.is_none_or(|latest| rev <= latest.as_u64())
+    }
+
+    fn as_number(self) -> Option<i64> {
+        // The top bit of a TID is zero.
+        self.0.map(|latest| latest.as_u64() as i64)
+    }
 }
 
 /// Forgets the revs of the future of these records, of their tombstones and of their repos' tombstones. Returns whether
@@ -29,8 +48,9 @@ pub(super) async fn forget_sqlite(
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let keys = to_json_text(&keys.collect::<Vec<_>>());
-    let last_commit = sqlx::query_scalar(LAST_COMMIT).fetch_one(&mut *conn).await?;
-    let Some(limit) = limit(now, last_commit) else { return Ok(false) };
+    let last_commit =
+        sqlx::query_scalar(LAST_COMMIT).bind(cursors::STREAM).fetch_optional(&mut *conn).await?;
+    let Some(limit) = RevLimit::at(now, last_commit).as_number() else { return Ok(false) };
     let records = "UPDATE records SET rev = 0 WHERE id IN (SELECT r.id FROM json_each($1) AS v CROSS JOIN records r \
                        ON r.collection_id = v.value ->> 0 AND r.did_id = v.value ->> 1 AND r.rkey = v.value ->> 2 \
                        WHERE r.rev > $2)";
@@ -64,8 +84,9 @@ pub(super) async fn forget_postgres(
         dids.push(did);
         rkeys.push(rkey);
     }
-    let last_commit = sqlx::query_scalar(LAST_COMMIT).fetch_one(&mut *conn).await?;
-    let Some(limit) = limit(now, last_commit) else { return Ok(false) };
+    let last_commit =
+        sqlx::query_scalar(LAST_COMMIT).bind(cursors::STREAM).fetch_optional(&mut *conn).await?;
+    let Some(limit) = RevLimit::at(now, last_commit).as_number() else { return Ok(false) };
     let tombstones = "DELETE FROM tombstones t USING UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
                           AS v (collection_id, did_id, rkey) WHERE t.collection_id = v.collection_id \
                           AND t.did_id = v.did_id AND t.rkey = v.rkey AND t.rev > $4";

@@ -13,6 +13,7 @@ pub(super) mod sqlite;
 
 use bytes::Bytes;
 
+pub use future::RevLimit;
 pub use purge::{prune_tombstones, purge_leftovers};
 
 use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
@@ -166,8 +167,9 @@ const MAX_TARGET_BYTES: usize = 2_000;
 
 /// Applies a batch in one transaction. An older or equal `rev` never overwrites a record or a tombstone, of a record or
 /// of its repo. A batch may contain several changes of a record; the newest `rev` wins. An update keeps `indexed_at` and
-/// replaces the record's references. A stored `rev` of the future counts as none, so that it can't win for years. A repo whose account becomes active again is marked for a repair: commits of the
-/// time in between are not in the stream when the account moved to another PDS.
+/// replaces the record's references. A stored `rev` of the future counts as none, so that it can't win for years. A repo
+/// whose account becomes active again is marked for a repair: commits of the time in between are not in the stream when
+/// the account moved to another PDS.
 ///
 /// # Errors
 /// When the database fails. Then nothing of the batch is committed, and the caller may apply it again, except after

@@ -7,7 +7,10 @@ use super::fixtures::*;
 use crate::atproto::Cid;
 use crate::clock::Timestamp;
 use crate::store::Db;
-use crate::store::index::{self, AccountStatus, ApplyReport, Batch, Change, prune_tombstones};
+use crate::store::backfill::IndexedRow;
+use crate::store::index::{
+    self, AccountStatus, ApplyReport, Batch, Change, RevLimit, StreamCursor, prune_tombstones,
+};
 use crate::store::{cursors, records};
 
 fn counted(inserted: u64, updated: u64, deleted: u64, stale: u64) -> ApplyReport {
@@ -78,6 +81,24 @@ on_both! {
         let live = Batch { changes: vec![put(&a, DAY, "{}")], cursor: Some(cursor(1)), now, ..Batch::default() };
         index::apply(&db, &live).await.unwrap();
         assert_eq!(apply(&db, NOW, vec![put(&a, 10, "{}"), take(&a, 11)]).await, counted(0, 0, 0, 2));
+        // Lists of PDSs don't correct such a row either.
+        let row = IndexedRow { rkey: a.rkey.clone(), rev: rev(DAY).as_u64(), cid: None };
+        let limit = RevLimit::read(&db, Timestamp(NOW)).await.unwrap();
+        assert_eq!((row.rev_by(limit), limit.permits(rev(2 * DAY).as_u64())), (row.rev, false));
+    }
+
+    async fn only_the_streams_own_commits_say_that_the_clock_went_back(db) {
+        const NOW: i64 = 1_700_000_000_000_000;
+        const DAY: u64 = 86_400_000_000;
+        let a = uri(1, NOTE, "a");
+        let ahead = Timestamp(NOW).plus_seconds(10 * 86_400);
+        db.check_writable(ahead).await.unwrap();
+        let other = StreamCursor { source: "unused".into(), ..cursor(1) };
+        let changes = vec![put(&a, DAY, "{}")];
+        index::apply(&db, &Batch { changes, cursor: Some(other), now: ahead, ..Batch::default() }).await.unwrap();
+        let limit = RevLimit::read(&db, Timestamp(NOW)).await.unwrap();
+        assert!(!limit.permits(rev(DAY).as_u64()) && limit.permits(rev(10).as_u64()));
+        assert_eq!(apply(&db, NOW, vec![put(&a, 10, "{}")]).await, counted(0, 1, 0, 0));
     }
 
     async fn tombstones_are_pruned_by_age(db) {
