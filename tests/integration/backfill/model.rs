@@ -76,7 +76,8 @@ impl Scene {
         for pds in 0..4 {
             let random = Random::seeded(seed.wrapping_add(pds as u64));
             let mut usual: BTreeMap<String, Fault> = BTreeMap::new();
-            let mut failures = 2;
+            // One job, one wait.
+            let mut failures = u32::from(seed % 4 == pds as u64);
             self.network.faults(Site::Pds(pds), move |query: &Query| {
                 if query.method.ends_with("getRecord") {
                     return (number(&random, 4) == 0).then(|| wrong_answer(&random, &mut failures));
