@@ -15,7 +15,7 @@ use url::Url;
 use super::did_web::web_url;
 use super::directory_pause::DirectoryPause;
 use super::fetches::LookupPools;
-use super::handles::owners;
+use super::handles::{Owners, owners};
 use super::{DidDocument, IdentityError};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
@@ -62,7 +62,8 @@ type Resolved = Result<Arc<DidDocument>, IdentityError>;
 pub struct Resolver {
     inner: Arc<Inner>,
     pools: Arc<LookupPools>,
-    pub(super) owners: Cache<String, Did>,
+    reads: Arc<LookupPools>,
+    pub(super) owners: Owners,
 }
 
 struct Inner {
@@ -103,7 +104,8 @@ impl Resolver {
         let last_change = AtomicU64::new(0);
         let inner =
             Inner { net, directory, plc_url, clock, directory_pause, cache, pds, changes, last_change };
-        Self { inner: Arc::new(inner), pools: Arc::new(LookupPools::for_callers()), owners: owners() }
+        let (pools, reads) = (LookupPools::for_callers(), LookupPools::for_reads());
+        Self { inner: Arc::new(inner), pools: Arc::new(pools), reads: Arc::new(reads), owners: owners() }
     }
 
     /// The same documents, for tasks that look up thousands of DIDs, at most `places` at a time: they take no places from
@@ -111,6 +113,12 @@ impl Resolver {
     #[must_use]
     pub fn for_tasks(&self, places: usize) -> Self {
         Self { pools: Arc::new(LookupPools::for_tasks(places)), ..self.clone() }
+    }
+
+    /// The same documents, for reads of what any caller may name: they take no places from logins.
+    #[must_use]
+    pub fn for_reads(&self) -> Self {
+        Self { pools: Arc::clone(&self.reads), ..self.clone() }
     }
 
     pub(super) fn net(&self) -> &net::Client {
