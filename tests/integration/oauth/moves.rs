@@ -204,8 +204,12 @@ async fn documents_are_read_once_a_minute(database: Database) {
     {
         scene.later(60);
         scene.directory.answers(status, body.clone());
-        let refused = scene.call(&id).await;
-        assert!(matches!(refused, Err(PdsError::Unresolved(_))), "{status} {body}: {refused:?}");
+        let asked = scene.directory.requests();
+        for _ in 0..3 {
+            let refused = scene.call(&id).await;
+            assert!(matches!(refused, Err(PdsError::Unresolved(_))), "{status} {body}: {refused:?}");
+        }
+        assert_eq!(scene.directory.requests(), asked + 1, "{status} {body}: one look-up a minute");
     }
     scene.later(60);
     scene.directory.answers(503, json!({}));

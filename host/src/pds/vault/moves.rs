@@ -5,8 +5,8 @@
 use crate::atproto::Did;
 use crate::oauth::DiscoveryError;
 use crate::pds::RenewError;
+use crate::store::StoreError;
 use crate::store::oauth_sessions::{self, AccountSession};
-use crate::store::{StoreError, linked_repos};
 
 use super::Vault;
 
@@ -23,7 +23,9 @@ impl Vault {
     pub(in crate::pds) async fn check_pds(&self, id: &str, did: &Did, pds: &str) -> Result<(), RenewError> {
         let resolver = self.0.discovery.resolver();
         let known = resolver.recent_pds(did, MAX_DOCUMENT_SECONDS).await.map_err(DiscoveryError::from)?;
-        if known.is_some_and(|known| *known == *pds) {
+        // Not looked up again: it ends no session, and every call would cause a fetch.
+        let known = known.ok_or(DiscoveryError::NoPds)?;
+        if *known == *pds {
             return Ok(());
         }
         // The cached document may be older than the session.
@@ -31,20 +33,13 @@ impl Vault {
         match document.pds() {
             None => Err(DiscoveryError::NoPds.into()),
             Some(named) if named == pds => Ok(()),
-            Some(_) if !self.is_at(id, pds).await? => Err(RenewError::Moved),
             Some(named) => {
-                tracing::info!(session = id, %did, from = pds, to = named, "an account has moved: its session ends");
-                let why = RenewError::Moved.to_string();
-                linked_repos::mark_needs_reauth_of_session(self.db(), id, &why).await?;
-                self.end(id).await?;
+                if self.end_at(id, pds, &RenewError::Moved.to_string()).await? {
+                    tracing::info!(session = id, %did, from = pds, to = named, "an account has moved: its session ended");
+                }
                 Err(RenewError::Moved)
             }
         }
-    }
-
-    /// Whether the stored session is still one with this PDS: the user may have logged in again with the same key.
-    async fn is_at(&self, id: &str, pds: &str) -> Result<bool, StoreError> {
-        Ok(oauth_sessions::get(self.db(), id).await?.is_some_and(|row| row.pds == pds))
     }
 
     /// Checks all sessions of accounts whose identity has changed.
