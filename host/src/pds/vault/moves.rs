@@ -2,6 +2,8 @@
 //! document names its PDS. A document without a PDS, or none at all, refuses calls and ends nothing
 //! (docs/adr/0091).
 
+use futures_util::{StreamExt as _, TryStreamExt as _};
+
 use crate::atproto::Did;
 use crate::oauth::DiscoveryError;
 use crate::pds::RenewError;
@@ -13,6 +15,10 @@ use super::Vault;
 /// Maximum age of the document that a call with a session relies on, in seconds. An account that writes causes at most
 /// one look-up in this time, and a move that no identity event announced goes unnoticed no longer.
 const MAX_DOCUMENT_SECONDS: i64 = 60;
+
+/// Sessions that are checked at the same time after identity events, so that one slow host of a did:web does not delay
+/// the others.
+const MAX_CHECKS: usize = 8;
 
 impl Vault {
     /// Checks that an account is still at the PDS at which its session was made. Ends the session when it is not.
@@ -47,14 +53,19 @@ impl Vault {
     /// # Errors
     /// When the store can't be used. Sessions that were not checked are checked before their next call.
     pub async fn check_accounts(&self, dids: &[Did]) -> Result<(), StoreError> {
-        for AccountSession { id, did, pds } in oauth_sessions::of_accounts(self.db(), dids).await? {
-            let did = Did::try_from(did.as_str())
-                .map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: its DID is invalid")))?;
-            match self.check_pds(&id, &did, &pds).await {
-                Ok(()) | Err(RenewError::Moved) => {}
-                Err(RenewError::Store(error)) => return Err(error),
-                Err(error) => tracing::debug!(session = id, %error, "a session could not be checked now"),
-            }
+        let sessions = oauth_sessions::of_accounts(self.db(), dids).await?;
+        let checks = futures_util::stream::iter(sessions).map(|session| Ok(self.check_session(session)));
+        checks.try_buffer_unordered(MAX_CHECKS).try_collect().await
+    }
+
+    async fn check_session(&self, session: AccountSession) -> Result<(), StoreError> {
+        let AccountSession { id, did, pds } = session;
+        let did = Did::try_from(did.as_str())
+            .map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: its DID is invalid")))?;
+        match self.check_pds(&id, &did, &pds).await {
+            Ok(()) | Err(RenewError::Moved) => {}
+            Err(RenewError::Store(error)) => return Err(error),
+            Err(error) => tracing::debug!(session = id, %error, "a session could not be checked now"),
         }
         Ok(())
     }
