@@ -327,3 +327,31 @@ async fn a_rate_limit_keeps_what_is_known() {
     directory.set("/did:plc:abc", 429, "60");
     assert_eq!(resolver.refresh(&abc).await.unwrap().pds(), Some("https://one.test"));
 }
+
+/// A directory that fails may be believed for a day to have no newer document. While only this server's look-ups are
+/// limited, the account may have moved: the last PDS counts for minutes.
+#[tokio::test]
+async fn the_last_pds_counts_for_minutes_while_look_ups_are_limited() {
+    let directory = Directory::start().await;
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    let clock = clock();
+    let resolver = directory.resolver(&clock, false);
+    let abc = did("did:plc:abc");
+    let recent = async |seconds: i64| {
+        clock.set(Timestamp(0).plus_seconds(seconds));
+        resolver.recent_pds(&abc, 60).await.map(|pds| pds.map(|pds| pds.to_string()))
+    };
+    let known = || Some("https://one.test".to_owned());
+    assert_eq!(recent(0).await.unwrap(), known());
+    directory.set("/did:plc:abc", 503, "");
+    assert_eq!(recent(36_000).await.unwrap(), known(), "the directory is down");
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    assert_eq!(recent(36_060).await.unwrap(), known());
+    directory.set("/did:plc:abc", 429, "600");
+    for seconds in [36_120, 36_359] {
+        assert_eq!(recent(seconds).await.unwrap(), known());
+    }
+    let refused = recent(36_360).await;
+    assert!(matches!(refused, Err(IdentityError::RateLimited(_))), "{refused:?}");
+    assert_eq!(resolver.last_known_pds(&abc).await.as_deref(), Some("https://one.test"), "for readers");
+}

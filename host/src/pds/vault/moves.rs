@@ -13,7 +13,8 @@ use crate::store::oauth_sessions::{self, AccountSession};
 use super::Vault;
 
 /// Maximum age of the document that a call with a session relies on, in seconds. An account that writes causes at most
-/// one look-up in this time, and a move that no identity event announced goes unnoticed no longer.
+/// one look-up in this time. A move that no identity event announced goes unnoticed no longer while documents can be
+/// fetched; otherwise as [`Resolver::recent_pds`](crate::identity::Resolver::recent_pds) says.
 const MAX_DOCUMENT_SECONDS: i64 = 60;
 
 /// Sessions that are checked at the same time after identity events, so that one slow host of a did:web does not delay
