@@ -29,6 +29,18 @@ crate::in_both_worlds! {
         let read = server.xrpc(&format!("{READ}?uri={named}")).await;
         let expected = json!({ "got": uri, "loaded": uri, "ok": false, "code": "bad-input" });
         assert_eq!(read.body, expected, "{}", read.text);
+        let other = json!({ "text": "a reply", "about": uri });
+        let reply = world.note(ALICE, "reply", other).await;
+        world.wait_for(&reply, true).await;
+        let server = &world.server;
+        server.bind(READ, "function handle()
+            local page = db.backlinks({ collection = 'com.example.note', uri = params.uri })
+            local ok, error = pcall(db.backlinks, { collection = 'com.example.note', uri = 'at://nobody.example/com.example.note/k' })
+            return { links = #page.records, first = page.records[1].uri, ok = ok, code = error.code }
+        end").await;
+        let read = server.xrpc(&format!("{READ}?uri={named}")).await;
+        let expected = json!({ "links": 1, "first": reply, "ok": false, "code": "bad-input" });
+        assert_eq!(read.body, expected, "{}", read.text);
         let why = server.admin(Method::GET, &format!("/admin/records/why?look=false&uri={named}"), None).await;
         assert_eq!((&why.body["uri"], &why.body["verdict"]), (&json!(uri), &json!("visible")), "{}", why.text);
 
@@ -47,18 +59,6 @@ crate::in_both_worlds! {
         assert!(refused.error().contains("is a handle: name the account by its DID"), "{}", refused.text);
     }
 
-    async fn an_empty_cursor_is_the_first_page(world) {
-        let mut world = world.with_notes().await;
-        let uri = world.note(ALICE, "k", json!({ "text": "hello" })).await;
-        let server = &world.server;
-        let first = server.xrpc(&format!("{LIST}?cursor=")).await;
-        assert_eq!((first.status.as_u16(), &first.body["records"][0]["uri"]), (200, &json!(uri)), "{}", first.text);
-        server.upload(query_lexicon(READ), None).await;
-        server.bind(READ, "function handle()
-            local function page(more) more.collection, more.cursor = 'com.example.note', '' return #db.query(more).records end
-            local links = db.backlinks({ collection = 'com.example.note', uri = 'at://did:plc:a/b.c.d/e', cursor = '' })
-            return { page({}), page({ sort = 'text' }), page({ filter = {{ field = 'text', op = '=', value = 'hello' }} }), #links.records }
-        end").await;
     /// Anyone with a client key can name handles, and each look-up costs the handle's domain a query and a request.
     async fn look_ups_of_handles_are_bounded(world) {
         let world = world.with_notes().await;
@@ -93,6 +93,18 @@ crate::in_both_worlds! {
         assert_eq!(read(format!("at://nobody.example/{NOTES}/k")).await, 400);
     }
 
+    async fn an_empty_cursor_is_the_first_page(world) {
+        let mut world = world.with_notes().await;
+        let uri = world.note(ALICE, "k", json!({ "text": "hello" })).await;
+        let server = &world.server;
+        let first = server.xrpc(&format!("{LIST}?cursor=")).await;
+        assert_eq!((first.status.as_u16(), &first.body["records"][0]["uri"]), (200, &json!(uri)), "{}", first.text);
+        server.upload(query_lexicon(READ), None).await;
+        server.bind(READ, "function handle()
+            local function page(more) more.collection, more.cursor = 'com.example.note', '' return #db.query(more).records end
+            local links = db.backlinks({ collection = 'com.example.note', uri = 'at://did:plc:a/b.c.d/e', cursor = '' })
+            return { page({}), page({ sort = 'text' }), page({ filter = {{ field = 'text', op = '=', value = 'hello' }} }), #links.records }
+        end").await;
         assert_eq!(server.xrpc(READ).await.body, json!([1, 1, 1, 0]));
         let job = server.admin(Method::POST, "/admin/backfill", Some(&json!({ "collection": NOTES }))).await;
         let job: &Value = &job.body["id"];
