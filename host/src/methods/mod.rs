@@ -123,6 +123,11 @@ fn pay_for_handle(app: &App, caller: &Caller, handle: &Handle) -> Result<(), Err
     Ok(())
 }
 
+/// Whether a script answers a call of one of the server's own methods.
+pub fn is_scripted(app: &App, call: &Call) -> bool {
+    script_of(app, call).is_some()
+}
+
 /// The script of the called method. One lookup; the key is the trigger as it is stored.
 fn script_of(app: &App, call: &Call) -> Option<Arc<CompiledScript>> {
     app.scripting.runtime.library.get(&format!("{}:{}", call.verb.trigger().as_str(), call.nsid))
