@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::Method;
 
 use super::charged::{paid, with_budget};
+use super::xrpc::method::is_for_another_server;
 use super::{call_history, page};
 use crate::access::{
     AccountCaller, Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit,
@@ -239,7 +240,8 @@ impl Route {
                 *nsid = parsed.to_string();
             }
             let nsid = request.params.first().map(|(_, nsid)| nsid.as_str());
-            if nsid.is_some_and(|nsid| spaces::is_method(&app.config.auth.service_namespace, nsid)) {
+            let is_own = |nsid| spaces::is_method(&app.config.auth.service_namespace, nsid);
+            if nsid.is_some_and(is_own) && !is_for_another_server(&app, &request) {
                 return Err(spaces::unavailable(&app));
             }
             let method = CalledMethod {

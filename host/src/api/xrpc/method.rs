@@ -74,17 +74,28 @@ async fn call(
     Ok(rendered(methods::answer(app, &call).await?))
 }
 
-/// The headers for the server that answers the call. A service of this server's own answers here.
-fn headers(app: &App, request: &Request) -> Result<CallHeaders, Error> {
-    let accept_labelers = request.headers().get(ACCEPT_LABELERS).cloned();
-    let Some(named) = request.headers().get(PROXY) else {
-        return Ok(CallHeaders { service: None, accept_labelers });
-    };
+/// The service that a request names.
+fn named_service(request: &Request) -> Result<Option<ServiceRef>, Error> {
+    let Some(named) = request.headers().get(PROXY) else { return Ok(None) };
     let service = named.to_str().ok().and_then(ServiceRef::parse).ok_or_else(|| {
         Error::bad_request(
             "atproto-proxy must be a DID with the fragment of a service, like did:web:api.example#svc",
         )
     })?;
+    Ok(Some(service))
+}
+
+/// Whether a request names a service of another server.
+pub(in crate::api) fn is_for_another_server(app: &App, request: &Request) -> bool {
+    matches!(named_service(request), Ok(Some(service)) if service.did != app.service_identity.did())
+}
+
+/// The headers for the server that answers the call. A service of this server's own answers here.
+fn headers(app: &App, request: &Request) -> Result<CallHeaders, Error> {
+    let accept_labelers = request.headers().get(ACCEPT_LABELERS).cloned();
+    let Some(service) = named_service(request)? else {
+        return Ok(CallHeaders { service: None, accept_labelers });
+    };
     if service.did != app.service_identity.did() {
         return Ok(CallHeaders { service: Some(service), accept_labelers });
     }
