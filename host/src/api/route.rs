@@ -65,6 +65,13 @@ impl Route {
         Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
     }
 
+    /// A path of a feature that this version does not have: every caller gets the same short answer. Only for the paths
+    /// of spaces, which are the exception to the rule that a path under `/admin` names its permission.
+    pub fn unavailable(method: Method, path: &'static str) -> Self {
+        let answer = |app: Arc<App>, _| async move { Err(spaces::unavailable(&app)) };
+        Self::public(&PublicLimit::FREE, method, path, answer)
+    }
+
     /// As [`Self::public`], for a page that people open in a browser: its errors are pages too, unless the client asks
     /// for JSON.
     pub fn page<H, F>(limit: &'static PublicLimit, path: &'static str, handler: H) -> Self
