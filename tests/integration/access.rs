@@ -295,3 +295,45 @@ async fn calls_are_charged_to_the_clients_bucket() {
     let answer = post(key).await;
     assert_eq!(header(&answer, "ratelimit-limit"), 10, "works at once");
 }
+
+/// What scripts cost that replace the server's own answers, with and without a client.
+#[tokio::test]
+async fn replaced_methods_are_charged_by_their_lexicons() {
+    const PROFILE: &str = "app.bsky.actor.getProfile";
+    const DESCRIBE: &str = "com.atproto.server.describeServer";
+    let limits = [("DEFAULT_RATE_LIMIT_CAPACITY", "10"), ("DEFAULT_RATE_LIMIT_REFILL_RATE", "0.01")];
+    let (server, _directory) = sqlite_server(&limits).await;
+    let path = format!("/xrpc/{DESCRIBE}");
+    let described = async |headers: &[(&str, &str)]| server.request(Method::GET, &path, headers, None).await;
+    // The server's own answer is free, like a page.
+    for _ in 0..15 {
+        assert_eq!(described(&[]).await.status, StatusCode::OK);
+    }
+    for (nsid, cost) in [(PROFILE, 3), (DESCRIBE, 4)] {
+        let lexicon = json!({ "lexicon_json": query_lexicon(nsid), "token_cost": cost });
+        assert_eq!(server.admin(Method::POST, "/admin/lexicons", Some(&lexicon)).await.status, 201);
+        server.bind(nsid, "function handle() return { scripted = true } end").await;
+    }
+    assert_eq!(header(&server.xrpc(PROFILE).await, "ratelimit-remaining"), 7);
+    let named = described(&[("x-client-key", &server.client_key)]).await;
+    assert_eq!(
+        (&named.body["scripted"], header(&named, "ratelimit-remaining")),
+        (&json!(true), 3),
+        "{}",
+        named.text
+    );
+    for remaining in [6, 2] {
+        let anonymous = described(&[]).await;
+        assert_eq!(anonymous.body["scripted"], true, "{}", anonymous.text);
+        assert_eq!(header(&anonymous, "ratelimit-remaining"), remaining);
+    }
+    assert_eq!(described(&[]).await.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(described(&[("x-client-key", "bvc_unknown")]).await.status, StatusCode::UNAUTHORIZED);
+    let history = async |metric: &str, label: &str| {
+        let path = format!("/admin/metrics?metric={metric}&label={label}");
+        server.admin(Method::GET, &path, None).await.body["series"][0]["total"].clone()
+    };
+    assert_eq!(history("requests", DESCRIBE).await, 5.0);
+    assert_eq!(history("client_requests", "(none)").await, 2.0);
+    assert_eq!(history("client_requests", "(refused)").await, 2.0);
+}

@@ -327,6 +327,10 @@ crate::in_both_worlds! {
             ("repo:upload_blob('x', 'video/mp4')", "lacks the scope blob:video/mp4"),
             ("repo:create_record({ collection = 'com.example.note', record = 'text' })", "record: table expected"),
             ("repo:create_record({ collection = 'com.example.note', rkey = 'a/b', record = {} })", "is not a record key"),
+            ("repo:create_record({ collection = 'com.example.note', record = { ['$type'] = 'com.example.other' } })",
+                "$type must be com.example.note, or be left out"),
+            ("repo:call('com.atproto.repo.createRecord', { input = { repo = 'ALICE', collection = 'com.example.note', validate = false,
+                record = { ['$type'] = 'com.example.other' } } })", "$type must be com.example.note, or be left out"),
         ] {
             let answer = run(&format!("local repo = linked_repos.get('ALICE')
                 local ok, error = pcall(function() {source} end)

@@ -18,11 +18,15 @@ const TTL: u32 = 0;
 /// Names and their TXT records, each of one or more strings.
 type Texts = Arc<Mutex<HashMap<String, Vec<Vec<String>>>>>;
 
+/// Names whose TXT records were asked for, in order.
+type Queries = Arc<Mutex<Vec<String>>>;
+
 /// The running server.
 #[derive(Debug)]
 pub struct Dns {
     pub address: SocketAddr,
     texts: Texts,
+    queries: Queries,
 }
 
 impl Dns {
@@ -30,16 +34,28 @@ impl Dns {
         let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
         let address = socket.local_addr().expect("a bound socket has an address");
         let texts = Texts::default();
-        let known = Arc::clone(&texts);
+        let queries = Queries::default();
+        let (known, asked) = (Arc::clone(&texts), Arc::clone(&queries));
         tokio::spawn(async move {
             let mut packet = [0; PACKET_BYTES];
             while let Ok((length, from)) = socket.recv_from(&mut packet).await {
-                if let Some(reply) = reply(&packet[..length], &known) {
+                if let Some(reply) = reply(&packet[..length], &known, &asked) {
                     let _ = socket.send_to(&reply, from).await;
                 }
             }
         });
-        Self { address, texts }
+        Self { address, texts, queries }
+    }
+
+    /// How many queries for TXT records have asked for a name, or for one below it. The name has no final dot.
+    pub fn queries(&self, name: &str) -> usize {
+        let is_below = |asked: &&String| {
+            asked
+                .strip_suffix('.')
+                .and_then(|asked| asked.strip_suffix(name))
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        self.queries.lock().expect("no test panics here").iter().filter(is_below).count()
     }
 
     /// Sets the only TXT record of a name, which is given without a final dot.
@@ -55,11 +71,14 @@ impl Dns {
     }
 }
 
-fn reply(packet: &[u8], known: &Texts) -> Option<Vec<u8>> {
+fn reply(packet: &[u8], known: &Texts, queries: &Queries) -> Option<Vec<u8>> {
     let mut message = Message::from_vec(packet).ok()?;
     let query = message.queries.first()?.clone();
     let name = query.name().to_ascii().to_ascii_lowercase();
     let records = known.lock().expect("no test panics here").get(&name).cloned().unwrap_or_default();
+    if query.query_type() == RecordType::TXT {
+        queries.lock().expect("no test panics here").push(name.clone());
+    }
     let records = if query.query_type() == RecordType::TXT { records } else { Vec::new() };
     message.metadata.message_type = MessageType::Response;
     message.metadata.response_code =

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::Access;
 use super::public_limit::PublicLimit;
 use super::rate_limit::{Buckets, Exhausted, Limit};
-use crate::atproto::Did;
+use crate::atproto::{Did, Handle};
 use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request};
@@ -19,15 +19,15 @@ const FAILURE_LIMIT: Limit = Limit { capacity: 300.0, refill_rate: 20.0 };
 /// without it filling the log.
 const DENIAL_LIMIT: Limit = Limit { capacity: 20.0, refill_rate: 0.1 };
 
-/// Look-ups of issuers of service tokens that one address may cause. A PDS sends the first tokens of all its users;
-/// each DID document is then cached for a quarter of an hour.
+/// Look-ups of issuers of service tokens that one address may cause, and of handles that one tenant may. A PDS sends the
+/// first tokens of all its users; each DID document is then cached for a quarter of an hour.
 const LOOK_UP_LIMIT: Limit = Limit { capacity: 100.0, refill_rate: 10.0 };
 
-/// Look-ups that go to one domain, caused by all addresses together: several times what one address may cause, so that
-/// one address can't use up what the domain's users need.
+/// Look-ups that go to one domain, caused by all addresses and tenants together: several times what one of them may
+/// cause, so that it can't use up what the domain's users need.
 const LOOK_UP_LIMIT_PER_DOMAIN: Limit = Limit { capacity: 500.0, refill_rate: 50.0 };
 
-/// The sender of a request: its network, and the buckets that it pays from.
+/// The sender of a request: its network, or the tenant of an admitted call, and the buckets that it pays from.
 #[derive(Debug)]
 pub struct Sender<'a> {
     buckets: &'a Buckets,
@@ -45,7 +45,12 @@ impl<'a> Sender<'a> {
         Self { buckets, tenant: Tenant::of_address(address), now }
     }
 
-    /// The network that the address belongs to.
+    /// The tenant that an admitted call is charged to.
+    pub fn of_tenant(access: &'a Access, tenant: &Tenant) -> Self {
+        Self { buckets: &access.sender_buckets, tenant: tenant.clone(), now: access.clock.now() }
+    }
+
+    /// The network that the address belongs to, or the tenant of the call.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
@@ -117,12 +122,22 @@ impl<'a> Sender<'a> {
     /// # Errors
     /// When the address has caused too many, or too many have gone to the issuer's domain.
     pub fn pay_look_up(&self, issuer: &Did) -> Result<(), Exhausted> {
+        let is_web = issuer.method() == "web";
+        self.pay_look_up_at(is_web.then(|| issuer.identifier().split('%').next().unwrap_or_default()))
+    }
+
+    /// Charges a look-up of a handle whose account is not cached.
+    ///
+    /// # Errors
+    /// When the tenant has caused too many, or too many have gone to the handle's domain.
+    pub fn pay_handle_look_up(&self, handle: &Handle) -> Result<(), Exhausted> {
+        self.pay_look_up_at(Some(handle.as_str()))
+    }
+
+    /// `host`: the one that the look-up goes to, if the caller chose it.
+    fn pay_look_up_at(&self, host: Option<&str>) -> Result<(), Exhausted> {
         self.take("look-up", &self.tenant, LOOK_UP_LIMIT)?;
-        if issuer.method() == "web" {
-            let host = issuer.identifier().split('%').next().unwrap_or_default();
-            self.take("look-up", &Tenant::of_host(host), LOOK_UP_LIMIT_PER_DOMAIN)?;
-        }
-        Ok(())
+        host.map_or(Ok(()), |host| self.take("look-up", &Tenant::of_host(host), LOOK_UP_LIMIT_PER_DOMAIN))
     }
 
     fn take(&self, kind: &str, tenant: &Tenant, limit: Limit) -> Result<(), Exhausted> {
@@ -172,5 +187,8 @@ mod tests {
         assert_eq!(tries(7, "good.example", 10), 10);
         let sender = Sender::new(&buckets, address(8), Timestamp(0));
         assert!(sender.pay_look_up(&did("did:plc:abc".to_owned())).is_ok());
+        let handle = |text: &str| Handle::try_from(text).unwrap();
+        assert!(sender.pay_handle_look_up(&handle("a.evil.example")).is_err(), "the same bucket");
+        assert!(sender.pay_handle_look_up(&handle("a.good.example")).is_ok());
     }
 }

@@ -85,11 +85,11 @@ impl Costs {
             Verb::Procedure => defaults.procedure,
             Verb::Query => defaults.query,
         };
-        if method.is_fixed {
-            return default();
+        match access.registry.get(method.nsid) {
+            Some(lexicon) => lexicon.token_cost.unwrap_or_else(default),
+            None if method.is_fixed => default(),
+            None => defaults.proxy,
         }
-        let lexicon = access.registry.get(method.nsid);
-        lexicon.map_or(defaults.proxy, |lexicon| lexicon.token_cost.unwrap_or_else(default))
     }
 }
 
@@ -111,6 +111,23 @@ impl Access {
             Ok(()) => Ok(admission),
             Err(error) => Err(Rejected { error, budget: admission.budget }),
         }
+    }
+
+    /// Charges a call of a method that needs no client: the application that the request names, else the sender's address.
+    ///
+    /// # Errors
+    /// 401 when the request names an unknown client, 429 when the bucket is empty.
+    pub fn admit_public(&self, request: &Request, method: CalledMethod<'_>) -> Result<Admission, Error> {
+        let cost = self.costs.of(self, &method);
+        let (mut caller, client) = (Caller::default(), self.clients.named_by(request)?);
+        let budget = if let Some(client) = &client {
+            (caller.client, caller.tenant) = (Some(client.id.as_str().into()), client.tenant());
+            self.clients.pay(&buckets(self), client, cost)?
+        } else {
+            caller.tenant = Sender::of(self, request).tenant().clone();
+            charge_sender(self, &format!("anonymous {}", caller.tenant), cost)?
+        };
+        Ok(Admission { caller, client, budget: Some(budget) })
     }
 
     /// Charges a call that a script makes on behalf of its own caller, as the same call over HTTP. Runs of events and
@@ -142,9 +159,14 @@ fn buckets(access: &Access) -> ClientBuckets<'_> {
 
 /// Charges the bucket of a user who needs no client.
 fn charge_user(access: &Access, kind: &str, did: &Did, cost: u32) -> Result<Budget, Exhausted> {
+    charge_sender(access, &format!("{kind} {did}"), cost)
+}
+
+/// Charges a bucket with the limit of a client that has none of its own.
+fn charge_sender(access: &Access, key: &str, cost: u32) -> Result<Budget, Exhausted> {
     let defaults = &access.rate_limit;
     let limit = Limit { capacity: f64::from(defaults.capacity), refill_rate: defaults.refill_rate };
-    access.sender_buckets.take(&format!("{kind} {did}"), limit, cost, access.clock.now())
+    access.sender_buckets.take(key, limit, cost, access.clock.now())
 }
 
 async fn identify(

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::Method;
 
 use super::charged::{paid, with_budget};
+use super::xrpc::method::is_for_another_server;
 use super::{call_history, page};
 use crate::access::{
     AccountCaller, Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit,
@@ -62,6 +63,13 @@ impl Route {
     {
         let bind = bound(move |app, request, unread| paid_answer(limit, handler, app, request, unread));
         Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
+    }
+
+    /// A path of a feature that this version does not have: every caller gets the same short answer. Only for the paths
+    /// of spaces, which are the exception to the rule that a path under `/admin` names its permission.
+    pub fn unavailable(method: Method, path: &'static str) -> Self {
+        let answer = |app: Arc<App>, _| async move { Err(spaces::unavailable(&app)) };
+        Self::public(&PublicLimit::FREE, method, path, answer)
     }
 
     /// As [`Self::public`], for a page that people open in a browser: its errors are pages too, unless the client asks
@@ -239,7 +247,8 @@ impl Route {
                 *nsid = parsed.to_string();
             }
             let nsid = request.params.first().map(|(_, nsid)| nsid.as_str());
-            if nsid.is_some_and(|nsid| spaces::is_method(&app.config.auth.service_namespace, nsid)) {
+            let is_own = |nsid| spaces::is_method(&app.config.auth.service_namespace, nsid);
+            if nsid.is_some_and(is_own) && !is_for_another_server(&app, &request) {
                 return Err(spaces::unavailable(&app));
             }
             let method = CalledMethod {

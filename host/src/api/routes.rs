@@ -1,8 +1,8 @@
 //! The route table: every path of the server, one line a route, with its access rule.
 //!
 //! A route is made by [`Route::public`], [`Route::page`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
-//! [`Route::form`], [`Route::management`], [`Route::application`], [`Route::named`], [`Route::account`] or
-//! [`Route::session_access`], and the type of the handler follows:
+//! [`Route::form`], [`Route::management`], [`Route::application`], [`Route::named`], [`Route::account`],
+//! [`Route::session_access`] or [`Route::unavailable`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a
 //! rule does not compile, and a public one names its [limit](Limit). XRPC methods are looked up in the lexicon
 //! registry, not here.
@@ -29,8 +29,18 @@ const PUT: Method = Method::PUT;
 const PATCH: Method = Method::PATCH;
 const DELETE: Method = Method::DELETE;
 
-#[rustfmt::skip] // one line a route
 pub(super) fn table() -> RouteTable {
+    let mut table = present();
+    table.extend(
+        spaces::ADMIN_PATHS
+            .into_iter()
+            .flat_map(|path| [GET, POST, PUT, PATCH, DELETE].map(|method| Route::unavailable(method, path))),
+    );
+    table
+}
+
+#[rustfmt::skip] // one line a route
+fn present() -> RouteTable {
     vec![
         Route::public(&Limit::FREE, GET, "/health", health::health),
         Route::public(&Limit::FREE, GET, "/livez", health::livez),
@@ -289,19 +299,6 @@ pub fn router(app: &Arc<App>) -> Result<Router, InvalidRoute> {
     for route in table() {
         router.add(route.bind(app))?;
     }
-    for path in spaces::ADMIN_PATHS {
-        for method in [GET, POST, PUT, PATCH, DELETE] {
-            // Every caller gets the same short answer.
-            let route =
-                Route::public(
-                    &Limit::FREE,
-                    method,
-                    path,
-                    |app, _| async move { Err(spaces::unavailable(&app)) },
-                );
-            router.add(route.bind(app))?;
-        }
-    }
     Ok(router)
 }
 
@@ -319,8 +316,10 @@ mod tests {
     fn exactly_the_admin_routes_need_a_permission() {
         for route in table() {
             let is_public = route.limit().is_some();
-            let is_admin =
-                route.path().starts_with("/admin") || (route.path().starts_with("/api/setup") && !is_public);
+            // The only exception under `/admin`: nothing is there.
+            let is_absent = spaces::ADMIN_PATHS.contains(&route.path());
+            let is_admin = (route.path().starts_with("/admin") && !is_absent)
+                || (route.path().starts_with("/api/setup") && !is_public);
             assert_eq!(is_admin, route.permissions().is_some(), "{}", route.path());
             assert!(route.permissions().is_none_or(|p| !p.is_empty()), "{}", route.path());
         }
@@ -340,7 +339,7 @@ mod tests {
     #[test]
     fn public_routes_have_a_rate_limit() {
         let limits: Vec<(&str, &str)> =
-            table().iter().filter_map(|route| Some((route.path(), route.limit()?.name))).collect();
+            present().iter().filter_map(|route| Some((route.path(), route.limit()?.name))).collect();
         let expected = [
             ("/health", "free"),
             ("/livez", "free"),
@@ -375,5 +374,8 @@ mod tests {
             ("/external-auth/{plugin}/callback", "callback"),
         ];
         assert_eq!(limits, expected);
+        for route in table().iter().filter(|route| spaces::ADMIN_PATHS.contains(&route.path())) {
+            assert_eq!(route.limit().map(|limit| limit.name), Some("free"), "{}", route.path());
+        }
     }
 }

@@ -13,8 +13,8 @@ use crate::pds::Vault;
 use crate::store::Db;
 use crate::store::notices::announce;
 
-/// Interval between announcements, and between checks of sessions. The network has a few identity events a second, and a host that catches up with a
-/// day receives thousands: one notice carries many.
+/// Interval between announcements, and between checks of sessions. The network has a few identity events a second, and a
+/// host that catches up with a day receives thousands: one notice carries many.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 
 /// DIDs that wait for the next announcement or check. Beyond it, cached documents expire by themselves within a quarter
@@ -23,6 +23,7 @@ const MAX_WAITING: usize = 10_000;
 
 /// DIDs in one notice: PostgreSQL accepts 8,000 bytes, and a DID has some 32.
 const MAX_PER_NOTICE: usize = 100;
+
 /// Longest DID that is announced, in bytes. DIDs of the network are shorter.
 const MAX_DID_BYTES: usize = 70;
 
@@ -34,7 +35,7 @@ impl ChangedIdentities {
     /// Adds a DID to the next announcement or check. Never blocks, because the stream calls it.
     pub(super) fn note(&self, did: &Did) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.len() < MAX_WAITING && did.as_str().len() <= MAX_DID_BYTES {
+        if noted.len() < MAX_WAITING {
             noted.insert(did.clone());
         }
     }
@@ -42,7 +43,7 @@ impl ChangedIdentities {
     /// Announces to the other hosts, until `stop`.
     pub(super) async fn announce(self, db: Db, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(ANNOUNCE_EVERY)).await.is_some() {
-            for topic in self.take_chunks().map(Topic::Identities) {
+            for topic in self.take_notices() {
                 if let Err(error) = announce(&db, &topic.to_string()).await {
                     tracing::debug!(%error, "changed identities can't be announced: other hosts keep their documents until they expire");
                     break;
@@ -54,8 +55,8 @@ impl ChangedIdentities {
     /// Ends the sessions of accounts that have moved, until `stop`.
     pub(super) async fn check_sessions(self, vault: Vault, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(ANNOUNCE_EVERY)).await.is_some() {
-            for dids in self.take_chunks() {
-                match stop.run_until_cancelled(vault.check_accounts(&dids)).await {
+            for dids in self.take().chunks(MAX_PER_NOTICE) {
+                match stop.run_until_cancelled(vault.check_accounts(dids)).await {
                     None => return,
                     Some(Ok(())) => {}
                     Some(Err(error)) => {
@@ -66,11 +67,14 @@ impl ChangedIdentities {
         }
     }
 
-    fn take_chunks(&self) -> impl Iterator<Item = Vec<Did>> + use<> {
-        let noted = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let noted: Vec<Did> = noted.into_iter().collect();
-        let chunks: Vec<_> = noted.chunks(MAX_PER_NOTICE).map(<[Did]>::to_vec).collect();
-        chunks.into_iter()
+    fn take(&self) -> Vec<Did> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()
+    }
+
+    fn take_notices(&self) -> Vec<Topic> {
+        let mut noted = self.take();
+        noted.retain(|did| did.as_str().len() <= MAX_DID_BYTES);
+        noted.chunks(MAX_PER_NOTICE).map(|dids| Topic::Identities(dids.to_vec())).collect()
     }
 }
 
@@ -86,10 +90,14 @@ mod tests {
             assert_eq!(did.len(), MAX_DID_BYTES);
             identities.note(&Did::try_from(did.as_str()).unwrap());
         }
-        identities.note(&Did::try_from(format!("did:plc:{:0>63}", 1).as_str()).unwrap());
-        let notices: Vec<_> = identities.take_chunks().map(Topic::Identities).collect();
+        let long = Did::try_from(format!("did:plc:{:0>63}", 1).as_str()).unwrap();
+        identities.note(&long);
+        let notices = identities.take_notices();
         assert_eq!(notices.len(), 2);
         assert!(notices.iter().all(|notice| notice.to_string().len() < 8_000));
-        assert!(identities.take_chunks().next().is_none());
+        assert!(identities.take().is_empty());
+        // It is checked nevertheless.
+        identities.note(&long);
+        assert_eq!(identities.take(), [long]);
     }
 }

@@ -8,6 +8,7 @@ mod json;
 pub mod labels;
 pub mod lexicon;
 pub mod record;
+mod record_type;
 pub mod record_uri;
 pub mod repo_car;
 pub mod rev;
@@ -16,6 +17,7 @@ mod typed;
 
 pub use did::Did;
 pub use lexicon::{LexiconDoc, LexiconKind};
+pub use record_type::{WrongRecordType, set_record_type};
 pub use record_uri::{HandleUri, InvalidRecordUri, RecordUri};
 pub use repo_car::{InvalidCar, RepoCar};
 pub use shrike::cbor::Cid;

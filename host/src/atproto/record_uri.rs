@@ -55,7 +55,7 @@ fn parts(text: &str) -> Result<(&str, Nsid, RecordKey), InvalidRecordUri> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandleUri {
     pub handle: Handle,
-    collection: Nsid,
+    pub collection: Nsid,
     rkey: RecordKey,
 }
 

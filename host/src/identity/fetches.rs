@@ -1,6 +1,6 @@
 //! Bounds the concurrent look-ups at other servers. The operator chooses the one directory of did:plc; callers choose
 //! the hosts of did:web and of handles. Each kind has a pool of its own, so that slow hosts named by callers never
-//! delay look-ups at the directory.
+//! delay look-ups at the directory. Reads of records and tasks have pools of their own, so that they never delay logins.
 
 use std::time::Duration;
 
@@ -27,6 +27,10 @@ const WEB: Bounds = Bounds {
     patience: PATIENCE,
 };
 
+/// Look-ups for reads of records, at the directory and at hosts that callers name. Half as many places as those of
+/// logins have.
+const READS_PLACES: usize = 16;
+
 /// Look-ups of tasks at hosts that repos name. A domain may have a host for each of its accounts: its look-ups wait for
 /// each other.
 const TASKS_WEB: Bounds = Bounds {
@@ -50,6 +54,12 @@ pub(super) struct LookupPools {
 impl LookupPools {
     pub(super) fn for_callers() -> Self {
         Self { plc: FairPool::new("did_plc", PLC), web: FairPool::new("did_web", WEB) }
+    }
+
+    pub(super) fn for_reads() -> Self {
+        let plc = Bounds { places: READS_PLACES, per_tenant: READS_PLACES, ..PLC };
+        let web = Bounds { places: READS_PLACES, ..WEB };
+        Self { plc: FairPool::new("reads_did_plc", plc), web: FairPool::new("reads_did_web", web) }
     }
 
     /// `places` is how many look-ups the tasks have in progress.

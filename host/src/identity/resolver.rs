@@ -1,5 +1,7 @@
 //! Fetches DID documents and caches them.
 
+mod pds;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +14,11 @@ use moka::ops::compute::{CompResult, Op};
 use serde_json::Value;
 use url::Url;
 
+use self::pds::LastPds;
 use super::did_web::web_url;
 use super::directory_pause::DirectoryPause;
 use super::fetches::LookupPools;
-use super::handles::owners;
+use super::handles::{Owners, owners};
 use super::{DidDocument, IdentityError};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
@@ -46,9 +49,6 @@ const MAX_FETCHES: u32 = 3;
 /// Seconds between two refreshes of a document. It bounds the fetches that an attacker causes with invalid signatures.
 pub const MIN_REFRESH_SECONDS: i64 = 30;
 
-/// How long a call waits for a recent document while the PDS of the last one is known.
-const RECENT_PATIENCE: Duration = Duration::from_millis(1_500);
-
 /// How long a look-up that a user waits for waits for a directory that limits its rate.
 const SHORT_PATIENCE: Duration = Duration::from_millis(1_500);
 
@@ -62,7 +62,8 @@ type Resolved = Result<Arc<DidDocument>, IdentityError>;
 pub struct Resolver {
     inner: Arc<Inner>,
     pools: Arc<LookupPools>,
-    pub(super) owners: Cache<String, Did>,
+    reads: Arc<LookupPools>,
+    pub(super) owners: Owners,
 }
 
 struct Inner {
@@ -75,7 +76,7 @@ struct Inner {
     directory_pause: DirectoryPause,
     cache: Cache<Did, Entry>,
     /// The last known PDSs. Bounded as the documents are, with a third of their size.
-    pds: Cache<Did, Arc<str>>,
+    pds: Cache<Did, LastPds>,
     /// DIDs whose document has changed lately, with the number of the change: a look-up that was in progress then may
     /// have read the old document.
     changes: Cache<Did, u64>,
@@ -103,7 +104,8 @@ impl Resolver {
         let last_change = AtomicU64::new(0);
         let inner =
             Inner { net, directory, plc_url, clock, directory_pause, cache, pds, changes, last_change };
-        Self { inner: Arc::new(inner), pools: Arc::new(LookupPools::for_callers()), owners: owners() }
+        let (pools, reads) = (LookupPools::for_callers(), LookupPools::for_reads());
+        Self { inner: Arc::new(inner), pools: Arc::new(pools), reads: Arc::new(reads), owners: owners() }
     }
 
     /// The same documents, for tasks that look up thousands of DIDs, at most `places` at a time: they take no places from
@@ -111,6 +113,12 @@ impl Resolver {
     #[must_use]
     pub fn for_tasks(&self, places: usize) -> Self {
         Self { pools: Arc::new(LookupPools::for_tasks(places)), ..self.clone() }
+    }
+
+    /// The same documents, for reads of what any caller may name: they take no places from logins.
+    #[must_use]
+    pub fn for_reads(&self) -> Self {
+        Self { pools: Arc::clone(&self.reads), ..self.clone() }
     }
 
     pub(super) fn net(&self) -> &net::Client {
@@ -176,8 +184,8 @@ impl Resolver {
         }
     }
 
-    /// The document, fetched at most `seconds` ago; with 0, fetched now. A failed fetch is not repeated for
-    /// `MIN_REFRESH_SECONDS`.
+    /// The document, fetched at most `seconds` ago; with 0, fetched now. While an older document is cached, a failed
+    /// fetch is not repeated for `MIN_REFRESH_SECONDS`.
     ///
     /// # Errors
     /// As [`Self::resolve`]; also when a fetch fails and an older document is cached, which stays.
@@ -213,41 +221,6 @@ impl Resolver {
             // Unreachable: the closure never removes an entry, and leaves only existing ones unchanged.
             CompResult::Removed(_) | CompResult::StillNone(_) => self.resolve(did).await,
         }
-    }
-
-    /// The PDS of a DID by a document fetched at most `seconds` ago; `None` when it names none. While no newer document
-    /// can be had, by the last one: an account can't move without the directory, and an identity event drops what is
-    /// known.
-    ///
-    /// # Errors
-    /// As [`Self::resolve`], when no document of the last day is known either.
-    pub async fn recent_pds(&self, did: &Did, seconds: i64) -> Result<Option<Arc<str>>, IdentityError> {
-        if let Some(entry) = self.inner.cache.get(did).await
-            && let Some(Ok(document)) = self.inner.recent(&entry, seconds)
-        {
-            return Ok(document.pds().map(Arc::from));
-        }
-        let (resolver, sought) = (self.clone(), did.clone());
-        // In a task of its own, so that a slow look-up still fills the cache after the caller stopped waiting.
-        let mut lookup = tokio::spawn(async move { resolver.no_older_than(&sought, seconds).await });
-        let joined = match tokio::time::timeout(RECENT_PATIENCE, &mut lookup).await {
-            Ok(joined) => joined,
-            Err(_) => match self.last_known_pds(did).await {
-                Some(pds) => return Ok(Some(pds)),
-                None => lookup.await,
-            },
-        };
-        match joined.unwrap_or(Err(IdentityError::Busy(Full::Pool))) {
-            Ok(document) => Ok(document.pds().map(Arc::from)),
-            Err(error) if error.is_temporary() => self.last_known_pds(did).await.map(Some).ok_or(error),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The PDS of a DID by its last document, which may have changed within a day without an identity event. For
-    /// readers that do not wait for a newer document.
-    pub async fn last_known_pds(&self, did: &Did) -> Option<Arc<str>> {
-        self.inner.pds.get(did).await
     }
 
     /// Removes a DID from the cache, after an identity event. Look-ups in progress are repeated.
@@ -292,7 +265,10 @@ impl Inner {
         };
         match &resolved {
             Ok(document) => match document.pds() {
-                Some(pds) => self.pds.insert(did.clone(), pds.into()).await,
+                Some(pds) => {
+                    let last = LastPds { origin: pds.into(), fetched_at: self.clock.now() };
+                    self.pds.insert(did.clone(), last).await;
+                }
                 None => self.pds.invalidate(did).await,
             },
             Err(error) if error.is_temporary() => {}

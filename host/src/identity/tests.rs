@@ -255,6 +255,37 @@ async fn tasks_take_no_places_from_callers() {
     assert!(tasks.known(&did(&web)).await.is_some(), "the documents are the same");
 }
 
+/// How many calls wait.
+fn stalled<F: Future>(calls: &mut [std::pin::Pin<Box<F>>]) -> usize {
+    let poll = |call: &mut std::pin::Pin<Box<F>>| futures_util::FutureExt::now_or_never(call).is_none();
+    calls.iter_mut().map(poll).filter(|stalled| *stalled).count()
+}
+
+/// All look-ups for reads of records stall, because callers name handles of slow hosts: logins have the places that they
+/// have without them. And the other way round.
+#[tokio::test]
+async fn reads_of_records_take_no_places_from_logins() {
+    let host = Directory::start_at("127.0.0.2:0").await;
+    let web = format!("did:web:127.0.0.2%3A{}", host.port);
+    let document = json!({"id": web, "alsoKnownAs": ["at://alice.example"]});
+    host.set("/.well-known/did.json", 200, document);
+    let resolver = host.resolver(&clock(), true);
+    let (_silent, dids) = silent_hosts().await;
+    let uri = "at://alice.example/com.example.note/k";
+    resolver.owners.insert("alice.example".to_owned(), Ok(did(&web))).await;
+    let reads = resolver.for_reads();
+    let mut calls: Vec<_> = dids.iter().map(|did| Box::pin(reads.resolve(did))).collect();
+    assert_eq!(stalled(&mut calls), 20, "the others are refused");
+    assert!(matches!(resolver.record_uri(uri).await, Err(error) if error.is_temporary()));
+    assert_eq!(resolver.resolve(&did(&web)).await.unwrap().handle(), Some("alice.example"));
+
+    drop(calls);
+    resolver.invalidate(&did(&web)).await;
+    let mut calls: Vec<_> = dids.iter().map(|did| Box::pin(resolver.resolve(did))).collect();
+    assert_eq!(stalled(&mut calls), 20);
+    assert_eq!(resolver.record_uri(uri).await.unwrap().did, did(&web));
+}
+
 /// The directory is asked again after the time that it asks for, and not before, whoever asks.
 #[tokio::test]
 async fn a_directory_that_limits_its_rate_is_waited_for_and_not_asked() {
@@ -295,4 +326,32 @@ async fn a_rate_limit_keeps_what_is_known() {
     clock.set(Timestamp(0).plus_seconds(60));
     directory.set("/did:plc:abc", 429, "60");
     assert_eq!(resolver.refresh(&abc).await.unwrap().pds(), Some("https://one.test"));
+}
+
+/// A directory that fails may be believed for a day to have no newer document. While only this server's look-ups are
+/// limited, the account may have moved: the last PDS counts for minutes.
+#[tokio::test]
+async fn the_last_pds_counts_for_minutes_while_look_ups_are_limited() {
+    let directory = Directory::start().await;
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    let clock = clock();
+    let resolver = directory.resolver(&clock, false);
+    let abc = did("did:plc:abc");
+    let recent = async |seconds: i64| {
+        clock.set(Timestamp(0).plus_seconds(seconds));
+        resolver.recent_pds(&abc, 60).await.map(|pds| pds.map(|pds| pds.to_string()))
+    };
+    let known = || Some("https://one.test".to_owned());
+    assert_eq!(recent(0).await.unwrap(), known());
+    directory.set("/did:plc:abc", 503, "");
+    assert_eq!(recent(36_000).await.unwrap(), known(), "the directory is down");
+    directory.set("/did:plc:abc", 200, document("did:plc:abc", "https://one.test"));
+    assert_eq!(recent(36_060).await.unwrap(), known());
+    directory.set("/did:plc:abc", 429, "600");
+    for seconds in [36_120, 36_359] {
+        assert_eq!(recent(seconds).await.unwrap(), known());
+    }
+    let refused = recent(36_360).await;
+    assert!(matches!(refused, Err(IdentityError::RateLimited(_))), "{refused:?}");
+    assert_eq!(resolver.last_known_pds(&abc).await.as_deref(), Some("https://one.test"), "for readers");
 }

@@ -1,6 +1,7 @@
 //! Where the blobs of a page of records can be fetched: the PDS of each author.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// PDS origins by DID. An author that can't be resolved is not among them.
 #[derive(Debug, Default)]
-pub(super) struct BlobHosts(HashMap<String, String>);
+pub(super) struct BlobHosts(HashMap<String, Arc<str>>);
 
 impl BlobHosts {
     pub(super) async fn of(resolver: &Resolver, rows: &[RecordRow]) -> Self {
@@ -26,25 +27,13 @@ impl BlobHosts {
         }
         let lookups = authors.into_iter().map(async |author| {
             let did = Did::try_from(author).ok()?;
-            Some((author.to_owned(), host(resolver, &did, PATIENCE).await?))
+            Some((author.to_owned(), resolver.pds_within(&did, PATIENCE).await?))
         });
         Self(join_all(lookups).await.into_iter().flatten().collect())
     }
 
     pub(super) fn get(&self, did: &str) -> Option<&str> {
-        self.0.get(did).map(String::as_str)
-    }
-}
-
-/// The PDS of a DID, by its document if that can be had in time.
-async fn host(resolver: &Resolver, did: &Did, patience: Duration) -> Option<String> {
-    let (later, sought) = (resolver.clone(), did.clone());
-    // In a task of its own, so that a slow look-up still fills the cache after we stopped waiting.
-    let lookup = tokio::spawn(async move { later.resolve(&sought).await });
-    match tokio::time::timeout(patience, lookup).await {
-        Ok(Ok(Ok(document))) => document.pds().map(str::to_owned),
-        Ok(Ok(Err(error))) if !error.is_temporary() => None,
-        _ => resolver.last_known_pds(did).await.map(|pds| pds.to_string()),
+        self.0.get(did).map(|pds| &**pds)
     }
 }
 
@@ -52,7 +41,6 @@ async fn host(resolver: &Resolver, did: &Did, patience: Duration) -> Option<Stri
 mod tests {
     use belvedere_standins::upstream::{Upstream, respond};
     use serde_json::json;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU16, Ordering};
 
     use super::*;
@@ -74,7 +62,7 @@ mod tests {
         .await;
         let resolver = Resolver::new(loopback(), plc.url().parse().unwrap(), Clock::fixed(Timestamp(0)));
         let (known, new) = (Did::try_from("did:plc:known").unwrap(), Did::try_from("did:plc:new").unwrap());
-        let host = async |did: &Did, patience| host(&resolver, did, patience).await;
+        let host = async |did: &Did, patience| resolver.pds_within(did, patience).await;
         assert_eq!(host(&known, GENEROUS).await.as_deref(), Some("https://pds.example"));
 
         // The directory fails, or is too slow.

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::blob_hosts::BlobHosts;
+use super::pay_for_handle;
 use crate::app::App;
-use crate::atproto::Did;
+use crate::atproto::{Did, HandleUri, Nsid};
 use crate::http::Error;
 use crate::lexicons::Lexicon;
 use crate::query::{self, PageSize};
 use crate::records::{Page, Query, page, render};
 use crate::store::replicas::ReadDb;
 use crate::store::{Db, records};
-use crate::xrpc::{Answer, Call};
+use crate::xrpc::{Answer, Call, Caller};
 
 /// `may_lag`: whether a replica may answer.
 pub(super) async fn answer(
@@ -24,20 +25,29 @@ pub(super) async fn answer(
 ) -> Result<Answer, Error> {
     let db = if may_lag { app.db.read_for(|| call.caller.writer()).await } else { ReadDb::primary(&app.db) };
     match call.param("uri") {
-        Some(uri) => single(app, &db, lexicon, uri).await,
+        Some(uri) => single(app, &db, lexicon, &call.caller, uri).await,
         None => list(app, &db, lexicon, call).await,
     }
 }
 
-async fn single(app: &App, db: &Db, lexicon: &Lexicon, uri: &str) -> Result<Answer, Error> {
-    let uri = app.outbound.resolver.record_uri(uri).await?;
+async fn single(app: &App, db: &Db, lexicon: &Lexicon, caller: &Caller, uri: &str) -> Result<Answer, Error> {
     let not_found = || Error::not_found("record not found");
     // A query shows its own collection and no other.
-    if lexicon.target_collection.as_ref() != Some(&uri.collection) {
+    let is_shown = |collection: &Nsid| lexicon.target_collection.as_ref() == Some(collection);
+    let resolver = &app.outbound.resolver;
+    if let Some(named) = HandleUri::parse(uri) {
+        // Compared first, so that a call that shows nothing costs the handle's domain nothing.
+        if !is_shown(&named.collection) {
+            return Err(not_found());
+        }
+        pay_for_handle(app, caller, &named.handle)?;
+    }
+    let uri = resolver.record_uri(uri).await?;
+    if !is_shown(&uri.collection) {
         return Err(not_found());
     }
     let row = records::get(db, &uri).await?.ok_or_else(not_found)?;
-    let hosts = BlobHosts::of(&app.outbound.resolver, std::slice::from_ref(&row)).await;
+    let hosts = BlobHosts::of(resolver, std::slice::from_ref(&row)).await;
     Ok(Answer::json(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
 }
 

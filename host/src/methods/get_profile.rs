@@ -5,12 +5,13 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::pay_for_handle;
 use crate::app::App;
-use crate::atproto::{Did, blobs};
+use crate::atproto::{Did, Handle, blobs, typed};
 use crate::http::Error;
 use crate::identity::{DidDocument, HandleError, IdentityError};
 use crate::net::Limits;
-use crate::xrpc::{Answer, Call};
+use crate::xrpc::{Answer, Call, Caller};
 
 /// The profile of an account, as far as its PDS has one.
 #[derive(Debug, Default)]
@@ -43,10 +44,10 @@ struct GetRecord {
 pub async fn answer(app: &App, call: &Call) -> Result<Answer, Error> {
     let caller = call.caller.did.as_ref().ok_or_else(|| Error::unauthorized("authentication required"))?;
     let did = match call.param("actor") {
-        Some(actor) => actor_did(app, actor).await?,
+        Some(actor) => actor_did(app, &call.caller, actor).await?,
         None => caller.clone(),
     };
-    let document = app.outbound.resolver.resolve(&did).await.map_err(unresolved)?;
+    let document = app.outbound.resolver.for_reads().resolve(&did).await.map_err(unresolved)?;
     let Profile { display_name, description, avatar_url } = read(app, &document).await?;
     let handle = document.handle().unwrap_or(did.as_str());
     let profile = ProfileView { did: did.as_str(), handle, display_name, description, avatar_url };
@@ -82,10 +83,16 @@ pub async fn read(app: &App, document: &DidDocument) -> Result<Profile, Error> {
 }
 
 /// The account that `actor`, a handle or a DID, names.
-async fn actor_did(app: &App, actor: &str) -> Result<Did, Error> {
-    app.outbound.resolver.account(actor).await.map_err(|error| match error {
+async fn actor_did(app: &App, caller: &Caller, actor: &str) -> Result<Did, Error> {
+    let actor = &*typed(actor);
+    let name = actor.strip_prefix('@').unwrap_or(actor);
+    if let Ok(handle) = Handle::try_from(name) {
+        pay_for_handle(app, caller, &handle)?;
+    }
+    app.outbound.resolver.account_for_read(name).await.map_err(|error| match error {
         HandleError::Malformed => Error::bad_request("actor is neither a handle nor a DID"),
         HandleError::Unknown | HandleError::Unclaimed(_) => Error::not_found(format!("actor: {error}")),
+        HandleError::Slow => Error::new(StatusCode::BAD_GATEWAY, format!("actor: {error}")),
         HandleError::Identity(error) => unresolved(error),
     })
 }

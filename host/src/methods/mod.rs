@@ -22,12 +22,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
+use crate::access::Sender;
 use crate::app::App;
-use crate::atproto::Nsid;
+use crate::atproto::{Handle, Nsid};
 use crate::http::Error;
 use crate::lexicons::Lexicon;
 use crate::scripts::{CompiledScript, Lineage};
-use crate::xrpc::{Answer, Call, Verb};
+use crate::xrpc::{Answer, Call, Caller, Verb};
 
 use fixed::FixedMethod;
 pub use in_process::InProcess;
@@ -112,6 +113,19 @@ async fn dispatch(
         (None, Verb::Procedure) => write::answer(app, &lexicon, call).await,
     };
     Ok(answer?)
+}
+
+/// Charges the look-up of a handle that a caller names, unless its account is known.
+fn pay_for_handle(app: &App, caller: &Caller, handle: &Handle) -> Result<(), Error> {
+    if !app.outbound.resolver.knows_owner(handle) {
+        Sender::of_tenant(&app.access, &caller.tenant).pay_handle_look_up(handle)?;
+    }
+    Ok(())
+}
+
+/// Whether a script answers a call of one of the server's own methods.
+pub fn is_scripted(app: &App, call: &Call) -> bool {
+    script_of(app, call).is_some()
 }
 
 /// The script of the called method. One lookup; the key is the trigger as it is stored.

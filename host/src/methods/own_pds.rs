@@ -1,27 +1,33 @@
 //! Forwards a call to the caller's own PDS with their session, and indexes what it wrote (auth-and-clients.md §8).
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 
 use super::{Failure, json_input, pds_session};
 use crate::app::App;
 use crate::http::Error;
 use crate::lexicons::forwarding::MAX_RESPONSE_BYTES;
-use crate::pds::{ForwardedCall, RepoWrites, Session, StandardCall};
+use crate::pds::{ForwardedCall, InvalidCall, RepoWrites, Session, StandardCall};
 use crate::repos::{RecordScripts, Validation};
 use crate::xrpc::{ACCEPT_LABELERS, Answer, Call, PROXY};
 
 /// Calls the caller's PDS. Its response is the answer, whatever its status.
 ///
 /// # Errors
-/// 400 for a write to another repo or of an invalid record, 401 without a session, 502 when the PDS does not answer. A call that the session's
-/// scopes don't allow is answered with 403 and not sent.
+/// 400 for a write to another repo or of an invalid record, 401 without a session, 502 when the PDS does not answer. A
+/// call that the session's scopes don't allow is answered with 403 and not sent.
 pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     let session = pds_session::of(app, &call.caller, None).await?;
     let input = json_input(call)?;
-    let requested = StandardCall::read(&call.nsid, &call.params, input.map(|input| &input[..]))
-        .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+    let requested = StandardCall::read(&call.nsid, &call.params, input.map(|input| &input[..]));
+    let requested = requested.map_err(|invalid| match invalid {
+        // As for every other invalid record.
+        InvalidCall::RecordType(_) => {
+            Error::new(StatusCode::BAD_REQUEST, "InvalidRequest").with_message(invalid.to_string())
+        }
+        InvalidCall::Malformed(text) => Error::bad_request(text),
+    })?;
     if let StandardCall::Write(writes) = &requested {
         if writes.is_foreign(&session.did) {
             return Err(Error::bad_request("repo must be the authenticated user").into());

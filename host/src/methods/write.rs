@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{delegate, pds_session};
 use crate::app::App;
 use crate::atproto::lexicon::KeyType;
-use crate::atproto::{Did, Nsid, RecordKey, RecordUri};
+use crate::atproto::{Did, Nsid, RecordKey, RecordUri, set_record_type};
 use crate::http::{Error, request};
 use crate::lexicons::{Lexicon, ProcedureAction};
 use crate::pds::{Write, WriteAction};
@@ -108,9 +108,7 @@ fn own_uri(text: &str, collection: &Nsid, repo: &Did) -> Result<RecordUri, Error
 
 /// The text of the record, with `$type`.
 fn record_of(collection: &Nsid, mut fields: Map<String, Value>) -> Result<Bytes, Error> {
-    if fields.get("$type").is_some_and(|kind| kind != collection.as_str()) {
-        return Err(Error::bad_request(format!("$type must be {collection}, or be left out")));
-    }
-    fields.insert("$type".to_owned(), collection.as_str().into());
+    set_record_type(&mut fields, collection.as_str())
+        .map_err(|error| Error::bad_request(error.to_string()))?;
     Ok(Value::Object(fields).to_string().into())
 }

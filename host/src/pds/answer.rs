@@ -12,6 +12,7 @@ use super::RenewError;
 use crate::atproto::{Cid, RecordUri, Tid};
 use crate::fair_share::Full;
 use crate::net::{FetchedResponse, NetError};
+use crate::store::StoreError;
 
 /// A PDS's error response, kept complete so that it can be forwarded unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +46,33 @@ pub enum PdsError {
     /// Whether the account is still at this PDS can't be determined at present. No request was sent.
     #[error("the account's PDS can't be determined: {0}")]
     Unresolved(Box<RenewError>),
+    /// This server's database failed before the request was sent.
+    #[error(transparent)]
+    Store(StoreError),
     /// The access token has expired and can't be renewed at present.
     #[error("the session can't be renewed: {0}")]
     Renewal(Box<RenewError>),
 }
 
 impl PdsError {
+    /// For a session whose account's PDS can't be checked.
+    pub(crate) fn unresolved(error: RenewError) -> Self {
+        match error {
+            RenewError::Moved => Self::Moved,
+            RenewError::Store(error) => Self::Store(error),
+            other => Self::Unresolved(Box::new(other)),
+        }
+    }
+
+    /// For a session whose tokens can't be renewed.
+    pub(crate) fn renewal(error: RenewError) -> Self {
+        match error {
+            RenewError::Ended => Self::Ended,
+            RenewError::Store(error) => Self::Store(error),
+            other => Self::Renewal(Box::new(other)),
+        }
+    }
+
     /// Whether the session has ended, so that the user has to sign in again.
     pub fn has_ended(&self) -> bool {
         matches!(self, Self::Ended | Self::Moved)

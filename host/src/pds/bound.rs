@@ -6,7 +6,7 @@ use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
 
 use super::vault::SessionTokens;
-use super::{PdsError, RenewError, Vault};
+use super::{PdsError, Vault};
 use crate::atproto::Did;
 use crate::crypto::PrivateKey;
 use crate::net::{FetchedResponse, Limits, OutboundBody};
@@ -55,10 +55,7 @@ impl BoundSession {
     }
 
     async fn renew(&self, old: &SessionTokens) -> Result<Arc<SessionTokens>, PdsError> {
-        let new = self.vault.renew(&self.id, old.version).await.map_err(|error| match error {
-            RenewError::Ended => PdsError::Ended,
-            other => PdsError::Renewal(Box::new(other)),
-        })?;
+        let new = self.vault.renew(&self.id, old.version).await.map_err(PdsError::renewal)?;
         let new = Arc::new(new);
         *self.tokens.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
         Ok(new)
@@ -69,10 +66,7 @@ impl BoundSession {
     pub(super) async fn send(&self, request: &DpopRequest<'_>) -> Result<FetchedResponse, PdsError> {
         // Boxed, because the future would make those of all callers large.
         let checked = Box::pin(self.vault.check_pds(&self.id, &self.did, &self.pds)).await;
-        checked.map_err(|error| match error {
-            RenewError::Moved => PdsError::Moved,
-            other => PdsError::Unresolved(Box::new(other)),
-        })?;
+        checked.map_err(PdsError::unresolved)?;
         let tokens = self.valid_tokens().await?;
         let dpop_client = self.vault.dpop_client();
         let fetched = dpop_client.send(&self.key, Some(tokens.access.reveal()), request).await?;

@@ -28,7 +28,7 @@ pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, permission_set
 pub use forward::ForwardedCall;
 pub use places::PdsPools;
 pub use session::{Credential, Session, SessionSelector, Sessions};
-pub use standard::{RepoWrites, StandardCall};
+pub use standard::{InvalidCall, RepoWrites, StandardCall};
 pub use vault::{Registration, RenewError, Vault};
 
 use bytes::Bytes;

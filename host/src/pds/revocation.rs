@@ -56,6 +56,17 @@ impl Vault {
         Ok(ended)
     }
 
+    /// As [`Self::end`], if the session is still one with this PDS: the user may have logged in again with the same key.
+    /// Its linked repo becomes `needs_reauth`.
+    ///
+    /// # Errors
+    /// When the store can't be used.
+    pub(super) async fn end_at(&self, id: &str, pds: &str, why: &str) -> Result<bool, StoreError> {
+        let ended = oauth_sessions::end_at(self.db(), id, pds, why, self.window(GIVE_UP_SECONDS)).await?;
+        self.revocation_queued().notify_one();
+        Ok(ended)
+    }
+
     /// Deletes an API client and its children, and revokes their sessions in the background. Returns whether there was
     /// such a client.
     ///

@@ -9,15 +9,19 @@ use serde_json::{Map, Value, json};
 use super::answer::{self, CommitResult, PdsError};
 use super::{MAX_WRITES, Write, WriteAction};
 use crate::atproto::scope::{AccountAttribute, IdentityAttribute};
-use crate::atproto::{Did, Nsid, RecordKey};
+use crate::atproto::{Did, Nsid, RecordKey, WrongRecordType, set_record_type};
 
 /// The namespace of the methods that every PDS has.
 const NAMESPACE: &str = "com.atproto.";
 
 /// Why the body or the parameters of a call are invalid. The text is for the caller.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidCall(String);
+pub enum InvalidCall {
+    #[error("{0}")]
+    Malformed(String),
+    #[error("invalid record: {0}")]
+    RecordType(#[from] WrongRecordType),
+}
 
 /// What a call asks of the caller's PDS.
 #[derive(Debug)]
@@ -100,8 +104,8 @@ impl StandardCall {
             "repo.importRepo" => Self::Account(AccountAttribute::Repo),
             "server.getServiceAuth" => {
                 let audience = single_param(params, "aud")?;
-                let audience =
-                    audience.ok_or_else(|| InvalidCall("the parameter aud is missing".to_owned()))?;
+                let audience = audience
+                    .ok_or_else(|| InvalidCall::Malformed("the parameter aud is missing".to_owned()))?;
                 Self::ServiceToken { audience, method: single_param(params, "lxm")? }
             }
             "server.confirmEmail" | "server.requestEmailConfirmation" | "server.requestEmailUpdate" => {
@@ -173,13 +177,13 @@ fn single_param(params: &[(String, String)], name: &str) -> Result<Option<String
     let mut values = params.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone());
     let first = values.next();
     if values.next().is_some() {
-        return Err(InvalidCall(format!("the parameter {name} is repeated")));
+        return Err(InvalidCall::Malformed(format!("the parameter {name} is repeated")));
     }
     Ok(first)
 }
 
 fn invalid(error: impl std::fmt::Display) -> InvalidCall {
-    InvalidCall(format!("invalid request body: {error}"))
+    InvalidCall::Malformed(format!("invalid request body: {error}"))
 }
 
 fn single(method: Single, input: &[u8]) -> Result<RepoWrites, InvalidCall> {
@@ -205,7 +209,7 @@ fn single(method: Single, input: &[u8]) -> Result<RepoWrites, InvalidCall> {
 fn batch(input: &[u8]) -> Result<RepoWrites, InvalidCall> {
     let BatchInput { repo, writes, validate } = serde_json::from_slice(input).map_err(invalid)?;
     if writes.len() > MAX_WRITES {
-        return Err(InvalidCall(format!("at most {MAX_WRITES} writes in one commit")));
+        return Err(InvalidCall::Malformed(format!("at most {MAX_WRITES} writes in one commit")));
     }
     let writes = writes.into_iter().map(|BatchWrite { kind, collection, rkey, value: record }| {
         match kind.strip_prefix("com.atproto.repo.applyWrites#") {
@@ -240,16 +244,17 @@ fn required_key(rkey: Option<&String>) -> Result<(), InvalidCall> {
     rkey.map(|_| ()).ok_or_else(|| invalid("rkey is missing"))
 }
 
-/// The text of a record, with `$type`: a PDS adds that where it is missing.
+/// The text of a record, with `$type`: a PDS adds that where it is missing. Anything else than an object is left to the
+/// validation.
 fn value(field: &str, collection: &str, value: Option<Box<RawValue>>) -> Result<Bytes, InvalidCall> {
     let value = value.ok_or_else(|| invalid(format_args!("{field} is missing")))?;
     let text = value.get();
-    let untyped =
-        serde_json::from_str::<Map<String, Value>>(text).ok().filter(|fields| !fields.contains_key("$type"));
-    let Some((fields, rest)) = untyped.zip(text.strip_prefix('{')) else {
-        return Ok(Bytes::copy_from_slice(text.as_bytes()));
-    };
-    let comma = if fields.is_empty() { "" } else { "," };
+    let unchanged = || Ok(Bytes::copy_from_slice(text.as_bytes()));
+    let Ok(mut fields) = serde_json::from_str::<Map<String, Value>>(text) else { return unchanged() };
+    let (is_empty, has_type) = (fields.is_empty(), fields.contains_key("$type"));
+    set_record_type(&mut fields, collection)?;
+    let Some(rest) = text.strip_prefix('{').filter(|_| !has_type) else { return unchanged() };
+    let comma = if is_empty { "" } else { "," };
     Ok(format!("{{\"$type\":{}{comma}{rest}", json!(collection)).into())
 }
 
@@ -287,6 +292,19 @@ mod tests {
             { "$type": "com.atproto.repo.applyWrites#delete", "collection": "com.example.note", "rkey": "b" },
         ] });
         assert_eq!(writes("com.atproto.repo.applyWrites", &many).writes.len(), 2);
+    }
+
+    #[test]
+    fn a_record_of_another_type_is_refused() {
+        let record = json!({ "$type": "com.example.other" });
+        let one = json!({ "repo": "did:plc:a", "collection": "com.example.note", "rkey": "k", "record": record,
+            "validate": false });
+        let many = json!({ "repo": "did:plc:a", "writes": [{ "$type": "com.atproto.repo.applyWrites#update",
+            "collection": "com.example.note", "rkey": "k", "value": record }] });
+        for (method, input) in [("createRecord", &one), ("putRecord", &one), ("applyWrites", &many)] {
+            let error = read(&format!("com.atproto.repo.{method}"), input).unwrap_err().to_string();
+            assert_eq!(error, "invalid record: $type must be com.example.note, or be left out", "{method}");
+        }
     }
 
     #[test]

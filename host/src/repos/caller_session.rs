@@ -54,7 +54,7 @@ impl Repos {
 }
 
 /// What a failed call to a PDS becomes: its own answer where it refused (service.md, Errors), else 502 for what the
-/// caller can't repair.
+/// caller can't repair, and 500 when this server's database fails.
 ///
 /// # Errors
 /// For everything but a refusal.
@@ -74,6 +74,27 @@ pub fn failed(error: PdsError) -> Result<Answer, Error> {
         error @ PdsError::Unresolved(_) => {
             gateway("the account's PDS can't be determined from its DID document now: try again later", error)
         }
+        PdsError::Store(error) => Err(error.into()),
         error @ PdsError::Credential => Err(Error::internal(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oauth::DiscoveryError;
+    use crate::pds::RenewError;
+
+    #[test]
+    fn a_failing_database_is_our_failure_and_no_failure_of_the_pds() {
+        let store = || RenewError::Store(StoreError::Corrupt("x".to_owned()));
+        let status = |error| failed(error).unwrap_err().status;
+        for error in [PdsError::unresolved(store()), PdsError::renewal(store())] {
+            assert_eq!(status(error), StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        let gone = || RenewError::Discovery(DiscoveryError::NoPds);
+        for error in [PdsError::unresolved(gone()), PdsError::renewal(gone())] {
+            assert_eq!(status(error), StatusCode::BAD_GATEWAY);
+        }
     }
 }

@@ -123,14 +123,6 @@ pub async fn mark_needs_reauth(
     Ok(())
 }
 
-/// Marks the grant of a session, if it has one, as `needs_reauth`.
-pub async fn mark_needs_reauth_of_session(db: &Db, session_id: &str, why: &str) -> Result<(), StoreError> {
-    let sql = "UPDATE linked_repos SET status = 'needs_reauth', last_error = $2 \
-               WHERE status = 'active' AND session_id = $1";
-    on!(db, writer, |pool| sqlx::query(sql).bind(session_id).bind(why).execute(pool).await.map(drop))?;
-    Ok(())
-}
-
 /// Marks the grants whose sessions began with one of the instance's keys as `needs_reauth`.
 pub async fn mark_needs_reauth_of_key(db: &Db, kid: &str, why: &str) -> Result<(), StoreError> {
     let sql = "UPDATE linked_repos SET status = 'needs_reauth', last_error = $2 WHERE status = 'active' \

@@ -282,6 +282,27 @@ pub async fn end(db: &Db, id: &str, window: Window) -> Result<bool, StoreError> 
     })
 }
 
+/// As [`end`], if the session was made at this PDS. Its linked repo becomes `needs_reauth`.
+pub async fn end_at(db: &Db, id: &str, pds: &str, why: &str, window: Window) -> Result<bool, StoreError> {
+    // `register` updates the key first, too: it waits here, or is seen by the statements below.
+    let lock = "UPDATE dpop_keys SET did = did WHERE id = (SELECT key_id FROM oauth_sessions WHERE id = $1)";
+    let mark = "UPDATE linked_repos SET status = 'needs_reauth', last_error = $3 WHERE status = 'active' \
+                AND session_id = (SELECT id FROM oauth_sessions WHERE id = $1 AND pds = $2)";
+    let queue = enqueue!("s.id = $3 AND s.pds = $4");
+    let delete =
+        "DELETE FROM dpop_keys WHERE id = (SELECT key_id FROM oauth_sessions WHERE id = $1 AND pds = $2)";
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let Window { due_at, give_up_at } = window;
+        sqlx::query(lock).bind(id).execute(&mut *tx).await?;
+        sqlx::query(mark).bind(id).bind(pds).bind(why).execute(&mut *tx).await?;
+        sqlx::query(queue).bind(due_at).bind(give_up_at).bind(id).bind(pds).execute(&mut *tx).await?;
+        let removed = sqlx::query(delete).bind(id).bind(pds).execute(&mut *tx).await?.rows_affected();
+        tx.commit().await?;
+        Ok(removed > 0)
+    })
+}
+
 /// The sessions of an account under a client beyond the `keep` most recently updated ones, which always include
 /// `kept_id`.
 pub async fn surplus(

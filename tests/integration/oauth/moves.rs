@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use belvedere::testing::atproto::Did;
 use belvedere::testing::clock::{Clock, Timestamp};
 use belvedere::testing::fair_share::Tenant;
 use belvedere::testing::pds::{Agent, PdsError, PdsPools};
@@ -13,7 +14,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::device::{App, Device, pds};
-use super::renewal::{Host, host, register};
+use super::renewal::{Host, host, register, register_as};
 use crate::fixtures::{ALICE, NOTES, World};
 use crate::support::instance::{Answer, procedure_lexicon};
 use crate::support::oauth_pds::OauthPds;
@@ -204,8 +205,12 @@ async fn documents_are_read_once_a_minute(database: Database) {
     {
         scene.later(60);
         scene.directory.answers(status, body.clone());
-        let refused = scene.call(&id).await;
-        assert!(matches!(refused, Err(PdsError::Unresolved(_))), "{status} {body}: {refused:?}");
+        let asked = scene.directory.requests();
+        for _ in 0..3 {
+            let refused = scene.call(&id).await;
+            assert!(matches!(refused, Err(PdsError::Unresolved(_))), "{status} {body}: {refused:?}");
+        }
+        assert_eq!(scene.directory.requests(), asked + 1, "{status} {body}: one look-up a minute");
     }
     scene.later(60);
     scene.directory.answers(503, json!({}));
@@ -239,6 +244,46 @@ async fn a_document_older_than_the_session_does_not_end_it(database: Database) {
     scene.call(&new).await.unwrap();
 }
 
+async fn a_failing_database_is_no_failure_of_the_pds(database: Database) {
+    let scene = Scene::start(database).await;
+    let (first, second) = (OauthPds::start().await, OauthPds::start().await);
+    scene.directory.names(&first);
+    let id = register(&scene.db, &scene.host.0, &first, 1).await;
+    let session = scene.host.0.by_id(&id).await.unwrap().unwrap();
+    scene.directory.names(&second);
+    scene.later(60);
+    scene.db.close().await;
+    let (places, tenant) = (PdsPools::default(), Tenant::Instance);
+    let agent = Agent::new(&scene.host.1, &session, &places, &tenant);
+    let failed = agent.query("com.atproto.server.getSession").await;
+    assert!(matches!(failed, Err(PdsError::Store(_))), "{failed:?}");
+}
+
+/// Many sessions of accounts whose host does not answer are checked beside those of others.
+async fn one_slow_host_does_not_delay_the_checks_of_others(database: Database) {
+    let scene = Scene::start(database).await;
+    let (first, second) = (OauthPds::start().await, OauthPds::start().await);
+    scene.directory.names(&first);
+    let slow = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = format!("did:web:127.0.0.1%3A{}", slow.local_addr().unwrap().port());
+    let stalled = register_as(&scene.db, &scene.host.0, &first, &host, 1).await;
+    let moved = register(&scene.db, &scene.host.0, &first, 2).await;
+    scene.directory.names(&second);
+    let dids = [&*host, ALICE].map(|did| Did::try_from(did).unwrap());
+    let vault = scene.host.0.clone();
+    let checks = tokio::spawn(async move { vault.check_accounts(&dids).await });
+    let ended = async {
+        while scene.host.0.by_id(&moved).await.unwrap().is_some() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(4), ended)
+        .await
+        .expect("it does not wait for the slow host");
+    assert!(scene.host.0.by_id(&stalled).await.unwrap().is_some());
+    checks.abort();
+}
+
 macro_rules! on_both {
     ($($name:ident)*) => { $(mod $name {
         use super::Database;
@@ -255,4 +300,9 @@ macro_rules! on_both {
     })* };
 }
 
-on_both! { documents_are_read_once_a_minute a_document_older_than_the_session_does_not_end_it }
+on_both! {
+    documents_are_read_once_a_minute
+    a_document_older_than_the_session_does_not_end_it
+    a_failing_database_is_no_failure_of_the_pds
+    one_slow_host_does_not_delay_the_checks_of_others
+}

@@ -119,6 +119,10 @@ pub fn host(db: &Db, plc: &str, clock: &Clock) -> Host {
 }
 
 pub async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> String {
+    register_as(db, vault, pds, ALICE, n).await
+}
+
+pub async fn register_as(db: &Db, vault: &Vault, pds: &OauthPds, did: &str, n: usize) -> String {
     let key = PrivateKey::generate(Algorithm::Es256, &Random::system());
     let row = DpopKeyRow {
         id: format!("key-{n}"),
@@ -130,12 +134,12 @@ pub async fn register(db: &Db, vault: &Vault, pds: &OauthPds, n: usize) -> Strin
         created_at: Timestamp(0),
     };
     dpop_keys::create(db, &row).await.unwrap();
-    let (access, refresh) = pds.grant(ALICE);
+    let (access, refresh) = pds.grant(did);
     pds.expire(&access);
     let registration = Registration {
         key_id: &row.id,
         client_id: None,
-        did: &Did::try_from(ALICE).unwrap(),
+        did: &Did::try_from(did).unwrap(),
         pds: &pds.url(),
         issuer: &pds.url(),
         scopes: "atproto",

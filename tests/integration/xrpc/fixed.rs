@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, World};
 use crate::oauth::device::{App, pds};
-use crate::support::instance::{Answer, query_lexicon};
+use crate::support::instance::{Answer, procedure_lexicon, query_lexicon};
 
 const PROFILE: &str = "app.bsky.actor.getProfile";
 const DESCRIBE: &str = "com.atproto.server.describeServer";
@@ -38,6 +38,10 @@ crate::in_both_worlds! {
         assert_eq!(server.xrpc("com.example.outer").await.body, json!(["y", "server"]));
         server.upload(query_lexicon(PROFILE), None).await;
         assert_eq!(profile().await.body["of"], "profile");
+        // Whatever lexicon the name has: the same over HTTP and in a script.
+        server.upload(procedure_lexicon(DESCRIBE), None).await;
+        assert_eq!(described().await.body, json!({ "of": "server" }));
+        assert_eq!(server.xrpc("com.example.outer").await.body, json!(["y", "server"]));
         // Without the script the server answers again.
         for nsid in [PROFILE, DESCRIBE] {
             assert_eq!(server.admin(Method::DELETE, &format!("/admin/scripts/xrpc.query:{nsid}"), None).await.status, 204);

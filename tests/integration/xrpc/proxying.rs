@@ -92,6 +92,22 @@ crate::in_both_worlds! {
         assert_eq!(get(&world, LIST, &[]).await.status, 200, "not a forwarded call");
     }
 
+    /// They are not methods of this server, so its flag has nothing to say about them.
+    async fn methods_of_spaces_of_another_server_are_forwarded(world) {
+        let world: World = world;
+        let (upstream, did) = service(&world).await;
+        let target = format!("{did}#atproto_pds");
+        let method = "com.atproto.space.getRecord";
+        let answer = get(&world, method, &[("atproto-proxy", &*target)]).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["from"]), (200, &json!("service")), "{}", answer.text);
+        let own = format!("{}#bsky_appview", world.server.did());
+        for header in [&*own, "nonsense"] {
+            let answer = get(&world, method, &[("atproto-proxy", header)]).await;
+            assert_eq!((answer.status.as_u16(), answer.error()), (404, "FeatureDisabled"), "{header} {}", answer.text);
+        }
+        assert_eq!(upstream.requests().len(), 1);
+    }
+
     async fn a_call_to_our_own_service_is_answered_here(world) {
         let world: World = world.with_notes().await;
         let own = format!("{}#bsky_appview", world.server.did());

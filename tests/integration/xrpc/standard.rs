@@ -120,6 +120,7 @@ crate::in_both_worlds! {
             ("repo.createRecord", single(NOTES, Value::Null, json!({ "text": 7 })), "invalid record: at record.text"),
             ("repo.putRecord", single(NOTES, json!("k"), json!({ "$type": NOTES, "text": 7 })), "invalid record: at record.text"),
             ("repo.putRecord", single(NOTES, json!("k"), json!({ "$type": "com.example.post" })), "$type"),
+            ("repo.createRecord", single("com.example.unknown", Value::Null, json!({ "$type": NOTES })), "$type must be com.example.unknown"),
             ("repo.createRecord", single("com.example.post", json!("self"), json!({})), "is not a TID"),
             ("repo.createRecord", single("com.example.profile", Value::Null, json!({})), "have the key \"self\""),
             ("repo.applyWrites", batch.clone(), "invalid record (2 of 2): at record.text"),
@@ -131,6 +132,10 @@ crate::in_both_worlds! {
         assert!(pds.requests("/xrpc/com.atproto.repo").is_empty());
         let mut opted_out = single(NOTES, json!("k"), json!({ "text": 7 }));
         opted_out["validate"] = false.into();
+        let mut other_type = opted_out.clone();
+        other_type["record"]["$type"] = "com.example.post".into();
+        let refused = post(&world, &device, "repo.putRecord", other_type).await;
+        assert_eq!((refused.status.as_u16(), refused.error()), (400, "InvalidRequest"), "{}", refused.text);
         let put = post(&world, &device, "repo.putRecord", opted_out).await;
         assert_eq!(put.status, 200, "{}", put.text);
         let found = server.admin(Method::GET, &format!("/admin/records?collection={NOTES}&valid=false"), None).await;

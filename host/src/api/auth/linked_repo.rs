@@ -7,7 +7,7 @@ use serde_json::json;
 use url::form_urlencoded;
 
 use crate::access::Sender;
-use crate::api::auth::login::{account_error, begin_error};
+use crate::api::auth::login::begin_error;
 use crate::api::auth::redirect;
 use crate::api::auth::session::store_session;
 use crate::api::page::{self, Link};
@@ -126,7 +126,7 @@ async fn begin(
     invite: InviteRow,
     grant: GrantRow,
 ) -> Result<Response, Error> {
-    let named = app.outbound.resolver.account(handle).await.map_err(account_error)?;
+    let named = app.outbound.resolver.account(handle).await?;
     let did = match grant.did.as_deref().map(Did::try_from) {
         Some(Ok(pinned)) if pinned != named => {
             return Err(Error::bad_request("this link was issued for a different account"));

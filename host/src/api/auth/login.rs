@@ -12,7 +12,6 @@ use crate::app::App;
 use crate::atproto::scope::{Scope, Scopes, with_single_spaces};
 use crate::atproto::typed;
 use crate::http::{Error, Request, Response, response};
-use crate::identity::HandleError;
 use crate::oauth::{AuthorizationError, FlowGoal, OwnClient, own};
 
 /// The `redirect_uri` of a login without one.
@@ -30,7 +29,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
     check_return(&app.access.origins, &return_to)?;
     check_scope(&scope, true)?;
-    let did = app.outbound.resolver.account(&named).await.map_err(account_error)?;
+    let did = app.outbound.resolver.account(&named).await?;
     check_scope(&scope, app.service_identity.attached_account().as_ref() == Some(&did))?;
     let origin = app.access.origins.of_host(request.headers());
     let (cookie, browser) = app.access.web_sessions.login_cookie(&app.random);
@@ -67,16 +66,6 @@ fn check_return(origins: &Origins, to: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::bad_request("redirect_uri must be a path, or a URL of this instance"))
-}
-
-/// Maps a failure to resolve the handle that a user has typed to a response.
-pub(in crate::api) fn account_error(error: HandleError) -> Error {
-    match &error {
-        HandleError::Identity(cause) if cause.is_temporary() => {
-            Error::new(StatusCode::BAD_GATEWAY, error.to_string())
-        }
-        _ => Error::bad_request(error.to_string()),
-    }
 }
 
 /// Maps a failure to begin an authorization to a response.

@@ -6,11 +6,9 @@ use http::StatusCode;
 use serde::Serialize;
 
 use crate::access::Admin;
-use crate::api::auth::login::account_error;
 use crate::app::App;
 use crate::atproto::{Did, typed};
 use crate::http::{Error, Request, Response, response};
-use crate::identity::HandleError;
 use crate::methods::get_profile::{self, Profile};
 
 #[derive(Serialize)]
@@ -27,9 +25,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     let query = query.ok_or_else(|| Error::bad_request("q is missing: a handle or a DID"))?;
     let found = match app.outbound.resolver.account(&query).await {
         Ok(did) => found(&app, did).await,
-        Err(HandleError::Identity(error)) if error.is_temporary() => {
-            return Err(account_error(HandleError::Identity(error)));
-        }
+        Err(error) if error.is_temporary() => return Err(error.into()),
         Err(_) => None,
     };
     Ok(response::json(StatusCode::OK, &found.into_iter().collect::<Vec<_>>()))

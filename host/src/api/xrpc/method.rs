@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
-use crate::access::Sender;
 use crate::access::client::CLIENT_KEY_PARAM;
+use crate::access::{Admission, CalledMethod};
+use crate::api::call_history;
+use crate::api::charged::with_budget;
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::http::{Error, Request, Response, response};
@@ -32,13 +34,30 @@ pub async fn get_profile(app: Arc<App>, caller: Caller, request: Request) -> Res
     call(&app, Verb::Query, FixedMethod::GetProfile.as_str(), caller, &request).await
 }
 
-/// `GET /xrpc/com.atproto.server.describeServer`: public, without a client key. The sender is charged for a script.
+/// `GET /xrpc/com.atproto.server.describeServer`: public, without a client key. A call of its script is charged and
+/// counted as those of other methods.
 pub async fn describe_server(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let nsid = Nsid::try_from(FixedMethod::DescribeServer.as_str()).map_err(Error::internal)?;
-    let tenant = Sender::of(&app.access, &request).tenant().clone();
-    let (caller, headers) = (Caller { tenant, ..Caller::default() }, CallHeaders::default());
-    let call = Call { verb: Verb::Query, nsid, params: params(&request), input: None, caller, headers };
-    Ok(rendered(methods::answer(&app, &call).await?))
+    let (caller, headers) = (Caller::default(), CallHeaders::default());
+    let mut call = Call { verb: Verb::Query, nsid, params: params(&request), input: None, caller, headers };
+    if !methods::is_scripted(&app, &call) {
+        return Ok(rendered(methods::answer(&app, &call).await?));
+    }
+    let method = CalledMethod { nsid: FixedMethod::DescribeServer.as_str(), verb: call.verb, is_fixed: true };
+    let counted = call_history::begin(&app, method);
+    match app.access.admit_public(&request, method) {
+        Ok(Admission { caller, budget, .. }) => {
+            call.caller = caller;
+            let answer = methods::answer(&app, &call).await.map(rendered).map_err(Error::from);
+            counted.end(&app, call.caller.client.as_deref(), &answer);
+            with_budget(answer, budget)
+        }
+        Err(error) => {
+            let answer = Err(error);
+            counted.refused(&app, &answer);
+            answer
+        }
+    }
 }
 
 async fn call(
@@ -55,17 +74,28 @@ async fn call(
     Ok(rendered(methods::answer(app, &call).await?))
 }
 
-/// The headers for the server that answers the call. A service of this server's own answers here.
-fn headers(app: &App, request: &Request) -> Result<CallHeaders, Error> {
-    let accept_labelers = request.headers().get(ACCEPT_LABELERS).cloned();
-    let Some(named) = request.headers().get(PROXY) else {
-        return Ok(CallHeaders { service: None, accept_labelers });
-    };
+/// The service that a request names.
+fn named_service(request: &Request) -> Result<Option<ServiceRef>, Error> {
+    let Some(named) = request.headers().get(PROXY) else { return Ok(None) };
     let service = named.to_str().ok().and_then(ServiceRef::parse).ok_or_else(|| {
         Error::bad_request(
             "atproto-proxy must be a DID with the fragment of a service, like did:web:api.example#svc",
         )
     })?;
+    Ok(Some(service))
+}
+
+/// Whether a request names a service of another server.
+pub(in crate::api) fn is_for_another_server(app: &App, request: &Request) -> bool {
+    matches!(named_service(request), Ok(Some(service)) if service.did != app.service_identity.did())
+}
+
+/// The headers for the server that answers the call. A service of this server's own answers here.
+fn headers(app: &App, request: &Request) -> Result<CallHeaders, Error> {
+    let accept_labelers = request.headers().get(ACCEPT_LABELERS).cloned();
+    let Some(service) = named_service(request)? else {
+        return Ok(CallHeaders { service: None, accept_labelers });
+    };
     if service.did != app.service_identity.did() {
         return Ok(CallHeaders { service: Some(service), accept_labelers });
     }

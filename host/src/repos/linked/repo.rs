@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::{ACTIVE, LinkedRepos, PENDING, collection};
 use crate::atproto::scope::{Need, RepoAction, Scopes};
-use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri};
+use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, set_record_type};
 use crate::fair_share::Tenant;
-use crate::pds::{Agent, PdsError, Session, StandardCall, Write, WriteAction};
+use crate::pds::{Agent, InvalidCall, PdsError, Session, StandardCall, Write, WriteAction};
 use crate::repos::{InvalidWrite, RecordScripts, Validation};
 use crate::store::StoreError;
 use crate::store::linked_repos::{self, GrantRow};
@@ -228,10 +228,13 @@ impl LinkedRepo {
     ) -> Result<Bytes, GrantError> {
         let nsid =
             Nsid::try_from(nsid).map_err(|_| GrantError::Invalid(format!("{nsid:?} is not an NSID")))?;
-        if let Ok(StandardCall::Write(requested)) = StandardCall::read(&nsid, &[], input.as_deref())
-            && requested.validate
-        {
-            self.grants.0.repos.check_writes(&requested.writes, Validation::Lexicon)?;
+        match StandardCall::read(&nsid, &[], input.as_deref()) {
+            Ok(StandardCall::Write(requested)) if requested.validate => {
+                self.grants.0.repos.check_writes(&requested.writes, Validation::Lexicon)?;
+            }
+            Err(error @ InvalidCall::RecordType(_)) => return Err(GrantError::Invalid(error.to_string())),
+            // The PDS refuses what is malformed.
+            _ => {}
         }
         let method = if query.is_empty() { nsid.to_string() } else { format!("{nsid}?{query}") };
         let answer = match input {
@@ -263,6 +266,6 @@ fn typed(nsid: &Nsid, record: &[u8]) -> Result<Bytes, GrantError> {
     let Value::Object(mut fields) = value.map_err(|error| GrantError::Invalid(error.to_string()))? else {
         return Err(GrantError::Invalid("the record is not a table with fields".to_owned()));
     };
-    fields.insert("$type".to_owned(), nsid.as_str().into());
+    set_record_type(&mut fields, nsid.as_str()).map_err(|error| GrantError::Invalid(error.to_string()))?;
     Ok(Value::Object(fields).to_string().into())
 }

@@ -89,7 +89,8 @@ async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fa
     )?;
     let links = Backlinks {
         collection: args.collection,
-        uri: args.uri,
+        // References name accounts by their DIDs.
+        uri: handles::without_handle(state, "db.backlinks", args.uri).await?,
         did: args.did,
         limit: args.limit,
         cursor: args.cursor,

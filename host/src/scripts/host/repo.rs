@@ -302,7 +302,9 @@ pub(super) fn pds_fault(state: &mut RunState, function: &str, error: PdsError) -
         PdsError::Net(error) => (fault::no_response(error).code, None),
         PdsError::Malformed(_) => (FaultCode::Upstream, None),
         PdsError::Credential | PdsError::Ended | PdsError::Moved => (FaultCode::NoSession, None),
-        PdsError::Busy(_) | PdsError::Renewal(_) | PdsError::Unresolved(_) => (FaultCode::Unavailable, None),
+        PdsError::Busy(_) | PdsError::Renewal(_) | PdsError::Unresolved(_) | PdsError::Store(_) => {
+            (FaultCode::Unavailable, None)
+        }
     };
     let answer = match caller_session::failed(error) {
         Ok(answer) => Some(FailureAnswer::Upstream(answer)),

@@ -2,12 +2,12 @@
 
 use super::api_clients::family;
 use crate::clock::Timestamp;
-use crate::store::Db;
 use crate::store::api_client_keys::{self, ClientKeyRow};
 use crate::store::api_clients;
 use crate::store::dpop_keys::{self, DpopKeyRow};
 use crate::store::oauth_sessions::{self, NewSession};
 use crate::store::revocations::{self, RevocationRow, Window};
+use crate::store::{Db, linked_repos, on};
 
 const WINDOW: Window = Window { due_at: Timestamp(10), give_up_at: Timestamp(1_000) };
 
@@ -84,6 +84,23 @@ on_both! {
             give_up_at: WINDOW.give_up_at,
         };
         assert_eq!(due(&db, 10).await, [row]);
+    }
+
+    /// The account has moved, and the user logs in again with the same key before the old session is ended.
+    async fn a_new_login_with_the_same_key_is_not_ended_for_the_old_one(db) {
+        session(&db, "s", None, Some("own"), "https://as.example").await;
+        let grant = "INSERT INTO linked_repos (id, did, scopes, scripts, status, session_id, created_by, created_at) \
+                     VALUES ('g', 'did:plc:a', 'atproto', '[]', 'active', 's', 'did:plc:x', 1)";
+        on!(&*db, writer, |pool| sqlx::query(grant).execute(pool).await.map(drop)).unwrap();
+        let end_at = async |pds: &str| oauth_sessions::end_at(&db, "s", pds, "it has moved", WINDOW).await.unwrap();
+        let status = async || linked_repos::get(&db, "g").await.unwrap().unwrap().status;
+        assert!(!end_at("https://old.example").await);
+        assert!(oauth_sessions::get(&db, "s").await.unwrap().is_some() && due(&db, 10).await.is_empty());
+        assert_eq!(status().await, "active");
+        assert!(end_at("https://pds.example").await);
+        assert!(oauth_sessions::get(&db, "s").await.unwrap().is_none());
+        assert_eq!((due_ids(&db, 10).await, status().await), (vec!["s".to_owned()], "needs_reauth".to_owned()));
+        assert!(!end_at("https://pds.example").await, "it is gone");
     }
 
     async fn a_login_at_the_instance_has_no_clients_key(db) {

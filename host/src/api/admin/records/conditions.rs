@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::api::auth::login::account_error;
 use crate::api::paging;
 use crate::app::App;
 use crate::atproto::{Nsid, RecordKey};
@@ -21,7 +20,7 @@ pub(super) async fn read(app: &App, request: &Request) -> Result<Query, Error> {
     let collection =
         Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
     let did = match paging::optional(request, "repo") {
-        Some(repo) => Some(app.outbound.resolver.account(&repo).await.map_err(account_error)?),
+        Some(repo) => Some(app.outbound.resolver.account(&repo).await?),
         None => None,
     };
     let rkey = paging::optional(request, "rkey");

@@ -1,4 +1,5 @@
-//! Validates the DAG-CBOR of records by a [`Plan`]: one pass that builds no values, and allocates only for errors.
+//! Validates the DAG-CBOR of records by a [`Plan`]: one pass that builds no values, and allocates only for errors. A value
+//! of a union is skipped once more to find its `$type`, so the work is at most the size of the record times its depth.
 //! `docs/validation.md` says what is valid where the specification leaves it open or implementations differ.
 
 mod blob;

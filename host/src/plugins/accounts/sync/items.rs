@@ -8,7 +8,7 @@ use super::super::super::manifest::Permission;
 use super::super::{Accounts, Linker, check};
 use super::stop::Stop;
 use crate::atproto::record::{self, MAX_RECORD_BYTES};
-use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
+use crate::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid, set_record_type};
 use crate::crypto::sha256;
 use crate::http::nul;
 use crate::pds::{Write, WriteAction};
@@ -142,10 +142,7 @@ fn record_of(accounts: &Accounts, uri: &RecordUri, item: &Item) -> Result<(Bytes
     record::inspect(item.value.as_bytes()).map_err(|error| error.to_string())?;
     let mut value: Value = serde_json::from_str(&item.value).map_err(|error| error.to_string())?;
     let fields = value.as_object_mut().ok_or("the record is not an object")?;
-    if fields.get("$type").is_some_and(|kind| kind != collection.as_str()) {
-        return Err("$type is another collection".to_owned());
-    }
-    fields.insert("$type".to_owned(), collection.as_str().into());
+    set_record_type(fields, collection.as_str()).map_err(|error| error.to_string())?;
     if item.sign {
         let unsigned = Value::Object(fields.clone()).to_string();
         let signature = accounts.deps().attestation.sign(unsigned.as_bytes(), did.as_str());

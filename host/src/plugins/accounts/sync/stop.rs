@@ -62,6 +62,7 @@ pub(super) fn pds_stop(error: PdsError) -> Result<String, Stop> {
     let refusal = match error {
         PdsError::Refused(refusal) => refusal,
         PdsError::Ended | PdsError::Moved => return Err(no_session()),
+        PdsError::Store(error) => return Err(error.into()),
         PdsError::Credential => return Err(Stop::pause("internal", text)),
         PdsError::Net(_)
         | PdsError::Busy(_)
