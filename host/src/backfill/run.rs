@@ -60,6 +60,7 @@ pub(super) async fn run(
         let discovery = Discovery { db: &deps.db, relay, reporter, stop };
         let mut found = discovery.run(job, &collections).await?;
         if found.is_unlisted {
+            backfill::set_lists_all_repos(&deps.db, job.seq).await?;
             // The stage stays: a job that is continued here has to list the others still.
             Fetching::new(reporter, Arc::clone(&reader), &deps.settings).run().await?;
             discovery.add_all(job, &mut found).await?;

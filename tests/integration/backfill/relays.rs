@@ -73,6 +73,8 @@ in_both_scenes! {
             assert_eq!((&plan["repos"], &plan["lists_all_repos"]), (&json!(5), &json!(true)), "{plan}");
             let (id, job) = scene.backfill().await;
             assert_eq!((job.total_repos, job.error, scene.errors(&id).await), (Some(5), None, BTreeMap::new()));
+            let status = scene.server.admin(Method::GET, &format!("/admin/backfill/status?id={id}"), None).await;
+            assert!(status.text.contains(r#""lists_all_repos":true"#), "{}", status.text);
             scene.assert_equal(NOTES).await;
             scene.network.put(&account(0), NOTES, "new", note(&n.to_string()));
         }
@@ -112,7 +114,7 @@ in_both_scenes! {
             assert_eq!((&plan["repos"], &plan["lists_all_repos"]), (&json!(5), &json!(false)), "{plan}");
             once(&scene);
             let (_, job) = scene.backfill().await;
-            assert_eq!((job.total_repos, job.error), (Some(5), None), "{status}");
+            assert_eq!((job.total_repos, job.error, job.lists_all_repos), (Some(5), None, false), "{status}");
         }
         let lists = scene.network.queries(Site::Relay);
         assert!(!lists.iter().any(|query| query.method.ends_with("listRepos")), "{lists:?}");

@@ -26,6 +26,8 @@ pub struct JobRow {
     /// Of the processed ones, those that could not be read.
     pub failed_repos: Option<i64>,
     pub total_records: Option<i64>,
+    /// Every repo of the relay is read: the relay does not list them by collection.
+    pub lists_all_repos: bool,
     #[sqlx(flatten)]
     pub traffic: Traffic,
     pub error: Option<String>,
@@ -76,7 +78,7 @@ impl Request {
 }
 
 const COLUMNS: &str = "id, kind, collection, did, status, stage, total_repos, resolved_repos, processed_repos, \
-     failed_repos, total_records, error, created_by, started_at, completed_at, created_at";
+     failed_repos, total_records, lists_all_repos <> 0 AS lists_all_repos, error, created_by, started_at, completed_at, created_at";
 
 /// The columns of a [`JobRow`].
 fn columns() -> String {

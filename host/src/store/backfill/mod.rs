@@ -29,7 +29,8 @@ pub use repos::{PdsSummary, Phase, RepoRow, error_counts, errors, pds_summary, r
 pub use traffic::{Traffic, traffic};
 pub use work::{
     ActiveJob, Counters, Discovery, End, add_repo, add_repos, count, discovery, end, fail_host, next,
-    pending_hosts, pending_of_host, save_counters, set_error, set_stage, settle, status, unresolved,
+    pending_hosts, pending_of_host, save_counters, set_error, set_lists_all_repos, set_stage, settle, status,
+    unresolved,
 };
 
 use super::Db;

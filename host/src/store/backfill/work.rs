@@ -122,6 +122,13 @@ pub async fn set_error(db: &Db, seq: i64, error: &str) -> Result<(), StoreError>
     Ok(())
 }
 
+/// Notes that the relay does not list repos by collection, so that the job reads all of its repos.
+pub async fn set_lists_all_repos(db: &Db, seq: i64) -> Result<(), StoreError> {
+    let sql = "UPDATE backfill_jobs SET lists_all_repos = 1 WHERE seq = $1";
+    in_transaction!(db, |tx| sqlx::query(sql).bind(seq).execute(&mut *tx).await?.rows_affected());
+    Ok(())
+}
+
 /// Ends a job and returns how: a request to cancel it prevails.
 pub async fn end(
     db: &Db,

@@ -18,7 +18,7 @@ crate::in_both_worlds! {
         let shown = job(server, &id).await;
         let keys: Vec<_> = shown.as_object().unwrap().keys().map(String::as_str).collect();
         let expected = ["bytes_fetched", "bytes_kept", "collection", "completed_at", "created_at", "did", "error", "failed_repos", "id", "kind",
-            "processed_repos", "resolved_repos", "sources", "stage", "started_at", "status", "total_records", "total_repos"];
+            "lists_all_repos", "processed_repos", "resolved_repos", "sources", "stage", "started_at", "status", "total_records", "total_repos"];
         assert_eq!(keys, expected);
         assert!(shown["started_at"].is_string() && shown["completed_at"].is_null(), "{shown}");
 

@@ -47,6 +47,7 @@ struct JobView {
     processed_repos: Option<i64>,
     failed_repos: Option<i64>,
     total_records: Option<i64>,
+    lists_all_repos: bool,
     #[serde(flatten)]
     traffic: TrafficView,
     error: Option<String>,
@@ -69,6 +70,7 @@ impl From<JobRow> for JobView {
             processed_repos: row.processed_repos,
             failed_repos: row.failed_repos,
             total_records: row.total_records,
+            lists_all_repos: row.lists_all_repos,
             traffic: row.traffic.into(),
             error: row.error,
             started_at: row.started_at,
