@@ -14,6 +14,10 @@ use crate::identity::Resolver;
 /// Records of one page of a CAR. They are compared with the index at a time.
 const PAGE_RECORDS: usize = 500;
 
+/// Bytes of JSON after which a page ends. A page is in memory as a whole, and written in one piece between two batches of
+/// the stream.
+const PAGE_BYTES: usize = 1 << 20;
+
 /// The records of a repo's wanted collections, as of a commit that its owner signed.
 #[derive(Debug)]
 pub(super) struct Car {
@@ -97,16 +101,17 @@ impl Car {
 
     /// The next page of a collection, the highest record keys first. Without a cursor after the last one.
     pub(super) fn page(&mut self, collection: &Nsid) -> Result<RecordPage, InvalidCar> {
-        let mut page = RecordList::new();
-        let mut cursor = None;
-        if let Some(list) = self.list(collection) {
-            page = list.split_off(list.len().saturating_sub(PAGE_RECORDS));
-            cursor = page.first().filter(|_| !list.is_empty()).map(|(rkey, _)| rkey.to_string());
+        let (mut records, mut bytes, mut lowest) = (Vec::new(), 0, None);
+        while records.len() < PAGE_RECORDS && bytes < PAGE_BYTES {
+            let Some((rkey, cid)) = self.list(collection).and_then(Vec::pop) else { break };
+            lowest = Some(rkey.to_string());
+            let record = self.record(collection, rkey, cid)?;
+            bytes += record.value.len();
+            records.push(record);
         }
-        let records = page.into_iter().rev().map(|(rkey, cid)| self.record(collection, rkey, cid));
-        let records: Vec<PageRecord> = records.collect::<Result<_, _>>()?;
-        self.given_bytes += records.iter().map(|record| record.value.len()).sum::<usize>();
-        Ok(RecordPage { cursor, records, malformed: 0, bytes: 0 })
+        let is_last = self.list(collection).is_none_or(|list| list.is_empty());
+        self.given_bytes += bytes;
+        Ok(RecordPage { cursor: lowest.filter(|_| !is_last), records, malformed: 0, bytes: 0 })
     }
 
     fn list(&mut self, collection: &Nsid) -> Option<&mut RecordList> {
@@ -131,4 +136,41 @@ async fn is_signed(repo: &RepoCar, resolver: &Resolver, did: &Did) -> Result<boo
     let document = resolver.refresh(did).await.ok();
     let key = document.as_ref().and_then(|document| document.signing_key()).ok_or(Unusable::NoKey)?;
     Ok(is_signed_with(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use belvedere_standins::cars::{Records, car};
+    use serde_json::json;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[test]
+    fn pages_end_by_their_records_and_their_bytes() {
+        const DID: &str = "did:plc:abcdefghijklmnopqrstuvwx";
+        let notes = Nsid::try_from("com.example.note").unwrap();
+        for (count, text_bytes, expected) in
+            [(0, 1, vec![0]), (500, 1, vec![500]), (501, 1, vec![500, 1]), (25, 100_000, vec![11, 11, 3])]
+        {
+            let of = |n: usize| (format!("3k{n:05}"), json!({ "n": n, "text": "x".repeat(text_bytes) }));
+            let records = Records::from([(notes.to_string(), (0..count).map(of).collect())]);
+            let bytes = car(DID, "3mptbypluud2a", &records, None).into();
+            let memory = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            let did = Did::try_from(DID).unwrap();
+            let mut car = Car::read(CarFile { bytes, memory }, did, vec![notes.clone()]).unwrap();
+            let (mut sizes, mut uris) = (Vec::new(), Vec::new());
+            loop {
+                let page = car.page(&notes).unwrap();
+                sizes.push(page.records.len());
+                uris.extend(page.records.into_iter().map(|record| record.uri));
+                let Some(cursor) = page.cursor else { break };
+                assert!(uris.last().unwrap().ends_with(&cursor));
+            }
+            assert_eq!((sizes, uris.len()), (expected, count), "{count} of {text_bytes} bytes");
+            assert!(uris.is_sorted_by(|a, b| a > b));
+        }
+    }
 }

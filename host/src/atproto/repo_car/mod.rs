@@ -29,6 +29,13 @@ const MIN_BYTES_PER_BLOCK: usize = 96;
 /// Blocks that any CAR may have, however small they are.
 const FREE_BLOCKS: usize = 1_000;
 
+/// Bytes of records and keys that a CAR may refer to, for each of its bytes. Many keys may have the same record, whose block
+/// a CAR has once: so a small one could stand for any number of bytes. In real repos hardly any two records are equal.
+const MAX_BYTES_PER_BYTE: usize = 2;
+
+/// Bytes that any CAR may refer to.
+const FREE_BYTES: usize = 1 << 20;
+
 /// The longest cause that an error shows, in characters. It may repeat what the CAR contains.
 const MAX_CAUSE_CHARS: usize = 120;
 
@@ -57,6 +64,8 @@ pub enum InvalidCar {
     LargeBlock(Cid),
     #[error("the content of block {0} has another CID")]
     WrongCid(Cid),
+    #[error("it refers to more than {MAX_BYTES_PER_BYTE} times its size: many keys have the same record")]
+    RefersToMore,
     #[error("block {0} is missing")]
     MissingBlock(Cid),
     #[error("its root is not a commit: {0}")]
@@ -106,16 +115,19 @@ impl RepoCar {
     ///
     /// # Errors
     /// When a node or a record of these collections is missing, or the tree is not one that the rules of the protocol
-    /// lead to: then it proves nothing about which records exist.
+    /// lead to: then it proves nothing about which records exist. Also when the records of these collections have far more
+    /// bytes than the CAR.
     pub fn records(&self, collections: &[Nsid]) -> Result<Vec<RecordList>, InvalidCar> {
         let mut lists = vec![RecordList::new(); collections.len()];
+        let mut left = self.bytes.len() * MAX_BYTES_PER_BYTE + FREE_BYTES;
         tree::walk(self.commit.data, &|cid| self.block(cid), &mut |node, key, record| {
             let (collection, rkey) = key.split_once('/').unwrap_or((key, ""));
             let wanted = collections.iter().zip(&mut lists).find(|(nsid, _)| nsid.as_str() == collection);
             let Some((_, list)) = wanted else { return Ok(()) };
             let rkey = RecordKey::try_from(rkey)
                 .map_err(|_| InvalidCar::Node(node, "a key has no valid record key".to_owned()))?;
-            self.block(record)?;
+            let bytes = self.block(record)?.len() + rkey.as_str().len();
+            left = left.checked_sub(bytes).ok_or(InvalidCar::RefersToMore)?;
             list.push((rkey, record));
             Ok(())
         })?;

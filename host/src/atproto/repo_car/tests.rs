@@ -89,6 +89,21 @@ fn says_what_is_wrong_with_a_car() {
     }
 }
 
+/// A repo of one record of 100 kB under many keys. Few of them are a repo as any.
+#[test]
+fn a_car_that_refers_to_far_more_than_it_weighs_is_refused() {
+    for (keys, is_refused) in [(10, false), (1_000, true)] {
+        let of = |n: usize| (format!("3k{n:05}"), json!({ "$type": NOTES, "text": "x".repeat(100_000) }));
+        let records = Records::from([(NOTES.to_owned(), (0..keys).map(of).collect())]);
+        let repo = read(&records, Some(CarFault::OneRecord)).unwrap();
+        assert!(repo.bytes.len() < 250_000, "{}", repo.bytes.len());
+        let lists = repo.records(&[nsid(NOTES)]).map(|lists| lists[0].len());
+        let expected = if is_refused { Err(InvalidCar::RefersToMore) } else { Ok(keys) };
+        assert_eq!(lists, expected, "{keys}");
+        assert_eq!(repo.records(&[nsid("com.example.like")]).unwrap(), [RecordList::new()], "not wanted");
+    }
+}
+
 #[test]
 fn every_truncated_car_is_refused() {
     let bytes = Bytes::from(car(DID, &tid(7, 0), &records(3), None));
