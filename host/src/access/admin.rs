@@ -39,19 +39,21 @@ impl Admin {
         self.is_super || self.permissions.contains(permission)
     }
 
-    /// The permissions with these names, if the caller may grant them to another user or a key.
+    /// The permissions with these names, if the caller may `action` them: grant them to another user or a key, or revoke
+    /// them.
     ///
     /// # Errors
     /// 400 for a name that is not a permission, 403 for a permission that the caller does not have.
-    pub fn grantable<'a>(
+    pub fn held<'a>(
         &self,
+        action: &str,
         names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Vec<&'static str>, Error> {
-        let granted = names.into_iter().map(|name| match Permission::named(name)? {
+        let held = names.into_iter().map(|name| match Permission::named(name)? {
             permission if self.may(permission) => Ok(permission.as_str()),
-            _ => Err(Error::forbidden("cannot grant a permission that you do not have")),
+            _ => Err(Error::forbidden(format!("cannot {action} a permission that you do not have"))),
         });
-        granted.collect()
+        held.collect()
     }
 
     /// A user who acts in person; `None` when its stored DID is invalid.

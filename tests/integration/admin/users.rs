@@ -135,6 +135,28 @@ crate::in_both_worlds! {
         assert_eq!(shown.body["permissions"].as_array().map(Vec::len), Some(41), "{}", shown.text);
     }
 
+    async fn permissions_that_the_caller_lacks_are_neither_granted_nor_revoked(world) {
+        let alice = world.plc.person(ALICE, Algorithm::Es256k);
+        world.plc.person(BOB, Algorithm::Es256k);
+        made(&world, json!({ "did": ALICE, "permissions": ["users:update", "stats:read"] })).await;
+        let bob = made(&world, json!({ "did": BOB, "permissions": ["stats:read", "events:read"] })).await;
+        let path = format!("/admin/users/{}/permissions", bob["id"].as_str().unwrap());
+        for (change, action) in [
+            (json!({ "grant": ["lexicons:read"] }), "grant"),
+            (json!({ "revoke": ["events:read"] }), "revoke"),
+            (json!({ "revoke": ["stats:read", "events:read"] }), "revoke"),
+        ] {
+            let answer = as_person(&world, &alice, Method::PATCH, &path, Some(&change)).await;
+            let error = format!("cannot {action} a permission that you do not have");
+            assert_eq!((answer.status.as_u16(), answer.error()), (403, &*error), "{change}");
+        }
+        let shown = world.server.admin(Method::GET, &format!("/admin/users/{}", bob["id"].as_str().unwrap()), None).await;
+        assert_eq!(shown.body["permissions"], json!(["events:read", "stats:read"]), "nothing has changed");
+        let change = json!({ "revoke": ["stats:read"] });
+        let answer = as_person(&world, &alice, Method::PATCH, &path, Some(&change)).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["permissions"]), (200, &json!(["events:read"])));
+    }
+
     async fn a_did_is_checked_before_it_becomes_a_user(world) {
         let create = async |body: Value| world.server.admin(Method::POST, "/admin/users", Some(&body)).await;
         for (did, error) in [

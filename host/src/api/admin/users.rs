@@ -93,8 +93,8 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     // A list replaces the template (admin-api.md §1.4).
     let template_used = body.template.filter(|_| body.permissions.is_none());
     let mut granted = match &body.permissions {
-        Some(listed) => admin.grantable(listed.iter().map(String::as_str))?,
-        None => admin.grantable(template.into_iter().map(Permission::as_str))?,
+        Some(listed) => admin.held("grant", listed.iter().map(String::as_str))?,
+        None => admin.held("grant", template.into_iter().map(Permission::as_str))?,
     };
     granted.sort_unstable();
     granted.dedup();
@@ -136,9 +136,8 @@ pub async fn permissions(app: Arc<App>, admin: Admin, request: Request) -> Resul
     if let Some(name) = body.grant.iter().find(|name| body.revoke.contains(name)) {
         return Err(Error::bad_request(format!("{name} can't be both granted and revoked")));
     }
-    let granted = admin.grantable(body.grant.iter().map(String::as_str))?;
-    let revoked = body.revoke.iter().map(|name| Permission::named(name).map(Permission::as_str));
-    let revoked: Vec<&str> = revoked.collect::<Result<_, _>>()?;
+    let granted = admin.held("grant", body.grant.iter().map(String::as_str))?;
+    let revoked = admin.held("revoke", body.revoke.iter().map(String::as_str))?;
 
     let Some(row) = users::set_permissions(&app.db, id, &granted, &revoked).await? else {
         return Err(match users::get(&app.db, id).await? {
