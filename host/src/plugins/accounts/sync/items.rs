@@ -52,19 +52,23 @@ pub(in crate::plugins::accounts) async fn prepare(
     let mut progress = Progress::default();
     let mut prepared = Vec::with_capacity(items.len());
     for (index, (item, collection)) in items.into_iter().zip(collections).enumerate() {
-        let key = match key(item.dedup_key.as_deref()) {
-            Some(key) => key,
-            None => generated_key(accounts, row, &collection, index)?,
+        let mut skip = |of: String, reason: String| {
+            progress.processed += 1;
+            progress.skipped += 1;
+            progress.note.get_or_insert_with(|| check::shown(&format!("{of}: {reason}")));
         };
-        let uri = RecordUri { did: did.clone(), collection, rkey: key };
+        let rkey = match key(item.dedup_key.as_deref()) {
+            Ok(Some(key)) => key,
+            Ok(None) => generated_key(accounts, row, &collection, index)?,
+            Err(TooLong) => {
+                skip(collection.to_string(), format!("the dedup-key has more than {MAX_KEY} characters"));
+                continue;
+            }
+        };
+        let uri = RecordUri { did: did.clone(), collection, rkey };
         match record_of(accounts, &uri, &item) {
             Ok((record, cid)) => prepared.push(PreparedItem { uri, record, cid }),
-            Err(reason) => {
-                progress.processed += 1;
-                progress.skipped += 1;
-                let note = format!("{}/{}: {reason}", uri.collection, uri.rkey);
-                progress.note.get_or_insert(check::shown(&note));
-            }
+            Err(reason) => skip(format!("{}/{}", uri.collection, uri.rkey), reason),
         }
         // Checking a megabyte takes milliseconds: other tasks go on in between.
         tokio::task::yield_now().await;
@@ -95,14 +99,19 @@ fn permitted(plugin: &dyn Linker, row: &AccountRow, item: &Item) -> Result<Nsid,
     Ok(collection)
 }
 
+/// A dedup-key is too long for a record key. A generated one instead would write the item again with each sync.
+#[derive(Debug, PartialEq, Eq)]
+struct TooLong;
+
 /// The record key of an item that names one: without characters that keys can't have. `None` when nothing is left.
-fn key(dedup_key: Option<&str>) -> Option<RecordKey> {
+fn key(dedup_key: Option<&str>) -> Result<Option<RecordKey>, TooLong> {
+    let Some(dedup_key) = dedup_key else { return Ok(None) };
     let allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '~');
-    let key: String = dedup_key?.chars().filter(allowed).collect();
+    let key: String = dedup_key.chars().filter(allowed).collect();
     if key.len() > MAX_KEY {
-        return None;
+        return Err(TooLong);
     }
-    RecordKey::try_from(key.as_str()).ok()
+    Ok(RecordKey::try_from(key.as_str()).ok())
 }
 
 /// The record key of an item without one: the only one that the lexicon allows, or one that depends on the run and the
@@ -170,15 +179,16 @@ mod tests {
 
     #[test]
     fn a_dedup_key_becomes_a_record_key() {
-        let of = |text: &str| key(Some(text)).map(|key| key.to_string());
+        let of = |text: &str| key(Some(text)).unwrap().map(|key| key.to_string());
         assert_eq!(of("steam:570/x y").as_deref(), Some("steam:570xy"));
         assert_eq!(of("a.b-c_d:e~F9").as_deref(), Some("a.b-c_d:e~F9"));
         let longest = "a".repeat(MAX_KEY);
         assert_eq!(of(&longest).as_deref(), Some(&*longest));
-        for none in ["", ".", "..", "ü/ ", "\0", &"a".repeat(MAX_KEY + 1)] {
+        for none in ["", ".", "..", "ü/ ", "\0"] {
             assert_eq!(of(none), None, "{none:?}");
         }
-        assert_eq!(key(None), None);
+        assert_eq!(key(None), Ok(None));
+        assert_eq!(key(Some(&"a".repeat(MAX_KEY + 1))), Err(TooLong));
     }
 
     #[test]

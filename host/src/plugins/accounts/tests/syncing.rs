@@ -227,6 +227,7 @@ on_both! {
         let bad = ["", "{", "[]", "7", r#"{"text":7}"#, r#"{"text":"a\u0000b"}"#, r#"{"$type":"com.example.other"}"#, r#"{"a":1,"a":2}"#, r#"{"a":1.5}"#, &deep, &large];
         let mut items: Vec<Item> = bad.iter().map(|text| raw(text)).collect();
         items.push(Item { sign: true, ..raw(r#"{"signatures":7}"#) });
+        items.push(Item { dedup_key: Some("k".repeat(513)), ..note(8) });
         let skipped = items.len() as i64;
         items.push(note(1));
         stage.service.items(items);
