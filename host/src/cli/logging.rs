@@ -21,21 +21,18 @@ const MAX_BUFFERED: usize = 256 * 1024;
 
 /// Starts logging. [`Logs::flush`] has to be called before the process ends.
 pub(super) fn start(observe: &Observe) -> Logs {
-    let logs = Logs::start();
+    let has_colors = io::stderr().is_terminal() && matches!(observe.log_format, LogFormat::Text);
+    let logs = Logs::start(has_colors);
     let filter = EnvFilter::builder().parse_lossy(&observe.log_filter);
     let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs.clone()).with_ansi(is_terminal());
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs.clone()).with_ansi(has_colors);
     // Fails only when a subscriber is already set, as in tests.
     let _ = match observe.log_format {
         LogFormat::Text => subscriber.try_init(),
-        LogFormat::Json => subscriber.json().flatten_event(true).with_ansi(false).try_init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).try_init(),
     };
     log_panics();
     logs
-}
-
-fn is_terminal() -> bool {
-    io::stderr().is_terminal()
 }
 
 /// Logs panics as error lines, with their source location.
@@ -54,6 +51,7 @@ struct Buffer {
     filled: Condvar,
     /// Locked while writing, so that batches stay in order.
     writing: Mutex<()>,
+    has_colors: bool,
 }
 
 /// The buffer of log lines. Cheap to clone.
@@ -61,8 +59,8 @@ struct Buffer {
 pub(super) struct Logs(Arc<Buffer>);
 
 impl Logs {
-    fn start() -> Self {
-        let logs = Self::default();
+    fn start(has_colors: bool) -> Self {
+        let logs = Self(Arc::new(Buffer { has_colors, ..Buffer::default() }));
         let writer = logs.clone();
         let spawned = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             loop {
@@ -106,7 +104,7 @@ impl Write for Line<'_> {
         if lines.is_empty() {
             self.logs.0.filled.notify_one();
         }
-        lines.extend_from_slice(bytes);
+        one_line(bytes, self.logs.0.has_colors, &mut lines);
         self.flush_on_drop |= lines.len() >= MAX_BUFFERED;
         Ok(bytes.len())
     }
@@ -114,6 +112,23 @@ impl Write for Line<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Appends a line, which the formatter writes in one piece, with its control characters escaped: texts of plugins, scripts and
+/// other servers must not look like further lines. With colours, the formatter has escaped those of the texts itself.
+fn one_line(line: &[u8], has_colors: bool, out: &mut Vec<u8>) {
+    let (text, end) = line.strip_suffix(b"\n").map_or((line, &b""[..]), |text| (text, b"\n"));
+    let is_control = |byte: u8| byte.is_ascii_control() && byte != b'\t' && !(has_colors && byte == 0x1b);
+    for part in text.split_inclusive(|byte| is_control(*byte)) {
+        match part.split_last() {
+            Some((last, before)) if is_control(*last) => {
+                out.extend_from_slice(before);
+                out.extend(std::ascii::escape_default(*last));
+            }
+            _ => out.extend_from_slice(part),
+        }
+    }
+    out.extend_from_slice(end);
 }
 
 impl Drop for Line<'_> {
@@ -133,5 +148,26 @@ impl<'a> MakeWriter<'a> for Logs {
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
         Line { logs: self, flush_on_drop: *meta.level() <= Level::WARN }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_whatever_its_texts_contain() {
+        let line = |text: &str, has_colors| {
+            let mut out = Vec::new();
+            one_line(text.as_bytes(), has_colors, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(line("INFO a: é\tb\n", false), "INFO a: é\tb\n");
+        assert_eq!(
+            line("a\r\n2026 ERROR forged\u{1b}[2K\0\u{7f}\n", false),
+            "a\\r\\n2026 ERROR forged\\x1b[2K\\x00\\x7f\n"
+        );
+        assert_eq!(line("\u{1b}[32mINFO\u{1b}[0m a\nb\n", true), "\u{1b}[32mINFO\u{1b}[0m a\\nb\n");
+        assert_eq!(line("\n\n", false), "\\n\n");
     }
 }

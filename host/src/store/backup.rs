@@ -122,6 +122,8 @@ async fn copy_file(
     let failed = |error| BackupError::Io { path: to.to_owned(), error };
     let partial = to.with_added_extension("partial");
     let _lock = claim(&partial)?;
+    // An interrupted backup leaves its journal too, and SQLite would apply that to the new file.
+    remove_journal(&partial).map_err(failed)?;
     let copied = vacuum(from, &partial, report).await;
     let result = match copied {
         Ok(()) => files::publish(&partial, to).map_err(failed),
@@ -129,10 +131,21 @@ async fn copy_file(
     };
     if let Err(error) = result {
         let _ = std::fs::remove_file(&partial);
+        let _ = remove_journal(&partial);
         return Err(error);
     }
     let bytes = std::fs::metadata(to).map_err(failed)?.len();
     Ok(BackupFile { path: to.to_owned(), bytes })
+}
+
+/// Removes SQLite's rollback journal of a file, if there is one.
+fn remove_journal(of: &Path) -> io::Result<()> {
+    let mut name = of.as_os_str().to_owned();
+    name.push("-journal");
+    match std::fs::remove_file(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Locks the file for this backup, and empties it: an interrupted one may have left it behind. SQLite takes an empty
