@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::lexicons::revalidation;
+use crate::events::Event;
+use crate::lexicons::revalidation::{self, Invalidated};
 use crate::store::lease::Lease;
 
 use super::App;
@@ -21,10 +22,19 @@ impl App {
         while let Some(term) = lease.acquire("upkeep", &self.clock, drain).await {
             // A host that hung and wakes up judges no records any more.
             let db = lease.fenced(&self.db, term);
+            let report = |Invalidated { collection, checked, lost, reason }: Invalidated| {
+                let nsid = collection.to_string();
+                self.events.record(Event::LexiconInvalidatesRecords {
+                    nsid,
+                    checked,
+                    invalidated: lost,
+                    reason,
+                });
+            };
             let work = async {
                 tokio::join!(
                     self.network_lexicons.refresh_periodically(self),
-                    revalidation::run(db, Arc::clone(&self.registry), self.clock.clone()),
+                    revalidation::run(db, Arc::clone(&self.registry), self.clock.clone(), &report),
                 );
             };
             tokio::select! {

@@ -33,9 +33,28 @@ const PASSES: i64 = 2;
 /// hosts reload at least every minute.
 const SETTLED_SECONDS: i64 = 120;
 
+/// Percent of a collection's records that a change has to make invalid to be reported. Below it they are most likely those
+/// that were wrong before.
+const REPORTED_PERCENT: usize = 1;
+
+/// A change of lexicons made records invalid that were valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalidated {
+    pub collection: Nsid,
+    /// Records that were validated again; after a restart those since then.
+    pub checked: usize,
+    /// Those of them that were valid before and are not any more.
+    pub lost: usize,
+    /// Why the first of these is not valid any more.
+    pub reason: String,
+}
+
+/// Is told of changes that make many records invalid.
+type Report<'a> = &'a (dyn Fn(Invalidated) + Send + Sync);
+
 /// Validates records again whenever the registry has other lexicons than those that their collections were validated
 /// against. Does not return.
-pub async fn run(db: Db, registry: Arc<Registry>, clock: Clock) {
+pub async fn run(db: Db, registry: Arc<Registry>, clock: Clock, report: Report<'_>) {
     // The last lexicons, and when to look again although they are the same.
     let mut last: Option<(Arc<Snapshot>, Option<Instant>)> = None;
     loop {
@@ -44,7 +63,7 @@ pub async fn run(db: Db, registry: Arc<Registry>, clock: Clock) {
             lexicons.same_fingerprints(&snapshot) && again.is_none_or(|at| Instant::now() < at)
         });
         if !is_done {
-            let again = match validate_collections(&db, &registry, &snapshot, &clock).await {
+            let again = match validate_collections(&db, &registry, &snapshot, &clock, report).await {
                 Ok(true) => None,
                 Ok(false) => Some(Instant::now() + LOOK_AGAIN),
                 Err(error) => {
@@ -64,6 +83,7 @@ async fn validate_collections(
     registry: &Registry,
     snapshot: &Snapshot,
     clock: &Clock,
+    report: Report<'_>,
 ) -> Result<bool, StoreError> {
     let mut is_settled = true;
     for collection in snapshot.tracked().iter() {
@@ -83,15 +103,18 @@ async fn validate_collections(
         if clock.now() < begins_at {
             continue;
         }
-        if !pass(db, registry, snapshot, (id, collection), begins_at, &mut state).await? {
+        let Some(done) = pass(db, registry, snapshot, (id, collection), begins_at, &mut state).await? else {
             return Ok(false);
+        };
+        if done.lost * 100 >= done.checked * REPORTED_PERCENT && done.lost > 0 {
+            report(done);
         }
     }
     Ok(is_settled)
 }
 
 /// One pass over the records of a collection that were indexed before it began: later ones were validated by the same
-/// lexicons. `false` when lexicons have changed meanwhile.
+/// lexicons. `None` when lexicons have changed meanwhile.
 async fn pass(
     db: &Db,
     registry: &Registry,
@@ -99,18 +122,19 @@ async fn pass(
     (id, collection): (i64, &Nsid),
     began_at: Timestamp,
     state: &mut Validation,
-) -> Result<bool, StoreError> {
-    let (mut checked, mut changed) = (0, 0);
+) -> Result<Option<Invalidated>, StoreError> {
+    let mut done = Invalidated { collection: collection.clone(), checked: 0, lost: 0, reason: String::new() };
+    let mut changed = 0;
     loop {
         if !registry.snapshot().same_fingerprints(snapshot) {
-            return Ok(false);
+            return Ok(None);
         }
         let started = Instant::now();
         let step = invalid::walk(db, collection, state.after, STEP).await?;
         let Some(last) = step.rows.last() else { break };
         state.after.indexed_at = last.row.indexed_at;
         state.after.id = last.row.id;
-        checked += step.rows.len();
+        done.checked += step.rows.len();
         let mut verdicts = Vec::new();
         for row in step.rows {
             if row.row.record.is_empty() {
@@ -118,6 +142,12 @@ async fn pass(
             }
             let validity = snapshot.validate(collection.as_str(), &row.row.rkey, &row.row.record);
             let reason = validity.reason().map(str::to_owned);
+            if let (Some(reason), None) = (&reason, &row.invalid_reason) {
+                if done.lost == 0 {
+                    done.reason.clone_from(reason);
+                }
+                done.lost += 1;
+            }
             if reason != row.invalid_reason {
                 verdicts.push(Verdict { id: row.row.id, updated_at: row.updated_at, reason });
             }
@@ -135,14 +165,17 @@ async fn pass(
     }
     *state = Validation { passes: state.passes + 1, after: START, ..*state };
     validations::set(db, id, state).await?;
-    if changed > 0 || checked > 0 {
+    if done.checked > 0 {
+        let checked = done.checked;
         tracing::info!(%collection, checked, changed, pass = state.passes, "records were validated again");
     }
-    Ok(true)
+    Ok(Some(done))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use belvedere_standins::database::Database;
     use bytes::Bytes;
     use serde_json::json;
@@ -216,8 +249,12 @@ mod tests {
             let registry = Registry::default();
             registry.reload(&db).await.unwrap();
             let clock = Clock::fixed(NOW);
-            let validate =
-                async || validate_collections(&db, &registry, &registry.snapshot(), &clock).await.unwrap();
+            let reported = Mutex::new(Vec::new());
+            let report = |done: Invalidated| reported.lock().unwrap().push((done.checked, done.lost));
+            let validate = async || {
+                let snapshot = registry.snapshot();
+                validate_collections(&db, &registry, &snapshot, &clock, &report).await.unwrap()
+            };
 
             assert!(!validate().await, "a second pass is to come");
             assert_eq!(
@@ -231,6 +268,8 @@ mod tests {
             validate().await;
             assert_eq!(invalid_records(&db).await, 3 * u64::from(STEP) + 200);
             assert!(validate().await, "nothing is left");
+            let all = 3 * step + 200;
+            assert_eq!(*reported.lock().unwrap(), [(3 * step, 3 * step), (all, 200)]);
         }
     }
 }

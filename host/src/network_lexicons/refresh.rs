@@ -9,6 +9,7 @@ use crate::atproto::lexicon::breaking_change;
 use crate::atproto::{Did, Nsid, record};
 use crate::events::{Event, NetworkLexiconChange, NetworkLexiconEvent};
 use crate::store::lexicons::{self, LexiconRow, Refreshed};
+use crate::store::revisions::{self, FullRevision, RevisionRow, Subject};
 use crate::store::{StoreError, lexicons::NETWORK};
 
 use super::NetworkLexicons;
@@ -49,11 +50,33 @@ impl NetworkLexicons {
         if is_same(&row.lexicon_json, &resolved.text) {
             return self.keep_document(&row, nsid, resolved.authority).await;
         }
-        let old: Value = serde_json::from_str(&row.lexicon_json).unwrap_or_default();
-        match breaking_change(&old, &resolved.json) {
+        match self.breaks(&row, &resolved.json).await? {
             Some(reason) => Ok(Outcome::Kept(Kept::Refused(resolved.authority, reason))),
             None => self.replace_document(&row, nsid, resolved).await,
         }
+    }
+
+    /// Why a published document makes invalid what the lexicon accepts. It is compared with the earlier revisions too whose
+    /// records are valid still: a property that one change removes, the next could add with another type.
+    async fn breaks(&self, row: &LexiconRow, published: &Value) -> Result<Option<String>, StoreError> {
+        let parsed = |text: &str| serde_json::from_str(text).unwrap_or_default();
+        let (db, current) = (&self.deps.db, parsed(&row.lexicon_json));
+        if let Some(reason) = breaking_change(&current, published) {
+            return Ok(Some(reason));
+        }
+        for earlier in revisions::list(db, Subject::Lexicon, &row.id).await? {
+            let earlier = revisions::get(db, Subject::Lexicon, &row.id, earlier.revision).await?;
+            let Some(FullRevision { row: RevisionRow { revision, .. }, text: Some(text) }) = earlier else {
+                continue;
+            };
+            let document = parsed(&text);
+            if breaking_change(&document, &current).is_none()
+                && let Some(reason) = breaking_change(&document, published)
+            {
+                return Ok(Some(format!("{reason} (since revision {revision})")));
+            }
+        }
+        Ok(None)
     }
 
     /// The lexicon, if it follows the network.

@@ -50,6 +50,8 @@ enum InvalidDocument {
     Lexicon(#[from] LexiconError),
     #[error("its id is {0}")]
     OtherId(Nsid),
+    #[error("its $type is not {PUBLISHED_LEXICONS}")]
+    OtherType,
 }
 
 impl ResolveError {
@@ -102,6 +104,9 @@ fn check(nsid: &Nsid, text: &[u8], cid_verified: bool) -> Result<(Value, Lexicon
         return Err(InvalidDocument::Unverified);
     }
     let json: Value = serde_json::from_slice(text).map_err(|_| InvalidDocument::Json)?;
+    if json.get("$type").is_some_and(|kind| kind != PUBLISHED_LEXICONS) {
+        return Err(InvalidDocument::OtherType);
+    }
     let document = LexiconDoc::parse(&json)?;
     if document.id != *nsid {
         return Err(InvalidDocument::OtherId(document.id));
@@ -124,6 +129,15 @@ mod tests {
         };
         assert_eq!(why(&good, true), None);
         assert!(why(&good, false).unwrap().contains("CID"));
+        let typed = |kind: Value| {
+            let mut document = good.clone();
+            document["$type"] = kind;
+            why(&document, true)
+        };
+        assert_eq!(typed(PUBLISHED_LEXICONS.into()), None);
+        for wrong in [json!("com.example.note"), json!(7), Value::Null] {
+            assert_eq!(typed(wrong).unwrap(), "its $type is not com.atproto.lexicon.schema");
+        }
         let other = json!({ "lexicon": 1, "id": "com.example.other", "defs": {} });
         assert_eq!(why(&other, true).unwrap(), "its id is com.example.other");
         let later = json!({ "lexicon": 2, "id": "com.example.note", "defs": {} });

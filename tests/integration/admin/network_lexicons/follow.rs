@@ -107,6 +107,30 @@ crate::in_both_worlds! {
         assert_eq!(stored(&world, NOTE).await.body["lexicon_json"]["defs"], breaking()["defs"]);
     }
 
+    async fn what_a_change_removed_does_not_come_back_with_another_type(mut world) {
+        let publisher = publisher(&world).await;
+        added(&world, &publisher).await;
+        let mut without = record_lexicon(NOTE);
+        without["defs"]["main"]["record"]["properties"].as_object_mut().unwrap().remove("text");
+        publisher.publish(&without);
+        announce(&mut world, PUBLISHER, NOTE, Some(&without));
+        wait_for(&world, NOTE, "revision", json!(2)).await;
+        let mut other = record_lexicon(NOTE);
+        other["defs"]["main"]["record"]["properties"]["text"] = json!({ "type": "integer" });
+        publisher.publish(&other);
+        announce(&mut world, PUBLISHER, NOTE, Some(&other));
+        let refused = event(&world, "change_refused").await;
+        let reason = "defs.main.record.text.type changes from string to integer (since revision 1)";
+        assert_eq!(refused["reason"], reason);
+        assert_eq!(stored(&world, NOTE).await.body["revision"], 2);
+        // What an operator has taken all the same is what later documents are compared with.
+        assert_eq!(add(&world, json!({ "nsid": NOTE })).await.body["revision"], 3);
+        other["description"] = "Notes.".into();
+        publisher.publish(&other);
+        announce(&mut world, PUBLISHER, NOTE, Some(&other));
+        wait_for(&world, NOTE, "revision", json!(4)).await;
+    }
+
     async fn a_deletion_is_followed_once_the_publishers_pds_confirms_it(mut world) {
         let publisher = publisher(&world).await;
         added(&world, &publisher).await;
