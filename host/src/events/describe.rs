@@ -42,6 +42,11 @@ impl Event {
             Self::LexiconDeleted { actor, nsid } => {
                 row("lexicon.deleted", Info, Some(actor), Some(nsid), json!({}))
             }
+            Self::LexiconInvalidatesRecords { nsid, checked, invalidated, reason } => {
+                let detail =
+                    json!({ "checked": checked, "invalidated": invalidated, "reason": truncate(reason) });
+                row("lexicon.invalidates_records", Warn, None, Some(nsid), detail)
+            }
             Self::NetworkLexicon(event) => {
                 let (event_type, severity, detail) = network_lexicons::describe(event.what);
                 row(event_type, severity, event.actor, Some(event.nsid.to_string()), detail)
@@ -56,6 +61,10 @@ impl Event {
             }
             Self::ScriptDeleted { actor, trigger } => {
                 row("script.deleted", Info, Some(actor), Some(trigger), json!({}))
+            }
+            Self::ScriptDryRun { actor, trigger, is_stored, network, ok } => {
+                let detail = json!({ "stored": is_stored, "network": network, "ok": ok });
+                row("script.dry_run", Info, Some(actor), Some(trigger), detail)
             }
             Self::SettingUpdated { actor, key, detail } => {
                 row("setting.updated", Info, Some(actor), Some(key), detail)

@@ -31,6 +31,13 @@ pub enum Event {
         actor: String,
         nsid: String,
     },
+    /// A changed lexicon, or one that it refers to, made records of the collection invalid.
+    LexiconInvalidatesRecords {
+        nsid: String,
+        checked: usize,
+        invalidated: usize,
+        reason: String,
+    },
     NetworkLexicon(NetworkLexiconEvent),
 
     ScriptCreated {
@@ -46,6 +53,14 @@ pub enum Event {
     ScriptDeleted {
         actor: String,
         trigger: String,
+    },
+    /// A script was tried, stored or not.
+    ScriptDryRun {
+        actor: String,
+        trigger: String,
+        is_stored: bool,
+        network: bool,
+        ok: bool,
     },
     ScriptVariableUpserted {
         actor: String,

@@ -27,6 +27,9 @@ pub struct DryRunOptions {
     pub network: bool,
     /// Whether it acts as if its caller had a session with their PDS. Nested procedures always do.
     pub with_session: bool,
+    /// Whether `env` has the values of script variables. A script can show them in any form, so that nothing in the answer
+    /// hides them.
+    pub with_variables: bool,
 }
 
 /// What a dry run did.

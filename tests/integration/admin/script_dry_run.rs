@@ -56,6 +56,36 @@ crate::in_both_worlds! {
         assert_eq!(verdict("function handle() return action == 'delete' and record == nil or nil end", delete).await, "proceed");
     }
 
+    async fn only_readers_of_variables_run_with_their_values(world) {
+        let world = world.with_notes().await;
+        let server = &world.server;
+        let variable = json!({ "key": "API_KEY", "value": "s3cret-value" });
+        assert!(server.admin(Method::POST, "/admin/script-variables", Some(&variable)).await.status.is_success());
+        let of = async |permissions: Value| {
+            let key = json!({ "name": "k", "permissions": permissions });
+            let key = server.admin(Method::POST, "/admin/api-keys", Some(&key)).await;
+            format!("Bearer {}", key.body["key"].as_str().unwrap())
+        };
+        let id = format!("xrpc.query:{LIST}");
+        let script = "function handle() return { key = env.API_KEY:reverse() } end";
+        let body = json!({ "id": id, "body": script, "event": request() }).to_string();
+        for (permissions, value, has_note) in [
+            (json!(["scripts:manage"]), "]YEK_IPA.vne[", true),
+            (json!(["scripts:manage", "script-variables:read"]), "eulav-terc3s", false),
+        ] {
+            let bearer = of(permissions).await;
+            let headers = [("authorization", &*bearer)];
+            let answer = server.request(Method::POST, PATH, &headers, Some(body.clone())).await;
+            assert_eq!(answer.body["result"]["body"]["key"], value, "{}", answer.text);
+            assert_eq!(answer.body["notes"].to_string().contains("script-variables:read"), has_note, "{}", answer.text);
+        }
+        let events = server.admin(Method::GET, "/admin/events?event_type=script.dry_run", None).await;
+        let events = events.body["events"].as_array().unwrap().clone();
+        assert_eq!(events.len(), 2, "each dry run is an event");
+        assert_eq!((&events[0]["subject"], &events[0]["detail"]),
+            (&json!(id), &json!({ "stored": false, "network": false, "ok": true })));
+    }
+
     async fn a_failure_names_its_line(world) {
         let world = world.with_notes().await;
         let server = &world.server;

@@ -11,21 +11,22 @@ use super::{
 };
 use crate::clock::Timestamp;
 use crate::fair_share::Tenant;
-use crate::scripts::dry_run::{DryRun, DryWrite};
+use crate::scripts::dry_run::{DryRun, DryRunOptions, DryWrite};
 use crate::store::Backend;
 use crate::store::script_sql::guard::Parsed;
 
 impl Services {
-    /// The services of a dry run. It has no access to other servers unless its options say so, and no methods
-    /// ([`Self::with_xrpc`]).
+    /// The services of a dry run. It has no access to other servers and no values of script variables unless its options say
+    /// so, and no methods ([`Self::with_xrpc`]).
     #[must_use]
     pub fn for_dry_run(&self, dry_run: &DryRun) -> Self {
-        let network = dry_run.options().network;
+        let DryRunOptions { network, with_variables, .. } = dry_run.options();
         Self {
             index: Arc::new(ReadOnlyIndex { index: Arc::clone(&self.index), dry_run: dry_run.clone() }),
             log: Arc::new(dry_run.clone()),
             web: self.web.clone().filter(|_| network),
             resolver: self.resolver.clone().filter(|_| network),
+            variables: if with_variables { self.variables.clone() } else { self.variables.placeholders() },
             identity: None,
             xrpc: None,
             job: None,

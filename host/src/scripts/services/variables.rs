@@ -53,6 +53,13 @@ impl Variables {
         self.0.reload(async |_| Ok(VariableSet::open(sealing, &script_variables::list(db).await?))).await
     }
 
+    /// The same names, each with `[env.NAME]` as its value.
+    pub(in crate::scripts) fn placeholders(&self) -> Self {
+        let set = self.0.load();
+        let pairs = set.pairs.iter().map(|(key, _)| (key.clone(), Zeroizing::new(placeholder(key))));
+        Self(Arc::new(Reloadable::new(VariableSet::new(pairs.collect()))))
+    }
+
     /// Appends the JSON object that becomes the global `env`.
     pub(in crate::scripts) fn render(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0.load().rendered);
@@ -63,11 +70,16 @@ impl Variables {
         let mut text = Cow::Borrowed(text);
         for (key, value) in &self.0.load().pairs {
             if value.len() >= MIN_REDACTED_BYTES && text.contains(value.as_str()) {
-                text = Cow::Owned(text.replace(value.as_str(), &format!("[env.{key}]")));
+                text = Cow::Owned(text.replace(value.as_str(), &placeholder(key)));
             }
         }
         text
     }
+}
+
+/// What stands for the value of a variable.
+fn placeholder(key: &str) -> String {
+    format!("[env.{key}]")
 }
 
 impl VariableSet {
@@ -153,5 +165,12 @@ mod tests {
         let variables = Variables::new([("INNER", "abcdef"), ("OUTER", "xxabcdefxx"), ("SHORT", "no")]);
         assert_eq!(variables.redact("say xxabcdefxx, abcdef and no"), "say [env.OUTER], [env.INNER] and no");
         assert!(matches!(variables.redact("nothing here"), Cow::Borrowed(_)));
+        let mut env = Vec::new();
+        variables.placeholders().render(&mut env);
+        let env: serde_json::Value = serde_json::from_slice(&env).unwrap();
+        assert_eq!(
+            env,
+            serde_json::json!({ "INNER": "[env.INNER]", "OUTER": "[env.OUTER]", "SHORT": "[env.SHORT]" })
+        );
     }
 }

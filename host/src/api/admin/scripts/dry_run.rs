@@ -12,9 +12,10 @@ use serde::Deserialize;
 
 use self::answer::{Finished, RunResult};
 use self::event::{DryEvent, EventBody};
-use crate::access::Admin;
+use crate::access::{Admin, Permission};
 use crate::app::App;
 use crate::atproto::Did;
+use crate::events::Event;
 use crate::fair_share::Tenant;
 use crate::http::{Error, Request, Response, response};
 use crate::methods::dry_run::DryRunMethods;
@@ -44,6 +45,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let body: Body = request.json()?;
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
     let event = body.event.resolve(&app, &trigger).await?;
+    let is_stored = body.source.is_none();
     let source = match body.source {
         Some(source) => source,
         None => stored(&app, &trigger).await?,
@@ -54,13 +56,23 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 
     // Compiled again also if it is stored, so that the stored script's statistics don't count dry runs.
     let script = app.scripting.runtime.engine.compile(trigger.clone(), &source).await;
-    let options =
-        DryRunOptions { network: body.network.unwrap_or_default(), with_session: event.has_session() };
+    let options = DryRunOptions {
+        network: body.network.unwrap_or_default(),
+        with_session: event.has_session(),
+        with_variables: admin.may(Permission::ScriptVariablesRead),
+    };
     let dry_run = DryRun::new(options);
     let methods = DryRunMethods::new(&app, &dry_run);
     let started = Instant::now();
     let result = run(&app, &admin, &methods, &script, &event).await;
     let duration = started.elapsed();
+    app.events.record(Event::ScriptDryRun {
+        actor: admin.did.to_string(),
+        trigger: trigger.id().to_owned(),
+        is_stored,
+        network: options.network,
+        ok: result.is_ok(),
+    });
     if let Err(failure) = &result {
         check_failure(failure)?;
     }

@@ -109,6 +109,9 @@ fn notes(report: &DryRunReport, options: DryRunOptions) -> Vec<&'static str> {
     } else {
         notes.push("Requests to other servers were off.");
     }
+    if !options.with_variables {
+        notes.push("Script variables had placeholders: their values need script-variables:read.");
+    }
     if report.pretended_answer {
         notes.push("Requests that write were not sent: their answer is empty (204, or {} of a procedure).");
     }
