@@ -1,6 +1,7 @@
 //! Labels of labelers: which are accepted, where they appear, and what happens when a labeler or this server misbehaves.
 
 mod many;
+mod versions;
 
 use belvedere::testing::crypto::{Algorithm, PrivateKey};
 use belvedere::testing::random::Random;

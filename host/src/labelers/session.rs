@@ -13,6 +13,7 @@ use super::deps::Deps;
 use super::verify::{self, Content};
 use crate::atproto::Did;
 use crate::atproto::labels::SignedLabel;
+use crate::clock::Timestamp;
 use crate::crypto::PublicKey;
 use crate::event_scripts::{Label, LabelVerdict};
 use crate::events::{Event, LabelerEvent};
@@ -107,6 +108,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
 
     /// Verifies and stores a chunk of messages.
     async fn take(&mut self, messages: Vec<Bytes>) -> Result<(), End> {
+        let received = self.deps.clock.now();
         let mut content = self.verified(messages).await?;
         let labels = content.take_labels();
         self.report(&content);
@@ -114,7 +116,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
         let decided: Vec<Option<StoredLabel>> = decided.buffered(SCRIPTS_AT_ONCE).collect().await;
         let decided: Vec<StoredLabel> = decided.into_iter().flatten().collect();
         if let Some(seq) = content.seq {
-            self.store(&decided, seq).await?;
+            self.store(&decided, seq, received).await?;
         }
         match content.error {
             Some((error, _)) if error == "FutureCursor" => Err(End::FutureCursor),
@@ -155,22 +157,27 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
     }
 
     /// Stores labels, and the cursor together with the last of them.
-    async fn store(&mut self, labels: &[StoredLabel], seq: i64) -> Result<(), End> {
+    async fn store(&mut self, labels: &[StoredLabel], seq: i64, received: Timestamp) -> Result<(), End> {
         // A labeler that sends lower numbers repeats itself.
         let seq = self.cursor.unwrap_or(0).max(seq);
         let (first, last) =
             labels.split_at(labels.len().saturating_sub(1) / LABELS_PER_BATCH * LABELS_PER_BATCH);
         let from = *self.cursor;
         for batch in first.chunks(LABELS_PER_BATCH) {
-            self.put(from, batch).await?;
+            self.put(from, batch, received).await?;
         }
-        self.put(Some(seq), last).await?;
+        self.put(Some(seq), last, received).await?;
         metrics::counter!("belvedere_labels_stored_total").increment(labels.len() as u64);
         Ok(())
     }
 
-    async fn put(&mut self, cursor: Option<i64>, labels: &[StoredLabel]) -> Result<(), End> {
-        if !labelers::store(&self.deps.db, self.did, *self.cursor, cursor, labels).await? {
+    async fn put(
+        &mut self,
+        cursor: Option<i64>,
+        labels: &[StoredLabel],
+        received: Timestamp,
+    ) -> Result<(), End> {
+        if !labelers::store(&self.deps.db, self.did, *self.cursor, cursor, labels, received).await? {
             return Err(End::Superseded);
         }
         *self.cursor = cursor;
@@ -201,10 +208,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
 /// Lets the label script of the subject decide. `None` when it drops the label.
 async fn decide(deps: &Deps, signed: SignedLabel) -> Option<StoredLabel> {
     let SignedLabel { src, uri, cid, val, neg, cts, exp, .. } = signed;
-    let original = Label { src: src.to_string(), uri: uri.clone(), val, neg, cts, exp };
+    let cid = cid.map(|cid| cid.to_string());
+    let original = Label { src: src.to_string(), uri, cid, val, neg, cts, exp };
     let LabelVerdict::Keep(label) = deps.scripts.apply_label(original).await else { return None };
-    // The version is one of the original subject.
-    let cid = cid.filter(|_| label.uri == uri).map(|cid| cid.to_string());
-    let Label { src, uri, val, neg, cts, exp } = label;
+    let Label { src, uri, cid, val, neg, cts, exp } = label;
     Some(StoredLabel { uri, src, val, cid, neg, cts, exp })
 }
