@@ -1,5 +1,6 @@
 //! Labels of labelers: which are accepted, where they appear, and what happens when a labeler or this server misbehaves.
 
+mod letters;
 mod many;
 mod versions;
 

@@ -7,6 +7,7 @@ use super::fixtures::*;
 use super::older;
 
 use crate::clock::Timestamp;
+use crate::store::dead_letters::{self, Letter, LetterFilter};
 use crate::store::index::Change;
 use crate::store::labels::{self, Label};
 use crate::store::{Db, script_sql};
@@ -170,6 +171,37 @@ on_both! {
         assert_eq!(count(&db, "labels").await, 4);
         insert("whole", "NULL", true, 20).await;
         assert_eq!(values(held(&db).await), ["b", "c"]);
+    }
+
+    async fn the_letters_of_a_label_script_are_bounded(db) {
+        let insert = async |key: &str, script: &str, host_kind: &str| {
+            let text = |text: &str| text.to_owned();
+            let letter = Letter {
+                script_ref: text(script), host_kind: text(host_kind), host_id: text(LABELER), lexicon_id: text(script),
+                collection: text(NOTE), uri: text("at://x"), did: text(LABELER), rkey: text("spam"), action: text(host_kind),
+                rev: None, cid: None, payload: None,
+            };
+            assert!(dead_letters::insert(&db, key, &letter, "failed", 1, Timestamp(1)).await.unwrap());
+        };
+        for n in 0..5 {
+            insert(&format!("label {n}"), "labeler.apply:_actor", "label").await;
+            insert(&format!("other {n}"), "labeler.apply:com.example.note", "label").await;
+            insert(&format!("record {n}"), "labeler.apply:_actor", "record").await;
+        }
+        let of = async |script: &str, resolved: bool| -> Vec<i64> {
+            let filter = LetterFilter { resolved: Some(resolved), ..LetterFilter::default() };
+            let rows = dead_letters::list(&db, &filter, 100).await.unwrap();
+            let rows = rows.into_iter().filter(|row| row.letter.script_ref == script && row.letter.host_kind == "label");
+            rows.map(|row| row.id).collect()
+        };
+        let all = of("labeler.apply:_actor", false).await;
+        // A letter that was resolved takes no place.
+        dead_letters::resolve(&db, all[0], Timestamp(2)).await.unwrap();
+        dead_letters::trim_labels(&db, "labeler.apply:_actor", 3).await.unwrap();
+        assert_eq!(of("labeler.apply:_actor", false).await, all[1..4], "the newest");
+        assert_eq!(of("labeler.apply:_actor", true).await, all[..1]);
+        assert_eq!(of("labeler.apply:com.example.note", false).await.len(), 5);
+        assert_eq!(count(&db, "dead_letters").await, 14);
     }
 }
 
