@@ -2,6 +2,7 @@
 
 mod letters;
 mod many;
+mod unchecked;
 mod versions;
 
 use belvedere::testing::crypto::{Algorithm, PrivateKey};
