@@ -11,12 +11,20 @@ use serde::{Serialize, Serializer};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// Reads RFC 3339 with any offset.
+    /// The latest time that can be shown. It stands for all later ones.
+    pub const LATEST: Self = Self(253_402_207_200_999_999);
+
+    /// Reads RFC 3339 with any offset. A time after [`Self::LATEST`] becomes that one: 9999-12-31 is what others write
+    /// for "never".
     ///
     /// # Errors
     /// When the text is not an RFC 3339 timestamp.
     pub fn parse(text: &str) -> Result<Self, jiff::Error> {
-        text.parse::<jiff::Timestamp>().map(|t| Self(t.as_microsecond()))
+        match text.parse::<jiff::Timestamp>() {
+            Ok(t) => Ok(Self(t.as_microsecond())),
+            Err(_) if is_after_latest(text) => Ok(Self::LATEST),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whole seconds since the epoch, rounded down.
@@ -28,6 +36,13 @@ impl Timestamp {
     pub fn plus_seconds(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds.saturating_mul(1_000_000)))
     }
+}
+
+/// Whether a text is a time in the last day of the year 9999, which jiff leaves out so that every time has a date in
+/// every time zone.
+fn is_after_latest(text: &str) -> bool {
+    let Ok(pieces) = jiff::fmt::temporal::Pieces::parse(text) else { return false };
+    pieces.date() >= jiff::civil::date(9999, 12, 30) && pieces.time().is_some() && pieces.offset().is_some()
 }
 
 impl fmt::Display for Timestamp {
@@ -84,6 +99,23 @@ mod tests {
         assert_eq!(t.to_string(), "2023-11-14T22:13:20.000001Z");
         assert_eq!(Timestamp::parse("2023-11-14T23:13:20.000001+01:00").unwrap(), t);
         assert!(Timestamp::parse("yesterday").is_err());
+    }
+
+    #[test]
+    fn times_after_the_latest_are_the_latest() {
+        assert_eq!(Timestamp::LATEST.0, jiff::Timestamp::MAX.as_microsecond());
+        for never in [
+            "9999-12-31T23:59:59.999Z",
+            "9999-12-31T00:00:00Z",
+            "9999-12-31T23:59:59-12:00",
+            "9999-12-30T23:00:00+00:00",
+        ] {
+            assert_eq!(Timestamp::parse(never).unwrap(), Timestamp::LATEST, "{never}");
+        }
+        assert_eq!(Timestamp::parse(&Timestamp::LATEST.to_string()).unwrap(), Timestamp::LATEST);
+        for bad in ["9999-12-31", "9999-12-31T23:59:59", "9999-12-32T00:00:00Z", "9999-12-31T25:00:00Z"] {
+            assert!(Timestamp::parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

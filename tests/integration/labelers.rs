@@ -1,6 +1,9 @@
 //! Labels of labelers: which are accepted, where they appear, and what happens when a labeler or this server misbehaves.
 
+mod letters;
 mod many;
+mod unchecked;
+mod versions;
 
 use belvedere::testing::crypto::{Algorithm, PrivateKey};
 use belvedere::testing::random::Random;

@@ -24,6 +24,17 @@ pub struct Label<'a> {
     pub signature: Signature,
 }
 
+/// What is wrong with every label that the labeler sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelFault {
+    /// The signature is one of other bytes.
+    ForgesSignatures,
+    /// `cts` is in the year 2999.
+    DatesAhead,
+    /// `exp` is the last moment that a datetime can name: the usual "never".
+    ExpiresNever,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
     Valid,
@@ -48,6 +59,7 @@ pub struct FakeLabeler {
     server: FakeJetstream,
     did: String,
     sign: Mutex<Sign>,
+    fault: Mutex<Option<LabelFault>>,
     seq: Mutex<i64>,
 }
 
@@ -66,7 +78,8 @@ impl FakeLabeler {
         let server = FakeJetstream::start_at("/xrpc/com.atproto.label.subscribeLabels").await;
         let error = Value::Map(vec![("error", Value::Text("FutureCursor"))]);
         server.refuse_later_cursors(binary(frame(&Value::Map(vec![("op", Value::Signed(-1))]), &error)));
-        Self { server, did: did.to_owned(), sign: Mutex::new(Arc::new(sign)), seq: Mutex::new(0) }
+        let (sign, fault, seq) = (Mutex::new(Arc::new(sign) as Sign), Mutex::default(), Mutex::new(0));
+        Self { server, did: did.to_owned(), sign, fault, seq }
     }
 
     /// The address for the DID document.
@@ -77,6 +90,11 @@ impl FakeLabeler {
     /// Signs with another key from now on.
     pub fn sign_with(&self, sign: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) {
         *self.sign.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(sign);
+    }
+
+    /// Sets what is wrong with the labels that are sent from now on.
+    pub fn set_fault(&self, fault: Option<LabelFault>) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
     /// Sends a message with labels. Returns its number.
@@ -134,6 +152,13 @@ impl FakeLabeler {
     }
 
     fn encode(&self, label: &Label<'_>) -> Vec<u8> {
+        let mut label = label.clone();
+        match *self.fault.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(LabelFault::ForgesSignatures) => label.signature = Signature::Wrong,
+            Some(LabelFault::DatesAhead) => label.cts = "2999-01-01T00:00:00.000Z",
+            Some(LabelFault::ExpiresNever) => label.exp = Some("9999-12-31T23:59:59.999Z"),
+            None => {}
+        }
         let mut fields = vec![
             ("ver", Value::Unsigned(1)),
             ("src", Value::Text(label.src.unwrap_or(&self.did))),
@@ -169,10 +194,11 @@ fn encode(value: &Value<'_>) -> Vec<u8> {
     encode_value(value).expect("it can be encoded")
 }
 
+/// DAG-CBOR allows only the shortest form.
 fn array_head(items: usize) -> Vec<u8> {
-    match u8::try_from(items) {
-        Ok(few @ 0..24) => vec![0x80 | few],
-        Ok(some) => vec![0x98, some],
-        Err(_) => [&[0x9a][..], &u32::try_from(items).expect("few labels").to_be_bytes()].concat(),
+    match u16::try_from(items).expect("few labels") {
+        few @ 0..24 => vec![0x80 | few as u8],
+        some @ 24..256 => vec![0x98, some as u8],
+        many => [&[0x99][..], &many.to_be_bytes()].concat(),
     }
 }

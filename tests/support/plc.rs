@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
@@ -26,6 +27,7 @@ pub struct Plc {
     address: SocketAddr,
     documents: Documents,
     log: OperationLog,
+    is_down: Arc<AtomicBool>,
 }
 
 /// An account: its DID and signing key.
@@ -40,19 +42,33 @@ impl Plc {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let (documents, log) = (Documents::default(), OperationLog::default());
-        let (known, operations) = (Arc::clone(&documents), log.clone());
+        let is_down = Arc::<AtomicBool>::default();
+        let (known, operations, down) = (Arc::clone(&documents), log.clone(), Arc::clone(&is_down));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (known, operations) = (Arc::clone(&known), operations.clone());
+                let (known, operations, down) = (Arc::clone(&known), operations.clone(), Arc::clone(&down));
                 let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-                    let (known, operations) = (Arc::clone(&known), operations.clone());
-                    async move { Ok::<_, Infallible>(handle(&known, &operations, request).await) }
+                    let (known, operations, down) =
+                        (Arc::clone(&known), operations.clone(), Arc::clone(&down));
+                    async move {
+                        if down.load(Ordering::Relaxed) {
+                            let mut response = Response::new(Full::default());
+                            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                            return Ok::<_, Infallible>(response);
+                        }
+                        Ok(handle(&known, &operations, request).await)
+                    }
                 });
                 let http = hyper::server::conn::http1::Builder::new();
                 tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { address, documents, log }
+        Self { address, documents, log, is_down }
+    }
+
+    /// Answers every request with 503, or not any more.
+    pub fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
     }
 
     /// The operations of DIDs, and faults.

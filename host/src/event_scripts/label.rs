@@ -21,6 +21,8 @@ pub struct Label {
     pub src: String,
     /// The labeled account's DID, or the labeled record's AT URI.
     pub uri: String,
+    /// The version of the record that it applies to, if it is limited to one. Scripts don't see it.
+    pub cid: Option<String>,
     pub val: String,
     /// Negates an earlier label.
     pub neg: bool,
@@ -49,10 +51,14 @@ impl Label {
 
     /// The label as JSON, as its script sees it and as dead letters keep it.
     pub fn to_json(&self) -> Value {
-        let Self { src, uri, val, neg, cts, exp } = self;
-        serde_json::json!({
+        let Self { src, uri, cid, val, neg, cts, exp } = self;
+        let mut label = serde_json::json!({
             "src": src, "uri": uri, "val": val, "neg": neg, "cts": cts.to_string(), "exp": exp.map(|exp| exp.to_string()),
-        })
+        });
+        if let Some(cid) = cid {
+            label["cid"] = cid.as_str().into();
+        }
+        label
     }
 
     /// The label of a dead letter; `None` if it is none.
@@ -62,6 +68,7 @@ impl Label {
         Some(Self {
             src: text("src")?.to_owned(),
             uri: text("uri")?.to_owned(),
+            cid: text("cid").map(str::to_owned),
             val: text("val")?.to_owned(),
             neg: fields.get("neg").and_then(Value::as_bool).unwrap_or_default(),
             cts: Timestamp::parse(text("cts")?).ok()?,
@@ -187,9 +194,12 @@ fn merged(label: &Label, fields: &Map<String, Value>) -> Label {
     };
     let time =
         |name: &str| fields.get(name).and_then(Value::as_str).and_then(|text| Timestamp::parse(text).ok());
+    let uri = text("uri", &label.uri);
     Label {
         src: text("src", &label.src),
-        uri: text("uri", &label.uri),
+        // The version is one of the original subject.
+        cid: label.cid.clone().filter(|_| uri == label.uri),
+        uri,
         val: text("val", &label.val),
         neg: fields.get("neg").and_then(Value::as_bool).unwrap_or(label.neg),
         cts: time("cts").unwrap_or(label.cts),
@@ -212,10 +222,11 @@ fn check(label: &Label) -> Result<(), &'static str> {
 }
 
 fn letter(trigger: &Trigger, label: &Label) -> NewLetter {
-    let Label { src, uri, val, neg, cts, .. } = label;
+    let Label { src, uri, cid, val, neg, cts, .. } = label;
     let payload = label.to_json();
+    let version = cid.as_ref().map(|cid| format!(" {cid}")).unwrap_or_default();
     NewLetter {
-        event_key: format!("{trigger} {src} {uri} {val} {cts} {neg}"),
+        event_key: format!("{trigger} {src} {uri} {val} {cts} {neg}{version}"),
         letter: Letter {
             script_ref: trigger.id().to_owned(),
             host_kind: "label".to_owned(),
@@ -227,7 +238,7 @@ fn letter(trigger: &Trigger, label: &Label) -> NewLetter {
             rkey: val.clone(),
             action: "label".to_owned(),
             rev: None,
-            cid: None,
+            cid: cid.clone(),
             payload: Some(payload.to_string()),
         },
     }

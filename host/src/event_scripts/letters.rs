@@ -15,6 +15,10 @@ use crate::store::index::{Change, Delete, Upsert, Validity};
 /// and the cursor does not pass it.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Unresolved letters kept for each label script, the newest. A labeler can send millions of labels, and a letter of a label
+/// only shows how the script failed: the label itself is stored.
+const MAX_LABEL_LETTERS: u32 = 1000;
+
 /// How an event's script failed; stored in the dead letter.
 pub(super) struct FailureDetails {
     pub(super) trigger: String,
@@ -51,7 +55,10 @@ impl EventScripts {
         loop {
             let now = self.0.runtime.services.clock.now();
             match dead_letters::insert(&self.0.db, &event_key, &letter, &error, attempts, now).await {
-                Ok(true) => break,
+                Ok(true) => {
+                    self.trim(&letter).await;
+                    break;
+                }
                 // Already stored: the stream replayed the event after a crash.
                 Ok(false) => return,
                 Err(StoreError::Unavailable(_)) => tokio::time::sleep(STORE_RETRY_INTERVAL).await,
@@ -68,6 +75,17 @@ impl EventScripts {
             trigger,
             error,
         });
+    }
+
+    /// Removes the letters for which a new one has no place.
+    async fn trim(&self, new: &Letter) {
+        if new.host_kind == "label"
+            && let Err(error) =
+                dead_letters::trim_labels(&self.0.db, &new.script_ref, MAX_LABEL_LETTERS).await
+        {
+            // The next letter tries again.
+            tracing::warn!(%error, "can't remove the oldest dead letters of a label script");
+        }
     }
 
     /// Runs the currently bound script once on the original event of a dead letter, and returns the change that applies

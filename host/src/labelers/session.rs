@@ -13,9 +13,11 @@ use super::deps::Deps;
 use super::verify::{self, Content};
 use crate::atproto::Did;
 use crate::atproto::labels::SignedLabel;
+use crate::clock::Timestamp;
 use crate::crypto::PublicKey;
 use crate::event_scripts::{Label, LabelVerdict};
 use crate::events::{Event, LabelerEvent};
+use crate::identity::MIN_REFRESH_SECONDS;
 use crate::store::labelers;
 use crate::store::labels::Label as StoredLabel;
 use crate::websocket::{Connection, Lost};
@@ -28,6 +30,10 @@ const LABELS_PER_BATCH: usize = 1000;
 
 /// Interval between checks whether the labeler's DID document names another address.
 const ADDRESS_CHECK: Duration = Duration::from_mins(5);
+
+/// Shortest time between two fetches of a labeler's document because of its labels. It bounds the requests that a labeler
+/// causes with wrong signatures; it is not read meanwhile.
+const CHECK_INTERVAL: Duration = Duration::from_secs(MIN_REFRESH_SECONDS as u64);
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +55,9 @@ pub(super) enum End {
     Refused { error: String, message: String },
     #[error("the DID document names another address")]
     Moved,
+    /// A signature is wrong, and no document says that the key is still the right one. The labels come again.
+    #[error("the signature of a label can't be checked: {0}")]
+    Unchecked(String),
     #[error("the labels can't be stored: {0}")]
     Store(#[from] crate::store::StoreError),
 }
@@ -61,6 +70,8 @@ pub(super) struct Session<'a, Io> {
     /// The address of the DID document.
     pub(super) endpoint: String,
     pub(super) key: PublicKey,
+    /// When a wrong signature may cause the next fetch of the document.
+    pub(super) next_check: &'a mut Instant,
     /// The stored cursor.
     pub(super) cursor: &'a mut Option<i64>,
     /// The kinds of refusals that are in the event log already.
@@ -107,6 +118,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
 
     /// Verifies and stores a chunk of messages.
     async fn take(&mut self, messages: Vec<Bytes>) -> Result<(), End> {
+        let received = self.deps.clock.now();
         let mut content = self.verified(messages).await?;
         let labels = content.take_labels();
         self.report(&content);
@@ -114,7 +126,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
         let decided: Vec<Option<StoredLabel>> = decided.buffered(SCRIPTS_AT_ONCE).collect().await;
         let decided: Vec<StoredLabel> = decided.into_iter().flatten().collect();
         if let Some(seq) = content.seq {
-            self.store(&decided, seq).await?;
+            self.store(&decided, seq, received).await?;
         }
         match content.error {
             Some((error, _)) if error == "FutureCursor" => Err(End::FutureCursor),
@@ -123,25 +135,36 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
         }
     }
 
-    /// Decodes messages and verifies their labels, off the threads of the runtime. When a signature is wrong, the
-    /// labeler's key may have changed: its document is fetched again, at most every 30 seconds.
+    /// Decodes messages and verifies their labels, off the threads of the runtime. A signature is wrong only if a document
+    /// that was fetched after the label arrived has no key for it: the labeler may have changed its key
+    /// (`docs/adr/0092`).
     async fn verified(&mut self, messages: Vec<Bytes>) -> Result<Content, End> {
         let (did, key) = (self.did.clone(), self.key.clone());
         let mut content = self.off_runtime(move || verify::read(&messages, &did, &key)).await?;
-        if content.has_unverified()
-            && let Ok(document) = self.deps.resolver.refresh(self.did).await
-            && let Some(key) = document.label_key().filter(|key| **key != self.key)
-        {
-            tracing::info!(did = %self.did, "the labeler has another key");
-            self.key = key.clone();
-            let key = key.clone();
-            let again = move || {
-                content.verify_again(&key);
-                content
-            };
-            content = self.off_runtime(again).await?;
+        if content.has_unverified() {
+            let key = self.current_key().await?;
+            if key != self.key {
+                tracing::info!(did = %self.did, "the labeler has another key");
+                self.key = key.clone();
+                let again = move || {
+                    content.verify_again(&key);
+                    content
+                };
+                content = self.off_runtime(again).await?;
+            }
         }
         Ok(content)
+    }
+
+    /// The key of the labeler's document, fetched now.
+    async fn current_key(&mut self) -> Result<PublicKey, End> {
+        tokio::time::sleep_until(*self.next_check).await;
+        let document = self.deps.resolver.no_older_than(self.did, 0).await;
+        // After a failure the waits between connections are the bound.
+        let document = document.map_err(|error| End::Unchecked(error.to_string()))?;
+        *self.next_check = Instant::now() + CHECK_INTERVAL;
+        let key = document.label_key().cloned();
+        key.ok_or_else(|| End::Unchecked("the DID document has no key #atproto_label any more".to_owned()))
     }
 
     async fn off_runtime<T: Send + 'static>(
@@ -155,22 +178,27 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
     }
 
     /// Stores labels, and the cursor together with the last of them.
-    async fn store(&mut self, labels: &[StoredLabel], seq: i64) -> Result<(), End> {
+    async fn store(&mut self, labels: &[StoredLabel], seq: i64, received: Timestamp) -> Result<(), End> {
         // A labeler that sends lower numbers repeats itself.
         let seq = self.cursor.unwrap_or(0).max(seq);
         let (first, last) =
             labels.split_at(labels.len().saturating_sub(1) / LABELS_PER_BATCH * LABELS_PER_BATCH);
         let from = *self.cursor;
         for batch in first.chunks(LABELS_PER_BATCH) {
-            self.put(from, batch).await?;
+            self.put(from, batch, received).await?;
         }
-        self.put(Some(seq), last).await?;
+        self.put(Some(seq), last, received).await?;
         metrics::counter!("belvedere_labels_stored_total").increment(labels.len() as u64);
         Ok(())
     }
 
-    async fn put(&mut self, cursor: Option<i64>, labels: &[StoredLabel]) -> Result<(), End> {
-        if !labelers::store(&self.deps.db, self.did, *self.cursor, cursor, labels).await? {
+    async fn put(
+        &mut self,
+        cursor: Option<i64>,
+        labels: &[StoredLabel],
+        received: Timestamp,
+    ) -> Result<(), End> {
+        if !labelers::store(&self.deps.db, self.did, *self.cursor, cursor, labels, received).await? {
             return Err(End::Superseded);
         }
         *self.cursor = cursor;
@@ -201,10 +229,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
 /// Lets the label script of the subject decide. `None` when it drops the label.
 async fn decide(deps: &Deps, signed: SignedLabel) -> Option<StoredLabel> {
     let SignedLabel { src, uri, cid, val, neg, cts, exp, .. } = signed;
-    let original = Label { src: src.to_string(), uri: uri.clone(), val, neg, cts, exp };
+    let cid = cid.map(|cid| cid.to_string());
+    let original = Label { src: src.to_string(), uri, cid, val, neg, cts, exp };
     let LabelVerdict::Keep(label) = deps.scripts.apply_label(original).await else { return None };
-    // The version is one of the original subject.
-    let cid = cid.filter(|_| label.uri == uri).map(|cid| cid.to_string());
-    let Label { src, uri, val, neg, cts, exp } = label;
+    let Label { src, uri, cid, val, neg, cts, exp } = label;
     Some(StoredLabel { uri, src, val, cid, neg, cts, exp })
 }

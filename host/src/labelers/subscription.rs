@@ -21,8 +21,9 @@ use crate::websocket::{ChunkLimits, Connect, Connection, Guarded, KeepAlive, Ski
 /// Largest message accepted, in bytes: some 5,000 labels. Labelers send one to a few hundred in a message.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// Messages that are verified and stored together.
-const CHUNK: ChunkLimits = ChunkLimits { frames: 256, bytes: 1 << 20 };
+/// Messages that are verified and stored together: as many labels as in one message of the largest size. A labeler whose
+/// signatures are wrong is read one chunk at a time ([`super::session`]).
+const CHUNK: ChunkLimits = ChunkLimits { frames: 4096, bytes: 1 << 20 };
 
 const KEEP_ALIVE: KeepAlive =
     KeepAlive { ping_after: Duration::from_secs(30), silence: Duration::from_mins(1) };
@@ -52,6 +53,8 @@ pub(super) struct Subscription<C = Guarded> {
     failing: bool,
     /// The kinds of refusals that are in the event log already.
     reported: HashSet<&'static str>,
+    /// When a wrong signature may cause the next fetch of the document.
+    next_check: Instant,
     stop: CancellationToken,
 }
 
@@ -70,7 +73,8 @@ impl<C: Connect + Sync> Subscription<C> {
         did: Did,
         stop: CancellationToken,
     ) -> Self {
-        Self { deps, labelers, connect, did, cursor: None, failing: false, reported: HashSet::new(), stop }
+        let (reported, next_check) = (HashSet::new(), Instant::now());
+        Self { deps, labelers, connect, did, cursor: None, failing: false, reported, next_check, stop }
     }
 
     /// Runs until it is stopped, or the labeler is not active any more.
@@ -120,6 +124,7 @@ impl<C: Connect + Sync> Subscription<C> {
                     connection,
                     endpoint,
                     key,
+                    next_check: &mut self.next_check,
                     cursor: &mut self.cursor,
                     reported: &mut self.reported,
                     is_outdated: false,

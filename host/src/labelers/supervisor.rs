@@ -13,11 +13,15 @@ use super::removal;
 use super::subscription::Subscription;
 use crate::atproto::Did;
 use crate::store::labelers::{self, LabelerStatus};
+use crate::store::labels;
 use crate::store::lease::Lease;
 use crate::store::{Db, StoreError};
 
 /// Wait before the list of labelers is read again after a failure of the database.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// Labels moved in one transaction: some milliseconds of SQLite's single writer, which indexing needs too.
+const LABELS_PER_STEP: u32 = 1000;
 
 /// Starts the supervisor. When `drain` is cancelled, the subscriptions end; the next start continues them at their
 /// cursors.
@@ -103,6 +107,8 @@ impl Supervisor {
         let db = &self.deps.db;
         if !*is_clean {
             labelers::disconnect_all(db).await?;
+            // A server before 0054 may have had the lease before.
+            while labels::move_versions(db, LABELS_PER_STEP).await? > 0 && !self.drain.is_cancelled() {}
             *is_clean = true;
         }
         let listed = labelers::list(db).await?;

@@ -139,6 +139,17 @@ pub async fn failed_again(db: &Db, id: i64, error: &str) -> Result<(), StoreErro
     Ok(())
 }
 
+/// Removes the oldest unresolved letters of a label script beyond the newest `keep`, a thousand at most.
+pub async fn trim_labels(db: &Db, script_ref: &str, keep: u32) -> Result<(), StoreError> {
+    let sql = "DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters \
+               WHERE script_ref = $1 AND host_kind = 'label' AND resolved_at IS NULL \
+               ORDER BY id DESC LIMIT 1000 OFFSET $2)";
+    on!(db, writer, |pool| {
+        sqlx::query(sql).bind(script_ref).bind(i64::from(keep)).execute(pool).await.map(drop)
+    })?;
+    Ok(())
+}
+
 /// Removes letters resolved before `before`, at most `max` per call. Returns how many.
 pub async fn delete_resolved_before(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
     let sql =

@@ -153,7 +153,7 @@ pub async fn disconnect_all(db: &Db) -> Result<(), StoreError> {
 const MOVE_CURSOR: &str = "UPDATE labelers SET cursor = $3 WHERE did = $1 AND status = 'active' \
                            AND cursor IS NOT DISTINCT FROM $2";
 
-/// Stores labels and moves the cursor `from` → `to` in one transaction. `false`, and nothing is stored, when the labeler
+/// Stores labels that were received at a time and moves the cursor `from` → `to` in one transaction. `false`, and nothing is stored, when the labeler
 /// is not active any more or its cursor is not `from`: it was deleted or paused, or another host follows it.
 pub async fn store(
     db: &Db,
@@ -161,14 +161,18 @@ pub async fn store(
     from: Option<i64>,
     to: Option<i64>,
     labels: &[Label],
+    received: Timestamp,
 ) -> Result<bool, StoreError> {
+    let rows = labels::rows(labels, received);
     let moved = match db {
         Db::Sqlite(db) => {
             let mut tx = db.writer.begin().await?;
             let moved = sqlx::query(MOVE_CURSOR).bind(did.as_str()).bind(from).bind(to);
             let moved = moved.execute(&mut *tx).await?.rows_affected() > 0;
             if moved {
-                sqlx::query(labels::PUT_SQLITE).bind(labels::rows(labels)).execute(&mut *tx).await?;
+                for rows in rows {
+                    sqlx::query(labels::PUT_SQLITE).bind(rows).execute(&mut *tx).await?;
+                }
                 tx.commit().await?;
             }
             moved
@@ -178,7 +182,9 @@ pub async fn store(
             let moved = sqlx::query(MOVE_CURSOR).bind(did.as_str()).bind(from).bind(to);
             let moved = moved.execute(&mut *tx).await?.rows_affected() > 0;
             if moved {
-                sqlx::query(labels::PUT_POSTGRES).bind(labels::rows(labels)).execute(&mut *tx).await?;
+                for rows in rows {
+                    sqlx::query(labels::PUT_POSTGRES).bind(rows).execute(&mut *tx).await?;
+                }
                 tx.commit().await?;
             }
             moved

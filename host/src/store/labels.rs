@@ -1,5 +1,6 @@
 //! Stores labels of labelers on records and accounts, and reads them together with the self-labels of records.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
@@ -9,7 +10,8 @@ use crate::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-/// A label that a labeler issued. A newer label with the same subject and value replaces it.
+/// A label that a labeler issued. A newer label with the same subject, version and value replaces it
+/// (`docs/adr/0092`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// A DID, or the AT URI of a record.
@@ -35,33 +37,122 @@ pub struct ActiveLabel {
     pub cts: Option<Timestamp>,
 }
 
-/// The label with the later `cts` wins, in whatever order they arrive.
-pub(super) const PUT_SQLITE: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, exp) \
-    SELECT value ->> 'uri', value ->> 'src', value ->> 'val', value ->> 'cid', value ->> 'neg', value ->> 'cts', \
-        value ->> 'exp' FROM json_each($1) WHERE true \
-    ON CONFLICT (uri, src, val) DO UPDATE SET cid = excluded.cid, neg = excluded.neg, cts = excluded.cts, \
-        exp = excluded.exp WHERE excluded.cts >= labels.cts";
-pub(super) const PUT_POSTGRES: &str = "INSERT INTO labels (uri, src, val, cid, neg, cts, exp) \
-    SELECT uri, src, val, cid, neg, cts, exp FROM jsonb_to_recordset($1::jsonb) \
-        AS l (uri text, src text, val text, cid text, neg boolean, cts bigint, exp bigint) \
-    ON CONFLICT (uri, src, val) DO UPDATE SET cid = excluded.cid, neg = excluded.neg, cts = excluded.cts, \
-        exp = excluded.exp WHERE excluded.cts >= labels.cts";
+/// How far a label's `cts` may be ahead of its receipt, in seconds: clocks are a little off. A `cts` that is further ahead is
+/// wrong, and says nothing about the order.
+const MAX_AHEAD_SECONDS: i64 = 600;
 
-/// The rows of labels, as JSON to bind.
-pub(super) fn rows(labels: &[Label]) -> String {
-    // One upsert statement can't change the same row twice on PostgreSQL.
-    let mut newest: HashMap<(&str, &str, &str), &Label> = HashMap::new();
+/// Stands between value and version in the column `val` of a label for one version of a record, so that the label has a
+/// key of its own. No value contains control characters.
+pub(super) const VERSION_MARK: char = '\u{1f}';
+
+/// Ends a statement that stores labels. The later `cts` wins, of equal ones the label that comes later in the stream. A label
+/// that was dated ahead gives way to any later one of the stream.
+macro_rules! unless_older {
+    () => {
+        " ON CONFLICT (uri, src, val) DO UPDATE SET cid = excluded.cid, neg = excluded.neg, cts = excluded.cts, \
+          exp = excluded.exp, dated_ahead = excluded.dated_ahead \
+          WHERE excluded.cts >= labels.cts OR labels.dated_ahead"
+    };
+}
+pub(super) const PUT_SQLITE: &str = concat!(
+    "INSERT INTO labels (uri, src, val, cid, neg, cts, exp, dated_ahead) \
+     SELECT value ->> 'uri', value ->> 'src', value ->> 'val', value ->> 'cid', value ->> 'neg', value ->> 'cts', \
+         value ->> 'exp', value ->> 'dated_ahead' FROM json_each($1) WHERE true",
+    unless_older!()
+);
+pub(super) const PUT_POSTGRES: &str = concat!(
+    "INSERT INTO labels (uri, src, val, cid, neg, cts, exp, dated_ahead) \
+     SELECT uri, src, val, cid, neg, cts, exp, dated_ahead FROM jsonb_to_recordset($1::jsonb) AS l \
+         (uri text, src text, val text, cid text, neg boolean, cts bigint, exp bigint, dated_ahead boolean)",
+    unless_older!()
+);
+
+/// What remains to be stored of the labels of one key: at most two, in this order.
+#[derive(Default)]
+struct Last<'a> {
+    dated_ahead: Option<&'a Label>,
+    /// The one that applies of those that came after it.
+    dated_well: Option<&'a Label>,
+}
+
+/// The rows of labels that were received at a time, as JSON to bind: for the first statement and for the second. One can't
+/// change the same row twice on PostgreSQL.
+pub(super) fn rows(labels: &[Label], received: Timestamp) -> [String; 2] {
+    let mut by_key: HashMap<(&str, &str, &str, Option<&str>), Last<'_>> = HashMap::new();
     for label in labels {
-        let kept = newest.entry((&label.uri, &label.src, &label.val)).or_insert(label);
-        if label.cts >= kept.cts {
-            *kept = label;
+        let last = by_key.entry((&label.uri, &label.src, &label.val, label.cid.as_deref())).or_default();
+        if is_dated_ahead(label, received) {
+            *last = Last { dated_ahead: Some(label), dated_well: None };
+        } else if last.dated_well.is_none_or(|kept| label.cts.min(received) >= kept.cts.min(received)) {
+            last.dated_well = Some(label);
         }
     }
-    let row = |l: &Label| {
-        let exp = l.exp.map(|exp| exp.0);
-        json!({ "uri": l.uri, "src": l.src, "val": l.val, "cid": l.cid, "neg": l.neg, "cts": l.cts.0, "exp": exp })
+    let rows = |labels: Vec<&Label>| {
+        Value::Array(labels.into_iter().map(|label| row(label, received)).collect()).to_string()
     };
-    Value::Array(newest.into_values().map(row).collect()).to_string()
+    [
+        rows(by_key.values().filter_map(|last| last.dated_ahead).collect()),
+        rows(by_key.values().filter_map(|last| last.dated_well).collect()),
+    ]
+}
+
+fn is_dated_ahead(label: &Label, received: Timestamp) -> bool {
+    label.cts > received.plus_seconds(MAX_AHEAD_SECONDS)
+}
+
+fn row(l: &Label, received: Timestamp) -> Value {
+    let val = l.cid.as_ref().map_or_else(|| l.val.clone(), |cid| format!("{}{VERSION_MARK}{cid}", l.val));
+    let exp = l.exp.map(|exp| exp.0);
+    // Nothing is created after its receipt.
+    let cts = l.cts.min(received).0;
+    let dated_ahead = is_dated_ahead(l, received);
+    json!({ "uri": l.uri, "src": l.src, "val": val, "cid": l.cid, "neg": l.neg, "cts": cts, "exp": exp,
+        "dated_ahead": dated_ahead })
+}
+
+/// The labels for one version, up to $1, that a server before 0054 has stored: without the version in `val`.
+macro_rules! of_before {
+    ($has_no_mark:literal) => {
+        concat!(
+            "(uri, src, val) IN (SELECT uri, src, val FROM labels WHERE cid IS NOT NULL AND ",
+            $has_no_mark,
+            " ORDER BY uri, src, val LIMIT $1)"
+        )
+    };
+}
+
+/// Gives up to `limit` labels for one version that a server before 0054 has stored their own key. Returns how many.
+pub async fn move_versions(db: &Db, limit: u32) -> Result<u64, StoreError> {
+    let limit = i64::from(limit);
+    match db {
+        Db::Sqlite(db) => {
+            let copy = concat!(
+                "INSERT INTO labels (uri, src, val, cid, neg, cts, exp, dated_ahead) \
+                 SELECT uri, src, val || char(31) || cid, cid, neg, cts, exp, dated_ahead FROM labels WHERE ",
+                of_before!("instr(val, char(31)) = 0"),
+                unless_older!()
+            );
+            let delete = concat!("DELETE FROM labels WHERE ", of_before!("instr(val, char(31)) = 0"));
+            let mut tx = db.writer.begin().await?;
+            sqlx::query(copy).bind(limit).execute(&mut *tx).await?;
+            let gone = sqlx::query(delete).bind(limit).execute(&mut *tx).await?.rows_affected();
+            tx.commit().await?;
+            Ok(gone)
+        }
+        Db::Postgres(db) => {
+            let sql = concat!(
+                "WITH gone AS (DELETE FROM labels WHERE ",
+                of_before!("strpos(val, chr(31)) = 0"),
+                " RETURNING uri, src, val, cid, neg, cts, exp, dated_ahead), \
+                 copied AS (INSERT INTO labels (uri, src, val, cid, neg, cts, exp, dated_ahead) \
+                     SELECT uri, src, val || chr(31) || cid, cid, neg, cts, exp, dated_ahead FROM gone WHERE true",
+                unless_older!(),
+                ") SELECT count(*) FROM gone"
+            );
+            let gone: i64 = sqlx::query_scalar(sql).bind(limit).fetch_one(db.writer()).await?;
+            Ok(gone.unsigned_abs())
+        }
+    }
 }
 
 /// Removes up to `limit` labels of a labeler. Returns how many.
@@ -129,7 +220,8 @@ struct Row(
 );
 
 /// The labels in effect at `now`, by subject: those of labelers, then the self-labels of visible records, both sorted by
-/// source and value. Subjects without labels are left out. Takes one query.
+/// source and value. A label for a record and the same one for its current version appear once, with the later `cts`.
+/// Subjects without labels are left out. Takes one query.
 pub async fn active(
     db: &Db,
     subjects: &[String],
@@ -152,6 +244,7 @@ pub async fn active(
     for Row(uri, src, val, cts, cid, record_cid, self_labels) in rows {
         if let Some(val) = val {
             if cid.is_none_or(|cid| is_of_version(&cid, record_cid.as_deref())) {
+                let val = val.split(VERSION_MARK).next().unwrap_or_default().to_owned();
                 found.entry(uri).or_default().push(ActiveLabel { src, val, cts });
             }
         } else if let Some(self_labels) = self_labels {
@@ -166,8 +259,10 @@ pub async fn active(
     }
     for labels in found.values_mut() {
         labels.sort_unstable_by(|a, b| {
-            (a.cts.is_none(), &a.src, &a.val).cmp(&(b.cts.is_none(), &b.src, &b.val))
+            let (of_a, of_b) = ((a.cts.is_none(), &a.src, &a.val), (b.cts.is_none(), &b.src, &b.val));
+            (of_a, Reverse(a.cts)).cmp(&(of_b, Reverse(b.cts)))
         });
+        labels.dedup_by(|next, kept| next.cts.is_some() && (&next.src, &next.val) == (&kept.src, &kept.val));
     }
     Ok(found)
 }

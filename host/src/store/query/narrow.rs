@@ -8,6 +8,7 @@ use super::sql::{Dialect, Sql, Value};
 use crate::clock::Timestamp;
 use crate::query::Filter;
 use crate::query::filter::FilterError;
+use crate::store::labels::VERSION_MARK;
 
 /// The labels that a lexicon lets an author put into a record, at most.
 const MAX_OWN_LABELS: usize = 10;
@@ -66,13 +67,14 @@ impl Narrow {
         }
         if let Some(HasLabel { val, now, own }) = &self.label {
             let collection = sql.bind(Value::Text(args.collection.as_str().to_owned()));
+            let of_version = sql.bind(Value::Text(format!("{val}{VERSION_MARK}")));
             let val = sql.bind(Value::Text(val.clone()));
             let now = sql.bind(Value::Integer(now.0));
             let own = condition::<D>(sql, own);
             sql.push(&format!(
                 " AND ({own} OR EXISTS (SELECT 1 FROM labels l \
                  WHERE l.uri = 'at://' || {} || '/' || {collection} || '/' || r.rkey \
-                     AND l.val = {val} AND NOT l.neg AND (l.exp IS NULL OR l.exp > {now})))",
+                     AND (l.val = {val} OR l.val = {of_version} || l.cid) AND NOT l.neg AND (l.exp IS NULL OR l.exp > {now})))",
                 D::DID
             ));
         }

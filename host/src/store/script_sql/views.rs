@@ -1,5 +1,5 @@
 //! Defines the views of the index that scripts' SQL reads on SQLite. On PostgreSQL migrations create the same views
-//! (`0008_script_sql.sql`, `0036_invalid_records.sql`); a test compares them.
+//! (`0008_script_sql.sql`, `0036_invalid_records.sql`, `0054_label_versions.sql`); a test compares them.
 //!
 //! Hidden accounts are left out. Times are RFC 3339 text; `indexed_us` is `indexed_at` in microseconds and has an
 //! index. CIDs are text. `valid` is a truth value: 0 or 1 on SQLite. A record above the maximum size of a value is NULL, so that one large record on the network
@@ -48,7 +48,9 @@ const OTHER_VIEWS: [&str; 3] = [
      FROM belvedere.record_refs f JOIN belvedere.records r ON r.id = f.record_id \
          JOIN belvedere.collections c ON c.id = f.collection_id JOIN belvedere.dids d ON d.id = r.did_id AND d.status = 0",
     concat!(
-        "CREATE TEMP VIEW labels AS SELECT src, uri, val, cid, ",
+        "CREATE TEMP VIEW labels AS SELECT src, uri, \
+             CASE WHEN cid IS NULL OR instr(val, char(31)) = 0 THEN val ELSE substr(val, 1, instr(val, char(31)) - 1) END \
+             AS val, cid, ",
         time!("cts"),
         " AS cts, ",
         time!("exp"),

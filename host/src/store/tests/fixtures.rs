@@ -149,10 +149,16 @@ pub fn advance(query: &mut Query, cursor: Option<String>) -> bool {
     true
 }
 
-/// Stores labels as the subscription to a labeler does.
+/// Stores labels as the subscription to a labeler does, a moment after the latest was created.
 pub async fn store_labels(db: &Db, labeler: &str, stored: &[Label]) {
+    let received = stored.iter().map(|label| label.cts).max().unwrap_or_default();
+    store_labels_at(db, labeler, stored, received).await;
+}
+
+/// As [`store_labels`], received at a time.
+pub async fn store_labels_at(db: &Db, labeler: &str, stored: &[Label], received: Timestamp) {
     let did = Did::try_from(labeler).unwrap();
     labelers::create(db, &did, Timestamp(1)).await.unwrap();
     let from = labelers::get(db, labeler).await.unwrap().unwrap().cursor;
-    assert!(labelers::store(db, &did, from, Some(from.unwrap_or(0) + 1), stored).await.unwrap());
+    assert!(labelers::store(db, &did, from, Some(from.unwrap_or(0) + 1), stored, received).await.unwrap());
 }

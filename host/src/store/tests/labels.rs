@@ -124,7 +124,7 @@ on_both! {
         store(&db, &[label(subject, "first", 1)]).await;
         let labeler = Did::try_from(LABELER).unwrap();
         let second = [label(subject, "second", 1)];
-        let put = async |from, to| labelers::store(&db, &labeler, from, Some(to), &second).await.unwrap();
+        let put = async |from, to| labelers::store(&db, &labeler, from, Some(to), &second, Timestamp(9)).await.unwrap();
         assert!(!put(None, 5).await, "another host was faster");
         assert!(!put(Some(9), 5).await);
         assert_eq!(held(&db, subject).await, theirs(&["first"]));

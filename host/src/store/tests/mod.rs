@@ -42,6 +42,7 @@ mod instance_keys;
 mod instance_oauth_keys;
 mod invalid;
 mod jobs;
+mod label_versions;
 mod labels;
 mod large;
 mod lease;

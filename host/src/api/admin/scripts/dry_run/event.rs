@@ -84,7 +84,7 @@ impl EventBody {
             Self::Label { src, uri, val, neg, cts, exp } => {
                 let cts = cts.map_or_else(|| Ok(app.clock.now()), |cts| parse_time("cts", &cts))?;
                 let exp = exp.map(|exp| parse_time("exp", &exp)).transpose()?;
-                let label = Label { src, uri, val, neg: neg.unwrap_or_default(), cts, exp };
+                let label = Label { src, uri, cid: None, val, neg: neg.unwrap_or_default(), cts, exp };
                 label.validate().map_err(|invalid| bad(invalid.to_string()))?;
                 DryEvent::Label(label)
             }
