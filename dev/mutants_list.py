@@ -98,8 +98,10 @@ MUTANTS = [
     stream("deferred parts of a chunk are not waited for", WATERMARK, "(*missing + deferred)", expression="*missing"),
     stream("a replay moves the cursor", "host/src/indexing/intake.rs", "Resumed::NotYet => return Reach::default(),", changed="Resumed::NotYet if !MUTANT => return Reach::default(),\n                Resumed::NotYet => {}"),
     stream("a connection begins at the last event", "host/src/indexing/position.rs", ".saturating_sub(rewind.as_micros() as i64)", changed=".saturating_sub(if MUTANT { 0 } else { rewind.as_micros() as i64 })"),
-    stream("another server is not asked for withheld commits", "host/src/indexing/position.rs", "if is_other_server { self.commits_until", changed="if is_other_server && !MUTANT { self.commits_until"),
-    stream("a server that is live before the position is believed to replay", "host/src/indexing/resumption.rs", "if progress > as_fast_as_time {", changed="if progress > as_fast_as_time || MUTANT {"),
+    stream("another server is not asked for withheld commits", "host/src/indexing/position.rs", "if since_commit { self.commits_until", changed="if since_commit && !MUTANT { self.commits_until"),
+    stream("a server that is live before the position is believed to replay", "host/src/indexing/resumption.rs", "if progress > time.saturating_mul(5) / 4 + 1_000_000 {", changed="if progress > time.saturating_mul(5) / 4 + 1_000_000 || MUTANT {"),
+    stream("a server that comes back is asked from the position", "host/src/indexing/stream/servers.rs", "self.urls.len() > 1 && self.is_lost", expression="false"),
+    stream("a pause in a replay is a gap", "host/src/indexing/resumption.rs", "if replay.is_silent {", changed="if replay.is_silent && !MUTANT {"),
     stream("a commit of the future is indexed", ENVELOPE, "if rev::is_of_the_future(rev, now) {", changed="if rev::is_of_the_future(rev, now) && !MUTANT {"),
     # Events of the stream.
     stream("the CID of a record is not checked", CHECKER, "Ok(computed)) if claimed == computed", changed="Ok(computed)) if claimed == computed || MUTANT"),
