@@ -20,10 +20,22 @@ const MAX_BYTES: u64 = 1 << 30;
 /// What the names of the files begin with.
 const PREFIX: &str = "plugin-";
 
-/// Loads a module from the cache, or compiles it. Returns its SHA-256 as well.
-pub(super) fn load(engine: &Engine, folder: &Path, module: &[u8]) -> Result<(String, Component), LoadError> {
+/// A module from the cache, with its SHA-256. `None` when it has to be compiled.
+pub(super) fn cached(engine: &Engine, folder: &Path, module: &[u8]) -> Option<(String, Component)> {
+    let (sha256, file) = file_of(engine, folder, module);
+    file.load(engine).map(|component| (sha256, component))
+}
+
+fn file_of(engine: &Engine, folder: &Path, module: &[u8]) -> (String, CompiledFile) {
     let sha256 = hex::encode(Sha256::digest(module));
     let file = CompiledFile::new(folder, &format!("{PREFIX}{sha256}"), engine, "a plugin");
+    (sha256, file)
+}
+
+/// Loads a module from the cache, or compiles it. Returns its SHA-256 as well.
+pub(super) fn load(engine: &Engine, folder: &Path, module: &[u8]) -> Result<(String, Component), LoadError> {
+    // Another caller may have compiled it meanwhile.
+    let (sha256, file) = file_of(engine, folder, module);
     if let Some(component) = file.load(engine) {
         return Ok((sha256, component));
     }

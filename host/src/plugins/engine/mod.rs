@@ -74,22 +74,29 @@ impl PluginEngine {
     }
 
     /// Compiles a module, or loads it from the cache, and checks it against the contract. Modules are compiled one at a
-    /// time, outside the threads that answer requests.
+    /// time, outside the threads that answer requests; those in the cache do not wait for that.
     ///
     /// # Errors
     /// The first reason why the module can't be a plugin.
     pub async fn load(&self, module: &[u8]) -> Result<Component, LoadError> {
         let surface = inspect::read(module)?;
-        // Held by the task, which goes on when the caller goes away.
-        let compiling = Arc::clone(&self.0.compiling).lock_owned().await;
-        let (wasm, folder, module) =
-            (self.0.wasm.clone(), self.0.config.cache_dir.clone(), module.to_owned());
-        let compiled = tokio::task::spawn_blocking(move || {
-            let _compiling = compiling;
-            compile::load(&wasm, &folder, &module)
-        });
-        let (sha256, component) =
-            compiled.await.map_err(|_| LoadError("the compiler failed on the module".to_owned()))??;
+        let failed = |_| LoadError("the compiler failed on the module".to_owned());
+        let module: Arc<[u8]> = module.into();
+        let blocking = || (self.0.wasm.clone(), self.0.config.cache_dir.clone(), Arc::clone(&module));
+        let (wasm, folder, bytes) = blocking();
+        let cached = tokio::task::spawn_blocking(move || compile::cached(&wasm, &folder, &bytes));
+        let (sha256, component) = if let Some(cached) = cached.await.map_err(failed)? {
+            cached
+        } else {
+            // Held by the task, which goes on when the caller goes away.
+            let compiling = Arc::clone(&self.0.compiling).lock_owned().await;
+            let (wasm, folder, bytes) = blocking();
+            let compiled = tokio::task::spawn_blocking(move || {
+                let _compiling = compiling;
+                compile::load(&wasm, &folder, &bytes)
+            });
+            compiled.await.map_err(failed)??
+        };
         let program = Program::link(&self.0.wasm, &component, &surface.imports, surface.exports)
             .map_err(|error| LoadError(format!("the component does not fit the contract: {error:#}")))?;
         Ok(Component { sha256, exports: surface.exports, imports: surface.imports, program })

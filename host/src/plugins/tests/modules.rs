@@ -148,7 +148,13 @@ async fn requests_are_answered_while_a_module_compiles() {
     let module = describing(&functions.repeat(100_000));
     let folder = tempfile::tempdir().unwrap();
     let engine = PluginEngine::open(EngineConfig::new(folder.path().join("cache"))).unwrap();
-    let compiling = tokio::spawn(async move { engine.load(&module).await.map(drop) });
+    let small = describing("");
+    engine.load(&small).await.unwrap();
+    let busy = engine.clone();
+    let compiling = tokio::spawn(async move { busy.load(&module).await.map(drop) });
+    tokio::task::yield_now().await;
+    engine.load(&small).await.unwrap();
+    assert!(!compiling.is_finished(), "a module in the cache does not wait for the compiler");
     // On this thread nothing else runs while it is busy.
     let mut calls = 0;
     while !compiling.is_finished() {
