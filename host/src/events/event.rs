@@ -10,8 +10,9 @@ use super::labelers::LabelerEvent;
 use super::network_lexicons::NetworkLexiconEvent;
 use super::plugin_calls::PluginCallEvent;
 use super::plugins::PluginEvent;
+use super::script_error::ScriptError;
 use super::service_identity::ServiceIdentityEvent;
-use crate::atproto::{Did, Nsid, RecordUri};
+use crate::atproto::{Did, RecordUri};
 
 /// An event. `actor` is the DID of the acting user.
 #[derive(Clone, Debug)]
@@ -396,15 +397,4 @@ pub enum Event {
     ExternalAccount(ExternalAccountEvent),
     Plugin(PluginEvent),
     PluginCall(PluginCallEvent),
-}
-
-/// A failed run of a script. The script's caller receives only one of two fixed texts.
-#[derive(Clone, Debug)]
-pub struct ScriptError {
-    pub method: Nsid,
-    pub caller: Option<String>,
-    pub error: String,
-    pub script_source: String,
-    pub input: Value,
-    pub duration: Duration,
 }

@@ -4,6 +4,7 @@ use serde_json::json;
 use sqlx::AssertSqlSafe;
 
 use super::fixtures::*;
+use super::labels::{LABELER, label as label_of};
 use super::older;
 
 use crate::clock::Timestamp;
@@ -12,22 +13,13 @@ use crate::store::index::Change;
 use crate::store::labels::{self, Label};
 use crate::store::{Db, script_sql};
 
-const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
 const HOUR: i64 = 3_600_000_000;
 /// The version of the record that [`index_a`] stores, and another one.
 const CURRENT: &str = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
 const OTHER: &str = "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm";
 
 fn label(val: &str, cts: i64) -> Label {
-    Label {
-        uri: uri(1, NOTE, "a").to_string(),
-        src: LABELER.to_owned(),
-        val: val.to_owned(),
-        cid: None,
-        neg: false,
-        cts: Timestamp(cts),
-        exp: None,
-    }
+    label_of(&uri(1, NOTE, "a").to_string(), val, cts)
 }
 
 fn negated(label: Label) -> Label {

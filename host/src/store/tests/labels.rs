@@ -12,9 +12,9 @@ use crate::store::index::{AccountStatus, Change};
 use crate::store::labelers::{self, LabelerStatus};
 use crate::store::labels::{self, ActiveLabel, Label};
 
-const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
+pub(super) const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
 
-fn label(uri: &str, val: &str, cts: i64) -> Label {
+pub(super) fn label(uri: &str, val: &str, cts: i64) -> Label {
     Label {
         uri: uri.to_owned(),
         src: LABELER.to_owned(),
