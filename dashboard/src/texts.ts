@@ -1402,6 +1402,7 @@ export const settingTexts = {
   backfill_concurrent_resolution: { label: 'Accounts looked up at the same time', hint: '' },
   backfill_max_attempts: { label: 'Attempts for a repo', hint: 'When its host fails.' },
   backfill_retention_days: { label: 'Keep details for', hint: 'Days after the end. 0 keeps them for ever.' },
+  backfill_max_repos: { label: 'Repos of one backfill', hint: 'It lists no more of them.' },
   backfill_catch_up: {
     label: 'Catch up by itself',
     hint: 'After a gap of the stream, read the repos that have changed since.',

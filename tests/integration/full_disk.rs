@@ -1,54 +1,12 @@
 //! The disk fills up while the stream runs, and then has free space again.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::Command;
-
 use belvedere_standins::jetstream::{Frame, Place};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::fixtures::{ALICE, LIST, NOTES, World};
+use crate::small_disk::SmallDisk;
 use crate::support::instance::Instance;
-
-/// A file system of 64 MB in memory. Dropping it unmounts it.
-struct SmallDisk(TempDir);
-
-impl SmallDisk {
-    /// `None` if this process may not mount file systems.
-    fn mount() -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=64m", "belvedere-test"])
-            .arg(directory.path())
-            .output();
-        mount.is_ok_and(|output| output.status.success()).then(|| Self(directory))
-    }
-
-    fn filler(&self) -> PathBuf {
-        self.0.path().join("filler")
-    }
-
-    fn fill(&self) {
-        let mut file = File::create(self.filler()).unwrap();
-        let zeros = vec![0; 64 * 1024];
-        while file.write_all(&zeros).is_ok() {}
-        while file.write_all(&[0]).is_ok() {}
-    }
-
-    fn free(&self) {
-        std::fs::remove_file(self.filler()).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily, because the server of a failed test may still have files open.
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
 
 fn push_notes(world: &mut World, count: u64) {
     for _ in 0..count {
@@ -76,13 +34,13 @@ async fn a_full_disk_loses_nothing_and_needs_no_restart() {
         eprintln!("skipped: mounting a file system is not allowed here");
         return;
     };
-    let url = format!("sqlite://{}/test.db", disk.0.path().display());
+    let url = format!("sqlite://{}/test.db", disk.path().display());
     let mut world = World::on(&url, None).await.with_notes().await;
     let pid = world.server.pid();
     push_notes(&mut world, 100);
     world.server.eventually("the stream runs", async |server| server.records().await >= 20).await;
 
-    disk.fill();
+    disk.fill(0);
     push_notes(&mut world, 900);
     world.server.eventually("not ready", async |server| ready(server).await != StatusCode::OK).await;
     let answer = world.server.request(Method::GET, "/readyz", &[], None).await;

@@ -41,6 +41,7 @@ mod script_plugins;
 mod setup;
 mod several_hosts;
 mod slow_readers;
+mod small_disk;
 mod stream_faults;
 mod well_known;
 mod xrpc;

@@ -45,7 +45,22 @@ pub fn of_family(pid: u32) -> Duration {
 
 /// Resident memory in bytes.
 pub fn resident(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+/// The most resident memory since the process began, or since [`forget_peak`], in bytes.
+pub fn peak(pid: u32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+/// # Errors
+/// When the process has ended.
+pub fn forget_peak(pid: u32) -> std::io::Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5")
+}
+
+fn memory(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix(field)).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() * 1024
 }

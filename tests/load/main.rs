@@ -5,7 +5,7 @@
 //! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
 //! database's, on PostgreSQL), so that other load on the machine changes them little. Uses loopback only.
 //!
-//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|sessions|backfill|all] [--records N] [--seconds N] [--only TEXT]`
+//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|foreign|sessions|backfill|all] [--records N] [--seconds N] [--only TEXT]`
 //! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
 //! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres] [--cache-mib N]`: a large index, which `all` leaves out.
 
@@ -17,6 +17,7 @@ mod baseline;
 mod cases;
 mod cpu;
 mod fairness;
+mod foreign;
 mod http;
 mod neighbours;
 mod report;
@@ -128,6 +129,11 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         let directory = tempfile::tempdir()?;
         neighbours = neighbours::measure(directory.path(), plan).await?;
     }
+    let mut foreign = Vec::new();
+    if matches!(which, "all" | "foreign") {
+        let directory = tempfile::tempdir()?;
+        foreign = foreign::measure(directory.path(), plan).await?;
+    }
     let mut sessions = Vec::new();
     if matches!(which, "all" | "sessions") {
         let directory = tempfile::tempdir()?;
@@ -155,6 +161,12 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     if !neighbours.is_empty() {
         println!("\n{}", neighbours::HEAD);
         for row in &neighbours {
+            println!("{row}");
+        }
+    }
+    if !foreign.is_empty() {
+        println!("\n{}", foreign::HEAD);
+        for row in &foreign {
             println!("{row}");
         }
     }

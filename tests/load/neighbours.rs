@@ -17,7 +17,7 @@ use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 const GREEDY: usize = 24;
 
 /// Names and bodies of the greedy client's scripts. `COLLECTION` is replaced by the collection's name.
-const CASES: [(&str, &str); 10] = [
+const CASES: [(&str, &str); 13] = [
     (
         "LIKE without a match",
         "db.query{ collection = COLLECTION, filter = { field = 'text', op = 'LIKE', value = '%nope%' } } return 1",
@@ -27,6 +27,13 @@ const CASES: [(&str, &str); 10] = [
     ("1,000 counts", "for i = 1, 999 do db.count(COLLECTION) end return 1"),
     ("100 log lines of 4 KB", "local line = ('x'):rep(4096) for i = 1, 100 do log(line) end return 1"),
     ("100 lists of 100", "for i = 1, 100 do db.query{ collection = COLLECTION, limit = 100 } end return 1"),
+    (
+        "SQL that reads every record",
+        "return db.raw([[SELECT count(*) AS n FROM records WHERE collection = $1 AND record ->> 'text' LIKE $2]], \
+         { COLLECTION, '%nope%' })",
+    ),
+    ("a loop until its end", "while true do end"),
+    ("runs of 60 MB", "local t = {} for i = 1, 58 do t[i] = ('x'):rep(1000000) .. i end return #t"),
     ("answers of 8 MB", "return ('x'):rep(8000000)"),
     ("a plugin that computes", "return plugin.hostile.spin(100000000)"),
     ("a plugin that logs", "return plugin.hostile.log({ lines = 100, bytes = 4096 })"),

@@ -10,7 +10,7 @@ use crate::cpu;
 use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 
 pub const COLLECTION: &str = "com.example.load.note";
-const QUERY: &str = "com.example.load.list";
+pub const QUERY: &str = "com.example.load.list";
 
 /// How long to wait for records or an index before the run fails.
 const TIMEOUT: Duration = Duration::from_mins(5);

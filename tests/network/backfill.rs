@@ -135,7 +135,7 @@ async fn run_to_end(db: &Db, collection: &str, did: Option<&str>) -> JobRow {
         id: Random::system().uuid(),
         collection: Some(collection.to_owned()),
         did: did.map(str::to_owned),
-        created_by: None,
+        ..NewJob::default()
     };
     backfill::create(db, &job, Clock::system().now()).await.unwrap();
     until("the job has ended", || async {

@@ -56,6 +56,8 @@ pub enum Fault {
     WrongRecord,
     /// The relay lists an entry without a DID, and one with a wrong one, before the others.
     EntryWithoutDid,
+    /// The relay's list has this many repos on each page, which do not exist, and no end.
+    InventsRepos(usize),
 }
 
 impl Fault {

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::cars;
 use crate::faults::Fault;
-use crate::frames::{cid_of, tid};
+use crate::frames::{cid_of, synthetic_did, tid};
 use crate::pages::page;
 use crate::repos::{Query, Repo, Site, State, uri};
 use crate::responses::{Body, broken, dripping, gigabyte, page_of, respond};
@@ -96,6 +96,12 @@ impl State {
         let requested = query.cursor.as_deref().unwrap_or_default();
         if matches!(fault, Some(Fault::EmptyPageWithCursor)) && !requested.ends_with('~') {
             return (200, json!({ "repos": [], "cursor": format!("{requested}~") }));
+        }
+        if let Some(Fault::InventsRepos(count)) = fault {
+            let first: usize = requested.parse().unwrap_or(0);
+            let entries: Vec<_> =
+                (first..first + count).map(|n| json!({ "did": synthetic_did(500_000 + n) })).collect();
+            return (200, json!({ "repos": entries, "cursor": (first + count).to_string() }));
         }
         let after = requested.trim_end_matches('~');
         let has = |repo: &Repo| {

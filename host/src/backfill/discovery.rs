@@ -13,11 +13,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::{ErrorKind, Failure, MAX_WAIT, Missing};
+use super::growth::Growth;
 use super::outcome::RunError;
 use super::rate_limit::RateLimit;
 use super::reporter::{Pace, Reporter};
 use super::request::{RepoList, RepoPage, Server};
 use crate::atproto::{Did, Nsid};
+use crate::identity::Resolver;
 use crate::store::Db;
 use crate::store::backfill::{self, ActiveJob, CATCH_UP, Indexed};
 
@@ -41,6 +43,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 pub(super) struct Discovery<'a> {
     pub(super) db: &'a Db,
     pub(super) relay: Server<'a>,
+    pub(super) resolver: &'a Resolver,
+    /// The most repos that the job may have.
+    pub(super) max_repos: u64,
     pub(super) reporter: &'a Reporter,
     pub(super) stop: &'a CancellationToken,
 }
@@ -165,6 +170,7 @@ impl Discovery<'_> {
         let hasher = RandomState::new();
         let mut cursors: HashSet<u64> = cursor.iter().map(|cursor| hasher.hash_one(cursor)).collect();
         let (mut without_new, mut has_warned) = (0, false);
+        let mut growth = Growth::new(self.db, self.resolver, self.max_repos);
         loop {
             let listed = match repo_page(&self.relay, self.stop, list, cursor.as_deref()).await? {
                 Ok(listed) => listed,
@@ -184,20 +190,23 @@ impl Discovery<'_> {
             let dids: Vec<String> = dids.iter().map(Did::to_string).collect();
             let added = backfill::add_repos(self.db, job, list.name(), &dids, next.as_deref()).await?;
             without_new = if added.is_empty() { without_new + 1 } else { 0 };
-            self.reporter.discovered(added);
+            self.reporter.discovered(added.clone());
             if pace.lock().await.is_due() {
                 self.reporter.save().await?;
             }
-            match next {
-                None => return Ok(None),
-                Some(next) if !cursors.insert(hasher.hash_one(&next)) => {
-                    return Ok(Some(Failure::other("it gave the same cursor again")));
-                }
-                Some(_) if without_new >= MAX_PAGES_WITHOUT_NEW => {
-                    return Ok(Some(Failure::other("its list does not end")));
-                }
-                next => cursor = next,
+            let Some(next) = next else { return Ok(None) };
+            let total = self.reporter.counters().total_repos.unsigned_abs();
+            let look = self.stop.run_until_cancelled(growth.check(&added, total));
+            if let Some(why) = look.await.ok_or(RunError::Stopped)? {
+                return Ok(Some(why));
             }
+            if !cursors.insert(hasher.hash_one(&next)) {
+                return Ok(Some(Failure::other("it gave the same cursor again")));
+            }
+            if without_new >= MAX_PAGES_WITHOUT_NEW {
+                return Ok(Some(Failure::other("its list does not end")));
+            }
+            cursor = Some(next);
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct NewBackfill {
     pub collection: Option<String>,
     /// `None`: every repo that the relay lists.
     pub did: Option<String>,
+    /// The most repos that it may have; `None`: as many as the server's setting says.
+    pub max_repos: Option<u32>,
     /// The DID of the user; `None` when the server creates the job itself.
     pub actor: Option<String>,
 }
@@ -63,10 +65,10 @@ impl Backfills {
     /// # Errors
     /// When the database fails.
     pub async fn create(&self, new: NewBackfill) -> Result<String, StoreError> {
-        let NewBackfill { collection, did, actor } = new;
-        let job = NewJob { id: self.random.uuid(), collection, did, created_by: actor };
+        let NewBackfill { collection, did, max_repos, actor } = new;
+        let job = NewJob { id: self.random.uuid(), collection, did, max_repos, created_by: actor };
         backfill::create(&self.db, &job, self.clock.now()).await?;
-        let NewJob { id, collection, did, created_by: actor } = job;
+        let NewJob { id, collection, did, created_by: actor, .. } = job;
         self.events.record(Event::BackfillStarted { actor, collection, job_id: id.clone(), did });
         self.wake();
         Ok(id)
@@ -102,7 +104,7 @@ impl Backfills {
         kinds: &[String],
         actor: Option<String>,
     ) -> Result<Option<String>, StoreError> {
-        let new = NewJob { id: self.random.uuid(), collection: None, did: None, created_by: actor };
+        let new = NewJob { id: self.random.uuid(), created_by: actor, ..NewJob::default() };
         let retried = backfill::retry_failed(&self.db, id, kinds, &new, self.clock.now()).await?;
         let Some(retried_repos) = retried.filter(|repos| *repos > 0) else { return Ok(None) };
         let collection = backfill::get(&self.db, id).await?.and_then(|source| source.collection);
@@ -120,7 +122,7 @@ impl Backfills {
     /// Queues a job of repos whose records may have changed without the stream saying so, if there are any, and records
     /// that it started.
     pub(super) async fn repair(&self) -> Result<bool, StoreError> {
-        let new = NewJob { id: self.random.uuid(), collection: None, did: None, created_by: None };
+        let new = NewJob { id: self.random.uuid(), ..NewJob::default() };
         let created = backfill::create_repair(&self.db, &new, MAX_REPAIRS_PER_JOB, self.clock.now()).await?;
         let Some(dids) = created else { return Ok(false) };
         let did = if let [did] = &*dids { Some(did.clone()) } else { None };

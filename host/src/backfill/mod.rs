@@ -36,6 +36,7 @@ mod discovery;
 mod failure;
 mod feed;
 mod fetching;
+mod growth;
 mod handle;
 mod hosts;
 mod left_out;

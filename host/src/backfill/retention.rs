@@ -51,7 +51,7 @@ mod tests {
         let collection = Nsid::try_from("com.example.note").unwrap();
         let ended = Timestamp(1_800_000_000_000_000);
         for id in ["old", "running"] {
-            let job = NewJob { id: id.to_owned(), collection: None, did: None, created_by: None };
+            let job = NewJob { id: id.to_owned(), ..NewJob::default() };
             backfill::create(&db, &job, Timestamp(1)).await.unwrap();
             let seq = backfill::next(&db).await.unwrap().unwrap().seq;
             let dids = ["did:plc:a".to_owned(), "did:plc:b".to_owned()];

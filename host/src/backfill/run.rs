@@ -57,7 +57,10 @@ pub(super) async fn run(
         // Only what PDSs give is shown by the job.
         let (net, meter) = (deps.net.trusted().paced(), Meter::default());
         let relay = Server { net: &net, clock: &deps.clock, origin: &deps.relay_url, meter: &meter };
-        let discovery = Discovery { db: &deps.db, relay, reporter, stop };
+        let setting = deps.settings.backfill().max_repos.into();
+        let max_repos = job.max_repos.map_or(setting, |max| max.unsigned_abs().min(setting));
+        let resolver = &reader.resolver;
+        let discovery = Discovery { db: &deps.db, relay, resolver, max_repos, reporter, stop };
         let mut found = discovery.run(job, &collections).await?;
         if found.is_unlisted {
             backfill::set_lists_all_repos(&deps.db, job.seq).await?;

@@ -56,12 +56,21 @@ pub const RETENTION_DAYS: NumberSetting = NumberSetting {
     range: 0..=36_500,
 };
 
+/// Repos of one job. More than the network has accounts, so that only a relay that invents some reaches it; a row of each is
+/// kept, of some 200 bytes.
+pub const MAX_REPOS: NumberSetting = NumberSetting {
+    key: "backfill_max_repos",
+    variable: "BACKFILL_MAX_REPOS",
+    default: 100_000_000,
+    range: 1..=u32::MAX,
+};
+
 /// The key of the setting that lets the server catch up by itself after a gap of the stream.
 pub const CATCH_UP: &str = "backfill_catch_up";
 
 /// All settings of backfills that are numbers.
-pub const SETTINGS: [NumberSetting; 5] =
-    [CONCURRENT_PDS, CONCURRENT_DIDS_PER_PDS, CONCURRENT_RESOLUTION, MAX_ATTEMPTS, RETENTION_DAYS];
+pub const SETTINGS: [NumberSetting; 6] =
+    [CONCURRENT_PDS, CONCURRENT_DIDS_PER_PDS, CONCURRENT_RESOLUTION, MAX_ATTEMPTS, RETENTION_DAYS, MAX_REPOS];
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Backfill")]
@@ -102,6 +111,9 @@ pub struct BackfillArgs {
         value_name = "DAYS"
     )]
     pub retention_days: Option<String>,
+    /// Repos that a backfill may have: it lists no more of them [default: 100000000]
+    #[arg(long = "backfill-max-repos", env = "BACKFILL_MAX_REPOS", global = true, value_name = "N")]
+    pub max_repos: Option<String>,
     /// Catch up by itself after a gap of the stream: read the repos that have changed since [default: true]
     #[arg(long = "backfill-catch-up", env = "BACKFILL_CATCH_UP", global = true, value_name = "BOOL")]
     pub catch_up: Option<String>,
@@ -125,6 +137,7 @@ impl BackfillArgs {
             (CONCURRENT_RESOLUTION, self.concurrent_resolution),
             (MAX_ATTEMPTS, self.max_attempts),
             (RETENTION_DAYS, self.retention_days),
+            (MAX_REPOS, self.max_repos),
         ];
         let given = values.into_iter().filter_map(|(setting, value)| {
             let value = parse::text(value)?;

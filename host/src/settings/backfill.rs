@@ -2,8 +2,8 @@
 
 use super::Settings;
 use crate::config::backfill::{
-    CATCH_UP, CONCURRENT_DIDS_PER_PDS, CONCURRENT_PDS, CONCURRENT_RESOLUTION, MAX_ATTEMPTS, NumberSetting,
-    RETENTION_DAYS,
+    CATCH_UP, CONCURRENT_DIDS_PER_PDS, CONCURRENT_PDS, CONCURRENT_RESOLUTION, MAX_ATTEMPTS, MAX_REPOS,
+    NumberSetting, RETENTION_DAYS,
 };
 
 /// How a backfill uses the network, and how long its details are kept.
@@ -15,6 +15,8 @@ pub struct BackfillSettings {
     pub max_attempts: u32,
     /// 0 means forever.
     pub retention_days: u32,
+    /// Of one job.
+    pub max_repos: u32,
 }
 
 impl Settings {
@@ -26,6 +28,7 @@ impl Settings {
             concurrent_resolution: self.clamped(&CONCURRENT_RESOLUTION),
             max_attempts: self.clamped(&MAX_ATTEMPTS),
             retention_days: self.clamped(&RETENTION_DAYS),
+            max_repos: self.clamped(&MAX_REPOS),
         }
     }
 
@@ -57,6 +60,7 @@ mod tests {
             ("backfill_concurrent_dids_per_pds", "-1"),
             ("backfill_concurrent_resolution", "many"),
             ("backfill_retention_days", "0"),
+            ("backfill_max_repos", "0"),
         ];
         let values = stored.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let stored = Stored { values, ..Stored::default() };
@@ -67,6 +71,7 @@ mod tests {
             concurrent_resolution: 100,
             max_attempts: 3,
             retention_days: 0,
+            max_repos: 1,
         };
         assert_eq!(settings.backfill(), expected);
     }

@@ -18,6 +18,7 @@ pub mod cursors;
 pub mod dead_letters;
 mod dedicated_connection;
 pub mod delegates;
+mod disk_space;
 pub mod domains;
 pub mod dpop_keys;
 mod error;

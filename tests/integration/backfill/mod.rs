@@ -6,6 +6,7 @@ mod catch_up;
 mod crash;
 mod documents;
 mod faults;
+mod growth;
 mod jobs;
 mod kills;
 mod left_out;
@@ -106,7 +107,7 @@ impl Scene {
             id: Random::system().uuid(),
             collection: collection.map(str::to_owned),
             did: did.map(str::to_owned),
-            created_by: None,
+            ..NewJob::default()
         };
         backfill::create(&self.db, &job, Clock::system().now()).await.unwrap();
         job.id
@@ -159,7 +160,7 @@ impl Scene {
 
     /// A job of those that failed, run to its end.
     async fn retry(&self, id: &str) -> (String, JobRow) {
-        let new = NewJob { id: Random::system().uuid(), collection: None, did: None, created_by: None };
+        let new = NewJob { id: Random::system().uuid(), ..NewJob::default() };
         let retried = backfill::retry_failed(&self.db, id, &[], &new, Clock::system().now()).await.unwrap();
         assert!(retried.is_some_and(|repos| repos > 0), "{retried:?}");
         let job = self.ended(&new.id).await;

@@ -29,7 +29,7 @@ async fn another_host_continues_the_job_of_a_dead_one() {
         id: id.to_owned(),
         collection: Some(NOTES.to_owned()),
         did: Some(ALICE.to_owned()),
-        created_by: None,
+        ..NewJob::default()
     };
     backfill::create(&db, &job("first"), Clock::system().now()).await.unwrap();
     backfill::create(&db, &job("second"), Clock::system().now()).await.unwrap();

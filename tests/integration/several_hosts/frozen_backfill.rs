@@ -22,7 +22,7 @@ async fn repos(db: &Db, id: &str) -> Vec<RepoRow> {
 
 async fn create(db: &Db, id: &str, did: &str) {
     let (id, did) = (id.to_owned(), Some(did.to_owned()));
-    let job = NewJob { id, collection: Some(NOTES.to_owned()), did, created_by: None };
+    let job = NewJob { id, collection: Some(NOTES.to_owned()), did, ..NewJob::default() };
     backfill::create(db, &job, Clock::system().now()).await.unwrap();
 }
 

@@ -44,6 +44,7 @@ export const sections: { section: 'instance' | 'events' | 'limits' | 'backfill';
       { key: 'backfill_concurrent_resolution', kind: 'number', standard: '100', range: [1, 500] },
       { key: 'backfill_max_attempts', kind: 'number', standard: '3', range: [1, 10] },
       { key: 'backfill_retention_days', kind: 'number', standard: '28', range: [0, 36_500] },
+      { key: 'backfill_max_repos', kind: 'number', standard: '100000000', range: [1, 4_294_967_295] },
       { key: 'backfill_catch_up', kind: 'flag', standard: 'true' },
     ],
   },

@@ -50,6 +50,12 @@ pub(super) fn document(api: &Api, routes: &[Route]) -> Value {
             "responses": { "Error": {
                 "description": "What was wrong, and what to do.",
                 "content": { "application/json": { "schema": reference("Error") } }
+            }, "Page": {
+                "description": "The same as a page for people, unless the client asks for JSON and not for HTML.",
+                "content": {
+                    "text/html": { "schema": { "type": "string" } },
+                    "application/json": { "schema": reference("Error") }
+                }
             } },
             "securitySchemes": {
                 "key": { "type": "http", "scheme": "bearer", "description": "An API key of an admin user." },
@@ -79,7 +85,9 @@ impl Schemas<'_> {
             (status.to_string(), answer)
         });
         let mut responses: Map<String, Value> = answers.collect();
-        responses.insert("default".to_owned(), json!({ "$ref": "#/components/responses/Error" }));
+        let error = if operation.has_error_pages { "Page" } else { "Error" };
+        let error = format!("#/components/responses/{error}");
+        responses.insert("default".to_owned(), json!({ "$ref": error }));
         let words = operation.path.split(['/', '-', '{', '}', '.']).filter(|word| !word.is_empty());
         let id: Vec<&str> = words.collect();
         let mut described = json!({

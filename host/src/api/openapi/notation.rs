@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The basic types are `string`, `int`, `number`, `bool`, `null`, `any`, `time`, `did`, `nsid`, `uri` and `map<T>`;
-//! `...Name` in an object stands for the fields of that type. An answer has a status, and a type or a media type.
+//! `...Name` in an object stands for the fields of that type. An answer has a status, and a type or a media type;
+//! `errors page` says that errors are pages, unless the client asks for JSON.
 
 /// A file, or several.
 #[derive(Debug, Default)]
@@ -29,6 +30,7 @@ pub(super) struct Operation {
     pub query: Vec<Field>,
     pub body: Option<Content>,
     pub answers: Vec<(u16, Option<Content>)>,
+    pub has_error_pages: bool,
 }
 
 #[derive(Debug)]
@@ -133,7 +135,9 @@ fn tokens_of_line(line: &str) -> Vec<Token> {
 
 /// Whether a word begins something else than a type.
 fn begins_other(word: &str) -> bool {
-    METHODS.contains(&word) || ["type", "query", "body"].contains(&word) || word.parse::<u16>().is_ok()
+    METHODS.contains(&word)
+        || ["type", "query", "body", "errors"].contains(&word)
+        || word.parse::<u16>().is_ok()
 }
 
 struct Parser<'a> {
@@ -146,7 +150,7 @@ impl Parser<'_> {
     fn operation(&mut self, method: String) -> Operation {
         let Some(Token::Path(path)) = self.next() else { panic!("{}: {method} without a path", self.name) };
         let summary = self.text().unwrap_or_else(|| panic!("{path} has no summary"));
-        let (mut query, mut body, mut answers) = (Vec::new(), None, Vec::new());
+        let (mut query, mut body, mut answers, mut has_error_pages) = (Vec::new(), None, Vec::new(), false);
         loop {
             self.skip_comments();
             let Some(Token::Word(word)) = self.peek().cloned() else { break };
@@ -159,12 +163,17 @@ impl Parser<'_> {
             } else if word == "body" {
                 self.at += 1;
                 body = self.content();
+            } else if word == "errors" {
+                self.at += 1;
+                let kind = self.next();
+                assert_eq!(kind, Some(Token::Word("page".to_owned())), "{method} {path}");
+                has_error_pages = true;
             } else {
                 break;
             }
         }
         assert!(!answers.is_empty(), "{method} {path} has no answer");
-        Operation { method, path, summary, query, body, answers }
+        Operation { method, path, summary, query, body, answers, has_error_pages }
     }
 
     fn content(&mut self) -> Option<Content> {

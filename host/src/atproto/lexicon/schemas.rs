@@ -28,7 +28,7 @@ impl Schemas {
     }
 
     /// Validates the canonical DAG-CBOR of a record against its collection's lexicon. Values whose lexicon is missing here
-    /// count as valid. The work is at most the size of the record times its depth.
+    /// count as valid. The work is at most linear in the size of the record.
     ///
     /// # Errors
     /// The first errors, at most 10.

@@ -60,6 +60,17 @@ pub(in crate::atproto) enum Item<'a> {
     Null,
 }
 
+#[cfg(test)]
+thread_local! {
+    static BYTES_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// The bytes that this thread's readers have read.
+#[cfg(test)]
+pub(in crate::atproto) fn bytes_read() -> usize {
+    BYTES_READ.get()
+}
+
 /// Reads what the encoder wrote.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::atproto) struct Reader<'a>(&'a [u8]);
@@ -69,8 +80,23 @@ impl<'a> Reader<'a> {
         Self(cbor)
     }
 
+    /// Bytes that were not read yet.
+    pub(in crate::atproto) fn remaining(self) -> usize {
+        self.0.len()
+    }
+
     /// `None` at the end, and for an item that the data model does not have.
+    #[inline]
     pub(in crate::atproto) fn next(&mut self) -> Option<Item<'a>> {
+        #[cfg(test)]
+        let before = self.0.len();
+        let item = self.item();
+        #[cfg(test)]
+        BYTES_READ.set(BYTES_READ.get() + before - self.0.len());
+        item
+    }
+
+    fn item(&mut self) -> Option<Item<'a>> {
         let (&first, rest) = self.0.split_first()?;
         self.0 = rest;
         match first {
@@ -87,7 +113,7 @@ impl<'a> Reader<'a> {
             MAJOR_TEXT => std::str::from_utf8(self.take(n)?).ok().map(Item::Text),
             MAJOR_ARRAY => Some(Item::Array(n)),
             MAJOR_MAP => Some(Item::Map(n)),
-            _ => matches!(self.next()?, Item::Bytes(_)).then_some(Item::Link),
+            _ => matches!(self.item()?, Item::Bytes(_)).then_some(Item::Link),
         }
     }
 

@@ -129,6 +129,7 @@ mod tests {
         concurrent_resolution: 100,
         max_attempts: 3,
         retention_days: 28,
+        max_repos: 1_000,
     };
 
     fn listed(count: usize) -> Listed {

@@ -21,6 +21,9 @@ pub(super) struct Command {
     /// The account whose repo to read, as a DID or a handle [default: every repo that the relay lists]
     #[arg(long, value_name = "DID")]
     did: Option<String>,
+    /// The most repos that the backfill may have: twice what `--plan` says, for example [default: `backfill_max_repos`]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_repos: Option<u32>,
     /// Show what the backfill is expected to cost, and start nothing
     #[arg(long, conflicts_with = "watch")]
     plan: bool,
@@ -42,7 +45,8 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     if command.plan {
         return plan::show(&remote, command.collection.as_deref(), command.did.as_deref()).await;
     }
-    let body = json!({ "collection": command.collection, "did": command.did });
+    let body =
+        json!({ "collection": command.collection, "did": command.did, "max_repos": command.max_repos });
     let Created { id } = remote.post("/admin/backfill", body).await?;
     // Only the id goes to standard output, so that a shell script can capture it.
     print_line(&id);

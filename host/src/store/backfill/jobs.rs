@@ -38,12 +38,14 @@ pub struct JobRow {
     pub created_at: Timestamp,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NewJob {
     /// UUID.
     pub id: String,
     pub collection: Option<String>,
     pub did: Option<String>,
+    /// The most repos that it may have; `None`: as many as the server's setting says.
+    pub max_repos: Option<u32>,
     pub created_by: Option<String>,
 }
 
@@ -88,12 +90,13 @@ fn columns() -> String {
 /// Queues a job. It waits with status `running` and stage `pending` (admin-api.md §12.1).
 pub async fn create(db: &Db, job: &NewJob, now: Timestamp) -> Result<(), StoreError> {
     let sql = "INSERT INTO backfill_jobs \
-               (id, kind, collection, did, status, stage, is_discovered, created_by, created_at, started_at) \
-               VALUES ($1, $6, $2, $3, 'running', 'pending', 0, $4, $5, $5)";
+               (id, kind, collection, did, status, stage, is_discovered, created_by, created_at, started_at, max_repos) \
+               VALUES ($1, $6, $2, $3, 'running', 'pending', 0, $4, $5, $5, $7)";
     let kind = if job.did.is_some() { REPAIR } else { BACKFILL };
     on!(db, writer, |pool| {
         let query = sqlx::query(sql).bind(&job.id).bind(&job.collection).bind(&job.did);
-        query.bind(&job.created_by).bind(now).bind(kind).execute(pool).await.map(drop)
+        let query = query.bind(&job.created_by).bind(now).bind(kind).bind(job.max_repos.map(i64::from));
+        query.execute(pool).await.map(drop)
     })?;
     Ok(())
 }

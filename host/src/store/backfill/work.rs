@@ -19,6 +19,8 @@ pub struct ActiveJob {
     pub changed_since: Option<Timestamp>,
     pub collection: Option<String>,
     pub did: Option<String>,
+    /// The most repos that it may have; `None`: as many as the server's setting says.
+    pub max_repos: Option<i64>,
     pub status: String,
     pub stage: String,
     /// The job began with its repos known: it has no discovery.
@@ -65,7 +67,7 @@ impl End {
     }
 }
 
-const COLUMNS: &str = "seq, id, kind, changed_since, collection, did, status, stage, is_discovered <> 0 AS is_discovered, error, \
+const COLUMNS: &str = "seq, id, kind, changed_since, collection, did, max_repos, status, stage, is_discovered <> 0 AS is_discovered, error, \
      created_by";
 
 /// The oldest job that is to be run.

@@ -14,7 +14,7 @@ const NOW: Timestamp = Timestamp(7);
 const HOST: &str = "https://pds.example";
 
 fn new_job(id: &str) -> NewJob {
-    NewJob { id: id.to_owned(), collection: Some("com.example.note".to_owned()), did: None, created_by: None }
+    NewJob { id: id.to_owned(), collection: Some("com.example.note".to_owned()), ..NewJob::default() }
 }
 
 fn did(n: usize) -> String {

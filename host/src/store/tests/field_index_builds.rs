@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::field_indexes::{NOW, build_all, execute, pages, states, store, values};
+use super::field_indexes::{NOW, build_all, execute, pages, states, store, unhurried, values};
 use super::fixtures::*;
 
 use crate::clock::Clock;
@@ -48,7 +48,7 @@ on_both! {
             for query in &queries {
                 found.push(pages(&db, query).await);
             }
-            let rows = search::read(&db, &text, &US).await.unwrap();
+            let rows = unhurried(async || search::read(&db, &text, &US).await).await;
             found.push(rows.into_iter().map(|row| row.rkey).collect());
             found
         };

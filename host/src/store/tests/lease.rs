@@ -158,7 +158,7 @@ async fn a_backfill_of_an_ended_term_writes_nothing() {
     let db = db::postgres().await;
     let (mut one, mut two) = (Lease::of_backfills(&db), Lease::of_backfills(&db));
     let (id, collection) = ("job".to_owned(), Some(NOTE.to_owned()));
-    backfill::create(&db, &NewJob { id, collection, did: None, created_by: None }, NOW).await.unwrap();
+    backfill::create(&db, &NewJob { id, collection, ..NewJob::default() }, NOW).await.unwrap();
     let seq = backfill::next(&db).await.unwrap().unwrap().seq;
     let did = Did::try_from("did:plc:a").unwrap();
     let first = taken(&mut one).await;

@@ -124,6 +124,8 @@ struct Body {
     collection: Option<String>,
     /// A DID or a handle; every repo that the relay lists when absent.
     did: Option<String>,
+    /// The most repos that the backfill may have: twice what its plan says, for example.
+    max_repos: Option<u32>,
 }
 
 /// `POST /admin/backfill`: queues a backfill.
@@ -135,7 +137,11 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         None => None,
         Some(text) => Some(account(&app, &text).await?.to_string()),
     };
-    let id = start(&app, &admin, collection, did).await?;
+    if body.max_repos == Some(0) {
+        return Err(Error::bad_request("max_repos must be at least 1"));
+    }
+    let new = NewBackfill { collection, did, max_repos: body.max_repos, actor: None };
+    let id = start(&app, &admin, new).await?;
     Ok(response::json(StatusCode::CREATED, &json!({ "id": id, "status": "running" })))
 }
 
@@ -154,15 +160,10 @@ async fn account(app: &App, text: &str) -> Result<Did, Error> {
 ///
 /// # Errors
 /// 429 when too many backfills wait.
-async fn start(
-    app: &App,
-    admin: &Admin,
-    collection: Option<String>,
-    did: Option<String>,
-) -> Result<String, Error> {
+async fn start(app: &App, admin: &Admin, new: NewBackfill) -> Result<String, Error> {
     check_queue(app).await?;
     let actor = Some(admin.did.to_string());
-    Ok(app.backfills.create(NewBackfill { collection, did, actor }).await?)
+    Ok(app.backfills.create(NewBackfill { actor, ..new }).await?)
 }
 
 /// Queues a backfill for a record lexicon that was just stored. `None` when the caller may not start one, or too many
@@ -175,7 +176,8 @@ pub(in crate::api::admin) async fn start_for_lexicon(
     if !admin.may(Permission::BackfillCreate) {
         return Ok(None);
     }
-    match start(app, admin, Some(collection.to_owned()), None).await {
+    let new = NewBackfill { collection: Some(collection.to_owned()), ..NewBackfill::default() };
+    match start(app, admin, new).await {
         Err(error) if error.status == StatusCode::TOO_MANY_REQUESTS => Ok(None),
         started => started.map(Some),
     }

@@ -1,5 +1,5 @@
 //! Validates the DAG-CBOR of records by a [`Plan`]: one pass that builds no values, and allocates only for errors. A value
-//! of a union is skipped once more to find its `$type`, so the work is at most the size of the record times its depth.
+//! of a union is read ahead to find its `$type`, which is bounded, so the work is at most linear in the size of the record.
 //! `docs/validation.md` says what is valid where the specification leaves it open or implementations differ.
 
 mod blob;
@@ -14,10 +14,17 @@ pub(super) use self::unencodable::first_unencodable;
 use super::plan::{DefinitionId, Object, Plan, Type};
 use crate::atproto::record::cbor::{Item, Reader};
 
+/// How much is read ahead of the pass, in times the size of the record, and in bytes for small records. `$type` comes before
+/// all members with longer names, so records of the network need next to nothing.
+const READ_AHEAD_TIMES: usize = 8;
+const MIN_READ_AHEAD: usize = 64 << 10;
+
 /// The errors of a record, at most [`super::schemas::MAX_ERRORS`]; none for a collection without a record lexicon.
 pub(super) fn validate(plan: &Plan, collection: &str, cbor: &[u8]) -> Vec<String> {
     let Some(schema) = plan.record(collection) else { return Vec::new() };
-    let mut validation = Validation { plan, reader: Reader::new(cbor), errors: Errors::default() };
+    let read_ahead = (READ_AHEAD_TIMES * cbor.len()).max(MIN_READ_AHEAD);
+    let mut validation =
+        Validation { plan, reader: Reader::new(cbor), read_ahead, errors: Errors::default() };
     let root = Place::Root;
     let end = match validation.reader.next() {
         Some(Item::Map(members)) => {
@@ -25,8 +32,18 @@ pub(super) fn validate(plan: &Plan, collection: &str, cbor: &[u8]) -> Vec<String
         }
         _ => Err(End::Malformed),
     };
-    if matches!(end, Err(End::Malformed)) {
-        validation.errors.add(&root, "the record is not DAG-CBOR");
+    match end {
+        Err(End::Malformed) => {
+            validation.errors.add(&root, "the record is not DAG-CBOR");
+        }
+        Err(End::TooMuchAhead) => {
+            let text = format_args!(
+                "values of unions with long members before $type are inside each other: finding their types takes more \
+                 than {READ_AHEAD_TIMES} times the size of the record"
+            );
+            validation.errors.add(&root, text);
+        }
+        Ok(()) | Err(End::EnoughErrors) => {}
     }
     validation.errors.into()
 }
@@ -36,6 +53,8 @@ pub(super) fn validate(plan: &Plan, collection: &str, cbor: &[u8]) -> Vec<String
 enum End {
     Malformed,
     EnoughErrors,
+    /// To find the types of its unions costs too much.
+    TooMuchAhead,
 }
 
 type Step = Result<(), End>;
@@ -52,6 +71,8 @@ enum Kind<'a> {
 struct Validation<'a> {
     plan: &'a Plan,
     reader: Reader<'a>,
+    /// Bytes that may still be read ahead of the pass.
+    read_ahead: usize,
     errors: Errors,
 }
 
@@ -192,7 +213,7 @@ impl<'a> Validation<'a> {
     }
 
     /// The `$type` of an object whose members are next; `None` if it has none that is a string.
-    fn kind_of(&self, members: u64) -> Result<Option<&'a str>, End> {
+    fn kind_of(&mut self, members: u64) -> Result<Option<&'a str>, End> {
         let mut reader = self.reader;
         for _ in 0..members {
             let Some(Item::Text(name)) = reader.next() else { return Err(End::Malformed) };
@@ -202,7 +223,10 @@ impl<'a> Validation<'a> {
                     _ => Ok(None),
                 };
             }
+            let before = reader.remaining();
             reader.skip().ok_or(End::Malformed)?;
+            let skipped = before - reader.remaining();
+            self.read_ahead = self.read_ahead.checked_sub(skipped).ok_or(End::TooMuchAhead)?;
         }
         Ok(None)
     }

@@ -1,5 +1,6 @@
 //! Tests of validation: each kind of definition by examples, and all of them against a model.
 
+mod costs;
 mod generate;
 mod kinds;
 mod model;

@@ -1,0 +1,103 @@
+//! Bounds the list of repos that a relay gives. It may name repos that do not exist without an end, and each is a row.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::time::timeout;
+
+use super::failure::Failure;
+use crate::atproto::Did;
+use crate::identity::{IdentityError, Resolver};
+use crate::store::Db;
+
+/// Listed repos after which some are looked up for the first time; again whenever their number has doubled. Fewer do no
+/// harm.
+const FIRST_SAMPLE: u64 = 1_000;
+
+/// Repos of a page that are looked up, and how many of them at least must not exist for a conclusion.
+const SAMPLE: usize = 24;
+const MIN_ABSENT: usize = 6;
+
+/// Time for a sample. What is not looked up by then counts neither way.
+const SAMPLE_TIME: Duration = Duration::from_secs(20);
+
+/// The free share of the disk at which no more repos are added, in percent, and its upper bound in bytes: what the stream
+/// takes in some hours.
+const FREE_PERCENT: u64 = 10;
+const FREE_BYTES: u64 = 1 << 30;
+
+/// The bounds of one list.
+pub(super) struct Growth<'a> {
+    db: &'a Db,
+    resolver: &'a Resolver,
+    /// Of the job.
+    max_repos: u64,
+    /// Repos that the list has added.
+    listed: u64,
+    next_sample: u64,
+}
+
+impl<'a> Growth<'a> {
+    pub(super) fn new(db: &'a Db, resolver: &'a Resolver, max_repos: u64) -> Self {
+        Self { db, resolver, max_repos, listed: 0, next_sample: FIRST_SAMPLE }
+    }
+
+    /// Why the list is not read any further, after a page of it added repos to the job, which now has `total`.
+    pub(super) async fn check(&mut self, added: &[String], total: u64) -> Option<Failure> {
+        self.listed += added.len() as u64;
+        if total >= self.max_repos {
+            return Some(Failure::other(format!(
+                "the backfill has {total} repos, and may have {} (max_repos, or the setting backfill_max_repos)",
+                self.max_repos
+            )));
+        }
+        if let Some(why) = self.disk_is_full().await {
+            return Some(why);
+        }
+        if self.listed < self.next_sample || added.is_empty() {
+            return None;
+        }
+        self.next_sample = self.listed * 2;
+        self.are_invented(added).await
+    }
+
+    async fn disk_is_full(&self) -> Option<Failure> {
+        let space = self.db.disk_space().await?;
+        let needed = (space.total / 100 * FREE_PERCENT).min(FREE_BYTES);
+        (space.free < needed).then(|| {
+            let (free, needed) = (space.free >> 20, needed >> 20);
+            Failure::other(format!(
+                "the disk of the database has {free} MiB left, and {needed} are kept free"
+            ))
+        })
+    }
+
+    /// Looks up some of the repos. Only an answer of the directory, or of a did:web's host, that there is no such DID counts
+    /// against the relay.
+    async fn are_invented(&self, added: &[String]) -> Option<Failure> {
+        let step = added.len().div_ceil(SAMPLE);
+        let dids: Vec<Did> =
+            added.iter().step_by(step).filter_map(|did| Did::try_from(did.as_str()).ok()).collect();
+        let mut looks: Vec<BoxFuture<'_, _>> = Vec::new();
+        for did in &dids {
+            looks.push(Box::pin(self.resolver.resolve(did)));
+        }
+        let looks = FuturesUnordered::from_iter(looks);
+        let (mut present, mut absent) = (0_usize, 0);
+        let counted = looks.for_each(|look| {
+            match look {
+                Ok(_) | Err(IdentityError::Invalid(_)) => present += 1,
+                Err(IdentityError::NotFound) => absent += 1,
+                Err(_) => {}
+            }
+            std::future::ready(())
+        });
+        // What was looked up in time counts.
+        let _ = timeout(SAMPLE_TIME, counted).await;
+        (absent > present && absent >= MIN_ABSENT).then(|| {
+            let looked_up = present + absent;
+            Failure::other(format!("{absent} of {looked_up} repos that were looked up do not exist"))
+        })
+    }
+}
