@@ -29,15 +29,6 @@ impl Run {
         let at = ((self.latencies.len().saturating_sub(1)) as f64 * p) as usize;
         self.latencies.get(at).map_or(f64::NAN, |us| f64::from(*us) / 1e3)
     }
-
-    /// Adds another run, which was at another time or over other connections.
-    pub fn absorb(&mut self, other: Self) {
-        self.requests += other.requests;
-        self.failures += other.failures;
-        self.body_bytes = other.body_bytes;
-        self.latencies.extend(other.latencies);
-        self.latencies.sort_unstable();
-    }
 }
 
 /// Sends each of the requests once, over `connections` connections.
@@ -127,8 +118,13 @@ pub async fn run_apart(
 async fn merge(tasks: Vec<JoinHandle<anyhow::Result<Run>>>, started: Instant) -> anyhow::Result<Run> {
     let mut all = Run::default();
     for task in tasks {
-        all.absorb(task.await??);
+        let one = task.await??;
+        all.requests += one.requests;
+        all.failures += one.failures;
+        all.body_bytes = one.body_bytes;
+        all.latencies.extend(one.latencies);
     }
     all.elapsed = started.elapsed();
+    all.latencies.sort_unstable();
     Ok(all)
 }

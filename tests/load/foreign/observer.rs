@@ -9,9 +9,10 @@ use belvedere::testing::clock::Clock;
 use belvedere_standins::http_client::connect;
 use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, synthetic_did, synthetic_record, tid};
 use bytes::Bytes;
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::SendRequest;
 
-use crate::http;
 use crate::server::{COLLECTION, QUERY};
 
 /// The interval at which a record is looked for, and from one that was found to the next.
@@ -20,8 +21,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// A repo that sends nothing else.
 const HONEST_REPO: usize = 999_999;
 
-/// The list's requests are measured in slices of this length.
-const SLICE: Duration = Duration::from_millis(100);
+/// From one list to the next.
+const LIST_INTERVAL: Duration = Duration::from_millis(5);
+
+type Client = SendRequest<Full<Bytes>>;
 
 /// In milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -48,27 +51,40 @@ impl Observer {
         let ended = Arc::new(AtomicBool::new(false));
         let (lists, records) = (self.clone(), self.clone());
         let (until, also) = (Arc::clone(&ended), Arc::clone(&ended));
-        let lists = tokio::spawn(async move { lists.lists(&until).await });
-        let records = tokio::task::spawn_blocking(move || {
-            let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            alone.block_on(records.records(&also))
-        });
+        let lists = apart(async move { lists.lists(&until).await });
+        let records = apart(async move { records.records(&also).await });
         let result = action.await;
         ended.store(true, Ordering::Relaxed);
         let (lists, records) = (lists.await??, records.await??);
-        let waits = Waits { longest_record: records.as_secs_f64() * 1e3, list_p99: lists.percentile(0.99) };
+        let waits = Waits {
+            longest_record: records.as_secs_f64() * 1e3,
+            list_p99: lists.get(lists.len() * 99 / 100).map_or(f64::NAN, |wait| wait.as_secs_f64() * 1e3),
+        };
         Ok((waits, result?))
     }
 
-    async fn lists(&self, ended: &AtomicBool) -> anyhow::Result<http::Run> {
-        let headers = [("x-client-key", self.client_key.clone())];
-        let mut all = http::Run::default();
+    /// Lists, at a rate that costs the server little. Returns the latencies.
+    async fn lists(&self, ended: &AtomicBool) -> anyhow::Result<Vec<Duration>> {
+        let mut client = connect(self.address).await?;
+        let mut latencies = Vec::new();
         while !ended.load(Ordering::Relaxed) {
-            let path = format!("/xrpc/{QUERY}?limit=20");
-            all.absorb(http::run_apart(self.address, &path, &headers, SLICE).await?);
+            let sent = Instant::now();
+            let status = self.get(&mut client, &format!("/xrpc/{QUERY}?limit=20")).await?;
+            anyhow::ensure!(status.is_success(), "the list was refused: {status}");
+            latencies.push(sent.elapsed());
+            tokio::time::sleep(LIST_INTERVAL).await;
         }
-        anyhow::ensure!(all.failures == 0, "the list was refused");
-        Ok(all)
+        latencies.sort_unstable();
+        Ok(latencies)
+    }
+
+    async fn get(&self, client: &mut Client, path: &str) -> anyhow::Result<StatusCode> {
+        let request = Request::get(path).header("host", "load.test").header("x-client-key", &self.client_key);
+        client.ready().await?;
+        let response = client.send_request(request.body(Full::default())?).await?;
+        let status = response.status();
+        response.into_body().collect().await?;
+        Ok(status)
     }
 
     /// Sends records, one after the other; the longest wait for one.
@@ -86,17 +102,11 @@ impl Observer {
             let path = format!("/xrpc/{QUERY}?uri=at://{did}/{COLLECTION}/{rev}");
             loop {
                 tokio::time::sleep(POLL_INTERVAL).await;
-                let request = ::http::Request::get(&path).header("host", "load.test");
-                let request =
-                    request.header("x-client-key", &self.client_key).body(Full::<Bytes>::default())?;
-                client.ready().await?;
-                let response = client.send_request(request).await?;
-                let status = response.status();
-                response.into_body().collect().await?;
+                let status = self.get(&mut client, &path).await?;
                 if status.is_success() {
                     break;
                 }
-                anyhow::ensure!(status == ::http::StatusCode::NOT_FOUND, "{path}: {status}");
+                anyhow::ensure!(status == StatusCode::NOT_FOUND, "{path}: {status}");
             }
             longest = longest.max(sent.elapsed());
             count += 1;
@@ -104,4 +114,13 @@ impl Observer {
         }
         Ok(longest)
     }
+}
+
+/// Runs on a thread of its own, so that other work of this program does not add to what is measured.
+fn apart<T: Send + 'static>(
+    measured: impl Future<Output = anyhow::Result<T>> + Send + 'static,
+) -> tokio::task::JoinHandle<anyhow::Result<T>> {
+    tokio::task::spawn_blocking(move || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measured)
+    })
 }
