@@ -104,18 +104,28 @@ impl FairPool {
     /// # Errors
     /// As [`Self::try_enter`].
     pub fn try_enter_many(&self, tenant: &Tenant, places: usize) -> Result<Place, Full> {
-        let mut state = self.0.lock();
-        if state.take(tenant, places, &self.0.bounds) {
-            self.0.report(&state);
-            drop(state);
-            return Ok(self.place(tenant, places));
+        if let Some(place) = self.take(tenant, places) {
+            return Ok(place);
         }
+        let state = self.0.lock();
         let used = state.tenants.get(tenant).map_or(0, |share| share.used);
         let at_its_share =
             used + places > self.0.bounds.per_tenant && state.used + places <= self.0.bounds.places;
         let full = if at_its_share { Full::Tenant } else { Full::Pool };
         drop(state);
         Err(self.0.refuse(full))
+    }
+
+    /// Takes places without waiting; `None` when the call would have to wait. It is not counted as refused, for calls that
+    /// then wait or do without.
+    pub fn take(&self, tenant: &Tenant, places: usize) -> Option<Place> {
+        let mut state = self.0.lock();
+        let taken = state.take(tenant, places, &self.0.bounds);
+        if taken {
+            self.0.report(&state);
+        }
+        drop(state);
+        taken.then(|| self.place(tenant, places))
     }
 
     /// The number of places in use.

@@ -30,9 +30,9 @@ pub const LINEAR_MEMORY: usize = 64 << 20;
 /// Entries of each of the guest's function tables: many times what the compiled guest has.
 pub const TABLE_ELEMENTS: usize = 20_000;
 
-/// Memory of an instance that stays mapped between runs: three times what an ordinary run touches, so that it takes no page
-/// faults. What a hundred instances keep counts as memory of the process, whatever ran in them.
-pub const KEEP_RESIDENT: usize = 256 << 10;
+/// Memory of an instance that stays mapped between runs: as much as an ordinary run touches, which is the guest's 512 KiB
+/// of garbage before the first collection and what it begins with, so that it takes no page faults.
+pub const KEEP_RESIDENT: usize = 768 << 10;
 
 /// Stack for WebAssembly frames: 200 nested C calls (Lua's own limit) and the JSON codec's 127 levels fit.
 pub const WASM_STACK: usize = 1 << 20;

@@ -21,8 +21,8 @@ const UNKNOWN: u64 = 1 << 30;
 const OWN_MACHINE: u64 = 1 << 30;
 
 /// What the process uses besides scripts, responses and the caches that have a setting: 50 MiB idle, 30 MiB of DID documents
-/// and other caches, 25 MiB of instances that stay mapped between runs, a batch of events, and the allocator's waste.
-const PROCESS: u64 = 128 * MIB;
+/// and other caches, 50 MiB of instances that stay mapped between runs, a batch of events, and the allocator's waste.
+const PROCESS: u64 = 144 * MIB;
 
 /// Bytes of an account in the cache.
 const ACCOUNT: u64 = 200;

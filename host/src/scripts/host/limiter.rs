@@ -1,5 +1,7 @@
 //! Decides how far a run's instance may grow. An instance waits in `memory.grow` until there is memory for it.
 
+use std::future::ready;
+
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use wasmtime::ResourceLimiterAsync;
@@ -18,15 +20,16 @@ impl ResourceLimiterAsync for RunState {
         'a: 'b,
         Self: 'b,
     {
-        async move {
-            if desired > limits::LINEAR_MEMORY {
-                self.memory.refused = true;
-                return Ok(false);
-            }
-            self.memory.grow(desired.saturating_sub(current)).await?;
-            Ok(true)
+        if desired > limits::LINEAR_MEMORY {
+            self.memory.refused = true;
+            return ready(Ok(false)).boxed();
         }
-        .boxed()
+        let more = desired.saturating_sub(current);
+        // An ordinary run does not pay for the future that waits.
+        if self.memory.try_grow(more) {
+            return ready(Ok(true)).boxed();
+        }
+        async move { self.memory.grow(more).await.map(|()| true) }.boxed()
     }
 
     fn table_growing<'a, 'b>(
@@ -39,6 +42,6 @@ impl ResourceLimiterAsync for RunState {
         'a: 'b,
         Self: 'b,
     {
-        async move { Ok(desired <= limits::TABLE_ELEMENTS) }.boxed()
+        ready(Ok(desired <= limits::TABLE_ELEMENTS)).boxed()
     }
 }

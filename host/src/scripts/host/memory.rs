@@ -35,6 +35,11 @@ impl Memory {
         self.reservation.as_ref()
     }
 
+    /// Takes `bytes` more if that needs no wait.
+    pub(super) fn try_grow(&self, bytes: usize) -> bool {
+        self.reservation.as_ref().is_none_or(|reservation| reservation.try_grow(bytes))
+    }
+
     /// Takes `bytes` more, and waits for them if it has to.
     pub(super) async fn reserve(&self, bytes: usize) -> Result<(), Full> {
         let Some(reservation) = &self.reservation else { return Ok(()) };

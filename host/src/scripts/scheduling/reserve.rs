@@ -28,15 +28,16 @@ impl Reserve {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes pages of the reserve. `None` while there is no reserve, `false` when it has not enough.
-    pub(super) fn take(&self, pages: usize) -> Option<bool> {
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// Takes pages of the reserve. `false` when there is none, or not enough is left of it.
+    pub(super) fn take(&self, pages: usize) -> bool {
         let mut reserve = self.lock();
-        let open = reserve.as_mut()?;
-        let fits = open.used + pages <= RESERVE;
-        if fits {
-            open.used += pages;
-        }
-        Some(fits)
+        let Some(open) = reserve.as_mut().filter(|open| open.used + pages <= RESERVE) else { return false };
+        open.used += pages;
+        true
     }
 
     /// Opens the reserve for a run that uses `pages` of it.
@@ -46,6 +47,9 @@ impl Reserve {
 
     /// Ends the use of pages. The reserve is released with the last.
     pub(super) fn give_back(&self, pages: usize) {
+        if pages == 0 {
+            return;
+        }
         let mut reserve = self.lock();
         if let Some(open) = reserve.as_mut() {
             open.used = open.used.saturating_sub(pages);

@@ -70,28 +70,56 @@ enum Grant {
 
 /// The memory of one run. Cheap to clone; the memory is released when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub(in crate::scripts) struct RunMemory {
-    memory: ScriptMemory,
-    tenant: Tenant,
-    held: Arc<Held>,
-}
+pub(in crate::scripts) struct RunMemory(Arc<Inner>);
 
 #[derive(Debug)]
-struct Held {
+struct Inner {
+    memory: ScriptMemory,
+    tenant: Tenant,
     lineage: Lineage,
-    pages: Mutex<HeldPages>,
+    held: Mutex<Held>,
 }
 
+/// What a run has taken.
 #[derive(Debug, Default)]
-struct HeldPages {
+struct Held {
     common: Option<Place>,
+    /// Pages of the reserve.
     of_reserve: usize,
+}
+
+impl Held {
+    fn add(&mut self, place: Place) {
+        match &mut self.common {
+            Some(common) => common.absorb(place),
+            none => *none = Some(place),
+        }
+    }
 }
 
 impl RunMemory {
     pub(in crate::scripts) fn new(memory: &ScriptMemory, tenant: Tenant, lineage: Lineage) -> Self {
-        let held = Held { lineage, pages: Mutex::default() };
-        Self { memory: memory.clone(), tenant, held: Arc::new(held) }
+        let (memory, held) = (memory.clone(), Mutex::default());
+        Self(Arc::new(Inner { memory, tenant, lineage, held }))
+    }
+
+    /// Takes `bytes` more if that needs no wait. An ordinary run takes only the lock of the common part.
+    pub(in crate::scripts) fn try_grow(&self, bytes: usize) -> bool {
+        let Inner { memory, tenant, lineage, .. } = &*self.0;
+        let pages = bytes.div_ceil(PAGE);
+        if pages == 0 {
+            return true;
+        }
+        // Other runs may wait for the common part. Then this gives nothing, and the run takes of its reserve.
+        if let Some(place) = memory.common.take(tenant, pages) {
+            self.0.held().add(place);
+            return true;
+        }
+        let taken = lineage.reserve().take(pages);
+        if taken {
+            self.0.held().of_reserve += pages;
+        }
+        taken
     }
 
     /// Takes `bytes` more, and waits for them if it has to.
@@ -99,28 +127,21 @@ impl RunMemory {
     /// # Errors
     /// [`Full`] when no memory became free in time.
     pub(in crate::scripts) async fn grow(&self, bytes: usize) -> Result<(), Full> {
-        let pages = bytes.div_ceil(PAGE);
-        if pages == 0 {
+        if self.try_grow(bytes) {
             return Ok(());
         }
-        let reserve = self.held.lineage.reserve();
-        let granted = match reserve.take(pages) {
-            Some(true) => {
-                self.held.lock().of_reserve += pages;
-                return Ok(());
-            }
-            Some(false) => Grant::Common(self.memory.common.try_enter_many(&self.tenant, pages)?),
-            None => self.memory.wait(&self.tenant, pages).await?,
+        let Inner { memory, tenant, lineage, .. } = &*self.0;
+        let pages = bytes.div_ceil(PAGE);
+        let granted = if lineage.reserve().is_open() {
+            Grant::Common(memory.common.try_enter_many(tenant, pages)?)
+        } else {
+            memory.wait(tenant, pages).await?
         };
-        let mut held = self.held.lock();
         match granted {
-            Grant::Common(place) => match &mut held.common {
-                Some(common) => common.absorb(place),
-                none => *none = Some(place),
-            },
+            Grant::Common(place) => self.0.held().add(place),
             Grant::Reserve(place) => {
-                reserve.open(place, pages);
-                held.of_reserve += pages;
+                lineage.reserve().open(place, pages);
+                self.0.held().of_reserve += pages;
             }
         }
         Ok(())
@@ -129,40 +150,36 @@ impl RunMemory {
     /// Releases `bytes`, or fewer: pages that are used in part are kept, and one page of the common part.
     pub(in crate::scripts) fn shrink(&self, bytes: usize) {
         let pages = bytes / PAGE;
-        let mut held = self.held.lock();
+        let mut held = self.0.held();
         let of_reserve = pages.min(held.of_reserve);
         held.of_reserve -= of_reserve;
         if let Some(common) = &mut held.common {
             common.shrink_by(pages - of_reserve);
         }
         drop(held);
-        if of_reserve > 0 {
-            self.held.lineage.reserve().give_back(of_reserve);
-        }
+        self.0.lineage.reserve().give_back(of_reserve);
     }
 
     /// Releases everything that the run has taken so far.
     pub(in crate::scripts) fn release(&self) {
-        self.held.release();
+        self.0.release();
     }
 }
 
-impl Held {
-    fn lock(&self) -> MutexGuard<'_, HeldPages> {
+impl Inner {
+    fn held(&self) -> MutexGuard<'_, Held> {
         // Poisoning is ignored: every update leaves the state consistent.
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn release(&self) {
-        let HeldPages { common, of_reserve } = std::mem::take(&mut *self.lock());
+        let Held { common, of_reserve } = std::mem::take(&mut *self.held());
         drop(common);
-        if of_reserve > 0 {
-            self.lineage.reserve().give_back(of_reserve);
-        }
+        self.lineage.reserve().give_back(of_reserve);
     }
 }
 
-impl Drop for Held {
+impl Drop for Inner {
     fn drop(&mut self) {
         self.release();
     }

@@ -19,7 +19,8 @@ fn run(memory: &ScriptMemory, tenant: &str) -> RunMemory {
 }
 
 fn called_by(caller: &RunMemory) -> RunMemory {
-    RunMemory::new(&caller.memory, caller.tenant.clone(), caller.held.lineage.nested())
+    let Inner { memory, tenant, lineage, .. } = &*caller.0;
+    RunMemory::new(memory, tenant.clone(), lineage.nested())
 }
 
 fn used(memory: &ScriptMemory) -> (usize, usize) {
