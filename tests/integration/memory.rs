@@ -134,7 +134,8 @@ async fn runs_with_one_large_string_stay_within_the_limit() {
 }
 
 /// Makes a large response, and gives the processor away while it has it, so that many runs have theirs at the same time.
-const RESPONSE: &str = "local text = ('x'):rep(8000000) for i = 1, 100 do db.count('a.b') end return text";
+const RESPONSE: &str =
+    "local text = ('x'):rep(8000000) for i = 1, 100 do db.count('com.example.note') end return text";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_responses_stay_within_the_limit() {

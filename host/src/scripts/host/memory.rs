@@ -65,6 +65,9 @@ impl Memory {
     /// grows, which may take as long as a run may wait. A run has one result at a time, so the largest counts.
     pub(super) async fn hold_result(&mut self, bytes: usize) -> wasmtime::Result<()> {
         let more = bytes.saturating_sub(FREE_RESULT_BYTES).saturating_sub(self.result);
+        if more == 0 {
+            return Ok(());
+        }
         self.result += more;
         self.grow(more).await
     }

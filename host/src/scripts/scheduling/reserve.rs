@@ -11,7 +11,8 @@ pub(super) const PAGE: usize = 64 << 10;
 /// Pages of a reserve: as many as an instance may have.
 pub(super) const RESERVE: usize = limits::LINEAR_MEMORY / PAGE;
 
-/// The reserve of a run and the runs that it calls, while they have one.
+/// The reserve of a run and the runs that it calls, while they have one. A run waits while a run that it calls goes on, so they
+/// take from it one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Reserve(Mutex<Option<OpenReserve>>);
 
