@@ -28,6 +28,7 @@ mod invalid_records;
 mod labelers;
 mod linked_repos;
 mod lost_connections;
+mod memory;
 mod metering;
 mod move_command;
 mod nul;

@@ -4,10 +4,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use ::http::Method;
-use serde_json::json;
-
-use crate::support::instance::Instance;
 use crate::{Plan, http, server};
 
 /// The number of requests that the greedy client has in flight.
@@ -38,7 +34,7 @@ pub async fn measure(
     let modest = server::add_script(&server, "constant", CONSTANT).await;
     let greedy = server::add_script(&server, "loop", LOOP).await;
     let ours = [("x-client-key", server.client_key.clone())];
-    let theirs = [("x-client-key", another_client(&server).await)];
+    let theirs = [("x-client-key", server.create_client("greedy").await)];
     http::run_apart(server.address, &modest, &ours, Duration::from_secs(1)).await?;
     let alone = http::run_apart(server.address, &modest, &ours, plan.seconds).await?;
     let (beside, others) = tokio::join!(
@@ -51,13 +47,6 @@ pub async fn measure(
     let second = others.elapsed.as_secs_f64();
     let greedy = ((others.requests - others.failures) as f64 / second, others.failures as f64 / second);
     Ok(Fairness { how, alone: of(&alone), beside: of(&beside), greedy })
-}
-
-pub async fn another_client(server: &Instance) -> String {
-    let client = json!({ "name": "greedy", "client_id_url": "https://greedy.example/client.json",
-        "client_uri": "https://greedy.example", "redirect_uris": [] });
-    let answer = server.admin(Method::POST, "/admin/api-clients", Some(&client)).await;
-    answer.body["client_key"].as_str().expect("a client key").to_owned()
 }
 
 /// The header of the Markdown table.

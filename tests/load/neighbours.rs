@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::fairness::another_client;
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
 use crate::{Plan, http, writing};
@@ -61,7 +60,7 @@ pub async fn measure(directory: &Path, plan: &Plan) -> anyhow::Result<Vec<Neighb
     let (other, _its_stream) = with_records(&directory.join("other.db"), &plugins, plan).await?;
     let list = server::upload_query(&server).await;
     let ours = [("x-client-key", server.client_key.clone())];
-    let theirs = [("x-client-key", another_client(&server).await)];
+    let theirs = [("x-client-key", server.create_client("greedy").await)];
     let elsewhere = [("x-client-key", other.client_key.clone())];
     let mut rows = vec![beside_spinning(&server, &list, &ours, plan).await?];
     eprintln!("{}", rows[0]);

@@ -59,11 +59,7 @@ impl Instance {
     pub async fn start_with(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Self {
         let mut instance = Self::start_unclaimed(database, jetstream, more).await;
         instance.admin_key = instance.create_key(&["--did", OPERATOR]);
-        let client = json!({ "name": "tests", "client_id_url": "https://tests.example/client.json",
-            "client_uri": "https://tests.example", "redirect_uris": [] });
-        let answer = instance.admin(Method::POST, "/admin/api-clients", Some(&client)).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
-        answer.body["client_key"].as_str().expect("a client key").clone_into(&mut instance.client_key);
+        instance.client_key = instance.create_client("tests").await;
         instance
     }
 
@@ -125,6 +121,15 @@ impl Instance {
         self.process.spawn();
         self.wait_for_health().await;
         started.elapsed()
+    }
+
+    /// Creates an API client. Returns its key.
+    pub async fn create_client(&self, name: &str) -> String {
+        let client = json!({ "name": name, "client_id_url": format!("https://{name}.example/client.json"),
+            "client_uri": format!("https://{name}.example"), "redirect_uris": [] });
+        let answer = self.admin(Method::POST, "/admin/api-clients", Some(&client)).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text);
+        answer.body["client_key"].as_str().expect("a client key").to_owned()
     }
 
     /// Creates another admin key through the command line.

@@ -97,6 +97,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     EngineConfig {
         pool_size: config.scripts.pool_size,
         queue: config.scripts.queue,
+        memory: config.memory.shares(&config.database).runs,
         client_fuel: config.scripts.client_fuel,
         ..EngineConfig::new(config.server.data_dir.join("cache"))
     }

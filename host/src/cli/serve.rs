@@ -42,7 +42,8 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     }
 
     let in_process = Arc::new(InProcess::default());
-    let app = App::start(config, port, lifecycle.clone(), in_process.clone()).await?;
+    // The future is large: it has the configuration, and the state of every part while it is built.
+    let app = Box::pin(App::start(config, port, lifecycle.clone(), in_process.clone())).await?;
     in_process.open(&app);
     app.start_workers();
     InstanceFile::write(&app);
@@ -56,6 +57,8 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
         app.tasks.clone(),
     );
     let proxies = app.config.server.trusted_proxies.clone();
+    let shares = app.config.memory.shares(&app.config.database);
+    let http = http.with_response_memory(shares.responses);
     let http = Arc::new(http.with_client_address(move |peer, headers| proxies.client(peer, headers)));
     let serving =
         tokio::spawn(server::serve(listener, http, lifecycle.drain.clone(), lifecycle.stop.clone()));

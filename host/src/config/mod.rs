@@ -11,6 +11,7 @@ mod database;
 pub mod events;
 mod indexing;
 mod instance;
+mod memory;
 mod observe;
 mod outbound;
 mod parse;
@@ -33,6 +34,7 @@ pub use database::{Database, DatabaseArgs, Replicas, ScriptSql};
 pub use events::{Events, EventsArgs};
 pub use indexing::{DEFAULT_PLC, Indexing, IndexingArgs};
 pub use instance::{Instance, InstanceArgs};
+pub use memory::{Memory, MemoryArgs};
 pub use observe::{LogFormat, Observe, ObserveArgs};
 pub use outbound::{Outbound, OutboundArgs};
 pub use plugins::{PluginUrl, Plugins, PluginsArgs};
@@ -52,6 +54,8 @@ pub struct Args {
     pub server: ServerArgs,
     #[command(flatten)]
     pub instance: InstanceArgs,
+    #[command(flatten)]
+    pub memory: MemoryArgs,
     #[command(flatten)]
     pub database: DatabaseArgs,
     #[command(flatten)]
@@ -83,6 +87,7 @@ pub struct Args {
 pub struct Config {
     pub server: Server,
     pub instance: Instance,
+    pub memory: Memory,
     pub database: Database,
     pub indexing: Indexing,
     pub backfill: Backfill,
@@ -107,6 +112,7 @@ impl Args {
         let server = self.server.check(&mut problems);
         let config = Config {
             instance: self.instance.check(&mut problems),
+            memory: self.memory.check(&mut problems),
             database: self.database.check(&server.data_dir, &mut problems),
             indexing: self.indexing.check(&mut problems),
             backfill: self.backfill.check(&mut problems),

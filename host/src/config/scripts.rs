@@ -5,14 +5,14 @@ use clap::Args;
 use super::{Problems, parse};
 
 /// The default for concurrent runs that no other script called. Scripts are CPU-bound; this is many times the number of
-/// cores, to allow for runs that wait for the database. Runs called by scripts have about as many instances again. In
-/// the worst case, when all runs are hostile, they use 4 GiB of Lua memory.
+/// cores, to allow for runs that wait for the database. Runs called by scripts have about as many instances again. Their
+/// memory has a bound of its own (`MEMORY_LIMIT_MIB`).
 pub const POOL_SIZE: u32 = 64;
 
 /// The default for runs that may wait for an instance: a tenth of a second's work at 10,000 runs a second.
 pub const QUEUE: u32 = 1_024;
 
-/// Each instance may use 64 MiB, so a larger pool could use up the machine's memory.
+/// Each instance has 64 MiB of address space, and the system bounds how many mappings a process may have.
 const MAX_POOL: u32 = 1024;
 /// Each request that waits for an instance occupies a connection and a body.
 const MAX_QUEUE: u32 = 100_000;

@@ -96,17 +96,36 @@ impl FairPool {
     /// # Errors
     /// [`Full::Tenant`] when the tenant uses its whole share and the pool is not full, else [`Full::Pool`].
     pub fn try_enter(&self, tenant: &Tenant) -> Result<Place, Full> {
-        let mut state = self.0.lock();
-        if state.take(tenant, 1, &self.0.bounds) {
-            self.0.report(&state);
-            drop(state);
-            return Ok(self.place(tenant, 1));
+        self.try_enter_many(tenant, 1)
+    }
+
+    /// As [`Self::try_enter`], for a call that takes several places at once. One larger than a tenant's share gets none.
+    ///
+    /// # Errors
+    /// As [`Self::try_enter`].
+    pub fn try_enter_many(&self, tenant: &Tenant, places: usize) -> Result<Place, Full> {
+        if let Some(place) = self.take(tenant, places) {
+            return Ok(place);
         }
+        let state = self.0.lock();
         let used = state.tenants.get(tenant).map_or(0, |share| share.used);
-        let at_its_share = used >= self.0.bounds.per_tenant && state.used < self.0.bounds.places;
+        let at_its_share =
+            used + places > self.0.bounds.per_tenant && state.used + places <= self.0.bounds.places;
         let full = if at_its_share { Full::Tenant } else { Full::Pool };
         drop(state);
         Err(self.0.refuse(full))
+    }
+
+    /// Takes places without waiting; `None` when the call would have to wait. It is not counted as refused, for calls that
+    /// then wait or do without.
+    pub fn take(&self, tenant: &Tenant, places: usize) -> Option<Place> {
+        let mut state = self.0.lock();
+        let taken = state.take(tenant, places, &self.0.bounds);
+        if taken {
+            self.0.report(&state);
+        }
+        drop(state);
+        taken.then(|| self.place(tenant, places))
     }
 
     /// The number of places in use.
@@ -144,9 +163,20 @@ pub struct Place {
 }
 
 impl Place {
+    /// Adds the places of `other`, which must be the same tenant's in the same pool, so that both are released together.
+    pub fn absorb(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.pool, &other.pool) && self.tenant == other.tenant);
+        self.places += std::mem::take(&mut other.places);
+    }
+
     /// Releases all but `places` of its places. Keeps at least one.
     pub fn shrink_to(&mut self, places: usize) {
-        let spare = self.places.saturating_sub(places.max(1));
+        self.shrink_by(self.places.saturating_sub(places));
+    }
+
+    /// Releases `places` of its places. Keeps at least one.
+    pub fn shrink_by(&mut self, places: usize) {
+        let spare = places.min(self.places.saturating_sub(1));
         if spare > 0 {
             self.places -= spare;
             let mut state = self.pool.lock();
@@ -168,6 +198,9 @@ impl fmt::Debug for Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if self.places == 0 {
+            return;
+        }
         let mut state = self.pool.lock();
         state.release(&self.tenant, self.places, &self.pool.bounds);
         self.pool.report(&state);

@@ -54,7 +54,7 @@ impl Http {
     pub fn new(router: Router, cors: Cors, random: &Random, tasks: TaskTracker) -> Self {
         let (ids, unrouted) = (RequestIds::new(random), RouteMetrics::new("", "(none)"));
         let client_address = ClientAddress(Box::new(|peer, _| peer));
-        let (response_memory, tick) = (ResponseMemory::new(), limits::TICK);
+        let (response_memory, tick) = (ResponseMemory::new(limits::RESPONSE_MEMORY), limits::TICK);
         Self { router, cors, ids, unrouted, response_memory, client_address, tasks, tick }
     }
 
@@ -66,6 +66,12 @@ impl Http {
         client: impl Fn(IpAddr, &HeaderMap) -> IpAddr + Send + Sync + 'static,
     ) -> Self {
         Self { client_address: ClientAddress(Box::new(client)), ..self }
+    }
+
+    /// Bounds the memory of responses that clients have not read yet.
+    #[must_use]
+    pub fn with_response_memory(self, bytes: usize) -> Self {
+        Self { response_memory: ResponseMemory::new(bytes), ..self }
     }
 
     #[cfg(test)]

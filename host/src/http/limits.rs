@@ -67,25 +67,35 @@ pub const UNSENT_BYTES: u32 = 128 * 1024;
 /// Unread response bytes on one connection that need no reservation: about the size of the connection's own buffers.
 pub const FREE_RESPONSE_BYTES: usize = 64 * 1024;
 
-/// Bytes in one unit of [`RESPONSE_MEMORY`], and in one piece of an HTTP/2 response.
+/// Bytes in one unit of [`response_memory`], and in one piece of an HTTP/2 response.
 pub const RESPONSE_PIECE: usize = 16 * 1024;
 
 /// Response bytes that one HTTP/2 connection may leave unread, in addition to one response of any size: a page of
 /// records takes up to a megabyte, and browsers read a few at a time.
 pub const MAX_UNREAD_PER_CONNECTION: usize = 16 * 1024 * 1024;
 
-/// Memory of unread responses, in units of [`RESPONSE_PIECE`]. Tenants are client addresses.
-pub const RESPONSE_MEMORY: Bounds = Bounds {
-    // 256 MiB: affordable on the smallest supported machine.
-    places: 16_384,
-    // 32 MiB: four of the largest responses of scripts, or 32 pages of records.
-    per_tenant: 2_048,
-    // 32 MiB: responses that wait for a reservation are in memory too.
-    waiting: 2_048,
-    waiting_per_tenant: 1_024,
-    // An ordinary client reads its earlier responses within this time.
-    patience: Duration::from_secs(5),
-};
+/// Bytes of unread responses, unless configured: affordable on a machine of 1 GiB.
+pub const RESPONSE_MEMORY: usize = 256 << 20;
+
+/// Bytes of unread responses of one client address: four of the largest responses of scripts, or 32 pages of records.
+pub const RESPONSE_MEMORY_PER_ADDRESS: usize = 32 << 20;
+
+/// The bounds of a pool for `bytes` of unread responses, in units of [`RESPONSE_PIECE`]. Tenants are client addresses.
+pub const fn response_memory(bytes: usize) -> Bounds {
+    let places = bytes / RESPONSE_PIECE;
+    let share = RESPONSE_MEMORY_PER_ADDRESS / RESPONSE_PIECE;
+    // Responses that wait for a reservation are in memory too: 32 MiB, or a quarter of a smaller pool. A tenant may have
+    // half of that, which in a pool of 64 MiB is one of the largest responses.
+    let waiting = if share < places / 4 { share } else { places / 4 };
+    Bounds {
+        places,
+        per_tenant: if share < places / 2 { share } else { places / 2 },
+        waiting,
+        waiting_per_tenant: waiting / 2,
+        // An ordinary client reads its earlier responses within this time.
+        patience: Duration::from_secs(5),
+    }
+}
 
 /// Time after which a comment is sent on an event stream without messages (admin-api.md §12.4). Common proxies close a
 /// connection after 60 s without a byte.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
 use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use super::{delegate, json_input};
@@ -15,7 +15,7 @@ use crate::lexicons::Lexicon;
 use crate::scripts::{
     CompiledScript, FailureAnswer, FailureKind, Invocation, Lineage, ScriptFailure, Variables,
 };
-use crate::xrpc::{Answer, Call};
+use crate::xrpc::{Answer, Call, Verb};
 
 /// `lexicon` is `None` for a method of the server itself without one.
 pub(super) async fn answer(
@@ -86,7 +86,14 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
             .with_header(RETRY_AFTER, seconds.into());
     }
     if failure.kind == FailureKind::Busy {
-        return Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text());
+        let error = Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text());
+        // A procedure may have done some of its work, and must not be repeated without a look.
+        let repeatable = run.call.verb == Verb::Query;
+        return if repeatable {
+            error.with_header(RETRY_AFTER, HeaderValue::from_static("1"))
+        } else {
+            error
+        };
     }
     let public = Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text());
     let FailedRun { script, method, call, input, duration } = *run;

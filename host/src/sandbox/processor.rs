@@ -150,8 +150,8 @@ impl<'a> RunPlace<'a> {
 
     fn poll_place(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let places = &self.pool.places;
-        if self.entering.is_none() && !places.is_full_for(self.tenant) {
-            self.place = places.try_enter(self.tenant).ok();
+        if self.entering.is_none() {
+            self.place = places.take(self.tenant, 1);
         }
         if self.place.is_none() {
             let entering = self.entering.get_or_insert_with(|| {

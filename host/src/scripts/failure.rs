@@ -23,7 +23,7 @@ pub enum FailureKind {
     Limit,
     /// The memory cap was reached and the error was not caught.
     Memory,
-    /// No instance became free in time: nothing was run. The response is 503.
+    /// No instance or no memory became free in time. A run that got no more memory had begun. The response is 503.
     Busy,
     /// The API client has used up its share of the processor: nothing was run. The response is 429.
     Throttled,

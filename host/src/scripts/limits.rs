@@ -30,9 +30,9 @@ pub const LINEAR_MEMORY: usize = 64 << 20;
 /// Entries of each of the guest's function tables: many times what the compiled guest has.
 pub const TABLE_ELEMENTS: usize = 20_000;
 
-/// Memory of an instance that stays mapped between runs: as much as an ordinary run touches, so that it takes no page
-/// faults.
-pub const KEEP_RESIDENT: usize = 1 << 20;
+/// Memory of an instance that stays mapped between runs: as much as an ordinary run touches, which is the guest's 512 KiB
+/// of garbage before the first collection and what it begins with, so that it takes no page faults.
+pub const KEEP_RESIDENT: usize = 768 << 10;
 
 /// Stack for WebAssembly frames: 200 nested C calls (Lua's own limit) and the JSON codec's 127 levels fit.
 pub const WASM_STACK: usize = 1 << 20;
@@ -198,5 +198,5 @@ pub const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 /// Runs of one tenant that are held back; more are refused at once. Each holds a connection.
 pub const THROTTLED_RUNS: u32 = 64;
 
-/// The longest wait for an instance: by then the caller has given up.
+/// The longest wait for an instance, or for memory: by then the caller has given up.
 pub const QUEUE_WAIT: Duration = Duration::from_secs(5);

@@ -12,13 +12,6 @@ async fn bind(world: &World, nsid: &str, source: &str) {
     world.server.bind(nsid, source).await;
 }
 
-async fn another_client(server: &Instance) -> String {
-    let client = json!({ "name": "greedy", "client_id_url": "https://greedy.example/client.json",
-        "client_uri": "https://greedy.example", "redirect_uris": [] });
-    let answer = server.admin(Method::POST, "/admin/api-clients", Some(&client)).await;
-    answer.body["client_key"].as_str().unwrap().to_owned()
-}
-
 async fn call_as(server: &Instance, key: &str, path: &str) -> Answer {
     server.request(Method::GET, &format!("/xrpc/{path}"), &[("x-client-key", key)], None).await
 }
@@ -102,7 +95,7 @@ crate::in_both_worlds! {
                 return { #like.records, sorted.records[1].n, #found.records, db.count(collection) }
             end").await;
         let server = &world.server;
-        let key = another_client(server).await;
+        let key = server.create_client("greedy").await;
         let greedy = async { tokio::join!(
             call_as(server, &key, "com.example.greedy"),
             call_as(server, &key, "com.example.greedy"),
@@ -140,7 +133,7 @@ crate::in_both_worlds! {
             assert_eq!(server.xrpc("com.example.logs").await.body, json!(true));
         }
         // Another client's line is logged, and after a while the number of this client's dropped lines is too.
-        let key = another_client(server).await;
+        let key = server.create_client("greedy").await;
         assert_eq!(call_as(server, &key, "com.example.says").await.body, json!(true));
         let path = "/admin/events?event_type=script.log&limit=1";
         let newest = server.admin(Method::GET, path, None).await;

@@ -42,6 +42,19 @@ async fn one_tenant_does_not_get_all_places() {
     assert!(pool.try_enter(&tenant("a")).is_ok());
 }
 
+#[test]
+fn places_that_were_absorbed_are_released_together() {
+    let pool = FairPool::new("test", Bounds { places: 10, per_tenant: 5, ..BOUNDS });
+    let a = tenant("a");
+    let mut place = pool.try_enter(&a).unwrap();
+    place.absorb(pool.try_enter_many(&a, 3).unwrap());
+    assert_eq!(pool.used(), 4);
+    assert_eq!(pool.try_enter_many(&a, 2).unwrap_err(), Full::Tenant);
+    drop(place);
+    assert_eq!(pool.used(), 0);
+    assert!(pool.0.lock().tenants.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiting_is_bounded_in_number_and_time() {
     let pool = FairPool::new(

@@ -43,8 +43,8 @@ pub(super) struct Reservation {
 }
 
 impl ResponseMemory {
-    pub(super) fn new() -> Self {
-        Self { pool: FairPool::new("answers", limits::RESPONSE_MEMORY) }
+    pub(super) fn new(bytes: usize) -> Self {
+        Self { pool: FairPool::new("answers", limits::response_memory(bytes)) }
     }
 
     /// Whether to refuse a request before it runs, because its response could not be kept: when the connection has too

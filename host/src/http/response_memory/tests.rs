@@ -99,7 +99,7 @@ async fn slow_readers_take_no_more_than_their_address_s_share() {
     for (_, head) in &refused {
         assert!(head.starts_with("HTTP/1.1 503") && head.contains("retry-after: 1"), "{head}");
     }
-    assert_eq!(running.http.reserved_units(), limits::RESPONSE_MEMORY.per_tenant);
+    assert_eq!(running.http.reserved_units(), limits::response_memory(limits::RESPONSE_MEMORY).per_tenant);
 
     // A change is refused before it runs; small responses and other addresses are served.
     let (_, head) = head_only(&running, "127.0.0.1", "POST", "/change").await;

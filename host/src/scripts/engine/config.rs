@@ -19,8 +19,11 @@ const TABLES: u32 = 2;
 const MEMORIES: u32 = 1;
 /// Garbage-collected heaps of a run, for exceptions. The pool keeps each in one of its memories.
 const GC_HEAPS: u32 = 1;
-/// Slots of finished instances that keep their memory mapped and warm.
-const WARM_SLOTS: u32 = 100;
+/// Memory of all runs, unless configured: sixteen of the largest.
+const MEMORY: usize = 1 << 30;
+/// Slots of finished instances that keep their memory mapped and warm: with [`limits::KEEP_RESIDENT`] up to 48 MiB of the
+/// process, whatever ran in them.
+const WARM_SLOTS: u32 = 64;
 
 /// The engine's configuration.
 #[derive(Clone, Debug)]
@@ -31,6 +34,8 @@ pub struct EngineConfig {
     pub pool_size: u32,
     /// Runs that may wait for an instance.
     pub queue: u32,
+    /// Bytes of memory that all runs may use together.
+    pub memory: usize,
     /// Fuel a second that one tenant's runs may use on average; 0 for no bound. A core executes some 10 billion a
     /// second.
     pub client_fuel: u64,
@@ -44,6 +49,7 @@ impl EngineConfig {
             cache_dir: cache_dir.into(),
             pool_size: POOL_SIZE,
             queue: QUEUE,
+            memory: MEMORY,
             client_fuel: 0,
             processor: ProcessorPool::default(),
         }

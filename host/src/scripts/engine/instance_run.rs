@@ -14,7 +14,7 @@ use crate::scripts::failure::{FailureKind, ScriptFailure};
 use crate::scripts::host::{Guest, Instance, InstructionsExhausted, RunState};
 use crate::scripts::invocation::Usage;
 use crate::scripts::limits;
-use crate::scripts::scheduling::Lineage;
+use crate::scripts::scheduling::{Lineage, RunMemory};
 
 /// Attempts to allocate an instance. wasmtime's pool has enough slots for all runs that hold a place, but it searches
 /// its shards one after the other, and a slot may become free in one that was already searched.
@@ -45,6 +45,10 @@ pub(in crate::scripts) fn check_result(body: &[u8]) -> Result<(), ScriptFailure>
 
 pub(in crate::scripts) fn no_instance(full: Full) -> ScriptFailure {
     ScriptFailure::new(FailureKind::Busy, format!("no instance for the run: {full}"))
+}
+
+pub(in crate::scripts) fn no_memory(full: Full) -> ScriptFailure {
+    ScriptFailure::new(FailureKind::Busy, format!("no memory for the run: {full}"))
 }
 
 pub(in crate::scripts) fn deadline_exceeded(lineage: &Lineage) -> ScriptFailure {
@@ -78,6 +82,7 @@ pub(in crate::scripts) async fn within_limits<T>(
     let factor = state.factor();
     let fuel = limits::FUEL * u64::from(factor);
     let lineage = state.lineage().clone();
+    let memory = state.memory.reservation().cloned();
     let bounds = RunBounds {
         tenant: (lineage.depth() == 0).then(|| state.tenant().clone()),
         total: limits::GUEST_TIME * factor,
@@ -86,10 +91,10 @@ pub(in crate::scripts) async fn within_limits<T>(
     };
     let (instance, store) = match timeout_at(lineage.deadline(), instance(engine, guest, state, fuel)).await {
         Ok(Ok(ready)) => ready,
-        Ok(Err(error)) => return RunReport { result: Err(internal(&error)), usage: Usage::default() },
+        Ok(Err(failure)) => return RunReport { result: Err(failure), usage: Usage::default() },
         Err(_) => return RunReport { result: Err(deadline_exceeded(&lineage)), usage: Usage::default() },
     };
-    let mut metered = MeteredStore { store, fuel, fuel_used };
+    let mut metered = MeteredStore { store, fuel, fuel_used, _memory: memory };
     let run = processor.run(work(&instance, &mut metered.store), &bounds);
     let (ended, guest_time) = match timeout_at(lineage.deadline(), run).await {
         Ok((Some(ended), guest_time)) => (ended.map_err(|error| trap_failure(&error, &metered)), guest_time),
@@ -129,6 +134,8 @@ struct MeteredStore<'a> {
     /// The fuel at the start.
     fuel: u64,
     fuel_used: &'a AtomicU64,
+    /// Released after the store has freed the memory.
+    _memory: Option<RunMemory>,
 }
 
 impl MeteredStore<'_> {
@@ -151,21 +158,26 @@ async fn instance(
     guest: &Guest,
     mut state: RunState,
     fuel: u64,
-) -> wasmtime::Result<(Instance, Store<RunState>)> {
+) -> Result<(Instance, Store<RunState>), ScriptFailure> {
     let mut attempts = 1;
     loop {
         let mut store = Store::new(engine, state);
-        store.limiter(|state| state);
-        store.set_fuel(fuel)?;
-        store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD))?;
+        store.limiter_async(|state| state);
+        store
+            .set_fuel(fuel)
+            .and_then(|()| store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD)))
+            .map_err(|error| internal(&error))?;
         match guest.instantiate(&mut store).await {
             Ok(instance) => return Ok((instance, store)),
             Err(error) if attempts < POOL_ATTEMPTS && error.is::<PoolConcurrencyLimitError>() => {
                 attempts += 1;
                 state = store.into_data();
+                if let Some(memory) = state.memory.reservation() {
+                    memory.release();
+                }
                 tokio::task::yield_now().await;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(store.data().memory.full.map_or_else(|| internal(&error), no_memory)),
         }
     }
 }
@@ -173,6 +185,9 @@ async fn instance(
 /// The failure of a run whose guest did not return.
 fn trap_failure(error: &wasmtime::Error, metered: &MeteredStore<'_>) -> ScriptFailure {
     let state = metered.store.data();
+    if let Some(full) = state.memory.full {
+        return no_memory(full);
+    }
     if let Some(exhausted) = error.downcast_ref::<InstructionsExhausted>() {
         let within = if state.factor() > 1 { " between two calls into the server" } else { "" };
         let message = format!("more than {} instructions{within}", limits::INSTRUCTIONS);
@@ -186,7 +201,7 @@ fn trap_failure(error: &wasmtime::Error, metered: &MeteredStore<'_>) -> ScriptFa
         Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => {
             ScriptFailure::new(FailureKind::Runtime, "stack overflow")
         }
-        Some(Trap::UnreachableCodeReached) if state.memory_refused() => {
+        Some(Trap::UnreachableCodeReached) if state.memory.refused => {
             ScriptFailure::new(FailureKind::Memory, "not enough memory")
         }
         _ => internal(error),

@@ -22,10 +22,10 @@ use crate::random::Random;
 use crate::repos::caller_session::NoSession;
 use crate::sandbox::ProcessorPool;
 use crate::scripts::host::tid::TidClock;
-use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
+use crate::scripts::host::{Guest, Instance, Memory, RunInfo, RunState};
 use crate::scripts::library::tally::Tally;
 use crate::scripts::mentions::called_methods;
-use crate::scripts::scheduling::{InstancePlaces, Lineage, TokenBuckets};
+use crate::scripts::scheduling::{InstancePlaces, Lineage, RunMemory, ScriptMemory, TokenBuckets};
 use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits};
 use crate::trigger::{Trigger, TriggerKind};
 
@@ -40,6 +40,7 @@ struct Inner {
     wasm: wasmtime::Engine,
     guest: Guest,
     instance_places: InstancePlaces,
+    memory: ScriptMemory,
     fuel_buckets: TokenBuckets,
     /// For the bytes of large answers.
     answer_buckets: TokenBuckets,
@@ -63,6 +64,7 @@ impl Engine {
         let image = image::load(&config.cache_dir, &wasm).await?;
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
         let instance_places = InstancePlaces::new(config.pool_size, config.queue);
+        let memory = ScriptMemory::new(config.memory);
         let tids = Arc::new(TidClock::new(Random::system().u64()));
         let fuel_buckets = TokenBuckets::new(config.client_fuel);
         let answer_buckets = TokenBuckets::for_answers();
@@ -70,6 +72,7 @@ impl Engine {
             wasm,
             guest,
             instance_places,
+            memory,
             fuel_buckets,
             answer_buckets,
             processor: config.processor,
@@ -208,7 +211,7 @@ impl Engine {
     /// however it ended. The outer error means that there was no place.
     async fn run_in_instance<T>(
         &self,
-        state: RunState,
+        mut state: RunState,
         fuel: &AtomicU64,
         work: impl AsyncFnOnce(
             &Instance,
@@ -218,6 +221,7 @@ impl Engine {
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
         let entered = self.0.instance_places.enter(&tenant, lineage.depth(), lineage.time_left()).await;
         let _place = entered.map_err(instance_run::no_instance)?;
+        state.memory = Memory::of(RunMemory::new(&self.0.memory, tenant, lineage));
         let work =
             instance_run::within_limits(&self.0.wasm, &self.0.guest, &self.0.processor, state, fuel, work);
         Ok(work.await)

@@ -142,11 +142,14 @@ async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob,
     state.outbound.charge(0, started.elapsed());
     let (bytes_left, place) = (bytes_left?, state.outbound_place(&web).await?);
     let total = state.outbound.time_left()?.min(limits::HTTP_TIME);
-    let limits = Limits { max_bytes: bytes_left.min(limits::BLOB_BYTES), total };
+    let max_bytes = bytes_left.min(limits::BLOB_BYTES);
+    // Its size is known when it has arrived.
+    state.memory.reserve(max_bytes).await.map_err(blobs::too_many)?;
     let started = Instant::now();
-    let fetched = blobs::fetch(&web, pds, &did, &cid, limits).await;
+    let fetched = blobs::fetch(&web, pds, &did, &cid, Limits { max_bytes, total }).await;
     drop(place);
     state.outbound.charge(0, started.elapsed());
+    state.memory.give_back(max_bytes - fetched.as_ref().map_or(0, |blob| blob.bytes.len()));
     let blob = fetched.map_err(|mut fault| {
         fault.message = format!("{function}: {}", fault.message);
         fault

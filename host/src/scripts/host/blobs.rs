@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use crate::atproto::{Cid, Did};
-use crate::fair_share::{Place, Tenant};
+use crate::fair_share::{Full, Place, Tenant};
 use crate::net::{FetchedResponse, Limits};
 use crate::scripts::OutboundHttp;
 use crate::scripts::limits;
@@ -48,16 +48,18 @@ impl Blobs {
     pub(super) async fn bytes_left(&mut self, web: &OutboundHttp, tenant: &Tenant) -> Result<usize, Fault> {
         if self.place.is_none() {
             let place = web.blob_place(tenant).await;
-            let fault = |full| {
-                fault::new(FaultCode::Unavailable, format!("too many scripts are holding blobs: {full}"))
-            };
-            self.place = Some(place.map_err(fault)?);
+            self.place = Some(place.map_err(too_many)?);
         }
         match limits::BLOB_RUN_BYTES.saturating_sub(self.bytes) {
             0 => Err(fault::limit("too many bytes of blobs", limits::BLOB_RUN_BYTES)),
             bytes_left => Ok(bytes_left),
         }
     }
+}
+
+/// The fault when there is no place or no memory for another blob.
+pub(super) fn too_many(full: Full) -> Fault {
+    fault::new(FaultCode::Unavailable, format!("too many scripts are holding blobs: {full}"))
 }
 
 /// Fetches a blob of an account from its PDS, and checks that it matches its CID.

@@ -12,7 +12,9 @@ use crate::scripts::services::{Backlinks, IndexError, Query, Search};
 
 impl Host for RunState {
     async fn query(&mut self, args: QueryArgs) -> wasmtime::Result<Result<Page, Fault>> {
-        Ok(query(self, args).await)
+        let page = query(self, args).await;
+        self.memory.hold_result(page.as_ref().map_or(0, |page| page.records.len())).await?;
+        Ok(page)
     }
 
     async fn get(&mut self, uri: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
@@ -28,15 +30,21 @@ impl Host for RunState {
     }
 
     async fn backlinks(&mut self, args: BacklinksArgs) -> wasmtime::Result<Result<Page, Fault>> {
-        Ok(backlinks(self, args).await)
+        let page = backlinks(self, args).await;
+        self.memory.hold_result(page.as_ref().map_or(0, |page| page.records.len())).await?;
+        Ok(page)
     }
 
     async fn raw(&mut self, sql: String, params: Vec<u8>) -> wasmtime::Result<Result<RawAnswer, Fault>> {
-        Ok(raw(self, sql, params).await)
+        let answer = raw(self, sql, params).await;
+        self.memory.hold_result(answer.as_ref().map_or(0, |answer| answer.rows.len())).await?;
+        Ok(answer)
     }
 
     async fn search(&mut self, args: SearchArgs) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        Ok(search(self, args).await)
+        let rows = search(self, args).await;
+        self.memory.hold_result(rows.as_ref().map_or(0, Vec::len)).await?;
+        Ok(rows)
     }
 
     async fn backend(&mut self) -> wasmtime::Result<String> {

@@ -28,7 +28,10 @@ const RESERVED_HEADERS: [HeaderName; 7] =
 
 impl Host for RunState {
     async fn send(&mut self, requests: Vec<Request>) -> wasmtime::Result<Result<Vec<Outcome>, Fault>> {
-        Ok(send(self, requests).await)
+        let outcomes = send(self, requests).await;
+        let responses = outcomes.iter().flatten().filter_map(|outcome| outcome.response.as_ref());
+        self.memory.hold_result(responses.map(|response| response.body.len()).sum()).await?;
+        Ok(outcomes)
     }
 }
 

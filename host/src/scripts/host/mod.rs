@@ -18,8 +18,10 @@ mod handles;
 mod http;
 mod jobs;
 mod json;
+mod limiter;
 mod linked_repos;
 mod log;
+mod memory;
 mod meter;
 mod plugins;
 mod pretend;
@@ -31,5 +33,6 @@ mod types;
 mod xrpc;
 
 pub(super) use guest::{Guest, Instance};
+pub(super) use memory::Memory;
 pub(super) use meter::InstructionsExhausted;
 pub(super) use state::{RunInfo, RunState};

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use wasmtime::ResourceLimiter;
-
 use super::allowances::{Outbound, WriteCount};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::blobs::Blobs;
 use super::fault;
+use super::memory::Memory;
 use super::tid::TidClock;
 use crate::atproto::Did;
 use crate::clock::Clock;
@@ -78,7 +77,7 @@ pub(in crate::scripts) struct RunState {
     unpaid_fuel: u64,
     /// The session with the caller's PDS; `None` when this kind of run may use none.
     session: Option<Result<Arc<Session>, NoSession>>,
-    memory_refused: bool,
+    pub(in crate::scripts) memory: Memory,
 }
 
 impl RunState {
@@ -119,7 +118,7 @@ impl RunState {
             plugin_time: Duration::ZERO,
             unpaid_fuel: 0,
             session: None,
-            memory_refused: false,
+            memory: Memory::default(),
         }
     }
 
@@ -156,11 +155,6 @@ impl RunState {
         self.unpaid_fuel = fuel.saturating_sub(*left);
         *left = left.saturating_sub(fuel);
         self.unpaid_fuel == 0
-    }
-
-    /// Whether the instance asked for more linear memory than it may have.
-    pub(in crate::scripts) fn memory_refused(&self) -> bool {
-        self.memory_refused
     }
 
     /// Counts a call into the host.
@@ -330,28 +324,6 @@ impl RunState {
 
     pub(super) fn answer(&self, number: u32) -> Option<Arc<FailureAnswer>> {
         self.answers.get(number as usize).cloned()
-    }
-}
-
-impl ResourceLimiter for RunState {
-    fn memory_growing(
-        &mut self,
-        _current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        let granted = desired <= limits::LINEAR_MEMORY;
-        self.memory_refused |= !granted;
-        Ok(granted)
-    }
-
-    fn table_growing(
-        &mut self,
-        _current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        Ok(desired <= limits::TABLE_ELEMENTS)
     }
 }
 

@@ -20,7 +20,9 @@ impl Host for RunState {
         nsid: String,
         params: Option<Vec<u8>>,
     ) -> wasmtime::Result<Result<Answer, Fault>> {
-        Ok(call(self, Verb::Query, nsid, None, params).await)
+        let answer = call(self, Verb::Query, nsid, None, params).await;
+        self.memory.hold_result(answer.as_ref().map_or(0, |answer| answer.body.len())).await?;
+        Ok(answer)
     }
 
     async fn procedure(
@@ -29,7 +31,9 @@ impl Host for RunState {
         input: Option<Vec<u8>>,
         params: Option<Vec<u8>>,
     ) -> wasmtime::Result<Result<Answer, Fault>> {
-        Ok(call(self, Verb::Procedure, nsid, input, params).await)
+        let answer = call(self, Verb::Procedure, nsid, input, params).await;
+        self.memory.hold_result(answer.as_ref().map_or(0, |answer| answer.body.len())).await?;
+        Ok(answer)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The state that a run shares with the runs it calls through `xrpc.*`: the deadline and the number of calls.
+//! The state that a run shares with the runs it calls through `xrpc.*`: the deadline, the number of calls and the memory
+//! that is reserved for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::reserve::Reserve;
 use crate::scripts::limits;
 use crate::trigger::TriggerKind;
 
@@ -15,11 +17,17 @@ pub struct Lineage {
     /// How many runs this one is nested in; 0 for a run that no script called.
     depth: u32,
     deadline: Instant,
-    /// Calls of `xrpc.*` by all runs of the lineage.
-    calls: Arc<AtomicU32>,
+    shared: Arc<Shared>,
     max_calls: u32,
     /// Whether the first run answers a query, whose reads may be slightly old.
     may_lag: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Calls of `xrpc.*` by all runs of the lineage.
+    calls: AtomicU32,
+    reserve: Reserve,
 }
 
 impl Lineage {
@@ -37,7 +45,7 @@ impl Lineage {
         Self {
             depth: 0,
             deadline: Instant::now() + time,
-            calls: Arc::default(),
+            shared: Arc::default(),
             max_calls: limits::XRPC_CALLS * factor,
             may_lag: kind == TriggerKind::Query,
         }
@@ -78,9 +86,17 @@ impl Lineage {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
+    pub(super) fn reserve(&self) -> &Reserve {
+        &self.shared.reserve
+    }
+
     /// Counts a call of a method. The error is the maximum.
     pub(in crate::scripts) fn count_call(&self) -> Result<(), u32> {
-        if self.calls.fetch_add(1, Ordering::Relaxed) < self.max_calls { Ok(()) } else { Err(self.max_calls) }
+        if self.shared.calls.fetch_add(1, Ordering::Relaxed) < self.max_calls {
+            Ok(())
+        } else {
+            Err(self.max_calls)
+        }
     }
 }
 

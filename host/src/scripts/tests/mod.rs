@@ -11,6 +11,7 @@ mod http;
 mod json;
 mod limits;
 mod lines;
+mod memory;
 mod plugin_components;
 mod plugins;
 mod pool;

@@ -1,0 +1,170 @@
+//! The memory of the server while one client's scripts take as much as they can: it stays within `MEMORY_LIMIT_MIB`, and
+//! another client gets its responses.
+
+use std::time::{Duration, Instant};
+
+use belvedere_standins::database::sqlite_url;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use crate::support::instance::{Instance, query_lexicon};
+
+/// The smallest machine that the documents promise is enough (`docs/operations.md`, Sizing).
+const LIMIT_MIB: &str = "512";
+const LIMIT: u64 = 512_000_000;
+
+const GREEDY: &str = "com.example.greedy";
+const MODEST: &str = "com.example.modest";
+
+/// Connections of the greedy client.
+const CONNECTIONS: usize = 32;
+
+/// How long the greedy client goes on: each of its connections has made several requests by then.
+const TIME: Duration = Duration::from_secs(10);
+
+/// How long a response to the modest client may take beside the greedy one's scripts on a machine that runs other tests too.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A server with the greedy client's script, and another client.
+struct Stage {
+    server: Instance,
+    other_client: String,
+    _directory: tempfile::TempDir,
+}
+
+impl Stage {
+    async fn set(greedy: &str) -> Self {
+        let (url, directory) = sqlite_url();
+        let server = Instance::start_with(&url, "none", &[("MEMORY_LIMIT_MIB", LIMIT_MIB)]).await;
+        for (query, body) in [(GREEDY, greedy), (MODEST, "return { ok = true }")] {
+            server.upload(query_lexicon(query), None).await;
+            server.bind(query, &format!("function handle() {body} end")).await;
+        }
+        let other_client = server.create_client("modest").await;
+        Self { server, other_client, _directory: directory }
+    }
+
+    fn request(&self, path: &str, key: &str) -> Request<Full<Bytes>> {
+        let uri = format!("http://{}{path}", self.server.address);
+        let request = Request::get(uri).header("host", "test").header("x-client-key", key);
+        request.body(Full::default()).unwrap()
+    }
+
+    /// Requests the modest client's query until `greedy` ends. Then checks the memory that the server had at most.
+    async fn stays_within_the_limit(&self, greedy: impl Future<Output = ()>) {
+        let path = format!("/xrpc/{MODEST}");
+        let modest = async {
+            let headers = [("x-client-key", self.other_client.as_str())];
+            loop {
+                let started = Instant::now();
+                let answer = self.server.request(Method::GET, &path, &headers, None).await;
+                assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+                assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            () = greedy => {}
+            () = modest => unreachable!("it goes on for ever"),
+        }
+        let peak = self.peak();
+        assert!(peak < LIMIT, "the server had {} MB", peak / 1_000_000);
+    }
+
+    /// The most memory that the server's process has had, in bytes.
+    fn peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// Runs the greedy script over many connections for some time. Returns how many runs succeeded.
+    async fn many_connections(&self) -> usize {
+        let one = async || {
+            let stream = TcpStream::connect(self.server.address).await.unwrap();
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+            let connection = tokio::spawn(connection);
+            let (started, mut succeeded) = (Instant::now(), 0);
+            while started.elapsed() < TIME {
+                let request = self.request(&format!("/xrpc/{GREEDY}"), &self.server.client_key);
+                sender.ready().await.unwrap();
+                let response = sender.send_request(request).await.unwrap();
+                let status = response.status();
+                response.into_body().collect().await.unwrap();
+                match status {
+                    StatusCode::OK => succeeded += 1,
+                    // Its share of the memory, or of the bytes of responses, is used up.
+                    StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {}
+                    other => panic!("{other}"),
+                }
+            }
+            connection.abort();
+            succeeded
+        };
+        join_all((0..CONNECTIONS).map(|_| one())).await.into_iter().sum()
+    }
+
+    async fn run_on_many_connections(&self) {
+        self.stays_within_the_limit(async {
+            let succeeded = self.many_connections().await;
+            assert!(succeeded >= CONNECTIONS, "only {succeeded} runs succeeded");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_that_fill_their_memory_stay_within_the_limit() {
+    // As much as Lua may have, and what the instance needs besides.
+    let body = "local kept = {}
+        pcall(function() for i = 1, 1000 do kept[i] = ('x'):rep(1 << 19) .. i end end)
+        return #kept";
+    Stage::set(body).await.run_on_many_connections().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_with_one_large_string_stay_within_the_limit() {
+    // The string is built in a buffer, and copied.
+    Stage::set("return #('x'):rep(15 << 20)").await.run_on_many_connections().await;
+}
+
+/// Makes a large response, and gives the processor away while it has it, so that many runs have theirs at the same time.
+const RESPONSE: &str =
+    "local text = ('x'):rep(8000000) for i = 1, 100 do db.count('com.example.note') end return text";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_responses_stay_within_the_limit() {
+    let stage = Stage::set(RESPONSE).await;
+    let greedy = async { assert!(stage.many_connections().await > 0, "no run succeeded") };
+    stage.stays_within_the_limit(greedy).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_are_never_read_stay_within_the_limit() {
+    let stage = Stage::set(RESPONSE).await;
+    let stream = TcpStream::connect(stage.server.address).await.unwrap();
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let streams = (0..100).map(|_| {
+        let mut sender = sender.clone();
+        let request = stage.request(&format!("/xrpc/{GREEDY}"), &stage.server.client_key);
+        // Keeps the response, so that the stream is not reset.
+        async move { sender.send_request(request).await }
+    });
+    let greedy = async {
+        let responses = join_all(streams).await;
+        assert!(responses.iter().any(|response| response.as_ref().is_ok_and(|r| r.status().is_success())));
+        tokio::time::sleep(TIME).await;
+    };
+    stage.stays_within_the_limit(greedy).await;
+    connection.abort();
+}
