@@ -13,7 +13,7 @@ use tokio::process::Command;
 use super::LoadError;
 #[cfg(test)]
 use super::compiler_process;
-use super::compiler_process::{COMMAND, CompileLimits, OUT_OF_MEMORY, REFUSED};
+use super::compiler_process::{COMMAND, CompileLimits, FAILED, OUT_OF_MEMORY, REFUSED};
 use crate::plugins::limits;
 
 /// The running program. The link leads to it also after its file was replaced, so its compiler is always this build's.
@@ -121,8 +121,12 @@ async fn read(from: Option<impl AsyncRead + Unpin>, max: u64) -> std::io::Result
 /// Why a compiler wrote no machine code.
 fn failure(status: ExitStatus, message: &[u8], limits: CompileLimits) -> LoadError {
     let message = String::from_utf8_lossy(message);
-    if status.code() == Some(REFUSED) {
-        return unusable(message.trim());
+    match status.code() {
+        Some(code) if code == i32::from(REFUSED) => return unusable(message.trim()),
+        Some(code) if code == i32::from(FAILED) => {
+            return LoadError::Unavailable(format!("the compiler failed: {message}"));
+        }
+        _ => {}
     }
     let (signal, max) = (status.signal().unwrap_or_default(), limits);
     if signal == Signal::XCPU.as_raw() {
@@ -174,7 +178,7 @@ mod tests {
     }
 
     async fn refusal(compiler: &Compiler, functions: &str) -> LoadError {
-        compiler.compile(component(functions).into()).await.expect_err("it is over a limit")
+        compiler.compile(component(functions).into()).await.map(drop).expect_err("it is refused")
     }
 
     #[tokio::test]
@@ -215,8 +219,8 @@ mod tests {
     async fn a_module_that_takes_too_much_memory_is_refused() {
         let limits = CompileLimits { seconds: 60, memory_mib: 80 };
         let compiler = Compiler::Process { program: program(), limits };
-        let large = format!("(func (param i32) {})", "(drop (i32.load (local.get 0)))".repeat(50_000));
-        let error = refusal(&compiler, &format!("(memory 1) {large}")).await;
+        let conversions = "f64.convert_i32_s i32.trunc_f64_s ".repeat(100_000);
+        let error = refusal(&compiler, &format!("(func (param i32) local.get 0 {conversions} drop)")).await;
         assert!(matches!(&error, LoadError::Invalid(text) if text.contains("more than 80 MiB")), "{error}");
     }
 

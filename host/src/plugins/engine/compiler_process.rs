@@ -3,7 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use rustix::process::{Resource, Rlimit, nice, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use wasmtime::Engine;
 
 use super::config::wasm_config;
@@ -13,7 +13,10 @@ use crate::plugins::limits;
 pub(super) const COMMAND: &str = "compile-plugin";
 
 /// The exit status when the module can't be compiled; the reason is on the standard error.
-pub(super) const REFUSED: i32 = 3;
+pub(super) const REFUSED: u8 = 3;
+
+/// The exit status when something else failed; again with a reason.
+pub(super) const FAILED: u8 = 1;
 
 /// Part of what a Rust program writes when it gets no memory.
 pub(super) const OUT_OF_MEMORY: &str = "memory allocation of";
@@ -38,28 +41,41 @@ impl Default for CompileLimits {
     }
 }
 
+/// Why there is no machine code.
+enum Failure {
+    /// The module can't be compiled.
+    Module(String),
+    Process(String),
+}
+
 /// Compiles the module from the standard input; returns the exit status. Limits the whole process, so it must have nothing
 /// else to do.
 pub fn compile_module(limits: CompileLimits) -> u8 {
-    let Err(reason) = compile(limits) else { return 0 };
+    let (status, reason) = match compile(limits) {
+        Ok(()) => return 0,
+        Err(Failure::Module(reason)) => (REFUSED, reason),
+        Err(Failure::Process(reason)) => (FAILED, reason),
+    };
     // Nobody reads it if the server has ended.
     let _ = std::io::stderr().write_all(reason.as_bytes());
-    REFUSED as u8
+    status
 }
 
-fn compile(limits: CompileLimits) -> Result<(), String> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+fn compile(limits: CompileLimits) -> Result<(), Failure> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| Failure::Process(format!("{what}: {error}"));
     limit(limits).map_err(|error| failed("the limits can't be set", &error))?;
     let mut module = Vec::new();
     let mut input = std::io::stdin().lock().take(limits::MODULE_BYTES as u64 + 1);
     input.read_to_end(&mut module).map_err(|error| failed("the module can't be read", &error))?;
-    let code = machine_code(&module)?;
+    let code = machine_code(&module).map_err(Failure::Module)?;
     std::io::stdout().write_all(&code).map_err(|error| failed("the machine code can't be written", &error))
 }
 
 fn limit(limits: CompileLimits) -> rustix::io::Result<()> {
     let set = |resource: Resource, soft: u64, hard: u64| {
-        setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })
+        // A lower limit that the process was started with stays.
+        let held = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        setrlimit(resource, Rlimit { current: Some(soft.min(held)), maximum: Some(hard.min(held)) })
     };
     set(Resource::Cpu, limits.seconds, limits.seconds + GRACE_SECONDS)?;
     let bytes = limits.memory_mib << 20;

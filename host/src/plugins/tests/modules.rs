@@ -81,7 +81,7 @@ async fn modules_beyond_the_pool_are_refused_when_they_are_loaded() {
         format!("(func {})", "(drop (i64.const 0x7fffffffffffffff))".repeat(limits::FUNCTION_BYTES / 11));
     assert!(refusal(&describing(&long)).await.contains("a function is larger"));
     for (locals, body, expected) in [
-        (0, "(loop (br_if 0 (local.get 0)))".repeat(limits::LOOPS as usize + 1), "more than 1000 loops"),
+        (0, "(loop (br_if 0 (local.get 0)))".repeat(limits::LOOPS as usize + 1), "more than 1600 loops"),
         (
             0,
             format!("{}{}", "loop ".repeat(65), "end ".repeat(65)),
@@ -93,7 +93,7 @@ async fn modules_beyond_the_pool_are_refused_when_they_are_loaded() {
             "blocks of a function are nested more than 20000 deep",
         ),
         (1_001, "(if (local.get 0) (then (local.set 1 (i32.const 1))))".repeat(10_000), "10000 branches"),
-        (101, "(loop (br_if 0 (local.get 0)))".repeat(500), "500 loops, which are too many together"),
+        (126, "(loop (br_if 0 (local.get 0)))".repeat(1_599), "1599 loops, which are too many together"),
     ] {
         let locals = "i32 ".repeat(locals);
         let module = describing(&format!("(func (param i32) (local {locals}) {body})"));

@@ -168,7 +168,8 @@ async fn scripts_see_why_a_plugin_failed() {
             "local ok, e = pcall(function() return plugin.hostile.{call} end) return {{ e.code, e.message }}"
         );
         let seen = stage.handle(&body).await.unwrap();
-        assert_eq!(seen, json!(["unavailable", cause]));
+        assert_eq!(seen[0], "unavailable");
+        assert!(seen[1].as_str().unwrap().ends_with(cause), "{seen}");
     }
 }
 
