@@ -154,13 +154,12 @@ async fn secrets_are_hidden_also_in_calls_that_do_not_read_them() {
     let lines = stage.events("plugin.log").await;
     let details: Vec<Value> = lines.iter().map(|line| serde_json::from_str(&line.detail).unwrap()).collect();
     let fields = json!({"[secret]": "[secret]"});
-    assert_eq!(
-        details,
-        [
-            json!({"level": "info", "message": "it is [secret]", "fields": fields}),
-            json!({"level": "info", "message": "[secret]"})
-        ]
-    );
+    for expected in [
+        json!({"level": "info", "message": "it is [secret]", "fields": fields}),
+        json!({"level": "info", "message": "[secret]"}),
+    ] {
+        assert!(details.contains(&expected), "{expected}: {details:?}");
+    }
 }
 
 #[tokio::test]

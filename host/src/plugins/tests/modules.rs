@@ -84,8 +84,8 @@ async fn modules_beyond_the_pool_are_refused_when_they_are_loaded() {
         (0, "(loop (br_if 0 (local.get 0)))".repeat(limits::LOOPS as usize + 1), "more than 1600 loops"),
         (
             0,
-            format!("{}{}", "loop ".repeat(65), "end ".repeat(65)),
-            "loops of a function are nested more than 64",
+            format!("{}{}", "loop ".repeat(33), "end ".repeat(33)),
+            "loops of a function are nested more than 32",
         ),
         (
             0,

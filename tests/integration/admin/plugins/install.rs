@@ -28,9 +28,15 @@ crate::in_both_worlds! {
         assert!(seen["note"].as_str().unwrap().contains("when it is installed"), "nothing was compiled: {seen}");
 
         let costs = &seen["compilation"];
-        assert_eq!((&costs["needed"], &costs["module_bytes"]), (&json!(true), &json!(files.module.len())));
+        assert_eq!((costs["needed"].is_boolean(), &costs["module_bytes"]), (true, &json!(files.module.len())));
         assert_eq!((&costs["max_seconds"], &costs["max_memory_mib"]), (&json!(60), &json!(1024)));
         assert!(costs["functions"].as_u64().unwrap() > 10, "{costs}");
+
+        // With a custom section it is a module that nobody compiles.
+        let mut other = PluginFiles::adaptable(&json!({}));
+        other.module.extend(b"\0\x05\x04none");
+        let new = other.upload(&world.server, &format!("{PATH}/preview"), &[]).await;
+        assert_eq!(new.body["compilation"]["needed"], true, "{}", new.text);
 
         // Without consent nothing is stored.
         let asked = post(&world.server, "", &json!({ "url": url })).await;
