@@ -1731,6 +1731,11 @@ export const pluginNew = {
     api_key: 'Users link accounts by an API key.',
   } as Record<string, string>,
   secrets: 'Needs the secrets',
+  compilation: 'Compiling it',
+  compiles: (cost: { needed: boolean; functions: number; max_seconds: number; max_memory_mib: number }) =>
+    cost.needed
+      ? `${cost.functions} functions, within ${cost.max_seconds} s of a processor and ${cost.max_memory_mib} MiB; others wait for it`
+      : 'was done before',
   moduleHash: 'Module (SHA-256)',
   install: 'Install with these permissions',
   installed: (name: string) => `${name} is installed.`,

@@ -15,8 +15,8 @@ use belvedere::testing::fair_share::Tenant;
 use belvedere::testing::keys::Attestation;
 use belvedere::testing::net::{Client, OutboundPolicy, install_tls_provider};
 use belvedere::testing::plugins::{
-    CallScope, Calls, EngineConfig, Grants, LoadedPlugin, Manifest, Permission, PluginEngine, PluginServices,
-    PluginStatus, RunContext,
+    CallScope, Calls, Compiler, EngineConfig, Grants, LoadedPlugin, Manifest, Permission, PluginEngine,
+    PluginServices, PluginStatus, RunContext,
 };
 use belvedere::testing::random::Random;
 use belvedere::testing::store::Db;
@@ -89,7 +89,8 @@ async fn main() {
     let attestation = Attestation::new(key, "did:web:x.test#attestation".to_owned(), "x.test.sig".to_owned());
     let services = PluginServices::new(db, net, clock, random, events, Arc::new(attestation));
     let cache = std::env::temp_dir().join(format!("belvedere-bench-plugins-{}", std::process::id()));
-    let engine = PluginEngine::open(EngineConfig::new(&cache)).expect("the engine opens");
+    let compiler = Compiler::program(env!("CARGO_BIN_EXE_belvedere"));
+    let engine = PluginEngine::open(EngineConfig::new(&cache, compiler)).expect("the engine opens");
     let calls = Calls::new(engine.clone(), services);
 
     for name in ["minimal", "hostile"] {

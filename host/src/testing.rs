@@ -60,7 +60,9 @@ pub mod keys {
 pub mod plugins {
     pub use crate::plugins::calls::{CallScope, Calls, RunContext};
     pub use crate::plugins::manifest::{Grants, Manifest, Permission};
-    pub use crate::plugins::{EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus};
+    pub use crate::plugins::{
+        Compiler, EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus,
+    };
 }
 pub mod scripts {
     pub use crate::scripts::{

@@ -18,7 +18,7 @@ use crate::plugins::install::Installer;
 use crate::plugins::loading::{Loader, LoaderDeps};
 use crate::plugins::removal::Removals;
 use crate::plugins::secrets::PluginSecrets;
-use crate::plugins::{EngineConfig, PausedHere, PluginEngine, PluginServices, Plugins};
+use crate::plugins::{Compiler, EngineConfig, PausedHere, PluginEngine, PluginServices, Plugins};
 
 #[derive(Debug)]
 pub struct PluginParts {
@@ -62,6 +62,7 @@ impl PluginParts {
             cache_dir,
             pool_size: config.pool_size,
             processor: ground.processor.clone(),
+            compiler: Compiler::this_program(),
         })?;
         let (for_calls, wake, paused_here) =
             (secrets.clone(), Arc::clone(&has_paused), PausedHere::default());

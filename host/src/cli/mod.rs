@@ -6,6 +6,7 @@
 mod admin;
 mod backfill;
 mod backup;
+mod compile_plugin;
 mod display;
 mod doctor;
 mod existing;
@@ -76,11 +77,17 @@ enum Command {
     /// Precompile the script engine
     #[command(subcommand)]
     Guest(guest::Command),
+    /// Compile the module of a plugin from standard input; the server runs it
+    #[command(hide = true)]
+    CompilePlugin(compile_plugin::Command),
 }
 
 impl Cli {
     /// Runs the command.
     pub fn run(self) -> ExitCode {
+        if let Some(Command::CompilePlugin(command)) = &self.command {
+            return compile_plugin::run(command);
+        }
         let config = match self.args.check() {
             Ok(config) => config,
             Err(problems) => {
@@ -125,6 +132,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Backup(command) => backup::run(command, &config).await,
         Command::Move(command) => move_to::run(command, &config).await,
         Command::Guest(command) => guest::run(command, &config).await,
+        Command::CompilePlugin(command) => Ok(compile_plugin::run(&command)),
     }
 }
 

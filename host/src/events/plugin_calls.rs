@@ -10,6 +10,8 @@ use crate::store::events::Severity;
 pub enum PluginCallEvent {
     /// A line of the plugin's log. `level` is `debug`, `info`, `warn` or `error`.
     Log { plugin: String, level: &'static str, severity: Severity, message: String, fields: Option<Value> },
+    /// A call of one of its interfaces gave no answer.
+    Failed { plugin: String, interface: &'static str, cause: &'static str, error: String },
     /// It trapped too often in a row.
     Paused { plugin: String, traps: u32, error: String },
 }
@@ -30,6 +32,10 @@ impl PluginCallEvent {
                     detail["fields"] = fields;
                 }
                 row("plugin.log", severity, plugin, detail)
+            }
+            Self::Failed { plugin, interface, cause, error } => {
+                let detail = json!({ "interface": interface, "cause": cause, "error": error });
+                row("plugin.failed", Severity::Warn, plugin, detail)
             }
             Self::Paused { plugin, traps, error } => {
                 row("plugin.paused", Severity::Error, plugin, json!({ "traps": traps, "error": error }))

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::calls::values::{AuthKind, Function, Info};
 use super::calls::{CallError, Calls};
 use super::consent;
-use super::engine::{Component, Exports, PluginEngine};
+use super::engine::{Component, Exports, LoadError, PluginEngine, Surface};
 use super::limits;
 use super::manifest::{AuthType, Manifest, Permission};
 use super::package::Package;
@@ -27,8 +27,7 @@ pub struct Examined {
 #[derive(Clone, Debug)]
 pub struct Inspected {
     pub package: Package,
-    /// The capabilities that the module imports.
-    pub imports: Vec<&'static str>,
+    pub surface: Surface,
     /// All that it asks for.
     pub requested: Vec<Permission>,
 }
@@ -39,9 +38,21 @@ pub enum CheckError {
     /// The text is for the operator.
     #[error("{0}")]
     Invalid(String),
-    /// Too many calls of plugins are running: another attempt may succeed.
-    #[error("too many plugins are running; try again in a moment")]
+    /// Too many calls of plugins are running, or the compiler could not: another attempt may succeed.
+    #[error("too many plugins are being compiled or running; try again in a moment")]
     Busy,
+}
+
+impl From<LoadError> for CheckError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Invalid(text) => Self::Invalid(text),
+            LoadError::Unavailable(cause) => {
+                tracing::error!(cause, "a module of a plugin could not be compiled");
+                Self::Busy
+            }
+        }
+    }
 }
 
 /// Compiles the module, asks it what it is, and compares that with the manifest.
@@ -50,8 +61,7 @@ pub enum CheckError {
 /// The first disagreement.
 pub async fn examine(engine: &PluginEngine, calls: &Calls, package: Package) -> Result<Examined, CheckError> {
     let manifest = &package.manifest.manifest;
-    let component =
-        engine.load(&package.module).await.map_err(|error| CheckError::Invalid(error.to_string()))?;
+    let component = engine.load(&package.module).await?;
     let requested = fits(manifest, component.exports, &component.imports)?;
     agrees(manifest, &call("describe", calls.describe(&component)).await?)?;
     let functions = functions(calls, &component).await?;
@@ -64,10 +74,9 @@ pub async fn examine(engine: &PluginEngine, calls: &Calls, package: Package) -> 
 /// # Errors
 /// The first disagreement.
 pub fn inspect(package: Package) -> Result<Inspected, CheckError> {
-    let (exports, imports) =
-        PluginEngine::inspect(&package.module).map_err(|error| CheckError::Invalid(error.to_string()))?;
-    let requested = fits(&package.manifest.manifest, exports, &imports)?;
-    Ok(Inspected { package, imports, requested })
+    let surface = PluginEngine::inspect(&package.module)?;
+    let requested = fits(&package.manifest.manifest, surface.exports, &surface.imports)?;
+    Ok(Inspected { package, surface, requested })
 }
 
 /// All that a plugin asks for, if its module fits its manifest.
@@ -77,6 +86,12 @@ fn fits(
     imports: &[&'static str],
 ) -> Result<Vec<Permission>, CheckError> {
     exports_fit(manifest, exports)?;
+    for permission in &manifest.permissions {
+        if let Permission::Network { host, .. } = permission {
+            host.check_owner()
+                .map_err(|error| CheckError::Invalid(format!("manifest.json: hosts: {error}")))?;
+        }
+    }
     let requested = consent::requested(manifest, imports);
     // No grant could make up for it.
     let all = consent::of_configured(&requested, true);
@@ -159,6 +174,7 @@ mod tests {
 
     use super::*;
     use crate::plugins::calls::values::SecretInfo;
+    use crate::plugins::calls::{Failure, FailureCause};
 
     fn manifest(more: &serde_json::Value) -> Manifest {
         let mut file = json!({ "id": "steam", "name": "Steam", "version": "1.2.0", "api_version": "1",
@@ -197,7 +213,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_waited_for_too_long_may_succeed_later() {
-        let failed = || Err::<(), _>(CallError::Failed("trap".to_owned()));
+        let failed = || Err::<(), _>(CallError::Failed(Failure::new(FailureCause::Trap, "trap")));
         let error = call("describe", async { failed() }).await.unwrap_err();
         assert_eq!(error, CheckError::Invalid("the module failed in describe: trap".to_owned()));
         let late = async {
@@ -206,6 +222,17 @@ mod tests {
         };
         assert_eq!(call("describe", late).await.unwrap_err(), CheckError::Busy);
         assert_eq!(call("describe", async { Err::<(), _>(CallError::Busy) }).await, Err(CheckError::Busy));
+    }
+
+    #[test]
+    fn hosts_of_many_owners_are_refused() {
+        let asking = |host: &str| {
+            let linking = Exports { linking: true, ..Exports::default() };
+            fits(&manifest(&json!({ "hosts": [host] })), linking, &[])
+        };
+        assert!(asking("*.example.com").is_ok());
+        let error = asking("*.github.io").unwrap_err().to_string();
+        assert!(error.starts_with("manifest.json: hosts: *.github.io belongs to many owners"), "{error}");
     }
 
     #[test]

@@ -97,6 +97,8 @@ pub struct Terms {
 #[derive(Clone, Debug)]
 pub struct Preview {
     pub inspected: Inspected,
+    /// Whether its module was compiled before, so that installing it compiles nothing.
+    pub is_compiled: bool,
     /// Of downloaded ones.
     pub manifest_url: Option<String>,
     pub wasm_url: Option<String>,
@@ -121,7 +123,9 @@ impl Installer {
     pub async fn preview(&self, origin: Origin, terms: &Terms) -> Result<Preview, InstallError> {
         let _place = self.place().await?;
         let Fetched { package, manifest_url, wasm_url } = self.fetch(origin, terms).await?;
-        Ok(Preview { inspected: check::inspect(package)?, manifest_url, wasm_url })
+        let inspected = check::inspect(package)?;
+        let is_compiled = self.loader.has_compiled(&inspected.package.module_sha256).await;
+        Ok(Preview { inspected, is_compiled, manifest_url, wasm_url })
     }
 
     /// Installs a plugin, or replaces the one with its id. Takes effect on this host before it returns.

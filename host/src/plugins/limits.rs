@@ -5,12 +5,42 @@ use std::time::Duration;
 /// Bytes of a module: three times a JavaScript engine with a program in it.
 pub const MODULE_BYTES: usize = 32 << 20;
 
-/// Functions of a module. A JavaScript engine has some 30,000. Compiling this many takes less than a minute of one core.
+/// Functions of a module. A JavaScript engine has some 13,000.
 pub const FUNCTIONS: u32 = 200_000;
 
-/// Bytes of one function: several times the largest of a JavaScript engine. The compiler needs about a thousand times
-/// as much memory.
+/// Bytes of one function: six times the largest of a JavaScript engine.
 pub const FUNCTION_BYTES: usize = 1 << 20;
+
+/// Loops of one function: four times the most in a JavaScript engine. The compiler needs the square of that.
+pub const LOOPS: u64 = 1_600;
+
+/// Loops of a function that are in each other: five times the most in a JavaScript engine. 250 with 200 local variables, three
+/// kilobytes, take half a minute.
+pub const NESTED_LOOPS: usize = 32;
+
+/// Blocks of a function that are in each other. The compiler needs the square of that. Go has one for each place where a
+/// function may wait.
+pub const NESTED_BLOCKS: usize = 20_000;
+
+/// Local variables of a function, multiplied by its branches: the compiler keeps a value of each at each, in some 30 bytes.
+/// Ten times the largest of a JavaScript engine, with 118 variables and 7,257 branches, at most.
+pub const LOCALS_BY_BRANCHES: u64 = 10_000_000;
+
+/// Local variables of a function, multiplied by its loops, each of which may change all of them: twice the most in a
+/// JavaScript engine. Twice as many again take half a minute.
+pub const LOCALS_BY_LOOPS: u64 = 100_000;
+
+/// Processor time that compiling a module may take: several times a JavaScript engine's. Others wait for as long.
+pub const COMPILE_TIME: Duration = Duration::from_mins(1);
+
+/// Time from beginning to end for the same: a compiler that gets a third of a core still finishes.
+pub const COMPILE_PATIENCE: Duration = Duration::from_mins(3);
+
+/// Memory that compiling a module may take: several times a JavaScript engine's.
+pub const COMPILE_MEMORY: u64 = 1 << 30;
+
+/// Bytes of the machine code of a module: it has up to ten times the size of its module, and is held in memory once.
+pub const MACHINE_CODE_BYTES: usize = 256 << 20;
 
 /// How deep components may contain others. The tools make two levels.
 pub const NESTED_COMPONENTS: usize = 8;

@@ -109,6 +109,11 @@ impl Loader {
         self.changed().await
     }
 
+    /// Whether the module with this SHA-256 was compiled before.
+    pub async fn has_compiled(&self, module_sha256: &str) -> bool {
+        self.0.deps.engine.has_compiled(module_sha256).await
+    }
+
     /// Compiles a plugin and compares it with its manifest. Stores nothing.
     ///
     /// # Errors
@@ -292,8 +297,7 @@ impl Loader {
             let invalid = |text: String| CheckError::Invalid(text);
             let manifest =
                 Manifest::parse(row.manifest.as_bytes()).map_err(|error| invalid(error.to_string()))?;
-            let component =
-                self.0.deps.engine.load(&module).await.map_err(|error| invalid(error.to_string()))?;
+            let component = self.0.deps.engine.load(&module).await?;
             let functions = check::functions(&self.0.deps.calls, &component).await?;
             Ok(Ready { manifest, component, functions })
         };

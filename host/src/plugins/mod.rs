@@ -25,7 +25,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{EngineConfig, EngineError, PluginEngine};
+pub use engine::{CompileLimits, Compiler, EngineConfig, EngineError, PluginEngine, compile_module};
 pub use package::{MAX_MODULE, manifest_id, shortened};
 pub use registry::{LoadedPlugin, PausedHere, PluginStatus, Plugins};
 pub use services::PluginServices;

@@ -23,6 +23,11 @@ const MAX_NAME: usize = 128;
 /// A secret that every plugin may have, although no manifest lists it: where it reaches its service instead.
 const PROXY: &str = "PROXY_URL";
 
+/// The names of the secrets that a plugin may read.
+pub(super) fn names(manifest: &Manifest) -> impl Iterator<Item = &str> {
+    manifest.secret_names().chain([PROXY])
+}
+
 /// What stands for a value that is not shown.
 const MASK: &str = "********";
 /// Characters of a long value that are shown after the mask.

@@ -61,7 +61,7 @@ impl AccountError {
     pub fn public_text(&self) -> String {
         match self {
             Self::Call(CallError::Fault(fault)) => check::shown(&fault.message),
-            Self::Call(CallError::Failed(_)) => "the plugin failed".to_owned(),
+            Self::Call(CallError::Failed(failure)) => format!("the plugin failed: {}", failure.cause),
             Self::Sealed(_) | Self::Store(_) => "internal server error".to_owned(),
             other => other.to_string(),
         }
@@ -91,11 +91,10 @@ impl From<AccountError> for Error {
             | AccountError::Refreshing
             | AccountError::Call(CallError::Busy | CallError::Paused) => StatusCode::SERVICE_UNAVAILABLE,
             AccountError::Call(CallError::Unsupported(_)) => StatusCode::BAD_REQUEST,
-            AccountError::Call(CallError::Failed(cause)) => {
-                tracing::warn!(cause, "a call of a plugin failed");
+            // Of a failure the plugin's own log and events have the details.
+            AccountError::Call(CallError::Failed(_) | CallError::Fault(_)) | AccountError::Answer(_) => {
                 StatusCode::BAD_GATEWAY
             }
-            AccountError::Call(CallError::Fault(_)) | AccountError::Answer(_) => StatusCode::BAD_GATEWAY,
             AccountError::Sealed(cause) => return Self::internal(cause),
             AccountError::Store(cause) => return cause.into(),
         };

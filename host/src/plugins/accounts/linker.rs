@@ -19,6 +19,8 @@ pub trait Linker: fmt::Debug + Send + Sync {
     fn grants(&self) -> &Grants;
     fn exports(&self) -> Exports;
     fn status(&self) -> PluginStatus;
+    /// The text without the plugin's secrets.
+    fn hide_secrets(&self, text: &str) -> String;
     fn authorize_url<'a>(&'a self, scope: &'a CallScope, start: Start) -> Called<'a, String>;
     fn handle_callback<'a>(&'a self, scope: &'a CallScope, callback: Callback) -> Called<'a, Tokens>;
     fn connect<'a>(&'a self, scope: &'a CallScope, config: &'a str) -> Called<'a, Tokens>;
@@ -90,6 +92,10 @@ impl Linker for Installed {
 
     fn status(&self) -> PluginStatus {
         self.plugin.status
+    }
+
+    fn hide_secrets(&self, text: &str) -> String {
+        self.calls.hide_secrets(&self.plugin, text)
     }
 
     fn authorize_url<'a>(&'a self, scope: &'a CallScope, start: Start) -> Called<'a, String> {

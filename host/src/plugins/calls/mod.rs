@@ -1,6 +1,7 @@
 //! Calls of a plugin's functions: the values that cross, the errors, and who may call at the same time.
 
 mod checks;
+pub(super) mod failure;
 mod pausing;
 mod places;
 mod private_values;
@@ -13,13 +14,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wasmtime::Store;
 
+pub use failure::{Failure, FailureCause};
 pub use values::{
     AuthKind, Callback, Expiry, Fault, FaultCode, Function, Info, Item, Page, Profile, RunContext,
     SecretInfo, Start, Tokens,
 };
 
 use super::engine::{CallBounds, CallFailure, Component, PluginEngine};
-use super::host::{Account, CallState, HostPlaces, Instance, PluginLog};
+use super::host::{Account, CallState, Hidden, HostPlaces, Instance, PluginLog};
 use super::limits;
 use super::registry::{LoadedPlugin, PluginStatus};
 use super::services::PluginServices;
@@ -65,9 +67,9 @@ pub enum CallError {
     /// The plugin's own error.
     #[error("{}", .0.message)]
     Fault(Fault),
-    /// It trapped, or exceeded its memory or its time. The text is for the operator.
+    /// It trapped, or exceeded its memory or its time.
     #[error("{0}")]
-    Failed(String),
+    Failed(Failure),
     /// Too many calls are running.
     #[error("too many calls of the plugin are running")]
     Busy,
@@ -129,7 +131,7 @@ impl Calls {
     pub async fn describe(&self, component: &Component) -> Result<Info, CallError> {
         let described = self.inspect(component, async |instance, store| instance.describe(store).await);
         let mut info = described.await?;
-        checks::info(&mut info).map_err(|offence| CallError::Failed(offence.text))?;
+        checks::info(&mut info).map_err(|offence| unusable(offence.text))?;
         Ok(info)
     }
 
@@ -236,7 +238,7 @@ impl Calls {
     pub async fn surface(&self, component: &Component) -> Result<Vec<Function>, CallError> {
         let surface = self.inspect(component, async |instance, store| instance.surface(store).await);
         let mut functions = surface.await?.ok_or(CallError::Unsupported("callable"))?;
-        checks::functions(&mut functions).map_err(|offence| CallError::Failed(offence.text))?;
+        checks::functions(&mut functions).map_err(|offence| unusable(offence.text))?;
         Ok(functions)
     }
 
@@ -288,7 +290,7 @@ impl Calls {
         let missing = plugin.component.missing(&plugin.grants);
         if !missing.is_empty() {
             let text = format!("the plugin imports what the operator did not grant: {}", missing.join(", "));
-            return Err(CallError::Failed(text));
+            return Err(CallError::Failed(Failure::new(FailureCause::Grants, text)));
         }
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = places.enter(id, &scope.tenant).await?;
@@ -309,15 +311,26 @@ impl Calls {
             state.hold_lines();
         }
         let tenant = kind.run.is_none().then(|| scope.tenant.clone());
-        let bounds = CallBounds { tenant, guest_time: kind.guest_time, deadline };
+        // A run pays for what its plugins compute, so it ends with what it has left.
+        let guest_time = kind.run.map_or(kind.guest_time, |run| kind.guest_time.min(run.time_left));
+        let bounds = CallBounds { tenant, guest_time, deadline };
         let work = async |instance: &Instance<'_>, store: &mut Store<CallState>| {
             let answer = work(instance, store).await?;
             Ok(answer.map(|answer| answer.map_err(|fault| presentable(fault, store.data()))))
         };
         let ended = engine.call(&plugin.component, state, bounds, work).await;
+        let ended = match ended {
+            Err(CallFailure::Plugin(failure))
+                if failure.cause == FailureCause::GuestTime && guest_time < kind.guest_time =>
+            {
+                Err(CallFailure::Run)
+            }
+            ended => ended,
+        };
         let outcome = match &ended {
             Ok(Some(Ok(_))) => "ok",
             Ok(_) => "fault",
+            Err(CallFailure::Run) => "ended",
             Err(_) => "failed",
         };
         metrics::counter!("belvedere_plugin_calls_total", "plugin" => id.clone(), "outcome" => outcome)
@@ -331,13 +344,25 @@ impl Calls {
                 }
             }
             Err(failure) => {
-                if let CallFailure::Plugin(text) = &failure {
-                    tracing::warn!(plugin = id, error = text, "a call of a plugin failed");
-                    pausing.failed(plugin, &scope.tenant, text, services).await;
+                let counts = matches!(failure, CallFailure::Plugin(_));
+                let error = failed(failure);
+                if let CallError::Failed(failure) = &error
+                    && failure.cause != FailureCause::RunTime
+                {
+                    tracing::warn!(plugin = id, error = failure.text, "a call of a plugin failed");
+                    log.failed(id, kind.interface, failure, services.clock.now());
+                    if counts {
+                        pausing.failed(plugin, &scope.tenant, &failure.text, services).await;
+                    }
                 }
-                Err(failed(failure))
+                Err(error)
             }
         }
+    }
+
+    /// The text without the secrets of a plugin.
+    pub fn hide_secrets(&self, plugin: &LoadedPlugin, text: &str) -> String {
+        Hidden::of_secrets(&self.0.services, &plugin.manifest).redact(text).into_owned()
     }
 }
 
@@ -350,15 +375,23 @@ fn presentable(mut fault: Fault, state: &CallState) -> Fault {
     checks::shortened(fault)
 }
 
+fn unusable(text: String) -> CallError {
+    CallError::Failed(Failure::new(FailureCause::Answer, text))
+}
+
 fn failed(failure: CallFailure) -> CallError {
-    match failure {
-        CallFailure::Plugin(text) => CallError::Failed(text),
+    CallError::Failed(match failure {
+        CallFailure::Plugin(failure) => failure,
+        CallFailure::Run => {
+            Failure::new(FailureCause::RunTime, "computed for longer than the run of the script had left")
+        }
         CallFailure::Deadline => {
-            CallError::Failed(format!("took longer than {:?}, waits included", limits::CALL_TIME))
+            let text = format!("took longer than {:?}, waits included", limits::CALL_TIME);
+            Failure::new(FailureCause::CallTime, text)
         }
         CallFailure::Engine(text) => {
             tracing::error!(error = text, "the plugin engine failed");
-            CallError::Busy
+            return CallError::Busy;
         }
-    }
+    })
 }

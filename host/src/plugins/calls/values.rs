@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::plugins::limits;
@@ -176,13 +177,15 @@ pub struct RunContext {
     pub read_only: bool,
     /// Requests to other servers that the run may still send. Its calls share them.
     pub requests_left: Arc<AtomicU32>,
+    /// How long the run may still compute, with the plugins that it calls.
+    pub time_left: Duration,
 }
 
 impl Default for RunContext {
-    /// Without a session, and with the requests of one call.
+    /// Without a session, and with the requests and the guest time of one call.
     fn default() -> Self {
         let requests_left = Arc::new(AtomicU32::new(limits::HTTP_REQUESTS));
-        Self { has_session: false, read_only: false, requests_left }
+        Self { has_session: false, read_only: false, requests_left, time_left: limits::GUEST_TIME }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
+use super::compiler::Compiler;
 use crate::plugins::limits;
 use crate::sandbox::ProcessorPool;
 
@@ -29,11 +30,24 @@ pub struct EngineConfig {
     pub pool_size: u32,
     /// The turns of calls, which the engine of scripts shares.
     pub processor: ProcessorPool,
+    /// How modules are compiled.
+    pub compiler: Compiler,
 }
 
 impl EngineConfig {
-    pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
-        Self { cache_dir: cache_dir.into(), pool_size: POOL_SIZE, processor: ProcessorPool::default() }
+    pub fn new(cache_dir: impl Into<PathBuf>, compiler: Compiler) -> Self {
+        Self {
+            cache_dir: cache_dir.into(),
+            pool_size: POOL_SIZE,
+            processor: ProcessorPool::default(),
+            compiler,
+        }
+    }
+
+    /// For tests, whose program has no command that compiles.
+    #[cfg(test)]
+    pub fn in_this_process(cache_dir: impl Into<PathBuf>) -> Self {
+        Self::new(cache_dir, Compiler::InThisProcess)
     }
 }
 

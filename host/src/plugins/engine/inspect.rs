@@ -2,7 +2,7 @@
 
 use wasmparser::{Encoding, Parser, Payload};
 
-use super::{Exports, LoadError};
+use super::{Exports, LoadError, function};
 use crate::plugins::limits;
 
 /// The package of the contract.
@@ -25,9 +25,12 @@ const WASI_VERSION: &str = "0.2.";
 
 /// What a component asks for and offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Surface {
-    pub(super) imports: Vec<&'static str>,
-    pub(super) exports: Exports,
+pub struct Surface {
+    /// Capabilities, such as `http`.
+    pub imports: Vec<&'static str>,
+    pub exports: Exports,
+    /// Functions of its programs, which have to be compiled.
+    pub functions: u32,
 }
 
 /// What is counted while a module is read.
@@ -43,7 +46,7 @@ struct Counts {
 /// # Errors
 /// The first reason why it is no plugin.
 pub(super) fn read(module: &[u8]) -> Result<Surface, LoadError> {
-    let refused = |text: String| Err(LoadError(text));
+    let refused = |text: String| Err(LoadError::Invalid(text));
     if module.is_empty() {
         return refused("the module is empty".to_owned());
     }
@@ -61,8 +64,8 @@ pub(super) fn read(module: &[u8]) -> Result<Surface, LoadError> {
     let (mut imports, mut exports, mut describes) = (Vec::new(), Exports::default(), false);
     let mut counts = Counts::default();
     for payload in Parser::new(0).parse_all(module) {
-        let payload =
-            payload.map_err(|error| LoadError(format!("the module is damaged: {}", error.message())))?;
+        let payload = payload
+            .map_err(|error| LoadError::Invalid(format!("the module is damaged: {}", error.message())))?;
         match payload {
             Payload::ComponentImportSection(section) if counts.depth == 1 => {
                 for import in section {
@@ -91,7 +94,7 @@ pub(super) fn read(module: &[u8]) -> Result<Surface, LoadError> {
     }
     imports.sort_unstable();
     imports.dedup();
-    Ok(Surface { imports, exports })
+    Ok(Surface { imports, exports, functions: counts.functions })
 }
 
 impl Counts {
@@ -101,7 +104,7 @@ impl Counts {
                 self.depth += 1;
                 if *encoding == Encoding::Component && self.depth > limits::NESTED_COMPONENTS {
                     let max = limits::NESTED_COMPONENTS;
-                    return Err(LoadError(format!("components are nested more than {max} deep")));
+                    return Err(LoadError::Invalid(format!("components are nested more than {max} deep")));
                 }
             }
             Payload::End(_) => self.depth = self.depth.saturating_sub(1),
@@ -109,24 +112,24 @@ impl Counts {
             Payload::CodeSectionStart { count, .. } => {
                 self.functions = self.functions.saturating_add(*count);
             }
-            Payload::CodeSectionEntry(body) if body.range().len() > limits::FUNCTION_BYTES => {
-                let max = limits::FUNCTION_BYTES >> 20;
-                return Err(LoadError(format!("a function is larger than {max} MiB")));
-            }
+            Payload::CodeSectionEntry(body) => function::check(body)?,
             _ => {}
         }
         if self.memories > 1 {
-            return Err(LoadError("the component has more than one memory".to_owned()));
+            return Err(LoadError::Invalid("the component has more than one memory".to_owned()));
         }
         if self.functions > limits::FUNCTIONS {
-            return Err(LoadError(format!("the component has more than {} functions", limits::FUNCTIONS)));
+            return Err(LoadError::Invalid(format!(
+                "the component has more than {} functions",
+                limits::FUNCTIONS
+            )));
         }
         Ok(())
     }
 }
 
-fn damaged(error: wasmparser::BinaryReaderError) -> LoadError {
-    LoadError(format!("the module is damaged: {}", error.message()))
+pub(super) fn damaged(error: wasmparser::BinaryReaderError) -> LoadError {
+    LoadError::Invalid(format!("the module is damaged: {}", error.message()))
 }
 
 /// The capability that an import names; `None` when it needs no grant.
@@ -134,7 +137,7 @@ fn capability(import: &str) -> Result<Option<&'static str>, LoadError> {
     let (interface, version) = import.split_once('@').unwrap_or((import, ""));
     if let Some(name) = interface.strip_prefix(PACKAGE) {
         if version.split('.').next() != Some(VERSION) {
-            return Err(LoadError(format!(
+            return Err(LoadError::Invalid(format!(
                 "the component imports {import}, but this server implements version {VERSION}"
             )));
         }
@@ -151,7 +154,7 @@ fn capability(import: &str) -> Result<Option<&'static str>, LoadError> {
     }
     // The name comes from the module.
     let shown: String = import.chars().take(limits::TEXT_BYTES).collect();
-    Err(LoadError(format!("the component imports {shown:?}, which plugins do not get")))
+    Err(LoadError::Invalid(format!("the component imports {shown:?}, which plugins do not get")))
 }
 
 fn export_of(export: &str, exports: &mut Exports, describes: &mut bool) {
@@ -197,7 +200,10 @@ mod tests {
     #[test]
     fn imports_and_exports_are_read() {
         let exports = Exports { linking: true, ..Exports::default() };
-        assert_eq!(read(&component()).unwrap(), Surface { imports: vec!["kv", "log"], exports });
+        assert_eq!(
+            read(&component()).unwrap(),
+            Surface { imports: vec!["kv", "log"], exports, functions: 2 }
+        );
     }
 
     proptest! {

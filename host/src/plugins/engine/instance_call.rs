@@ -8,6 +8,7 @@ use wasmtime_wasi::I32Exit;
 
 use super::{Component, PluginEngine};
 use crate::fair_share::Tenant;
+use crate::plugins::calls::{Failure, FailureCause};
 use crate::plugins::host::{CallState, Instance};
 use crate::plugins::limits;
 use crate::sandbox::RunBounds;
@@ -15,6 +16,9 @@ use crate::sandbox::RunBounds;
 /// Attempts to allocate an instance. wasmtime's pool has enough slots for all calls that hold a place, but it searches
 /// its shards one after the other, and a slot may become free in one that was already searched.
 const POOL_ATTEMPTS: u32 = 1_000;
+
+/// Part of the text of wasmtime's error when a call hands over more than [`limits::HANDED_OVER_BYTES`].
+const OUTPUT_EXHAUSTED: &str = "fuel allocated for hostcalls has been exhausted";
 
 /// Bytes of a failure's text. Some of it comes from the plugin.
 const FAILURE_BYTES: usize = 500;
@@ -30,11 +34,13 @@ pub(in crate::plugins) struct CallBounds {
     pub(in crate::plugins) deadline: Instant,
 }
 
-/// Why a call gave no result. The text is for the operator.
+/// Why a call gave no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::plugins) enum CallFailure {
     /// The plugin's own failure: a trap, too much memory or guest time, or a result that can't be read.
-    Plugin(String),
+    Plugin(Failure),
+    /// It computed for as long as the run of the script that made it could.
+    Run,
     /// It waited for too long, which other servers may have caused.
     Deadline,
     /// The engine failed.
@@ -77,12 +83,16 @@ impl PluginEngine {
         store.data_mut().log_output();
         match ended {
             Ok((Some(Ok(value)), _)) => Ok(value),
-            Ok((Some(Err(error)), _)) => Err(failure(&error, store.data())),
-            Ok((None, _)) => {
-                Err(CallFailure::Plugin(format!("computed for more than {:?}", bounds.guest_time)))
-            }
+            Ok((Some(Err(error)), _)) => Err(failure(&error, &store)),
+            Ok((None, _)) => Err(plugin_failure(
+                FailureCause::GuestTime,
+                format!("computed for more than {:?}", bounds.guest_time),
+            )),
             Err(_) if store.data().waits_for_host() => Err(CallFailure::Deadline),
-            Err(_) => Err(CallFailure::Plugin(format!("took longer than {:?}", limits::CALL_TIME))),
+            Err(_) => Err(plugin_failure(
+                FailureCause::CallTime,
+                format!("took longer than {:?}", limits::CALL_TIME),
+            )),
         }
     }
 
@@ -97,24 +107,37 @@ impl PluginEngine {
     }
 }
 
+fn plugin_failure(cause: FailureCause, text: String) -> CallFailure {
+    CallFailure::Plugin(Failure { cause, text })
+}
+
 /// The failure of a call whose guest did not return.
-fn failure(error: &wasmtime::Error, state: &CallState) -> CallFailure {
+fn failure(error: &wasmtime::Error, store: &Store<CallState>) -> CallFailure {
+    let state = store.data();
     if error.is::<PoolConcurrencyLimitError>() {
         return CallFailure::Engine("no instance is free".to_owned());
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        return CallFailure::Plugin(format!("exited with status {}", exit.0));
+        return plugin_failure(FailureCause::Exit, format!("exited with status {}", exit.0));
     }
-    if state.memory_refused() && error.is::<Trap>() {
+    let trap = error.downcast_ref::<Trap>();
+    if state.memory_refused() && trap.is_some() {
         let max = limits::LINEAR_MEMORY >> 20;
-        return CallFailure::Plugin(format!("needs more than {max} MiB of memory"));
+        return plugin_failure(FailureCause::Memory, format!("needs more than {max} MiB of memory"));
     }
-    let mut text = match error.downcast_ref::<Trap>() {
-        Some(Trap::StackOverflow) => "stack overflow".to_owned(),
-        Some(trap) => trap.to_string(),
-        None => format!("{error:#}"),
+    let (cause, text) = match trap {
+        Some(Trap::StackOverflow) => (FailureCause::StackOverflow, "stack overflow".to_owned()),
+        Some(trap @ Trap::UnreachableCodeReached) => (FailureCause::Unreachable, trap.to_string()),
+        Some(trap) => (FailureCause::Trap, trap.to_string()),
+        None => {
+            let text = format!("{error:#}");
+            // wasmtime has no type for it.
+            let cause =
+                if text.contains(OUTPUT_EXHAUSTED) { FailureCause::Output } else { FailureCause::Host };
+            (cause, text)
+        }
     };
-    text = state.redact(&text).into_owned();
+    let mut text = state.redact(&text).into_owned();
     text.truncate(text.floor_char_boundary(FAILURE_BYTES));
-    CallFailure::Plugin(text)
+    plugin_failure(cause, text)
 }

@@ -1,7 +1,10 @@
 //! Compiles components, reads what they import and export, and runs calls in instances of them.
 
-mod compile;
+mod compiled_modules;
+mod compiler;
+mod compiler_process;
 mod config;
+mod function;
 mod inspect;
 mod instance_call;
 mod ticker;
@@ -9,7 +12,10 @@ mod ticker;
 use std::fmt;
 use std::sync::Arc;
 
+pub use compiler::Compiler;
+pub use compiler_process::{CompileLimits, compile_module};
 pub use config::EngineConfig;
+pub use inspect::Surface;
 pub(in crate::plugins) use instance_call::{CallBounds, CallFailure};
 
 use super::host::Program;
@@ -23,8 +29,8 @@ pub struct PluginEngine(Arc<Inner>);
 struct Inner {
     wasm: wasmtime::Engine,
     config: EngineConfig,
-    /// Held while a module is compiled: one at a time.
-    compiling: Arc<tokio::sync::Mutex<()>>,
+    /// Held while a module is compiled: one at a time, each within [`super::limits::COMPILE_PATIENCE`].
+    compiling: tokio::sync::Mutex<()>,
     ticker: ticker::Ticker,
 }
 
@@ -47,10 +53,15 @@ pub struct Exports {
     pub callable: bool,
 }
 
-/// Why a module can't be used. The text is for the operator.
+/// Why a module can't be used. The texts are for the operator.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct LoadError(pub String);
+pub enum LoadError {
+    #[error("{0}")]
+    Invalid(String),
+    /// The module is not the cause: another attempt may succeed.
+    #[error("{0}")]
+    Unavailable(String),
+}
 
 /// Why the engine could not be set up. No plugin can cause it.
 #[derive(Debug, thiserror::Error)]
@@ -70,44 +81,72 @@ impl PluginEngine {
         let wasm =
             wasmtime::Engine::new(&config::wasm_config(config.pool_size)).map_err(EngineError::Wasm)?;
         let ticker = ticker::Ticker::start(&wasm).map_err(EngineError::Ticker)?;
-        Ok(Self(Arc::new(Inner { wasm, config, compiling: Arc::default(), ticker })))
+        Ok(Self(Arc::new(Inner { wasm, config, compiling: tokio::sync::Mutex::default(), ticker })))
     }
 
     /// Compiles a module, or loads it from the cache, and checks it against the contract. Modules are compiled one at a
-    /// time, outside the threads that answer requests; those in the cache do not wait for that.
+    /// time, each within the limits of the compiler; those in the cache do not wait for that.
     ///
     /// # Errors
-    /// The first reason why the module can't be a plugin.
+    /// The first reason why the module can't be a plugin, or why it could not be compiled now.
     pub async fn load(&self, module: &[u8]) -> Result<Component, LoadError> {
         let surface = inspect::read(module)?;
-        let failed = |_| LoadError("the compiler failed on the module".to_owned());
         let module: Arc<[u8]> = module.into();
-        let blocking = || (self.0.wasm.clone(), self.0.config.cache_dir.clone(), Arc::clone(&module));
-        let (wasm, folder, bytes) = blocking();
-        let cached = tokio::task::spawn_blocking(move || compile::cached(&wasm, &folder, &bytes));
-        let (sha256, component) = if let Some(cached) = cached.await.map_err(failed)? {
+        let (sha256, component) = if let Some(cached) = self.cached(Arc::clone(&module)).await? {
             cached
         } else {
-            // Held by the task, which goes on when the caller goes away.
-            let compiling = Arc::clone(&self.0.compiling).lock_owned().await;
-            let (wasm, folder, bytes) = blocking();
-            let compiled = tokio::task::spawn_blocking(move || {
-                let _compiling = compiling;
-                compile::load(&wasm, &folder, &bytes)
-            });
-            compiled.await.map_err(failed)??
+            // Goes on when the caller goes away, who may come back for it.
+            let engine = self.clone();
+            tokio::spawn(async move { engine.compile(module).await }).await.map_err(ended)??
         };
-        let program = Program::link(&self.0.wasm, &component, &surface.imports, surface.exports)
-            .map_err(|error| LoadError(format!("the component does not fit the contract: {error:#}")))?;
+        let program =
+            Program::link(&self.0.wasm, &component, &surface.imports, surface.exports).map_err(|error| {
+                LoadError::Invalid(format!("the component does not fit the contract: {error:#}"))
+            })?;
         Ok(Component { sha256, exports: surface.exports, imports: surface.imports, program })
+    }
+
+    async fn cached(
+        &self,
+        module: Arc<[u8]>,
+    ) -> Result<Option<(String, wasmtime::component::Component)>, LoadError> {
+        let (wasm, folder) = (self.0.wasm.clone(), self.0.config.cache_dir.clone());
+        let cached = tokio::task::spawn_blocking(move || compiled_modules::cached(&wasm, &folder, &module));
+        cached.await.map_err(ended)
+    }
+
+    async fn compile(
+        &self,
+        module: Arc<[u8]>,
+    ) -> Result<(String, wasmtime::component::Component), LoadError> {
+        let _compiling = self.0.compiling.lock().await;
+        // Another caller may have compiled it meanwhile.
+        if let Some(cached) = self.cached(Arc::clone(&module)).await? {
+            return Ok(cached);
+        }
+        let machine_code = self.0.config.compiler.compile(Arc::clone(&module)).await?;
+        let (wasm, folder) = (self.0.wasm.clone(), self.0.config.cache_dir.clone());
+        let kept = tokio::task::spawn_blocking(move || {
+            compiled_modules::keep(&wasm, &folder, &module, &machine_code)
+        });
+        kept.await.map_err(ended)?
     }
 
     /// Reads what a module exports and imports, without compiling it.
     ///
     /// # Errors
     /// The first reason why the module can't be a plugin, as far as that shows without compiling.
-    pub fn inspect(module: &[u8]) -> Result<(Exports, Vec<&'static str>), LoadError> {
-        inspect::read(module).map(|surface| (surface.exports, surface.imports))
+    pub fn inspect(module: &[u8]) -> Result<Surface, LoadError> {
+        inspect::read(module)
+    }
+
+    /// Whether the module with this SHA-256 was compiled before, so that loading it compiles nothing.
+    pub async fn has_compiled(&self, sha256: &str) -> bool {
+        let (wasm, folder, sha256) =
+            (self.0.wasm.clone(), self.0.config.cache_dir.clone(), sha256.to_owned());
+        let cached =
+            tokio::task::spawn_blocking(move || compiled_modules::is_cached(&wasm, &folder, &sha256));
+        cached.await.unwrap_or(false)
     }
 
     /// Instances that may exist at once.
@@ -118,6 +157,11 @@ impl PluginEngine {
     fn processor(&self) -> &ProcessorPool {
         &self.0.config.processor
     }
+}
+
+/// The error of a task that loads or compiles and panicked.
+fn ended(_: tokio::task::JoinError) -> LoadError {
+    LoadError::Invalid("the compiler failed on the module".to_owned())
 }
 
 impl Component {

@@ -53,7 +53,7 @@ async fn engine() -> PluginEngine {
     static ENGINE: OnceCell<PluginEngine> = OnceCell::const_new();
     let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
     let cache = std::env::temp_dir().join(format!("belvedere-test-plugins-{user}"));
-    let open = async || PluginEngine::open(EngineConfig::new(cache)).unwrap();
+    let open = async || PluginEngine::open(EngineConfig::in_this_process(cache)).unwrap();
     ENGINE.get_or_init(open).await.clone()
 }
 

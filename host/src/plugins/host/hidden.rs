@@ -5,14 +5,39 @@ use std::borrow::Cow;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use crate::config::Secret;
+use crate::plugins::manifest::Manifest;
+use crate::plugins::secrets;
+use crate::plugins::services::PluginServices;
+
 /// Shorter values are not removed: they may be any word.
 const MIN_BYTES: usize = 6;
 
 /// Names and values, the longest values first: one may contain another.
 #[derive(Default)]
-pub(super) struct Hidden(Vec<(&'static str, Zeroizing<String>)>);
+pub(in crate::plugins) struct Hidden(Vec<(&'static str, Zeroizing<String>)>);
 
 impl Hidden {
+    /// The secrets of a plugin, whether or not it reads them: an earlier call may have kept them.
+    pub(in crate::plugins) fn of_secrets(services: &PluginServices, manifest: &Manifest) -> Self {
+        let mut hidden = Self::default();
+        for name in secrets::names(manifest) {
+            if let Some(secret) = (services.secrets)(&manifest.id, name) {
+                hidden.add_secret(&secret);
+            }
+        }
+        hidden
+    }
+
+    /// Hides each line of a secret too: what a program prints becomes lines of the log.
+    pub(super) fn add_secret(&mut self, secret: &Secret<String>) {
+        let secret = secret.reveal();
+        self.add("secret", secret);
+        if secret.contains('\n') {
+            secret.lines().for_each(|line| self.add("secret", line.trim()));
+        }
+    }
+
     pub(super) fn add(&mut self, name: &'static str, value: &str) {
         let known = self.0.iter().any(|(_, hidden)| hidden.as_str() == value);
         if value.len() >= MIN_BYTES && !known {
@@ -22,7 +47,7 @@ impl Hidden {
     }
 
     /// The text with every hidden value replaced by its name.
-    pub(super) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(in crate::plugins) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
         for (name, value) in &self.0 {
             if text.contains(value.as_str()) {
@@ -51,6 +76,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_secret_of_lines_is_hidden_line_by_line() {
+        let mut hidden = Hidden::default();
+        hidden.add_secret(&Secret::new("-----BEGIN\r\n  QUJDREVG\nab\n".to_owned()));
+        assert_eq!(hidden.redact("-----BEGIN"), "[secret]");
+        assert_eq!(hidden.redact("key: QUJDREVG, ab"), "key: [secret], ab");
+    }
 
     #[test]
     fn values_are_replaced_by_their_names() {

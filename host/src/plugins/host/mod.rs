@@ -25,6 +25,7 @@ mod types;
 mod wasi;
 mod wasi_context;
 
+pub(super) use hidden::Hidden;
 pub(super) use places::HostPlaces;
 pub(super) use plugin_log::PluginLog;
 pub(super) use program::{Instance, Program};

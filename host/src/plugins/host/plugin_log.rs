@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::bindings::belvedere::plugin::log::Level;
 use crate::clock::Timestamp;
 use crate::events::{Event, EventLog, PluginCallEvent};
+use crate::plugins::calls::Failure;
 use crate::sandbox::{DroppedLines, LogShares, Verdict};
 use crate::store::events::Severity;
 
@@ -40,16 +41,8 @@ impl PluginLog {
         now: Timestamp,
     ) {
         let bytes = message.len() + fields.as_ref().map_or(0, |fields| fields.to_string().len());
-        match self.shares.take(plugin, plugin, bytes, now) {
-            Verdict::Dropped => {
-                metrics::counter!("belvedere_plugin_log_lines_dropped_total").increment(1);
-                return;
-            }
-            Verdict::Written(dropped) => {
-                if let Some(dropped) = dropped {
-                    self.report(&dropped);
-                }
-            }
+        if !self.is_within_share(plugin, bytes, now) {
+            return;
         }
         let plugin: &str = plugin;
         let shown = fields.as_ref().map(tracing::field::display);
@@ -68,6 +61,37 @@ impl PluginLog {
         let plugin = plugin.to_owned();
         let event = PluginCallEvent::Log { plugin, level: name, severity, message, fields };
         self.events.record(Event::PluginCall(event));
+    }
+
+    /// Records that a call failed, within the plugin's share: clients may be able to make it fail.
+    pub(in crate::plugins) fn failed(
+        &self,
+        plugin: &str,
+        interface: &'static str,
+        failure: &Failure,
+        now: Timestamp,
+    ) {
+        if !self.is_within_share(&plugin.into(), failure.text.len(), now) {
+            return;
+        }
+        let (plugin, error, cause) = (plugin.to_owned(), failure.text.clone(), failure.cause.as_str());
+        self.events.record(Event::PluginCall(PluginCallEvent::Failed { plugin, interface, cause, error }));
+    }
+
+    /// Takes a line out of the plugin's share. What does not fit is counted.
+    fn is_within_share(&self, plugin: &Arc<str>, bytes: usize, now: Timestamp) -> bool {
+        match self.shares.take(plugin, plugin, bytes, now) {
+            Verdict::Dropped => {
+                metrics::counter!("belvedere_plugin_log_lines_dropped_total").increment(1);
+                false
+            }
+            Verdict::Written(dropped) => {
+                if let Some(dropped) = dropped {
+                    self.report(&dropped);
+                }
+                true
+            }
+        }
     }
 
     fn report(&self, dropped: &DroppedLines) {

@@ -11,7 +11,8 @@ impl Host for CallState {
         }
         let secret = (self.services.secrets)(&self.plugin, &name);
         if let Some(secret) = &secret {
-            self.hide("secret", secret.reveal());
+            // It may have been set since the call began.
+            self.hidden.add_secret(secret);
         }
         Ok(secret.map(|secret| secret.reveal().clone()))
     }

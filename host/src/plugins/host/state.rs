@@ -69,6 +69,7 @@ impl CallState {
     ) -> Self {
         let plugin =
             account.as_ref().map_or_else(|| "".into(), |account| account.plugin.manifest.id.as_str().into());
+        let hidden = account.as_ref().map(|account| Hidden::of_secrets(services, &account.plugin.manifest));
         Self {
             services: services.clone(),
             log: Arc::clone(log),
@@ -85,7 +86,7 @@ impl CallState {
             kv_writes: 0,
             timers: Duration::ZERO,
             waits_for_host: false,
-            hidden: Hidden::default(),
+            hidden: hidden.unwrap_or_default(),
             held_lines: None,
             memory_refused: false,
         }

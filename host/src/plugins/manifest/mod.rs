@@ -3,6 +3,7 @@
 mod permission;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub use permission::{Grants, HostPattern, InvalidPermission, Permission, Risk};
@@ -87,8 +88,9 @@ struct File {
     required_secrets: Vec<RequiredSecret>,
     #[serde(rename = "wasm_file")]
     module: Option<String>,
+    /// Read entry by entry, for an error that says what is wrong with one.
     #[serde(default)]
-    hosts: Vec<HostEntry>,
+    hosts: Vec<Value>,
     /// Asks for every public host.
     #[serde(default)]
     unrestricted_network: bool,
@@ -103,12 +105,13 @@ struct File {
     signs: bool,
 }
 
-/// A host with all methods, or with the listed ones.
+/// A host with the methods that it lists.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum HostEntry {
-    Host(HostPattern),
-    WithMethods { host: HostPattern, methods: Vec<String> },
+#[serde(deny_unknown_fields)]
+struct HostEntry {
+    host: HostPattern,
+    #[serde(default)]
+    methods: Vec<String>,
 }
 
 impl Manifest {
@@ -229,7 +232,7 @@ fn check_secrets(id: &str, secrets: &[RequiredSecret]) -> Result<(), InvalidMani
 }
 
 fn permissions(
-    hosts: Vec<HostEntry>,
+    hosts: Vec<Value>,
     unrestricted: bool,
     collections: Vec<Nsid>,
     lookups: Vec<Nsid>,
@@ -237,12 +240,7 @@ fn permissions(
 ) -> Result<Vec<Permission>, InvalidManifest> {
     let mut permissions = Vec::new();
     for entry in hosts {
-        let (host, methods) = match entry {
-            HostEntry::Host(host) => (host, Vec::new()),
-            HostEntry::WithMethods { host, methods } => (host, methods),
-        };
-        let found = Permission::network(host, &methods);
-        permissions.push(found.map_err(|error| InvalidManifest(format!("hosts: {error}")))?);
+        permissions.push(host_permission(entry).map_err(|text| InvalidManifest(format!("hosts: {text}")))?);
     }
     if unrestricted {
         permissions.push(Permission::UnrestrictedNetwork);
@@ -253,6 +251,22 @@ fn permissions(
         permissions.push(Permission::SignRecords);
     }
     Ok(permissions)
+}
+
+/// An entry of `hosts`: a host, or one with methods.
+fn host_permission(entry: Value) -> Result<Permission, String> {
+    let HostEntry { host, methods } = match entry {
+        Value::String(host) => {
+            let host = HostPattern::try_from(host).map_err(|error| error.to_string())?;
+            HostEntry { host, methods: Vec::new() }
+        }
+        entry @ Value::Object(_) => {
+            let shown = entry.to_string();
+            serde_json::from_value(entry).map_err(|error| format!("{shown}: {error}"))?
+        }
+        other => return Err(format!("{other} is neither a host nor {{\"host\", \"methods\"}}")),
+    };
+    Permission::network(host, &methods).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

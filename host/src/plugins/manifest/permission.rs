@@ -54,6 +54,32 @@ const METHODS: [Method; 6] =
 const MAX_HOST: usize = 253;
 
 impl HostPattern {
+    /// Why a plugin may not ask for the pattern: it covers names below a public suffix, which anyone may register, or is
+    /// a suffix such as `co.uk` itself. Suffixes of a company (`s3.amazonaws.com`) are hosts too, of that company. Not
+    /// checked when a stored permission is read: the list of suffixes grows, and installed plugins stay.
+    ///
+    /// # Errors
+    /// Says what to list instead.
+    pub fn check_owner(&self) -> Result<(), InvalidPermission> {
+        let (name, is_wildcard) = match self.0.strip_prefix("*.") {
+            Some(parent) => (parent, true),
+            None => (self.0.as_str(), false),
+        };
+        let suffix = psl::suffix(name.as_bytes()).filter(|suffix| suffix.as_bytes() == name.as_bytes());
+        // A single label that the list does not know is a name of this network.
+        let is_open = suffix.is_some_and(|suffix| match suffix.typ() {
+            Some(psl::Type::Icann) => true,
+            Some(psl::Type::Private) | None => is_wildcard,
+        });
+        if is_open {
+            let text = format!(
+                "{self} belongs to many owners, since anyone may register names below {name}: list the hosts"
+            );
+            return Err(InvalidPermission(text));
+        }
+        Ok(())
+    }
+
     /// Whether the pattern covers `host`, which is in lower case and without a port.
     pub fn covers(&self, host: &str) -> bool {
         match self.0.strip_prefix("*.") {

@@ -93,8 +93,18 @@ fn invalid_manifests_are_refused_with_the_field() {
     ];
     for host in no_hosts {
         assert!(HostPattern::try_from(host.to_owned()).is_err(), "{host}");
-        with("hosts", json!([host]));
+        for entry in [json!(host), json!({ "host": host, "methods": ["GET"] })] {
+            let error = with("hosts", json!([entry]));
+            assert!(
+                error.starts_with("hosts: ") && error.contains("is no host: a name in lower case"),
+                "{error}"
+            );
+        }
     }
+    assert!(with("hosts", json!([7])).contains("7 is neither a host nor"));
+    assert!(
+        with("hosts", json!([{"host": "a.example", "method": "GET"}])).contains("unknown field `method`")
+    );
     assert!(with("hosts", json!([{"host": "a.example", "methods": ["CONNECT"]}])).contains("CONNECT"));
     assert!(with("required_secrets", json!([{"key": "API_KEY", "name": "x"}])).contains("PLUGIN_STEAM_"));
     assert!(with("icon_url", json!("javascript:alert(1)")).contains("icon_url"));
@@ -102,4 +112,26 @@ fn invalid_manifests_are_refused_with_the_field() {
     assert!(with("hosts", json!(vec!["a.example"; 65])).contains("64"));
     assert!(Manifest::parse(&vec![b' '; MAX_BYTES + 1]).is_err());
     assert!(Manifest::parse(b"{").is_err());
+}
+
+#[test]
+fn what_anyone_may_register_names_below_is_no_owner() {
+    let is_owned = |host: &str| HostPattern::try_from(host.to_owned()).unwrap().check_owner().is_ok();
+    for host in ["*.co.uk", "co.uk", "com", "*.com.br", "*.github.io", "*.s3.amazonaws.com"] {
+        assert!(!is_owned(host), "{host}");
+    }
+    let owned = [
+        "example.com",
+        "*.example.com",
+        "*.example.co.uk",
+        "octocat.github.io",
+        "*.octocat.github.io",
+        "s3.amazonaws.com",
+        "localhost",
+        "minio",
+        "*.storage.internal",
+    ];
+    for host in owned {
+        assert!(is_owned(host), "{host}");
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{NOW, Stage, scope};
 use crate::clock::Timestamp;
 use crate::plugins::calls::{
-    CallError, CallScope, Callback, Expiry, FaultCode, Page, Profile, Start, Tokens,
+    CallError, CallScope, Callback, Expiry, Failure, FaultCode, Page, Profile, Start, Tokens,
 };
 use crate::plugins::limits;
 
@@ -145,7 +145,7 @@ async fn results_that_nothing_can_store_are_faults_and_no_traps() {
         assert_eq!(stage.pull(config, None).await.unwrap().items.len(), 1);
     }
     match stage.pull(json!({"items": 20, "size": 1_000_000}), None).await {
-        Err(CallError::Failed(text)) => assert!(text.contains("fuel"), "{text}"),
+        Err(CallError::Failed(Failure { text, .. })) => assert!(text.contains("fuel"), "{text}"),
         other => panic!("{other:?}"),
     }
     let start = |url: &str| Start {

@@ -38,7 +38,7 @@
 use serde_json::{Value, json};
 
 use super::{ALICE, Stage, built, engine, plugin, scope};
-use crate::plugins::calls::{CallError, FaultCode, RunContext};
+use crate::plugins::calls::{CallError, Failure, FailureCause, FaultCode, RunContext};
 use crate::plugins::{PluginStatus, limits};
 
 /// The hostile plugin's module with another behaviour of `describe`.
@@ -72,7 +72,9 @@ async fn describe_is_within_the_limits_and_without_capabilities() {
     ] {
         let component = engine().await.load(&describing(mode)).await.unwrap();
         match stage.calls.describe(&component).await {
-            Err(CallError::Failed(text)) => assert!(text.contains(expected), "{mode}: {text}"),
+            Err(CallError::Failed(Failure { text, .. })) => {
+                assert!(text.contains(expected), "{mode}: {text}");
+            }
             other => panic!("{mode}: {other:?}"),
         }
     }
@@ -113,6 +115,51 @@ async fn traps_and_exits_are_failures_of_the_call() {
     let pages = stage.act("grow", Value::Null).await.unwrap();
     assert!(pages.as_u64().unwrap() <= (limits::LINEAR_MEMORY >> 16) as u64, "{pages}");
     stage.works().await;
+}
+
+#[tokio::test]
+async fn failures_are_events_with_their_cause() {
+    let stage = Stage::set().await;
+    for (name, arg, cause) in [
+        ("trap", Value::Null, FailureCause::Unreachable),
+        ("stack", Value::Null, FailureCause::Trap),
+        ("allocate", Value::Null, FailureCause::Memory),
+        ("exit", Value::Null, FailureCause::Exit),
+        ("wasi_random", json!(1_u64 << 40), FailureCause::Host),
+        ("big", json!(limits::HANDED_OVER_BYTES + 1), FailureCause::Output),
+        ("hang", Value::Null, FailureCause::GuestTime),
+    ] {
+        let failed = stage.act(name, arg).await;
+        stage.calls.resume("hostile");
+        assert!(
+            matches!(&failed, Err(CallError::Failed(failure)) if failure.cause == cause),
+            "{name}: {failed:?}"
+        );
+        let Err(CallError::Failed(Failure { text, .. })) = failed else { unreachable!() };
+        let detail = json!({"interface": "callable", "cause": cause.as_str(), "error": text}).to_string();
+        let events = stage.events("plugin.failed").await;
+        let event = events.iter().find(|event| event.detail == detail);
+        let event = event.unwrap_or_else(|| panic!("{detail} is not in {events:?}"));
+        assert_eq!((event.subject.as_deref(), event.severity.as_str()), (Some("hostile"), "warn"));
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_hidden_also_in_calls_that_do_not_read_them() {
+    let stage = Stage::set().await;
+    let fields = json!({"s3cret-value": "s3cret-value"}).to_string();
+    stage.act("log", json!({"text": "it is s3cret-value", "fields": fields, "level": "info"})).await.unwrap();
+    stage.act("print", json!("s3cret-value\n")).await.unwrap();
+    assert_eq!(stage.fault("fault", json!("not s3cret-value")).await.1, "not [secret]");
+    let lines = stage.events("plugin.log").await;
+    let details: Vec<Value> = lines.iter().map(|line| serde_json::from_str(&line.detail).unwrap()).collect();
+    let fields = json!({"[secret]": "[secret]"});
+    for expected in [
+        json!({"level": "info", "message": "it is [secret]", "fields": fields}),
+        json!({"level": "info", "message": "[secret]"}),
+    ] {
+        assert!(details.contains(&expected), "{expected}: {details:?}");
+    }
 }
 
 #[tokio::test]
@@ -281,7 +328,9 @@ async fn a_paused_plugin_is_not_called() {
 async fn imports_that_were_not_granted_are_refused() {
     let stage = Stage::set().await.granted(&["kv:use", "secrets:read", "attest:sign"]);
     match stage.act("echo", Value::Null).await {
-        Err(CallError::Failed(text)) => assert!(text.ends_with("did not grant: http, lookup"), "{text}"),
+        Err(CallError::Failed(Failure { text, .. })) => {
+            assert!(text.ends_with("did not grant: http, lookup"), "{text}");
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(stage.plugin.component.missing(&stage.plugin.grants), ["http", "lookup"]);

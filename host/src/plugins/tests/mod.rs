@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 
 use super::calls::{CallError, CallScope, Calls, FaultCode, RunContext};
 use super::engine::Component;
-use super::manifest::{Grants, Manifest, Permission};
+use super::manifest::{Grants, Manifest, Permission, RequiredSecret};
 use super::{EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus};
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
@@ -59,7 +59,7 @@ fn cache_dir() -> PathBuf {
 /// One engine for the tests of a process.
 async fn engine() -> PluginEngine {
     static ENGINE: OnceCell<PluginEngine> = OnceCell::const_new();
-    let open = async || PluginEngine::open(EngineConfig::new(cache_dir())).unwrap();
+    let open = async || PluginEngine::open(EngineConfig::in_this_process(cache_dir())).unwrap();
     ENGINE.get_or_init(open).await.clone()
 }
 
@@ -148,7 +148,7 @@ impl Stage {
         let failed = self.act(name, arg).await;
         self.calls.resume("hostile");
         match failed {
-            Err(CallError::Failed(text)) => text,
+            Err(CallError::Failed(failure)) => failure.text,
             other => panic!("{name}: {other:?}"),
         }
     }
@@ -178,8 +178,11 @@ impl Stage {
 
 /// The hostile plugin with these grants.
 fn plugin(component: Component, grants: Vec<Permission>) -> Arc<LoadedPlugin> {
+    let mut manifest = Manifest::parse(&built("hostile").1).unwrap();
+    let key = "PLUGIN_HOSTILE_API_KEY".to_owned();
+    manifest.required_secrets.push(RequiredSecret { key, name: "Key".to_owned(), description: None });
     Arc::new(LoadedPlugin {
-        manifest: Manifest::parse(&built("hostile").1).unwrap(),
+        manifest,
         grants: Grants::new(grants),
         component,
         status: PluginStatus::Active,

@@ -1,12 +1,12 @@
 //! Files that are no plugins, and those that only look like one.
 
 use super::{EngineConfig, Stage, built, engine};
-use crate::plugins::calls::CallError;
+use crate::plugins::calls::{CallError, Failure};
 use crate::plugins::{PluginEngine, limits};
 
 /// Why a module is refused.
 async fn refusal(module: &[u8]) -> String {
-    engine().await.load(module).await.expect_err("it is no plugin").0
+    engine().await.load(module).await.expect_err("it is no plugin").to_string()
 }
 
 fn text(text: &str) -> Vec<u8> {
@@ -80,6 +80,26 @@ async fn modules_beyond_the_pool_are_refused_when_they_are_loaded() {
     let long =
         format!("(func {})", "(drop (i64.const 0x7fffffffffffffff))".repeat(limits::FUNCTION_BYTES / 11));
     assert!(refusal(&describing(&long)).await.contains("a function is larger"));
+    for (locals, body, expected) in [
+        (0, "(loop (br_if 0 (local.get 0)))".repeat(limits::LOOPS as usize + 1), "more than 1600 loops"),
+        (
+            0,
+            format!("{}{}", "loop ".repeat(33), "end ".repeat(33)),
+            "loops of a function are nested more than 32",
+        ),
+        (
+            0,
+            format!("{}{}", "block ".repeat(20_001), "end ".repeat(20_001)),
+            "blocks of a function are nested more than 20000 deep",
+        ),
+        (1_001, "(if (local.get 0) (then (local.set 1 (i32.const 1))))".repeat(10_000), "10000 branches"),
+        (126, "(loop (br_if 0 (local.get 0)))".repeat(1_599), "1599 loops, which are too many together"),
+    ] {
+        let locals = "i32 ".repeat(locals);
+        let module = describing(&format!("(func (param i32) (local {locals}) {body})"));
+        let error = refusal(&module).await;
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
     let many = "(func)".repeat(limits::FUNCTIONS as usize + 1);
     assert!(refusal(&describing(&many)).await.contains("functions"));
     // Two memories by two instances of one module.
@@ -110,7 +130,9 @@ async fn start_functions_are_within_the_limits() {
     ] {
         let component = engine().await.load(&describing(body)).await.unwrap();
         match stage.calls.describe(&component).await {
-            Err(CallError::Failed(text)) => assert!(text.contains(expected), "{expected}: {text}"),
+            Err(CallError::Failed(Failure { text, .. })) => {
+                assert!(text.contains(expected), "{expected}: {text}");
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -120,7 +142,7 @@ async fn start_functions_are_within_the_limits() {
 async fn a_module_is_compiled_once_and_a_damaged_file_again() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let open = || PluginEngine::open(EngineConfig::new(&cache)).unwrap();
+    let open = || PluginEngine::open(EngineConfig::in_this_process(&cache)).unwrap();
     let module = built("minimal").0;
     // The components are dropped: a file that is mapped must not be written to.
     let sha256 = open().load(&module).await.unwrap().sha256;
@@ -147,7 +169,7 @@ async fn requests_are_answered_while_a_module_compiles() {
         "(func (param i32) (result i32) (i32.mul (local.get 0) (i32.add (local.get 0) (i32.const 7))))";
     let module = describing(&functions.repeat(100_000));
     let folder = tempfile::tempdir().unwrap();
-    let engine = PluginEngine::open(EngineConfig::new(folder.path().join("cache"))).unwrap();
+    let engine = PluginEngine::open(EngineConfig::in_this_process(folder.path().join("cache"))).unwrap();
     let small = describing("");
     engine.load(&small).await.unwrap();
     let busy = engine.clone();

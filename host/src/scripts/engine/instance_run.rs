@@ -196,6 +196,9 @@ fn trap_failure(error: &wasmtime::Error, metered: &MeteredStore<'_>) -> ScriptFa
         return failure;
     }
     match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) if state.plugins_used_up_fuel() => {
+            ScriptFailure::new(FailureKind::Limit, "plugins computed for longer than the run may")
+        }
         Some(Trap::OutOfFuel) => ScriptFailure::new(FailureKind::Limit, "too much work in library functions"),
         // The C stack of the guest lies below its data: an overflow ends at address zero.
         Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => {

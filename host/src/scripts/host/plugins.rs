@@ -1,8 +1,8 @@
 //! `plugins`: calls the functions of plugins, charged to the calling run.
 //!
 //! A plugin computes within the run's polls, in the run's place in the processor pool. So its time counts into the run's
-//! guest time, and the run's deadline ends the call. After each call what it computed is taken out of the run's fuel, and its
-//! requests out of the run's requests to other servers.
+//! guest time, and the run's deadline ends the call, as what is left of its fuel does. After each call what it computed is
+//! taken out of that fuel, and its requests out of the run's requests to other servers.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -33,8 +33,8 @@ pub(super) fn link(linker: &mut Linker<RunState>) -> wasmtime::Result<()> {
         "call",
         |mut store: StoreContextMut<'_, RunState>, (plugin, function, args): (String, String, Vec<u8>)| {
             Box::new(async move {
-                let answer = call(store.data_mut(), plugin, function, args).await;
                 let mut left = store.get_fuel()?;
+                let answer = call(store.data_mut(), left, plugin, function, args).await;
                 let is_enough = store.data_mut().pay_plugin_fuel(&mut left);
                 store.set_fuel(left)?;
                 if is_enough { Ok((answer,)) } else { Err(Trap::OutOfFuel.into()) }
@@ -52,12 +52,15 @@ impl Host for RunState {
         function: String,
         args: Vec<u8>,
     ) -> wasmtime::Result<Result<Vec<u8>, PluginFault>> {
-        Ok(call(self, plugin, function, args).await)
+        // `link` replaces this. Without the run's fuel no plugin may compute.
+        Ok(call(self, 0, plugin, function, args).await)
     }
 }
 
+/// Calls a function for a run that has `fuel` left.
 async fn call(
     state: &mut RunState,
+    fuel: u64,
     plugin: String,
     function: String,
     args: Vec<u8>,
@@ -78,6 +81,7 @@ async fn call(
         has_session: state.has_session(),
         read_only: dry_run || state.info.kind == TriggerKind::Query,
         requests_left: Arc::new(AtomicU32::new(requests)),
+        time_left: Duration::from_micros(fuel / limits::PLUGIN_FUEL_PER_MICROSECOND),
     };
     let requests_left = Arc::clone(&run.requests_left);
     let call = PluginCall {
@@ -118,9 +122,7 @@ async fn timed<T>(work: impl Future<Output = T>, spent: &mut Duration) -> T {
 fn plugin_fault(what: &str, error: PluginCallError) -> PluginFault {
     let code = match &error {
         PluginCallError::NoPlugin(_) | PluginCallError::NoFunction(_) => FaultCode::BadInput,
-        PluginCallError::Paused | PluginCallError::Busy => FaultCode::Unavailable,
-        PluginCallError::Failed(cause) => {
-            tracing::error!(function = what, cause, "a plugin failed while a script called it");
+        PluginCallError::Paused | PluginCallError::Busy | PluginCallError::Failed(_) => {
             FaultCode::Unavailable
         }
         PluginCallError::Fault(raised) => return raised_fault(what, raised),

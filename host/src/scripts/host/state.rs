@@ -148,6 +148,11 @@ impl RunState {
         micros.saturating_mul(limits::PLUGIN_FUEL_PER_MICROSECOND).saturating_add(self.unpaid_fuel)
     }
 
+    /// Whether plugins computed for longer than the run's fuel lasted.
+    pub(in crate::scripts) fn plugins_used_up_fuel(&self) -> bool {
+        self.unpaid_fuel > 0
+    }
+
     /// Takes what plugins computed out of `left`, the run's fuel. `false` when that is used up.
     pub(super) fn pay_plugin_fuel(&mut self, left: &mut u64) -> bool {
         let fuel = self.plugin_fuel();

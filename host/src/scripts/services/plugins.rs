@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 
 use crate::atproto::Did;
 use crate::fair_share::Tenant;
-use crate::plugins::calls::{CallError, CallScope, Calls, Fault, RunContext};
+use crate::plugins::calls::{CallError, CallScope, Calls, FailureCause, Fault, RunContext};
 use crate::plugins::{LoadedPlugin, PluginStatus, Plugins};
 
 /// Names in the message of an error that lists what exists.
@@ -42,9 +42,9 @@ pub enum PluginCallError {
     Paused,
     #[error("too many calls of the plugin are running")]
     Busy,
-    /// The plugin was stopped. The cause goes to the log.
-    #[error("the plugin failed")]
-    Failed(String),
+    /// The plugin was stopped.
+    #[error("the plugin failed: {0}")]
+    Failed(FailureCause),
 }
 
 /// Names of plugins or of functions, sorted.
@@ -105,11 +105,11 @@ impl From<CallError> for PluginCallError {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Fault(fault) => Self::Fault(fault),
-            CallError::Failed(cause) => Self::Failed(cause),
+            CallError::Failed(failure) => Self::Failed(failure.cause),
             CallError::Busy => Self::Busy,
             CallError::Paused => Self::Paused,
             // Its functions were read when it was loaded.
-            CallError::Unsupported(interface) => Self::Failed(format!("the plugin has no {interface}")),
+            CallError::Unsupported(_) => Self::Failed(FailureCause::Unsupported),
         }
     }
 }

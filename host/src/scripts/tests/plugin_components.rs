@@ -1,14 +1,14 @@
 //! Tests of `plugin.*` with real libraries: `tests/plugins/minimal` and `plugins/markdown`, which `dev/plugins.sh` builds.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use belvedere_standins::database::Database;
 use belvedere_standins::plugins::built;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{EngineConfig, Invocation, Stage, account, cache_dir, of_client};
+use super::{EngineConfig, FailureKind, Invocation, Stage, account, cache_dir, of_client};
 use crate::clock::Clock;
 use crate::crypto::{Algorithm, PrivateKey};
 use crate::events::EventLog;
@@ -23,7 +23,17 @@ use crate::random::Random;
 use crate::scripts::services::ServerPlugins;
 use crate::scripts::{Engine, limits};
 use crate::store::Db;
+use crate::trigger::Trigger;
 use crate::xrpc::Caller;
+
+/// What `hostile` imports.
+const HOSTILE_GRANTS: [&str; 5] = [
+    "network:request?host=localhost",
+    "records:read?collection=com.example.game",
+    "attest:sign",
+    "secrets:read",
+    "kv:use",
+];
 
 /// A stage whose scripts may call the built plugins, and the database behind them.
 struct Real {
@@ -43,8 +53,10 @@ impl Real {
         let services = PluginServices::new(db, loopback(), clock, random, events, Arc::new(attestation));
 
         let config = EngineConfig::new(cache_dir());
-        let plugin_config =
-            PluginConfig { processor: config.processor.clone(), ..PluginConfig::new(cache_dir()) };
+        let plugin_config = PluginConfig {
+            processor: config.processor.clone(),
+            ..PluginConfig::in_this_process(cache_dir())
+        };
         let engine = PluginEngine::open(plugin_config).unwrap();
         let calls = Calls::new(engine.clone(), services);
         let load = async |name: &str, id: &str, status: PluginStatus| {
@@ -52,7 +64,12 @@ impl Real {
             let manifest = Manifest { id: id.to_owned(), ..Manifest::parse(&files.manifest).unwrap() };
             let component = engine.load(&files.module).await.unwrap();
             let functions = calls.surface(&component).await.unwrap();
-            LoadedPlugin { manifest, grants: Grants::default(), component, status, functions }
+            let grants = if id == "hostile" {
+                HOSTILE_GRANTS.map(|text| text.parse().unwrap()).into()
+            } else {
+                Vec::new()
+            };
+            LoadedPlugin { manifest, grants: Grants::new(grants), component, status, functions }
         };
         let plugins = Plugins::with([
             load("minimal", "minimal", PluginStatus::Active).await,
@@ -60,6 +77,7 @@ impl Real {
             load("minimal", "paused", PluginStatus::Paused).await,
             load("minimal", "removed", PluginStatus::Removing).await,
             load("markdown", "markdown", PluginStatus::Active).await,
+            load("hostile", "hostile", PluginStatus::Active).await,
         ]);
         let mut stage = Stage::set().await;
         stage.engine = Engine::open(config).await.unwrap();
@@ -108,7 +126,7 @@ async fn refusals_name_what_exists() {
             "plugin.markdown.render: the first argument must be a string",
         ),
         ("plugin.minimal.ecco()", "bad-input", "it has caller, echo, fail"),
-        ("plugin.removed.echo()", "bad-input", "installed are markdown, minimal, my-lib, paused"),
+        ("plugin.removed.echo()", "bad-input", "installed are hostile, markdown, minimal, my-lib, paused"),
         ("plugin['my_lib\\0'].echo()", "bad-input", "plugin.my_lib\\0.echo: no plugin of this name"),
         ("plugin.paused.echo()", "unavailable", "plugin.paused.echo: the plugin is paused"),
     ] {
@@ -117,6 +135,41 @@ async fn refusals_name_what_exists() {
         let seen = stage.handle(&body).await.unwrap();
         assert_eq!((&seen[0], &seen[1]), (&json!(false), &json!(code)), "{call}: {seen}");
         assert!(seen[2].as_str().unwrap().contains(message), "{call}: {seen}");
+    }
+}
+
+/// Without its own bound a plugin computes for 5 s, which the run, with a quarter of a second, pays for only afterwards.
+#[tokio::test]
+async fn a_plugin_computes_for_no_longer_than_the_run_may() {
+    let stage = Real::set().await.stage;
+    // More often than a plugin may fail before it is paused.
+    for _ in 0..4 {
+        let failure = stage.handle("return pcall(plugin.hostile.hang)").await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Limit, "{failure}");
+        assert!(failure.message.contains("plugins computed for longer than the run may"), "{failure}");
+    }
+    let source = "function handle() return pcall(plugin.hostile.hang) end";
+    let script = stage.engine.compile(Trigger::parse(super::TRIGGER).unwrap(), source).await;
+    let started = Instant::now();
+    stage.engine.run(&script, Invocation::default(), &stage.services).await.unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    let alive = stage.handle("return plugin.hostile.echo(1)").await;
+    assert_eq!(alive.unwrap(), json!([1]), "the plugin did nothing wrong");
+}
+
+#[tokio::test]
+async fn scripts_see_why_a_plugin_failed() {
+    let stage = Real::set().await.stage;
+    for (call, cause) in [
+        ("trap()", "plugin.hostile.trap: the plugin failed: it reached unreachable code, as a panic does"),
+        ("big(13 << 20)", "plugin.hostile.big: the plugin failed: it handed over more bytes than a call may"),
+    ] {
+        let body = format!(
+            "local ok, e = pcall(function() return plugin.hostile.{call} end) return {{ e.code, e.message }}"
+        );
+        let seen = stage.handle(&body).await.unwrap();
+        assert_eq!(seen[0], "unavailable");
+        assert!(seen[1].as_str().unwrap().ends_with(cause), "{seen}");
     }
 }
 

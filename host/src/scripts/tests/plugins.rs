@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{EngineConfig, FailureKind, Invocation, Stage, account, of_client};
 use crate::atproto::Did;
 use crate::fair_share::Tenant;
-use crate::plugins::calls::{Fault, FaultCode as PluginCode};
+use crate::plugins::calls::{FailureCause, Fault, FaultCode as PluginCode};
 use crate::scripts::failure::FaultCode;
 use crate::scripts::services::{PluginCall, PluginCallError, PluginCalls};
 use crate::scripts::{Engine, Lineage, limits};
@@ -54,7 +54,7 @@ impl PluginCalls for FakePlugins {
                 "two_values" => Ok("1 2".to_owned()),
                 "busy" => Err(PluginCallError::Busy),
                 "paused" => Err(PluginCallError::Paused),
-                "failed" => Err(PluginCallError::Failed("wasm trap: a secret".to_owned())),
+                "failed" => Err(PluginCallError::Failed(FailureCause::Memory)),
                 "not_found" => Err(fault(PluginCode::NotFound, "no such game", Some(404))),
                 "slow_down" => Err(fault(PluginCode::RateLimited, "wait", None)),
                 "verbose" => Err(fault(PluginCode::Internal, &"é".repeat(1 << 20), None)),
@@ -181,7 +181,12 @@ async fn errors_are_objects_with_a_code() {
         ),
         ("plugin.fake.busy()", "unavailable", None, "too many calls of the plugin are running"),
         ("plugin.fake.paused()", "unavailable", None, "the plugin is paused"),
-        ("plugin.fake.failed()", "unavailable", None, "plugin.fake.failed: the plugin failed"),
+        (
+            "plugin.fake.failed()",
+            "unavailable",
+            None,
+            "plugin.fake.failed: the plugin failed: it needs more memory than a call may have",
+        ),
         ("plugin.fake.not_found()", "not-found", Some(404), "plugin.fake.not_found: no such game"),
         ("plugin.fake.slow_down()", "rate-limited", None, "plugin.fake.slow_down: wait"),
         ("plugin.fake.verbose()", "internal", None, "éé…"),

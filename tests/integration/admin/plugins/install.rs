@@ -27,6 +27,17 @@ crate::in_both_worlds! {
         assert_eq!((&seen["permissions"][0]["risk"], &seen["permissions"][1]["risk"]), (&json!("medium"), &json!("low")));
         assert!(seen["note"].as_str().unwrap().contains("when it is installed"), "nothing was compiled: {seen}");
 
+        let costs = &seen["compilation"];
+        assert_eq!((costs["needed"].is_boolean(), &costs["module_bytes"]), (true, &json!(files.module.len())));
+        assert_eq!((&costs["max_seconds"], &costs["max_memory_mib"]), (&json!(60), &json!(1024)));
+        assert!(costs["functions"].as_u64().unwrap() > 10, "{costs}");
+
+        // With a custom section it is a module that nobody compiles.
+        let mut other = PluginFiles::adaptable(&json!({}));
+        other.module.extend(b"\0\x05\x04none");
+        let new = other.upload(&world.server, &format!("{PATH}/preview"), &[]).await;
+        assert_eq!(new.body["compilation"]["needed"], true, "{}", new.text);
+
         // Without consent nothing is stored.
         let asked = post(&world.server, "", &json!({ "url": url })).await;
         assert_eq!((asked.status.as_u16(), asked.error()), (400, "ConsentRequired"));
@@ -58,6 +69,8 @@ crate::in_both_worlds! {
             assert_eq!(plugin[field], value, "{field}");
         }
         assert_eq!(plugin["permissions"][0]["granted"], true);
+        let again = post(&world.server, "/preview", &json!({ "url": url })).await;
+        assert_eq!(again.body["compilation"]["needed"], false, "its machine code is kept");
         assert_eq!(plugin["functions"][0], json!({ "name": "secret", "params": ["name: string"], "help": "Returns a secret." }));
 
         // A restart downloads nothing.

@@ -10,7 +10,7 @@ use crate::plugins::calls::Function;
 use crate::plugins::catalogue::CatalogueRelease;
 use crate::plugins::install::Preview;
 use crate::plugins::manifest::{AuthType, Manifest, Permission, RequiredSecret, Risk};
-use crate::plugins::shown_url;
+use crate::plugins::{CompileLimits, shown_url};
 use crate::store::plugins::{PluginRow, PluginSource, PluginState};
 
 /// A permission as operators read it.
@@ -185,8 +185,34 @@ pub(super) struct PreviewView {
     /// The capabilities that the module imports.
     imports: Vec<&'static str>,
     permissions: Vec<PermissionView>,
+    compilation: CompilationView,
     /// What a preview can't tell.
     note: &'static str,
+}
+
+/// What installing a plugin costs.
+#[derive(Debug, Serialize)]
+struct CompilationView {
+    /// Whether the module has to be compiled; other installations wait for that.
+    needed: bool,
+    module_bytes: usize,
+    functions: u32,
+    /// What compiling it takes at most.
+    max_seconds: u64,
+    max_memory_mib: u64,
+}
+
+impl CompilationView {
+    fn of(preview: &Preview) -> Self {
+        let CompileLimits { seconds, memory_mib } = CompileLimits::default();
+        Self {
+            needed: !preview.is_compiled,
+            module_bytes: preview.inspected.package.module.len(),
+            functions: preview.inspected.surface.functions,
+            max_seconds: seconds,
+            max_memory_mib: memory_mib,
+        }
+    }
 }
 
 /// The module is not compiled for a preview, so it can't say anything of itself.
@@ -195,7 +221,8 @@ const PREVIEW_NOTE: &str =
 
 impl From<Preview> for PreviewView {
     fn from(preview: Preview) -> Self {
-        let Preview { inspected, manifest_url, wasm_url } = preview;
+        let compilation = CompilationView::of(&preview);
+        let Preview { inspected, manifest_url, wasm_url, .. } = preview;
         let file = inspected.package.manifest;
         Self {
             id: file.manifest.id,
@@ -210,7 +237,8 @@ impl From<Preview> for PreviewView {
             wasm_url,
             sha256: inspected.package.module_sha256,
             manifest_sha256: file.sha256,
-            imports: inspected.imports,
+            imports: inspected.surface.imports,
+            compilation,
             permissions: inspected.requested.iter().map(PermissionView::undecided).collect(),
             note: PREVIEW_NOTE,
         }

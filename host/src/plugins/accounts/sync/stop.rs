@@ -32,6 +32,13 @@ impl Stop {
         Self::Retry { code, text: text.to_string(), after: None }
     }
 
+    pub(super) fn map_text(self, map: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Retry { code, text, after } => Self::Retry { code, text: map(text), after },
+            Self::Fail { code, text, keeps } => Self::Fail { code, text: map(text), keeps },
+        }
+    }
+
     /// For what the user or the operator can repair.
     pub(super) fn pause(code: &'static str, text: impl ToString) -> Self {
         Self::Fail { code, text: text.to_string(), keeps: true }
@@ -114,9 +121,8 @@ pub(super) fn call_stop(error: CallError) -> Stop {
             return Stop::Retry { code: "rate-limited", text: CallError::Busy.to_string(), after: Some(1) };
         }
         // Each such call counts against the plugin: repeating it would pause the plugin for all its users.
-        CallError::Failed(cause) => {
-            tracing::warn!(cause, "a page of a sync failed");
-            return Stop::pause("internal", "the plugin failed");
+        CallError::Failed(failure) => {
+            return Stop::pause("internal", format!("the plugin failed: {}", failure.cause));
         }
         CallError::Paused => return Stop::paused(),
         CallError::Unsupported(what) => {

@@ -60,6 +60,14 @@ enum Written {
     Part { progress: Progress, reached: i64 },
 }
 
+impl Written {
+    fn map_note(mut self, map: impl FnOnce(String) -> String) -> Self {
+        let (Self::Page { progress, .. } | Self::Part { progress, .. }) = &mut self;
+        progress.note = progress.note.take().map(map);
+        self
+    }
+}
+
 /// Runs a turn of a sync that was taken by `holder`.
 pub(in crate::plugins::accounts) async fn run(accounts: &Accounts, row: AccountRow, holder: &str) {
     let (db, id) = (&accounts.deps().db, row.id.clone());
@@ -188,10 +196,22 @@ async fn page(accounts: &Accounts, row: AccountRow) -> Result<Written, Stop> {
     if row.status != AccountStatus::Linked {
         return Err(Stop::pause("needs-reauth", AccountError::Expired));
     }
+    // The texts name collections and keys that the plugin chose.
+    let hide = |text: String| plugin.hide_secrets(&text);
+    let written = read_and_write(accounts, &plugin, row, began).await.map_err(|stop| stop.map_text(hide))?;
+    Ok(written.map_note(hide))
+}
+
+async fn read_and_write(
+    accounts: &Accounts,
+    plugin: &Arc<dyn Linker>,
+    row: AccountRow,
+    began: Timestamp,
+) -> Result<Written, Stop> {
     let session_id = row.sync_session_id.clone().unwrap_or_default();
     let session = accounts.session_of(&row, &session_id).await?.ok_or_else(no_session)?;
-    let opened = accounts.usable(&plugin, row).await.map_err(account_stop)?;
-    let (row, page) = pull(accounts, &plugin, opened).await?;
+    let opened = accounts.usable(plugin, row).await.map_err(account_stop)?;
+    let (row, page) = pull(accounts, plugin, opened).await?;
     check_page(&row, &page)?;
     let Page { items, next } = page;
     let (mut progress, prepared) = items::prepare(accounts, plugin.as_ref(), &row, items).await?;

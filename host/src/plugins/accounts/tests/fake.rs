@@ -17,6 +17,9 @@ use crate::plugins::engine::Exports;
 use crate::plugins::manifest::{Grants, Manifest, Permission};
 use crate::plugins::registry::PluginStatus;
 
+/// A secret of the plugin.
+pub(super) const SECRET: &str = "s3cret-value";
+
 /// Makes a page for a cursor.
 type Pages = Arc<dyn Fn(Option<&str>) -> Page + Send + Sync>;
 
@@ -213,6 +216,10 @@ impl Linker for FakeService {
     fn grants(&self) -> &Grants {
         // Leaked: a test changes them a few times.
         Box::leak(Box::new(self.state().grants.clone()))
+    }
+
+    fn hide_secrets(&self, text: &str) -> String {
+        text.replace(SECRET, "[secret]")
     }
 
     fn exports(&self) -> Exports {

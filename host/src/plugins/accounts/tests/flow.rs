@@ -3,7 +3,7 @@
 use super::fake::fault;
 use super::*;
 use crate::plugins::accounts::AccountError;
-use crate::plugins::calls::{CallError, FaultCode};
+use crate::plugins::calls::{CallError, Failure, FailureCause, FaultCode};
 use crate::plugins::registry::PluginStatus;
 use crate::store::external_auth_states;
 
@@ -137,8 +137,8 @@ on_both! {
         assert_eq!(failed(&[("error", "<script>")]).await, "the service refused the connection");
         assert_eq!(stage.service.count("handle_callback"), 0);
         assert_eq!(failed(&[("code", "wrong")]).await, "the code is wrong");
-        stage.service.fail("handle_callback", CallError::Failed("trap at 0x1".to_owned()));
-        assert_eq!(failed(&[("code", "good")]).await, "the plugin failed");
+        stage.service.fail("handle_callback", CallError::Failed(Failure::new(FailureCause::Trap, "trap at 0x1")));
+        assert_eq!(failed(&[("code", "good")]).await, "the plugin failed: it trapped");
         stage.service.fail("profile", fault(FaultCode::Upstream, "no\0profile"));
         assert_eq!(failed(&[("code", "good")]).await, "noprofile");
         stage.service.sign_in_as("a b");

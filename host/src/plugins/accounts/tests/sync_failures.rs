@@ -1,10 +1,10 @@
 //! Syncs whose PDS, session, tokens or plugin fail.
 
-use super::fake::fault;
+use super::fake::{SECRET, fault, item};
 use super::syncing::{done, error_of, note, pages, run_sync, until, work};
 use super::*;
 use crate::plugins::accounts::AccountError;
-use crate::plugins::calls::{CallError, Fault, FaultCode, Page};
+use crate::plugins::calls::{CallError, Failure, FailureCause, Fault, FaultCode, Item, Page};
 use crate::plugins::registry::PluginStatus;
 use crate::store::external_accounts::{AccountStatus, SyncStatus};
 
@@ -115,6 +115,20 @@ on_both! {
         assert_eq!(error_of(&stage).await, "needs-reauth");
     }
 
+    async fn texts_of_a_sync_show_no_secrets(stage) {
+        work(&stage);
+        stage.link("765").await;
+        let invalid = Item { value: "7".to_owned(), ..item(NOTE, Some(SECRET), &json!({})) };
+        stage.service.items(vec![invalid]);
+        assert_eq!(run_sync(&stage).await, done(1, 0, 1));
+        let event = stage.events_of("synced").await.pop().unwrap();
+        assert!(event["note"].as_str().unwrap().starts_with("com.example.note/[secret]: "), "{event}");
+        stage.service.items(vec![item(SECRET, None, &json!({}))]);
+        assert_eq!(error_of(&stage).await, "forbidden");
+        let event = stage.events_of("sync_failed").await.pop().unwrap();
+        assert!(event["error"].as_str().unwrap().starts_with("forbidden: the plugin named \"[secret]\""), "{event}");
+    }
+
     async fn a_plugins_failures_end_or_postpone_a_sync(stage) {
         work(&stage);
         stage.link("765").await;
@@ -123,7 +137,7 @@ on_both! {
             (fault(FaultCode::Forbidden, "no host"), "forbidden"),
             (fault(FaultCode::TooLarge, "a large answer"), "too-large"),
             (fault(FaultCode::BadInput, "x\0y"), "upstream"),
-            (CallError::Failed("trap".to_owned()), "internal"),
+            (CallError::Failed(Failure::new(FailureCause::Trap, "trap")), "internal"),
             (CallError::Unsupported("sync"), "unsupported"),
         ] {
             stage.service.fail("pull", failure);

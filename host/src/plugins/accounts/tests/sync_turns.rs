@@ -6,7 +6,7 @@ use super::fake::item;
 use super::syncing::{note, until, work, written};
 use super::*;
 use crate::plugins::accounts::sync::turn;
-use crate::plugins::calls::{CallError, Item, Page};
+use crate::plugins::calls::{CallError, Failure, FailureCause, Item, Page};
 use crate::store::external_accounts::SyncStatus;
 
 const RUNNING: SyncStatus = SyncStatus::Running;
@@ -121,14 +121,14 @@ on_both! {
         let id = start(&stage).await;
         for is_trap in [false, true] {
             if is_trap {
-                stage.service.fail("pull", CallError::Failed("trap".to_owned()));
+                stage.service.fail("pull", CallError::Failed(Failure::new(FailureCause::Trap, "trap")));
             }
             let row = take(&stage, &id).await;
             turn::run(&stage.accounts, row, "host").await;
         }
         let row = stage.row().await;
         assert_eq!((row.sync_status, row.sync_cursor.as_deref()), (SyncStatus::Idle, Some("1")));
-        assert_eq!(row.sync_error.as_deref(), Some("internal: the plugin failed"));
+        assert_eq!(row.sync_error.as_deref(), Some("internal: the plugin failed: it trapped"));
     }
 
     async fn a_new_consent_ends_the_turn_and_the_sync_goes_on_with_it(stage) {

@@ -1,4 +1,4 @@
-//! Compiles a module once for each engine, and keeps the result on disk.
+//! Keeps compiled modules on disk, so that each is compiled once for each engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,20 +28,30 @@ pub(super) fn cached(engine: &Engine, folder: &Path, module: &[u8]) -> Option<(S
 
 fn file_of(engine: &Engine, folder: &Path, module: &[u8]) -> (String, CompiledFile) {
     let sha256 = hex::encode(Sha256::digest(module));
-    let file = CompiledFile::new(folder, &format!("{PREFIX}{sha256}"), engine, "a plugin");
+    let file = file_of_hash(engine, folder, &sha256);
     (sha256, file)
 }
 
-/// Loads a module from the cache, or compiles it. Returns its SHA-256 as well.
-pub(super) fn load(engine: &Engine, folder: &Path, module: &[u8]) -> Result<(String, Component), LoadError> {
-    // Another caller may have compiled it meanwhile.
+fn file_of_hash(engine: &Engine, folder: &Path, sha256: &str) -> CompiledFile {
+    CompiledFile::new(folder, &format!("{PREFIX}{sha256}"), engine, "a plugin")
+}
+
+/// Whether the module with this SHA-256 is in the cache.
+pub(super) fn is_cached(engine: &Engine, folder: &Path, sha256: &str) -> bool {
+    file_of_hash(engine, folder, sha256).is_usable()
+}
+
+/// Keeps the machine code of a module in the cache, and loads it. Returns the module's SHA-256 as well.
+pub(super) fn keep(
+    engine: &Engine,
+    folder: &Path,
+    module: &[u8],
+    machine_code: &[u8],
+) -> Result<(String, Component), LoadError> {
     let (sha256, file) = file_of(engine, folder, module);
-    if let Some(component) = file.load(engine) {
-        return Ok((sha256, component));
-    }
-    let unusable = |error: wasmtime::Error| LoadError(format!("the component can't be compiled: {error:#}"));
-    let artifact = engine.precompile_component(module).map_err(unusable)?;
-    let component = file.keep(engine, &artifact).map_err(unusable)?;
+    let unusable =
+        |error: wasmtime::Error| LoadError::Invalid(format!("its machine code can't be loaded: {error:#}"));
+    let component = file.keep(engine, machine_code).map_err(unusable)?;
     remove_oldest(folder, MAX_FILES, MAX_BYTES);
     Ok((sha256, component))
 }
