@@ -53,6 +53,9 @@ pub async fn measure(scene: &Scene, plan: &Plan) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// A definition of a lexicon, by its number.
+type Definition<'a> = &'a dyn Fn(usize) -> (String, Value);
+
 async fn lexicons(scene: &Scene) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let chain = |n: usize| (format!("d{n:05}"), json!({ "type": "ref", "ref": format!("#d{:05}", n + 1) }));
@@ -62,7 +65,6 @@ async fn lexicons(scene: &Scene) -> anyhow::Result<Vec<Row>> {
         nested = json!({ "type": "array", "items": nested });
     }
     let deep = |n: usize| (format!("d{n:05}"), nested.clone());
-    type Definition<'a> = &'a dyn Fn(usize) -> (String, Value);
     let shapes = [
         ("a chain of references", &chain as Definition<'_>),
         ("unions", &union),
@@ -157,15 +159,15 @@ async fn labels(scene: &Scene) -> anyhow::Result<Vec<Row>> {
         let labels: Vec<_> =
             uris.iter().map(|uri| Label::new(uri, "spam", "2024-05-01T12:00:00.000Z")).collect();
         let send = async {
-            let mut last = 0;
+            let mut end = 0;
             for _ in 0..MESSAGES {
-                last = sender.send(&labels);
+                end = sender.send(&labels);
             }
             wait(async || {
                 let list = scene.server.admin(Method::GET, "/admin/labelers", None).await;
                 let cursor = list.body[0]["cursor"].as_i64();
                 // Forged ones do not move it until the document was fetched again.
-                cursor >= Some(last) || (fault.is_some() && sender.connections() > 1)
+                cursor >= Some(end) || (fault.is_some() && sender.connections() > 1)
             })
             .await
         };
@@ -188,15 +190,11 @@ async fn repos(scene: &Scene) -> anyhow::Result<Vec<Row>> {
     };
     fill(0, 20_000, &|k| synthetic_record(COLLECTION, k));
     fill(1, 20_000, &|k| synthetic_record(COLLECTION, k));
-    fill(2, 5_000, &|_| large());
+    fill(2, 200, &|_| large());
     for (case, n, fault) in [
         ("CAR: 20,000 records", 0, None),
         ("CAR: one record under 20,000 keys", 1, Some(CarFault::OneRecord)),
-        (
-            "CAR: 5,000 times a record of 170 KB, which JSON escapes to a megabyte",
-            2,
-            Some(CarFault::OneRecord),
-        ),
+        ("CAR: 200 times a record of 170 KB, which JSON escapes to a megabyte", 2, Some(CarFault::OneRecord)),
     ] {
         scene.network.faults(Site::Pds(0), move |query| {
             let is_car = query.method == "com.atproto.sync.getRepo";

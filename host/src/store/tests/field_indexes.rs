@@ -7,6 +7,7 @@ use super::fixtures::*;
 use crate::clock::{Clock, Timestamp};
 use crate::jobs::field_indexes::advise;
 use crate::query::{Direction, Filter, Sort};
+use crate::records::page::ReadError;
 use crate::records::{Query, page};
 use crate::store::fields::table::{self, State};
 use crate::store::query::{self, Narrow, Order, QueryArgs};
@@ -126,10 +127,10 @@ fn queries() -> Vec<Query> {
 }
 
 /// The result of a read. One that ends at its time limit is repeated: the machine may be busy with other tests.
-pub(super) async fn unhurried<T>(mut read: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
+pub(super) async fn unhurried<T, E: Into<ReadError>>(mut read: impl AsyncFnMut() -> Result<T, E>) -> T {
     for _ in 0..20 {
-        match read().await {
-            Err(StoreError::TooSlow) => {}
+        match read().await.map_err(Into::into) {
+            Err(ReadError::Store(StoreError::TooSlow)) => {}
             read => return read.unwrap(),
         }
     }
