@@ -161,7 +161,7 @@ impl App {
         let linked_repos =
             LinkedRepos::new(ground.db.clone(), sessions.vault.clone(), repos.clone(), ground.clock.clone());
         let attestation = Arc::new(scripting::attestation(&ground).await?);
-        let plugins = PluginParts::open(&ground, &outbound, &attestation).await?;
+        let plugins = PluginParts::open(&ground, &outbound, &attestation, loaded.memory()).await?;
         let for_scripts = (&repos, &linked_repos, &plugins);
         let scripting =
             Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, (&service_identity, &attestation))

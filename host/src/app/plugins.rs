@@ -9,6 +9,7 @@ use super::App;
 use super::ground::Ground;
 use super::open::StartError;
 use super::outbound::Outbound;
+use crate::fair_share::FairPool;
 use crate::keys::attestation::Attestation;
 use crate::plugins::calls::Calls;
 use crate::plugins::catalogue::Catalogue;
@@ -44,6 +45,7 @@ impl PluginParts {
         ground: &Ground,
         outbound: &Outbound,
         attestation: &Arc<Attestation>,
+        memory_of_runs: FairPool,
     ) -> Result<Self, StartError> {
         let Ground { db, clock, random, events, sealing, config, .. } = ground;
         let cache_dir = config.server.data_dir.join("cache");
@@ -62,6 +64,7 @@ impl PluginParts {
             cache_dir,
             pool_size: config.pool_size,
             processor: ground.processor.clone(),
+            memory: memory_of_runs,
             compiler: Compiler::this_program(),
         })?;
         let (for_calls, wake, paused_here) =

@@ -9,6 +9,7 @@ use super::open::{StartError, engine_config};
 use super::outbound::Outbound;
 use super::plugins::PluginParts;
 use crate::event_scripts::EventScripts;
+use crate::fair_share::FairPool;
 use crate::jobs::JobQueue;
 use crate::keys::attestation::Attestation;
 use crate::repos::Repos;
@@ -49,6 +50,11 @@ impl LoadedScripts {
         let library = Arc::new(Library::new());
         library.reload(&engine, &ground.db).await.map_err(|error| ground.store_error(error))?;
         Ok(Self { engine, library })
+    }
+
+    /// The memory of runs, which the calls of plugins share.
+    pub(super) fn memory(&self) -> FairPool {
+        self.engine.memory()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Relays whose lists do not end, and the bounds of a backfill.
 
+use belvedere_standins::jetstream::synthetic_did;
 use belvedere_standins::repos::{Fault, Query, Site};
 
 use super::*;
@@ -15,8 +16,9 @@ fn is_list(query: &Query) -> bool {
 impl Scene {
     fn add_accounts(&self, count: usize) {
         for n in 0..count {
-            self.network.account(&account(n), n % 4);
-            self.network.put(&account(n), NOTES, "a", note("a"));
+            let did = synthetic_did(n);
+            self.network.account(&did, n % 4);
+            self.network.put(&did, NOTES, "a", note("a"));
         }
     }
 }

@@ -70,8 +70,8 @@ pub enum CallError {
     /// It trapped, or exceeded its memory or its time.
     #[error("{0}")]
     Failed(Failure),
-    /// Too many calls are running.
-    #[error("too many calls of the plugin are running")]
+    /// Too many calls are running, or no memory is free.
+    #[error("too many calls of plugins are running, or no memory is free")]
     Busy,
     #[error("the plugin is paused")]
     Paused,
@@ -269,7 +269,12 @@ impl Calls {
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
         let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_places, None, deadline);
-        let bounds = CallBounds { tenant: Some(Tenant::Instance), guest_time: limits::GUEST_TIME, deadline };
+        let bounds = CallBounds {
+            tenant: Some(Tenant::Instance),
+            memory_of: Tenant::Instance,
+            guest_time: limits::GUEST_TIME,
+            deadline,
+        };
         self.0.engine.call(component, state, bounds, work).await.map_err(failed)
     }
 
@@ -313,7 +318,7 @@ impl Calls {
         let tenant = kind.run.is_none().then(|| scope.tenant.clone());
         // A run pays for what its plugins compute, so it ends with what it has left.
         let guest_time = kind.run.map_or(kind.guest_time, |run| kind.guest_time.min(run.time_left));
-        let bounds = CallBounds { tenant, guest_time, deadline };
+        let bounds = CallBounds { tenant, memory_of: scope.tenant.clone(), guest_time, deadline };
         let work = async |instance: &Instance<'_>, store: &mut Store<CallState>| {
             let answer = work(instance, store).await?;
             Ok(answer.map(|answer| answer.map_err(|fault| presentable(fault, store.data()))))
@@ -389,6 +394,7 @@ fn failed(failure: CallFailure) -> CallError {
             let text = format!("took longer than {:?}, waits included", limits::CALL_TIME);
             Failure::new(FailureCause::CallTime, text)
         }
+        CallFailure::Busy => return CallError::Busy,
         CallFailure::Engine(text) => {
             tracing::error!(error = text, "the plugin engine failed");
             return CallError::Busy;

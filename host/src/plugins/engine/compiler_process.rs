@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use wasmtime::Engine;
 
-use super::config::wasm_config;
+use super::wasm_config::wasm_config;
 use crate::plugins::limits;
 
 /// The command of the program.

@@ -1,25 +1,14 @@
-//! The engine's configuration, and wasmtime's: how WebAssembly is compiled and how instances are pooled
-//! (`docs/adr/0062-plugins-have-their-own-engine.md`).
+//! The engine's configuration.
 
 use std::path::PathBuf;
 
-use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
-
 use super::compiler::Compiler;
+use crate::fair_share::{Bounds, FairPool};
 use crate::plugins::limits;
-use crate::sandbox::ProcessorPool;
+use crate::sandbox::{PAGE, ProcessorPool};
 
-/// Instances that may exist at once, unless configured: four plugins with all their calls, 1 GiB if all are hostile.
+/// Instances that may exist at once, unless configured: four plugins with all their calls.
 pub const POOL_SIZE: u32 = 16;
-
-/// Core instances in a component instance: the program, an adapter for WASI, and those that the tools put around them.
-const CORE_INSTANCES: u32 = 8;
-/// Tables in a component instance.
-const TABLES: u32 = 4;
-/// Memories in a component instance.
-const MEMORIES: u32 = 1;
-/// Slots of finished instances that keep their memory mapped and warm.
-const WARM_SLOTS: u32 = 16;
 
 /// The engine's configuration.
 #[derive(Clone, Debug)]
@@ -30,16 +19,27 @@ pub struct EngineConfig {
     pub pool_size: u32,
     /// The turns of calls, which the engine of scripts shares.
     pub processor: ProcessorPool,
+    /// The memory of instances, which the runs of scripts share. Its places are pages.
+    pub memory: FairPool,
     /// How modules are compiled.
     pub compiler: Compiler,
 }
 
 impl EngineConfig {
     pub fn new(cache_dir: impl Into<PathBuf>, compiler: Compiler) -> Self {
+        let places = POOL_SIZE as usize * limits::LINEAR_MEMORY / PAGE;
+        let bounds = Bounds {
+            places,
+            per_tenant: places,
+            waiting: 0,
+            waiting_per_tenant: 0,
+            patience: limits::QUEUE_WAIT,
+        };
         Self {
             cache_dir: cache_dir.into(),
             pool_size: POOL_SIZE,
             processor: ProcessorPool::default(),
+            memory: FairPool::new("plugin_memory", bounds),
             compiler,
         }
     }
@@ -49,47 +49,4 @@ impl EngineConfig {
     pub fn in_this_process(cache_dir: impl Into<PathBuf>) -> Self {
         Self::new(cache_dir, Compiler::InThisProcess)
     }
-}
-
-/// wasmtime's configuration. All of it is part of the fingerprint of compiled modules.
-pub(super) fn wasm_config(pool_size: u32) -> Config {
-    let mut pool = PoolingAllocationConfig::new();
-    pool.total_component_instances(pool_size)
-        .total_core_instances(pool_size * CORE_INSTANCES)
-        .total_memories(pool_size * MEMORIES)
-        .total_tables(pool_size * TABLES)
-        .total_stacks(pool_size)
-        .total_gc_heaps(0)
-        // A component that needs more than these counts is refused when it is loaded, not when it is called.
-        .max_core_instances_per_component(CORE_INSTANCES)
-        .max_memories_per_component(MEMORIES)
-        .max_tables_per_component(TABLES)
-        .max_memory_size(limits::LINEAR_MEMORY)
-        .table_elements(limits::TABLE_ELEMENTS)
-        .linear_memory_keep_resident(limits::KEEP_RESIDENT)
-        .table_keep_resident(limits::KEEP_RESIDENT)
-        .async_stack_keep_resident(limits::STACK_KEEP_RESIDENT)
-        .max_unused_warm_slots(WARM_SLOTS)
-        // The kernel reports which pages were written, so that only those are reset.
-        .pagemap_scan(Enabled::Auto);
-    let mut wasm = Config::new();
-    wasm.allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
-        .cranelift_opt_level(OptLevel::Speed)
-        // Compiling a module takes one core, and leaves the others to requests.
-        .parallel_compilation(false)
-        .memory_init_cow(true)
-        .epoch_interruption(true)
-        .concurrency_support(false)
-        .wasm_backtrace_max_frames(None)
-        // What no language needs yet is left out: each is code that a hostile module could reach.
-        .wasm_exceptions(false)
-        .wasm_gc(false)
-        .wasm_function_references(false)
-        .gc_support(false)
-        .wasm_memory64(false)
-        .wasm_multi_memory(false)
-        .wasm_relaxed_simd(false)
-        .max_wasm_stack(limits::WASM_STACK)
-        .async_stack_size(limits::FIBER_STACK);
-    wasm
 }

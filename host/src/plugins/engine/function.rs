@@ -4,7 +4,6 @@
 use wasmparser::{BinaryReaderError, FunctionBody, Operator};
 
 use super::LoadError;
-use super::inspect::damaged;
 use crate::plugins::limits;
 
 /// What is counted of a function.
@@ -27,7 +26,7 @@ pub(super) fn check(body: &FunctionBody<'_>) -> Result<(), LoadError> {
     if body.range().len() > limits::FUNCTION_BYTES {
         return refused(format!("a function is larger than {} MiB", limits::FUNCTION_BYTES >> 20));
     }
-    let Shape { locals, loops, nested_loops, branches, nesting } = read(body).map_err(damaged)?;
+    let Shape { locals, loops, nested_loops, branches, nesting } = read(body).map_err(LoadError::damaged)?;
     if loops > limits::LOOPS {
         return refused(format!("a function has more than {} loops", limits::LOOPS));
     }

@@ -64,18 +64,17 @@ pub(super) fn read(module: &[u8]) -> Result<Surface, LoadError> {
     let (mut imports, mut exports, mut describes) = (Vec::new(), Exports::default(), false);
     let mut counts = Counts::default();
     for payload in Parser::new(0).parse_all(module) {
-        let payload = payload
-            .map_err(|error| LoadError::Invalid(format!("the module is damaged: {}", error.message())))?;
+        let payload = payload.map_err(LoadError::damaged)?;
         match payload {
             Payload::ComponentImportSection(section) if counts.depth == 1 => {
                 for import in section {
-                    let name = import.map_err(damaged)?.name.name;
+                    let name = import.map_err(LoadError::damaged)?.name.name;
                     imports.extend(capability(name)?);
                 }
             }
             Payload::ComponentExportSection(section) if counts.depth == 1 => {
                 for export in section {
-                    export_of(export.map_err(damaged)?.name.name, &mut exports, &mut describes);
+                    export_of(export.map_err(LoadError::damaged)?.name.name, &mut exports, &mut describes);
                 }
             }
             other => counts.add(&other)?,
@@ -126,10 +125,6 @@ impl Counts {
         }
         Ok(())
     }
-}
-
-pub(super) fn damaged(error: wasmparser::BinaryReaderError) -> LoadError {
-    LoadError::Invalid(format!("the module is damaged: {}", error.message()))
 }
 
 /// The capability that an import names; `None` when it needs no grant.

@@ -9,7 +9,7 @@ use wasmtime_wasi::I32Exit;
 use super::{Component, PluginEngine};
 use crate::fair_share::Tenant;
 use crate::plugins::calls::{Failure, FailureCause};
-use crate::plugins::host::{CallState, Instance};
+use crate::plugins::host::{CallMemory, CallState, Instance, NoMemory};
 use crate::plugins::limits;
 use crate::sandbox::RunBounds;
 
@@ -28,6 +28,8 @@ const FAILURE_BYTES: usize = 500;
 pub(in crate::plugins) struct CallBounds {
     /// The tenant whose turns of the processor the call takes; `None` for a call by a script, which uses the script's.
     pub(in crate::plugins) tenant: Option<Tenant>,
+    /// The tenant whose share of the memory the call takes.
+    pub(in crate::plugins) memory_of: Tenant,
     /// Guest time.
     pub(in crate::plugins) guest_time: std::time::Duration,
     /// When the call ends, done or not.
@@ -43,6 +45,8 @@ pub(in crate::plugins) enum CallFailure {
     Run,
     /// It waited for too long, which other servers may have caused.
     Deadline,
+    /// There was no memory for it.
+    Busy,
     /// The engine failed.
     Engine(String),
 }
@@ -52,11 +56,12 @@ impl PluginEngine {
     pub(in crate::plugins) async fn call<T>(
         &self,
         component: &Component,
-        state: CallState,
+        mut state: CallState,
         bounds: CallBounds,
         work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, CallFailure> {
         let _ticking = self.0.ticker.tick();
+        state.memory = Some(CallMemory::new(self.0.config.memory.clone(), bounds.memory_of));
         let mut store = self.store(state);
         let run_bounds = RunBounds {
             tenant: bounds.tenant,
@@ -116,6 +121,9 @@ fn failure(error: &wasmtime::Error, store: &Store<CallState>) -> CallFailure {
     let state = store.data();
     if error.is::<PoolConcurrencyLimitError>() {
         return CallFailure::Engine("no instance is free".to_owned());
+    }
+    if error.is::<NoMemory>() {
+        return CallFailure::Busy;
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return plugin_failure(FailureCause::Exit, format!("exited with status {}", exit.0));

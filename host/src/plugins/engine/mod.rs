@@ -8,6 +8,7 @@ mod function;
 mod inspect;
 mod instance_call;
 mod ticker;
+mod wasm_config;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub(in crate::plugins) use instance_call::{CallBounds, CallFailure};
 
 use super::host::Program;
 use super::manifest::{Grants, Permission};
+#[cfg(test)]
+use crate::fair_share::FairPool;
 use crate::sandbox::ProcessorPool;
 
 /// Compiles components and runs calls of them. Cheap to clone.
@@ -72,6 +75,12 @@ pub enum EngineError {
     Ticker(#[source] std::io::Error),
 }
 
+impl LoadError {
+    fn damaged(error: wasmparser::BinaryReaderError) -> Self {
+        Self::Invalid(format!("the module is damaged: {}", error.message()))
+    }
+}
+
 impl PluginEngine {
     /// Sets the engine up, with the memory of its instances reserved.
     ///
@@ -79,7 +88,7 @@ impl PluginEngine {
     /// When the machine can't run WebAssembly.
     pub fn open(config: EngineConfig) -> Result<Self, EngineError> {
         let wasm =
-            wasmtime::Engine::new(&config::wasm_config(config.pool_size)).map_err(EngineError::Wasm)?;
+            wasmtime::Engine::new(&wasm_config::wasm_config(config.pool_size)).map_err(EngineError::Wasm)?;
         let ticker = ticker::Ticker::start(&wasm).map_err(EngineError::Ticker)?;
         Ok(Self(Arc::new(Inner { wasm, config, compiling: tokio::sync::Mutex::default(), ticker })))
     }
@@ -152,6 +161,12 @@ impl PluginEngine {
     /// Instances that may exist at once.
     pub(in crate::plugins) fn pool_size(&self) -> u32 {
         self.0.config.pool_size
+    }
+
+    /// The memory of instances. Its places are pages.
+    #[cfg(test)]
+    pub(in crate::plugins) fn memory(&self) -> &FairPool {
+        &self.0.config.memory
     }
 
     fn processor(&self) -> &ProcessorPool {

@@ -15,6 +15,7 @@ mod http;
 mod kv;
 mod log;
 mod lookup;
+mod memory;
 mod places;
 mod plugin_log;
 mod program;
@@ -26,6 +27,7 @@ mod wasi;
 mod wasi_context;
 
 pub(super) use hidden::Hidden;
+pub(super) use memory::{CallMemory, NoMemory};
 pub(super) use places::HostPlaces;
 pub(super) use plugin_log::PluginLog;
 pub(super) use program::{Instance, Program};

@@ -10,6 +10,7 @@ use wasmtime::ResourceLimiter;
 use super::bindings::belvedere::plugin::types::Fault;
 use super::fault;
 use super::hidden::Hidden;
+use super::memory::CallMemory;
 use super::places::HostPlaces;
 use super::plugin_log::{Line, PluginLog};
 use super::wasi_context::Wasi;
@@ -56,6 +57,8 @@ pub(in crate::plugins) struct CallState {
     pub(super) hidden: Hidden,
     /// Lines that wait until the call ends, because it returns what they must not show.
     pub(super) held_lines: Option<Vec<Line>>,
+    /// The memory of the instance; `None` in tests of the state alone.
+    pub(in crate::plugins) memory: Option<CallMemory>,
     memory_refused: bool,
 }
 
@@ -88,6 +91,7 @@ impl CallState {
             waits_for_host: false,
             hidden: hidden.unwrap_or_default(),
             held_lines: None,
+            memory: None,
             memory_refused: false,
         }
     }
@@ -182,13 +186,18 @@ impl CallState {
 impl ResourceLimiter for CallState {
     fn memory_growing(
         &mut self,
-        _current: usize,
+        current: usize,
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let granted = desired <= limits::LINEAR_MEMORY;
-        self.memory_refused |= !granted;
-        Ok(granted)
+        if desired > limits::LINEAR_MEMORY {
+            self.memory_refused = true;
+            return Ok(false);
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.grow(desired.saturating_sub(current))?;
+        }
+        Ok(true)
     }
 
     fn table_growing(

@@ -38,8 +38,10 @@
 use serde_json::{Value, json};
 
 use super::{ALICE, Stage, built, engine, plugin, scope};
+use crate::fair_share::Tenant;
 use crate::plugins::calls::{CallError, Failure, FailureCause, FaultCode, RunContext};
 use crate::plugins::{PluginStatus, limits};
+use crate::sandbox::PAGE;
 
 /// The hostile plugin's module with another behaviour of `describe`.
 pub(super) fn describing(mode: &str) -> Vec<u8> {
@@ -83,6 +85,21 @@ async fn describe_is_within_the_limits_and_without_capabilities() {
         let info = stage.calls.describe(&component).await.unwrap();
         assert!(info.id == "lie" || info.version == "9.9.9", "{info:?}");
     }
+}
+
+#[tokio::test]
+async fn a_call_without_memory_is_busy_and_gives_back_what_it_took() {
+    let stage = Stage::set().await;
+    let memory = engine().await.memory().clone();
+    let left = (16 << 20) / PAGE;
+    let others = memory.take(&Tenant::client("other"), memory.bounds().places - left).unwrap();
+    for attempt in ["allocate", "grow"] {
+        assert!(matches!(stage.act(attempt, Value::Null).await, Err(CallError::Busy)), "{attempt}");
+        assert_eq!(memory.used(), memory.bounds().places - left, "{attempt}");
+    }
+    stage.works().await;
+    drop(others);
+    assert_eq!(stage.failure("allocate", Value::Null).await, "needs more than 64 MiB of memory");
 }
 
 #[tokio::test]
@@ -292,8 +309,7 @@ async fn a_plugin_that_traps_three_times_in_a_row_is_paused() {
     stage.calls.resume("hostile");
     stage.works().await;
     // One tenant among several does not pause it.
-    let other =
-        crate::plugins::calls::CallScope { tenant: crate::fair_share::Tenant::client("b"), ..scope() };
+    let other = crate::plugins::calls::CallScope { tenant: Tenant::client("b"), ..scope() };
     stage.act_for(&other, "echo", Value::Null).await.unwrap();
     for _ in 0..2 * limits::TRAPS {
         assert!(matches!(trap().await, Err(CallError::Failed(_))));

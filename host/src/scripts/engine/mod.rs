@@ -16,7 +16,7 @@ use config::wasm_config;
 use instance_run::RunReport;
 
 use crate::clock::Clock;
-use crate::fair_share::Tenant;
+use crate::fair_share::{FairPool, Tenant};
 use crate::pds::Session;
 use crate::random::Random;
 use crate::repos::caller_session::NoSession;
@@ -78,6 +78,11 @@ impl Engine {
             processor: config.processor,
             tids,
         })))
+    }
+
+    /// The memory of runs, which the calls of plugins share. Its places are pages.
+    pub fn memory(&self) -> FairPool {
+        self.0.memory.common()
     }
 
     /// Checks a script that is to be saved: compiles it, runs its top level without services and requires a function

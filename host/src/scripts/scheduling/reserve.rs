@@ -3,10 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::fair_share::Place;
+use crate::sandbox::PAGE;
 use crate::scripts::limits;
-
-/// Bytes of a page of WebAssembly, by which memories grow.
-pub(super) const PAGE: usize = 64 << 10;
 
 /// Pages of a reserve: as many as an instance may have.
 pub(super) const RESERVE: usize = limits::LINEAR_MEMORY / PAGE;

@@ -10,8 +10,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Lineage;
-use super::reserve::{PAGE, RESERVE};
+use super::reserve::RESERVE;
 use crate::fair_share::{Bounds, FairPool, Full, Place, Tenant};
+use crate::sandbox::PAGE;
 use crate::scripts::limits;
 
 /// The memory of all runs. Cheap to clone.
@@ -33,6 +34,11 @@ impl ScriptMemory {
             common: FairPool::new("script_memory", bounds(common)),
             reserves: FairPool::new("script_memory_reserves", bounds(reserves)),
         }
+    }
+
+    /// The common part, of which calls of plugins take too. They do not wait for it.
+    pub(in crate::scripts) fn common(&self) -> FairPool {
+        self.common.clone()
     }
 
     async fn wait(&self, tenant: &Tenant, pages: usize) -> Result<Grant, Full> {

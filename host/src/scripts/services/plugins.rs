@@ -40,7 +40,7 @@ pub enum PluginCallError {
     Fault(Fault),
     #[error("the plugin is paused because it failed repeatedly; an operator can resume it")]
     Paused,
-    #[error("too many calls of the plugin are running")]
+    #[error("too many calls of plugins are running, or no memory is free")]
     Busy,
     /// The plugin was stopped.
     #[error("the plugin failed: {0}")]

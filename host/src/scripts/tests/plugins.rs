@@ -179,7 +179,12 @@ async fn errors_are_objects_with_a_code() {
             None,
             "plugin.fake.ecco: the plugin has no such function; it has echo",
         ),
-        ("plugin.fake.busy()", "unavailable", None, "too many calls of the plugin are running"),
+        (
+            "plugin.fake.busy()",
+            "unavailable",
+            None,
+            "too many calls of plugins are running, or no memory is free",
+        ),
         ("plugin.fake.paused()", "unavailable", None, "the plugin is paused"),
         (
             "plugin.fake.failed()",
