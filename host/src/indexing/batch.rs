@@ -16,8 +16,9 @@ use super::watermark::{Ticket, Watermark};
 /// writes by a tenth of a second.
 const BATCH_CHANGES: usize = 8_000;
 
-/// Bytes of records at which a batch is full.
-const BATCH_BYTES: usize = 8 << 20;
+/// Bytes of records at which a batch is full: as many as [`BATCH_CHANGES`] small records have, and some tens of milliseconds of
+/// the writer. A record of the stream waits for the batch before its own.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// A batch being gathered, and the callers to acknowledge when it is committed.
 #[derive(Default)]

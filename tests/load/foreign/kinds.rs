@@ -180,7 +180,6 @@ async fn repos(scene: &Scene) -> anyhow::Result<Vec<Row>> {
     let did = |n: usize| synthetic_did(600_000 + n);
     let mut rows = Vec::new();
     scene.network.serve_cars();
-    // Records of half a megabyte, of which a page has a hundred.
     let large = || json!({ "$type": COLLECTION, "text": "\u{1}".repeat(170_000) });
     let fill = |n: usize, count: usize, record: &dyn Fn(usize) -> Value| {
         scene.network.account(&did(n), 0);
