@@ -1,5 +1,7 @@
 //! Bounds the list of repos that a relay gives. It may name repos that do not exist without an end, and each is a row.
 
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -15,7 +17,7 @@ use crate::store::Db;
 /// harm.
 const FIRST_SAMPLE: u64 = 1_000;
 
-/// Repos of a page that are looked up, and how many of them at least must not exist for a conclusion.
+/// Repos that are looked up, and how many of them at least must not exist for a conclusion.
 const SAMPLE: usize = 24;
 const MIN_ABSENT: usize = 6;
 
@@ -36,16 +38,22 @@ pub(super) struct Growth<'a> {
     /// Repos that the list has added.
     listed: u64,
     next_sample: u64,
+    /// Some of those since the last sample, by their hashes: the lowest ones, so that the relay can't choose them by their
+    /// place or their page.
+    chosen: BTreeMap<u64, String>,
+    hasher: RandomState,
 }
 
 impl<'a> Growth<'a> {
     pub(super) fn new(db: &'a Db, resolver: &'a Resolver, max_repos: u64) -> Self {
-        Self { db, resolver, max_repos, listed: 0, next_sample: FIRST_SAMPLE }
+        let (chosen, hasher) = (BTreeMap::new(), RandomState::new());
+        Self { db, resolver, max_repos, listed: 0, next_sample: FIRST_SAMPLE, chosen, hasher }
     }
 
     /// Why the list is not read any further, after a page of it added repos to the job, which now has `total`.
     pub(super) async fn check(&mut self, added: &[String], total: u64) -> Option<Failure> {
         self.listed += added.len() as u64;
+        self.choose(added);
         if total >= self.max_repos {
             return Some(Failure::other(format!(
                 "the backfill has {total} repos, and may have {} (max_repos, or the setting backfill_max_repos)",
@@ -55,11 +63,26 @@ impl<'a> Growth<'a> {
         if let Some(why) = self.disk_is_full().await {
             return Some(why);
         }
-        if self.listed < self.next_sample || added.is_empty() {
+        if self.listed < self.next_sample {
             return None;
         }
         self.next_sample = self.listed * 2;
-        self.are_invented(added).await
+        let chosen = std::mem::take(&mut self.chosen);
+        self.are_invented(chosen.into_values().collect()).await
+    }
+
+    fn choose(&mut self, added: &[String]) {
+        for did in added {
+            let hash = self.hasher.hash_one(did);
+            if self.chosen.len() < SAMPLE
+                || self.chosen.last_key_value().is_some_and(|(last, _)| hash < *last)
+            {
+                self.chosen.insert(hash, did.clone());
+            }
+            if self.chosen.len() > SAMPLE {
+                self.chosen.pop_last();
+            }
+        }
     }
 
     async fn disk_is_full(&self) -> Option<Failure> {
@@ -75,10 +98,8 @@ impl<'a> Growth<'a> {
 
     /// Looks up some of the repos. Only an answer of the directory, or of a did:web's host, that there is no such DID counts
     /// against the relay.
-    async fn are_invented(&self, added: &[String]) -> Option<Failure> {
-        let step = added.len().div_ceil(SAMPLE);
-        let dids: Vec<Did> =
-            added.iter().step_by(step).filter_map(|did| Did::try_from(did.as_str()).ok()).collect();
+    async fn are_invented(&self, chosen: Vec<String>) -> Option<Failure> {
+        let dids: Vec<Did> = chosen.iter().filter_map(|did| Did::try_from(did.as_str()).ok()).collect();
         let mut looks: Vec<BoxFuture<'_, _>> = Vec::new();
         for did in &dids {
             looks.push(Box::pin(self.resolver.resolve(did)));

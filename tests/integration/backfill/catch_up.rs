@@ -214,9 +214,9 @@ in_both_scenes! {
         assert_eq!(scene.ready().await.status, 200, "a gap is no reason to take the server out of service");
 
         scene.server.kill();
-        open.send_replace(true);
         scene.server.start_again().await;
         assert!(scene.gaps().await.contains(&id), "the gap is remembered");
+        open.send_replace(true);
         let job = scene.caught_up().await;
         assert_eq!((job.id, job.processed_repos, scene.catch_ups().await.len()), (id, Some(8), 1));
         scene.assert_equal(NOTES).await;

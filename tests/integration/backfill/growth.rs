@@ -25,7 +25,7 @@ impl Scene {
 
 in_both_scenes! {
     async fn a_relay_that_invents_repos_is_not_believed(scene) {
-        scene.network.faults(Site::Relay, |query| is_list(query).then_some(Fault::InventsRepos(500)));
+        scene.network.faults(Site::Relay, |query| is_list(query).then_some(Fault::InventsRepos(5)));
         let (_, job) = scene.backfill().await;
         let error = job.error.unwrap_or_default();
         assert!(error.contains("24 of 24 repos that were looked up do not exist"), "{error}");

@@ -269,13 +269,7 @@ impl Calls {
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
         let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_places, None, deadline);
-        let bounds = CallBounds {
-            tenant: Some(Tenant::Instance),
-            memory_of: Tenant::Instance,
-            guest_time: limits::GUEST_TIME,
-            deadline,
-        };
-        self.0.engine.call(component, state, bounds, work).await.map_err(failed)
+        self.0.engine.call(component, state, CallBounds::of_instance(deadline), work).await.map_err(failed)
     }
 
     /// Calls a function of a plugin. `private` is kept out of the plugin's log and errors.

@@ -36,6 +36,14 @@ pub(in crate::plugins) struct CallBounds {
     pub(in crate::plugins) deadline: Instant,
 }
 
+impl CallBounds {
+    /// Of a call that the instance makes for itself.
+    pub(in crate::plugins) fn of_instance(deadline: Instant) -> Self {
+        let tenant = Tenant::Instance;
+        Self { tenant: Some(tenant.clone()), memory_of: tenant, guest_time: limits::GUEST_TIME, deadline }
+    }
+}
+
 /// Why a call gave no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::plugins) enum CallFailure {
