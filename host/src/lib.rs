@@ -10,6 +10,7 @@ mod error_text; // formats errors for logs
 mod files; // writes files whole, also beside other processes
 mod reloadable; // values that are read often and reloaded from the store
 mod lifecycle; // shuts the process down: signals, drain, hard stop
+mod aside; // hands a thread over while it computes for long
 mod fair_share; // shares limited resources fairly between tenants
 mod atproto; // the protocol's syntax, CIDs and lexicon documents; no I/O
 mod crypto; // keys, signatures, sealing, hashing; no I/O

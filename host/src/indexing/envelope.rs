@@ -152,6 +152,11 @@ impl Envelope {
         }
     }
 
+    /// Bytes of the record's text; 0 without one.
+    pub(super) fn record_bytes(&self) -> usize {
+        if let Self::Record(candidate) = self { candidate.record.len() } else { 0 }
+    }
+
     /// The repo of the event. The order of its events must be kept.
     pub(super) fn did(&self) -> &Did {
         match self {

@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::aside::aside;
 use crate::atproto::Did;
 use crate::store::lease::Term;
 
-use super::apply::{Applier, IndexChange};
+use super::apply::Applier;
 use super::envelope::Envelope;
 use super::message::{InitialCursor, Message, Part};
 use super::script_queue::{QueuedChange, ScriptQueue};
@@ -23,9 +23,6 @@ use super::watermark::{Reach, Ticket};
 /// Slices that may wait for one shard. Chunks are limited in frames and bytes (`intake`), so this bounds the memory.
 /// When a shard's queue is full, the socket is not read.
 const SHARD_QUEUE: usize = 4;
-
-/// Bytes of a record that takes longer to inspect, some milliseconds, than to hand the thread's other tasks over.
-const LARGE_RECORD: usize = 64 << 10;
 
 /// The events of a chunk that go to one shard.
 #[derive(Debug)]
@@ -127,17 +124,6 @@ struct ShardWorker {
 }
 
 impl ShardWorker {
-    /// Applies one event. Inspecting a large record takes tens of milliseconds, for which other tasks do not wait.
-    fn apply(&self, envelope: Envelope, tally: &mut Tally) -> Option<IndexChange> {
-        let is_large =
-            matches!(&envelope, Envelope::Record(candidate) if candidate.record.len() > LARGE_RECORD);
-        if is_large && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
-            tokio::task::block_in_place(|| self.applier.apply(envelope, tally))
-        } else {
-            self.applier.apply(envelope, tally)
-        }
-    }
-
     /// Applies the events of one slice and sends their changes to the writer. Changes with a script, and later changes
     /// of their repos, go through the script queue.
     async fn work(
@@ -150,7 +136,8 @@ impl ShardWorker {
         let mut queued_repos = HashSet::new();
         for envelope in envelopes {
             let action = envelope.action();
-            let Some(change) = self.apply(envelope, tally) else { continue };
+            let applied = aside(envelope.record_bytes(), || self.applier.apply(envelope, tally));
+            let Some(change) = applied else { continue };
             if self.script_queue.is_idle() && queued.is_empty() {
                 changes.push(change);
                 continue;

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::followed::Followed;
 use super::schema::RecordSchema;
 use super::{fingerprint, schema};
+use crate::aside::aside;
 use crate::atproto::lexicon::{KeyType, LexiconKind, Schemas};
 use crate::atproto::record::{self, Unencodable};
 use crate::atproto::{Did, Nsid};
@@ -132,7 +133,7 @@ impl Snapshot {
 
     /// Validates the text of a record.
     pub fn validate(&self, collection: &str, rkey: &str, text: &[u8]) -> Validity {
-        match record::to_cbor(text) {
+        match aside(text.len(), || record::to_cbor(text)) {
             Ok(cbor) => self.validate_encoded(collection, rkey, text, cbor.as_deref().map_err(|why| *why)),
             Err(invalid) => Validity::Invalid(invalid.to_string().into()),
         }
@@ -155,7 +156,10 @@ impl Snapshot {
         }
         let key = self.key_type(collection).check(rkey).err().map(|wrong| wrong.to_string());
         let record = match cbor {
-            Ok(cbor) => self.documents.validate(collection, cbor).err().map(|errors| errors.to_string()),
+            Ok(cbor) => {
+                let errors = aside(cbor.len(), || self.documents.validate(collection, cbor)).err();
+                errors.map(|errors| errors.to_string())
+            }
             Err(why) => {
                 // The schema knows which declared field is wrong.
                 let value = serde_json::from_slice(text).unwrap_or_default();
