@@ -226,10 +226,9 @@ async fn backfill(scene: &Scene, did: &str) -> anyhow::Result<()> {
     let answer = scene.server.admin(Method::POST, "/admin/backfill", Some(&body)).await;
     let id = answer.body["id"].as_str().with_context(|| answer.text.clone())?.to_owned();
     wait(async || {
-        let answer = scene.server.admin(Method::GET, "/admin/backfill/status", None).await;
-        let jobs = answer.body.as_array().or_else(|| answer.body["jobs"].as_array());
-        let job = jobs.into_iter().flatten().find(|job| job["id"] == id.as_str());
-        job.is_some_and(|job| job["status"] != "running" && job["status"] != "pending")
+        let path = format!("/admin/backfill/status?id={id}");
+        let jobs = scene.server.admin(Method::GET, &path, None).await.body;
+        jobs[0]["status"].as_str().is_some_and(|status| status != "running")
     })
     .await
 }

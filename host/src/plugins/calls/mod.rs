@@ -269,7 +269,8 @@ impl Calls {
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
         let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_places, None, deadline);
-        self.0.engine.call(component, state, CallBounds::of_instance(deadline), work).await.map_err(failed)
+        let bounds = CallBounds { tenant: Some(Tenant::Instance), guest_time: limits::GUEST_TIME, deadline };
+        self.0.engine.call(component, state, bounds, work).await.map_err(failed)
     }
 
     /// Calls a function of a plugin. `private` is kept out of the plugin's log and errors.
@@ -312,7 +313,7 @@ impl Calls {
         let tenant = kind.run.is_none().then(|| scope.tenant.clone());
         // A run pays for what its plugins compute, so it ends with what it has left.
         let guest_time = kind.run.map_or(kind.guest_time, |run| kind.guest_time.min(run.time_left));
-        let bounds = CallBounds { tenant, memory_of: scope.tenant.clone(), guest_time, deadline };
+        let bounds = CallBounds { tenant, guest_time, deadline };
         let work = async |instance: &Instance<'_>, store: &mut Store<CallState>| {
             let answer = work(instance, store).await?;
             Ok(answer.map(|answer| answer.map_err(|fault| presentable(fault, store.data()))))

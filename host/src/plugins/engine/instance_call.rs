@@ -9,7 +9,7 @@ use wasmtime_wasi::I32Exit;
 use super::{Component, PluginEngine};
 use crate::fair_share::Tenant;
 use crate::plugins::calls::{Failure, FailureCause};
-use crate::plugins::host::{CallMemory, CallState, Instance, NoMemory};
+use crate::plugins::host::{CallState, Instance, NoMemory};
 use crate::plugins::limits;
 use crate::sandbox::RunBounds;
 
@@ -28,20 +28,10 @@ const FAILURE_BYTES: usize = 500;
 pub(in crate::plugins) struct CallBounds {
     /// The tenant whose turns of the processor the call takes; `None` for a call by a script, which uses the script's.
     pub(in crate::plugins) tenant: Option<Tenant>,
-    /// The tenant whose share of the memory the call takes.
-    pub(in crate::plugins) memory_of: Tenant,
     /// Guest time.
     pub(in crate::plugins) guest_time: std::time::Duration,
     /// When the call ends, done or not.
     pub(in crate::plugins) deadline: Instant,
-}
-
-impl CallBounds {
-    /// Of a call that the instance makes for itself.
-    pub(in crate::plugins) fn of_instance(deadline: Instant) -> Self {
-        let tenant = Tenant::Instance;
-        Self { tenant: Some(tenant.clone()), memory_of: tenant, guest_time: limits::GUEST_TIME, deadline }
-    }
 }
 
 /// Why a call gave no result.
@@ -69,7 +59,7 @@ impl PluginEngine {
         work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, CallFailure> {
         let _ticking = self.0.ticker.tick();
-        state.memory = Some(CallMemory::new(self.0.config.memory.clone(), bounds.memory_of));
+        state.take_memory_of(self.0.config.memory.clone());
         let mut store = self.store(state);
         let run_bounds = RunBounds {
             tenant: bounds.tenant,

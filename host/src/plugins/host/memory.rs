@@ -6,7 +6,7 @@ use crate::sandbox::PAGE;
 /// What a call has taken. It does not wait for more: a script that calls a plugin has memory itself, for which others may
 /// wait.
 #[derive(Debug)]
-pub(in crate::plugins) struct CallMemory {
+pub(super) struct CallMemory {
     pool: FairPool,
     tenant: Tenant,
     taken: Option<Place>,
@@ -18,7 +18,7 @@ pub(in crate::plugins) struct CallMemory {
 pub(in crate::plugins) struct NoMemory;
 
 impl CallMemory {
-    pub(in crate::plugins) fn new(pool: FairPool, tenant: Tenant) -> Self {
+    pub(super) fn new(pool: FairPool, tenant: Tenant) -> Self {
         Self { pool, tenant, taken: None }
     }
 

@@ -27,7 +27,7 @@ mod wasi;
 mod wasi_context;
 
 pub(super) use hidden::Hidden;
-pub(super) use memory::{CallMemory, NoMemory};
+pub(super) use memory::NoMemory;
 pub(super) use places::HostPlaces;
 pub(super) use plugin_log::PluginLog;
 pub(super) use program::{Instance, Program};

@@ -16,7 +16,7 @@ use super::plugin_log::{Line, PluginLog};
 use super::wasi_context::Wasi;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
-use crate::fair_share::Tenant;
+use crate::fair_share::{FairPool, Tenant};
 use crate::plugins::calls::RunContext;
 use crate::plugins::limits;
 use crate::plugins::registry::LoadedPlugin;
@@ -57,8 +57,8 @@ pub(in crate::plugins) struct CallState {
     pub(super) hidden: Hidden,
     /// Lines that wait until the call ends, because it returns what they must not show.
     pub(super) held_lines: Option<Vec<Line>>,
-    /// The memory of the instance; `None` in tests of the state alone.
-    pub(in crate::plugins) memory: Option<CallMemory>,
+    /// The memory of the call's instance; `None` until the engine makes one.
+    memory: Option<CallMemory>,
     memory_refused: bool,
 }
 
@@ -99,6 +99,12 @@ impl CallState {
     /// Makes the call part of the run of a script.
     pub(in crate::plugins) fn belong_to(&mut self, run: &RunContext) {
         self.run = Some(run.clone());
+    }
+
+    /// Takes the memory of the call's instance from a pool, in the share of the tenant who calls.
+    pub(in crate::plugins) fn take_memory_of(&mut self, pool: FairPool) {
+        let tenant = self.account.as_ref().map_or(Tenant::Instance, |account| account.tenant.clone());
+        self.memory = Some(CallMemory::new(pool, tenant));
     }
 
     /// Whether the instance asked for more linear memory than it may have.
