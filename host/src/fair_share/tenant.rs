@@ -24,10 +24,6 @@ pub enum Tenant {
 /// [`Tenant::Instance`] as text.
 const INSTANCE: &str = "instance";
 
-/// Second-level labels under which names are registered, as in `co.uk` and `com.au`. The complete list of such suffixes
-/// changes weekly; treating a few unrelated domains as one tenant costs less than keeping that list up to date.
-const SECOND_LEVEL: [&str; 8] = ["ac", "co", "com", "edu", "gov", "net", "or", "org"];
-
 impl Tenant {
     /// The tenant of an API client, by the id of its top-level client.
     pub fn client(id: impl Into<Arc<str>>) -> Self {
@@ -104,18 +100,25 @@ impl fmt::Display for Tenant {
     }
 }
 
-/// The last two labels, or three under a suffix such as `co.uk`.
+/// The name that was registered at a registry: the label below the public suffix (`co.uk`), and that suffix. Suffixes under
+/// which a company hands out names (`github.io`) are part of its own name: there anybody has any number of them.
 fn registrable(host: &str) -> &str {
-    let mut labels = host.rsplit('.');
-    let (Some(top), Some(second)) = (labels.next(), labels.next()) else { return host };
-    let mut kept = top.len() + 1 + second.len();
-    if top.len() == 2
-        && SECOND_LEVEL.contains(&second)
-        && let Some(third) = labels.next()
-    {
-        kept += 1 + third.len();
-    }
-    &host[host.len() - kept..]
+    let mut rest = host;
+    let suffix = loop {
+        match psl::suffix(rest.as_bytes()) {
+            Some(suffix) if suffix.typ() == Some(psl::Type::Private) => {
+                let Some((_, parent)) = rest[rest.len() - suffix.as_bytes().len()..].split_once('.') else {
+                    return host;
+                };
+                rest = parent;
+            }
+            Some(suffix) => break suffix.as_bytes().len(),
+            None => return host,
+        }
+    };
+    let Some(above) = host.len().checked_sub(suffix + 1) else { return host };
+    let label = host[..above].rfind('.').map_or(0, |dot| dot + 1);
+    &host[label..]
 }
 
 #[cfg(test)]
@@ -130,6 +133,13 @@ mod tests {
             ("a.b.Example.com.", domain("example.com")),
             ("x.shop.co.uk", domain("shop.co.uk")),
             ("co.uk", domain("co.uk")),
+            ("a.shop.pvt.k12.ma.us", domain("shop.pvt.k12.ma.us")),
+            ("a.b.github.io", domain("github.io")),
+            ("github.io", domain("github.io")),
+            ("a.s3.eu-west-1.amazonaws.com", domain("amazonaws.com")),
+            ("a.b.unknown", domain("b.unknown")),
+            (".", domain("")),
+            ("a..", domain("a")),
             ("localhost", domain("localhost")),
             ("", domain("")),
             ("127.0.0.1", Tenant::Address([127, 0, 0, 1].into())),
