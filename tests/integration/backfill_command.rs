@@ -57,6 +57,12 @@ async fn a_backfill_is_started_and_watched() {
         text.contains("1 repos could not be read (repo_deactivated 1)") && text.contains("/retry-failed"),
         "{text}"
     );
+
+    // A bound that the relay's first page already reaches.
+    world.network.set_repos_per_page(1);
+    let output = run(&[NOTES, "--max-repos", "1", "--watch"]);
+    assert!(err(&output).contains("the backfill has 1 repos, and may have 1"), "{}", err(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

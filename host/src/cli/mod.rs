@@ -157,6 +157,22 @@ mod tests {
 
     use super::*;
 
+    /// clap gives both the same value, and panics where their types differ.
+    #[test]
+    fn no_command_has_an_argument_with_the_id_of_a_setting() {
+        let all = Cli::command();
+        let settings: Vec<_> = all.get_arguments().filter(|argument| argument.is_global_set()).collect();
+        assert!(settings.len() > 50, "{settings:?}");
+        let mut commands: Vec<_> = all.get_subcommands().collect();
+        while let Some(command) = commands.pop() {
+            for argument in command.get_arguments() {
+                let of_setting = settings.iter().any(|setting| setting.get_id() == argument.get_id());
+                assert!(!of_setting, "{}: {}", command.get_name(), argument.get_id());
+            }
+            commands.extend(command.get_subcommands());
+        }
+    }
+
     #[test]
     fn the_command_line_is_valid_and_help_names_every_variable() {
         Cli::command().debug_assert();

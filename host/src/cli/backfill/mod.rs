@@ -22,7 +22,8 @@ pub(super) struct Command {
     #[arg(long, value_name = "DID")]
     did: Option<String>,
     /// The most repos that the backfill may have: twice what `--plan` says, for example [default: `backfill_max_repos`]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    // The setting of the server has the id of the field.
+    #[arg(id = "max_repos_of_job", long = "max-repos", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_repos: Option<u32>,
     /// Show what the backfill is expected to cost, and start nothing
     #[arg(long, conflicts_with = "watch")]
