@@ -9,7 +9,6 @@ use super::App;
 use super::ground::Ground;
 use super::open::StartError;
 use super::outbound::Outbound;
-use crate::fair_share::FairPool;
 use crate::keys::attestation::Attestation;
 use crate::plugins::calls::Calls;
 use crate::plugins::catalogue::Catalogue;
@@ -20,6 +19,7 @@ use crate::plugins::loading::{Loader, LoaderDeps};
 use crate::plugins::removal::Removals;
 use crate::plugins::secrets::PluginSecrets;
 use crate::plugins::{Compiler, EngineConfig, PausedHere, PluginEngine, PluginServices, Plugins};
+use crate::sandbox::MemoryPool;
 
 #[derive(Debug)]
 pub struct PluginParts {
@@ -45,7 +45,7 @@ impl PluginParts {
         ground: &Ground,
         outbound: &Outbound,
         attestation: &Arc<Attestation>,
-        memory_of_runs: FairPool,
+        memory_of_runs: MemoryPool,
     ) -> Result<Self, StartError> {
         let Ground { db, clock, random, events, sealing, config, .. } = ground;
         let cache_dir = config.server.data_dir.join("cache");

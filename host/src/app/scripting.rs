@@ -9,11 +9,11 @@ use super::open::{StartError, engine_config};
 use super::outbound::Outbound;
 use super::plugins::PluginParts;
 use crate::event_scripts::EventScripts;
-use crate::fair_share::FairPool;
 use crate::jobs::JobQueue;
 use crate::keys::attestation::Attestation;
 use crate::repos::Repos;
 use crate::repos::linked::LinkedRepos;
+use crate::sandbox::MemoryPool;
 use crate::scripts::{
     Engine, EngineConfig, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog,
     ServerPlugins, Services, Variables, Xrpc,
@@ -53,7 +53,7 @@ impl LoadedScripts {
     }
 
     /// The memory of runs, which the calls of plugins share.
-    pub(super) fn memory(&self) -> FairPool {
+    pub(super) fn memory(&self) -> MemoryPool {
         self.engine.memory()
     }
 }

@@ -195,9 +195,11 @@ impl Failure {
             NetError::Transport(_) => ErrorKind::ConnectionFailed,
             NetError::Malformed(_) => ErrorKind::PdsServerError,
             NetError::Status(status) => of_status(*status),
-            NetError::Refused(_) | NetError::TooLarge(_) | NetError::Redirects(_) | NetError::Setup(_) => {
-                ErrorKind::Other
-            }
+            NetError::Refused(_)
+            | NetError::TooLarge(_)
+            | NetError::NoMemory
+            | NetError::Redirects(_)
+            | NetError::Setup(_) => ErrorKind::Other,
         };
         Self::new(kind, error.to_string())
     }

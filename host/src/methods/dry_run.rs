@@ -130,7 +130,7 @@ impl DryRunMethods {
 
 impl Xrpc for DryRunMethods {
     fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<CallOutcome, XrpcError>> {
-        async move { Ok(CallOutcome { answer: self.nested(call, &lineage).await?, is_remote: false }) }
+        async move { Ok(CallOutcome { answer: Box::pin(self.nested(call, &lineage)).await?, is_remote: false }) }
             .boxed()
     }
 }

@@ -17,6 +17,9 @@ pub enum NetError {
     Timeout,
     #[error("the answer is larger than {0} bytes")]
     TooLarge(usize),
+    /// There was no memory for the body.
+    #[error("no memory is free for the answer")]
+    NoMemory,
     /// A response with a status other than 2xx.
     #[error("the server answered {0}")]
     Status(StatusCode),

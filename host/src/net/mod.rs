@@ -35,7 +35,7 @@ use self::error::from_reqwest;
 pub use self::policy::OutboundPolicy;
 use self::policy::{AddressCheck, ChosenBy, Route, redacted};
 pub use self::rate_limit::{MAX_ASKED_WAIT, RATE_LIMIT_WAIT, asked_wait, asked_wait_up_to};
-pub use self::response::{ArrivingResponse, FetchedResponse};
+pub use self::response::{ArrivingResponse, BodyMemory, FetchedResponse};
 use crate::error_text;
 
 /// The `User-Agent` of all outbound requests.
@@ -96,6 +96,8 @@ pub struct Client {
     chosen_by: ChosenBy,
     /// Whether slow responses end early, see [`Client::paced`].
     is_paced: bool,
+    /// Of which responses take memory, see [`Client::in_memory`].
+    memory: Option<Arc<dyn BodyMemory>>,
 }
 
 #[derive(Debug)]
@@ -124,7 +126,7 @@ impl Client {
             }
         }
         let inner = Arc::new(Inner { policy, dns, clients });
-        Ok(Self { inner, chosen_by: ChosenBy::Other, is_paced: false })
+        Ok(Self { inner, chosen_by: ChosenBy::Other, is_paced: false, memory: None })
     }
 
     /// The same client, exempt from the guard for the URLs of the configuration ([`OutboundPolicy::trusted`]). Use it
@@ -146,6 +148,13 @@ impl Client {
     #[must_use]
     pub fn paced(&self) -> Self {
         Self { is_paced: true, ..self.clone() }
+    }
+
+    /// The same client, whose responses take memory while they arrive. One that gets none ends with
+    /// [`NetError::NoMemory`].
+    #[must_use]
+    pub fn in_memory(&self, memory: Arc<dyn BodyMemory>) -> Self {
+        Self { memory: Some(memory), ..self.clone() }
     }
 
     /// GETs a URL and reads the whole response, whatever its status.
@@ -216,7 +225,8 @@ impl Client {
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let max_bytes = limits.max_bytes;
         let paced_since = self.is_paced.then(Instant::now);
-        Ok(ArrivingResponse { status, headers, body: response, arrived: 0, max_bytes, paced_since })
+        let memory = self.memory.clone();
+        Ok(ArrivingResponse { status, headers, body: response, arrived: 0, max_bytes, paced_since, memory })
     }
 
     /// GETs a URL and parses its JSON, of at most `max_bytes` bytes.

@@ -1,12 +1,22 @@
 //! Responses of other servers, whose bodies are bounded while they arrive.
 
+use std::fmt;
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::error::{NetError, from_reqwest};
 use super::pace;
+
+/// Of what the body of a response takes its memory.
+pub trait BodyMemory: fmt::Debug + Send + Sync {
+    /// Takes `bytes` more, and may wait for them. `false` when there are none.
+    fn take(&self, bytes: usize) -> BoxFuture<'_, bool>;
+}
 
 /// A complete response.
 #[derive(Clone, Debug)]
@@ -27,6 +37,7 @@ pub struct ArrivingResponse {
     pub(super) max_bytes: usize,
     /// When the head of the response of a paced client arrived.
     pub(super) paced_since: Option<Instant>,
+    pub(super) memory: Option<Arc<dyn BodyMemory>>,
 }
 
 impl ArrivingResponse {
@@ -44,7 +55,15 @@ impl ArrivingResponse {
         };
         let chunk = chunk.map_err(from_reqwest)?;
         self.arrived += chunk.as_ref().map_or(0, Bytes::len);
-        if self.arrived > self.max_bytes { Err(NetError::TooLarge(self.max_bytes)) } else { Ok(chunk) }
+        if self.arrived > self.max_bytes {
+            return Err(NetError::TooLarge(self.max_bytes));
+        }
+        if let (Some(memory), Some(chunk)) = (&self.memory, &chunk)
+            && !memory.take(chunk.len()).await
+        {
+            return Err(NetError::NoMemory);
+        }
+        Ok(chunk)
     }
 
     /// Reads the rest of the body.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::sandbox::RESERVE_BYTES;
+
 /// Bytes of a module: three times a JavaScript engine with a program in it.
 pub const MODULE_BYTES: usize = 32 << 20;
 
@@ -47,6 +49,11 @@ pub const NESTED_COMPONENTS: usize = 8;
 
 /// Memory of an instance.
 pub const LINEAR_MEMORY: usize = 64 << 20;
+const _: () = assert!(LINEAR_MEMORY <= RESERVE_BYTES, "a reserve lets every call end");
+
+/// Memory that a call takes before it begins, at most, if the call before it needed as much. A call that finds none then
+/// has changed nothing yet. More would let a few large calls of one user keep others waiting.
+pub const EXPECTED_MEMORY: usize = 16 << 20;
 
 /// Entries of each table: three times the functions of a JavaScript engine.
 pub const TABLE_ELEMENTS: usize = 100_000;

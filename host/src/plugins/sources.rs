@@ -137,6 +137,7 @@ fn reason(error: &NetError) -> String {
         | NetError::Timeout
         | NetError::Malformed(_)
         | NetError::Transport(_)
+        | NetError::NoMemory
         | NetError::Setup(_) => UNREACHABLE.to_owned(),
     }
 }

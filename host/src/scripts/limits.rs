@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::sandbox::RESERVE_BYTES;
+
 /// Lua VM instructions a run may execute: chunk, `handle()`, coroutines and metamethods together. Fixed by the
 /// specification. The guest counts exactly; at zero it calls an import that traps.
 pub const INSTRUCTIONS: u32 = 1_000_000;
@@ -26,6 +28,7 @@ pub const JOB_FACTOR: u32 = 100;
 /// Linear memory of an instance. The guest's own cap on Lua memory (32 MiB, a catchable Lua error) leaves the
 /// other half for its stack, data, fragmentation and values that are crossing.
 pub const LINEAR_MEMORY: usize = 64 << 20;
+const _: () = assert!(LINEAR_MEMORY <= RESERVE_BYTES, "a reserve lets every run end");
 
 /// Entries of each of the guest's function tables: many times what the compiled guest has.
 pub const TABLE_ELEMENTS: usize = 20_000;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::plugins::limits;
+use crate::sandbox::MemoryGroup;
 
 /// The error of a plugin or of a host function (`types.fault`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,13 +180,21 @@ pub struct RunContext {
     pub requests_left: Arc<AtomicU32>,
     /// How long the run may still compute, with the plugins that it calls.
     pub time_left: Duration,
+    /// The group of runs that the run's memory belongs to.
+    pub memory: MemoryGroup,
 }
 
 impl Default for RunContext {
     /// Without a session, and with the requests and the guest time of one call.
     fn default() -> Self {
         let requests_left = Arc::new(AtomicU32::new(limits::HTTP_REQUESTS));
-        Self { has_session: false, read_only: false, requests_left, time_left: limits::GUEST_TIME }
+        Self {
+            has_session: false,
+            read_only: false,
+            requests_left,
+            time_left: limits::GUEST_TIME,
+            memory: MemoryGroup::default(),
+        }
     }
 }
 

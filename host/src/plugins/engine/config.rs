@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use super::compiler::Compiler;
-use crate::fair_share::{Bounds, FairPool};
 use crate::plugins::limits;
-use crate::sandbox::{PAGE, ProcessorPool};
+use crate::sandbox::{MemoryPool, ProcessorPool};
 
 /// Instances that may exist at once, unless configured: four plugins with all their calls.
 pub const POOL_SIZE: u32 = 16;
@@ -19,27 +18,19 @@ pub struct EngineConfig {
     pub pool_size: u32,
     /// The turns of calls, which the engine of scripts shares.
     pub processor: ProcessorPool,
-    /// The memory of instances, which the runs of scripts share. Its places are pages.
-    pub memory: FairPool,
+    /// The memory of instances, which the runs of scripts share.
+    pub memory: MemoryPool,
     /// How modules are compiled.
     pub compiler: Compiler,
 }
 
 impl EngineConfig {
     pub fn new(cache_dir: impl Into<PathBuf>, compiler: Compiler) -> Self {
-        let places = POOL_SIZE as usize * limits::LINEAR_MEMORY / PAGE;
-        let bounds = Bounds {
-            places,
-            per_tenant: places,
-            waiting: 0,
-            waiting_per_tenant: 0,
-            patience: limits::QUEUE_WAIT,
-        };
         Self {
             cache_dir: cache_dir.into(),
             pool_size: POOL_SIZE,
             processor: ProcessorPool::default(),
-            memory: FairPool::new("plugin_memory", bounds),
+            memory: MemoryPool::new(2 * POOL_SIZE as usize * limits::LINEAR_MEMORY),
             compiler,
         }
     }

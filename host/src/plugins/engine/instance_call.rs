@@ -1,6 +1,7 @@
 //! Runs one call in a fresh instance within every limit, and maps its end to a result or a failure.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::time::{Instant, timeout_at};
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap};
@@ -9,9 +10,9 @@ use wasmtime_wasi::I32Exit;
 use super::{Component, PluginEngine};
 use crate::fair_share::Tenant;
 use crate::plugins::calls::{Failure, FailureCause};
-use crate::plugins::host::{CallState, Instance, NoMemory};
+use crate::plugins::host::{CallState, Instance};
 use crate::plugins::limits;
-use crate::sandbox::RunBounds;
+use crate::sandbox::{NoMemory, RunBounds};
 
 /// Attempts to allocate an instance. wasmtime's pool has enough slots for all calls that hold a place, but it searches
 /// its shards one after the other, and a slot may become free in one that was already searched.
@@ -59,7 +60,9 @@ impl PluginEngine {
         work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, CallFailure> {
         let _ticking = self.0.ticker.tick();
-        state.take_memory_of(self.0.config.memory.clone());
+        let expected = component.expected_memory.load(Ordering::Relaxed);
+        // Released after the store has freed the instance.
+        let _memory = state.take_memory(self.memory(), expected).await.map_err(|_| CallFailure::Busy)?;
         let mut store = self.store(state);
         let run_bounds = RunBounds {
             tenant: bounds.tenant,
@@ -85,7 +88,11 @@ impl PluginEngine {
         let ended = timeout_at(bounds.deadline, self.processor().run(run, &run_bounds)).await;
         store.data_mut().log_output();
         match ended {
-            Ok((Some(Ok(value)), _)) => Ok(value),
+            Ok((Some(Ok(value)), _)) => {
+                let expected = store.data().grown().min(limits::EXPECTED_MEMORY);
+                component.expected_memory.store(expected, Ordering::Relaxed);
+                Ok(value)
+            }
             Ok((Some(Err(error)), _)) => Err(failure(&error, &store)),
             Ok((None, _)) => Err(plugin_failure(
                 FailureCause::GuestTime,
@@ -101,7 +108,7 @@ impl PluginEngine {
 
     fn store(&self, state: CallState) -> Store<CallState> {
         let mut store = Store::new(&self.0.wasm, state);
-        store.limiter(|state| state);
+        store.limiter_async(|state| state);
         store.set_epoch_deadline(1);
         store.epoch_deadline_async_yield_and_update(1);
         store.set_hostcall_fuel(limits::HANDED_OVER_BYTES);
@@ -128,7 +135,7 @@ fn failure(error: &wasmtime::Error, store: &Store<CallState>) -> CallFailure {
     }
     let trap = error.downcast_ref::<Trap>();
     if state.memory_refused() && trap.is_some() {
-        let max = limits::LINEAR_MEMORY >> 20;
+        let max = state.most_memory() >> 20;
         return plugin_failure(FailureCause::Memory, format!("needs more than {max} MiB of memory"));
     }
     let (cause, text) = match trap {

@@ -12,6 +12,7 @@ mod wasm_config;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 pub use compiler::Compiler;
 pub use compiler_process::{CompileLimits, compile_module};
@@ -21,9 +22,7 @@ pub(in crate::plugins) use instance_call::{CallBounds, CallFailure};
 
 use super::host::Program;
 use super::manifest::{Grants, Permission};
-#[cfg(test)]
-use crate::fair_share::FairPool;
-use crate::sandbox::ProcessorPool;
+use crate::sandbox::{MemoryPool, ProcessorPool};
 
 /// Compiles components and runs calls of them. Cheap to clone.
 #[derive(Clone)]
@@ -46,6 +45,8 @@ pub struct Component {
     /// Capabilities that it imports, such as `http`.
     pub imports: Vec<&'static str>,
     program: Program,
+    /// Bytes that the instance of the last call had, at most [`limits::EXPECTED_MEMORY`].
+    expected_memory: Arc<AtomicUsize>,
 }
 
 /// Which interfaces a component exports besides `describe`.
@@ -112,7 +113,8 @@ impl PluginEngine {
             Program::link(&self.0.wasm, &component, &surface.imports, surface.exports).map_err(|error| {
                 LoadError::Invalid(format!("the component does not fit the contract: {error:#}"))
             })?;
-        Ok(Component { sha256, exports: surface.exports, imports: surface.imports, program })
+        let expected_memory = Arc::default();
+        Ok(Component { sha256, exports: surface.exports, imports: surface.imports, program, expected_memory })
     }
 
     async fn cached(
@@ -163,9 +165,8 @@ impl PluginEngine {
         self.0.config.pool_size
     }
 
-    /// The memory of instances. Its places are pages.
-    #[cfg(test)]
-    pub(in crate::plugins) fn memory(&self) -> &FairPool {
+    /// The memory of instances.
+    pub(in crate::plugins) fn memory(&self) -> &MemoryPool {
         &self.0.config.memory
     }
 

@@ -45,6 +45,7 @@ pub(super) fn no_response(error: &NetError) -> Fault {
         | NetError::Status(_)
         | NetError::Dns(_)
         | NetError::Transport(_)
+        | NetError::NoMemory
         | NetError::Setup(_) => FaultCode::Upstream,
     };
     new(code, error.to_string())

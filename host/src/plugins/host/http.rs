@@ -28,6 +28,7 @@ use crate::plugins::calls::RunContext;
 use crate::plugins::limits;
 use crate::plugins::manifest::Permission;
 use crate::plugins::registry::LoadedPlugin;
+use crate::sandbox::NoMemory;
 
 /// Headers that the client writes itself, or that belong to one connection: with headers of the plugin about the message's
 /// framing, it could smuggle a request.
@@ -53,13 +54,13 @@ const METHODS: [Method; 6] =
 impl Host for CallState {
     async fn send(&mut self, request: Request) -> wasmtime::Result<Result<Response, Fault>> {
         let none = || Err(fault::new(FaultCode::Internal, "http.send: no response"));
-        let sent = send(self, "http.send", vec![request]).await;
+        let sent = send(self, "http.send", vec![request]).await?;
         Ok(sent.and_then(|mut responses| responses.pop().unwrap_or_else(none)))
     }
 
     async fn send_all(&mut self, requests: Vec<Request>) -> wasmtime::Result<Vec<Result<Response, Fault>>> {
         let count = requests.len();
-        Ok(match send(self, "http.send-all", requests).await {
+        Ok(match send(self, "http.send-all", requests).await? {
             Ok(responses) => responses,
             Err(fault) => vec![Err(fault); count.min(limits::HTTP_BATCH)],
         })
@@ -101,7 +102,21 @@ struct BatchBytes {
     reserved: usize,
 }
 
+/// The outer error ends the call: there was no memory for the responses.
 async fn send(
+    state: &mut CallState,
+    function: &str,
+    requests: Vec<Request>,
+) -> wasmtime::Result<Result<Vec<Result<Response, Fault>>, Fault>> {
+    state.results.begin().await;
+    let responses = send_all(state, function, requests).await;
+    match state.results.full() {
+        Some(full) => Err(wasmtime::Error::new(NoMemory(full))),
+        None => Ok(responses),
+    }
+}
+
+async fn send_all(
     state: &mut CallState,
     function: &str,
     requests: Vec<Request>,
@@ -115,7 +130,7 @@ async fn send(
         tenant: account.tenant.clone(),
         places: state.places.clone(),
         run: state.run.clone(),
-        net: state.services.net.clone(),
+        net: state.services.net.in_memory(Arc::new(state.results.clone())),
         deadline: state.deadline,
         requests: AtomicU32::new(state.requests),
         share: share(requests.len()),

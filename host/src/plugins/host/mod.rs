@@ -15,7 +15,6 @@ mod http;
 mod kv;
 mod log;
 mod lookup;
-mod memory;
 mod places;
 mod plugin_log;
 mod program;
@@ -27,7 +26,6 @@ mod wasi;
 mod wasi_context;
 
 pub(super) use hidden::Hidden;
-pub(super) use memory::NoMemory;
 pub(super) use places::HostPlaces;
 pub(super) use plugin_log::PluginLog;
 pub(super) use program::{Instance, Program};

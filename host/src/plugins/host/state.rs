@@ -1,26 +1,29 @@
 //! The host's state of one call: its services, and how much of its limits it has used.
 
 use std::borrow::Cow;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
-use wasmtime::ResourceLimiter;
+use wasmtime::ResourceLimiterAsync;
 
 use super::bindings::belvedere::plugin::types::Fault;
 use super::fault;
 use super::hidden::Hidden;
-use super::memory::CallMemory;
 use super::places::HostPlaces;
 use super::plugin_log::{Line, PluginLog};
 use super::wasi_context::Wasi;
 use crate::atproto::Did;
 use crate::clock::Timestamp;
-use crate::fair_share::{FairPool, Tenant};
+use crate::fair_share::{Full, Tenant};
 use crate::plugins::calls::RunContext;
 use crate::plugins::limits;
 use crate::plugins::registry::LoadedPlugin;
 use crate::plugins::services::PluginServices;
+use crate::sandbox::{MemoryPool, NoMemory, ResultMemory, RunMemory};
 
 /// For whom a call is made.
 #[derive(Clone, Debug)]
@@ -58,7 +61,13 @@ pub(in crate::plugins) struct CallState {
     /// Lines that wait until the call ends, because it returns what they must not show.
     pub(super) held_lines: Option<Vec<Line>>,
     /// The memory of the call's instance; `None` until the engine makes one.
-    memory: Option<CallMemory>,
+    memory: Option<RunMemory>,
+    /// Bytes that the call took before it began and its instance has not grown by yet.
+    prepaid: usize,
+    /// Bytes by which the instance has grown.
+    grown: usize,
+    /// For the responses of other servers.
+    pub(super) results: ResultMemory,
     memory_refused: bool,
 }
 
@@ -92,6 +101,9 @@ impl CallState {
             hidden: hidden.unwrap_or_default(),
             held_lines: None,
             memory: None,
+            prepaid: 0,
+            grown: 0,
+            results: ResultMemory::new(None, 0),
             memory_refused: false,
         }
     }
@@ -101,10 +113,34 @@ impl CallState {
         self.run = Some(run.clone());
     }
 
-    /// Takes the memory of the call's instance from a pool, in the share of the tenant who calls.
-    pub(in crate::plugins) fn take_memory_of(&mut self, pool: FairPool) {
+    /// Takes the memory that the call most likely needs, in the share of the tenant who calls, so that a call seldom ends for
+    /// want of it after it has changed something. The memory is the caller's to release, after the instance.
+    ///
+    /// # Errors
+    /// [`Full`] when no memory became free in time.
+    pub(in crate::plugins) async fn take_memory(
+        &mut self,
+        pool: &MemoryPool,
+        expected: usize,
+    ) -> Result<RunMemory, Full> {
         let tenant = self.account.as_ref().map_or(Tenant::Instance, |account| account.tenant.clone());
-        self.memory = Some(CallMemory::new(pool, tenant));
+        let group = self.run.as_ref().map(|run| run.memory.clone()).unwrap_or_default();
+        let memory = RunMemory::new(pool, tenant, group);
+        memory.grow(expected).await?;
+        self.prepaid = expected;
+        self.results = ResultMemory::new(Some(memory.clone()), 0);
+        self.memory = Some(memory.clone());
+        Ok(memory)
+    }
+
+    /// The most bytes that the instance may have.
+    pub(in crate::plugins) fn most_memory(&self) -> usize {
+        self.memory.as_ref().map_or(limits::LINEAR_MEMORY, RunMemory::most).min(limits::LINEAR_MEMORY)
+    }
+
+    /// The bytes that the instance has.
+    pub(in crate::plugins) fn grown(&self) -> usize {
+        self.grown
     }
 
     /// Whether the instance asked for more linear memory than it may have.
@@ -189,29 +225,45 @@ impl CallState {
     }
 }
 
-impl ResourceLimiter for CallState {
-    fn memory_growing(
-        &mut self,
+impl ResourceLimiterAsync for CallState {
+    fn memory_growing<'a, 'b>(
+        &'a mut self,
         current: usize,
         desired: usize,
         _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        if desired > limits::LINEAR_MEMORY {
+    ) -> BoxFuture<'b, wasmtime::Result<bool>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        if desired > self.most_memory() {
             self.memory_refused = true;
-            return Ok(false);
+            return ready(Ok(false)).boxed();
         }
-        if let Some(memory) = &mut self.memory {
-            memory.grow(desired.saturating_sub(current))?;
+        let more = desired.saturating_sub(current);
+        self.grown += more;
+        let unpaid = more.saturating_sub(self.prepaid);
+        self.prepaid -= more - unpaid;
+        let Some(memory) = self.memory.as_ref().filter(|_| unpaid > 0) else {
+            return ready(Ok(true)).boxed();
+        };
+        async move {
+            memory.grow(unpaid).await.map_err(|full| wasmtime::Error::new(NoMemory(full)))?;
+            Ok(true)
         }
-        Ok(true)
+        .boxed()
     }
 
-    fn table_growing(
-        &mut self,
+    fn table_growing<'a, 'b>(
+        &'a mut self,
         _current: usize,
         desired: usize,
         _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        Ok(desired <= limits::TABLE_ELEMENTS)
+    ) -> BoxFuture<'b, wasmtime::Result<bool>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        ready(Ok(desired <= limits::TABLE_ELEMENTS)).boxed()
     }
 }

@@ -8,13 +8,13 @@ use tokio::time::timeout_at;
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap, WasmCoreDump};
 
 use crate::fair_share::Full;
-use crate::sandbox::{ProcessorPool, RunBounds};
+use crate::sandbox::{ProcessorPool, RunBounds, RunMemory};
 use crate::scripts::dry_run::DryRunUsage;
 use crate::scripts::failure::{FailureKind, ScriptFailure};
 use crate::scripts::host::{Guest, Instance, InstructionsExhausted, RunState};
 use crate::scripts::invocation::Usage;
 use crate::scripts::limits;
-use crate::scripts::scheduling::{Lineage, RunMemory};
+use crate::scripts::scheduling::Lineage;
 
 /// Attempts to allocate an instance. wasmtime's pool has enough slots for all runs that hold a place, but it searches
 /// its shards one after the other, and a slot may become free in one that was already searched.
@@ -82,7 +82,7 @@ pub(in crate::scripts) async fn within_limits<T>(
     let factor = state.factor();
     let fuel = limits::FUEL * u64::from(factor);
     let lineage = state.lineage().clone();
-    let memory = state.memory.reservation().cloned();
+    let memory = state.memory.run().cloned();
     let bounds = RunBounds {
         tenant: (lineage.depth() == 0).then(|| state.tenant().clone()),
         total: limits::GUEST_TIME * factor,
@@ -172,7 +172,7 @@ async fn instance(
             Err(error) if attempts < POOL_ATTEMPTS && error.is::<PoolConcurrencyLimitError>() => {
                 attempts += 1;
                 state = store.into_data();
-                if let Some(memory) = state.memory.reservation() {
+                if let Some(memory) = state.memory.run() {
                     memory.release();
                 }
                 tokio::task::yield_now().await;

@@ -16,16 +16,16 @@ use config::wasm_config;
 use instance_run::RunReport;
 
 use crate::clock::Clock;
-use crate::fair_share::{FairPool, Tenant};
+use crate::fair_share::Tenant;
 use crate::pds::Session;
 use crate::random::Random;
 use crate::repos::caller_session::NoSession;
-use crate::sandbox::ProcessorPool;
+use crate::sandbox::{MemoryPool, ProcessorPool, RunMemory};
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, Memory, RunInfo, RunState};
 use crate::scripts::library::tally::Tally;
 use crate::scripts::mentions::called_methods;
-use crate::scripts::scheduling::{InstancePlaces, Lineage, RunMemory, ScriptMemory, TokenBuckets};
+use crate::scripts::scheduling::{InstancePlaces, Lineage, TokenBuckets};
 use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits};
 use crate::trigger::{Trigger, TriggerKind};
 
@@ -40,7 +40,7 @@ struct Inner {
     wasm: wasmtime::Engine,
     guest: Guest,
     instance_places: InstancePlaces,
-    memory: ScriptMemory,
+    memory: MemoryPool,
     fuel_buckets: TokenBuckets,
     /// For the bytes of large answers.
     answer_buckets: TokenBuckets,
@@ -64,7 +64,7 @@ impl Engine {
         let image = image::load(&config.cache_dir, &wasm).await?;
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
         let instance_places = InstancePlaces::new(config.pool_size, config.queue);
-        let memory = ScriptMemory::new(config.memory);
+        let memory = MemoryPool::new(config.memory);
         let tids = Arc::new(TidClock::new(Random::system().u64()));
         let fuel_buckets = TokenBuckets::new(config.client_fuel);
         let answer_buckets = TokenBuckets::for_answers();
@@ -80,9 +80,9 @@ impl Engine {
         })))
     }
 
-    /// The memory of runs, which the calls of plugins share. Its places are pages.
-    pub fn memory(&self) -> FairPool {
-        self.0.memory.common()
+    /// The memory of runs, which the calls of plugins share.
+    pub fn memory(&self) -> MemoryPool {
+        self.0.memory.clone()
     }
 
     /// Checks a script that is to be saved: compiles it, runs its top level without services and requires a function
@@ -226,7 +226,7 @@ impl Engine {
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
         let entered = self.0.instance_places.enter(&tenant, lineage.depth(), lineage.time_left()).await;
         let _place = entered.map_err(instance_run::no_instance)?;
-        state.memory = Memory::of(RunMemory::new(&self.0.memory, tenant, lineage));
+        state.memory = Memory::new(Some(RunMemory::new(&self.0.memory, tenant, lineage.memory().clone())));
         let work =
             instance_run::within_limits(&self.0.wasm, &self.0.guest, &self.0.processor, state, fuel, work);
         Ok(work.await)

@@ -17,6 +17,7 @@ use crate::atproto::record::MAX_RECORD_BYTES;
 use crate::atproto::{Cid, Did, Nsid};
 use crate::identity::DidDocument;
 use crate::net::Limits;
+use crate::sandbox::ResultMemory;
 use crate::scripts::limits;
 use crate::xrpc::ServiceRef;
 
@@ -33,7 +34,10 @@ impl Host for RunState {
     }
 
     async fn blob_download(&mut self, did: String, cid: String) -> wasmtime::Result<Result<WitBlob, Fault>> {
-        Ok(download(self, &did, &cid).await)
+        let memory = ResultMemory::new(self.memory.run().cloned(), 0);
+        let downloaded = download(self, &did, &cid, &memory).await;
+        self.memory.check(&memory)?;
+        Ok(downloaded)
     }
 
     async fn blob_upload(
@@ -121,7 +125,13 @@ async fn labels(state: &mut RunState, uris: Vec<String>) -> Result<Vec<u8>, Faul
     Ok(Value::Object(answer).to_string().into_bytes())
 }
 
-async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob, Fault> {
+/// The blob takes `memory` while it arrives, and keeps it.
+async fn download(
+    state: &mut RunState,
+    did: &str,
+    cid: &str,
+    memory: &ResultMemory,
+) -> Result<WitBlob, Fault> {
     let function = "atproto.blob_download";
     let did = parse_did(function, did)?;
     let cid: Cid = cid
@@ -143,13 +153,12 @@ async fn download(state: &mut RunState, did: &str, cid: &str) -> Result<WitBlob,
     let (bytes_left, place) = (bytes_left?, state.outbound_place(&web).await?);
     let total = state.outbound.time_left()?.min(limits::HTTP_TIME);
     let max_bytes = bytes_left.min(limits::BLOB_BYTES);
-    // Its size is known when it has arrived.
-    state.memory.reserve(max_bytes).await.map_err(blobs::too_many)?;
+    let client = web.client().in_memory(Arc::new(memory.clone()));
     let started = Instant::now();
-    let fetched = blobs::fetch(&web, pds, &did, &cid, Limits { max_bytes, total }).await;
+    let fetched = blobs::fetch(&client, pds, &did, &cid, Limits { max_bytes, total }).await;
     drop(place);
     state.outbound.charge(0, started.elapsed());
-    state.memory.give_back(max_bytes - fetched.as_ref().map_or(0, |blob| blob.bytes.len()));
+    memory.keep(fetched.as_ref().map_or(0, |blob| blob.bytes.len())).await;
     let blob = fetched.map_err(|mut fault| {
         fault.message = format!("{function}: {}", fault.message);
         fault

@@ -8,8 +8,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use crate::atproto::{Cid, Did};
-use crate::fair_share::{Full, Place, Tenant};
-use crate::net::{FetchedResponse, Limits};
+use crate::fair_share::{Place, Tenant};
+use crate::net::{Client, FetchedResponse, Limits};
 use crate::scripts::OutboundHttp;
 use crate::scripts::limits;
 
@@ -48,7 +48,9 @@ impl Blobs {
     pub(super) async fn bytes_left(&mut self, web: &OutboundHttp, tenant: &Tenant) -> Result<usize, Fault> {
         if self.place.is_none() {
             let place = web.blob_place(tenant).await;
-            self.place = Some(place.map_err(too_many)?);
+            self.place = Some(place.map_err(|full| {
+                fault::new(FaultCode::Unavailable, format!("too many scripts are holding blobs: {full}"))
+            })?);
         }
         match limits::BLOB_RUN_BYTES.saturating_sub(self.bytes) {
             0 => Err(fault::limit("too many bytes of blobs", limits::BLOB_RUN_BYTES)),
@@ -57,14 +59,9 @@ impl Blobs {
     }
 }
 
-/// The fault when there is no place or no memory for another blob.
-pub(super) fn too_many(full: Full) -> Fault {
-    fault::new(FaultCode::Unavailable, format!("too many scripts are holding blobs: {full}"))
-}
-
 /// Fetches a blob of an account from its PDS, and checks that it matches its CID.
 pub(super) async fn fetch(
-    web: &OutboundHttp,
+    client: &Client,
     pds: &str,
     did: &Did,
     cid: &Cid,
@@ -73,7 +70,7 @@ pub(super) async fn fetch(
     let did = utf8_percent_encode(did.as_str(), NON_ALPHANUMERIC);
     let url = format!("{pds}/xrpc/com.atproto.sync.getBlob?did={did}&cid={cid}");
     let redirects = limits::HTTP_REDIRECTS;
-    let fetched = web.client().follow(Method::GET, &url, HeaderMap::new(), None, limits, redirects).await;
+    let fetched = client.follow(Method::GET, &url, HeaderMap::new(), None, limits, redirects).await;
     blob(fetched.map_err(|error| fault::no_response(&error))?, cid)
 }
 

@@ -51,9 +51,11 @@ pub(super) fn no_response(error: &NetError) -> Fault {
         NetError::Refused(_) => FaultCode::Forbidden,
         NetError::TooLarge(_) | NetError::Redirects(_) => FaultCode::Limit,
         NetError::Malformed(_) | NetError::Status(_) => FaultCode::Upstream,
-        NetError::Dns(_) | NetError::Timeout | NetError::Transport(_) | NetError::Setup(_) => {
-            FaultCode::Unavailable
-        }
+        NetError::Dns(_)
+        | NetError::Timeout
+        | NetError::NoMemory
+        | NetError::Transport(_)
+        | NetError::Setup(_) => FaultCode::Unavailable,
     };
     new(code, error.to_string())
 }

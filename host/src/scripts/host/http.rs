@@ -1,5 +1,6 @@
 //! `http`: sends requests to the servers that a script names, through the guarded client.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,7 @@ use super::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Re
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{fault, pretend};
-use crate::net::{FetchedResponse, Limits, NetError};
-use crate::scripts::OutboundHttp;
+use crate::net::{Client, FetchedResponse, Limits, NetError};
 use crate::scripts::dry_run::DryRun;
 use crate::scripts::limits;
 
@@ -28,9 +28,10 @@ const RESERVED_HEADERS: [HeaderName; 7] =
 
 impl Host for RunState {
     async fn send(&mut self, requests: Vec<Request>) -> wasmtime::Result<Result<Vec<Outcome>, Fault>> {
+        let results = self.memory.results.clone();
+        results.begin().await;
         let outcomes = send(self, requests).await;
-        let responses = outcomes.iter().flatten().filter_map(|outcome| outcome.response.as_ref());
-        self.memory.hold_result(responses.map(|response| response.body.len()).sum()).await?;
+        self.memory.check(&results)?;
         Ok(outcomes)
     }
 }
@@ -46,7 +47,7 @@ struct ValidRequest {
 /// The state that the requests of one call share: they are sent concurrently, within the limits that they would have
 /// one after the other.
 struct Batch {
-    web: OutboundHttp,
+    client: Client,
     started: Instant,
     /// How long the run may still wait.
     time: Duration,
@@ -93,7 +94,8 @@ async fn send_all(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Ou
     state.outbound.time_left()?;
     let place = state.outbound_place(&web).await?;
     let (time, before) = (state.outbound.time_left()?, state.outbound.bytes());
-    let batch = Batch { web, started: Instant::now(), time, received: AtomicUsize::new(before) };
+    let client = web.client().in_memory(Arc::new(state.memory.results.clone()));
+    let batch = Batch { client, started: Instant::now(), time, received: AtomicUsize::new(before) };
     let exchanges = requests.into_iter().map(async |request| {
         let answer = match check(request) {
             Ok(request) => batch.exchange(request).await,
@@ -119,8 +121,7 @@ impl Batch {
         let total = self.time.saturating_sub(self.started.elapsed()).min(limits::HTTP_TIME);
         let cap = Limits { max_bytes: bytes_left.min(limits::HTTP_BODY_BYTES), total };
         let ValidRequest { method, url, headers, body } = request;
-        let client = self.web.client();
-        let answer = client.follow(method, &url, headers, body, cap, limits::HTTP_REDIRECTS).await;
+        let answer = self.client.follow(method, &url, headers, body, cap, limits::HTTP_REDIRECTS).await;
         let received = match &answer {
             Ok(fetched) => fetched.body.len(),
             Err(NetError::TooLarge(max)) => *max,

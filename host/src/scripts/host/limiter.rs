@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use wasmtime::ResourceLimiterAsync;
 
 use super::state::RunState;
+use crate::sandbox::RunMemory;
 use crate::scripts::limits;
 
 impl ResourceLimiterAsync for RunState {
@@ -20,7 +21,8 @@ impl ResourceLimiterAsync for RunState {
         'a: 'b,
         Self: 'b,
     {
-        if desired > limits::LINEAR_MEMORY {
+        let most = self.memory.run().map_or(limits::LINEAR_MEMORY, RunMemory::most);
+        if desired > most.min(limits::LINEAR_MEMORY) {
             self.memory.refused = true;
             return ready(Ok(false)).boxed();
         }

@@ -82,6 +82,7 @@ async fn call(
         read_only: dry_run || state.info.kind == TriggerKind::Query,
         requests_left: Arc::new(AtomicU32::new(requests)),
         time_left: Duration::from_micros(fuel / limits::PLUGIN_FUEL_PER_MICROSECOND),
+        memory: state.lineage().memory().clone(),
     };
     let requests_left = Arc::clone(&run.requests_left);
     let call = PluginCall {

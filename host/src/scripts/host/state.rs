@@ -118,7 +118,7 @@ impl RunState {
             plugin_time: Duration::ZERO,
             unpaid_fuel: 0,
             session: None,
-            memory: Memory::default(),
+            memory: Memory::new(None),
         }
     }
 

@@ -1,5 +1,5 @@
-//! The state that a run shares with the runs it calls through `xrpc.*`: the deadline, the number of calls and the memory
-//! that is reserved for them.
+//! The state that a run shares with the runs it calls through `xrpc.*`: the deadline, the number of calls and the
+//! reserve of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::reserve::Reserve;
+use crate::sandbox::{MemoryGroup, Terms};
 use crate::scripts::limits;
 use crate::trigger::TriggerKind;
 
@@ -17,17 +17,12 @@ pub struct Lineage {
     /// How many runs this one is nested in; 0 for a run that no script called.
     depth: u32,
     deadline: Instant,
-    shared: Arc<Shared>,
+    /// Calls of `xrpc.*` by all runs of the lineage.
+    calls: Arc<AtomicU32>,
+    memory: MemoryGroup,
     max_calls: u32,
     /// Whether the first run answers a query, whose reads may be slightly old.
     may_lag: bool,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    /// Calls of `xrpc.*` by all runs of the lineage.
-    calls: AtomicU32,
-    reserve: Reserve,
 }
 
 impl Lineage {
@@ -42,10 +37,12 @@ impl Lineage {
             | TriggerKind::RecordIndex
             | TriggerKind::LabelApply => (limits::EVENT_TIME, 1),
         };
+        let terms = if kind == TriggerKind::JobRun { Terms::Job } else { Terms::Reserve };
         Self {
             depth: 0,
             deadline: Instant::now() + time,
-            shared: Arc::default(),
+            calls: Arc::default(),
+            memory: MemoryGroup::new(terms),
             max_calls: limits::XRPC_CALLS * factor,
             may_lag: kind == TriggerKind::Query,
         }
@@ -53,7 +50,7 @@ impl Lineage {
 
     /// For a run that another run may wait for because it has made a write.
     pub fn of_write(kind: TriggerKind) -> Self {
-        Self::root(kind).nested()
+        Self { memory: MemoryGroup::new(Terms::AtOnce), ..Self::root(kind).nested() }
     }
 
     /// For a dry run, which may take as long as a run of this kind.
@@ -86,17 +83,13 @@ impl Lineage {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    pub(super) fn reserve(&self) -> &Reserve {
-        &self.shared.reserve
+    pub(in crate::scripts) fn memory(&self) -> &MemoryGroup {
+        &self.memory
     }
 
     /// Counts a call of a method. The error is the maximum.
     pub(in crate::scripts) fn count_call(&self) -> Result<(), u32> {
-        if self.shared.calls.fetch_add(1, Ordering::Relaxed) < self.max_calls {
-            Ok(())
-        } else {
-            Err(self.max_calls)
-        }
+        if self.calls.fetch_add(1, Ordering::Relaxed) < self.max_calls { Ok(()) } else { Err(self.max_calls) }
     }
 }
 

@@ -2,11 +2,8 @@
 
 mod instance_places;
 mod lineage;
-mod reserve;
-mod script_memory;
 mod token_buckets;
 
 pub(super) use instance_places::InstancePlaces;
 pub use lineage::Lineage;
-pub(super) use script_memory::{RunMemory, ScriptMemory};
 pub(super) use token_buckets::TokenBuckets;

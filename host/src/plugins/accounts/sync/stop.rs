@@ -116,9 +116,10 @@ pub(super) fn account_stop(error: AccountError) -> Stop {
 pub(super) fn call_stop(error: CallError) -> Stop {
     let fault = match error {
         CallError::Fault(fault) => fault,
-        // No attempt was made.
+        // Most likely no attempt was made. The call has waited for seconds already.
         CallError::Busy => {
-            return Stop::Retry { code: "rate-limited", text: CallError::Busy.to_string(), after: Some(1) };
+            let text = CallError::Busy.to_string();
+            return Stop::Retry { code: "rate-limited", text, after: Some(1) };
         }
         // Each such call counts against the plugin: repeating it would pause the plugin for all its users.
         CallError::Failed(failure) => {

@@ -4,26 +4,27 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::trigger::TriggerKind;
 
 const MIB: usize = 1 << 20;
 
 /// A quarter of a reserve is what a tenant may have of the common part.
-fn small() -> ScriptMemory {
-    ScriptMemory::new(limits::LINEAR_MEMORY * 3 / 2)
+fn small() -> MemoryPool {
+    MemoryPool::new(RESERVE_BYTES * 3 / 2)
 }
 
-fn run(memory: &ScriptMemory, tenant: &str) -> RunMemory {
-    let lineage = Lineage::root(TriggerKind::Query);
-    RunMemory::new(memory, Tenant::client(tenant), lineage)
+fn run(memory: &MemoryPool, tenant: &str) -> RunMemory {
+    run_on(Terms::Reserve, memory, tenant)
 }
 
-fn called_by(caller: &RunMemory) -> RunMemory {
-    let Inner { memory, tenant, lineage, .. } = &*caller.0;
-    RunMemory::new(memory, tenant.clone(), lineage.nested())
+fn run_on(terms: Terms, memory: &MemoryPool, tenant: &str) -> RunMemory {
+    RunMemory::new(memory, Tenant::client(tenant), MemoryGroup::new(terms))
 }
 
-fn used(memory: &ScriptMemory) -> (usize, usize) {
+fn called_by(caller: &RunMemory, memory: &MemoryPool, tenant: &str) -> RunMemory {
+    RunMemory::new(memory, Tenant::client(tenant), caller.group().clone())
+}
+
+fn used(memory: &MemoryPool) -> (usize, usize) {
     (memory.common.used() * PAGE / MIB, memory.reserves.used())
 }
 
@@ -40,7 +41,7 @@ async fn a_tenant_has_half_of_the_common_part() {
     assert_eq!(used(&memory), (32, 1));
     let started = Instant::now();
     assert_eq!(run(&memory, "c").grow(MIB).await.unwrap_err(), Full::Patience);
-    assert_eq!(started.elapsed(), limits::QUEUE_WAIT);
+    assert_eq!(started.elapsed(), PATIENCE);
     drop((first, second, other));
     assert_eq!(used(&memory), (0, 0));
 }
@@ -48,7 +49,7 @@ async fn a_tenant_has_half_of_the_common_part() {
 #[tokio::test(start_paused = true)]
 async fn runs_that_hold_everything_and_want_more_all_end() {
     // As many as may run at once, of two tenants. Each grows in steps to the most that an instance may have.
-    let memory = ScriptMemory::new(3 * limits::LINEAR_MEMORY);
+    let memory = MemoryPool::new(3 * RESERVE_BYTES);
     let grows = async |tenant: &str| {
         let run = run(&memory, tenant);
         for _ in 0..32 {
@@ -60,7 +61,7 @@ async fn runs_that_hold_everything_and_want_more_all_end() {
     let started = Instant::now();
     let ended = join_all((0..64).map(|n| grows(if n % 2 == 0 { "a" } else { "b" }))).await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
-    assert!(started.elapsed() < limits::QUEUE_WAIT, "{:?}", started.elapsed());
+    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
     assert_eq!(used(&memory), (0, 0));
 }
 
@@ -71,7 +72,7 @@ async fn a_run_and_those_it_calls_have_one_reserve_and_do_not_wait_for_each_othe
     other.grow(16 * MIB).await.unwrap();
     let caller = run(&memory, "a");
     caller.grow(MIB).await.unwrap();
-    let (nested, deeper) = (called_by(&caller), called_by(&caller));
+    let (nested, deeper) = (called_by(&caller, &memory, "a"), called_by(&caller, &memory, "a"));
     nested.grow(62 * MIB).await.unwrap();
     let started = Instant::now();
     deeper.grow(MIB).await.unwrap();
@@ -113,4 +114,64 @@ async fn a_run_gives_back_what_it_did_not_need() {
     assert_eq!(used(&memory), (2, 1));
     reserve.shrink(MIB);
     assert_eq!(used(&memory), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_have_no_reserve_and_leave_half_of_the_common_part_to_others() {
+    let memory = small();
+    let job = run_on(Terms::Job, &memory, "a");
+    assert_eq!(job.most(), 8 * MIB, "half of half of the common part");
+    job.grow(8 * MIB).await.unwrap();
+    let started = Instant::now();
+    assert_eq!(run_on(Terms::Job, &memory, "a").grow(MIB).await.unwrap_err(), Full::Patience);
+    assert_eq!((started.elapsed(), used(&memory)), (PATIENCE, (8, 0)));
+    run_on(Terms::Job, &memory, "b").grow(9 * MIB).await.unwrap_err();
+    let other = run_on(Terms::Job, &memory, "b");
+    other.grow(8 * MIB).await.unwrap();
+    assert!(!run_on(Terms::Job, &memory, "c").try_grow(MIB), "jobs have half, however many tenants run them");
+    let (query, another) = (run(&memory, "a"), run(&memory, "b"));
+    query.grow(8 * MIB).await.unwrap();
+    another.grow(8 * MIB).await.unwrap();
+    assert_eq!(used(&memory), (32, 0));
+    job.shrink(4 * MIB);
+    drop((query, another));
+    assert!(run_on(Terms::Job, &memory, "a").try_grow(4 * MIB));
+    drop((job, other));
+    assert_eq!((used(&memory), memory.of_jobs.used()), ((0, 0), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_for_which_others_wait_do_not_wait() {
+    let memory = small();
+    let other = run(&memory, "a");
+    other.grow(16 * MIB).await.unwrap();
+    let started = Instant::now();
+    let early = run_on(Terms::AtOnce, &memory, "a");
+    assert_eq!(early.grow(MIB).await.unwrap_err(), Full::Tenant);
+    assert_eq!((started.elapsed(), used(&memory)), (Duration::ZERO, (16, 0)));
+    drop(other);
+    early.grow(MIB).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_take_what_the_largest_needs_and_bodies_what_has_arrived() {
+    let memory = small();
+    let holder = run(&memory, "a");
+    let results = ResultMemory::new(Some(holder.clone()), MIB);
+    results.take(MIB).await.unwrap();
+    assert_eq!(used(&memory), (0, 0), "so much is free");
+    results.take(2 * MIB).await.unwrap();
+    results.begin().await;
+    results.take(3 * MIB).await.unwrap();
+    assert_eq!(used(&memory), (2, 0));
+    // Several responses that arrive at the same time wait one after the other, and have one reserve.
+    let parts = join_all((0..8).map(|_| results.take(3 * MIB))).await;
+    assert!(parts.iter().all(Result::is_ok), "{parts:?}");
+    assert_eq!((used(&memory).1, results.full()), (1, None));
+    results.keep(MIB).await;
+    assert_eq!(used(&memory).1, 0);
+    let other = run(&memory, "b");
+    other.grow(40 * MIB).await.unwrap();
+    assert_eq!(results.take(40 * MIB).await, Err(Full::Patience));
+    assert_eq!(results.full(), Some(Full::Patience));
 }

@@ -1,13 +1,12 @@
-//! Memory that is set aside for a run and the runs that it calls (`scheduling/script_memory.rs`).
+//! Memory that is set aside for a run and the runs that it calls (`sandbox/memory`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::{PAGE, RESERVE_BYTES};
 use crate::fair_share::Place;
-use crate::sandbox::PAGE;
-use crate::scripts::limits;
 
-/// Pages of a reserve: as many as an instance may have.
-pub(super) const RESERVE: usize = limits::LINEAR_MEMORY / PAGE;
+/// Pages of a reserve.
+pub(super) const RESERVE: usize = RESERVE_BYTES / PAGE;
 
 /// The reserve of a run and the runs that it calls, while they have one. A run waits while a run that it calls goes on, so they
 /// take from it one after the other.
@@ -41,7 +40,11 @@ impl Reserve {
 
     /// Opens the reserve for a run that uses `pages` of it.
     pub(super) fn open(&self, place: Place, pages: usize) {
-        *self.lock() = Some(OpenReserve { _place: place, used: pages });
+        let mut reserve = self.lock();
+        match reserve.as_mut() {
+            Some(open) => open.used += pages,
+            None => *reserve = Some(OpenReserve { _place: place, used: pages }),
+        }
     }
 
     /// Ends the use of pages. The reserve is released with the last.
