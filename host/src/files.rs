@@ -6,6 +6,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+/// What the name of a file ends with while [`replace`] writes it. One that stays was left by a process that was killed.
+pub const TEMPORARY: &str = ".tmp";
+
 /// Creates a folder and its parents, accessible to this user only. Leaves an existing folder as it is.
 pub fn create_private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
@@ -18,10 +21,14 @@ pub fn create_private_file(path: &Path) -> io::Result<()> {
 
 /// Writes a file or replaces it.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let temporary = path.with_extension(format!("{}{TEMPORARY}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(content)?;
-    publish(&temporary, path)
+    let written = file.write_all(content).and_then(|()| publish(&temporary, path));
+    if written.is_err() {
+        // A disk that is full needs the room; who failed tells of the first error.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
 }
 
 /// Gives a file that was written whole its name, which it replaces. Content and name are durable when this returns.
@@ -96,6 +103,9 @@ mod tests {
             replace(&path, content.as_bytes()).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
         }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+        let is_folder = folder.path().join("folder");
+        std::fs::create_dir(&is_folder).unwrap();
+        assert!(replace(&is_folder, b"content").is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
     }
 }

@@ -58,3 +58,4 @@ mod layers;
 
 pub use cli::Cli;
 pub use net::install_tls_provider;
+pub use plugins::COMPILE_COMMAND;

@@ -2,12 +2,16 @@
 
 use std::process::ExitCode;
 
-use belvedere::{Cli, install_tls_provider};
+use belvedere::{COMPILE_COMMAND, Cli, install_tls_provider};
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    // Usually there is no `.env` file. Errors are ignored: a malformed file shows up as missing values.
-    let _ = dotenvy::dotenv();
+    // The compiler of plugins reads modules of others, and has no use for the secrets of a `.env` in its folder.
+    let is_compiler = std::env::args_os().nth(1).is_some_and(|command| command == COMPILE_COMMAND);
+    if !is_compiler {
+        // Usually there is no `.env` file. Errors are ignored: a malformed file shows up as missing values.
+        let _ = dotenvy::dotenv();
+    }
     install_tls_provider();
     Cli::parse().run()
 }

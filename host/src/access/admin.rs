@@ -44,7 +44,7 @@ impl Admin {
     ///
     /// # Errors
     /// 400 for a name that is not a permission, 403 for a permission that the caller does not have.
-    pub fn held<'a>(
+    pub fn require_held<'a>(
         &self,
         action: &str,
         names: impl IntoIterator<Item = &'a str>,

@@ -18,7 +18,9 @@ use crate::plugins::install::Installer;
 use crate::plugins::loading::{Loader, LoaderDeps};
 use crate::plugins::removal::Removals;
 use crate::plugins::secrets::PluginSecrets;
-use crate::plugins::{Compiler, EngineConfig, PausedHere, PluginEngine, PluginServices, Plugins};
+use crate::plugins::{
+    CompileLimits, Compiler, EngineConfig, PausedHere, PluginEngine, PluginServices, Plugins,
+};
 use crate::sandbox::MemoryPool;
 
 #[derive(Debug)]
@@ -49,6 +51,7 @@ impl PluginParts {
     ) -> Result<Self, StartError> {
         let Ground { db, clock, random, events, sealing, config, .. } = ground;
         let cache_dir = config.server.data_dir.join("cache");
+        let compile_limits = CompileLimits::beside(config.memory.limit);
         let config = &config.plugins;
         let unreadable = |error| StartError::PluginDir { path: config.dir.clone(), error };
         let dir = config.dir.clone();
@@ -65,7 +68,7 @@ impl PluginParts {
             pool_size: config.pool_size,
             processor: ground.processor.clone(),
             memory: memory_of_runs,
-            compiler: Compiler::this_program(),
+            compiler: Compiler::this_program(compile_limits),
         })?;
         let (for_calls, wake, paused_here) =
             (secrets.clone(), Arc::clone(&has_paused), PausedHere::default());

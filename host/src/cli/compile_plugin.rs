@@ -14,10 +14,13 @@ pub(super) struct Command {
     /// MiB of memory that it may take
     #[arg(long)]
     max_mib: u64,
+    /// Process that it belongs to, and ends with
+    #[arg(long)]
+    parent: u32,
 }
 
 /// Runs without configuration, log and runtime: the limits are for the compiler alone.
 pub(super) fn run(command: &Command) -> ExitCode {
     let limits = CompileLimits { seconds: command.max_seconds, memory_mib: command.max_mib };
-    ExitCode::from(compile_module(limits))
+    ExitCode::from(compile_module(limits, command.parent))
 }

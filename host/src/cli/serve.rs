@@ -40,6 +40,9 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     if let Some(advice) = config.server.proxy_advice() {
         tracing::warn!("{advice}");
     }
+    if let Some(shortage) = config.memory.shortage() {
+        tracing::warn!("this machine or container has too little memory: {shortage}");
+    }
 
     let in_process = Arc::new(InProcess::default());
     // The future is large: it has the configuration, and the state of every part while it is built.

@@ -110,10 +110,11 @@ impl Args {
     pub fn check(self) -> Result<Config, Problems> {
         let mut problems = Problems::default();
         let server = self.server.check(&mut problems);
+        let database = self.database.check(&server.data_dir, &mut problems);
         let config = Config {
             instance: self.instance.check(&mut problems),
-            memory: self.memory.check(&mut problems),
-            database: self.database.check(&server.data_dir, &mut problems),
+            memory: self.memory.check(&database, &mut problems),
+            database,
             indexing: self.indexing.check(&mut problems),
             backfill: self.backfill.check(&mut problems),
             auth: self.auth.check(&mut problems),

@@ -73,8 +73,8 @@ pub async fn examine(engine: &PluginEngine, calls: &Calls, package: Package) -> 
 ///
 /// # Errors
 /// The first disagreement.
-pub fn inspect(package: Package) -> Result<Inspected, CheckError> {
-    let surface = PluginEngine::inspect(&package.module)?;
+pub async fn inspect(package: Package) -> Result<Inspected, CheckError> {
+    let surface = PluginEngine::inspect(package.module.clone()).await?;
     let requested = fits(&package.manifest.manifest, surface.exports, &surface.imports)?;
     Ok(Inspected { package, surface, requested })
 }

@@ -123,7 +123,7 @@ impl Installer {
     pub async fn preview(&self, origin: Origin, terms: &Terms) -> Result<Preview, InstallError> {
         let _place = self.place().await?;
         let Fetched { package, manifest_url, wasm_url } = self.fetch(origin, terms).await?;
-        let inspected = check::inspect(package)?;
+        let inspected = check::inspect(package).await?;
         let is_compiled = self.loader.has_compiled(&inspected.package.module_sha256).await;
         Ok(Preview { inspected, is_compiled, manifest_url, wasm_url })
     }

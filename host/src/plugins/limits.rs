@@ -38,8 +38,11 @@ pub const COMPILE_TIME: Duration = Duration::from_mins(1);
 /// Time from beginning to end for the same: a compiler that gets a third of a core still finishes.
 pub const COMPILE_PATIENCE: Duration = Duration::from_mins(3);
 
-/// Memory that compiling a module may take: several times a JavaScript engine's.
+/// Memory that compiling a module may take on a large server: several times a JavaScript engine's.
 pub const COMPILE_MEMORY: u64 = 1 << 30;
+
+/// Of the memory of a small server, the compiler may take one part in so many: it runs beside the server, and only for a moment.
+pub const COMPILE_MEMORY_PART: u64 = 2;
 
 /// Bytes of the machine code of a module: it has up to ten times the size of its module, and is held in memory once.
 pub const MACHINE_CODE_BYTES: usize = 256 << 20;

@@ -25,7 +25,9 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{CompileLimits, Compiler, EngineConfig, EngineError, PluginEngine, compile_module};
+pub use engine::{
+    COMPILE_COMMAND, CompileLimits, Compiler, EngineConfig, EngineError, PluginEngine, compile_module,
+};
 pub use package::{MAX_MODULE, manifest_id, shortened};
 pub use registry::{LoadedPlugin, PausedHere, PluginStatus, Plugins};
 pub use services::PluginServices;

@@ -6,7 +6,7 @@
 
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,9 @@ use wasmtime::component::Component;
 use wasmtime::{Engine, Result};
 
 use crate::files;
+
+/// Bytes of a file that are read and hashed at once: machine code has up to hundreds of megabytes.
+const CHUNK: usize = 64 << 10;
 
 /// The file of one component for one engine.
 #[derive(Clone, Debug)]
@@ -36,9 +39,10 @@ impl CompiledFile {
         &self.path
     }
 
-    /// Whether there is a file that can be loaded.
-    pub fn is_usable(&self) -> bool {
-        is_trusted(&self.path).unwrap_or(false)
+    /// Whether there is a file, with its checksum, that no other user could have written. Only loading it shows whether it is
+    /// whole.
+    pub fn is_there(&self) -> bool {
+        is_private(&self.path).unwrap_or(false)
     }
 
     /// Loads the component; `None` when it has to be compiled. A file that is there and unusable is logged.
@@ -94,17 +98,29 @@ fn save(path: &Path, artifact: &[u8]) -> io::Result<()> {
     files::replace(&checksum_path(path), hex::encode(Sha256::digest(artifact)).as_bytes())
 }
 
-/// Whether the file matches its checksum, and only this user or root could have written it.
-fn is_trusted(path: &Path) -> io::Result<bool> {
+/// Whether only this user or root could have written the file and its checksum.
+fn is_private(path: &Path) -> io::Result<bool> {
     let own = fs::metadata("/proc/self")?.uid();
     let private = |found: &Metadata| found.mode() & 0o022 == 0 && (found.uid() == own || found.uid() == 0);
     let folder = path.parent().unwrap_or(Path::new("."));
-    let checksum = checksum_path(path);
-    let artifact = fs::read(path)?;
-    Ok(private(&fs::metadata(path)?)
-        && private(&fs::metadata(folder)?)
-        && private(&fs::metadata(&checksum)?)
-        && fs::read_to_string(&checksum)? == hex::encode(Sha256::digest(&artifact)))
+    let files = [path, folder, &checksum_path(path)];
+    files.into_iter().try_fold(true, |all, file| Ok(private(&fs::metadata(file)?) && all))
+}
+
+/// Whether the file matches its checksum, and only this user or root could have written it.
+fn is_trusted(path: &Path) -> io::Result<bool> {
+    Ok(is_private(path)? && fs::read_to_string(checksum_path(path))? == sha256_of(path)?)
+}
+
+/// The SHA-256 of a file, in hex.
+fn sha256_of(path: &Path) -> io::Result<String> {
+    let (mut file, mut hash, mut chunk) = (fs::File::open(path)?, Sha256::new(), vec![0; CHUNK]);
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(hex::encode(hash.finalize())),
+            read => hash.update(&chunk[..read]),
+        }
+    }
 }
 
 /// Maps a file that [`is_trusted`] accepted, or that this process just wrote.
@@ -147,5 +163,18 @@ mod tests {
 
         fs::write(&path, b"machine coda").unwrap();
         assert!(!is_trusted(&path).unwrap());
+        let file = CompiledFile { path, what: "a test" };
+        assert!(file.is_there(), "its content is read when it is loaded");
+        fs::remove_file(checksum_path(file.path())).unwrap();
+        assert!(!file.is_there());
+    }
+
+    #[test]
+    fn a_file_of_many_chunks_has_the_checksum_of_all_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let (path, code) = (folder.path().join("guest.cwasm"), b"machine code".repeat(CHUNK / 4));
+        save(&path, &code).unwrap();
+        assert!(is_trusted(&path).unwrap());
     }
 }

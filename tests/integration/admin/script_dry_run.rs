@@ -67,16 +67,17 @@ crate::in_both_worlds! {
             format!("Bearer {}", key.body["key"].as_str().unwrap())
         };
         let id = format!("xrpc.query:{LIST}");
-        let script = "function handle() return { key = env.API_KEY:reverse() } end";
+        let script = "function handle() return { key = env.API_KEY:reverse(), guess = 's3cret-value' } end";
         let body = json!({ "id": id, "body": script, "event": request() }).to_string();
-        for (permissions, value, has_note) in [
-            (json!(["scripts:manage"]), "]YEK_IPA.vne[", true),
-            (json!(["scripts:manage", "script-variables:read"]), "eulav-terc3s", false),
+        // What the script guesses is hidden only from those who have the values: otherwise it would tell that it is one.
+        for (permissions, value, guess, has_note) in [
+            (json!(["scripts:manage"]), "]YEK_IPA.vne[", "s3cret-value", true),
+            (json!(["scripts:manage", "script-variables:read"]), "eulav-terc3s", "[env.API_KEY]", false),
         ] {
             let bearer = of(permissions).await;
             let headers = [("authorization", &*bearer)];
             let answer = server.request(Method::POST, PATH, &headers, Some(body.clone())).await;
-            assert_eq!(answer.body["result"]["body"]["key"], value, "{}", answer.text);
+            assert_eq!(answer.body["result"]["body"], json!({ "key": value, "guess": guess }), "{}", answer.text);
             assert_eq!(answer.body["notes"].to_string().contains("script-variables:read"), has_note, "{}", answer.text);
         }
         let events = server.admin(Method::GET, "/admin/events?event_type=script.dry_run", None).await;

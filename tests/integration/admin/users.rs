@@ -157,6 +157,22 @@ crate::in_both_worlds! {
         assert_eq!((answer.status.as_u16(), &answer.body["permissions"]), (200, &json!(["events:read"])));
     }
 
+    async fn users_with_permissions_that_the_caller_lacks_are_not_deleted(world) {
+        let alice = world.plc.person(ALICE, Algorithm::Es256k);
+        world.plc.person(BOB, Algorithm::Es256k);
+        made(&world, json!({ "did": ALICE, "permissions": ["users:delete", "stats:read"] })).await;
+        let bob = made(&world, json!({ "did": BOB, "permissions": ["stats:read", "events:read"] })).await;
+        let path = format!("/admin/users/{}", bob["id"].as_str().unwrap());
+        let delete = async || as_person(&world, &alice, Method::DELETE, &path, None).await;
+        let refused = delete().await;
+        assert_eq!((refused.status.as_u16(), refused.error()), (403, "cannot revoke a permission that you do not have"));
+        let shown = world.server.admin(Method::GET, &path, None).await;
+        assert_eq!(shown.body["permissions"], json!(["events:read", "stats:read"]), "the user stays");
+        let change = json!({ "revoke": ["events:read"] });
+        assert_eq!(world.server.admin(Method::PATCH, &format!("{path}/permissions"), Some(&change)).await.status, 200);
+        assert_eq!(delete().await.status, 204);
+    }
+
     async fn a_did_is_checked_before_it_becomes_a_user(world) {
         let create = async |body: Value| world.server.admin(Method::POST, "/admin/users", Some(&body)).await;
         for (did, error) in [

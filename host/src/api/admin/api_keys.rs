@@ -65,7 +65,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if body.name.trim().is_empty() {
         return Err(Error::bad_request("name must not be blank"));
     }
-    let permissions = admin.held("grant", body.permissions.iter().map(String::as_str))?;
+    let permissions = admin.require_held("grant", body.permissions.iter().map(String::as_str))?;
     let key = AdminKey::generate(&app.random);
     let new = NewApiKey {
         id: &app.random.uuid(),

@@ -93,8 +93,8 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     // A list replaces the template (admin-api.md §1.4).
     let template_used = body.template.filter(|_| body.permissions.is_none());
     let mut granted = match &body.permissions {
-        Some(listed) => admin.held("grant", listed.iter().map(String::as_str))?,
-        None => admin.held("grant", template.into_iter().map(Permission::as_str))?,
+        Some(listed) => admin.require_held("grant", listed.iter().map(String::as_str))?,
+        None => admin.require_held("grant", template.into_iter().map(Permission::as_str))?,
     };
     granted.sort_unstable();
     granted.dedup();
@@ -136,8 +136,8 @@ pub async fn permissions(app: Arc<App>, admin: Admin, request: Request) -> Resul
     if let Some(name) = body.grant.iter().find(|name| body.revoke.contains(name)) {
         return Err(Error::bad_request(format!("{name} can't be both granted and revoked")));
     }
-    let granted = admin.held("grant", body.grant.iter().map(String::as_str))?;
-    let revoked = admin.held("revoke", body.revoke.iter().map(String::as_str))?;
+    let granted = admin.require_held("grant", body.grant.iter().map(String::as_str))?;
+    let revoked = admin.require_held("revoke", body.revoke.iter().map(String::as_str))?;
 
     let Some(row) = users::set_permissions(&app.db, id, &granted, &revoked).await? else {
         return Err(match users::get(&app.db, id).await? {
@@ -177,15 +177,24 @@ pub async fn transfer_super(app: Arc<App>, admin: Admin, request: Request) -> Re
     Ok(response::json(StatusCode::OK, &UserView::from(row)))
 }
 
-/// `DELETE /admin/users/{id}`: the user, its keys and its browser sessions stop working at once, on all hosts.
+/// `DELETE /admin/users/{id}`: the user, its keys and its browser sessions stop working at once, on all hosts. It revokes the
+/// user's permissions, so the caller needs all of them.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let id = request.param("id");
     if id == admin.user_id {
         return Err(Error::forbidden("you can't delete yourself"));
     }
+    let is_super = || Error::forbidden("the super user can't be deleted");
+    let row = users::get(&app.db, id).await?.ok_or_else(not_found)?;
+    if row.is_super {
+        return Err(is_super());
+    }
+    // A name that this version does not know permits nothing.
+    let known = row.permissions.iter().map(String::as_str).filter(|name| Permission::parse(name).is_some());
+    admin.require_held("revoke", known)?;
     let Some(sessions) = users::delete(&app.db, id, app.clock.now()).await? else {
         return Err(match users::get(&app.db, id).await? {
-            Some(_) => Error::forbidden("the super user can't be deleted"),
+            Some(_) => is_super(),
             None => not_found(),
         });
     };

@@ -16,7 +16,7 @@ use crate::keys::attestation::Attestation;
 use crate::plugins::calls::Calls;
 use crate::plugins::check::{Examined, examine};
 use crate::plugins::manifest::Risk;
-use crate::plugins::{Compiler, EngineConfig, PluginEngine, PluginServices, folder};
+use crate::plugins::{CompileLimits, Compiler, EngineConfig, PluginEngine, PluginServices, folder};
 use crate::random::Random;
 use crate::store::Db;
 
@@ -28,7 +28,8 @@ pub(super) async fn run(folder: &Path, config: &Config) -> anyhow::Result<ExitCo
     let cache = config.server.data_dir.join("cache");
     std::fs::create_dir_all(&cache).with_context(|| format!("{} can't be created", cache.display()))?;
     let scratch = Scratch(cache.join(format!("plugin-check-{}.db", std::process::id())));
-    let engine = PluginEngine::open(EngineConfig::new(cache, Compiler::this_program()))?;
+    let compiler = Compiler::this_program(CompileLimits::beside(config.memory.limit));
+    let engine = PluginEngine::open(EngineConfig::new(cache, compiler))?;
     let db = Db::open(&format!("sqlite://{}", scratch.0.display()), 1).await?;
     let calls = Calls::new(engine.clone(), services(&db, config)?);
     let examined = examine(&engine, &calls, package).await;

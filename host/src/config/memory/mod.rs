@@ -8,8 +8,8 @@ use super::{Database, Problems, parse};
 
 const MIB: u64 = 1 << 20;
 
-/// Too little for the process and the smallest caches.
-const SMALLEST_MIB: u64 = 256;
+const VARIABLE: &str = "MEMORY_LIMIT_MIB";
+
 /// 16 TiB: more than a machine has.
 const LARGEST_MIB: u64 = 1 << 24;
 
@@ -46,6 +46,9 @@ pub struct MemoryArgs {
 pub struct Memory {
     /// Bytes that the process stays within.
     pub limit: u64,
+    /// Bytes of the process, its caches and the least for scripts and responses. They exceed the limit only if that is the
+    /// machine's: a server that may be short of memory is better than none.
+    needed: u64,
 }
 
 /// How many bytes scripts and responses may use.
@@ -58,13 +61,23 @@ pub struct MemoryShares {
 }
 
 impl MemoryArgs {
-    pub(super) fn check(self, problems: &mut Problems) -> Memory {
+    pub(super) fn check(self, database: &Database, problems: &mut Problems) -> Memory {
         let default = default_limit(machine::limit_of_container(), machine::total()) / MIB;
-        let default = default.clamp(SMALLEST_MIB, LARGEST_MIB);
-        let range = SMALLEST_MIB..=LARGEST_MIB;
-        let limit = parse::number("MEMORY_LIMIT_MIB", self.limit, default, range, problems);
-        Memory { limit: limit * MIB }
+        let is_given = parse::text(self.limit.clone()).is_some();
+        let default = default.clamp(1, LARGEST_MIB);
+        let limit = parse::number(VARIABLE, self.limit, default, 1..=LARGEST_MIB, problems);
+        let memory = Memory { limit: limit * MIB, needed: fixed(database) + SMALLEST_SHARED };
+        if let Some(shortage) = memory.shortage().filter(|_| is_given) {
+            problems.add(VARIABLE, shortage);
+        }
+        memory
     }
+}
+
+/// Bytes of the process and its caches.
+fn fixed(database: &Database) -> u64 {
+    let pages = if database.is_postgres() { 0 } else { u64::from(database.page_cache_mib) * MIB };
+    PROCESS + pages + database.cached_accounts as u64 * ACCOUNT
 }
 
 fn default_limit(container: Option<u64>, machine: Option<u64>) -> u64 {
@@ -77,11 +90,22 @@ fn default_limit(container: Option<u64>, machine: Option<u64>) -> u64 {
 }
 
 impl Memory {
+    /// What to do when the parts exceed the limit.
+    pub fn shortage(self) -> Option<String> {
+        let mib = |bytes: u64| bytes.div_ceil(MIB);
+        (self.needed > self.limit).then(|| {
+            format!(
+                "{} MiB are too little: the process, its caches, scripts and responses need {}; give it as much, or lower \
+                 DATABASE_CACHE_MIB (SQLite) or ACCOUNT_CACHE",
+                mib(self.limit),
+                mib(self.needed)
+            )
+        })
+    }
+
     /// Divides what the process and its caches leave.
     pub fn shares(self, database: &Database) -> MemoryShares {
-        let pages = if database.is_postgres() { 0 } else { u64::from(database.page_cache_mib) * MIB };
-        let fixed = PROCESS + pages + database.cached_accounts as u64 * ACCOUNT;
-        let shared = self.limit.saturating_sub(fixed).max(SMALLEST_SHARED);
+        let shared = self.limit.saturating_sub(fixed(database)).max(SMALLEST_SHARED);
         let responses = (shared / 4).min(MAX_RESPONSES);
         // Responses that wait for a reservation are in memory too.
         let runs = shared - responses - responses / 4;
@@ -106,16 +130,51 @@ mod tests {
         assert_eq!(default_limit(None, None), UNKNOWN);
     }
 
+    fn checked(limit: &str, cache: &str, url: &str) -> Result<Memory, String> {
+        let mut args = Args::default();
+        args.memory.limit = Some(limit.to_owned());
+        args.database.page_cache = Some(cache.to_owned());
+        args.database.url = Some(url.to_owned());
+        args.check().map(|config| config.memory).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn a_limit_that_its_parts_exceed_is_a_problem() {
+        const SQLITE: &str = "sqlite://x.db";
+        for (limit, cache, least) in [("256", "96", 413), ("300", "96", 413), ("512", "400", 717)] {
+            let text = checked(limit, cache, SQLITE).unwrap_err();
+            assert!(
+                text.contains(&format!("need {least};")) && text.contains("DATABASE_CACHE_MIB"),
+                "{text}"
+            );
+            assert!(checked(&least.to_string(), cache, SQLITE).is_ok());
+            assert!(checked(&(least - 1).to_string(), cache, SQLITE).is_err());
+        }
+        assert!(checked("512", "96", SQLITE).is_ok());
+        assert!(checked("350", "16", SQLITE).is_ok(), "with a smaller cache");
+        assert!(checked("317", "400", "postgres://x@x/x").is_ok(), "it has no cache of pages");
+        for bad in ["0", "-1", "much", "16777217"] {
+            assert!(checked(bad, "96", SQLITE).unwrap_err().contains("is not a number from 1"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_is_too_small_is_no_problem_but_a_shortage() {
+        let of = |limit: u64| Memory { limit: limit * MIB, needed: 413 * MIB };
+        assert!(of(128).shortage().unwrap().starts_with("128 MiB are too little"));
+        assert_eq!(of(413).shortage(), None);
+        assert!(Args::default().check().is_ok());
+    }
+
     #[test]
     fn the_parts_fit_the_limit() {
         let database = Args::default().check().unwrap().database;
-        let shares = |mib: u64| Memory { limit: mib * MIB }.shares(&database);
+        let shares = |mib: u64| Memory { limit: mib * MIB, needed: 0 }.shares(&database);
         let fixed = PROCESS + 96 * MIB + 65_536 * ACCOUNT;
-        for mib in [512, 1024, 4096, 65_536] {
+        for mib in [413, 512, 1024, 4096, 65_536] {
             let MemoryShares { runs, responses } = shares(mib);
             assert!(fixed + (runs + responses + responses / 4) as u64 <= mib * MIB, "{mib}");
             assert!(runs > 2 * responses, "{mib}");
         }
-        assert_eq!(shares(256), shares(300), "the least");
     }
 }

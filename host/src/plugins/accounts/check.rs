@@ -3,7 +3,7 @@
 use url::{Host, Url};
 
 use super::super::calls::{Profile, Tokens};
-use super::AccountError;
+use super::{AccountError, Linker};
 use crate::plugins::limits;
 
 /// Most characters of a plugin's message that users see.
@@ -30,6 +30,13 @@ const MAX_SCOPE: usize = 4 * 1024;
 /// A text without control characters, cut for a message to users.
 pub(super) fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE).collect()
+}
+
+/// The same for a text that may have secrets of the plugin. They are hidden in what is shown, before it is cut: of a secret
+/// at the end, a part would stay.
+pub(super) fn shown_by(plugin: &dyn Linker, text: &str) -> String {
+    let clean: String = text.chars().filter(|c| !c.is_control()).collect();
+    shown(&plugin.hide_secrets(&clean))
 }
 
 /// Checks the sizes of tokens, and removes control characters from the parts that are stored as text.

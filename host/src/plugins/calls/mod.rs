@@ -349,7 +349,6 @@ impl Calls {
                 if let CallError::Failed(failure) = &error
                     && failure.cause != FailureCause::RunTime
                 {
-                    tracing::warn!(plugin = id, error = failure.text, "a call of a plugin failed");
                     log.failed(id, kind.interface, failure, services.clock.now());
                     if counts {
                         pausing.failed(plugin, &scope.tenant, &failure.text, services).await;

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use super::LoadError;
+use crate::files;
 use crate::sandbox::CompiledFile;
 
 /// Compiled modules on disk; the oldest beyond it are removed. Two versions of many plugins, some megabytes each.
@@ -16,6 +17,9 @@ const MAX_FILES: usize = 64;
 
 /// Bytes of them: machine code has several times the size of its module, of which 32 MiB are permitted.
 const MAX_BYTES: u64 = 1 << 30;
+
+/// How much older than the newest file a temporary one is that no process writes any more.
+const ABANDONED: Duration = Duration::from_hours(1);
 
 /// What the names of the files begin with.
 const PREFIX: &str = "plugin-";
@@ -38,7 +42,7 @@ fn file_of_hash(engine: &Engine, folder: &Path, sha256: &str) -> CompiledFile {
 
 /// Whether the module with this SHA-256 is in the cache.
 pub(super) fn is_cached(engine: &Engine, folder: &Path, sha256: &str) -> bool {
-    file_of_hash(engine, folder, sha256).is_usable()
+    file_of_hash(engine, folder, sha256).is_there()
 }
 
 /// Keeps the machine code of a module in the cache, and loads it. Returns the module's SHA-256 as well.
@@ -56,22 +60,21 @@ pub(super) fn keep(
     Ok((sha256, component))
 }
 
-/// Removes the files that were written first, but not the last. A process that has mapped one keeps it until it ends.
+/// Removes the files that were written first, but not the last, and temporary files of processes that were killed. A process that
+/// has mapped a file keeps it until it ends.
 fn remove_oldest(folder: &Path, max_files: usize, max_bytes: u64) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    let mut files: Vec<(SystemTime, PathBuf, u64)> = entries
-        .flatten()
-        .filter(|entry| {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            name.starts_with(PREFIX) && name.ends_with(".cwasm")
-        })
-        .filter_map(|entry| {
-            let metadata = entry.metadata().ok()?;
-            Some((metadata.modified().ok()?, entry.path(), metadata.len()))
-        })
-        .collect();
+    let mut files = files_of(folder, ".cwasm");
+    let mut temporary = files_of(folder, files::TEMPORARY);
     files.sort();
+    temporary.sort();
+    let newest = files.last().max(temporary.last()).map(|(modified, ..)| *modified);
+    for (modified, path, _) in temporary {
+        let age = newest.and_then(|newest| newest.duration_since(modified).ok());
+        if age.is_some_and(|age| age > ABANDONED) {
+            // Another process may have removed it.
+            let _ = fs::remove_file(path);
+        }
+    }
     let mut bytes = 0;
     for (count, (_, path, length)) in files.into_iter().rev().enumerate() {
         bytes += length;
@@ -83,11 +86,42 @@ fn remove_oldest(folder: &Path, max_files: usize, max_bytes: u64) {
     }
 }
 
+/// The cache's files whose names end with `end`: when they were written, and their bytes.
+fn files_of(folder: &Path, end: &str) -> Vec<(SystemTime, PathBuf, u64)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let is_wanted = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with(PREFIX) && name.ends_with(end)
+    };
+    let found = entries.flatten().filter(is_wanted).filter_map(|entry| {
+        let metadata = entry.metadata().ok()?;
+        Some((metadata.modified().ok()?, entry.path(), metadata.len()))
+    });
+    found.collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[test]
+    fn temporary_files_of_killed_processes_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, minutes: u64| {
+            let file = fs::File::create(folder.path().join(name)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_mins(minutes)).unwrap();
+        };
+        for (name, minutes) in
+            [("plugin-1.7.tmp", 1), ("plugin-2.8.tmp", 70), ("other.9.tmp", 1), ("plugin-3.cwasm", 100)]
+        {
+            write(name, minutes);
+        }
+        remove_oldest(folder.path(), 3, 30);
+        let is_there = |name: &str| folder.path().join(name).exists();
+        assert!(!is_there("plugin-1.7.tmp"));
+        assert!(is_there("plugin-2.8.tmp") && is_there("other.9.tmp") && is_there("plugin-3.cwasm"));
+    }
 
     #[test]
     fn the_oldest_files_are_removed_beyond_a_count_or_their_bytes() {

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
 
 use super::LoadError;
 #[cfg(test)]
 use super::compiler_process;
-use super::compiler_process::{COMMAND, CompileLimits, FAILED, OUT_OF_MEMORY, REFUSED};
+use super::compiler_process::{COMPILE_COMMAND, CompileLimits, FAILED, OUT_OF_MEMORY, REFUSED};
 use crate::plugins::limits;
 
 /// The running program. The link leads to it also after its file was replaced, so its compiler is always this build's.
@@ -21,6 +22,18 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// What the compiler may write about a failure.
 const MESSAGE_BYTES: u64 = 4 << 10;
+
+/// Signals by which a process ends because of what it did: it took too long, or is broken. Others come from outside.
+const OWN_SIGNALS: [Signal; 8] = [
+    Signal::XCPU,
+    Signal::ABORT,
+    Signal::SEGV,
+    Signal::BUS,
+    Signal::ILL,
+    Signal::FPE,
+    Signal::TRAP,
+    Signal::SYS,
+];
 
 /// How modules are compiled.
 #[derive(Clone, Debug)]
@@ -33,8 +46,8 @@ pub enum Compiler {
 }
 
 impl Compiler {
-    pub fn this_program() -> Self {
-        Self::program(THIS_PROGRAM)
+    pub fn this_program(limits: CompileLimits) -> Self {
+        Self::Process { program: THIS_PROGRAM.into(), limits }
     }
 
     /// `program` must be of the same build.
@@ -71,7 +84,8 @@ fn unavailable(text: &str, error: &std::io::Error) -> LoadError {
 async fn in_process(program: &Path, limits: CompileLimits, module: &[u8]) -> Result<Vec<u8>, LoadError> {
     let mut command = Command::new(program);
     command
-        .arg(COMMAND)
+        .arg(COMPILE_COMMAND)
+        .arg(format!("--parent={}", std::process::id()))
         .arg(format!("--max-seconds={}", limits.seconds))
         .arg(format!("--max-mib={}", limits.memory_mib))
         // The environment has secrets, which a compiler needs as little as a folder.
@@ -81,7 +95,8 @@ async fn in_process(program: &Path, limits: CompileLimits, module: &[u8]) -> Res
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| unavailable("the compiler can't be started", &error))?;
+    let (mut child, _thread) =
+        spawn(command).await.map_err(|error| unavailable("the compiler can't be started", &error))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let work = async {
         let write = async {
@@ -110,6 +125,21 @@ async fn in_process(program: &Path, limits: CompileLimits, module: &[u8]) -> Res
     })
 }
 
+/// Starts a process from a thread of its own, which ends when the second value is dropped. The kernel takes the end of the
+/// thread that started a process for the end of its parent, and the runtime's threads come and go.
+async fn spawn(mut command: Command) -> std::io::Result<(Child, oneshot::Sender<()>)> {
+    let (started, child) = oneshot::channel();
+    let (keeps, ended) = oneshot::channel();
+    tokio::task::spawn_blocking(move || {
+        // Where nobody waits any more, the process ends with the value.
+        if started.send(command.spawn()).is_ok() {
+            let _ = ended.blocking_recv();
+        }
+    });
+    let child = child.await.map_err(|_| std::io::ErrorKind::Interrupted)??;
+    Ok((child, keeps))
+}
+
 async fn read(from: Option<impl AsyncRead + Unpin>, max: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
@@ -136,12 +166,19 @@ fn failure(status: ExitStatus, message: &[u8], limits: CompileLimits) -> LoadErr
         ));
     }
     if message.contains(OUT_OF_MEMORY) {
-        let max = max.memory_mib;
-        return unusable(&format!("that takes more than {max} MiB of memory; its functions are too complex"));
+        let why = if max == CompileLimits::default() {
+            "its functions are too complex"
+        } else {
+            "with a higher MEMORY_LIMIT_MIB the compiler may take more"
+        };
+        return unusable(&format!("that takes more than {} MiB of memory; {why}", max.memory_mib));
     }
     if signal == Signal::KILL.as_raw() {
         let text = "the compiler was killed; does the machine have enough memory?";
         return LoadError::Unavailable(text.to_owned());
+    }
+    if status.signal().is_some() && !OWN_SIGNALS.iter().any(|own| own.as_raw() == signal) {
+        return LoadError::Unavailable(format!("the compiler was ended from outside: {status}"));
     }
     tracing::error!(%status, %message, "the compiler of plugins failed");
     failed()
@@ -149,6 +186,11 @@ fn failure(status: ExitStatus, message: &[u8], limits: CompileLimits) -> LoadErr
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::{Duration, Instant};
+
+    use rustix::fs::inotify;
+
     use super::super::{EngineConfig, PluginEngine};
     use super::*;
 
@@ -222,6 +264,90 @@ mod tests {
         let conversions = "f64.convert_i32_s i32.trunc_f64_s ".repeat(100_000);
         let error = refusal(&compiler, &format!("(func (param i32) local.get 0 {conversions} drop)")).await;
         assert!(matches!(&error, LoadError::Invalid(text) if text.contains("more than 80 MiB")), "{error}");
+    }
+
+    #[test]
+    fn the_memory_of_a_small_server_bounds_that_of_its_compiler() {
+        let mib = |server: u64| CompileLimits::beside(server << 20).memory_mib;
+        assert_eq!([413, 512, 2047, 2048, 65_536].map(mib), [206, 256, 1023, 1024, 1024]);
+    }
+
+    #[test]
+    fn only_signals_of_its_own_doing_are_the_modules_fault() {
+        let refused = |signal: Signal| {
+            let status = ExitStatus::from_raw(signal.as_raw());
+            matches!(failure(status, b"", CompileLimits::default()), LoadError::Invalid(_))
+        };
+        for own in OWN_SIGNALS {
+            assert!(refused(own), "{own:?}");
+        }
+        for other in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::KILL, Signal::PIPE] {
+            assert!(!refused(other), "{other:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_compiler_that_is_ended_from_outside_is_no_fault_of_the_module() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("compiler");
+        std::fs::write(&program, "#!/bin/sh\nkill -TERM $$\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let error = refusal(&Compiler::program(program), "").await;
+        assert!(matches!(&error, LoadError::Unavailable(text) if text.contains("signal: 15")), "{error:?}");
+    }
+
+    /// The command of a compiler of a process, with a limit that tells that it has begun.
+    fn compiler_of(parent: u32) -> std::process::Command {
+        let mut command = std::process::Command::new(program());
+        command.arg(COMPILE_COMMAND).args(["--max-seconds=60", "--max-mib=321"]);
+        command.arg(format!("--parent={parent}")).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    #[test]
+    fn the_process_ends_with_its_server_and_before_it_when_memory_is_short() {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let started = Instant::now();
+        // The end of the thread is that of the parent.
+        let thread = std::thread::spawn(move || {
+            let child = compiler_of(std::process::id()).stdin(Stdio::piped()).spawn().unwrap();
+            let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", child.id())).unwrap();
+            while !read("limits").contains(&(321_u64 << 20).to_string()) && started.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            (read("oom_score_adj"), child)
+        });
+        let (score, mut child) = thread.join().unwrap();
+        assert_eq!(score.trim(), "1000");
+        // It stays open, so that the compiler waits for the module.
+        let _stdin = child.stdin.take();
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if started.elapsed() > PATIENCE => {
+                    child.kill().unwrap();
+                    panic!("it goes on");
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
+        let orphan = compiler_of(std::process::id() + 1).stdin(Stdio::null()).status().unwrap();
+        assert_eq!(orphan.code(), Some(i32::from(FAILED)), "its server has ended before it began");
+    }
+
+    #[test]
+    fn the_process_reads_no_environment_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(".env");
+        std::fs::write(&file, "SESSION_SECRET=x").unwrap();
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, &file, inotify::WatchFlags::OPEN).unwrap();
+        let mut command = compiler_of(std::process::id());
+        let status = command.current_dir(folder.path()).stdin(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(i32::from(REFUSED)), "an empty module");
+        let opened = rustix::io::read(&watch, &mut [0_u8; 1024]);
+        assert_eq!(opened, Err(rustix::io::Errno::AGAIN));
     }
 
     #[tokio::test]

@@ -2,15 +2,18 @@
 //! standard input and writes the machine code to its standard output.
 
 use std::io::{Read as _, Write as _};
+use std::os::unix::process::parent_id;
 
-use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, Signal, getrlimit, nice, set_parent_process_death_signal, setrlimit,
+};
 use wasmtime::Engine;
 
 use super::wasm_config::wasm_config;
 use crate::plugins::limits;
 
-/// The command of the program.
-pub(super) const COMMAND: &str = "compile-plugin";
+/// The command of the program. It is the first argument.
+pub const COMPILE_COMMAND: &str = "compile-plugin";
 
 /// The exit status when the module can't be compiled; the reason is on the standard error.
 pub(super) const REFUSED: u8 = 3;
@@ -24,6 +27,10 @@ pub(super) const OUT_OF_MEMORY: &str = "memory allocation of";
 /// How much the compiler yields to other processes: requests come first.
 const NICENESS: i32 = 10;
 
+/// The highest preference of the kernel when memory is short and it ends a process (`proc_pid_oom_score_adj(5)`): the module is
+/// tried again, but a server that is ended takes all requests with it.
+const OOM_SCORE: &str = "1000";
+
 /// Seconds between the signal that ends a compiler over its time, and the one that no process can ignore.
 const GRACE_SECONDS: u64 = 1;
 
@@ -35,9 +42,17 @@ pub struct CompileLimits {
     pub memory_mib: u64,
 }
 
+impl CompileLimits {
+    /// The limits beside a server that stays within `server_memory` bytes: both share a machine or a container.
+    pub fn beside(server_memory: u64) -> Self {
+        let memory = limits::COMPILE_MEMORY.min(server_memory / limits::COMPILE_MEMORY_PART);
+        Self { seconds: limits::COMPILE_TIME.as_secs(), memory_mib: memory >> 20 }
+    }
+}
+
 impl Default for CompileLimits {
     fn default() -> Self {
-        Self { seconds: limits::COMPILE_TIME.as_secs(), memory_mib: limits::COMPILE_MEMORY >> 20 }
+        Self::beside(u64::MAX)
     }
 }
 
@@ -48,10 +63,10 @@ enum Failure {
     Process(String),
 }
 
-/// Compiles the module from the standard input; returns the exit status. Limits the whole process, so it must have nothing
-/// else to do.
-pub fn compile_module(limits: CompileLimits) -> u8 {
-    let (status, reason) = match compile(limits) {
+/// Compiles the module from the standard input for the process `parent`; returns the exit status. Limits the whole process, so
+/// it must have nothing else to do.
+pub fn compile_module(limits: CompileLimits, parent: u32) -> u8 {
+    let (status, reason) = match compile(limits, parent) {
         Ok(()) => return 0,
         Err(Failure::Module(reason)) => (REFUSED, reason),
         Err(Failure::Process(reason)) => (FAILED, reason),
@@ -61,8 +76,16 @@ pub fn compile_module(limits: CompileLimits) -> u8 {
     status
 }
 
-fn compile(limits: CompileLimits) -> Result<(), Failure> {
+fn compile(limits: CompileLimits, parent: u32) -> Result<(), Failure> {
     let failed = |what: &str, error: &dyn std::fmt::Display| Failure::Process(format!("{what}: {error}"));
+    // It ends with the server, also when that is killed.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| failed("the signal of the server's end can't be set", &error))?;
+    if parent_id() != parent {
+        return Err(Failure::Process("the server has ended".to_owned()));
+    }
+    // Where it can't be set, the compiler is as likely to be ended as others.
+    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     limit(limits).map_err(|error| failed("the limits can't be set", &error))?;
     let mut module = Vec::new();
     let mut input = std::io::stdin().lock().take(limits::MODULE_BYTES as u64 + 1);

@@ -170,8 +170,10 @@ fn export_of(export: &str, exports: &mut Exports, describes: &mut bool) {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use proptest::prelude::*;
 
+    use super::super::PluginEngine;
     use super::*;
 
     /// A component with imports, a nested component, a module with a memory and functions, and the export of a plugin.
@@ -190,6 +192,16 @@ mod tests {
             (export "belvedere:plugin/linking@1.0.0" (instance $d))
             (export "belvedere:plugin/sync@2.0.0" (instance $d)))"#;
         wat::parse_str(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_module_is_read_beside_the_runtimes_threads() {
+        let functions = "(func (param i32) (loop (br_if 0 (local.get 0))))".repeat(20_000);
+        let module = wat::parse_str(format!("(component (core module $m {functions}))")).unwrap();
+        let mut reading = Box::pin(PluginEngine::inspect(module));
+        assert!((&mut reading).now_or_never().is_none(), "another thread reads it");
+        let error = reading.await.unwrap_err().to_string();
+        assert!(error.contains("does not export"), "{error}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 pub use compiler::Compiler;
-pub use compiler_process::{CompileLimits, compile_module};
+pub use compiler_process::{COMPILE_COMMAND, CompileLimits, compile_module};
 pub use config::EngineConfig;
 pub use inspect::Surface;
 pub(in crate::plugins) use instance_call::{CallBounds, CallFailure};
@@ -100,8 +100,8 @@ impl PluginEngine {
     /// # Errors
     /// The first reason why the module can't be a plugin, or why it could not be compiled now.
     pub async fn load(&self, module: &[u8]) -> Result<Component, LoadError> {
-        let surface = inspect::read(module)?;
         let module: Arc<[u8]> = module.into();
+        let surface = Self::inspect(Arc::clone(&module)).await?;
         let (sha256, component) = if let Some(cached) = self.cached(Arc::clone(&module)).await? {
             cached
         } else {
@@ -147,8 +147,10 @@ impl PluginEngine {
     ///
     /// # Errors
     /// The first reason why the module can't be a plugin, as far as that shows without compiling.
-    pub fn inspect(module: &[u8]) -> Result<Surface, LoadError> {
-        inspect::read(module)
+    pub async fn inspect(module: impl AsRef<[u8]> + Send + 'static) -> Result<Surface, LoadError> {
+        // Functions of 32 MiB are read to the end.
+        let read = tokio::task::spawn_blocking(move || inspect::read(module.as_ref()));
+        read.await.map_err(ended)?
     }
 
     /// Whether the module with this SHA-256 was compiled before, so that loading it compiles nothing.

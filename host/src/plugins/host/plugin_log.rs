@@ -63,7 +63,7 @@ impl PluginLog {
         self.events.record(Event::PluginCall(event));
     }
 
-    /// Records that a call failed, within the plugin's share: clients may be able to make it fail.
+    /// Writes that a call failed, within the plugin's share: clients may be able to make it fail.
     pub(in crate::plugins) fn failed(
         &self,
         plugin: &str,
@@ -74,6 +74,7 @@ impl PluginLog {
         if !self.is_within_share(&plugin.into(), failure.text.len(), now) {
             return;
         }
+        tracing::warn!(plugin, error = failure.text, "a call of a plugin failed");
         let (plugin, error, cause) = (plugin.to_owned(), failure.text.clone(), failure.cause.as_str());
         self.events.record(Event::PluginCall(PluginCallEvent::Failed { plugin, interface, cause, error }));
     }

@@ -1,9 +1,13 @@
 //! Linking and syncing: what crosses between the host and a plugin, and which results are refused.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use super::{NOW, Stage, scope};
+use super::{NOW, Stage, all_grants, hostile, plugin, scope};
 use crate::clock::Timestamp;
+use crate::plugins::Plugins;
+use crate::plugins::accounts::{InstalledPlugins, Linkers as _};
 use crate::plugins::calls::{
     CallError, CallScope, Callback, Expiry, Failure, FaultCode, Page, Profile, Start, Tokens,
 };
@@ -42,6 +46,14 @@ fn refused<T: std::fmt::Debug>(result: Result<T, CallError>) -> String {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn texts_about_an_installed_plugin_show_none_of_its_secrets() {
+    let (stage, loaded) = (Stage::set().await, plugin(hostile().await, all_grants()));
+    let plugins = Plugins::with(Arc::into_inner(loaded));
+    let installed = InstalledPlugins { plugins, calls: stage.calls.clone() }.get("hostile").unwrap();
+    assert_eq!(installed.hide_secrets("not s3cret-value, but another"), "not [secret], but another");
 }
 
 #[tokio::test]

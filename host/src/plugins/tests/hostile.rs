@@ -35,6 +35,8 @@
 //! | 36 calls without end from one client | two run, the others wait; other clients are served |
 //! | 37 calls a capability that was not granted | refused before it runs |
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{ALICE, Stage, built, engine, plugin, scope};
@@ -186,6 +188,25 @@ async fn secrets_are_hidden_also_in_calls_that_do_not_read_them() {
     ] {
         assert!(details.contains(&expected), "{expected}: {details:?}");
     }
+}
+
+#[tokio::test]
+async fn a_failed_call_beyond_the_plugins_share_writes_no_line_and_no_event() {
+    let stage = Stage::set().await;
+    let lines = tempfile::NamedTempFile::new().unwrap();
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_ansi(false);
+    let _guard =
+        tracing::subscriber::set_default(subscriber.with_writer(Arc::new(lines.reopen().unwrap())).finish());
+    let failures = async || {
+        stage.failure("trap", Value::Null).await;
+        let lines = std::fs::read_to_string(lines.path()).unwrap();
+        (lines.matches("a call of a plugin failed").count(), stage.events("plugin.failed").await.len())
+    };
+    assert_eq!(failures().await, (1, 1));
+    for _ in 0..4 {
+        stage.act("log", json!({"lines": 100, "bytes": 10_000})).await.unwrap();
+    }
+    assert_eq!(failures().await, (1, 1));
 }
 
 #[tokio::test]

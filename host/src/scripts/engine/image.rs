@@ -24,7 +24,7 @@ pub async fn prepare(cache_dir: &Path) -> Result<PathBuf, EngineError> {
     let config = EngineConfig::new(cache_dir);
     let engine = Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
     let file = file(cache_dir, &engine);
-    if !file.is_usable() {
+    if file.load(&engine).is_none() {
         let artifact = compile(&engine).await.map_err(EngineError::Wasm)?;
         let path = file.path().to_owned();
         file.save(&artifact).map_err(|source| EngineError::Cache { path, source })?;

@@ -29,7 +29,8 @@ crate::in_both_worlds! {
 
         let costs = &seen["compilation"];
         assert_eq!((costs["needed"].is_boolean(), &costs["module_bytes"]), (true, &json!(files.module.len())));
-        assert_eq!((&costs["max_seconds"], &costs["max_memory_mib"]), (&json!(60), &json!(1024)));
+        assert_eq!(costs["max_seconds"], 60);
+        assert!((1..=1024).contains(&costs["max_memory_mib"].as_u64().unwrap()), "half of the server's at most: {costs}");
         assert!(costs["functions"].as_u64().unwrap() > 10, "{costs}");
 
         // With a custom section it is a module that nobody compiles.

@@ -10,6 +10,7 @@ use super::view::PreviewView;
 use crate::access::Admin;
 use crate::app::App;
 use crate::http::{Error, Request, Response, response};
+use crate::plugins::CompileLimits;
 
 /// `POST /admin/plugins/preview`: takes the same bodies as the installation. Reads the module without compiling it, so
 /// what it says of itself is compared with the manifest only when it is installed.
@@ -20,7 +21,10 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     };
     let attempt = Attempt::of(&origin);
     match app.plugins.installer.preview(origin, &terms).await {
-        Ok(preview) => Ok(response::json(StatusCode::OK, &PreviewView::from(preview))),
+        Ok(preview) => {
+            let limits = CompileLimits::beside(app.config.memory.limit);
+            Ok(response::json(StatusCode::OK, &PreviewView::of(preview, limits)))
+        }
         Err(error) => failure::answer(&app, &admin, attempt, error),
     }
 }

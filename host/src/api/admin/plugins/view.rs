@@ -203,8 +203,8 @@ struct CompilationView {
 }
 
 impl CompilationView {
-    fn of(preview: &Preview) -> Self {
-        let CompileLimits { seconds, memory_mib } = CompileLimits::default();
+    fn of(preview: &Preview, limits: CompileLimits) -> Self {
+        let CompileLimits { seconds, memory_mib } = limits;
         Self {
             needed: !preview.is_compiled,
             module_bytes: preview.inspected.package.module.len(),
@@ -219,9 +219,9 @@ impl CompilationView {
 const PREVIEW_NOTE: &str =
     "what the module describes itself as is compared with the manifest when it is installed";
 
-impl From<Preview> for PreviewView {
-    fn from(preview: Preview) -> Self {
-        let compilation = CompilationView::of(&preview);
+impl PreviewView {
+    pub(super) fn of(preview: Preview, limits: CompileLimits) -> Self {
+        let compilation = CompilationView::of(&preview, limits);
         let Preview { inspected, manifest_url, wasm_url, .. } = preview;
         let file = inspected.package.manifest;
         Self {

@@ -55,7 +55,7 @@ pub(in crate::plugins::accounts) async fn prepare(
         let mut skip = |of: String, reason: String| {
             progress.processed += 1;
             progress.skipped += 1;
-            progress.note.get_or_insert_with(|| check::shown(&format!("{of}: {reason}")));
+            progress.note.get_or_insert_with(|| check::shown_by(plugin, &format!("{of}: {reason}")));
         };
         let rkey = match key(item.dedup_key.as_deref()) {
             Ok(Some(key)) => key,
@@ -78,17 +78,21 @@ pub(in crate::plugins::accounts) async fn prepare(
 
 /// The collection of an item, if the plugin may write it.
 fn permitted(plugin: &dyn Linker, row: &AccountRow, item: &Item) -> Result<Nsid, Stop> {
-    let named = check::shown(&item.collection);
+    let named = || check::shown_by(plugin, &item.collection);
     let Ok(collection) = Nsid::try_from(item.collection.as_str()) else {
-        return Err(Stop::fail("forbidden", format!("the plugin named {named:?}, which is no collection")));
+        return Err(Stop::fail(
+            "forbidden",
+            format!("the plugin named {:?}, which is no collection", named()),
+        ));
     };
     if !plugin.grants().allow_write(&collection) {
-        let text = format!("the plugin wanted to write {named}, which its operator did not grant");
+        let text = format!("the plugin wanted to write {}, which its operator did not grant", named());
         return Err(Stop::Fail { code: "forbidden", text, keeps: true });
     }
     if !row.collections.iter().any(|consented| consented == collection.as_str()) {
         let text = format!(
-            "the plugin wanted to write {named}, to which the user did not consent: link the account again"
+            "the plugin wanted to write {}, to which the user did not consent: link the account again",
+            named()
         );
         return Err(Stop::Fail { code: "forbidden", text, keeps: true });
     }

@@ -127,6 +127,16 @@ on_both! {
         assert_eq!(error_of(&stage).await, "forbidden");
         let event = stage.events_of("sync_failed").await.pop().unwrap();
         assert!(event["error"].as_str().unwrap().starts_with("forbidden: the plugin named \"[secret]\""), "{event}");
+        // Where the text is cut, and where control characters are removed.
+        for before in [285, 290, 295, 299] {
+            for secret in [SECRET.to_owned(), SECRET.replace('-', "-\u{1}")] {
+                let name = format!("{}{secret}", "x".repeat(before));
+                stage.service.items(vec![item(&name, None, &json!({}))]);
+                assert_eq!(error_of(&stage).await, "forbidden");
+                let event = stage.events_of("sync_failed").await.pop().unwrap();
+                assert!(!event["error"].as_str().unwrap().contains(&SECRET[..2]), "{event}");
+            }
+        }
     }
 
     async fn a_plugins_failures_end_or_postpone_a_sync(stage) {

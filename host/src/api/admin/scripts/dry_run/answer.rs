@@ -1,4 +1,4 @@
-//! The answer of a dry run. Values of script variables are replaced by their names in all its texts.
+//! The answer of a dry run. Values of script variables that the run had are replaced by their names in all its texts.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -66,8 +66,11 @@ impl Finished<'_> {
             "error": error,
             "notes": notes(&report, options),
         });
-        let variables = &app.scripting.runtime.services.variables;
-        redact(&mut answer, &|text| variables.redact(text));
+        // A run that had none can't show one. What is hidden in its answer would tell which of its texts is a value.
+        if options.with_variables {
+            let variables = &app.scripting.runtime.services.variables;
+            redact(&mut answer, &|text| variables.redact(text));
+        }
         answer
     }
 }
