@@ -10,7 +10,6 @@ mod error_text; // formats errors for logs
 mod files; // writes files whole, also beside other processes
 mod reloadable; // values that are read often and reloaded from the store
 mod lifecycle; // shuts the process down: signals, drain, hard stop
-mod aside; // hands a thread over while it computes for long
 mod fair_share; // shares limited resources fairly between tenants
 mod atproto; // the protocol's syntax, CIDs and lexicon documents; no I/O
 mod crypto; // keys, signatures, sealing, hashing; no I/O
@@ -24,6 +23,7 @@ mod store; // all SQL
 mod checks; // checks what the server needs, for doctor and the admin API
 mod identity; // resolves DIDs to DID documents, with a cache
 mod events; // the event log: one enum of events, written as rows
+mod hand_over_thread; // hands a thread over while it computes for long
 mod history; // how much the server did, by time
 mod records; // reading the index: pages and response bodies
 mod jobs; // the job queue, retention, indexes of fields

@@ -49,10 +49,24 @@ impl<T> Reloadable<T> {
         read: impl AsyncFnOnce(&T) -> Result<T, E>,
         derive: impl FnOnce(),
     ) -> Result<(), E> {
+        self.reload_if_changed(async |current| read(current).await.map(Some), derive).await
+    }
+
+    /// As [`Self::reload_then`]. If `read` returns `None`, the value stays and `derive` is not called.
+    ///
+    /// # Errors
+    /// Those of `read`; then the value stays and `derive` is not called.
+    pub async fn reload_if_changed<E>(
+        &self,
+        read: impl AsyncFnOnce(&T) -> Result<Option<T>, E>,
+        derive: impl FnOnce(),
+    ) -> Result<(), E> {
         let _one_at_a_time = self.reload.lock().await;
         let current = self.load_full();
-        self.store(read(&current).await?);
-        derive();
+        if let Some(new) = read(&current).await? {
+            self.store(new);
+            derive();
+        }
         Ok(())
     }
 }

@@ -103,6 +103,29 @@ async fn a_truncated_copy_is_recognised() {
     }
 }
 
+/// A backup that was killed leaves the file that it wrote and SQLite's journal of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_interrupted_backup_left_is_not_applied_to_the_next() {
+    let world = World::sqlite().await.with_notes().await;
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("copy.db");
+    // Says that the file had one page of 4096 bytes before, so SQLite would cut it.
+    let mut journal = vec![0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+    for number in [0_u32, 7, 1, 512, 4096] {
+        journal.extend(number.to_be_bytes());
+    }
+    journal.resize(1024, 0);
+    std::fs::write(folder.path().join("copy.db.partial-journal"), journal).unwrap();
+    std::fs::write(folder.path().join("copy.db.partial"), b"half a page").unwrap();
+    let output = world.server.run(&["backup", copy.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", err(&output));
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["copy.db"]);
+    let url = format!("sqlite://{}", copy.display());
+    let process = Process::new(&[("DATABASE_URL", &url), ("JETSTREAM_URL", "none")]);
+    assert!(process.run(&["migrate"]).status.success());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_needs_a_database_of_sqlite() {
     let url = postgres::create_database().await;

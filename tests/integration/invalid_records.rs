@@ -133,6 +133,15 @@ crate::in_both_worlds! {
         world.server.eventually("the verdicts are exchanged", async |server| {
             shown(server, "").await == [("bad".to_owned(), true), ("good".to_owned(), false)]
         }).await;
+        let path = "/admin/events?event_type=lexicon.invalidates_records";
+        world.server.eventually("the change is reported", async |server| {
+            server.admin(Method::GET, path, None).await.body["events"].as_array().is_some_and(|events| !events.is_empty())
+        }).await;
+        let events = world.server.admin(Method::GET, path, None).await.body["events"].clone();
+        let reason = "at record.text: expected integer, got string";
+        let detail = json!({ "checked": 2, "invalidated": 1, "reason": reason });
+        assert_eq!((&events[0]["subject"], &events[0]["detail"]), (&json!(NOTES), &detail), "{events}");
+        assert_eq!(events.as_array().unwrap().len(), 1);
         world.server.upload(notes_with(json!({ "type": "boolean" })), None).await;
         wait_for_invalid(&world.server, 2).await;
         assert_eq!(world.server.stop(), Some(0));

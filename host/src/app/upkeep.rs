@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::events::Event;
-use crate::lexicons::revalidation::{self, Invalidated};
+use crate::lexicons::revalidation::{self, InvalidationReport};
 use crate::store::lease::Lease;
 
 use super::App;
@@ -22,7 +22,8 @@ impl App {
         while let Some(term) = lease.acquire("upkeep", &self.clock, drain).await {
             // A host that hung and wakes up judges no records any more.
             let db = lease.fenced(&self.db, term);
-            let report = |Invalidated { collection, checked, lost, reason }: Invalidated| {
+            let report = |report: InvalidationReport| {
+                let InvalidationReport { collection, checked, lost, reason } = report;
                 let nsid = collection.to_string();
                 self.events.record(Event::LexiconInvalidatesRecords {
                     nsid,

@@ -9,6 +9,7 @@ use crate::atproto::rev::is_of_the_future;
 use crate::atproto::{Cid, Did, InvalidCar, Nsid, RecordKey, RecordUri, RepoCar, Tid};
 use crate::clock::Clock;
 use crate::crypto::{HighS, PublicKey};
+use crate::hand_over_thread::hand_over_thread;
 use crate::identity::Resolver;
 
 /// Records of one page of a CAR. They are compared with the index at a time.
@@ -101,6 +102,11 @@ impl Car {
 
     /// The next page of a collection, the highest record keys first. Without a cursor after the last one.
     pub(super) fn page(&mut self, collection: &Nsid) -> Result<RecordPage, InvalidCar> {
+        // A small CAR may have a record under many keys, so its size says nothing about that of a page.
+        hand_over_thread(PAGE_BYTES, || self.build_page(collection))
+    }
+
+    fn build_page(&mut self, collection: &Nsid) -> Result<RecordPage, InvalidCar> {
         let (mut records, mut bytes, mut lowest) = (Vec::new(), 0, None);
         while records.len() < PAGE_RECORDS && bytes < PAGE_BYTES {
             let Some((rkey, cid)) = self.list(collection).and_then(Vec::pop) else { break };

@@ -29,7 +29,7 @@ pub(super) struct CarFile {
 /// Why there is no CAR.
 #[derive(Debug)]
 pub(super) enum NoCar {
-    /// The server has no CARs for anybody, or not for this server.
+    /// The server gives CARs to no client, or not to this server.
     Refused(Failure),
     Failed(Failure),
     /// After this many bytes, it was larger than allowed.

@@ -19,7 +19,6 @@ use super::rate_limit::RateLimit;
 use super::reporter::{Pace, Reporter};
 use super::request::{RepoList, RepoPage, Server};
 use crate::atproto::{Did, Nsid};
-use crate::identity::Resolver;
 use crate::store::Db;
 use crate::store::backfill::{self, ActiveJob, CATCH_UP, Indexed};
 
@@ -43,9 +42,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 pub(super) struct Discovery<'a> {
     pub(super) db: &'a Db,
     pub(super) relay: Server<'a>,
-    pub(super) resolver: &'a Resolver,
-    /// The most repos that the job may have.
-    pub(super) max_repos: u64,
+    pub(super) growth: Mutex<Growth<'a>>,
     pub(super) reporter: &'a Reporter,
     pub(super) stop: &'a CancellationToken,
 }
@@ -140,6 +137,9 @@ impl Discovery<'_> {
         lists: &[RepoList<'l>],
     ) -> Result<Vec<(RepoList<'l>, Incomplete)>, RunError> {
         let stored = backfill::discovery(self.db, job).await?;
+        if stored.iter().any(|progress| lists.iter().any(|list| progress.collection == list.name())) {
+            self.growth.lock().await.sample_soon();
+        }
         let pace = Mutex::new(Pace::new());
         let mut reads: Vec<BoxFuture<'_, _>> = Vec::new();
         for list in lists {
@@ -170,8 +170,10 @@ impl Discovery<'_> {
         let hasher = RandomState::new();
         let mut cursors: HashSet<u64> = cursor.iter().map(|cursor| hasher.hash_one(cursor)).collect();
         let (mut without_new, mut has_warned) = (0, false);
-        let mut growth = Growth::new(self.db, self.resolver, self.max_repos);
         loop {
+            if let Some(why) = self.refusal().await? {
+                return Ok(Some(why));
+            }
             let listed = match repo_page(&self.relay, self.stop, list, cursor.as_deref()).await? {
                 Ok(listed) => listed,
                 Err(failure) => return Ok(Some(failure)),
@@ -188,18 +190,15 @@ impl Discovery<'_> {
                 }
             }
             let dids: Vec<String> = dids.iter().map(Did::to_string).collect();
-            let added = backfill::add_repos(self.db, job, list.name(), &dids, next.as_deref()).await?;
-            without_new = if added.is_empty() { without_new + 1 } else { 0 };
-            self.reporter.discovered(added.clone());
+            let has_new = match self.add_page(job, (list.name(), &dids, next.as_deref())).await? {
+                Ok(has_new) => has_new,
+                Err(why) => return Ok(Some(why)),
+            };
+            without_new = if has_new { 0 } else { without_new + 1 };
             if pace.lock().await.is_due() {
                 self.reporter.save().await?;
             }
             let Some(next) = next else { return Ok(None) };
-            let total = self.reporter.counters().total_repos.unsigned_abs();
-            let look = self.stop.run_until_cancelled(growth.check(&added, total));
-            if let Some(why) = look.await.ok_or(RunError::Stopped)? {
-                return Ok(Some(why));
-            }
             if !cursors.insert(hasher.hash_one(&next)) {
                 return Ok(Some(Failure::other("it gave the same cursor again")));
             }
@@ -208,6 +207,34 @@ impl Discovery<'_> {
             }
             cursor = Some(next);
         }
+    }
+
+    /// Why the job's lists are not read any further.
+    async fn refusal(&self) -> Result<Option<Incomplete>, RunError> {
+        let mut growth = self.growth.lock().await;
+        let refusal = growth.refusal(self.reporter.counters().total_repos.unsigned_abs());
+        self.stop.run_until_cancelled(refusal).await.ok_or(RunError::Stopped)
+    }
+
+    /// Adds the repos of a page of the list with this name, whole. Returns whether the job did not have one of them yet, or
+    /// why its lists are not read any further.
+    async fn add_page(
+        &self,
+        job: i64,
+        (list, dids, next): (&str, &[String], Option<&str>),
+    ) -> Result<Result<bool, Incomplete>, RunError> {
+        let mut growth = self.growth.lock().await;
+        // Another list may have ended the job's lists while this page was on its way.
+        if let Some(why) = growth.refusal(self.reporter.counters().total_repos.unsigned_abs()).await {
+            return Ok(Err(why));
+        }
+        let added = backfill::add_repos(self.db, job, list, dids, next).await?;
+        self.reporter.discovered(added.clone());
+        let sampled = self.stop.run_until_cancelled(growth.sample(&added)).await;
+        Ok(match sampled.ok_or(RunError::Stopped)? {
+            Some(why) => Err(why),
+            None => Ok(!added.is_empty()),
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::failure::{Attempts, ErrorKind, Failure};
+use super::growth::disk_is_full;
 use super::hosts::{Added, Hosts, Task, Ticket};
 use super::lookup::{self, pds_of};
 use super::outcome::RunError;
@@ -47,6 +48,8 @@ pub(super) struct Fetching<'a> {
     /// What the last one has saved.
     saved: (Counters, Traffic),
     pace: Pace,
+    /// Why the job fails although repos are left.
+    end: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -79,6 +82,7 @@ impl<'a> Fetching<'a> {
             unsaved: Checkpoint::default(),
             saved: Default::default(),
             pace: Pace::new(),
+            end: None,
         }
     }
 
@@ -94,6 +98,7 @@ impl<'a> Fetching<'a> {
             if self.pace.is_due() || self.unsaved.finished.len() >= MAX_UNSAVED {
                 self.checkpoint().await?;
                 self.take_settings();
+                self.stop_on_full_disk().await;
                 continue;
             }
             if self.tasks.is_empty()
@@ -117,7 +122,18 @@ impl<'a> Fetching<'a> {
             self.ended(ended?)?;
         }
         self.checkpoint().await?;
-        Err(RunError::Stopped)
+        Err(self.end.map_or(RunError::Stopped, |failure| RunError::Failed(failure.text)))
+    }
+
+    /// Ends the job when little of the disk is left: what it reads may be of any size, and the stream needs the rest. Not a
+    /// catch-up, without which changes would be missing.
+    async fn stop_on_full_disk(&mut self) {
+        if self.reader.changed_since.is_none()
+            && let Some(failure) = disk_is_full(&self.reader.db).await
+        {
+            self.end = Some(failure);
+            self.reader.stop.cancel();
+        }
     }
 
     /// An admin may have changed the settings.

@@ -1,4 +1,4 @@
-//! Bounds the list of repos that a relay gives. It may name repos that do not exist without an end, and each is a row.
+//! Bounds the lists of repos that a relay gives. It may name repos that do not exist without an end, and each is a row.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -29,46 +29,61 @@ const SAMPLE_TIME: Duration = Duration::from_secs(20);
 const FREE_PERCENT: u64 = 10;
 const FREE_BYTES: u64 = 1 << 30;
 
-/// The bounds of one list.
+/// The bounds of the lists of one job. Each page is added while its lock is held, so that lists that are read at the same
+/// time do not add more together than one would.
 pub(super) struct Growth<'a> {
     db: &'a Db,
     resolver: &'a Resolver,
     /// Of the job.
     max_repos: u64,
-    /// Repos that the list has added.
+    /// Repos that the lists have added.
     listed: u64,
     next_sample: u64,
     /// Some of those since the last sample, by their hashes: the lowest ones, so that the relay can't choose them by their
     /// place or their page.
     chosen: BTreeMap<u64, String>,
     hasher: RandomState,
+    /// Why no list is read any further.
+    end: Option<Failure>,
 }
 
 impl<'a> Growth<'a> {
     pub(super) fn new(db: &'a Db, resolver: &'a Resolver, max_repos: u64) -> Self {
         let (chosen, hasher) = (BTreeMap::new(), RandomState::new());
-        Self { db, resolver, max_repos, listed: 0, next_sample: FIRST_SAMPLE, chosen, hasher }
+        Self { db, resolver, max_repos, listed: 0, next_sample: FIRST_SAMPLE, chosen, hasher, end: None }
     }
 
-    /// Why the list is not read any further, after a page of it added repos to the job, which now has `total`.
-    pub(super) async fn check(&mut self, added: &[String], total: u64) -> Option<Failure> {
+    /// The job is continued. A list that was refused before must not add as many repos again, so the first are looked up.
+    pub(super) fn sample_soon(&mut self) {
+        self.next_sample = self.next_sample.min(1);
+    }
+
+    /// Why no page may be added to the job, which has `total` repos.
+    pub(super) async fn refusal(&mut self, total: u64) -> Option<Failure> {
+        if self.end.is_none() {
+            self.end = if total >= self.max_repos {
+                Some(Failure::other(format!(
+                    "the backfill has {total} repos, and may have {} (max_repos, or the setting backfill_max_repos)",
+                    self.max_repos
+                )))
+            } else {
+                disk_is_full(self.db).await
+            };
+        }
+        self.end.clone()
+    }
+
+    /// Looks some repos up after a page has added repos to the job, if it is time to. Returns why no more are added.
+    pub(super) async fn sample(&mut self, added: &[String]) -> Option<Failure> {
         self.listed += added.len() as u64;
         self.choose(added);
-        if total >= self.max_repos {
-            return Some(Failure::other(format!(
-                "the backfill has {total} repos, and may have {} (max_repos, or the setting backfill_max_repos)",
-                self.max_repos
-            )));
-        }
-        if let Some(why) = self.disk_is_full().await {
-            return Some(why);
-        }
         if self.listed < self.next_sample {
             return None;
         }
         self.next_sample = self.listed * 2;
         let chosen = std::mem::take(&mut self.chosen);
-        self.are_invented(chosen.into_values().collect()).await
+        self.end = self.are_invented(chosen.into_values().collect()).await;
+        self.end.clone()
     }
 
     fn choose(&mut self, added: &[String]) {
@@ -83,17 +98,6 @@ impl<'a> Growth<'a> {
                 self.chosen.pop_last();
             }
         }
-    }
-
-    async fn disk_is_full(&self) -> Option<Failure> {
-        let space = self.db.disk_space().await?;
-        let needed = (space.total / 100 * FREE_PERCENT).min(FREE_BYTES);
-        (space.free < needed).then(|| {
-            let (free, needed) = (space.free >> 20, needed >> 20);
-            Failure::other(format!(
-                "the disk of the database has {free} MiB left, and {needed} are kept free"
-            ))
-        })
     }
 
     /// Looks up some of the repos. Only an answer of the directory, or of a did:web's host, that there is no such DID counts
@@ -121,4 +125,14 @@ impl<'a> Growth<'a> {
             Failure::other(format!("{absent} of {looked_up} repos that were looked up do not exist"))
         })
     }
+}
+
+/// Why a job must not add to the database: little of its disk is left.
+pub(super) async fn disk_is_full(db: &Db) -> Option<Failure> {
+    let space = db.disk_space().await?;
+    let needed = (space.total / 100 * FREE_PERCENT).min(FREE_BYTES);
+    (space.free < needed).then(|| {
+        let (free, needed) = (space.free >> 20, needed >> 20);
+        Failure::other(format!("the disk of the database has {free} MiB left, and {needed} are kept free"))
+    })
 }

@@ -20,6 +20,7 @@ use super::request::{OwnRecords, PageRecord, RecordPage, Server};
 use super::slow_guard;
 use crate::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use crate::clock::{Clock, Timestamp};
+use crate::hand_over_thread::hand_over_thread;
 use crate::identity::Resolver;
 use crate::indexing::{
     Candidate, Claim, RecordAction, RecordChecker, RecordEvent, RecordScriptRunner, WriterHandle,
@@ -27,7 +28,7 @@ use crate::indexing::{
 use crate::lexicons::Registry;
 use crate::net::Client;
 use crate::store::backfill::{self, IndexedRow, KeyRange, RangeReader};
-use crate::store::index::{Change, Delete, RevLimit};
+use crate::store::index::{Change, Delete, RevLimit, Upsert};
 use crate::store::{Db, StoreError};
 
 /// Pages after which the position in a repo is saved: a crash repeats no more than these.
@@ -56,6 +57,7 @@ pub(super) struct RepoReader {
     pub(super) changed_since: Option<Timestamp>,
     pub(super) meter: Arc<Meter>,
     pub(super) cars: Cars,
+    /// Cancelled when the job is to stop, and when it ends by itself.
     pub(super) stop: CancellationToken,
 }
 
@@ -89,6 +91,24 @@ pub(super) enum RepoEnd {
     Moved(String),
     /// The job stops. The position is saved.
     Stopped,
+}
+
+/// The records of a page that are, or will be, in the index.
+#[derive(Default)]
+struct Accepted {
+    changes: Vec<Change>,
+    valid: u64,
+    /// Bytes of their records.
+    kept: usize,
+}
+
+impl Accepted {
+    /// Adds a record of so many bytes; without a change if the index has it already.
+    fn add(&mut self, bytes: usize, upsert: Option<Upsert>) {
+        self.changes.extend(upsert.map(Change::Upsert));
+        self.valid += 1;
+        self.kept += bytes;
+    }
 }
 
 /// Why an attempt was broken off.
@@ -247,35 +267,34 @@ impl RepoReader {
             }
         };
         let known: HashMap<&str, &IndexedRow> = rows.iter().map(|row| (row.rkey.as_str(), row)).collect();
-        let (mut changes, mut valid, mut kept) = (Vec::new(), 0, 0);
-        for (rkey, PageRecord { cid, value: record, .. }) in keys.iter().zip(records) {
-            let (claim, bytes) = (Claim::parse(&cid), record.len());
-            if let Some(row) = known.get(rkey.as_str())
-                && (row.rev_by(limit) > rev.as_u64() || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
-            {
-                valid += 1;
-                kept += bytes;
-                continue;
-            }
-            let candidate = Candidate {
-                did: did.clone(),
-                collection: collection.clone(),
-                rkey: rkey.clone(),
-                rev,
-                record,
-                claim,
-                action: RecordAction::Create,
-            };
-            let uri = || format!("at://{did}/{collection}/{rkey}");
-            match self.checker.accept(candidate) {
-                Ok(upsert) => {
-                    valid += 1;
-                    kept += bytes;
-                    changes.push(Change::Upsert(upsert));
+        let bytes = records.iter().map(|record| record.value.len()).sum();
+        let mut accepted = Accepted::default();
+        hand_over_thread(bytes, || {
+            for (rkey, PageRecord { cid, value: record, .. }) in keys.iter().zip(records) {
+                let (claim, bytes) = (Claim::parse(&cid), record.len());
+                if let Some(row) = known.get(rkey.as_str())
+                    && (row.rev_by(limit) > rev.as_u64()
+                        || row.cid.is_some_and(|cid| claim == Claim::Cid(cid)))
+                {
+                    accepted.add(bytes, None);
+                    continue;
                 }
-                Err(why) => left_out.add(uri(), why),
+                let candidate = Candidate {
+                    did: did.clone(),
+                    collection: collection.clone(),
+                    rkey: rkey.clone(),
+                    rev,
+                    record,
+                    claim,
+                    action: RecordAction::Create,
+                };
+                match self.checker.accept(candidate) {
+                    Ok(upsert) => accepted.add(bytes, Some(upsert)),
+                    Err(why) => left_out.add(format!("at://{did}/{collection}/{rkey}"), why),
+                }
             }
-        }
+        });
+        let Accepted { changes, valid, kept } = accepted;
         metrics::counter!("belvedere_backfill_records_total", "result" => "rejected")
             .increment(listed - valid);
         metrics::counter!("belvedere_backfill_records_total", "result" => "read").increment(valid);

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::choice::Cars;
 use super::deps::Deps;
 use super::discovery::Discovery;
 use super::fetching::Fetching;
+use super::growth::Growth;
 use super::lookup;
 use super::meter::Meter;
 use super::outcome::RunError;
@@ -49,7 +51,7 @@ pub(super) async fn run(
         changed_since: job.changed_since,
         meter: Arc::clone(&reporter.meter),
         cars: Cars::new(Arc::clone(&reporter.meter)),
-        stop: stop.clone(),
+        stop: stop.child_token(),
     });
     let mut note = job.error.clone();
     if matches!(job.stage.as_str(), "pending" | "discovering_repos") {
@@ -59,8 +61,8 @@ pub(super) async fn run(
         let relay = Server { net: &net, clock: &deps.clock, origin: &deps.relay_url, meter: &meter };
         let setting = deps.settings.backfill().max_repos.into();
         let max_repos = job.max_repos.map_or(setting, |max| max.unsigned_abs().min(setting));
-        let resolver = &reader.resolver;
-        let discovery = Discovery { db: &deps.db, relay, resolver, max_repos, reporter, stop };
+        let growth = Mutex::new(Growth::new(&deps.db, &reader.resolver, max_repos));
+        let discovery = Discovery { db: &deps.db, relay, growth, reporter, stop };
         let mut found = discovery.run(job, &collections).await?;
         if found.is_unlisted {
             backfill::set_lists_all_repos(&deps.db, job.seq).await?;

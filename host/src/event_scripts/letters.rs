@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::EventScripts;
 use crate::atproto::{Cid, Did, Nsid, RecordKey, Tid, record};
+use crate::clock::Clock;
 use crate::events::Event;
-use crate::indexing::{RecordAction, RecordEvent};
+use crate::indexing::{RecordAction, RecordEvent, Throttle};
 use crate::scripts::ScriptFailure;
 use crate::store::StoreError;
 use crate::store::dead_letters::{self, Letter, LetterRow};
@@ -18,6 +19,15 @@ const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Unresolved letters kept for each label script, the newest. A labeler can send millions of labels, and a letter of a label
 /// only shows how the script failed: the label itself is stored.
 const MAX_LABEL_LETTERS: u32 = 1000;
+
+/// Dead letters of labels that are reported in a burst, and the interval between reports after that. Others of a labeler
+/// that sends millions of labels show in the number of letters only.
+const LABEL_BURST: u32 = 20;
+const LABEL_EVERY_US: i64 = 10_000_000;
+
+pub(super) fn throttle(clock: &Clock) -> Throttle {
+    Throttle::new(clock.clone(), LABEL_BURST, LABEL_EVERY_US)
+}
 
 /// How an event's script failed; stored in the dead letter.
 pub(super) struct FailureDetails {
@@ -46,12 +56,16 @@ pub enum RetryError {
 }
 
 impl EventScripts {
-    /// Stores a dead letter; waits while the database is unreachable.
+    /// Stores a dead letter and reports it, those of labels within bounds; waits while the database is unreachable.
     pub(super) async fn dead_letter(&self, details: FailureDetails, new: NewLetter) {
         let FailureDetails { trigger, error, attempts } = details;
         let error = self.0.runtime.services.variables.redact(&error).into_owned();
         let NewLetter { event_key, letter } = new;
-        tracing::warn!(trigger, subject = letter.uri, attempts, error, "an event script failed for good");
+        let report = if letter.host_kind == "label" { self.0.label_letters.pass() } else { Some(0) };
+        if let Some(held_back) = report {
+            let subject = &letter.uri;
+            tracing::warn!(trigger, subject, attempts, error, held_back, "an event script failed for good");
+        }
         loop {
             let now = self.0.runtime.services.clock.now();
             match dead_letters::insert(&self.0.db, &event_key, &letter, &error, attempts, now).await {
@@ -68,6 +82,11 @@ impl EventScripts {
                 }
             }
         }
+        let Some(held_back) = report else { return };
+        let error = match held_back {
+            0 => error,
+            _ => format!("{error} (and {held_back} more since the last report)"),
+        };
         self.0.events.record(Event::ScriptDeadLettered {
             subject: letter.uri,
             host_kind: letter.host_kind,

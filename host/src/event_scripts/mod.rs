@@ -21,7 +21,7 @@ pub use letters::{RetryError, original_event};
 pub use record::Verdict;
 
 use crate::events::EventLog;
-use crate::indexing::EarlyEvents;
+use crate::indexing::{EarlyEvents, Throttle};
 use crate::scripts::{CompiledScript, Invocation, Outcome, ScriptFailure, ScriptRuntime, Services};
 use crate::store::Db;
 
@@ -39,6 +39,8 @@ struct Inner {
     db: Db,
     runs: Semaphore,
     early: EarlyEvents,
+    /// Reports of dead letters of labels.
+    label_letters: Throttle,
 }
 
 impl fmt::Debug for EventScripts {
@@ -49,7 +51,9 @@ impl fmt::Debug for EventScripts {
 
 impl EventScripts {
     pub fn new(runtime: ScriptRuntime, events: EventLog, db: Db) -> Self {
+        let label_letters = letters::throttle(&runtime.services.clock);
         Self(Arc::new(Inner {
+            label_letters,
             runtime,
             events,
             db,

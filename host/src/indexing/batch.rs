@@ -1,5 +1,7 @@
 //! Gathers changes into a batch, which is committed in one transaction.
 
+use std::collections::HashMap;
+
 use tokio::sync::oneshot;
 
 use crate::atproto::Did;
@@ -20,6 +22,9 @@ const BATCH_CHANGES: usize = 8_000;
 /// the writer. A record of the stream waits for the batch before its own.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// Account statuses and repairs at which a batch is full. Each may change all records of its account.
+const BATCH_ACCOUNTS: usize = 1_000;
+
 /// A batch being gathered, and the callers to acknowledge when it is committed.
 #[derive(Default)]
 pub(super) struct PendingBatch {
@@ -37,6 +42,15 @@ pub(super) struct PendingBatch {
     pub initial_cursor_acks: Vec<oneshot::Sender<()>>,
     bytes: usize,
     finished: Vec<(Ticket, u32)>,
+    repos: HashMap<Did, Contained>,
+}
+
+/// What a batch has of one repo.
+#[derive(Clone, Copy, Debug, Default)]
+struct Contained {
+    changes: bool,
+    status: Option<AccountStatus>,
+    repair: bool,
 }
 
 impl PendingBatch {
@@ -45,7 +59,9 @@ impl PendingBatch {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.batch.changes.len() >= BATCH_CHANGES || self.bytes >= BATCH_BYTES
+        self.batch.changes.len() >= BATCH_CHANGES
+            || self.bytes >= BATCH_BYTES
+            || self.batch.accounts.len() + self.batch.repairs.len() >= BATCH_ACCOUNTS
     }
 
     /// Whether the batch has no changes; it may have a cursor.
@@ -57,18 +73,28 @@ impl PendingBatch {
         if let Change::Upsert(upsert) = &change {
             self.bytes += upsert.record.len();
         }
+        self.contained(did_of(&change)).changes = true;
         self.batch.changes.push(change);
+    }
+
+    fn push_status(&mut self, account: AccountChange) {
+        self.contained(&account.did).status = Some(account.status);
+        self.batch.accounts.push(account);
+    }
+
+    fn contained(&mut self, did: &Did) -> &mut Contained {
+        self.repos.entry(did.clone()).or_default()
     }
 
     /// Adds an account change that does not come from the stream. Returns it when it must wait for the next batch, as in
     /// [`PendingBatch::push_part`].
     pub(super) fn push_account(&mut self, local: LocalAccount) -> Option<LocalAccount> {
-        if self.collides(&IndexChange::Account(local.change.clone())) {
+        if self.collides_with_status(&local.change.did) {
             return Some(local);
         }
         let LocalAccount { change, ack } = local;
         self.local_accounts.push(change.clone());
-        self.batch.accounts.push(change);
+        self.push_status(change);
         self.acks.push(ack);
         None
     }
@@ -89,8 +115,11 @@ impl PendingBatch {
                     return Some(Part { changes, ..part });
                 }
                 IndexChange::Record(change) => self.push_change(change),
-                IndexChange::Account(account) => self.batch.accounts.push(account),
-                IndexChange::Repair(did) => self.batch.repairs.push(did),
+                IndexChange::Account(account) => self.push_status(account),
+                IndexChange::Repair(did) => {
+                    self.contained(&did).repair = true;
+                    self.batch.repairs.push(did);
+                }
             }
         }
         self.finished.push((part.ticket, part.deferred));
@@ -98,19 +127,19 @@ impl PendingBatch {
     }
 
     fn collides(&self, change: &IndexChange) -> bool {
-        let mut accounts = self.batch.accounts.iter();
         match change {
             IndexChange::Record(change) => {
-                accounts.any(|a| a.status != AccountStatus::Active && a.did == *did_of(change))
-                    || self.batch.repairs.contains(did_of(change))
+                let is_inactive = |of: &Contained| of.status.is_some_and(|s| s != AccountStatus::Active);
+                self.repos.get(did_of(change)).is_some_and(|of| is_inactive(of) || of.repair)
             }
-            IndexChange::Account(AccountChange { did, .. }) => {
-                accounts.any(|a| a.did == *did)
-                    || self.batch.changes.iter().any(|c| did_of(c) == did)
-                    || self.batch.repairs.contains(did)
-            }
+            IndexChange::Account(AccountChange { did, .. }) => self.collides_with_status(did),
             IndexChange::Repair(_) => false,
         }
+    }
+
+    /// Whether a status of the account must wait for the next batch.
+    fn collides_with_status(&self, did: &Did) -> bool {
+        self.repos.get(did).is_some_and(|of| of.changes || of.status.is_some() || of.repair)
     }
 
     /// Closes the batch: advances the watermark over the finished parts, and adds the cursor if it moved.
@@ -232,6 +261,21 @@ mod tests {
             let mut pending = PendingBatch::new();
             assert_eq!(pending.push_part(Part { ticket, deferred: 0, changes }).unwrap().changes.len(), 1);
         }
+    }
+
+    #[test]
+    fn statuses_and_repairs_fill_a_batch() {
+        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, reach: Reach::default() };
+        let of = |n: usize| match n % 2 {
+            0 => account(&n.to_string(), AccountStatus::Active),
+            _ => IndexChange::Repair(did(&n.to_string())),
+        };
+        let mut pending = PendingBatch::new();
+        let changes = (1..BATCH_ACCOUNTS).map(of).collect();
+        assert!(pending.push_part(Part { ticket, deferred: 0, changes }).is_none());
+        assert!(!pending.is_full());
+        assert!(pending.push_part(Part { ticket, deferred: 0, changes: vec![of(0)] }).is_none());
+        assert!(pending.is_full());
     }
 
     #[test]

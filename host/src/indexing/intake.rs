@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::{Clock, Timestamp};
+use crate::hand_over_thread::hand_over_thread;
 use crate::lexicons::Followed;
 use crate::store::gaps::{Gap, GapReason};
 
@@ -19,6 +20,7 @@ use super::published::PublishedLexicon;
 use super::resumption::{Expected, Resumed, Resumption};
 use super::shard::{PipelineClosed, Shards};
 use super::status::LiveStatus;
+use super::submitted::Submitted;
 use super::tally::{DropReason, Tally};
 use super::throttle::Throttle;
 use super::watermark::Reach;
@@ -29,6 +31,10 @@ pub(super) const CHUNK_FRAMES: usize = 256;
 /// Bytes after which a chunk is closed. The queues hold a few dozen chunks, so this bounds the pipeline's memory. A
 /// single frame may be larger, up to the socket's limit.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
+
+/// Bytes of frames that are parsed in the time in which one byte of a record is inspected. An ordinary chunk is not worth
+/// another thread.
+const PARSED_PER_INSPECTED: usize = 4;
 
 /// An event's time may be this far ahead of our clock and still move the cursor. Beyond that it must not: after a
 /// restart the stream would start at that time, for example in the year 3000.
@@ -51,6 +57,7 @@ pub(super) struct Intake {
     remarks: Throttle,
     tally: Tally,
     envelopes: Vec<Envelope>,
+    submitted: Submitted,
     next_chunk: u64,
     gaps: Gaps,
     /// The server of the subscription, for the operator.
@@ -77,6 +84,7 @@ impl Intake {
             remarks,
             tally: Tally::default(),
             envelopes: Vec::with_capacity(CHUNK_FRAMES),
+            submitted: Submitted::default(),
             next_chunk: 0,
             gaps,
             url: String::new(),
@@ -123,33 +131,15 @@ impl Intake {
         let (began, now) = (Instant::now(), self.clock.now());
         let before = position.events_until;
         let mut unreadable = Unreadable::default();
-        let Followed { collections, published_lexicons } = self.tracked.borrow().clone();
+        let followed = self.tracked.borrow().clone();
+        self.submitted.track(&followed.collections);
         let mut times: Option<ChunkTimes> = None;
-        for bytes in frames.drain(..) {
-            self.tally.bytes += bytes.len() as u64;
-            match frame::parse(&bytes) {
-                Ok(Frame::Remark(remark)) => self.log(&remark),
-                Ok(Frame::Event(event)) => {
-                    note(&mut times, event.time_us, matches!(event.body, Body::Commit(_)), now);
-                    if published_lexicons && let Some(published) = PublishedLexicon::of(&event) {
-                        self.observer.lexicon_published(published);
-                    }
-                    match envelope::filter(&event, &collections, now) {
-                        Ok(envelope) => self.envelopes.push(envelope),
-                        Err(why) => self.tally.drop(why),
-                    }
-                    self.tally.events += 1;
-                }
-                Err(error) => {
-                    self.tally.drop(DropReason::Malformed);
-                    unreadable.frames += 1;
-                    if let Some(held_back) = self.malformed.pass() {
-                        tracing::warn!(%error, size_bytes = bytes.len(), held_back, "a stream frame is malformed");
-                        unreadable.is_reported = true;
-                    }
-                }
+        let bytes: usize = frames.iter().map(Bytes::len).sum();
+        hand_over_thread(bytes / PARSED_PER_INSPECTED, || {
+            for bytes in frames.drain(..) {
+                self.read(&bytes, &followed, now, (&mut times, &mut unreadable));
             }
-        }
+        });
         if let Some(ChunkTimes { newest, .. }) = times {
             self.live_status.events_arrived(now, newest, self.tally.events);
             metrics::gauge!("belvedere_stream_lag_seconds").set((now.0 - newest).max(0) as f64 / 1e6);
@@ -175,6 +165,42 @@ impl Intake {
             resumption.paused(began.elapsed());
         }
         sent.map(|()| reach.events_until.is_some())
+    }
+
+    /// Parses and filters one frame.
+    fn read(
+        &mut self,
+        bytes: &Bytes,
+        followed: &Followed,
+        now: Timestamp,
+        (times, unreadable): (&mut Option<ChunkTimes>, &mut Unreadable),
+    ) {
+        self.tally.bytes += bytes.len() as u64;
+        match frame::parse(bytes) {
+            Ok(Frame::Remark(remark)) => self.log(&remark),
+            Ok(Frame::Event(event)) => {
+                note(times, event.time_us, matches!(event.body, Body::Commit(_)), now);
+                if followed.published_lexicons
+                    && let Some(published) = PublishedLexicon::of(&event)
+                {
+                    self.observer.lexicon_published(published);
+                }
+                match envelope::filter(&event, &followed.collections, now) {
+                    Ok(envelope) if self.submitted.is_new(&envelope) => self.envelopes.push(envelope),
+                    Ok(_) => self.tally.drop(DropReason::Replayed),
+                    Err(why) => self.tally.drop(why),
+                }
+                self.tally.events += 1;
+            }
+            Err(error) => {
+                self.tally.drop(DropReason::Malformed);
+                unreadable.frames += 1;
+                if let Some(held_back) = self.malformed.pass() {
+                    tracing::warn!(%error, size_bytes = bytes.len(), held_back, "a stream frame is malformed");
+                    unreadable.is_reported = true;
+                }
+            }
+        }
     }
 
     /// Moves the position over a chunk, unless the server has not reached it yet. A gap before the chunk is stored first.

@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | receive | `stream/` | WebSocket message | frame: the message's bytes. Up to 256 frames form a chunk |
 //! | parse | `intake`, `frame` | frame | event (`Event`): what happened to a record, an account, an identity or a repo |
-//! | filter | `intake`, `envelope` | event | event (`Envelope`) of a tracked collection, with valid identifiers |
+//! | filter | `intake`, `envelope`, `submitted` | event | event (`Envelope`) of a tracked collection, with valid identifiers, that was not submitted before |
 //! | split | `shard` | events of a chunk | slices, one per shard: all events of a DID go to the same shard |
 //! | apply | `apply` | event | change (`IndexChange`): a record's upsert or delete, an account's new status, or a mark to read a repo again |
 //! | script | `script_queue` | change with a record script | the change that the script decided on, or none |
@@ -47,6 +47,7 @@ mod settings;
 mod shard;
 mod status;
 mod stream;
+mod submitted;
 mod tally;
 mod throttle;
 mod watermark;
@@ -68,4 +69,5 @@ pub use published::PublishedLexicon;
 pub use scripts::{NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
 pub use settings::StreamConfig;
 pub use status::Stall;
+pub use throttle::Throttle;
 pub use writer::WriterHandle;

@@ -3,8 +3,11 @@
 //! order. Other repos are not delayed.
 //!
 //! The cursor does not pass a queued change (its [`Ticket`] is not finished), so a crash loses nothing: the stream
-//! replays the event. The number of queued changes is limited. Over the limit, the script of the repo that adds another
+//! replays the event. The queued changes are limited in number and bytes. Over the limit, the script of the repo that adds another
 //! one is cancelled, and the repo's changes are indexed unmodified and dead-lettered until its queue is empty.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,14 +23,37 @@ use super::message::{Message, Part};
 use super::scripts::{RecordAction, RecordEvent, RecordScriptRunner};
 use super::watermark::Ticket;
 use crate::atproto::Did;
+use crate::store::index::Change;
 
-/// Queued changes of all repos above which scripts are bypassed: a few seconds of a busy collection with a slow script;
-/// about ten megabytes with records of a few kilobytes.
-const MAX_QUEUED: usize = 8_192;
+/// How much may be queued before scripts are bypassed: a few seconds of a busy collection with a slow script. Most records
+/// have some hundred bytes, so most often the number decides; a record may have 1 MiB.
+const MAX_QUEUED: Load = Load { changes: 8_192, bytes: 16 << 20 };
 
 /// Bypassing is as fast as the database. When that is still too slow and this many times the limit are queued, the
 /// stream waits.
 const BACKPRESSURE_FACTOR: usize = 2;
+
+/// How much is queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    pub changes: usize,
+    /// Of records.
+    pub bytes: usize,
+}
+
+impl Load {
+    fn of(change: &IndexChange) -> Self {
+        let bytes = match change {
+            IndexChange::Record(Change::Upsert(upsert)) => upsert.record.len(),
+            IndexChange::Record(Change::Delete(_)) | IndexChange::Account(_) | IndexChange::Repair(_) => 0,
+        };
+        Self { changes: 1, bytes }
+    }
+
+    fn exceeds(self, limit: Self) -> bool {
+        self.changes > limit.changes || self.bytes > limit.bytes
+    }
+}
 
 /// One change in the queue of its repo.
 #[derive(Debug)]
@@ -52,9 +78,11 @@ pub(super) struct ScriptQueue {
     repos: Mutex<HashMap<Did, RepoQueue>>,
     /// Changes in all queues, including those whose script is running.
     queued: AtomicUsize,
+    /// Bytes of their records.
+    queued_bytes: AtomicUsize,
     /// Notified when a change has left its queue.
     dequeued: Notify,
-    max_queued: usize,
+    max_queued: Load,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -67,13 +95,14 @@ impl ScriptQueue {
     pub(super) fn with_limit(
         scripts: Arc<dyn RecordScriptRunner>,
         writer: mpsc::Sender<Message>,
-        max_queued: usize,
+        max_queued: Load,
     ) -> Arc<Self> {
         Arc::new(Self {
             scripts,
             writer,
             repos: Mutex::default(),
             queued: AtomicUsize::new(0),
+            queued_bytes: AtomicUsize::new(0),
             dequeued: Notify::new(),
             max_queued,
             tasks: TaskTracker::new(),
@@ -103,19 +132,32 @@ impl ScriptQueue {
     /// their number in [`Part::deferred`].
     pub(super) async fn add(self: &Arc<Self>, changes: Vec<QueuedChange>) {
         for queued in changes {
-            let before = self.queued.fetch_add(1, Ordering::Relaxed);
-            metrics::gauge!("belvedere_stream_waiting_for_scripts").set((before + 1) as f64);
-            self.enqueue(queued, before >= self.max_queued);
+            let Load { changes, bytes } = Load::of(&queued.change);
+            let load = Load {
+                changes: self.queued.fetch_add(changes, Ordering::Relaxed) + changes,
+                bytes: self.queued_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes,
+            };
+            metrics::gauge!("belvedere_stream_waiting_for_scripts").set(load.changes as f64);
+            self.enqueue(queued, load.exceeds(self.max_queued));
         }
+        let Load { changes, bytes } = self.max_queued;
+        let limit = Load { changes: BACKPRESSURE_FACTOR * changes, bytes: BACKPRESSURE_FACTOR * bytes };
         loop {
             let dequeued = self.dequeued.notified();
-            if self.queued.load(Ordering::Relaxed) <= BACKPRESSURE_FACTOR * self.max_queued {
+            if !self.load().exceeds(limit) {
                 return;
             }
             tokio::select! {
                 () = dequeued => {}
                 () = self.stop.cancelled() => return,
             }
+        }
+    }
+
+    fn load(&self) -> Load {
+        Load {
+            changes: self.queued.load(Ordering::Relaxed),
+            bytes: self.queued_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -140,6 +182,7 @@ impl ScriptQueue {
     async fn run(&self, did: Did, bypass: CancellationToken) {
         while let Some(queued) = self.next(&did) {
             let QueuedChange { change, action, ticket } = queued;
+            let Load { changes, bytes } = Load::of(&change);
             let decision = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return,
@@ -149,7 +192,8 @@ impl ScriptQueue {
             if self.writer.send(Message::Part(part)).await.is_err() {
                 return;
             }
-            self.queued.fetch_sub(1, Ordering::Relaxed);
+            self.queued.fetch_sub(changes, Ordering::Relaxed);
+            self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.dequeued.notify_waiters();
         }
     }
@@ -210,152 +254,5 @@ impl IndexChange {
             Self::Account(account) => &account.did,
             Self::Repair(did) => did,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::future::BoxFuture;
-    use tokio::sync::Semaphore;
-
-    use super::super::early::EarlyDecision;
-    use super::super::testing::delete;
-    use super::super::watermark::Reach;
-    use super::*;
-    use crate::atproto::Tid;
-    use crate::store::index::{AccountChange, AccountStatus, Change};
-    use crate::store::lease::Term;
-
-    /// Wants every change. Decides on changes of `blocked` repos only after a permit was added, and has decided early on
-    /// records with the key `early`.
-    struct Slow {
-        blocked: &'static str,
-        permits: Semaphore,
-        bypassed: Mutex<Vec<String>>,
-    }
-
-    impl RecordScriptRunner for Slow {
-        fn is_idle(&self) -> bool {
-            false
-        }
-
-        fn wants(&self, _action: RecordAction, _change: &Change) -> bool {
-            true
-        }
-
-        fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
-            Box::pin(async move {
-                if event.change.uri().did.as_str().ends_with(self.blocked) {
-                    self.permits.acquire().await.unwrap().forget();
-                }
-                Some(event.change)
-            })
-        }
-
-        fn decide_early(&self, _event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>> {
-            Box::pin(async { None })
-        }
-
-        fn puts_are_alike(&self, _change: &Change) -> bool {
-            true
-        }
-
-        fn was_decided_early<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, bool> {
-            Box::pin(async move { change.uri().rkey.as_str() == "early" })
-        }
-
-        fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
-            self.bypassed.lock().unwrap().push(event.change.uri().to_string());
-            Box::pin(async move { Some(event.change) })
-        }
-    }
-
-    fn queued(name: &str, rkey: &str) -> QueuedChange {
-        let ticket = Ticket { term: Term::ALONE, chunk: 0, parts: 1, reach: Reach::default() };
-        QueuedChange {
-            change: IndexChange::Record(delete(name, rkey, 1)),
-            action: Some(RecordAction::Delete),
-            ticket,
-        }
-    }
-
-    fn set_up(max_queued: usize) -> (Arc<Slow>, Arc<ScriptQueue>, mpsc::Receiver<Message>) {
-        let scripts =
-            Arc::new(Slow { blocked: ":slow", permits: Semaphore::new(0), bypassed: Mutex::default() });
-        let (writer, messages) = mpsc::channel(64);
-        (Arc::clone(&scripts), ScriptQueue::with_limit(scripts, writer, max_queued), messages)
-    }
-
-    /// The next change that reaches the writer. A part without a change finishes the ticket of an event that is ignored.
-    async fn next_uri(messages: &mut mpsc::Receiver<Message>) -> String {
-        let part = loop {
-            match messages.recv().await {
-                Some(Message::Part(part)) if part.changes.is_empty() => {}
-                Some(Message::Part(part)) => break part,
-                other => panic!("{other:?}"),
-            }
-        };
-        match part.changes.as_slice() {
-            [IndexChange::Record(change)] => change.uri().to_string().replace("at://did:plc:", ""),
-            [IndexChange::Account(account)] => account.did.to_string(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_slow_repo_delays_only_itself_and_keeps_its_order() {
-        let (scripts, script_queue, mut messages) = set_up(100);
-        script_queue.add(vec![queued("slow", "k1")]).await;
-        assert!(script_queue.has_queued(queued("slow", "x").change.did()));
-        // A change of account status waits behind its repo's records.
-        let account = AccountChange {
-            did: queued("slow", "x").change.did().clone(),
-            status: AccountStatus::Deleted,
-            rev: Tid::default(),
-        };
-        let behind =
-            QueuedChange { change: IndexChange::Account(account), action: None, ..queued("slow", "x") };
-        script_queue
-            .add(vec![queued("quick", "k1"), queued("slow", "k2"), behind, queued("quick", "k2")])
-            .await;
-        assert_eq!(next_uri(&mut messages).await, "quick/app.example.note/k1");
-        assert_eq!(next_uri(&mut messages).await, "quick/app.example.note/k2");
-        assert!(messages.try_recv().is_err());
-
-        scripts.permits.add_permits(2);
-        assert_eq!(next_uri(&mut messages).await, "slow/app.example.note/k1");
-        assert_eq!(next_uri(&mut messages).await, "slow/app.example.note/k2");
-        assert_eq!(next_uri(&mut messages).await, "did:plc:slow");
-        script_queue.finish().await;
-        assert!(!script_queue.has_queued(queued("slow", "x").change.did()));
-    }
-
-    #[tokio::test]
-    async fn a_repo_over_the_limit_bypasses_its_script() {
-        let (scripts, script_queue, mut messages) = set_up(3);
-        for rkey in ["k1", "k2", "k3"] {
-            script_queue.add(vec![queued("slow", rkey)]).await;
-        }
-        script_queue.add(vec![queued("quick", "k1")]).await;
-        assert!(scripts.bypassed.lock().unwrap().iter().all(|uri| !uri.contains("slow")));
-        script_queue.add(vec![queued("slow", "early"), queued("slow", "k4")]).await;
-        let mut seen = Vec::new();
-        for _ in 0..5 {
-            seen.push(next_uri(&mut messages).await);
-        }
-        let bypassed = scripts.bypassed.lock().unwrap().join(" ");
-        assert!(bypassed.contains("k4") && !bypassed.contains("early"), "{bypassed}");
-        let slow: Vec<_> = seen.iter().filter(|uri| uri.starts_with("slow")).collect();
-        let in_order = ["k1", "k2", "k3", "k4"].map(|rkey| format!("slow/app.example.note/{rkey}"));
-        assert_eq!(slow, in_order.iter().collect::<Vec<_>>());
-        script_queue.finish().await;
-    }
-
-    #[tokio::test]
-    async fn changes_queued_at_shutdown_are_not_written() {
-        let (_scripts, script_queue, mut messages) = set_up(100);
-        script_queue.add(vec![queued("slow", "k1")]).await;
-        script_queue.finish().await;
-        assert!(messages.try_recv().is_err());
     }
 }

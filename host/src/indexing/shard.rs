@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::aside::aside;
 use crate::atproto::Did;
+use crate::hand_over_thread::hand_over_thread;
 use crate::store::lease::Term;
 
 use super::apply::Applier;
@@ -75,7 +75,7 @@ impl Shards {
     ) -> Result<(), PipelineClosed> {
         if self.queues.is_empty() || envelopes.is_empty() {
             let ticket = Ticket { term: self.term, chunk, parts: 1, reach };
-            return self.worker.work(ticket, envelopes.drain(..), tally).await;
+            return self.worker.work(ticket, envelopes, tally).await;
         }
         let mut slices: Vec<Vec<Envelope>> = self.queues.iter().map(|_| Vec::new()).collect();
         for envelope in envelopes.drain(..) {
@@ -125,19 +125,20 @@ struct ShardWorker {
 
 impl ShardWorker {
     /// Applies the events of one slice and sends their changes to the writer. Changes with a script, and later changes
-    /// of their repos, go through the script queue.
+    /// of their repos, go through the script queue. `envelopes` is left empty.
     async fn work(
         &self,
         ticket: Ticket,
-        envelopes: impl ExactSizeIterator<Item = Envelope>,
+        envelopes: &mut Vec<Envelope>,
         tally: &mut Tally,
     ) -> Result<(), PipelineClosed> {
         let (mut changes, mut queued) = (Vec::with_capacity(envelopes.len()), Vec::new());
         let mut queued_repos = HashSet::new();
-        for envelope in envelopes {
-            let action = envelope.action();
-            let applied = aside(envelope.record_bytes(), || self.applier.apply(envelope, tally));
-            let Some(change) = applied else { continue };
+        let bytes = envelopes.iter().map(Envelope::record_bytes).sum();
+        let apply = |envelope: Envelope| (envelope.action(), self.applier.apply(envelope, tally));
+        let applied: Vec<_> = hand_over_thread(bytes, || envelopes.drain(..).map(apply).collect());
+        for (action, change) in applied {
+            let Some(change) = change else { continue };
             if self.script_queue.is_idle() && queued.is_empty() {
                 changes.push(change);
                 continue;
@@ -162,8 +163,8 @@ impl ShardWorker {
 
 async fn run(mut slices: mpsc::Receiver<Slice>, worker: ShardWorker) {
     let mut tally = Tally::default();
-    while let Some(Slice { ticket, envelopes }) = slices.recv().await {
-        let done = worker.work(ticket, envelopes.into_iter(), &mut tally).await;
+    while let Some(Slice { ticket, mut envelopes }) = slices.recv().await {
+        let done = worker.work(ticket, &mut envelopes, &mut tally).await;
         tally.flush();
         if done.is_err() {
             return;

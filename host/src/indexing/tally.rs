@@ -22,9 +22,11 @@ pub(super) enum DropReason {
     /// The record is not an object, too large or too deeply nested.
     BadRecord,
     CidMismatch,
+    /// A replay of a commit that this host has submitted in the same term.
+    Replayed,
 }
 
-const REASONS: [(DropReason, &str); 11] = [
+const REASONS: [(DropReason, &str); 12] = [
     (DropReason::Malformed, "malformed"),
     (DropReason::Unknown, "unknown_kind"),
     (DropReason::Untracked, "untracked_collection"),
@@ -36,6 +38,7 @@ const REASONS: [(DropReason, &str); 11] = [
     (DropReason::BadTime, "bad_time"),
     (DropReason::BadRecord, "bad_record"),
     (DropReason::CidMismatch, "cid_mismatch"),
+    (DropReason::Replayed, "replayed"),
 ];
 
 #[derive(Debug, Default)]

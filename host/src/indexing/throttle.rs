@@ -6,7 +6,7 @@ use crate::clock::{Clock, Timestamp};
 
 /// A token bucket: allows a burst, then one report per interval, and counts the suppressed ones.
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub struct Throttle {
     clock: Clock,
     burst: u32,
     /// Microseconds after which one more report is allowed.
@@ -22,13 +22,13 @@ struct State {
 }
 
 impl Throttle {
-    pub(super) fn new(clock: Clock, burst: u32, refill_us: i64) -> Self {
+    pub fn new(clock: Clock, burst: u32, refill_us: i64) -> Self {
         let refilled = clock.now();
         Self { clock, burst, refill_us, state: Mutex::new(State { tokens: burst, refilled, held_back: 0 }) }
     }
 
     /// `Some(n)` when this report may be logged, where n were suppressed since the last; else `None`.
-    pub(super) fn pass(&self) -> Option<u64> {
+    pub fn pass(&self) -> Option<u64> {
         let now = self.clock.now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let earned = (now.0 - state.refilled.0).div_euclid(self.refill_us).max(0);

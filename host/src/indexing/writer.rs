@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::atproto::RecordUri;
 use crate::clock::Clock;
+use crate::hand_over_thread::hand_over_thread;
 use crate::lexicons::Registry;
-use crate::store::index::{AccountChange, Batch, Change, Validity};
+use crate::store::index::{AccountChange, Batch, Change, Upsert, Validity};
 use crate::store::lease::Term;
 
 use super::batch::PendingBatch;
@@ -21,6 +22,10 @@ use super::watermark::Watermark;
 
 /// Messages that may wait for the writer. Most are parts of a chunk, which is limited in frames and bytes.
 pub(super) const WRITER_QUEUE: usize = 16;
+
+/// How long after it is due a batch may still be filled with what is queued already. Under load this makes batches large,
+/// which costs less per row; messages without rows never fill one.
+const MAX_OVERDUE: Duration = Duration::from_millis(250);
 
 /// Writes local changes to the index through the same writer as the stream's. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -146,15 +151,15 @@ impl<S: Sink> Writer<S> {
     /// Validates the records that a script or a client of this server wrote; those of the stream and of backfills have
     /// been, on the tasks that read them.
     fn validate(&self, changes: &mut [Change]) {
-        for change in changes {
-            if let Change::Upsert(upsert) = change
-                && upsert.validity == Validity::Unchecked
-            {
+        let mut unchecked: Vec<&mut Upsert> = changes.iter_mut().filter_map(unchecked).collect();
+        let bytes = unchecked.iter().map(|upsert| upsert.record.len()).sum();
+        hand_over_thread(bytes, || {
+            for upsert in &mut unchecked {
                 let snapshot = self.registry.snapshot();
-                upsert.validity =
-                    snapshot.validate(upsert.collection.as_str(), upsert.rkey.as_str(), &upsert.record);
+                let (collection, rkey) = (upsert.collection.as_str(), upsert.rkey.as_str());
+                upsert.validity = snapshot.validate(collection, rkey, &upsert.record);
             }
-        }
+        });
     }
 
     async fn commit(&self, batch: Batch) -> Result<Refused, CommitError> {
@@ -169,8 +174,8 @@ impl<S: Sink> Writer<S> {
         Ok(refused.into())
     }
 
-    /// Fills a batch until it is full or due. Under load the queue fills it without any wait. Returns `false` when the
-    /// queue is closed.
+    /// Fills a batch until it is full or due. Under load the queue fills it without any wait, for at most [`MAX_OVERDUE`].
+    /// Returns `false` when the queue is closed.
     async fn gather(
         &mut self,
         pending: &mut PendingBatch,
@@ -223,11 +228,12 @@ impl<S: Sink> Writer<S> {
                     Duration::ZERO
                 }
             };
-            if carry.is_some() || pending.is_full() {
+            let now = Instant::now();
+            let by = due.map_or(now + wait, |due| due.min(now + wait));
+            if carry.is_some() || pending.is_full() || by + MAX_OVERDUE <= now {
                 return true;
             }
-            let by = Instant::now() + wait;
-            due = Some(due.map_or(by, |due| due.min(by)));
+            due = Some(by);
         }
     }
 
@@ -254,6 +260,14 @@ impl<S: Sink> Writer<S> {
                 () = expired => return Next::Due,
             }
         }
+    }
+}
+
+/// The record of a change, if it was not validated yet.
+fn unchecked(change: &mut Change) -> Option<&mut Upsert> {
+    match change {
+        Change::Upsert(upsert) if upsert.validity == Validity::Unchecked => Some(upsert),
+        Change::Upsert(_) | Change::Delete(_) => None,
     }
 }
 

@@ -14,16 +14,28 @@ pub(super) fn fingerprints<'a>(
     documents: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> HashMap<Box<str>, i64> {
     let texts: BTreeMap<&str, &str> = documents.collect();
-    let refs: HashMap<&str, BTreeSet<String>> =
-        texts.iter().map(|(nsid, text)| (*nsid, referred(text))).collect();
-    texts.keys().map(|nsid| ((*nsid).into(), fingerprint(nsid, &texts, &refs))).collect()
+    let documents: HashMap<&str, Document> =
+        texts.iter().map(|(nsid, text)| (*nsid, Document::of(text))).collect();
+    texts.keys().map(|nsid| ((*nsid).into(), fingerprint(nsid, &documents))).collect()
 }
 
-fn fingerprint(nsid: &str, texts: &BTreeMap<&str, &str>, refs: &HashMap<&str, BTreeSet<String>>) -> i64 {
+/// What a fingerprint needs of a document. Many lexicons may refer to the same one, so its text is read once.
+struct Document {
+    hash: [u8; 32],
+    refs: BTreeSet<String>,
+}
+
+impl Document {
+    fn of(text: &str) -> Self {
+        Self { hash: sha256(text.as_bytes()), refs: referred(text) }
+    }
+}
+
+fn fingerprint(nsid: &str, documents: &HashMap<&str, Document>) -> i64 {
     let mut found = BTreeSet::from([nsid]);
     let mut open = vec![nsid];
     while let Some(next) = open.pop() {
-        for other in refs.get(next).into_iter().flatten() {
+        for other in documents.get(next).into_iter().flat_map(|document| &document.refs) {
             if found.insert(other) {
                 open.push(other);
             }
@@ -32,9 +44,10 @@ fn fingerprint(nsid: &str, texts: &BTreeMap<&str, &str>, refs: &HashMap<&str, BT
     // A reference to a lexicon that is missing here counts too: uploading it changes the fingerprint.
     let mut bytes = VALIDATOR_VERSION.as_bytes().to_vec();
     for nsid in found {
-        for part in [nsid, texts.get(nsid).copied().unwrap_or_default()] {
+        let hash = documents.get(nsid).map(|document| document.hash.as_slice()).unwrap_or_default();
+        for part in [nsid.as_bytes(), hash] {
             bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(part.as_bytes());
+            bytes.extend_from_slice(part);
         }
     }
     let hash = sha256(&bytes);

@@ -1,5 +1,8 @@
 //! The registry of uploaded lexicons: one immutable snapshot, replaced after every change.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,11 +13,11 @@ use tokio::sync::watch;
 use super::followed::Followed;
 use super::schema::RecordSchema;
 use super::{fingerprint, schema};
-use crate::aside::aside;
 use crate::atproto::lexicon::{KeyType, LexiconKind, Schemas};
 use crate::atproto::record::{self, Unencodable};
 use crate::atproto::{Did, Nsid};
 use crate::clock::Timestamp;
+use crate::hand_over_thread::hand_over_thread;
 use crate::reloadable::Reloadable;
 use crate::store::index::Validity;
 use crate::store::lexicons::{LexiconRow, NewLexicon};
@@ -74,6 +77,8 @@ pub struct Snapshot {
     /// The lexicons of the network, with the accounts that publish them.
     authorities: HashMap<Box<str>, Did>,
     fingerprints: HashMap<Box<str>, i64>,
+    /// Of the stored lexicons, sorted by NSID.
+    versions: Vec<LexiconRow>,
 }
 
 impl Snapshot {
@@ -131,9 +136,9 @@ impl Snapshot {
         self.check(collection, Some(rkey), text, cbor).map_or_else(Mismatch::verdict, |()| Validity::Valid)
     }
 
-    /// Validates the text of a record.
+    /// Validates the text of a record. Of a large one, or of many, [`hand_over_thread`].
     pub fn validate(&self, collection: &str, rkey: &str, text: &[u8]) -> Validity {
-        match aside(text.len(), || record::to_cbor(text)) {
+        match record::to_cbor(text) {
             Ok(cbor) => self.validate_encoded(collection, rkey, text, cbor.as_deref().map_err(|why| *why)),
             Err(invalid) => Validity::Invalid(invalid.to_string().into()),
         }
@@ -156,10 +161,7 @@ impl Snapshot {
         }
         let key = self.key_type(collection).check(rkey).err().map(|wrong| wrong.to_string());
         let record = match cbor {
-            Ok(cbor) => {
-                let errors = aside(cbor.len(), || self.documents.validate(collection, cbor)).err();
-                errors.map(|errors| errors.to_string())
-            }
+            Ok(cbor) => self.documents.validate(collection, cbor).err().map(|errors| errors.to_string()),
             Err(why) => {
                 // The schema knows which declared field is wrong.
                 let value = serde_json::from_slice(text).unwrap_or_default();
@@ -215,6 +217,12 @@ impl Snapshot {
 
     /// Of the stored lexicons. One whose id is not an NSID is ignored and logged.
     fn of(rows: Vec<LexiconRow>) -> Self {
+        let bytes = rows.iter().map(|row| row.lexicon_json.len()).sum();
+        hand_over_thread(bytes, || Self::compile(rows))
+    }
+
+    fn compile(rows: Vec<LexiconRow>) -> Self {
+        let versions = rows.iter().map(LexiconRow::version).collect();
         let schemas =
             rows.iter().filter_map(|row| Some((row.id.as_str().into(), schema::read(row)?))).collect();
         let documents = Schemas::new(rows.iter().map(|row| row.lexicon_json.as_str()));
@@ -239,7 +247,7 @@ impl Snapshot {
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
-        Self { schemas, documents, authorities, fingerprints, ..Self::new(lexicons) }
+        Self { schemas, documents, authorities, fingerprints, versions, ..Self::new(lexicons) }
     }
 }
 
@@ -285,13 +293,18 @@ impl Registry {
         self.followed.subscribe()
     }
 
-    /// Loads a new snapshot from the store.
+    /// Loads a new snapshot from the store, if a lexicon has changed there.
     ///
     /// # Errors
     /// When the store can't be read; the old snapshot stays.
     pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
-        let read = async |_: &_| Ok(Snapshot::of(store::lexicons::list(db).await?));
-        self.current.reload_then(read, || self.announce()).await
+        let read = async |current: &Snapshot| {
+            if store::lexicons::versions(db).await? == current.versions {
+                return Ok(None);
+            }
+            Ok(Some(Snapshot::of(store::lexicons::list(db).await?)))
+        };
+        self.current.reload_if_changed(read, || self.announce()).await
     }
 
     /// Notifies the subscribers if what the stream has to deliver has changed.
@@ -316,51 +329,5 @@ impl Registry {
     fn replace(&self, snapshot: Snapshot) {
         self.current.store(snapshot);
         self.announce();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lexicon(id: &str, kind: LexiconKind) -> Lexicon {
-        Lexicon {
-            id: Nsid::try_from(id).unwrap(),
-            kind,
-            target_collection: None,
-            action: ProcedureAction::default(),
-            token_cost: None,
-        }
-    }
-
-    #[test]
-    fn only_record_lexicons_are_tracked_and_in_order() {
-        let registry = Registry::with([
-            lexicon("com.example.note", LexiconKind::Record),
-            lexicon("com.example.list", LexiconKind::Query),
-            lexicon("com.example.like", LexiconKind::Record),
-        ]);
-        let snapshot = registry.snapshot();
-        let tracked: Vec<&str> = snapshot.tracked().iter().map(Nsid::as_str).collect();
-        assert_eq!(tracked, ["com.example.like", "com.example.note"]);
-        assert!(snapshot.is_tracked("com.example.note"));
-        assert!(!snapshot.is_tracked("com.example.list"));
-        assert!(registry.get("com.example.list").is_some());
-        assert!(registry.get("com.example.other").is_none());
-    }
-
-    #[test]
-    fn subscribers_are_notified_only_when_collections_change() {
-        let registry = Registry::with([lexicon("com.example.note", LexiconKind::Record)]);
-        let mut subscriber = registry.subscribe();
-        subscriber.mark_unchanged();
-        registry.replace(Snapshot::new([
-            lexicon("com.example.note", LexiconKind::Record),
-            lexicon("com.example.list", LexiconKind::Query),
-        ]));
-        assert!(!subscriber.has_changed().unwrap());
-        registry.replace(Snapshot::default());
-        assert!(subscriber.has_changed().unwrap());
-        assert!(subscriber.borrow().is_nothing());
     }
 }

@@ -5,12 +5,14 @@
 
 use serde_json::Value;
 
-use crate::atproto::lexicon::breaking_change;
+use crate::atproto::lexicon::{breaking_change, covers};
 use crate::atproto::{Did, Nsid, record};
 use crate::events::{Event, NetworkLexiconChange, NetworkLexiconEvent};
-use crate::store::lexicons::{self, LexiconRow, Refreshed};
+use crate::hand_over_thread::hand_over_thread;
+use crate::store::lexicon_revisions::MAX_REVISIONS;
+use crate::store::lexicons::{self, LexiconRow, NETWORK, Refreshed};
 use crate::store::revisions::{self, FullRevision, RevisionRow, Subject};
-use crate::store::{StoreError, lexicons::NETWORK};
+use crate::store::{Db, StoreError};
 
 use super::NetworkLexicons;
 use super::resolve::{ResolveError, Resolved};
@@ -50,33 +52,10 @@ impl NetworkLexicons {
         if is_same(&row.lexicon_json, &resolved.text) {
             return self.keep_document(&row, nsid, resolved.authority).await;
         }
-        match self.breaks(&row, &resolved.json).await? {
+        match breaks(&self.deps.db, &row, &resolved.json).await? {
             Some(reason) => Ok(Outcome::Kept(Kept::Refused(resolved.authority, reason))),
             None => self.replace_document(&row, nsid, resolved).await,
         }
-    }
-
-    /// Why a published document makes invalid what the lexicon accepts. It is compared with the earlier revisions too whose
-    /// records are valid still: a property that one change removes, the next could add with another type.
-    async fn breaks(&self, row: &LexiconRow, published: &Value) -> Result<Option<String>, StoreError> {
-        let parsed = |text: &str| serde_json::from_str(text).unwrap_or_default();
-        let (db, current) = (&self.deps.db, parsed(&row.lexicon_json));
-        if let Some(reason) = breaking_change(&current, published) {
-            return Ok(Some(reason));
-        }
-        for earlier in revisions::list(db, Subject::Lexicon, &row.id).await? {
-            let earlier = revisions::get(db, Subject::Lexicon, &row.id, earlier.revision).await?;
-            let Some(FullRevision { row: RevisionRow { revision, .. }, text: Some(text) }) = earlier else {
-                continue;
-            };
-            let document = parsed(&text);
-            if breaking_change(&document, &current).is_none()
-                && let Some(reason) = breaking_change(&document, published)
-            {
-                return Ok(Some(format!("{reason} (since revision {revision})")));
-            }
-        }
-        Ok(None)
     }
 
     /// The lexicon, if it follows the network.
@@ -147,6 +126,51 @@ impl NetworkLexicons {
     }
 }
 
+/// Why a published document makes invalid what the lexicon accepts, or what earlier revisions accept whose records are valid
+/// still: a property that one change removes, the next could add with another type.
+///
+/// A change that would drop the only revision that has such a property is refused too, since nothing would guard it any
+/// more. An operator can take it all the same.
+async fn breaks(db: &Db, row: &LexiconRow, published: &Value) -> Result<Option<String>, StoreError> {
+    let parsed = |text: &str| serde_json::from_str(text).unwrap_or_default();
+    let current: Value = parsed(&row.lexicon_json);
+    if let Some(reason) = hand_over_thread(row.lexicon_json.len(), || breaking_change(&current, published)) {
+        return Ok(Some(reason));
+    }
+    let is_in_force = |earlier: &Value| breaking_change(earlier, &current).is_none();
+    let mut newer = None;
+    for RevisionRow { revision, .. } in revisions::list(db, Subject::Lexicon, &row.id).await? {
+        if revision == row.revision {
+            continue;
+        }
+        let earlier = revisions::get(db, Subject::Lexicon, &row.id, revision).await?;
+        let Some(FullRevision { text: Some(text), .. }) = earlier else { continue };
+        let is_last_kept = revision <= row.revision + 1 - MAX_REVISIONS;
+        let (earlier, reason) = hand_over_thread(text.len() + row.lexicon_json.len(), || {
+            let earlier: Value = parsed(&text);
+            let reason = if let Some(reason) = breaking_change(&earlier, published) {
+                is_in_force(&earlier).then(|| format!("{reason} (since revision {revision})"))
+            } else {
+                let newer = newer.as_ref().filter(|newer| is_in_force(newer));
+                let is_kept =
+                    covers(&earlier, published) || newer.is_some_and(|newer| covers(&earlier, newer));
+                (is_last_kept && !is_kept && is_in_force(&earlier)).then(|| {
+                    format!(
+                        "revision {revision} has what later ones lack, and is the last of {MAX_REVISIONS} that are \
+                         kept: after this change, others could break it"
+                    )
+                })
+            };
+            (earlier, reason)
+        });
+        if reason.is_some() {
+            return Ok(reason);
+        }
+        newer = Some(earlier);
+    }
+    Ok(None)
+}
+
 /// Whether two texts are the same record, whatever their spaces and the order of their fields.
 fn is_same(stored: &str, published: &str) -> bool {
     let cid = |text: &str| record::inspect(text.as_bytes()).ok()?.cid.ok();
@@ -155,7 +179,85 @@ fn is_same(stored: &str, published: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use belvedere_standins::database::Database;
+    use serde_json::json;
+
     use super::*;
+    use crate::clock::Timestamp;
+    use crate::store::lexicons::NewLexicon;
+
+    const NOTE: &str = "com.example.note";
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+    /// A record lexicon with these properties.
+    fn note(properties: &Value, description: usize) -> Value {
+        let record = json!({ "type": "object", "properties": properties });
+        let main = json!({ "type": "record", "key": "any", "record": record });
+        json!({ "lexicon": 1, "id": NOTE, "description": format!("version {description}"), "defs": { "main": main } })
+    }
+
+    /// A new lexicon that follows the network.
+    async fn follow(db: &Db, document: &Value) {
+        lexicons::delete(db, NOTE).await.unwrap();
+        let lexicon = NewLexicon {
+            id: NOTE.to_owned(),
+            lexicon_json: document.to_string(),
+            lexicon_type: "record".to_owned(),
+            source: NETWORK.to_owned(),
+            authority_did: Some("did:plc:publisher".to_owned()),
+            ..NewLexicon::default()
+        };
+        lexicons::upsert(db, &lexicon, NOW).await.unwrap();
+    }
+
+    /// Publishes a document. Returns why it is refused.
+    async fn publish(db: &Db, document: &Value) -> Option<String> {
+        let row = lexicons::get(db, NOTE).await.unwrap().unwrap();
+        let refused = breaks(db, &row, document).await.unwrap();
+        if refused.is_none() {
+            let text = document.to_string();
+            let document = Some((text.as_str(), "record"));
+            let authority_did = "did:plc:publisher";
+            let fetched = Refreshed { id: NOTE, revision: row.revision, authority_did, document };
+            assert!(lexicons::refresh(db, &fetched, NOW).await.unwrap());
+        }
+        refused
+    }
+
+    #[tokio::test]
+    async fn no_number_of_changes_makes_the_guard_forget() {
+        for database in [Database::sqlite(), Database::postgres().await] {
+            let db = Db::open(&database.url, 4).await.unwrap();
+            db.migrate().await.unwrap();
+            let (text, nothing) = (json!({ "text": { "type": "string" } }), json!({}));
+            let other = note(&json!({ "text": { "type": "integer" } }), 0);
+
+            follow(&db, &note(&text, 0)).await;
+            for version in 1..=MAX_REVISIONS as usize + 1 {
+                assert_eq!(
+                    publish(&db, &note(&text, version)).await,
+                    None,
+                    "nothing is lost with revision 1"
+                );
+            }
+            assert!(
+                publish(&db, &other).await.unwrap().ends_with("text.type changes from string to integer")
+            );
+            assert_eq!(publish(&db, &note(&nothing, 0)).await, None);
+            let mut refused = None;
+            for version in 1..2 * MAX_REVISIONS as usize {
+                if version % 10 == 0 {
+                    assert!(publish(&db, &other).await.unwrap().contains("(since revision"), "{version}");
+                }
+                refused = publish(&db, &note(&nothing, version)).await;
+                if refused.is_some() {
+                    break;
+                }
+            }
+            assert!(refused.unwrap().starts_with("revision 52 has what later ones lack"));
+            assert_eq!(publish(&db, &note(&text, 0)).await, None, "the property comes back as it was");
+        }
+    }
 
     #[test]
     fn the_order_of_fields_is_no_change() {

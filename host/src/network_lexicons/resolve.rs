@@ -104,7 +104,7 @@ fn check(nsid: &Nsid, text: &[u8], cid_verified: bool) -> Result<(Value, Lexicon
         return Err(InvalidDocument::Unverified);
     }
     let json: Value = serde_json::from_slice(text).map_err(|_| InvalidDocument::Json)?;
-    if json.get("$type").is_some_and(|kind| kind != PUBLISHED_LEXICONS) {
+    if json.get("$type").is_none_or(|kind| kind != PUBLISHED_LEXICONS) {
         return Err(InvalidDocument::OtherType);
     }
     let document = LexiconDoc::parse(&json)?;
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_document_has_to_be_verified_and_of_this_name() {
         let nsid = Nsid::try_from("com.example.note").unwrap();
-        let good = json!({ "lexicon": 1, "id": "com.example.note", "defs": {} });
+        let good = json!({ "$type": PUBLISHED_LEXICONS, "lexicon": 1, "id": "com.example.note", "defs": {} });
         let why = |document: &Value, verified| {
             check(&nsid, document.to_string().as_bytes(), verified).err().map(|error| error.to_string())
         };
@@ -138,9 +138,14 @@ mod tests {
         for wrong in [json!("com.example.note"), json!(7), Value::Null] {
             assert_eq!(typed(wrong).unwrap(), "its $type is not com.atproto.lexicon.schema");
         }
-        let other = json!({ "lexicon": 1, "id": "com.example.other", "defs": {} });
+        let mut untyped = good.clone();
+        untyped.as_object_mut().unwrap().remove("$type");
+        assert_eq!(why(&untyped, true).unwrap(), "its $type is not com.atproto.lexicon.schema");
+        let other =
+            json!({ "$type": PUBLISHED_LEXICONS, "lexicon": 1, "id": "com.example.other", "defs": {} });
         assert_eq!(why(&other, true).unwrap(), "its id is com.example.other");
-        let later = json!({ "lexicon": 2, "id": "com.example.note", "defs": {} });
+        let later =
+            json!({ "$type": PUBLISHED_LEXICONS, "lexicon": 2, "id": "com.example.note", "defs": {} });
         assert!(why(&later, true).unwrap().contains("lexicon: must be 1"));
         let mut large = good.clone();
         large["description"] = "x".repeat(MAX_DOCUMENT_BYTES).into();

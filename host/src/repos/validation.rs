@@ -3,11 +3,13 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use http::StatusCode;
 
 use super::Repos;
 use crate::atproto::record::{self, Inspection, InvalidRecord, Unencodable};
 use crate::atproto::{Nsid, RecordKey, RecordUri};
+use crate::hand_over_thread::hand_over_thread;
 use crate::http::Error;
 use crate::lexicons::{Mismatch, Snapshot};
 use crate::pds::{Write, WriteAction};
@@ -71,11 +73,13 @@ impl Repos {
     /// The first record that must not be written.
     pub fn check_writes(&self, writes: &[Write], validation: Validation) -> Result<(), InvalidWrite> {
         let snapshot = self.0.registry.snapshot();
-        for (position, write) in writes.iter().enumerate() {
-            check(&snapshot, write, validation)
-                .map_err(|reason| InvalidWrite { place: (position + 1, writes.len()), reason })?;
-        }
-        Ok(())
+        let bytes = writes.iter().filter_map(record_of).map(Bytes::len).sum();
+        hand_over_thread(bytes, || {
+            writes.iter().enumerate().try_for_each(|(position, write)| {
+                check(&snapshot, write, validation)
+                    .map_err(|reason| InvalidWrite { place: (position + 1, writes.len()), reason })
+            })
+        })
     }
 
     /// Checks a record that is written to the index only, which may hold what no repo can store, unless it must match its
@@ -98,7 +102,7 @@ impl Repos {
             }
             Ok(inspected)
         };
-        check().map_err(|reason| InvalidWrite { place: (1, 1), reason })
+        hand_over_thread(record.len(), check).map_err(|reason| InvalidWrite { place: (1, 1), reason })
     }
 
     /// The key of a new record: the one that was named, else the only one that the collection's lexicon allows.
@@ -107,8 +111,16 @@ impl Repos {
     }
 }
 
+/// The record that is written; a deletion has none.
+fn record_of(write: &Write) -> Option<&Bytes> {
+    match &write.action {
+        WriteAction::Create(record) | WriteAction::Put(record) => Some(record),
+        WriteAction::Delete => None,
+    }
+}
+
 fn check(snapshot: &Snapshot, write: &Write, validation: Validation) -> Result<(), InvalidReason> {
-    let (WriteAction::Create(record) | WriteAction::Put(record)) = &write.action else { return Ok(()) };
+    let Some(record) = record_of(write) else { return Ok(()) };
     let cbor = record::to_cbor(record)?;
     if validation == Validation::Lexicon {
         let rkey = write.rkey.as_ref().map(RecordKey::as_str);

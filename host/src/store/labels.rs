@@ -1,7 +1,7 @@
 //! Stores labels of labelers on records and accounts, and reads them together with the self-labels of records.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
@@ -173,88 +173,97 @@ pub async fn delete_expired(db: &Db, before: Timestamp, limit: u32) -> Result<u6
     }))
 }
 
-/// A label that is limited to one version of a record comes with the CID of the record in the index. Labels of a labeler
-/// that is being deleted are left out.
-///
-/// Self-labels longer than 16 KiB are ignored: the lexicon allows ten values of 128 bytes, and the labels of a page of
-/// subjects must not take megabytes.
-///
-/// $1: the subjects as `[uri, did, collection, rkey]`, with nulls for those that are no records. $2: the current time.
-const ACTIVE_SQLITE: &str = "SELECT l.uri, l.src, l.val, l.cts, l.cid, CASE WHEN l.cid IS NOT NULL THEN ( \
-            SELECT r.cid FROM dids d CROSS JOIN collections c CROSS JOIN records r WHERE d.did = s.value ->> 1 \
-            AND c.nsid = s.value ->> 2 AND r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s.value ->> 3) END, \
-            NULL \
-        FROM json_each($1) s CROSS JOIN labels l ON l.uri = s.value ->> 0 \
-        WHERE l.neg = 0 AND (l.exp IS NULL OR l.exp > $2) \
-            AND NOT EXISTS (SELECT 1 FROM labelers b WHERE b.did = l.src AND b.status = 'deleting') \
-    UNION ALL SELECT s.value ->> 0, d.did, NULL, NULL, NULL, NULL, json_extract(r.record, '$.labels.values') \
-        FROM json_each($1) s CROSS JOIN dids d ON d.did = s.value ->> 1 AND d.status = 0 \
-        CROSS JOIN collections c ON c.nsid = s.value ->> 2 \
-        CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s.value ->> 3 \
-        WHERE json_type(r.record, '$.labels.values') = 'array' \
-            AND octet_length(json_extract(r.record, '$.labels.values')) <= 16384";
-const ACTIVE_POSTGRES: &str = "SELECT l.uri, l.src, l.val, l.cts, l.cid, CASE WHEN l.cid IS NOT NULL THEN ( \
-            SELECT r.cid FROM dids d, collections c, records r WHERE d.did = s ->> 1 AND c.nsid = s ->> 2 \
-            AND r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s ->> 3) END, NULL::text \
-        FROM jsonb_array_elements($1::jsonb) s JOIN labels l ON l.uri = s ->> 0 \
-        WHERE NOT l.neg AND (l.exp IS NULL OR l.exp > $2) \
-            AND NOT EXISTS (SELECT 1 FROM labelers b WHERE b.did = l.src AND b.status = 'deleting') \
-    UNION ALL SELECT s ->> 0, d.did, NULL, NULL, NULL, NULL, (r.record #> '{labels,values}')::text \
-        FROM jsonb_array_elements($1::jsonb) s JOIN dids d ON d.did = s ->> 1 AND d.status = 0 \
-        JOIN collections c ON c.nsid = s ->> 2 \
-        JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s ->> 3 \
-        WHERE jsonb_typeof(r.record #> '{labels,values}') = 'array' \
-            AND octet_length((r.record #> '{labels,values}')::text) <= 16384";
+/// Labels in effect of one subject that are read, the newest: labelers have no limit, and the labels of a page of subjects must
+/// not take megabytes.
+const MAX_PER_SUBJECT: i64 = 1_000;
 
-#[derive(sqlx::FromRow)]
-struct Row(
-    String,
-    String,
-    Option<String>,
-    Option<Timestamp>,
-    /// The version that the label is limited to, and that of the index.
-    Option<String>,
-    Option<Vec<u8>>,
-    /// The self-labels of a record.
-    Option<String>,
+/// The versions of records in the index, and the self-labels of those that are visible.
+///
+/// Self-labels longer than 16 KiB are ignored: the lexicon allows ten values of 128 bytes.
+///
+/// $1: the subjects as `[uri, did, collection, rkey]`.
+const RECORDS_SQLITE: &str = "SELECT s.value ->> 0 AS uri, d.did AS did, r.cid AS cid, CASE WHEN d.status = 0 \
+            AND json_type(r.record, '$.labels.values') = 'array' \
+            AND octet_length(json_extract(r.record, '$.labels.values')) <= 16384 \
+            THEN json_extract(r.record, '$.labels.values') END AS self_labels \
+        FROM json_each($1) s CROSS JOIN dids d ON d.did = s.value ->> 1 \
+        CROSS JOIN collections c ON c.nsid = s.value ->> 2 \
+        CROSS JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s.value ->> 3";
+const RECORDS_POSTGRES: &str = "SELECT s ->> 0 AS uri, d.did AS did, r.cid AS cid, CASE WHEN d.status = 0 \
+            AND jsonb_typeof(r.record #> '{labels,values}') = 'array' \
+            AND octet_length((r.record #> '{labels,values}')::text) <= 16384 \
+            THEN (r.record #> '{labels,values}')::text END AS self_labels \
+        FROM jsonb_array_elements($1::jsonb) s JOIN dids d ON d.did = s ->> 1 \
+        JOIN collections c ON c.nsid = s ->> 2 \
+        JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s ->> 3";
+
+/// The labels of labelers. Those of a labeler that is being deleted are left out.
+///
+/// $1: the subjects as `[uri, cid]`, with the version in the index. $2: the current time. $3: [`MAX_PER_SUBJECT`].
+macro_rules! active_labels {
+    ($subjects:literal, $is_current:literal) => {
+        concat!(
+            "SELECT uri, src, val, cts FROM ( \
+                SELECT l.uri, l.src, l.val, l.cts, \
+                    row_number() OVER (PARTITION BY l.uri ORDER BY l.cts DESC, l.src, l.val) AS place FROM ",
+            $subjects,
+            " WHERE (l.exp IS NULL OR l.exp > $2) AND (l.cid IS NULL OR ",
+            $is_current,
+            ") AND NOT EXISTS (SELECT 1 FROM labelers b WHERE b.did = l.src AND b.status = 'deleting') \
+             ) newest WHERE place <= $3"
+        )
+    };
+}
+const ACTIVE_SQLITE: &str = active_labels!(
+    "json_each($1) s CROSS JOIN labels l ON l.uri = s.value ->> 0 AND l.neg = 0",
+    "l.cid = s.value ->> 1"
+);
+const ACTIVE_POSTGRES: &str = active_labels!(
+    "jsonb_array_elements($1::jsonb) s JOIN labels l ON l.uri = s ->> 0 AND NOT l.neg",
+    "l.cid = s ->> 1"
 );
 
-/// The labels in effect at `now`, by subject: those of labelers, then the self-labels of visible records, both sorted by
-/// source and value. A label for a record and the same one for its current version appear once, with the later `cts`.
-/// Subjects without labels are left out. Takes one query.
+#[derive(sqlx::FromRow)]
+struct RecordOf {
+    uri: String,
+    did: String,
+    cid: Option<Vec<u8>>,
+    self_labels: Option<String>,
+}
+
+/// The labels in effect at `now`, by subject: those of labelers, at most [`MAX_PER_SUBJECT`] of each subject, then the
+/// self-labels of visible records, both sorted by source and value. A label for a record and the same one for its current
+/// version appear once, with the later `cts`. Subjects without labels are left out. Takes two queries.
 pub async fn active(
     db: &Db,
     subjects: &[String],
     now: Timestamp,
 ) -> Result<HashMap<String, Vec<ActiveLabel>>, StoreError> {
-    let subject = |uri: &String| match RecordUri::parse(uri) {
-        Ok(r) => json!([uri, r.did.as_str(), r.collection.as_str(), r.rkey.as_str()]),
-        Err(_) => json!([uri, null, null, null]),
-    };
-    let subjects = Value::Array(subjects.iter().map(subject).collect()).to_string();
-    let rows: Vec<Row> = match db {
-        Db::Sqlite(db) => {
-            sqlx::query_as(ACTIVE_SQLITE).bind(subjects).bind(now).fetch_all(&db.reader).await?
-        }
-        Db::Postgres(db) => {
-            sqlx::query_as(ACTIVE_POSTGRES).bind(subjects).bind(now).fetch_all(db.reader()).await?
-        }
+    let subjects: BTreeSet<&str> = subjects.iter().map(String::as_str).collect();
+    let records = records_of(db, &subjects).await?;
+    let version =
+        |uri: &str| Cid::from_bytes(records.get(uri)?.cid.as_ref()?).ok().map(|cid| cid.to_string());
+    let versions = subjects.iter().map(|uri| json!([uri, version(uri)])).collect();
+    let versions = Value::Array(versions).to_string();
+    macro_rules! labels {
+        ($sql:expr, $pool:expr) => {
+            sqlx::query_as($sql).bind(versions).bind(now).bind(MAX_PER_SUBJECT).fetch_all($pool).await?
+        };
+    }
+    let labels: Vec<(String, String, String, Timestamp)> = match db {
+        Db::Sqlite(db) => labels!(ACTIVE_SQLITE, &db.reader),
+        Db::Postgres(db) => labels!(ACTIVE_POSTGRES, db.reader()),
     };
     let mut found: HashMap<String, Vec<ActiveLabel>> = HashMap::new();
-    for Row(uri, src, val, cts, cid, record_cid, self_labels) in rows {
-        if let Some(val) = val {
-            if cid.is_none_or(|cid| is_of_version(&cid, record_cid.as_deref())) {
-                let val = val.split(VERSION_MARK).next().unwrap_or_default().to_owned();
-                found.entry(uri).or_default().push(ActiveLabel { src, val, cts });
-            }
-        } else if let Some(self_labels) = self_labels {
-            found.entry(uri).or_default().extend(
-                self_label_values(&self_labels).into_iter().map(|val| ActiveLabel {
-                    src: src.clone(),
-                    val,
-                    cts: None,
-                }),
-            );
+    for (uri, src, val, cts) in labels {
+        let val = val.split(VERSION_MARK).next().unwrap_or_default().to_owned();
+        found.entry(uri).or_default().push(ActiveLabel { src, val, cts: Some(cts) });
+    }
+    for (uri, RecordOf { did, self_labels, .. }) in records {
+        let vals = self_labels.as_deref().map(self_label_values).unwrap_or_default();
+        if !vals.is_empty() {
+            let label = |val| ActiveLabel { src: did.clone(), val, cts: None };
+            found.entry(uri).or_default().extend(vals.into_iter().map(label));
         }
     }
     for labels in found.values_mut() {
@@ -267,10 +276,22 @@ pub async fn active(
     Ok(found)
 }
 
-/// Whether the record in the index is the version that a label is limited to.
-fn is_of_version(cid: &str, record_cid: Option<&[u8]>) -> bool {
-    let Some(record_cid) = record_cid else { return false };
-    cid.parse::<Cid>().is_ok_and(|cid| cid.to_bytes() == record_cid)
+/// The records among the subjects that are in the index.
+async fn records_of(db: &Db, subjects: &BTreeSet<&str>) -> Result<HashMap<String, RecordOf>, StoreError> {
+    let record = |uri: &&str| {
+        let r = RecordUri::parse(uri).ok()?;
+        Some(json!([uri, r.did.as_str(), r.collection.as_str(), r.rkey.as_str()]))
+    };
+    let records: Vec<Value> = subjects.iter().filter_map(record).collect();
+    if records.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let records = Value::Array(records).to_string();
+    let rows: Vec<RecordOf> = match db {
+        Db::Sqlite(db) => sqlx::query_as(RECORDS_SQLITE).bind(records).fetch_all(&db.reader).await?,
+        Db::Postgres(db) => sqlx::query_as(RECORDS_POSTGRES).bind(records).fetch_all(db.reader()).await?,
+    };
+    Ok(rows.into_iter().map(|row| (row.uri.clone(), row)).collect())
 }
 
 /// The values in a record's `labels.values`, `[{"val": …}]`; entries of another form are ignored.

@@ -30,6 +30,14 @@ pub struct LexiconRow {
     pub updated_at: Timestamp,
 }
 
+impl LexiconRow {
+    /// The row as [`versions`] reads it.
+    #[must_use]
+    pub fn version(&self) -> Self {
+        Self { lexicon_json: String::new(), last_fetched_at: None, ..self.clone() }
+    }
+}
+
 /// The fields that the caller sets; an upsert overwrites all of them.
 #[derive(Clone, Debug, Default)]
 pub struct NewLexicon {
@@ -74,6 +82,15 @@ macro_rules! select {
 /// All lexicons, sorted by id.
 pub async fn list(db: &Db) -> Result<Vec<LexiconRow>, StoreError> {
     let sql = select!("ORDER BY id");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
+}
+
+/// All lexicons, sorted by id, without their texts and the times of their last fetch. As long as a row is the same, so is
+/// its text: each change of it has another revision, or another `created_at` after a deletion.
+pub async fn versions(db: &Db) -> Result<Vec<LexiconRow>, StoreError> {
+    let sql = "SELECT id, revision, '' AS lexicon_json, lexicon_type, backfill, action, target_collection, source, \
+                   authority_did, CAST(NULL AS BIGINT) AS last_fetched_at, token_cost, created_at, updated_at \
+               FROM lexicons ORDER BY id";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
 }
 

@@ -32,6 +32,32 @@ in_both_scenes! {
         assert_eq!(job.total_repos, Some(1_000), "as many as were listed by then");
     }
 
+    async fn many_lists_of_invented_repos_are_as_one(scene) {
+        scene.track("com.example.a").await;
+        scene.track("com.example.b").await;
+        scene.network.faults(Site::Relay, |query| is_list(query).then_some(Fault::InventsRepos(25)));
+        let id = scene.create(None, None).await;
+        let job = scene.ended(&id).await;
+        let error = job.error.unwrap_or_default();
+        assert!(error.contains("24 of 24 repos that were looked up do not exist"), "{error}");
+        assert_eq!(job.total_repos, Some(1_000), "the lists name the same repos, and end together");
+    }
+
+    async fn a_continued_job_does_not_begin_to_count_at_nothing(scene) {
+        scene.network.faults(Site::Relay, |query| is_list(query).then_some(Fault::InventsRepos(1)));
+        let id = scene.create(Some(NOTES), None).await;
+        let some_are_listed = async |_: &Instance| scene.job(&id).await.total_repos > Some(20);
+        scene.server.eventually("some are listed", some_are_listed).await;
+        scene.request(&id, Request::Pause).await;
+        scene.wait_for_status(&id, "paused").await;
+        let before = scene.repos(&id).await.len() as i64;
+        scene.request(&id, Request::Resume).await;
+        let job = scene.ended(&id).await;
+        let error = job.error.unwrap_or_default();
+        assert!(error.contains("8 of 8 repos that were looked up do not exist"), "{error}");
+        assert_eq!(job.total_repos, Some(before + 16), "the first are looked up at once");
+    }
+
     async fn a_directory_that_fails_is_no_proof_against_the_relay(scene) {
         scene.add_accounts(MANY);
         scene.network.set_repos_per_page(500);
@@ -55,6 +81,21 @@ in_both_scenes! {
         let refused = json!({ "max_repos": 0 });
         let answer = scene.server.admin(Method::POST, "/admin/backfill", Some(&refused)).await;
         assert_eq!((answer.status.as_u16(), answer.error()), (400, "max_repos must be at least 1"));
+        // Of all lists together, however many there are and however short.
+        let others = ["com.example.a", "com.example.b", "com.example.c"];
+        for (n, collection) in others.into_iter().enumerate() {
+            scene.track(collection).await;
+            for did in (0..10).map(|k| synthetic_did(100 * (n + 1) + k)) {
+                scene.network.account(&did, n);
+                scene.network.put(&did, collection, "a", json!({ "$type": collection }));
+            }
+        }
+        let body = json!({ "max_repos": 45 });
+        let answer = scene.server.admin(Method::POST, "/admin/backfill", Some(&body)).await;
+        let job = scene.ended(answer.body["id"].as_str().unwrap()).await;
+        let error = job.error.unwrap_or_default();
+        assert!(error.contains("the backfill has 50 repos, and may have 45"), "{error}");
+        assert_eq!(job.total_repos, Some(50), "a page more than it may have");
         // The setting is the bound of all.
         let setting = json!({ "value": "5" });
         scene.server.admin(Method::PUT, "/admin/settings/backfill_max_repos", Some(&setting)).await;
@@ -73,8 +114,31 @@ async fn repos_are_not_listed_onto_a_disk_that_is_nearly_full() {
     let (_, job) = scene.backfill().await;
     let error = job.error.unwrap_or_default();
     assert!(error.contains("MiB left, and 6 are kept free"), "{error}");
-    assert_eq!(job.total_repos, Some(10));
+    assert_eq!((job.status.as_str(), job.total_repos), ("failed", Some(0)));
     disk.free();
     let (_, job) = scene.backfill().await;
     assert_eq!((job.total_repos, job.error), (Some(30), None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backfill_ends_before_its_disk_is_full() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let scene = Scene::on(&format!("sqlite://{}/test.db", disk.path().display()), None).await;
+    scene.add_accounts(30);
+    // The PDSs of the last repos do not answer yet.
+    let (answer, answered) = tokio::sync::watch::channel(false);
+    scene.network.faults(Site::Pds(3), move |_| Some(Fault::Until(answered.clone())));
+    let id = scene.create(Some(NOTES), None).await;
+    let reads = async |_: &Instance| scene.job(&id).await.processed_repos > Some(0);
+    scene.server.eventually("it reads repos", reads).await;
+    disk.fill(4 << 20);
+    let job = scene.ended(&id).await;
+    let error = job.error.unwrap_or_default();
+    assert!(error.contains("MiB left, and 6 are kept free"), "{error}");
+    assert_eq!(job.status, "failed");
+    disk.free();
+    answer.send_replace(true);
+    let (_, job) = scene.backfill().await;
+    assert_eq!((job.status.as_str(), job.error), ("completed", None));
+    scene.assert_equal(NOTES).await;
 }

@@ -12,6 +12,9 @@ crate::in_both_worlds! {
         speaker.say(&world, &labels).await;
         let count = world.server.admin(Method::GET, "/admin/dead-letters/count", None).await;
         assert_eq!(count.body["count"], 1_000, "{}", count.text);
+        let events = world.server.admin(Method::GET, "/admin/events?event_type=script.dead_lettered&limit=100", None).await;
+        let events = events.body["events"].as_array().unwrap().len();
+        assert!((20..60).contains(&events), "{events} reports, and one in ten seconds after the first 20");
         world.server.bind(LIST, "function handle() return db.raw('SELECT count(*) AS n FROM labels')[1] end").await;
         assert_eq!(world.server.xrpc(LIST).await.body["n"], 1_011, "the labels are stored");
     }

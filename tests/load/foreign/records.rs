@@ -7,7 +7,6 @@ use super::Row;
 use super::scene::Scene;
 use crate::Plan;
 use crate::server::COLLECTION;
-use crate::support::instance::Instance;
 use belvedere_standins::jetstream::{synthetic_did, synthetic_record};
 
 /// How often each is sent.
@@ -39,9 +38,7 @@ pub async fn measure(scene: &Scene, plan: &Plan) -> anyhow::Result<Vec<Row>> {
         scene.server.upload(json!({ "lexicon": 1, "id": shape.nsid, "defs": definitions }), None).await;
     }
     if let Some(last) = shapes.last() {
-        let follows =
-            async |_: &Instance| scene.stream.subscriptions().last().is_some_and(|s| s.wants(&last.nsid));
-        scene.server.eventually("the stream follows the collections", follows).await;
+        scene.wait_for_stream_of(&last.nsid).await;
     }
     let did = synthetic_did(REPO);
     let mut rows = Vec::new();

@@ -58,6 +58,13 @@ impl Scene {
         Ok(Self { server, stream, network, observer, idle: waits })
     }
 
+    /// Waits until the stream is subscribed with a collection.
+    pub async fn wait_for_stream_of(&self, collection: &str) {
+        let follows =
+            async |_: &Instance| self.stream.subscriptions().last().is_some_and(|s| s.wants(collection));
+        self.server.eventually("the stream follows the collection", follows).await;
+    }
+
     /// Measures the server while it reads `count` inputs of `bytes` each.
     pub async fn row(
         &self,

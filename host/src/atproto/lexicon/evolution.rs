@@ -1,7 +1,12 @@
 //! Compares two versions of a lexicon by the protocol's rules for changes: new fields must be optional, required ones
 //! stay, types and constraints do not change so that a value of the old version becomes invalid.
 
+use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
+
 use serde_json::{Map, Value};
+
+use super::steps;
 
 /// Why a new version of a lexicon breaks the old one; `None` when every record, parameter or answer that was valid stays
 /// valid. Both must be documents that [`super::LexiconDoc::parse`] accepted, which bounds their depth.
@@ -16,16 +21,28 @@ pub fn breaking_change(old: &Value, new: &Value) -> Option<String> {
     })
 }
 
-fn definition(path: &str, old: &Value, new: &Value) -> Option<String> {
+/// Whether a document has all definitions and properties that an old one has, and breaks none of them: what does not break
+/// the new one does not break the old one either.
+pub fn covers(old: &Value, new: &Value) -> bool {
+    has_all_of(old, new) && breaking_change(old, new).is_none()
+}
+
+/// Definitions and properties are objects, and are inside objects only.
+fn has_all_of(old: &Value, new: &Value) -> bool {
+    let mut objects = object(Some(old)).into_iter().flatten().filter(|(_, inner)| inner.is_object());
+    objects.all(|(name, inner)| new.get(name).is_some_and(|new| has_all_of(inner, new)))
+}
+
+fn definition<'a>(path: &str, old: &'a Value, new: &'a Value) -> Option<String> {
     let inner = |name: &str| match (old.get(name), new.get(name)) {
         (Some(old), Some(new)) => schema(&format!("{path}.{name}"), old, new),
         (Some(_), None) => Some(format!("{path}.{name} is removed")),
         (None, _) => None,
     };
     let body = |name: &str| {
-        let part = |of: &Value, field: &str| of.get(name).and_then(|body| body.get(field)).cloned();
+        let part = |of: &'a Value, field: &str| of.get(name).and_then(|body| body.get(field));
         match (part(old, "schema"), part(new, "schema")) {
-            (Some(old), Some(new)) => schema(&format!("{path}.{name}.schema"), &old, &new),
+            (Some(old), Some(new)) => schema(&format!("{path}.{name}.schema"), old, new),
             (Some(_), None) => Some(format!("{path}.{name}.schema is removed")),
             (None, _) => None,
         }
@@ -79,25 +96,22 @@ fn schema(path: &str, old: &Value, new: &Value) -> Option<String> {
 
 /// `properties`, `required` and `nullable` of an object.
 fn fields(path: &str, old: &Value, new: &Value) -> Option<String> {
-    let properties =
-        |of: &'_ Value| of.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
-    let (old_properties, new_properties): (Map<_, _>, Map<_, _>) = (properties(old), properties(new));
-    let (was, is) = (strings(old, "required"), strings(new, "required"));
-    let newly =
-        is.iter().find(|name| !was.contains(name)).map(|name| format!("{path}.{name} becomes required"));
-    newly
+    let (old_properties, new_properties) = (object(old.get("properties")), object(new.get("properties")));
+    let added = missing(list(new, "required"), list(old, "required")).find_map(Value::as_str);
+    added
+        .map(|name| format!("{path}.{name} becomes required"))
         .or_else(|| {
-            let lost = was.iter().find(|name| !is.contains(name));
+            let lost = missing(list(old, "required"), list(new, "required")).find_map(Value::as_str);
             lost.map(|name| format!("{path}.{name} is no longer required"))
         })
         .or_else(|| {
-            let (was, is) = (strings(old, "nullable"), strings(new, "nullable"));
-            let lost = was.iter().find(|name| new_properties.contains_key(**name) && !is.contains(name));
-            lost.map(|name| format!("{path}.{name} may no longer be null"))
+            let lost = missing(list(old, "nullable"), list(new, "nullable")).filter_map(Value::as_str);
+            let mut stays = lost.filter(|name| new_properties.is_some_and(|new| new.contains_key(*name)));
+            stays.next().map(|name| format!("{path}.{name} may no longer be null"))
         })
         .or_else(|| {
-            old_properties.iter().find_map(|(name, old)| {
-                let new = new_properties.get(name)?;
+            old_properties.into_iter().flatten().find_map(|(name, old)| {
+                let new = new_properties?.get(name)?;
                 schema(&format!("{path}.{name}"), old, new)
             })
         })
@@ -122,13 +136,38 @@ fn higher(old: &Value, new: &Value, name: &str) -> bool {
 
 /// Whether the list excludes a value that it did not exclude before.
 fn loses(old: &Value, new: &Value, name: &str) -> bool {
-    let list = |of: &Value| of.get(name).and_then(Value::as_array).cloned();
-    match (list(old), list(new)) {
-        (_, None) => false,
-        (None, Some(_)) => true,
-        (Some(old), Some(new)) => old.iter().any(|value| !new.contains(value)),
+    let has = |of: &Value| of.get(name).is_some_and(Value::is_array);
+    match (has(old), has(new)) {
+        (_, false) => false,
+        (false, true) => true,
+        (true, true) => missing(list(old, name), list(new, name)).next().is_some(),
     }
 }
+
+/// The values of `these` that are not in `others`. A publisher may fill a lexicon with one list, so comparing each value
+/// with each would take minutes.
+fn missing<'a>(these: &'a [Value], others: &'a [Value]) -> impl Iterator<Item = &'a Value> {
+    let others: HashSet<Member<'_>> = others.iter().map(Member).collect();
+    these.iter().filter(move |value| !others.contains(&Member(value)))
+}
+
+/// A value of a list.
+struct Member<'a>(&'a Value);
+
+impl Hash for Member<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Member<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        steps::count();
+        self.0 == other.0
+    }
+}
+
+impl Eq for Member<'_> {}
 
 fn differs(path: &str, name: &str, old: &Value, new: &Value) -> Option<String> {
     let text = |of: &Value| of.get(name).and_then(Value::as_str).unwrap_or("absent").to_owned();
@@ -136,8 +175,8 @@ fn differs(path: &str, name: &str, old: &Value, new: &Value) -> Option<String> {
     (old != new).then(|| format!("{path}.{name} changes from {old} to {new}"))
 }
 
-fn strings<'a>(of: &'a Value, name: &str) -> Vec<&'a str> {
-    of.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
+    of.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn object(value: Option<&Value>) -> Option<&Map<String, Value>> {
@@ -203,6 +242,48 @@ mod tests {
         }
         let required = note(&string, &["text"]);
         assert!(breaking_change(&required, &old).unwrap().contains("no longer required"));
+    }
+
+    #[test]
+    fn long_lists_are_compared_in_linear_time() {
+        const VALUES: usize = 40_000;
+        let list = |kind: &str, name: &str, from: usize| {
+            let values = (from..from + VALUES).rev().map(|n| match name {
+                "enum" => json!(n),
+                "accept" => json!(format!("image/{n}")),
+                _ => json!(format!("#d{n}")),
+            });
+            json!({ "type": kind, "closed": true, name: values.collect::<Vec<_>>() })
+        };
+        for (kind, name) in [
+            ("integer", "enum"),
+            ("union", "refs"),
+            ("blob", "accept"),
+            ("object", "required"),
+            ("object", "nullable"),
+        ] {
+            let [old, same, other] = [0, 0, 1].map(|from| note(&list(kind, name, from), &[]));
+            let before = steps::counted();
+            assert_eq!(breaking_change(&old, &same), None, "{name}");
+            // That a property may be null is lost without a break together with the property, which is not here.
+            assert_eq!(breaking_change(&old, &other).is_some(), name != "nullable", "{name}");
+            let steps = steps::counted() - before;
+            assert!(steps <= 20 * VALUES, "{name}: {steps} comparisons");
+        }
+    }
+
+    #[test]
+    fn a_document_covers_an_old_one_with_all_of_its_properties() {
+        let old = note(&json!({ "type": "string", "maxLength": 10 }), &[]);
+        let mut more = old.clone();
+        more["defs"]["third"] = json!({ "type": "token" });
+        more["defs"]["main"]["record"]["properties"]["more"] = json!({ "type": "string" });
+        more["description"] = "better".into();
+        assert!(covers(&old, &old) && covers(&old, &more) && !covers(&more, &old));
+        let mut without = more.clone();
+        without["defs"]["main"]["record"]["properties"].as_object_mut().unwrap().remove("more");
+        assert!(breaking_change(&more, &without).is_none() && !covers(&more, &without));
+        assert!(!covers(&old, &note(&json!({ "type": "string", "maxLength": 9 }), &[])));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod node;
 mod plan;
 mod record_key;
 mod schemas;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -19,7 +20,7 @@ mod warnings;
 
 use serde_json::{Map, Value};
 
-pub use self::evolution::breaking_change;
+pub use self::evolution::{breaking_change, covers};
 use self::node::Node;
 pub use self::record_key::KeyType;
 pub use self::schemas::Schemas;

@@ -1,7 +1,7 @@
 //! Reads a repo from a CAR file (`com.atproto.sync.getRepo`) and checks it: every block against its CID, the form of the
 //! commit and the whole tree. The caller checks the commit's DID and signature.
 //!
-//! A CAR comes from a server that nobody vouches for. What is read of it is bounded by its length, and nothing is
+//! A CAR comes from a server that may be hostile. What is read of it is bounded by its length, and nothing is
 //! recursive.
 
 mod commit;

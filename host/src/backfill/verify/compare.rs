@@ -11,6 +11,7 @@ use super::super::request::{OwnRecords, PageRecord, RecordPage, Server};
 use super::report::{Difference, Kind, Seen};
 use crate::atproto::{Did, Nsid, RecordKey, Tid};
 use crate::clock::{Clock, Timestamp};
+use crate::hand_over_thread::hand_over_thread;
 use crate::identity::Resolver;
 use crate::indexing::{CURSOR_SOURCE, Candidate, Claim, RecordAction, RecordChecker};
 use crate::net::Client;
@@ -137,20 +138,23 @@ impl Comparer {
         let (mut unlisted, limit) = (Vec::new(), RevLimit::read(&self.db, self.clock.now()).await?);
         let mut parts = RangeReader::new(range);
         while let Some(rows) = parts.next(&self.db, did, &collection).await? {
-            for row in rows {
-                match on_page.remove(row.rkey.as_str()) {
-                    None => unlisted.push(row),
-                    // The stream has brought a newer version since the PDS was asked for its rev.
-                    Some(_) if row.rev_by(limit) > rev.as_u64() => {}
-                    Some(record) => {
-                        if row.cid.is_none_or(|cid| Claim::parse(&record.cid) != Claim::Cid(cid))
-                            && self.is_indexable(did, &collection, &row.rkey, rev, record)
-                        {
-                            differences.push((Kind::Stale, uri(row.rkey.as_str())));
+            let bytes = on_page.values().map(|record| record.value.len()).sum();
+            hand_over_thread(bytes, || {
+                for row in rows {
+                    match on_page.remove(row.rkey.as_str()) {
+                        None => unlisted.push(row),
+                        // The stream has brought a newer version since the PDS was asked for its rev.
+                        Some(_) if row.rev_by(limit) > rev.as_u64() => {}
+                        Some(record) => {
+                            if row.cid.is_none_or(|cid| Claim::parse(&record.cid) != Claim::Cid(cid))
+                                && self.is_indexable(did, &collection, &row.rkey, rev, record)
+                            {
+                                differences.push((Kind::Stale, uri(row.rkey.as_str())));
+                            }
                         }
                     }
                 }
-            }
+            });
         }
         unlisted.retain(|row: &IndexedRow| row.rev_by(limit) <= rev.as_u64());
         let absent = unlisted.iter().map(|row| row.rkey.clone()).collect();
@@ -159,13 +163,16 @@ impl Comparer {
             return Err(Failure::other(wrong).into());
         }
         differences.extend(unlisted.iter().map(|row| (Kind::Extra, uri(row.rkey.as_str()))));
-        for key in &keys {
-            if let Some(record) = on_page.remove(key.as_str())
-                && self.is_indexable(did, &collection, key, rev, record)
-            {
-                differences.push((Kind::Missing, uri(key.as_str())));
+        let bytes = on_page.values().map(|record| record.value.len()).sum();
+        hand_over_thread(bytes, || {
+            for key in &keys {
+                if let Some(record) = on_page.remove(key.as_str())
+                    && self.is_indexable(did, &collection, key, rev, record)
+                {
+                    differences.push((Kind::Missing, uri(key.as_str())));
+                }
             }
-        }
+        });
         let records = keys.len() as i64;
         listing.advance(PageEnd { last: keys.last(), next: cursor, records })?;
         Ok(keys.len() as u64)

@@ -24,6 +24,14 @@ impl Inflate {
         })
     }
 
+    /// Bytes of the decompressed frame, as it states them. One that does not state them may have the most.
+    pub(in crate::indexing) fn size(frame: &[u8]) -> usize {
+        let stated = zstd_safe::get_frame_content_size(frame).ok().flatten();
+        stated
+            .and_then(|size| usize::try_from(size).ok())
+            .map_or(MAX_MESSAGE_BYTES, |size| size.min(MAX_MESSAGE_BYTES))
+    }
+
     /// `None` when the frame is not zstd, is damaged, or is larger than [`MAX_MESSAGE_BYTES`] when decompressed: a few
     /// bytes may expand to gigabytes.
     pub(in crate::indexing) fn inflate(&mut self, frame: &[u8]) -> Option<Bytes> {

@@ -13,6 +13,7 @@ use crate::websocket::{Connection, Lost};
 use super::inflate::Inflate;
 use super::servers::Servers;
 use super::wanted::Wanted;
+use crate::hand_over_thread::hand_over_thread;
 use crate::indexing::intake::{CHUNK_FRAMES, Intake};
 use crate::indexing::position::Position;
 use crate::indexing::settings::Timing;
@@ -60,7 +61,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
         loop {
             let window_ends = self.intake.window_ends();
             let decode = |bytes: Bytes| match &mut self.inflate {
-                Some(inflate) => inflate.inflate(&bytes),
+                Some(inflate) => hand_over_thread(Inflate::size(&bytes), || inflate.inflate(&bytes)),
                 None => Some(bytes),
             };
             tokio::select! {

@@ -6,6 +6,7 @@ mod histories;
 mod model;
 mod network;
 mod pipeline;
+mod replay;
 mod terms;
 mod writing;
 

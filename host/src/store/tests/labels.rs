@@ -119,6 +119,28 @@ on_both! {
         assert!(held(&db, did(1).as_str()).await.is_empty());
     }
 
+    async fn of_many_labels_of_a_subject_the_newest_are_in_force(db) {
+        let (a, b) = (uri(1, NOTE, "a"), uri(1, NOTE, "b"));
+        let current = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
+        let other = "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm";
+        let mut first = put(&a, 1, r#"{"text":"first"}"#);
+        if let Change::Upsert(upsert) = &mut first {
+            upsert.cid = Some(current.parse().unwrap());
+        }
+        apply(&db, 1, vec![first]).await;
+        let of_version = |n: i64, cid: &str| Label { cid: Some(cid.to_owned()), ..label(&a.to_string(), &format!("v{n:04}"), n % 90) };
+        // Those for other versions don't take the place of the others, however many they are.
+        let all: Vec<_> = (0..1_500).flat_map(|n| [of_version(n, other), label(&a.to_string(), &format!("n{n:04}"), n / 20)])
+            .chain([of_version(89, current), label(&b.to_string(), "one", 1)]).collect();
+        store(&db, &all).await;
+        let found = labels::active(&db, &[a.to_string(), b.to_string()], Timestamp(100)).await.unwrap();
+        let vals: Vec<_> = found[&a.to_string()].iter().map(|held| held.val.clone()).collect();
+        assert_eq!(vals.len(), 1_000);
+        assert!(vals.contains(&"v0089".to_owned()));
+        assert!(vals.iter().filter(|val| val.starts_with('n')).all(|val| val.as_str() >= "n0500"));
+        assert_eq!(found[&b.to_string()].len(), 1);
+    }
+
     async fn labels_are_stored_with_the_cursor_or_not_at_all(db) {
         let subject = "did:plc:somebody";
         store(&db, &[label(subject, "first", 1)]).await;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::super::LexiconDoc;
 use super::super::format::Format;
+use super::super::steps;
 use super::{DefinitionId, Integers, Limits, Object, Plan, Property, Strings, Type, canonical_order};
 
 /// References that a reference may pass through to a definition. The protocol has no definitions that are references; a
@@ -199,7 +200,11 @@ fn sorted<T: Ord>(schema: &Value, name: &str, read: impl Fn(&Value) -> Option<T>
 
 /// Whether a sorted list contains a text.
 pub(in super::super) fn contains(sorted: &[Box<str>], text: &str) -> bool {
-    sorted.binary_search_by(|value| (**value).cmp(text)).is_ok()
+    let order = |value: &str| {
+        steps::count();
+        value.cmp(text)
+    };
+    sorted.binary_search_by(|value| order(value)).is_ok()
 }
 
 /// The full name of a definition of a document.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 pub(super) use self::compile::contains;
 use super::format::Format;
+use super::steps;
 
 /// The definitions of all lexicons.
 #[derive(Debug, Default)]
@@ -136,7 +137,10 @@ pub(super) struct Property {
 
 impl Object {
     pub(super) fn property(&self, name: &str) -> Option<&Property> {
-        let order = |property: &Property| canonical_order(&property.name, name);
+        let order = |property: &Property| {
+            steps::count();
+            canonical_order(&property.name, name)
+        };
         let at = self.properties.binary_search_by(order).ok()?;
         self.properties.get(at)
     }

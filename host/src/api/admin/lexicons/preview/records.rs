@@ -5,11 +5,13 @@ use serde::Serialize;
 use crate::app::App;
 use crate::atproto::Nsid;
 use crate::fair_share::Tenant;
+use crate::hand_over_thread::hand_over_thread;
 use crate::http::Error;
 use crate::lexicons::Snapshot;
 use crate::query::PageSize;
 use crate::records::{Query, page};
-use crate::store::records;
+use crate::store::index::Validity;
+use crate::store::records::{self, FullRecordRow};
 
 /// Records that are validated: enough to notice a rule that real records break, and a fraction of a second of work.
 const MAX_CHECKED: usize = 500;
@@ -34,6 +36,23 @@ struct Example {
     reason: String,
 }
 
+impl RecordsView {
+    /// Counts a record with what the other version says of it.
+    fn add(&mut self, full: &FullRecordRow, next: &Validity) {
+        self.checked += 1;
+        match (full.invalid_reason.is_some(), next.reason()) {
+            (false, Some(reason)) => {
+                self.become_invalid += 1;
+                if self.examples.len() < MAX_EXAMPLES {
+                    self.examples.push(Example { uri: full.row.uri(), reason: reason.to_owned() });
+                }
+            }
+            (true, None) => self.become_valid += 1,
+            _ => {}
+        }
+    }
+}
+
 /// Validates the newest records against both versions. `None` if the lexicon and those that it refers to don't change, or
 /// if the collection has no records.
 pub(super) async fn validate(
@@ -51,20 +70,12 @@ pub(super) async fn validate(
     let mut query = Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
     while view.checked < MAX_CHECKED {
         let page = page::read_full(&app.db, &query).await?;
-        for full in page.rows.iter().take(MAX_CHECKED - view.checked) {
-            view.checked += 1;
-            let next = next.validate(id, &full.row.rkey, &full.row.record);
-            match (full.invalid_reason.is_some(), next.reason()) {
-                (false, Some(reason)) => {
-                    view.become_invalid += 1;
-                    if view.examples.len() < MAX_EXAMPLES {
-                        view.examples.push(Example { uri: full.row.uri(), reason: reason.to_owned() });
-                    }
-                }
-                (true, None) => view.become_valid += 1,
-                _ => {}
+        let bytes = page.rows.iter().map(|full| full.row.record.len()).sum();
+        hand_over_thread(bytes, || {
+            for full in page.rows.iter().take(MAX_CHECKED - view.checked) {
+                view.add(full, &next.validate(id, &full.row.rkey, &full.row.record));
             }
-        }
+        });
         query.cursor = page.cursor;
         if query.cursor.is_none() {
             break;

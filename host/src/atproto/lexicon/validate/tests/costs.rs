@@ -1,7 +1,8 @@
-//! What validating a record costs, counted in bytes that are read.
+//! What validating a record costs, counted in bytes that are read and comparisons with lists of the lexicon.
 
-use serde_json::json;
+use serde_json::{Map, json};
 
+use super::super::super::steps;
 use super::*;
 use crate::atproto::record;
 
@@ -39,6 +40,47 @@ proptest! {
             let (read, size, _) = cost(&schemas(&documents), &record);
             prop_assert!(read <= TIMES * size + FLOOR, "{read} for {size}: {record}");
         }
+    }
+}
+
+/// Values of each list of a lexicon, and of the array of a record.
+const VALUES: usize = 20_000;
+const ITEMS: usize = 2_000;
+
+/// Comparisons with a list: a binary search takes 15 or 16, and a blob has three.
+const COMPARISONS: usize = 3 * 16;
+
+#[test]
+fn lists_of_a_lexicon_are_searched_instead_of_read() {
+    let names = |prefix: &str| (1..VALUES).map(|n| format!("{prefix}{n}")).collect::<Vec<_>>();
+    let properties: Map<_, _> =
+        names("m").into_iter().map(|name| (name, json!({ "type": "integer" }))).collect();
+    let accept: Vec<_> = names("image/").into_iter().chain(["video/*".to_owned()]).collect();
+    let link = "bafkreiccldh766hwcnuxnf2wh6jgzepf2nlu2lvcllt63eww5p6chi4ity";
+    let cases = [
+        (json!({ "type": "string", "enum": names("w") }), json!("w19999")),
+        (json!({ "type": "integer", "enum": (1..VALUES).collect::<Vec<_>>() }), json!(19_999)),
+        (
+            json!({ "type": "union", "refs": names("#d"), "closed": true }),
+            json!({ "$type": format!("{NOTE}#d19999") }),
+        ),
+        (json!({ "type": "object", "properties": properties }), json!({ "m19999": 1 })),
+        (
+            json!({ "type": "blob", "accept": accept }),
+            json!({ "$type": "blob", "ref": { "$link": link }, "mimeType": "video/a", "size": 1 }),
+        ),
+    ];
+    for (items, value) in cases {
+        let properties = json!({ "a": { "type": "array", "items": items } });
+        let main = json!({ "type": "record", "key": "any", "record": { "type": "object", "properties": properties } });
+        let document = json!({ "lexicon": 1, "id": NOTE, "defs": { "main": main } });
+        let schemas = schemas(&Documents::from([(NOTE.to_owned(), document)]));
+        let before = steps::counted();
+        let (_, _, error) = cost(&schemas, &json!({ "$type": NOTE, "a": vec![value.clone(); ITEMS] }));
+        assert_eq!(error, None);
+        let steps = steps::counted() - before;
+        // The record's own members, `$type` and `a`, are searched for as well.
+        assert!((ITEMS..=COMPARISONS * ITEMS + 2).contains(&steps), "{steps} for {value}");
     }
 }
 

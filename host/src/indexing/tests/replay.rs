@@ -1,0 +1,33 @@
+//! A server sends the last seconds again after each subscription.
+
+use std::sync::Arc;
+
+use belvedere_standins::jetstream::synthetic;
+use bytes::Bytes;
+
+use crate::indexing::NoScripts;
+use crate::indexing::testing::FakeStore;
+
+use super::pipeline::Pipeline;
+use super::{BASE, NOTE};
+
+const EVENTS: usize = 300;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replay_repeats_no_work_and_loses_nothing() {
+    for shards in [1, 3] {
+        let store = Arc::new(FakeStore::default());
+        let mut pipeline = Pipeline::start(store.clone(), NOTE, shards, Arc::new(NoScripts));
+        let frames: Vec<Bytes> = synthetic(EVENTS, 10, NOTE, BASE).map(|frame| frame.text.into()).collect();
+        // The database fails at first, so the replay comes while the first copies still wait.
+        store.fail_next(5);
+        for _ in 0..3 {
+            for chunk in frames.chunks(100) {
+                pipeline.accept(chunk).await;
+            }
+        }
+        pipeline.finish().await;
+        assert_eq!(store.applied_changes(), EVENTS as u64);
+        assert_eq!((store.visible().len(), store.cursor()), (EVENTS, Some(BASE + EVENTS as i64 - 1)));
+    }
+}
