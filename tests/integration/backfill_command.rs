@@ -58,10 +58,10 @@ async fn a_backfill_is_started_and_watched() {
         "{text}"
     );
 
-    // A bound that the relay's first page already reaches.
+    // A bound that the relay exceeds.
     world.network.set_repos_per_page(1);
     let output = run(&[NOTES, "--max-repos", "1", "--watch"]);
-    assert!(err(&output).contains("the backfill has 1 repos, and may have 1"), "{}", err(&output));
+    assert!(err(&output).contains("and may have 1 (max_repos"), "{}", err(&output));
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
 }
 
