@@ -42,7 +42,10 @@ pub(super) struct PendingBatch {
     pub initial_cursor_acks: Vec<oneshot::Sender<()>>,
     bytes: usize,
     finished: Vec<(Ticket, u32)>,
+    /// What a status or a repair needs to know. Most batches have none, and leave this empty.
     repos: HashMap<Did, Contained>,
+    /// Changes that are counted in `repos`.
+    counted_changes: usize,
 }
 
 /// What a batch has of one repo.
@@ -73,7 +76,6 @@ impl PendingBatch {
         if let Change::Upsert(upsert) = &change {
             self.bytes += upsert.record.len();
         }
-        self.contained(did_of(&change)).changes = true;
         self.batch.changes.push(change);
     }
 
@@ -126,9 +128,12 @@ impl PendingBatch {
         None
     }
 
-    fn collides(&self, change: &IndexChange) -> bool {
+    fn collides(&mut self, change: &IndexChange) -> bool {
         match change {
             IndexChange::Record(change) => {
+                if self.repos.is_empty() {
+                    return false;
+                }
                 let is_inactive = |of: &Contained| of.status.is_some_and(|s| s != AccountStatus::Active);
                 self.repos.get(did_of(change)).is_some_and(|of| is_inactive(of) || of.repair)
             }
@@ -138,7 +143,11 @@ impl PendingBatch {
     }
 
     /// Whether a status of the account must wait for the next batch.
-    fn collides_with_status(&self, did: &Did) -> bool {
+    fn collides_with_status(&mut self, did: &Did) -> bool {
+        let counted = std::mem::replace(&mut self.counted_changes, self.batch.changes.len());
+        for change in &self.batch.changes[counted..] {
+            self.repos.entry(did_of(change).clone()).or_default().changes = true;
+        }
         self.repos.get(did).is_some_and(|of| of.changes || of.status.is_some() || of.repair)
     }
 
