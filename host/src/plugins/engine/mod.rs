@@ -45,7 +45,7 @@ pub struct Component {
     /// Capabilities that it imports, such as `http`.
     pub imports: Vec<&'static str>,
     program: Program,
-    /// Bytes that the instance of the last call had, at most [`limits::EXPECTED_MEMORY`].
+    /// Bytes that the instance of the last call had, at most [`super::limits::EXPECTED_MEMORY`].
     expected_memory: Arc<AtomicUsize>,
 }
 
