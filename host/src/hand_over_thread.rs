@@ -3,7 +3,7 @@
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Bytes that take longer to work on, some milliseconds, than to hand the thread's other tasks over.
-const LARGE: usize = 64 << 10;
+pub const LARGE: usize = 64 << 10;
 
 /// Runs `work` on `bytes` of data. If they are many, the runtime's other tasks go on in another thread meanwhile. A loop
 /// is one work with the sum of its bytes.

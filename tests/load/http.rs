@@ -24,6 +24,20 @@ impl Run {
         self.requests as f64 / self.elapsed.as_secs_f64()
     }
 
+    /// Adds a run that came after this one.
+    pub fn then(&mut self, next: Self) {
+        self.elapsed += next.elapsed;
+        self.take(next);
+        self.latencies.sort_unstable();
+    }
+
+    fn take(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.failures += other.failures;
+        self.body_bytes = other.body_bytes;
+        self.latencies.extend(other.latencies);
+    }
+
     /// A percentile of the latencies, in milliseconds.
     pub fn percentile(&self, p: f64) -> f64 {
         let at = ((self.latencies.len().saturating_sub(1)) as f64 * p) as usize;
@@ -118,11 +132,7 @@ pub async fn run_apart(
 async fn merge(tasks: Vec<JoinHandle<anyhow::Result<Run>>>, started: Instant) -> anyhow::Result<Run> {
     let mut all = Run::default();
     for task in tasks {
-        let one = task.await??;
-        all.requests += one.requests;
-        all.failures += one.failures;
-        all.body_bytes = one.body_bytes;
-        all.latencies.extend(one.latencies);
+        all.take(task.await??);
     }
     all.elapsed = started.elapsed();
     all.latencies.sort_unstable();

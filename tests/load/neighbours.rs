@@ -15,6 +15,10 @@ use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 /// The number of requests that the greedy client has in flight.
 const GREEDY: usize = 24;
 
+/// How often the list is measured alone, beside the greedy client, and beside one of another server, in turns: what the
+/// machine does besides comes and goes.
+const ROUNDS: u32 = 4;
+
 /// Names and bodies of the greedy client's scripts. `COLLECTION` is replaced by the collection's name.
 const CASES: [(&str, &str); 13] = [
     (
@@ -71,17 +75,21 @@ pub async fn measure(directory: &Path, plan: &Plan) -> anyhow::Result<Vec<Neighb
             format!("function handle() {} end", body.replace("COLLECTION", &format!("'{COLLECTION}'")));
         let greedy = server::add_script(&server, &format!("greedy{n}"), &source).await;
         server::add_script(&other, &format!("greedy{n}"), &source).await;
-        let alone = http::run_apart(server.address, &list, &ours, plan.seconds).await?;
-        let (beside, others) = tokio::join!(
-            http::run_apart(server.address, &list, &ours, plan.seconds),
-            http::run(server.address, &greedy, &theirs, GREEDY, plan.seconds),
-        );
-        let (beside, others) = (beside?, others?);
-        let (apart, _) = tokio::join!(
-            http::run_apart(server.address, &list, &ours, plan.seconds),
-            http::run(other.address, &greedy, &elsewhere, GREEDY, plan.seconds),
-        );
-        let apart = apart?;
+        let [mut alone, mut beside, mut apart, mut others] = [(); 4].map(|()| http::Run::default());
+        for _ in 0..ROUNDS {
+            alone.then(http::run_apart(server.address, &list, &ours, plan.seconds).await?);
+            let (listed, run) = tokio::join!(
+                http::run_apart(server.address, &list, &ours, plan.seconds),
+                http::run(server.address, &greedy, &theirs, GREEDY, plan.seconds),
+            );
+            beside.then(listed?);
+            others.then(run?);
+            let (listed, _) = tokio::join!(
+                http::run_apart(server.address, &list, &ours, plan.seconds),
+                http::run(other.address, &greedy, &elsewhere, GREEDY, plan.seconds),
+            );
+            apart.then(listed?);
+        }
         anyhow::ensure!(
             alone.failures + beside.failures + apart.failures == 0,
             "{case}: the modest client was refused"

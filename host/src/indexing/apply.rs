@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::atproto::record::{self, InvalidRecord};
 use crate::atproto::{Did, RecordUri};
 use crate::clock::Clock;
+use crate::hand_over_thread::hand_over_thread;
 use crate::lexicons::Registry;
-use crate::store::index::{AccountChange, Change, Upsert};
+use crate::store::index::{AccountChange, Change, Upsert, Validity};
 
 use super::envelope::{Candidate, Claim, Envelope};
 use super::notice::{Notice, Observer};
@@ -85,6 +86,32 @@ impl Applier {
                 None
             }
         }
+    }
+
+    /// Validates what a script has made of a record.
+    pub(super) fn validate(&self, change: &mut Change) {
+        validate(&self.checker.registry, std::slice::from_mut(change));
+    }
+}
+
+/// Validates the records that a script or a client of this server wrote. Those of the stream and of backfills are
+/// validated when they are checked.
+pub(super) fn validate(registry: &Registry, changes: &mut [Change]) {
+    let mut unchecked: Vec<&mut Upsert> = changes.iter_mut().filter_map(unchecked).collect();
+    let bytes = unchecked.iter().map(|upsert| upsert.record.len()).sum();
+    hand_over_thread(bytes, || {
+        for upsert in &mut unchecked {
+            let (collection, rkey) = (upsert.collection.as_str(), upsert.rkey.as_str());
+            upsert.validity = registry.snapshot().validate(collection, rkey, &upsert.record);
+        }
+    });
+}
+
+/// The record of a change, if it was not validated yet.
+fn unchecked(change: &mut Change) -> Option<&mut Upsert> {
+    match change {
+        Change::Upsert(upsert) if upsert.validity == Validity::Unchecked => Some(upsert),
+        Change::Upsert(_) | Change::Delete(_) => None,
     }
 }
 

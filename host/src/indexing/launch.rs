@@ -80,15 +80,8 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
         give_up.clone(),
     );
     let (superseded, is_superseded) = watch::channel(None);
-    let writer = Writer {
-        queue: messages,
-        committer,
-        registry: Arc::clone(&registry),
-        clock: clock.clone(),
-        timing,
-        stop: stop.clone(),
-        superseded,
-    };
+    let writer =
+        Writer { queue: messages, committer, clock: clock.clone(), timing, stop: stop.clone(), superseded };
 
     let guard = |name, stop: &CancellationToken| EndGuard {
         name,
@@ -101,7 +94,7 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
         connect,
         tracked,
         observer,
-        registry,
+        registry: Arc::clone(&registry),
         scripts,
         clock,
         random,
@@ -121,7 +114,7 @@ pub(super) fn launch<S: Sink + Clone, C: Connect + Clone + Sync>(
     };
     StreamHandle {
         live_status,
-        writer: WriterHandle::new(queue),
+        writer: WriterHandle::new(queue, registry),
         tasks: Mutex::new(Some(Tasks {
             reader: tokio::spawn(reader),
             writer: tokio::spawn(writer),

@@ -23,11 +23,11 @@ pub(super) enum Message {
     InitialCursor(InitialCursor),
 }
 
-/// The changes of one slice, or one change that left the script queue.
+/// The changes of one slice, or of one event that left its repo's queue.
 #[derive(Debug)]
 pub(super) struct Part {
     pub ticket: Ticket,
-    /// How many changes of the slice went to the script queue; each arrives later as a part of its own.
+    /// How many events of the slice went to their repos' queues; each arrives later as a part of its own.
     pub deferred: u32,
     pub changes: Vec<IndexChange>,
 }

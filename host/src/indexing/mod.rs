@@ -9,7 +9,7 @@
 //! | filter | `intake`, `envelope`, `submitted` | event | event (`Envelope`) of a tracked collection, with valid identifiers, that was not submitted before |
 //! | split | `shard` | events of a chunk | slices, one per shard: all events of a DID go to the same shard |
 //! | apply | `apply` | event | change (`IndexChange`): a record's upsert or delete, an account's new status, or a mark to read a repo again |
-//! | script | `script_queue` | change with a record script | the change that the script decided on, or none |
+//! | queue | `repo_queues` | event with a large record, change with a record script | the change, or what the script made of it, or none |
 //! | gather | `writer`, `batch` | part: changes of one slice, in order | batch: changes of many parts, and the cursor |
 //! | commit | `commit` | batch | one database transaction |
 //!
@@ -40,8 +40,8 @@ mod notice;
 mod position;
 mod published;
 mod reader;
+mod repo_queues;
 mod resumption;
-mod script_queue;
 mod scripts;
 mod settings;
 mod shard;

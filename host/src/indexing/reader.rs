@@ -24,6 +24,7 @@ use super::gaps::Gaps;
 use super::intake::Intake;
 use super::message::Message;
 use super::notice::Observer;
+use super::repo_queues::Limits;
 use super::scripts::RecordScriptRunner;
 use super::settings::StreamConfig;
 use super::shard::Shards;
@@ -120,7 +121,8 @@ impl<S: Sink + Clone, C: Connect + Clone + Sync> Reader<S, C> {
         self.live_status.committed(stored.map(|stored| stored.cursor));
         let shards = self.config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
         let applier = Applier::new(self.observer.clone(), self.registry.clone(), self.clock.clone());
-        let shards = Shards::start(shards, applier, self.scripts.clone(), self.queue.clone(), term);
+        let limits = Limits::for_shards(shards);
+        let shards = Shards::start(shards, limits, applier, self.scripts.clone(), self.queue.clone(), term);
         let gaps = Gaps {
             store: Arc::new(self.sink.clone()),
             observer: self.observer.clone(),

@@ -15,7 +15,7 @@ use crate::store::lease::Term;
 use super::apply::Applier;
 use super::envelope::Envelope;
 use super::message::{InitialCursor, Message, Part};
-use super::script_queue::{QueuedChange, ScriptQueue};
+use super::repo_queues::{Checked, Limits, RepoQueues, Step};
 use super::scripts::RecordScriptRunner;
 use super::tally::Tally;
 use super::watermark::{Reach, Ticket};
@@ -44,16 +44,18 @@ pub(super) struct Shards {
 }
 
 impl Shards {
-    /// Starts `count` shards. They send changes to `writer`, directly or through the queue for `scripts`.
+    /// Starts `count` shards. They send changes to `writer`, directly or through the queues of the repos.
     pub(super) fn start(
         count: usize,
+        limits: Limits,
         applier: Applier,
         scripts: Arc<dyn RecordScriptRunner>,
         writer: mpsc::Sender<Message>,
         term: Term,
     ) -> Self {
-        let script_queue = ScriptQueue::new(scripts, writer.clone());
-        let worker = ShardWorker { applier: Arc::new(applier), script_queue, writer };
+        let applier = Arc::new(applier);
+        let queues = RepoQueues::new(Arc::clone(&applier), scripts, writer.clone(), limits);
+        let worker = ShardWorker { applier, queues, writer };
         let mut shards = Self { term, worker, queues: Vec::new(), tasks: Vec::new() };
         if count > 1 {
             for _ in 0..count {
@@ -103,7 +105,7 @@ impl Shards {
         done.await.map_err(|_| PipelineClosed)
     }
 
-    /// Waits until the shards have finished their slices, then stops the script queue.
+    /// Waits until the shards have finished their slices, then stops the queues.
     pub(super) async fn finish(self) {
         drop(self.queues);
         for task in self.tasks {
@@ -111,7 +113,7 @@ impl Shards {
                 tracing::error!(%error, "a shard of the stream failed");
             }
         }
-        self.worker.script_queue.finish().await;
+        self.worker.queues.finish().await;
     }
 }
 
@@ -119,44 +121,56 @@ impl Shards {
 #[derive(Clone)]
 struct ShardWorker {
     applier: Arc<Applier>,
-    script_queue: Arc<ScriptQueue>,
+    queues: Arc<RepoQueues>,
     writer: mpsc::Sender<Message>,
 }
 
 impl ShardWorker {
-    /// Applies the events of one slice and sends their changes to the writer. Changes with a script, and later changes
-    /// of their repos, go through the script queue. `envelopes` is left empty.
+    /// Checks the events of one slice and sends their changes to the writer. Large records, changes with a script, and later
+    /// changes of their repos go through the queues. `envelopes` is left empty.
     async fn work(
         &self,
         ticket: Ticket,
         envelopes: &mut Vec<Envelope>,
         tally: &mut Tally,
     ) -> Result<(), PipelineClosed> {
+        let is_small = |envelope: &&Envelope| !self.queues.takes_unchecked(envelope);
+        let bytes = envelopes.iter().filter(is_small).map(Envelope::record_bytes).sum();
+        let check = |envelope: Envelope| {
+            if self.queues.takes_unchecked(&envelope) {
+                return Some(Step::Unchecked(envelope));
+            }
+            let action = envelope.action();
+            self.applier.apply(envelope, tally).map(|change| Step::Checked(Checked { change, action }))
+        };
         let (mut changes, mut queued) = (Vec::with_capacity(envelopes.len()), Vec::new());
         let mut queued_repos = HashSet::new();
-        let bytes = envelopes.iter().map(Envelope::record_bytes).sum();
-        let apply = |envelope: Envelope| (envelope.action(), self.applier.apply(envelope, tally));
-        let applied: Vec<_> = hand_over_thread(bytes, || envelopes.drain(..).map(apply).collect());
-        for (action, change) in applied {
-            let Some(change) = change else { continue };
-            if self.script_queue.is_idle() && queued.is_empty() {
-                changes.push(change);
-                continue;
-            }
-            let action = action.filter(|_| self.script_queue.wants(action, &change));
-            if action.is_some()
-                || queued_repos.contains(change.did())
-                || self.script_queue.has_queued(change.did())
-            {
-                queued_repos.insert(change.did().clone());
-                queued.push(QueuedChange { change, action, ticket });
-            } else {
-                changes.push(change);
-            }
+        let steps: Vec<_> = hand_over_thread(bytes, || envelopes.drain(..).filter_map(check).collect());
+        for step in steps {
+            let step = match step {
+                Step::Checked(checked) if queued.is_empty() && self.queues.is_idle() => {
+                    changes.push(checked.change);
+                    continue;
+                }
+                Step::Checked(Checked { change, action }) => {
+                    let action = self.queues.scripted(action, &change);
+                    if action.is_none()
+                        && !queued_repos.contains(change.did())
+                        && !self.queues.has_queued(change.did())
+                    {
+                        changes.push(change);
+                        continue;
+                    }
+                    Step::Checked(Checked { change, action })
+                }
+                step @ Step::Unchecked(_) => step,
+            };
+            queued_repos.insert(step.did().clone());
+            queued.push(step);
         }
         let part = Part { ticket, deferred: queued.len() as u32, changes };
         self.writer.send(Message::Part(part)).await.map_err(|_| PipelineClosed)?;
-        self.script_queue.add(queued).await;
+        self.queues.add(ticket, queued).await;
         Ok(())
     }
 }

@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::atproto::RecordUri;
 use crate::clock::Clock;
-use crate::hand_over_thread::hand_over_thread;
 use crate::lexicons::Registry;
-use crate::store::index::{AccountChange, Batch, Change, Upsert, Validity};
+use crate::store::index::{AccountChange, Batch, Change};
 use crate::store::lease::Term;
 
+use super::apply::validate;
 use super::batch::PendingBatch;
 use super::commit::{CommitError, Committer, Sink};
 use super::message::{CURSOR_SOURCE, InitialCursor, LocalAccount, LocalWrite, Message, Refused, Urgency};
@@ -31,6 +31,8 @@ const MAX_OVERDUE: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug)]
 pub struct WriterHandle {
     queue: mpsc::Sender<Message>,
+    /// Validates what the callers have not. Here, and not in the writer, so that large records delay only themselves.
+    registry: Arc<Registry>,
 }
 
 /// The writer has been shut down; the change was not stored.
@@ -39,8 +41,8 @@ pub struct WriterHandle {
 pub struct WriterClosed;
 
 impl WriterHandle {
-    pub(super) fn new(queue: mpsc::Sender<Message>) -> Self {
-        Self { queue }
+    pub(super) fn new(queue: mpsc::Sender<Message>, registry: Arc<Registry>) -> Self {
+        Self { queue, registry }
     }
 
     /// Returns when the change is committed, or was ignored because the index has a newer `rev`. The batch with the
@@ -81,10 +83,11 @@ impl WriterHandle {
         done.await.map(drop).map_err(|_| WriterClosed)
     }
 
-    async fn send(&self, changes: Vec<Change>, urgency: Urgency) -> Result<Refused, WriterClosed> {
+    async fn send(&self, mut changes: Vec<Change>, urgency: Urgency) -> Result<Refused, WriterClosed> {
         if changes.is_empty() {
             return Ok(Refused::default());
         }
+        validate(&self.registry, &mut changes);
         let (ack, done) = oneshot::channel();
         let write = LocalWrite { changes, urgency, ack };
         self.queue.send(Message::LocalWrite(Box::new(write))).await.map_err(|_| WriterClosed)?;
@@ -95,8 +98,6 @@ impl WriterHandle {
 pub(super) struct Writer<S> {
     pub queue: mpsc::Receiver<Message>,
     pub committer: Committer<S>,
-    /// Validates changes whose sender did not.
-    pub registry: Arc<Registry>,
     pub clock: Clock,
     pub timing: Timing,
     /// Makes the writer commit what is queued and end.
@@ -114,15 +115,8 @@ impl<S: Sink> Writer<S> {
             let mut pending = PendingBatch::new();
             open = self.gather(&mut pending, &mut carry, &mut progress).await;
             pending.seal(&mut progress.watermark, CURSOR_SOURCE, self.clock.now());
-            let PendingBatch {
-                mut batch,
-                mut local,
-                local_accounts: accounts,
-                acks,
-                initial_cursor_acks,
-                ..
-            } = pending;
-            self.validate(&mut batch.changes);
+            let PendingBatch { batch, local, local_accounts: accounts, acks, initial_cursor_acks, .. } =
+                pending;
             let mut committed = self.commit(batch).await;
             if matches!(committed, Err(CommitError::Superseded)) {
                 tracing::warn!(
@@ -132,7 +126,6 @@ impl<S: Sink> Writer<S> {
                 self.superseded.send_replace(Some(progress.term));
                 drop(initial_cursor_acks);
                 // Local writes don't depend on the term, so commit them alone. Repeating one has no effect.
-                self.validate(&mut local);
                 let local = Batch { changes: local, accounts, now: self.clock.now(), ..Batch::default() };
                 committed = self.commit(local).await;
             } else {
@@ -146,20 +139,6 @@ impl<S: Sink> Writer<S> {
             };
             acknowledge(acks, &refused);
         }
-    }
-
-    /// Validates the records that a script or a client of this server wrote; those of the stream and of backfills have
-    /// been, on the tasks that read them.
-    fn validate(&self, changes: &mut [Change]) {
-        let mut unchecked: Vec<&mut Upsert> = changes.iter_mut().filter_map(unchecked).collect();
-        let bytes = unchecked.iter().map(|upsert| upsert.record.len()).sum();
-        hand_over_thread(bytes, || {
-            for upsert in &mut unchecked {
-                let snapshot = self.registry.snapshot();
-                let (collection, rkey) = (upsert.collection.as_str(), upsert.rkey.as_str());
-                upsert.validity = snapshot.validate(collection, rkey, &upsert.record);
-            }
-        });
     }
 
     async fn commit(&self, batch: Batch) -> Result<Refused, CommitError> {
@@ -260,14 +239,6 @@ impl<S: Sink> Writer<S> {
                 () = expired => return Next::Due,
             }
         }
-    }
-}
-
-/// The record of a change, if it was not validated yet.
-fn unchecked(change: &mut Change) -> Option<&mut Upsert> {
-    match change {
-        Change::Upsert(upsert) if upsert.validity == Validity::Unchecked => Some(upsert),
-        Change::Upsert(_) | Change::Delete(_) => None,
     }
 }
 

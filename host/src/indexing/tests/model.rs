@@ -23,7 +23,7 @@ use crate::store::Db;
 use crate::store::index::Batch;
 use crate::store::index::Change;
 
-use super::pipeline::Pipeline;
+use super::pipeline::{Layout, Pipeline, committed_until, cursor};
 use super::{BASE, NOTE, database, migrated, nsids, visible};
 
 /// One event as the strategy generates it.
@@ -52,11 +52,21 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// All records are large, none, or those of later events, whose numbers have more digits.
+fn layout() -> impl Strategy<Value = Layout> {
+    let large_bytes = prop_oneof![Just(0), Just(record(9).to_string().len()), Just(usize::MAX)];
+    (1..5usize, large_bytes).prop_map(|(shards, large_bytes)| Layout { shards, large_bytes })
+}
+
+/// Its content names the event that wrote it.
+fn record(event: usize) -> serde_json::Value {
+    json!({ "$type": NOTE, "event": event })
+}
+
 fn encode(event: &Event, i: usize) -> Bytes {
     let time = BASE + i as i64;
     let did = |n: u8| format!("did:plc:{n}");
-    // The content names the event that wrote it.
-    let record = json!({ "$type": NOTE, "event": i });
+    let record = record(i);
     let frame = match event {
         Event::Garbage { bytes } => return Bytes::from(bytes.clone()),
         Event::Account { did: n, status } => Frame::account(
@@ -118,12 +128,12 @@ async fn apply_through_pipeline(
     sink: impl Sink + Clone,
     frames: &[Bytes],
     chunks: &[usize],
-    shards: usize,
+    layout: Layout,
     scripts: Arc<dyn RecordScriptRunner>,
     between: impl Fn(usize),
     finished: impl AsyncFn(),
 ) {
-    let mut pipeline = Pipeline::start(sink, NOTE, shards, scripts);
+    let mut pipeline = Pipeline::start(sink, NOTE, layout, scripts);
     let mut rest = frames;
     for size in chunks.iter().cycle() {
         if rest.is_empty() {
@@ -143,13 +153,17 @@ fn last_time(events: &[Event]) -> Option<i64> {
     events.iter().rposition(|e| !matches!(e, Event::Garbage { .. })).map(|i| BASE + i as i64)
 }
 
+async fn all_committed(sink: &impl Sink, events: &[Event]) {
+    committed_until(sink, last_time(events)).await;
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
     fn any_chunking_and_sharding_gives_the_same_index(
         events in proptest::collection::vec(event(), 1..200),
         chunks in proptest::collection::vec(1..40usize, 1..6),
-        shards in 1..5usize,
+        layout in layout(),
         faults in 0..3u32,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -158,7 +172,9 @@ proptest! {
             let (expected, got) = (Arc::new(FakeStore::default()), Arc::new(FakeStore::default()));
             apply_one_by_one(&expected, &frames, &NoScripts).await;
             let fail = |chunk: usize| if faults > 0 && chunk.is_multiple_of(3) { got.fail_next(faults) };
-            apply_through_pipeline(got.clone(), &frames, &chunks, shards, Arc::new(NoScripts), fail, async || ()).await;
+            apply_through_pipeline(
+                got.clone(), &frames, &chunks, layout, Arc::new(NoScripts), fail, async || all_committed(&got, &events).await,
+            ).await;
             prop_assert_eq!(got.visible(), expected.visible());
             // Everything up to the last event is committed.
             prop_assert_eq!(got.cursor(), last_time(&events));
@@ -215,18 +231,16 @@ proptest! {
     fn slow_scripts_change_nothing_about_the_order(
         events in proptest::collection::vec(event(), 1..200),
         chunks in proptest::collection::vec(1..40usize, 1..6),
-        shards in 1..5usize,
+        layout in layout(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
             let (expected, got) = (Arc::new(FakeStore::default()), Arc::new(FakeStore::default()));
             apply_one_by_one(&expected, &frames, &SlowScripts).await;
-            // Waits until the script queue is empty: changes that are still queued at the end are not written.
-            let all = async || while got.cursor() != last_time(&events) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            };
-            apply_through_pipeline(got.clone(), &frames, &chunks, shards, Arc::new(SlowScripts), |_| (), all).await;
+            apply_through_pipeline(
+                got.clone(), &frames, &chunks, layout, Arc::new(SlowScripts), |_| (), async || all_committed(&got, &events).await,
+            ).await;
             prop_assert_eq!(got.visible(), expected.visible());
             prop_assert!(got.cursors().is_sorted());
             Ok(())
@@ -240,15 +254,14 @@ async fn same_index(
     got: &Db,
     events: &[Event],
     chunks: &[usize],
-    shards: usize,
+    layout: Layout,
 ) -> Result<(), TestCaseError> {
     let frames: Vec<Bytes> = events.iter().enumerate().map(|(i, event)| encode(event, i)).collect();
     apply_one_by_one(expected, &frames, &NoScripts).await;
-    apply_through_pipeline(got.clone(), &frames, chunks, shards, Arc::new(NoScripts), |_| (), async || ())
-        .await;
+    let all = async || all_committed(got, events).await;
+    apply_through_pipeline(got.clone(), &frames, chunks, layout, Arc::new(NoScripts), |_| (), all).await;
     prop_assert_eq!(visible(got, NOTE).await, visible(expected, NOTE).await);
-    let cursor = got.stored_cursor().await.unwrap().map(|stored| stored.cursor);
-    prop_assert_eq!(cursor, last_time(events));
+    prop_assert_eq!(cursor(got).await, last_time(events));
     Ok(())
 }
 
@@ -262,11 +275,11 @@ proptest! {
     fn sqlite_agrees(
         events in proptest::collection::vec(event(), 1..120),
         chunks in proptest::collection::vec(1..40usize, 1..6),
-        shards in 1..4usize,
+        layout in layout(),
     ) {
         block_on(async {
             let (one, many) = (tempdir().unwrap(), tempdir().unwrap());
-            same_index(&database(&one).await, &database(&many).await, &events, &chunks, shards).await
+            same_index(&database(&one).await, &database(&many).await, &events, &chunks, layout).await
         })?;
     }
 }
@@ -277,13 +290,13 @@ proptest! {
     fn postgres_agrees(
         events in proptest::collection::vec(event(), 1..200),
         chunks in proptest::collection::vec(1..40usize, 1..6),
-        shards in 1..4usize,
+        layout in layout(),
     ) {
         block_on(async {
             let urls = [postgres::create_database().await, postgres::create_database().await];
             let [one, many] = &urls;
             let (one, many) = (migrated(one).await, migrated(many).await);
-            let outcome = same_index(&one, &many, &events, &chunks, shards).await;
+            let outcome = same_index(&one, &many, &events, &chunks, layout).await;
             one.close().await;
             many.close().await;
             for url in &urls {

@@ -1,6 +1,7 @@
 //! The pipeline without a connection: frames in, transactions out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
@@ -14,6 +15,7 @@ use crate::indexing::commit::{Committer, Sink};
 use crate::indexing::gaps::Gaps;
 use crate::indexing::intake::Intake;
 use crate::indexing::position::Position;
+use crate::indexing::repo_queues::Limits;
 use crate::indexing::shard::Shards;
 use crate::indexing::status::LiveStatus;
 use crate::indexing::testing::Recorder;
@@ -21,6 +23,25 @@ use crate::indexing::writer::{WRITER_QUEUE, Writer, WriterHandle};
 use crate::lexicons::Followed;
 use crate::random::Random;
 use crate::store::lease::Term;
+
+/// The way that events take through the pipeline, which must not matter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub shards: usize,
+    /// Records of more bytes are checked in the queue of their repo.
+    pub large_bytes: usize,
+}
+
+pub(super) async fn cursor(sink: &impl Sink) -> Option<i64> {
+    sink.stored_cursor().await.unwrap().map(|stored| stored.cursor)
+}
+
+/// Waits until the cursor is there, so that the queues of the repos are empty: what is queued at the end is not written.
+pub(super) async fn committed_until(sink: &impl Sink, time_us: Option<i64>) {
+    while cursor(sink).await < time_us {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
 
 pub(super) struct Pipeline {
     intake: Intake,
@@ -35,7 +56,7 @@ impl Pipeline {
     pub(super) fn start(
         sink: impl Sink + Clone,
         collection: &str,
-        shards: usize,
+        layout: Layout,
         scripts: Arc<dyn RecordScriptRunner>,
     ) -> Self {
         let (recorder, clock) = (Arc::new(Recorder::default()), Clock::system());
@@ -54,13 +75,14 @@ impl Pipeline {
         let committer =
             Committer::new(sink, live_status, recorder.clone(), clock.clone(), random, timing, give_up);
         let superseded = watch::Sender::new(None);
-        let (registry, time) = (Arc::default(), clock.clone());
-        let writer = Writer { queue: messages, committer, registry, clock: time, timing, stop, superseded };
+        let time = clock.clone();
+        let writer = Writer { queue: messages, committer, clock: time, timing, stop, superseded };
         let writer = tokio::spawn(writer.run());
         let (tracked, watch) = watch::channel(super::nsids(&[collection]));
-        let local = WriterHandle::new(queue.clone());
+        let local = WriterHandle::new(queue.clone(), Arc::default());
         let applier = Applier::new(recorder.clone(), Arc::default(), clock.clone());
-        let shards = Shards::start(shards, applier, scripts, queue, Term::ALONE);
+        let limits = Limits { large_bytes: layout.large_bytes, ..Limits::for_shards(layout.shards) };
+        let shards = Shards::start(layout.shards, limits, applier, scripts, queue, Term::ALONE);
         let intake = Intake::new(watch, shards, gaps);
         let position = Position::at(0, Timestamp(0));
         Self { intake, position, writer, local, _tracked: tracked }

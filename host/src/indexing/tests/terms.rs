@@ -40,8 +40,7 @@ fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
         CancellationToken::new(),
     );
     let (stop, superseded) = (CancellationToken::new(), watch::Sender::new(None));
-    let writer =
-        Writer { queue: messages, committer, registry: Arc::default(), clock, timing, stop, superseded };
+    let writer = Writer { queue: messages, committer, clock, timing, stop, superseded };
     tokio::spawn(writer.run());
     queue
 }
@@ -50,7 +49,7 @@ fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
 async fn queued_changes_of_a_term_that_is_over_are_not_written() {
     let store = Arc::new(FakeStore::default());
     let queue = writer(&store);
-    let local = WriterHandle::new(queue.clone());
+    let local = WriterHandle::new(queue.clone(), Arc::default());
     queue.send(part(1, 0, "k0")).await.unwrap();
     local.submit(delete("a", "local0", 1)).await.unwrap();
     assert_eq!((store.applied_changes(), store.cursor()), (2, Some(100)));
@@ -86,7 +85,7 @@ async fn an_accounts_status_that_is_not_the_streams_outlives_the_term() {
     store.begin_term(2);
     let did = Did::try_from("did:plc:b").unwrap();
     let change = AccountChange { did, status: AccountStatus::Deactivated, rev: Tid::default() };
-    WriterHandle::new(queue).submit_account(change).await.unwrap();
+    WriterHandle::new(queue, Arc::default()).submit_account(change).await.unwrap();
     assert_eq!(store.hidden("did:plc:b"), Some(AccountStatus::Deactivated));
     assert_eq!(store.applied_changes(), 0, "the change of the term that is over is not written");
 }
