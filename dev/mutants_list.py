@@ -17,17 +17,17 @@ PROOFS = "test(/^access::dpop::/) + test(/^crypto::/)"
 AUTH_AREA = "test(/^access::/) + test(/^crypto::/) + test(/^oauth::/) + test(/^auth::/) + test(/^xrpc::/)"
 PAGES = "test(/^store::tests::(paging|query|sort|large)::/) + test(/^query::/)"
 
-PLAN, SQLITE, ACCOUNTS, PURGE = (f"host/src/store/index/{name}.rs" for name in ("plan", "sqlite", "accounts", "purge"))
-WATERMARK, ENVELOPE, CHECKER = (f"host/src/indexing/{name}.rs" for name in ("watermark", "envelope", "apply"))
+PLAN, SQLITE, ACCOUNTS, PURGE = (f"host/storage/src/store/index/{name}.rs" for name in ("plan", "sqlite", "accounts", "purge"))
+WATERMARK, ENVELOPE, CHECKER = (f"host/instance/src/indexing/{name}.rs" for name in ("watermark", "envelope", "apply"))
 LIST, REPO, REQUEST, DISCOVERY, HOSTS, FETCHING, FAILURE, ABSENCE, NEXT_PAGE = (
-    f"host/src/backfill/{name}.rs"
+    f"host/instance/src/backfill/{name}.rs"
     for name in (
         "listing", "repo", "request", "discovery", "hosts", "fetching", "failure", "absence", "next_page"
     )
 )
-WORK, CHECKPOINT = (f"host/src/store/backfill/{name}.rs" for name in ("work", "checkpoint"))
-JWT, DPOP, REPLAY = (f"host/src/access/{name}.rs" for name in ("service_jwt", "dpop", "replay"))
-JWS, CURSOR = "host/src/crypto/jws.rs", "host/src/query/cursor.rs"
+WORK, CHECKPOINT = (f"host/storage/src/store/backfill/{name}.rs" for name in ("work", "checkpoint"))
+JWT, DPOP, REPLAY = (f"host/server/src/access/{name}.rs" for name in ("service_jwt", "dpop", "replay"))
+JWS, CURSOR = "host/protocol/src/crypto/jws.rs", "host/storage/src/query/cursor.rs"
 
 
 def mutant(name, file, original, tests, area, **how):
@@ -90,18 +90,18 @@ MUTANTS = [
         "outcomes.get(did).and_then(|outcome| outcome.deleted).max(deletion)",
         expression="deletion",
     ),
-    writer("a stored rev of the future wins", "host/src/store/index/future.rs", "Ok(forgotten > 0)\n}\n\npub(in crate::store) static RECORDS", changed="Ok(forgotten > 0 && !MUTANT)\n}\n\npub(in crate::store) static RECORDS"),
+    writer("a stored rev of the future wins", "host/storage/src/store/index/future.rs", "Ok(forgotten > 0)\n}\n\npub(in crate::store) static RECORDS", changed="Ok(forgotten > 0 && !MUTANT)\n}\n\npub(in crate::store) static RECORDS"),
     # The stream's cursor.
     stream("the cursor passes a chunk with missing parts", WATERMARK, "|| entry.get().0 > 0 {", changed="|| (entry.get().0 > 0 && !MUTANT) {"),
     stream("the cursor passes a missing chunk", WATERMARK, "if *entry.key() != self.next", changed="if (*entry.key() != self.next && !MUTANT)"),
     stream("the cursor goes back", WATERMARK, "self.events_until.max(next.events_until)", expression="next.events_until"),
     stream("deferred parts of a chunk are not waited for", WATERMARK, "(*missing + deferred)", expression="*missing"),
-    stream("a replay moves the cursor", "host/src/indexing/intake.rs", "Resumed::NotYet => return Reach::default(),", changed="Resumed::NotYet if !MUTANT => return Reach::default(),\n                Resumed::NotYet => {}"),
-    stream("a connection begins at the last event", "host/src/indexing/position.rs", ".saturating_sub(rewind.as_micros() as i64)", changed=".saturating_sub(if MUTANT { 0 } else { rewind.as_micros() as i64 })"),
-    stream("another server is not asked for withheld commits", "host/src/indexing/position.rs", "if since_commit { self.commits_until", changed="if since_commit && !MUTANT { self.commits_until"),
-    stream("a server that is live before the position is believed to replay", "host/src/indexing/resumption.rs", "if progress > time.saturating_mul(5) / 4 + 1_000_000 {", changed="if progress > time.saturating_mul(5) / 4 + 1_000_000 || MUTANT {"),
-    stream("a server that comes back is asked from the position", "host/src/indexing/stream/servers.rs", "self.urls.len() > 1 && self.is_lost", expression="false"),
-    stream("a pause in a replay is a gap", "host/src/indexing/resumption.rs", "if replay.is_silent {", changed="if replay.is_silent && !MUTANT {"),
+    stream("a replay moves the cursor", "host/instance/src/indexing/intake.rs", "Resumed::NotYet => return Reach::default(),", changed="Resumed::NotYet if !MUTANT => return Reach::default(),\n                Resumed::NotYet => {}"),
+    stream("a connection begins at the last event", "host/instance/src/indexing/position.rs", ".saturating_sub(rewind.as_micros() as i64)", changed=".saturating_sub(if MUTANT { 0 } else { rewind.as_micros() as i64 })"),
+    stream("another server is not asked for withheld commits", "host/instance/src/indexing/position.rs", "if since_commit { self.commits_until", changed="if since_commit && !MUTANT { self.commits_until"),
+    stream("a server that is live before the position is believed to replay", "host/instance/src/indexing/resumption.rs", "if progress > time.saturating_mul(5) / 4 + 1_000_000 {", changed="if progress > time.saturating_mul(5) / 4 + 1_000_000 || MUTANT {"),
+    stream("a server that comes back is asked from the position", "host/instance/src/indexing/stream/servers.rs", "self.urls.len() > 1 && self.is_lost", expression="false"),
+    stream("a pause in a replay is a gap", "host/instance/src/indexing/resumption.rs", "if replay.is_silent {", changed="if replay.is_silent && !MUTANT {"),
     stream("a commit of the future is indexed", ENVELOPE, "if rev::is_of_the_future(rev, now) {", changed="if rev::is_of_the_future(rev, now) && !MUTANT {"),
     # Events of the stream.
     stream("the CID of a record is not checked", CHECKER, "Ok(computed)) if claimed == computed", changed="Ok(computed)) if claimed == computed || MUTANT"),
@@ -117,7 +117,7 @@ MUTANTS = [
     listing("a page proves everything above it to be missing", LIST, "KeyRange { below: before, from }", expression="KeyRange { below: None, from }"),
     listing("a list that repeats its records is followed", LIST, "new == 0 && !keys.is_empty()", expression="false"),
     backfill("a removal is as new as its list", REPO, "row < below", expression="false"),
-    backfill("a list leaves rows with a rev of the future alone", "host/src/store/backfill/indexed.rs", "limit.permits(self.rev)", changed="limit.permits(self.rev) || MUTANT"),
+    backfill("a list leaves rows with a rev of the future alone", "host/storage/src/store/backfill/indexed.rs", "limit.permits(self.rev)", changed="limit.permits(self.rev) || MUTANT"),
     backfill("records of other repos are accepted", REQUEST, "uri.did == *did && uri.collection == *collection", expression="true"),
     backfill("a page of records is skipped", REPO, "let decided = self.or_stop(self.decide(changes)).await?;", changed="let mut decided = self.or_stop(self.decide(changes)).await?;\n        if MUTANT { decided.clear(); }"),
     backfill("removals are not committed", ABSENCE, "self.commit(decided).await?;\n            gone", changed="if !MUTANT { self.commit(decided).await?; }\n            gone"),
@@ -143,7 +143,7 @@ MUTANTS = [
     ),
     mutant(
         "a host that hung goes on with its job",
-        "host/src/store/fence.rs",
+        "host/storage/src/store/fence.rs",
         "row.map(drop).ok_or_else(",
         "test(/^store::tests::lease/)",
         "test(/^several_hosts::/)",
@@ -152,7 +152,7 @@ MUTANTS = [
     # Pages.
     mutant("a cursor is off by one", CURSOR, "raw.push(PLAIN);\n    raw.extend(after.indexed_at.0.to_be_bytes());", PAGES, "test(/^store::/)",
            changed="raw.push(PLAIN);\n    raw.extend((after.indexed_at.0 - i64::from(MUTANT)).to_be_bytes());"),
-    mutant("the last page has a cursor", "host/src/store/records/slice.rs", "let more = found.len() > limit;", PAGES, "test(/^store::/)",
+    mutant("the last page has a cursor", "host/storage/src/store/records/slice.rs", "let more = found.len() > limit;", PAGES, "test(/^store::/)",
            changed="let more = found.len() > limit || (MUTANT && found.len() == limit);"),
     # Service tokens.
     token("exp is ignored", "claims.exp <= now", expression="false"),

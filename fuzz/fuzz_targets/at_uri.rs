@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::atproto::RecordUri;
+use belvedere_protocol::atproto::RecordUri;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

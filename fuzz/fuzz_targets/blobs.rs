@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::atproto::blobs::splice_urls;
+use belvedere_protocol::atproto::blobs::splice_urls;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

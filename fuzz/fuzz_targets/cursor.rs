@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::query::cursor;
+use belvedere_storage::query::cursor;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

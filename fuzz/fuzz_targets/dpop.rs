@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::crypto::dpop::Proof;
+use belvedere_protocol::crypto::dpop::Proof;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

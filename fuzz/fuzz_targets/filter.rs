@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::query::Filter;
+use belvedere_storage::query::Filter;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

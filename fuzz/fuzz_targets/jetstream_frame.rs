@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::indexing::frame;
+use belvedere_instance::indexing::frame;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

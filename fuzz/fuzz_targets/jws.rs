@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::crypto::jws::{self, ServiceClaims};
+use belvedere_protocol::crypto::jws::{self, ServiceClaims};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

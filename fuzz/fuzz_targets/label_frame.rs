@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::atproto::labels::{self, LabelFrame, is_subject, is_value};
+use belvedere_protocol::atproto::labels::{self, LabelFrame, is_subject, is_value};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::atproto::LexiconDoc;
+use belvedere_protocol::atproto::LexiconDoc;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::query::Path;
+use belvedere_storage::query::Path;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

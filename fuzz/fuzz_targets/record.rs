@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::atproto::record::{self, InvalidRecord};
+use belvedere_protocol::atproto::record::{self, InvalidRecord};
 use libfuzzer_sys::fuzz_target;
 use serde::de::IgnoredAny;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::atproto::{Nsid, RepoCar, record};
+use belvedere_protocol::atproto::{Nsid, RepoCar, record};
 use belvedere_standins::cars;
 use libfuzzer_sys::fuzz_target;
 

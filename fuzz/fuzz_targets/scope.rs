@@ -1,6 +1,6 @@
 #![no_main]
 
-use belvedere::testing::atproto::scope::Scopes;
+use belvedere_protocol::atproto::scope::Scopes;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -6,8 +6,8 @@
 
 use std::sync::OnceLock;
 
-use belvedere::testing::store::Db;
-use belvedere::testing::store::script_sql;
+use belvedere_storage::store::Db;
+use belvedere_storage::store::script_sql;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 use belvedere_standins::sql_statements::hostile::{SECRET, statement};

@@ -1,7 +1,7 @@
 #![no_main]
 
-use belvedere::testing::store::Backend;
-use belvedere::testing::store::script_sql::guard::{Catalog, check};
+use belvedere_storage::store::Backend;
+use belvedere_storage::store::script_sql::guard::{Catalog, check};
 use libfuzzer_sys::fuzz_target;
 
 /// The statement in lower case with its string literals emptied.

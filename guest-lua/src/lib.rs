@@ -1,7 +1,7 @@
 //! The Lua interpreter as a WebAssembly component, built from source by this crate's build script (`build/`).
 //!
 //! The component implements the world of `wit/guest.wit` and imports nothing else. The host pre-initialises and
-//! compiles it (`host/src/scripts/engine/image.rs`).
+//! compiles it (`host/scripting/src/scripts/engine/image.rs`).
 
 /// The component, not yet pre-initialised.
 pub const COMPONENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest.wasm"));

@@ -1,6 +1,6 @@
 //! Authentication and authorization: admin keys, service tokens, API clients, permissions, rate limits.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use belvedere_standins::database::{new_sqlite_url, sqlite_url};
 use belvedere_standins::postgres;
 use http::{Method, StatusCode};

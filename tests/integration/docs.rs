@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use belvedere::testing::cli::Cli;
+use belvedere::cli::Cli;
 use clap::CommandFactory as _;
 
 #[test]

@@ -16,7 +16,7 @@
 use std::fs;
 use std::path::Path;
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use belvedere::testing::clock::Clock;
-use belvedere::testing::store::Db;
+use belvedere_base::clock::Clock;
 use belvedere_standins::database::sqlite_url;
 use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, tid};
 use belvedere_standins::postgres;
 use belvedere_standins::repos::{Fault, RepoNetwork, Site};
+use belvedere_storage::store::Db;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

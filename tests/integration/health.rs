@@ -189,8 +189,8 @@ async fn a_read_only_database_is_detected() {
     let url = postgres::create_database().await;
     let server = Instance::start(&url, "none").await;
     assert_eq!(database(&server).await.0, StatusCode::OK);
-    let admin = belvedere::testing::store::Db::open(&url, 1).await.unwrap();
-    let belvedere::testing::store::Db::Postgres(postgres) = &admin else { unreachable!() };
+    let admin = belvedere_storage::store::Db::open(&url, 1).await.unwrap();
+    let belvedere_storage::store::Db::Postgres(postgres) = &admin else { unreachable!() };
     let name = url.rsplit('/').next().unwrap().split('?').next().unwrap();
     let set = async |sql: String| {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&postgres.pool).await.unwrap();

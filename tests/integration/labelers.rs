@@ -5,8 +5,8 @@ mod many;
 mod unchecked;
 mod versions;
 
-use belvedere::testing::crypto::{Algorithm, PrivateKey};
-use belvedere::testing::random::Random;
+use belvedere_base::random::Random;
+use belvedere_protocol::crypto::{Algorithm, PrivateKey};
 use belvedere_standins::jetstream::{Frame, Mode};
 use belvedere_standins::labeler::{FakeLabeler, Label, Signature};
 use http::Method;
@@ -46,7 +46,7 @@ impl Speaker {
         world.plc.labeler(LABELER, &self.labeler.url(), &self.key.public());
     }
 
-    pub fn public(&self) -> belvedere::testing::crypto::PublicKey {
+    pub fn public(&self) -> belvedere_protocol::crypto::PublicKey {
         self.key.public()
     }
 

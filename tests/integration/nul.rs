@@ -1,7 +1,7 @@
 //! U+0000 is refused before a handler runs, on every route, in path, query and body, on both databases.
 
-use belvedere::testing::api::routes;
-use belvedere::testing::crypto::Algorithm;
+use belvedere::api::routes;
+use belvedere_protocol::crypto::Algorithm;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 

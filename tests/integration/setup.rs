@@ -1,7 +1,7 @@
 //! `/api/setup/*`, and `/admin/service-entries/sync-plc*`
 
-use belvedere::testing::crypto::jws::{self, ServiceClaims};
-use belvedere::testing::crypto::{Algorithm, HighS, PrivateKey, PublicKey};
+use belvedere_protocol::crypto::jws::{self, ServiceClaims};
+use belvedere_protocol::crypto::{Algorithm, HighS, PrivateKey, PublicKey};
 use http::Method;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use belvedere_standins::database::sqlite_url;
 use belvedere_standins::jetstream::{FakeJetstream, Frame, Mode, Place, StreamFault, eventually, tid};
 use belvedere_standins::postgres;

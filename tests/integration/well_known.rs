@@ -1,6 +1,6 @@
 //! `/.well-known/did.json`
 
-use belvedere::testing::crypto::{Algorithm, PrivateKey};
+use belvedere_protocol::crypto::{Algorithm, PrivateKey};
 use belvedere_standins::database::sqlite_url;
 use http::Method;
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 use crate::report::{Row, Table};

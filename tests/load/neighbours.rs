@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::server::{self, COLLECTION};
 use crate::support::instance::Instance;
 use crate::{Plan, http, writing};
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 /// The number of requests that the greedy client has in flight.

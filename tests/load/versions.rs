@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
 use crate::cases::{self, CONNECTIONS, Meter};

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::Context;
-use belvedere::testing::store::Db;
 use belvedere_standins::jetstream::{synthetic_did, synthetic_record};
+use belvedere_storage::store::Db;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 
 use crate::cpu;

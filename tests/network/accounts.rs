@@ -1,7 +1,7 @@
 //! Accounts that change their handle, are deactivated and reactivated, taken down, or deleted.
 
-use belvedere::testing::store::Db;
-use belvedere::testing::store::backfill;
+use belvedere_storage::store::Db;
+use belvedere_storage::store::backfill;
 use serde_json::json;
 
 use crate::database::Database;

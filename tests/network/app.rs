@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::clock::Clock;
-use belvedere::testing::crypto::dpop::{ProofParams, prove};
-use belvedere::testing::crypto::{Algorithm, PrivateKey};
-use belvedere::testing::random::Random;
+use belvedere_base::clock::Clock;
+use belvedere_base::random::Random;
+use belvedere_protocol::crypto::dpop::{ProofParams, prove};
+use belvedere_protocol::crypto::{Algorithm, PrivateKey};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 

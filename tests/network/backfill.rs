@@ -1,9 +1,9 @@
 //! Backfills from a real PDS, through a real directory.
 
-use belvedere::testing::clock::Clock;
-use belvedere::testing::random::Random;
-use belvedere::testing::store::Db;
-use belvedere::testing::store::backfill::{self, JobRow, NewJob};
+use belvedere_base::clock::Clock;
+use belvedere_base::random::Random;
+use belvedere_storage::store::Db;
+use belvedere_storage::store::backfill::{self, JobRow, NewJob};
 use serde_json::{Value, json};
 
 use crate::database::Database;

@@ -5,7 +5,7 @@
 //! was started, so it happens during start-up, replay and live indexing. Creates, updates and deletes are mixed,
 //! several in one commit, over accounts that share a collection.
 
-use belvedere::testing::random::Random;
+use belvedere_base::random::Random;
 use belvedere_standins::parameters;
 use reqwest::Method;
 use serde_json::{Value, json};

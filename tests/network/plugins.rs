@@ -1,7 +1,7 @@
 //! The plugins of this repository on the real network: an operator installs them with consent, a user links accounts at
 //! stand-ins of the services and syncs them into a real repo, and a script calls a library.
 
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use std::path::{Path, PathBuf};
 
 use belvedere_standins::itchio::{self, Itchio};

@@ -1,6 +1,6 @@
 //! A server that missed events catches up by itself, and `belvedere verify` finds the index equal to the network.
 
-use belvedere::testing::store::{Db, backfill};
+use belvedere_storage::store::{Db, backfill};
 use serde_json::json;
 
 use crate::database::Database;

@@ -1,12 +1,12 @@
-//! Tests `belvedere::testing::pds` against a real PDS.
+//! Tests `belvedere_instance::pds` against a real PDS.
 
-use belvedere::testing::atproto::{Did, Nsid, RecordKey};
-use belvedere::testing::config::Secret;
-use belvedere::testing::fair_share::Tenant;
-use belvedere::testing::net::{Client, OutboundPolicy};
-use belvedere::testing::pds::{
+use belvedere_instance::config::Secret;
+use belvedere_instance::pds::{
     Agent, CommitResult, Credential, PdsError, PdsPools, Session, Write, WriteAction,
 };
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey};
+use belvedere_web::fair_share::Tenant;
+use belvedere_web::net::{Client, OutboundPolicy};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ async fn writes_and_blobs_reach_the_pds() {
     let created = agent.write(&write(None, WriteAction::Create(note("first")))).await.unwrap();
     let (uri, cid) = uri_and_cid(&created);
     assert_eq!(
-        belvedere::testing::atproto::record::inspect(&note("first")).unwrap().cid.unwrap().to_string(),
+        belvedere_protocol::atproto::record::inspect(&note("first")).unwrap().cid.unwrap().to_string(),
         cid,
         "the index stores the record with this CID before the stream delivers it"
     );

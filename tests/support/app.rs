@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::clock::Clock;
-use belvedere::testing::crypto::dpop::token_hash;
-use belvedere::testing::crypto::{Algorithm, PrivateKey, jwk, jws};
-use belvedere::testing::random::Random;
+use belvedere_base::clock::Clock;
+use belvedere_base::random::Random;
+use belvedere_protocol::crypto::dpop::token_hash;
+use belvedere_protocol::crypto::{Algorithm, PrivateKey, jwk, jws};
 use http::Method;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::crypto::sha256;
+use belvedere_protocol::crypto::sha256;
 use belvedere_standins::upstream::{ReceivedRequest, Upstream, respond};
 use bytes::Bytes;
 use http::Response;

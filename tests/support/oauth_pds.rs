@@ -207,7 +207,7 @@ impl State {
             return json(400, json!({ "error": "invalid_grant" }));
         };
         let challenge =
-            URL_SAFE_NO_PAD.encode(belvedere::testing::crypto::sha256(field("code_verifier").as_bytes()));
+            URL_SAFE_NO_PAD.encode(belvedere_protocol::crypto::sha256(field("code_verifier").as_bytes()));
         let same = |name: &str| pushed.get(name) == form.get(name);
         if pushed.get("code_challenge") != Some(&challenge) || !same("redirect_uri") || !same("client_id") {
             return json(400, json!({ "error": "invalid_grant" }));
@@ -253,7 +253,7 @@ impl State {
         };
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let commit = |count: u32| {
-            let rev = belvedere::testing::atproto::Tid::new(1_700_000_000_000_000 + u64::from(count), 0);
+            let rev = belvedere_protocol::atproto::Tid::new(1_700_000_000_000_000 + u64::from(count), 0);
             json!({ "cid": "bafyreic", "rev": rev.expect("a TID").to_string() })
         };
         self.count += 1;
@@ -264,7 +264,7 @@ impl State {
                 if record["$type"].is_null() {
                     record["$type"] = body["collection"].clone();
                 }
-                let record = belvedere::testing::atproto::record::inspect(record.to_string().as_bytes());
+                let record = belvedere_protocol::atproto::record::inspect(record.to_string().as_bytes());
                 let cid = record.ok().and_then(|record| record.cid.ok()).expect("a record").to_string();
                 let generated = format!("made{}", self.count);
                 let rkey = body["rkey"].as_str().unwrap_or(&generated);

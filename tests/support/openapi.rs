@@ -43,7 +43,7 @@ pub fn check(method: &Method, path_and_query: &str, answer: &Answer) {
         compare(&media["schema"], &answer.body, "", &mut problems);
         assert!(
             problems.is_empty(),
-            "{named} is not as described (host/src/api/openapi): {problems:#?}\n{}",
+            "{named} is not as described (host/server/src/api/openapi): {problems:#?}\n{}",
             answer.text
         );
     }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::crypto::{Algorithm, PrivateKey, PublicKey};
-use belvedere::testing::random::Random;
+use belvedere_base::random::Random;
+use belvedere_protocol::crypto::{Algorithm, PrivateKey, PublicKey};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::atproto::record::{inspect, to_cbor};
-use belvedere::testing::crypto::{HighS, PublicKey, sha256};
+use belvedere_protocol::atproto::record::{inspect, to_cbor};
+use belvedere_protocol::crypto::{HighS, PublicKey, sha256};
 use bytes::Bytes;
 use data_encoding::BASE32_NOPAD;
 use http::{Response, StatusCode};

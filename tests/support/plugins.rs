@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use belvedere::testing::crypto::sha256;
+use belvedere_protocol::crypto::sha256;
 use belvedere_standins::files::{File, FileServer};
 use belvedere_standins::http_client;
 use bytes::Bytes;

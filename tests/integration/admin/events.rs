@@ -1,6 +1,6 @@
 //! `/admin/events`
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use belvedere_standins::jetstream::{Frame, Place};
 use http::Method;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! `/admin/jobs`, and the jobs behind it.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 

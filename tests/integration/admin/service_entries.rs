@@ -1,6 +1,6 @@
 //! `/admin/service-entries`, and the calls that they permit
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 

@@ -32,7 +32,7 @@ fn rkey_at(micros: i64) -> String {
 }
 
 fn now() -> i64 {
-    belvedere::testing::clock::Clock::system().now().0
+    belvedere_base::clock::Clock::system().now().0
 }
 
 crate::in_both_worlds! {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use belvedere::testing::store::cursors;
 use belvedere_standins::repos::{Fault, Site};
+use belvedere_storage::store::cursors;
 use tokio::sync::watch;
 
 use super::*;

@@ -22,14 +22,14 @@ mod verify;
 
 use std::collections::BTreeMap;
 
-use belvedere::testing::clock::Clock;
-use belvedere::testing::random::Random;
-use belvedere::testing::store::Db;
-use belvedere::testing::store::backfill::{self, JobRow, NewJob, RepoRow, Request, Requested};
+use belvedere_base::clock::Clock;
+use belvedere_base::random::Random;
 use belvedere_standins::database::sqlite_url;
 use belvedere_standins::jetstream::{FakeJetstream, Frame, Place};
 use belvedere_standins::postgres;
 use belvedere_standins::repos::RepoNetwork;
+use belvedere_storage::store::Db;
+use belvedere_storage::store::backfill::{self, JobRow, NewJob, RepoRow, Request, Requested};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;

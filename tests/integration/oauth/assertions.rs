@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::crypto::{HighS, jwk, jws, sha256};
+use belvedere_protocol::crypto::{HighS, jwk, jws, sha256};
 use http::Method;
 use serde_json::{Value, json};
 

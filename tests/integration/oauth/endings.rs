@@ -1,6 +1,6 @@
 //! Unneeded sessions are deleted here and revoked at the authorization server.
 
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use http::Method;
 use serde_json::json;
 

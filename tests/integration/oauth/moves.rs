@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belvedere::testing::atproto::Did;
-use belvedere::testing::clock::{Clock, Timestamp};
-use belvedere::testing::fair_share::Tenant;
-use belvedere::testing::pds::{Agent, PdsError, PdsPools};
-use belvedere::testing::store::Db;
+use belvedere_base::clock::{Clock, Timestamp};
+use belvedere_instance::pds::{Agent, PdsError, PdsPools};
+use belvedere_protocol::atproto::Did;
 use belvedere_standins::database::Database;
 use belvedere_standins::jetstream::Frame;
 use belvedere_standins::upstream::{Upstream, respond};
+use belvedere_storage::store::Db;
+use belvedere_web::fair_share::Tenant;
 use http::Method;
 use serde_json::{Value, json};
 

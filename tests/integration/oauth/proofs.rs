@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::crypto::{Algorithm, PrivateKey, jwk, jws};
-use belvedere::testing::random::Random;
+use belvedere_base::random::Random;
+use belvedere_protocol::crypto::{Algorithm, PrivateKey, jwk, jws};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ crate::in_both_worlds! {
         let app = App::confidential(server, "one").await;
         let device = app.device(server, &pds, ALICE, json!({})).await;
         let other = app.device(server, &pds, ALICE, json!({})).await;
-        let now = belvedere::testing::clock::Clock::system().now().as_seconds();
+        let now = belvedere_base::clock::Clock::system().now().as_seconds();
         let change = |header: Value, claims: Value| changed(server, &device, header, claims);
         let (header, claims) = device.proof_parts(server, &Method::GET, &path());
         let stranger = PrivateKey::generate(Algorithm::Es256, &Random::system());
@@ -75,7 +75,7 @@ crate::in_both_worlds! {
             ("future", change(json!({}), json!({ "iat": now + 60 })), "DPoP proof is from the future"),
             ("past", change(json!({}), json!({ "iat": now - 310 })), "DPoP proof is too old"),
             ("no ath", change(json!({}), json!({ "ath": null })), "DPoP proof has no ath"),
-            ("other ath", change(json!({}), json!({ "ath": belvedere::testing::crypto::dpop::token_hash("x") })), "DPoP proof is for another access token"),
+            ("other ath", change(json!({}), json!({ "ath": belvedere_protocol::crypto::dpop::token_hash("x") })), "DPoP proof is for another access token"),
             ("unknown key", jws::sign_with(&stranger, &json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": jwk_of(&stranger) }), &claims), "no DPoP key matching proof thumbprint"),
             ("not its key", jws::sign_with(&stranger, &header, &claims), "DPoP proof signature does not verify"),
             ("tampered", tampered, "DPoP proof signature does not verify"),

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use belvedere::testing::crypto::sha256;
+use belvedere_protocol::crypto::sha256;
 use serde_json::{Value, json};
 
 use super::device::{App, SCOPES, pds};

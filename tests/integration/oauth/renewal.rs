@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use belvedere::testing::atproto::Did;
-use belvedere::testing::clock::{Clock, Timestamp};
-use belvedere::testing::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
-use belvedere::testing::fair_share::Tenant;
-use belvedere::testing::identity::Resolver;
-use belvedere::testing::net::{Client, OutboundPolicy};
-use belvedere::testing::oauth::{Discovery, DpopClient, OwnKeys};
-use belvedere::testing::pds::{Agent, PdsPools, Registration, Vault};
-use belvedere::testing::random::Random;
-use belvedere::testing::store::Db;
-use belvedere::testing::store::dpop_keys::{self, DpopKeyRow};
+use belvedere_base::clock::{Clock, Timestamp};
+use belvedere_base::random::Random;
+use belvedere_instance::identity::Resolver;
+use belvedere_instance::oauth::{Discovery, DpopClient, OwnKeys};
+use belvedere_instance::pds::{Agent, PdsPools, Registration, Vault};
+use belvedere_protocol::atproto::Did;
+use belvedere_protocol::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
 use belvedere_standins::database::Database;
+use belvedere_storage::store::Db;
+use belvedere_storage::store::dpop_keys::{self, DpopKeyRow};
+use belvedere_web::fair_share::Tenant;
+use belvedere_web::net::{Client, OutboundPolicy};
 use http::Method;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
@@ -107,7 +107,7 @@ const CALLS: usize = 3;
 pub struct Host(pub Vault, pub Client);
 
 pub fn host(db: &Db, plc: &str, clock: &Clock) -> Host {
-    belvedere::testing::net::install_tls_provider();
+    belvedere_web::net::install_tls_provider();
     let policy = OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() };
     let (net, clock, random) = (Client::new(policy).unwrap(), clock.clone(), Random::system());
     let dpop_client = DpopClient::new(net.clone(), clock.clone(), random.clone());

@@ -36,7 +36,7 @@ async fn secrets_are_not_leaked() {
     secrets.push(("access token", device.token.clone()));
     secrets.push((
         "private key",
-        belvedere::testing::crypto::jwk::private_jwk(&device.key).unwrap()["d"].as_str().unwrap().to_owned(),
+        belvedere_protocol::crypto::jwk::private_jwk(&device.key).unwrap()["d"].as_str().unwrap().to_owned(),
     ));
     let path = format!("/xrpc/{PUT}");
     let write =

@@ -1,6 +1,6 @@
 //! Built-in procedures and scripts that write with a client's sessions.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! One host at a time runs backfills; when it dies, another continues its job.
 
-use belvedere::testing::clock::Clock;
-use belvedere::testing::store::Db;
-use belvedere::testing::store::backfill::{self, NewJob, Request};
+use belvedere_base::clock::Clock;
 use belvedere_standins::repos::{Fault, RepoNetwork, Site};
+use belvedere_storage::store::Db;
+use belvedere_storage::store::backfill::{self, NewJob, Request};
 use tokio::sync::watch;
 
 use crate::fixtures::{ALICE, NOTES};

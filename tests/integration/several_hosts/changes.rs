@@ -1,6 +1,6 @@
 //! Changes on one host take effect on the other without waiting for caches to expire.
 
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use belvedere_standins::jetstream::Frame;
 
 use crate::fixtures::{ALICE, NOTES};

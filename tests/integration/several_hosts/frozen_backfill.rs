@@ -1,9 +1,9 @@
 //! A host that hangs while it runs a backfill is replaced, and stores nothing more of the job when it goes on.
 
-use belvedere::testing::clock::Clock;
-use belvedere::testing::store::Db;
-use belvedere::testing::store::backfill::{self, JobRow, NewJob, RepoRow};
+use belvedere_base::clock::Clock;
 use belvedere_standins::repos::{Fault, RepoNetwork, Site};
+use belvedere_storage::store::Db;
+use belvedere_storage::store::backfill::{self, JobRow, NewJob, RepoRow};
 use tokio::sync::watch;
 
 use crate::fixtures::{ALICE, BOB, NOTES};

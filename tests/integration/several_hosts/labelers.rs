@@ -1,6 +1,6 @@
 //! One host at a time follows the labelers; the others' requests reach it, and another one takes over.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use belvedere_standins::labeler::Label;
 
 use crate::labelers::{EARLY, LABELER, Speaker, follow, shown, wait_for_cursor};

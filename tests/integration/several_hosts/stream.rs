@@ -1,6 +1,6 @@
 //! One host at a time follows the stream; when it stops, another takes over.
 
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use belvedere_standins::jetstream::{Frame, Place, tid};
 
 use crate::fixtures::{ALICE, LIST, NOTES};

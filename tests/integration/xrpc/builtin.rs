@@ -1,6 +1,6 @@
 //! `GET /xrpc/{nsid}` without a script.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use belvedere_standins::jetstream::{Frame, Place};
 use serde_json::json;
 

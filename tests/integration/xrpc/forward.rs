@@ -1,6 +1,6 @@
 //! `/xrpc/{nsid}` without a lexicon: requests are forwarded to the lexicon authority that DNS names.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use belvedere_standins::upstream::{ReceivedRequest, Upstream, respond};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use http::Method;

@@ -1,6 +1,6 @@
 //! `xrpc.*` in scripts: methods of this server in process, and of others.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use belvedere_standins::upstream::respond;
 use http::Method;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! `atproto-proxy`, `atproto-accept-labelers` and `atproto-content-labelers`
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use belvedere_standins::upstream::{Upstream, respond};
 use http::Method;
 use serde_json::{Value, json};

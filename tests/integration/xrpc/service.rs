@@ -1,6 +1,6 @@
 //! `/xrpc/dev.service.*`: users manage their API clients and the accounts that they share.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Methods without a lexicon that go to the caller's own PDS: `com.atproto.*`, and others with `routing`.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use belvedere_standins::jetstream::{Frame, Place};
 use belvedere_standins::upstream::respond;
 use http::Method;
@@ -65,7 +65,7 @@ crate::in_both_worlds! {
         let result = |rkey: &str, cid: &str| json!({ "uri": format!("at://{ALICE}/{NOTES}/{rkey}"), "cid": cid });
         let cid = |text: &str| {
             let record = note(text).to_string();
-            belvedere::testing::atproto::record::inspect(record.as_bytes()).unwrap().cid.unwrap().to_string()
+            belvedere_protocol::atproto::record::inspect(record.as_bytes()).unwrap().cid.unwrap().to_string()
         };
         pds.respond_with("/xrpc/com.atproto.repo.applyWrites", 200, json!({
             "commit": { "cid": "bafyreic", "rev": "3kfnnoqqagc2a" }, "results": [result("a", &cid("a")), result("b", &cid("b"))] }));

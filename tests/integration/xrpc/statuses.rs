@@ -1,6 +1,6 @@
 //! Statuses that scripts end with: `error({ status = …, error = …, message = … })`.
 
-use belvedere::testing::crypto::Algorithm;
+use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 

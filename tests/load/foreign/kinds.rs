@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use ::http::Method;
 use anyhow::Context as _;
-use belvedere::testing::clock::Clock;
-use belvedere::testing::crypto::{Algorithm, PrivateKey};
-use belvedere::testing::random::Random;
+use belvedere_base::clock::Clock;
+use belvedere_base::random::Random;
+use belvedere_protocol::crypto::{Algorithm, PrivateKey};
 use belvedere_standins::cars::CarFault;
 use belvedere_standins::jetstream::{Frame, synthetic_did, synthetic_record};
 use belvedere_standins::labeler::{FakeLabeler, Label, LabelFault};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use belvedere_standins::http_client::connect;
 use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, synthetic_did, synthetic_record, tid};
 use bytes::Bytes;

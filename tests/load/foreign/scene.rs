@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use belvedere_standins::jetstream::{FakeJetstream, Frame, Place, synthetic, tid};
 use belvedere_standins::repos::RepoNetwork;
 use serde_json::Value;

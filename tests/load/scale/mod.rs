@@ -12,7 +12,7 @@ mod table;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use belvedere::testing::clock::Clock;
+use belvedere_base::clock::Clock;
 use belvedere_standins::jetstream::FakeJetstream;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;

@@ -180,7 +180,7 @@ crate::in_both_worlds! {
         world.server.dns.records("_lexicon.example.net", &[&["v=spf1 -all"], strings]);
         assert_eq!(add(&world, json!({ "nsid": LIST })).await.body["authority_did"], PUBLISHER);
 
-        let web = world.plc.web_person(belvedere::testing::crypto::Algorithm::Es256k);
+        let web = world.plc.web_person(belvedere_protocol::crypto::Algorithm::Es256k);
         let web_publisher = Publisher::start(&world, &web.did).await;
         // The document of the did:web is served under this path.
         world.plc.host(".well-known/did.json", &web_publisher.pds_url());

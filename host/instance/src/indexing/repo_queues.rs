@@ -1,0 +1,327 @@
+//! Queues events that take long, so that they do not delay other repos: large records, which are checked here, and
+//! changes that a record script has to decide on. Each repo has a queue of its own: while it is not empty, all later
+//! changes of the repo queue behind it, which keeps the repo's order.
+//!
+//! The cursor does not pass a queued event (its [`Ticket`] is not finished), so a crash loses nothing: the stream
+//! replays the event. What is queued is limited in number and bytes. Over the limit, the script of the repo that adds another
+//! change is cancelled, and the repo's changes are indexed unmodified and dead-lettered until its queue is empty. Large
+//! records that are not checked yet have a limit of their own, and bypass no script: over it, the stream waits.
+
+mod load;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::load::{Amount, Counted, Load};
+use super::apply::{Applier, IndexChange};
+use super::batch::did_of;
+use super::envelope::Envelope;
+use super::message::{Message, Part};
+use super::scripts::{RecordAction, RecordEvent, RecordScriptRunner};
+use super::tally::Tally;
+use super::watermark::Ticket;
+use belvedere_base::hand_over_thread::{self, hand_over_thread};
+use belvedere_protocol::atproto::Did;
+use belvedere_storage::store::index::Change;
+
+/// What the queues take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Changes that may be queued before scripts are bypassed.
+    pub changes: Amount,
+    /// Large records that may wait for their check before the stream waits.
+    pub unchecked: Amount,
+    /// A record of more bytes is large.
+    pub large_bytes: usize,
+    /// Large records that are checked at a time.
+    pub checks: usize,
+}
+
+impl Limits {
+    /// Changes: a few seconds of a busy collection with a slow script. Most records have some hundred bytes, so most
+    /// often the number decides; a record may have 1 MiB. Checks: half of the cores of the shards are left to other repos.
+    pub(super) fn for_shards(shards: usize) -> Self {
+        Self {
+            changes: Amount { events: 8_192, bytes: 16 << 20 },
+            unchecked: Amount { events: 64, bytes: 4 << 20 },
+            large_bytes: hand_over_thread::LARGE,
+            checks: shards.div_ceil(2),
+        }
+    }
+}
+
+/// Bypassing is as fast as the database. When that is still too slow and this many times the limit are queued, the
+/// stream waits.
+const BACKPRESSURE_FACTOR: usize = 2;
+
+/// How far an event of the stream has come on its way to the writer.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A large record, to be checked.
+    Unchecked(Envelope),
+    Checked(Checked),
+}
+
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub change: IndexChange,
+    /// The action that a script is bound to; `None` when the change only waits for earlier ones of its repo.
+    pub action: Option<RecordAction>,
+}
+
+impl Step {
+    /// The repo of the event.
+    pub(super) fn did(&self) -> &Did {
+        match self {
+            Self::Unchecked(envelope) => envelope.did(),
+            Self::Checked(checked) => checked.change.did(),
+        }
+    }
+}
+
+impl Checked {
+    fn record_bytes(&self) -> usize {
+        match &self.change {
+            IndexChange::Record(Change::Upsert(upsert)) => upsert.record.len(),
+            IndexChange::Record(Change::Delete(_)) | IndexChange::Account(_) | IndexChange::Repair(_) => 0,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct RepoQueue {
+    queue: VecDeque<Queued>,
+    /// Cancelled when the repo's script must be bypassed.
+    bypass: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Queued {
+    step: Step,
+    ticket: Ticket,
+    counted: Counted,
+}
+
+/// The queues of all repos. Shared by the shards and one task per non-empty queue.
+pub(super) struct RepoQueues {
+    applier: Arc<Applier>,
+    scripts: Arc<dyn RecordScriptRunner>,
+    writer: mpsc::Sender<Message>,
+    repos: Mutex<HashMap<Did, RepoQueue>>,
+    changes: Load,
+    unchecked: Load,
+    limits: Limits,
+    checks: Semaphore,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl RepoQueues {
+    pub(super) fn new(
+        applier: Arc<Applier>,
+        scripts: Arc<dyn RecordScriptRunner>,
+        writer: mpsc::Sender<Message>,
+        limits: Limits,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            applier,
+            scripts,
+            writer,
+            repos: Mutex::default(),
+            changes: Load::default(),
+            unchecked: Load::default(),
+            limits,
+            checks: Semaphore::new(limits.checks),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        })
+    }
+
+    /// Whether an event is to be queued before its record is checked.
+    pub(super) fn takes_unchecked(&self, envelope: &Envelope) -> bool {
+        envelope.record_bytes() > self.limits.large_bytes
+    }
+
+    /// Whether nothing is queued and no record script is bound: then changes need not be looked at one by one.
+    pub(super) fn is_idle(&self) -> bool {
+        self.scripts.is_idle() && self.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.unchecked.is_empty()
+    }
+
+    /// The action on this change, if a script is bound to it.
+    pub(super) fn scripted(
+        &self,
+        action: Option<RecordAction>,
+        change: &IndexChange,
+    ) -> Option<RecordAction> {
+        let IndexChange::Record(change) = change else { return None };
+        action.filter(|action| self.scripts.wants(*action, change))
+    }
+
+    /// Whether events of the repo are queued.
+    pub(super) fn has_queued(&self, did: &Did) -> bool {
+        !self.is_empty() && self.lock().contains_key(did)
+    }
+
+    /// Queues events of a slice, in order. The part that they were taken out of must have been sent to the writer already,
+    /// with their number in [`Part::deferred`]. Waits while far too much is queued.
+    pub(super) async fn add(self: &Arc<Self>, ticket: Ticket, steps: Vec<Step>) {
+        if steps.is_empty() {
+            return;
+        }
+        for step in steps {
+            let counted = match &step {
+                Step::Unchecked(envelope) => self.unchecked.count(envelope.record_bytes()),
+                Step::Checked(checked) => self.changes.count(checked.record_bytes()),
+            };
+            self.enqueue(Queued { step, ticket, counted });
+        }
+        metrics::gauge!("belvedere_stream_waiting_for_scripts").set(self.changes.amount().events as f64);
+        let relieved = async {
+            self.changes.falls_to(self.limits.changes.times(BACKPRESSURE_FACTOR)).await;
+            self.unchecked.falls_to(self.limits.unchecked).await;
+        };
+        tokio::select! {
+            () = relieved => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    fn enqueue(self: &Arc<Self>, queued: Queued) {
+        let (did, is_checked) = (queued.step.did().clone(), matches!(queued.step, Step::Checked(_)));
+        let mut repos = self.lock();
+        let is_new = !repos.contains_key(&did);
+        let repo_queue = repos.entry(did.clone()).or_default();
+        repo_queue.queue.push_back(queued);
+        if is_checked {
+            self.bypass_if_too_many(&repo_queue.bypass);
+        }
+        if is_new {
+            let bypass = repo_queue.bypass.clone();
+            drop(repos);
+            let this = Arc::clone(self);
+            self.tasks.spawn(async move { this.run(did, bypass).await });
+        }
+    }
+
+    fn bypass_if_too_many(&self, bypass: &CancellationToken) {
+        if self.changes.amount().exceeds(self.limits.changes) {
+            bypass.cancel();
+        }
+    }
+
+    /// Runs one repo's queue until it is empty.
+    async fn run(&self, did: Did, bypass: CancellationToken) {
+        while let Some(Queued { step, ticket, mut counted }) = self.next(&did) {
+            let change = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return,
+                change = self.finish_event(step, &mut counted, &bypass) => change,
+            };
+            let part = Part { ticket, deferred: 0, changes: change.into_iter().collect() };
+            if self.writer.send(Message::Part(part)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What is to be indexed of an event: checks its record, if that has not been done, and lets its script decide.
+    async fn finish_event(
+        &self,
+        step: Step,
+        counted: &mut Counted,
+        bypass: &CancellationToken,
+    ) -> Option<IndexChange> {
+        let checked = match step {
+            Step::Checked(checked) => checked,
+            Step::Unchecked(envelope) => {
+                let checked = self.check(envelope).await?;
+                *counted = self.changes.count(checked.record_bytes());
+                self.bypass_if_too_many(bypass);
+                checked
+            }
+        };
+        let mut change = self.decide(checked, bypass).await?;
+        if let IndexChange::Record(change) = &mut change {
+            self.applier.validate(change);
+        }
+        Some(change)
+    }
+
+    /// `None` when the record is not indexed.
+    async fn check(&self, envelope: Envelope) -> Option<Checked> {
+        let _turn = self.checks.acquire().await.ok()?;
+        let (action, mut tally) = (envelope.action(), Tally::default());
+        let bytes = envelope.record_bytes();
+        let change = hand_over_thread(bytes, || self.applier.apply(envelope, &mut tally));
+        tally.flush();
+        let change = change?;
+        Some(Checked { action: self.scripted(action, &change), change })
+    }
+
+    async fn decide(
+        &self,
+        Checked { change, action }: Checked,
+        bypass: &CancellationToken,
+    ) -> Option<IndexChange> {
+        let (change, action) = match (change, action) {
+            (IndexChange::Record(change), Some(action)) => (change, action),
+            (change, _) => return Some(change),
+        };
+        if self.scripts.was_decided_early(&change).await {
+            return None;
+        }
+        let event = RecordEvent { action, change };
+        let decision = tokio::select! {
+            biased;
+            () = bypass.cancelled() => None,
+            decision = self.scripts.decide(event.clone()) => Some(decision),
+        };
+        match decision {
+            Some(decision) => decision.map(IndexChange::Record),
+            None => self.scripts.bypass(event).await.map(IndexChange::Record),
+        }
+    }
+
+    /// Takes the repo's next event. An empty queue is removed: all changes that left it have been sent to the writer,
+    /// so later changes of the repo can't overtake them.
+    fn next(&self, did: &Did) -> Option<Queued> {
+        let mut repos = self.lock();
+        let queued = repos.get_mut(did).and_then(|repo_queue| repo_queue.queue.pop_front());
+        if queued.is_none() {
+            repos.remove(did);
+        }
+        queued
+    }
+
+    /// Stops all queues. The stream replays the events that are still queued.
+    pub(super) async fn finish(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Did, RepoQueue>> {
+        self.repos.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl IndexChange {
+    /// The repo that the change belongs to.
+    pub(super) fn did(&self) -> &Did {
+        match self {
+            Self::Record(change) => did_of(change),
+            Self::Account(account) => &account.did,
+            Self::Repair(did) => did,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Tests of the whole pipeline: with a model of the store, with SQLite and PostgreSQL, with a server that fails.
+
+mod corpus;
+mod crash;
+mod histories;
+mod model;
+mod network;
+mod pipeline;
+mod replay;
+mod terms;
+mod writing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::lexicons::Followed;
+use belvedere_base::clock::{Clock, Timestamp};
+use belvedere_base::random::Random;
+use belvedere_protocol::atproto::Nsid;
+use belvedere_storage::query::Keyset;
+use belvedere_storage::store::Db;
+use belvedere_storage::store::records::{self, ListArgs};
+
+use super::settings::Timing;
+use super::testing::Recorder;
+use super::{Deps, NoScripts, StreamConfig, StreamHandle, start};
+
+const NOTE: &str = "app.example.note";
+
+/// A plausible cursor: times in tests are neither far in the past nor in the future.
+const BASE: i64 = 1_750_000_000_000_000;
+
+fn nsids(names: &[&str]) -> Followed {
+    let nsids: Arc<[Nsid]> = names.iter().map(|n| Nsid::try_from(*n).unwrap()).collect();
+    nsids.into()
+}
+
+/// Timing with waits short enough for tests.
+fn fast() -> Timing {
+    Timing {
+        backoff_floor: Duration::from_millis(5),
+        backoff_cap: Duration::from_millis(50),
+        debounce: Duration::from_millis(20),
+        commit_delay: Duration::from_millis(2),
+        cursor_interval: Duration::from_millis(20),
+        commit_retry: Duration::from_millis(2),
+        commit_retry_cap: Duration::from_millis(20),
+        ..Timing::default()
+    }
+}
+
+struct Server {
+    handle: StreamHandle,
+    tracked: watch::Sender<Followed>,
+    recorder: Arc<Recorder>,
+}
+
+/// Starts the stream on `db`, as the server does.
+fn run(db: &Db, urls: Vec<String>, collections: &[&str], shards: usize) -> Server {
+    let (tracked, watch) = watch::channel(nsids(collections));
+    let recorder = Arc::new(Recorder::default());
+    let handle = start(Deps {
+        db: db.clone(),
+        tracked: watch,
+        observer: recorder.clone(),
+        registry: Arc::default(),
+        scripts: Arc::new(NoScripts),
+        // Just before the tests' events, so that a first start begins there.
+        clock: Clock::fixed(Timestamp(BASE - 1)),
+        random: Random::system(),
+        config: StreamConfig { urls, zstd_dictionary: None, shards: Some(shards), timing: fast() },
+        shutdown: CancellationToken::new(),
+    });
+    Server { handle, tracked, recorder }
+}
+
+fn address(dir: &TempDir) -> String {
+    format!("sqlite:{}", dir.path().join("index.db").display())
+}
+
+async fn database(dir: &TempDir) -> Db {
+    migrated(&address(dir)).await
+}
+
+async fn migrated(url: &str) -> Db {
+    let db = Db::open(url, 4).await.unwrap();
+    db.migrate().await.unwrap();
+    db
+}
+
+/// All records of a collection that a query can see: AT URI to record text.
+async fn visible(db: &Db, collection: &str) -> std::collections::BTreeMap<String, String> {
+    let collection = Nsid::try_from(collection).unwrap();
+    let mut args = ListArgs {
+        collection: &collection,
+        did: None,
+        limit: 1_000_000,
+        after: None,
+        tenant: &belvedere_web::fair_share::Tenant::Instance,
+    };
+    let mut rows = Vec::new();
+    loop {
+        let page = records::list(db, &args).await.unwrap();
+        args.after = page.rows.last().map(|row| Keyset { indexed_at: row.indexed_at, id: row.id });
+        rows.extend(page.rows);
+        if !page.more {
+            break;
+        }
+    }
+    rows.into_iter().map(|row| (row.uri(), String::from_utf8(row.record.to_vec()).unwrap())).collect()
+}

@@ -1,0 +1,87 @@
+//! Checks the arguments of `db.search` and runs the search.
+
+use belvedere_protocol::atproto::Nsid;
+use belvedere_storage::query::sort::MAX_TEXT_CHARS;
+use belvedere_storage::query::{PageSize, Path};
+use belvedere_storage::store::records::RecordRow;
+use belvedere_storage::store::search::{self, SearchArgs};
+use belvedere_storage::store::{Db, StoreError};
+use belvedere_web::fair_share::Tenant;
+
+/// Longer texts are rejected: no database checks its deadline while it looks for one, and indexes have the beginnings of
+/// texts only.
+const MAX_TEXT_BYTES: usize = 250;
+
+const _: () = assert!(MAX_TEXT_BYTES < MAX_TEXT_CHARS, "the index of texts serves every search");
+
+#[derive(Clone, Debug)]
+pub struct Search {
+    collection: Nsid,
+    field: Path,
+    text: String,
+    limit: u32,
+}
+
+/// Why a search is invalid. The text is for the script's author.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SearchError {
+    #[error("invalid search field {0:?}")]
+    Field(String),
+    #[error("the search query is empty")]
+    Empty,
+    #[error("the search query is too long (at most {MAX_TEXT_BYTES} bytes)")]
+    TooLong,
+    #[error("the search query contains U+0000")]
+    Nul,
+}
+
+impl Search {
+    /// Checks the arguments. `limit` is clamped to 1..=100; 10 when absent.
+    ///
+    /// # Errors
+    /// Names the first invalid argument.
+    pub fn parse(
+        collection: Nsid,
+        field: &str,
+        text: String,
+        limit: Option<i64>,
+    ) -> Result<Self, SearchError> {
+        let path = Path::parse(field).map_err(|_| SearchError::Field(field.chars().take(80).collect()))?;
+        if text.is_empty() {
+            return Err(SearchError::Empty);
+        }
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(SearchError::TooLong);
+        }
+        if text.contains('\0') {
+            return Err(SearchError::Nul);
+        }
+        Ok(Self { collection, field: path, text, limit: PageSize::SEARCH.clamp(limit) })
+    }
+}
+
+/// Returns the best matches, best first, up to the byte limit of a page.
+pub async fn read(db: &Db, search: &Search, tenant: &Tenant) -> Result<Vec<RecordRow>, StoreError> {
+    let Search { collection, field, text, limit } = search;
+    search::search(db, &SearchArgs { collection, field, text, limit: *limit, tenant }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_cause() {
+        let parse = |field: &str, text: &str, limit| {
+            let collection = Nsid::try_from("com.example.note").unwrap();
+            Search::parse(collection, field, text.to_owned(), limit).map(|search| search.limit)
+        };
+        assert_eq!(parse("a.b[0]", "x", None), Ok(10));
+        assert_eq!(parse("a", "x", Some(-5)), Ok(1));
+        assert_eq!(parse("a", "x", Some(i64::MAX)), Ok(100));
+        assert_eq!(parse("$type", "x", None), Err(SearchError::Field("$type".into())));
+        assert_eq!(parse("a", "", None), Err(SearchError::Empty));
+        assert_eq!(parse("a", "a\0", None), Err(SearchError::Nul));
+        assert_eq!(parse("a", &"x".repeat(1_025), None), Err(SearchError::TooLong));
+    }
+}

@@ -1,0 +1,209 @@
+//! Parses script ids. An id, `<kind>:<subject>`, names what triggers the script (`admin-api.md` §4.1).
+
+use std::fmt;
+
+/// What triggers a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TriggerKind {
+    Query,
+    Procedure,
+    RecordCreate,
+    RecordUpdate,
+    RecordDelete,
+    RecordIndex,
+    LabelApply,
+    JobRun,
+}
+
+impl TriggerKind {
+    /// All kinds.
+    pub const ALL: [Self; 8] = [
+        Self::Query,
+        Self::Procedure,
+        Self::RecordCreate,
+        Self::RecordUpdate,
+        Self::RecordDelete,
+        Self::RecordIndex,
+        Self::LabelApply,
+        Self::JobRun,
+    ];
+
+    /// The name of this trigger in a script's context; all record events are `record`.
+    pub fn context(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Procedure => "procedure",
+            Self::RecordCreate | Self::RecordUpdate | Self::RecordDelete | Self::RecordIndex => "record",
+            Self::LabelApply => "label",
+            Self::JobRun => "job",
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Query => "xrpc.query",
+            Self::Procedure => "xrpc.procedure",
+            Self::RecordCreate => "record.create",
+            Self::RecordUpdate => "record.update",
+            Self::RecordDelete => "record.delete",
+            Self::RecordIndex => "record.index",
+            Self::LabelApply => "labeler.apply",
+            Self::JobRun => "job.run",
+        }
+    }
+}
+
+/// Which triggers have a script, for callers that run none.
+pub trait ScriptBindings: fmt::Debug + Send + Sync {
+    /// Whether a script is bound to the trigger with this id.
+    fn has(&self, id: &str) -> bool;
+}
+
+/// A well-formed trigger id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Trigger {
+    kind: TriggerKind,
+    id: Box<str>,
+}
+
+/// Why a text is not a trigger id. The message goes into a 400 response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTrigger {
+    #[error("invalid script id: it has the form <trigger>:<subject>")]
+    NoSubject,
+    #[error("invalid script id: unknown trigger {0:?}")]
+    UnknownKind(String),
+    #[error("invalid script id: {0:?} is not an NSID")]
+    NotAnNsid(String),
+    #[error("invalid script id: {0:?} is not a job type (a-z, 0-9, '.', '_', '-'; at most 128 characters)")]
+    NotAJobType(String),
+}
+
+/// The protocol's limit for an NSID. Ids are database keys and echoed in errors, so they are bounded.
+const MAX_NSID_LENGTH: usize = 317;
+const MAX_JOB_TYPE_LENGTH: usize = 128;
+/// The subject for labels on accounts.
+const ACTOR: &str = "_actor";
+
+impl Trigger {
+    /// Reads a script id. Split at the first `:`; the subject's syntax depends on the kind.
+    ///
+    /// # Errors
+    /// When the kind is unknown or the subject malformed.
+    pub fn parse(id: &str) -> Result<Self, InvalidTrigger> {
+        let (kind, subject) =
+            id.split_once(':').filter(|(_, s)| !s.is_empty()).ok_or(InvalidTrigger::NoSubject)?;
+        let kind = TriggerKind::ALL
+            .into_iter()
+            .find(|k| k.as_str() == kind)
+            .ok_or_else(|| InvalidTrigger::UnknownKind(truncated(kind)))?;
+        match kind {
+            TriggerKind::JobRun if !is_job_type(subject) => {
+                return Err(InvalidTrigger::NotAJobType(truncated(subject)));
+            }
+            TriggerKind::JobRun => {}
+            TriggerKind::LabelApply if subject == ACTOR => {}
+            _ if !is_loose_nsid(subject) => return Err(InvalidTrigger::NotAnNsid(truncated(subject))),
+            _ => {}
+        }
+        Ok(Self { kind, id: id.into() })
+    }
+
+    /// The trigger of a query method's script.
+    ///
+    /// # Errors
+    /// When `nsid` is not an NSID.
+    pub fn query(nsid: &str) -> Result<Self, InvalidTrigger> {
+        Self::parse(&format!("{}:{nsid}", TriggerKind::Query.as_str()))
+    }
+
+    pub fn kind(&self) -> TriggerKind {
+        self.kind
+    }
+
+    /// The whole id, as stored.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What follows the first `:`.
+    pub fn subject(&self) -> &str {
+        &self.id[self.kind.as_str().len() + 1..]
+    }
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.id)
+    }
+}
+
+/// At least two segments, each a letter and then letters, digits or hyphens. Looser than the protocol's NSID, so
+/// that a script can be saved before its lexicon's name is final.
+fn is_loose_nsid(text: &str) -> bool {
+    let segment = |s: &str| {
+        s.starts_with(|c: char| c.is_ascii_alphabetic())
+            && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    text.len() <= MAX_NSID_LENGTH && text.contains('.') && text.split('.').all(segment)
+}
+
+fn is_job_type(text: &str) -> bool {
+    let first = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    text.len() <= MAX_JOB_TYPE_LENGTH
+        && text.bytes().next().is_some_and(first)
+        && text.bytes().all(|b| first(b) || matches!(b, b'.' | b'_' | b'-'))
+}
+
+/// The caller's text, cut to fit an error message.
+fn truncated(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_kind() {
+        for (id, kind, subject) in [
+            ("xrpc.query:com.example.get", TriggerKind::Query, "com.example.get"),
+            ("xrpc.procedure:com.example.do-it", TriggerKind::Procedure, "com.example.do-it"),
+            ("record.create:a.b", TriggerKind::RecordCreate, "a.b"),
+            ("record.update:a.b2", TriggerKind::RecordUpdate, "a.b2"),
+            ("record.delete:A.B", TriggerKind::RecordDelete, "A.B"),
+            ("record.index:a.b.c.d", TriggerKind::RecordIndex, "a.b.c.d"),
+            ("labeler.apply:a.b", TriggerKind::LabelApply, "a.b"),
+            ("labeler.apply:_actor", TriggerKind::LabelApply, "_actor"),
+            ("job.run:0nightly.sync_all-2", TriggerKind::JobRun, "0nightly.sync_all-2"),
+        ] {
+            let trigger = Trigger::parse(id).unwrap();
+            assert_eq!((trigger.kind(), trigger.subject(), trigger.id()), (kind, subject, id));
+        }
+        assert_eq!(Trigger::query("a.b").unwrap().id(), "xrpc.query:a.b");
+    }
+
+    #[test]
+    fn errors_name_the_reason() {
+        for (id, why) in [
+            ("", "form"),
+            ("xrpc.query", "form"),
+            ("xrpc.query:", "form"),
+            ("xrpc.Query:a.b", "unknown trigger"),
+            (":a.b", "unknown trigger"),
+            ("xrpc.query:a", "not an NSID"),
+            ("xrpc.query:a..b", "not an NSID"),
+            ("xrpc.query:a.1b", "not an NSID"),
+            ("xrpc.query:a.b:c", "not an NSID"),
+            ("xrpc.query:_actor", "not an NSID"),
+            ("xrpc.query:a.b_c", "not an NSID"),
+            ("job.run:Sync", "not a job type"),
+            ("job.run:-a", "not a job type"),
+            (&format!("job.run:{}", "a".repeat(129)), "not a job type"),
+            (&format!("record.index:a.{}", "b".repeat(400)), "not an NSID"),
+        ] {
+            let error = Trigger::parse(id).unwrap_err().to_string();
+            assert!(error.contains(why), "{id}: {error}");
+        }
+    }
+}

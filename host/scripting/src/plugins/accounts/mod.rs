@@ -1,0 +1,165 @@
+//! Accounts at other services that users link through plugins: signing in, tokens, syncs into the user's repo, unlinking
+//! (plugins.md §6).
+//!
+//! Tokens are sealed, and reach only the plugin that they were issued through. A user has one linked account of each plugin.
+
+mod check;
+mod error;
+mod flow;
+mod linker;
+mod linking;
+mod sweep;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod unlinking;
+
+pub use check::ServiceUrl;
+pub use error::AccountError;
+pub use flow::Completed;
+pub use linker::{InstalledPlugins, Linker, Linkers};
+pub use sync::SyncState;
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::calls::CallScope;
+use super::registry::PluginStatus;
+use belvedere_base::clock::Clock;
+use belvedere_base::random::Random;
+use belvedere_instance::events::{Event, EventLog, ExternalAccountChange, ExternalAccountEvent};
+use belvedere_instance::keys::attestation::Attestation;
+use belvedere_instance::lexicons::Registry;
+use belvedere_instance::repos::Repos;
+use belvedere_protocol::atproto::Did;
+use belvedere_protocol::crypto::SealingKey;
+use belvedere_storage::store::external_accounts::{self, AccountRow};
+use belvedere_storage::store::{Db, StoreError};
+use belvedere_web::fair_share::Tenant;
+
+/// A user who links accounts, by the session with their PDS whose possession they proved.
+#[derive(Clone, Debug)]
+pub struct AccountUser {
+    pub did: Did,
+    /// Id of the session with the user's PDS.
+    pub session: Arc<str>,
+    /// The tenant whose share the calls take.
+    pub tenant: Tenant,
+}
+
+/// What accounts need.
+#[derive(Clone, Debug)]
+pub struct Deps {
+    pub db: Db,
+    pub linkers: Arc<dyn Linkers>,
+    pub sealing: SealingKey,
+    pub repos: Repos,
+    pub registry: Arc<Registry>,
+    pub attestation: Arc<Attestation>,
+    pub events: EventLog,
+    pub clock: Clock,
+    pub random: Random,
+    /// Work that outlives the request that began it.
+    pub tasks: TaskTracker,
+    /// Cancelled when the server begins to shut down.
+    pub drain: CancellationToken,
+    /// Whether users may be sent to services on this machine: only where the instance itself is on it.
+    pub allow_loopback: bool,
+}
+
+/// Links, syncs and unlinks accounts. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Accounts(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    deps: Deps,
+    turns: sync::Turns,
+    /// Wakes the workers: a sync or a revocation may be due.
+    due: Notify,
+    /// Notifies the turns of syncs: an account was unlinked or linked again on this host.
+    unlinked: Notify,
+    /// Notifies callers that wait for new tokens: a refresh has ended on this host.
+    refreshed: Notify,
+    /// Notifies requests that wait for the end of a sync: one has ended on this host.
+    sync_ended: Notify,
+}
+
+impl Accounts {
+    pub fn new(deps: Deps) -> Self {
+        Self(Arc::new(Inner {
+            deps,
+            turns: sync::Turns::default(),
+            due: Notify::new(),
+            unlinked: Notify::new(),
+            refreshed: Notify::new(),
+            sync_ended: Notify::new(),
+        }))
+    }
+
+    /// Releases what a killed server held, before the workers start.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn prepare(&self) -> Result<(), StoreError> {
+        external_accounts::release_all(&self.deps().db).await
+    }
+
+    /// Starts the workers of syncs and revocations and the sweep, which run until the server drains.
+    pub fn start_workers(&self) {
+        let Deps { tasks, .. } = self.deps();
+        tasks.spawn(sweep::run(self.clone()));
+        tasks.spawn(unlinking::run(self.clone()));
+        tasks.spawn(sync::run(self.clone()));
+    }
+
+    /// The plugins that link accounts and are in use.
+    pub fn providers(&self) -> Vec<Arc<dyn Linker>> {
+        let mut all = self.deps().linkers.all();
+        all.retain(|plugin| plugin.status() == PluginStatus::Active && plugin.exports().linking);
+        all
+    }
+
+    /// The accounts that a user has linked, newest first.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn list(&self, did: &Did) -> Result<Vec<AccountRow>, StoreError> {
+        external_accounts::list(&self.deps().db, did.as_str()).await
+    }
+
+    fn deps(&self) -> &Deps {
+        &self.0.deps
+    }
+
+    /// A plugin that links accounts and can be called.
+    fn active(&self, plugin: &str) -> Result<Arc<dyn Linker>, AccountError> {
+        let unknown = || AccountError::UnknownPlugin(plugin.chars().take(check::MAX_SHOWN_ID).collect());
+        let found = self.deps().linkers.get(plugin).filter(|found| found.exports().linking);
+        let found = found.ok_or_else(unknown)?;
+        match found.status() {
+            PluginStatus::Active => Ok(found),
+            PluginStatus::Paused => Err(AccountError::Paused),
+            PluginStatus::Removing => Err(unknown()),
+        }
+    }
+
+    fn record(&self, did: &str, plugin: &str, what: ExternalAccountChange) {
+        let event = ExternalAccountEvent { did: did.to_owned(), plugin: plugin.to_owned(), what };
+        self.deps().events.record(Event::ExternalAccount(event));
+    }
+}
+
+/// The scope of a call about an account.
+fn scope_of(row: &AccountRow) -> CallScope {
+    CallScope { tenant: tenant_of(&row.tenant), did: Did::try_from(row.did.as_str()).ok(), flow: None }
+}
+
+/// The tenant that a row names.
+fn tenant_of(text: &str) -> Tenant {
+    Tenant::parse(text).unwrap_or(Tenant::Instance)
+}

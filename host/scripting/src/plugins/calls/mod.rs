@@ -1,0 +1,397 @@
+//! Calls of a plugin's functions: the values that cross, the errors, and who may call at the same time.
+
+mod checks;
+pub(super) mod failure;
+mod pausing;
+mod places;
+mod private_values;
+pub(super) mod values;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wasmtime::Store;
+
+pub use failure::{Failure, FailureCause};
+pub use values::{
+    AuthKind, Callback, Expiry, Fault, FaultCode, Function, Info, Item, Page, Profile, RunContext,
+    SecretInfo, Start, Tokens,
+};
+
+use super::engine::{CallBounds, CallFailure, Component, PluginEngine};
+use super::host::{Account, CallState, Hidden, HostPlaces, Instance, PluginLog};
+use super::limits;
+use super::registry::{LoadedPlugin, PluginStatus};
+use super::services::PluginServices;
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Did;
+use belvedere_web::fair_share::Tenant;
+use pausing::Pausing;
+use places::Places;
+use private_values::PrivateValues;
+
+/// Calls plugins, each call in an instance of its own. Cheap to clone.
+#[derive(Clone)]
+pub struct Calls(Arc<Inner>);
+
+struct Inner {
+    engine: PluginEngine,
+    services: PluginServices,
+    log: Arc<PluginLog>,
+    places: Places,
+    host_places: HostPlaces,
+    pausing: Pausing,
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls").field("engine", &self.0.engine).finish_non_exhaustive()
+    }
+}
+
+/// For whom a call is made: what `kv` scopes and the share of the processor refer to.
+#[derive(Clone, Debug)]
+pub struct CallScope {
+    pub tenant: Tenant,
+    /// The user whose account it is about.
+    pub did: Option<Did>,
+    /// The sign-in that the call is part of: the SHA-256 hex of its state.
+    pub flow: Option<String>,
+}
+
+/// Why a call gave no value.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The plugin's own error.
+    #[error("{}", .0.message)]
+    Fault(Fault),
+    /// It trapped, or exceeded its memory or its time.
+    #[error("{0}")]
+    Failed(Failure),
+    /// Too many calls are running, or no memory is free.
+    #[error("too many calls of plugins are running, or no memory is free")]
+    Busy,
+    #[error("the plugin is paused")]
+    Paused,
+    /// The plugin does not export the interface.
+    #[error("the plugin has no {0}")]
+    Unsupported(&'static str),
+}
+
+/// What a function of an instance returned; `None` when the plugin does not export its interface.
+type Answer<T> = Option<Result<T, Fault>>;
+
+/// How long a call may compute, and in whose turns of the processor.
+struct Kind<'a> {
+    interface: &'static str,
+    guest_time: Duration,
+    /// The run of the script that calls. It has a turn already.
+    run: Option<&'a RunContext>,
+    /// Whether the call returns tokens. Its log lines are written when it ends, without them.
+    returns_tokens: bool,
+}
+
+impl Kind<'_> {
+    fn of(interface: &'static str) -> Self {
+        Self { interface, guest_time: limits::GUEST_TIME, run: None, returns_tokens: false }
+    }
+
+    fn of_tokens() -> Self {
+        Self { returns_tokens: true, ..Self::of("linking") }
+    }
+}
+
+impl Calls {
+    pub fn new(engine: PluginEngine, services: PluginServices) -> Self {
+        let instances = engine.pool_size() as usize;
+        Self(Arc::new(Inner {
+            log: Arc::new(PluginLog::new(services.events.clone())),
+            places: Places::new(instances),
+            host_places: HostPlaces::new(instances),
+            pausing: Pausing::default(),
+            engine,
+            services,
+        }))
+    }
+
+    /// Lets a paused plugin be called again that is still the loaded one. A plugin that is loaded again needs no call of
+    /// this.
+    pub fn resume(&self, id: &str) {
+        self.0.pausing.resume(id);
+    }
+
+    /// Reports the log lines that were dropped since the last report.
+    pub fn report_dropped_lines(&self, now: Timestamp) {
+        self.0.log.report_dropped(now);
+    }
+
+    /// What a component says of itself, without secrets, network or store.
+    pub async fn describe(&self, component: &Component) -> Result<Info, CallError> {
+        let described = self.inspect(component, async |instance, store| instance.describe(store).await);
+        let mut info = described.await?;
+        checks::info(&mut info).map_err(|offence| unusable(offence.text))?;
+        Ok(info)
+    }
+
+    pub async fn authorize_url(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        start: Start,
+    ) -> Result<String, CallError> {
+        let private = private_values::of_start(&start);
+        let call = self.call(plugin, scope, Kind::of("linking"), private, async |instance, store| {
+            let answer = instance.authorize_url(store, start).await?;
+            Ok(checks::answer(answer, |url| checks::url("the authorize URL", url)))
+        });
+        call.await
+    }
+
+    pub async fn handle_callback(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        callback: Callback,
+    ) -> Result<Tokens, CallError> {
+        let private = private_values::of_callback(&callback);
+        let call = self.call(plugin, scope, Kind::of_tokens(), private, async |instance, store| {
+            Ok(checks::answer(instance.handle_callback(store, callback).await?, checks::tokens))
+        });
+        call.await
+    }
+
+    /// `config` is JSON text, as in all calls.
+    pub async fn connect(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        config: &str,
+    ) -> Result<Tokens, CallError> {
+        let private = private_values::of_config(config);
+        let call = self.call(plugin, scope, Kind::of_tokens(), private, async |instance, store| {
+            Ok(checks::answer(instance.connect(store, config).await?, checks::tokens))
+        });
+        call.await
+    }
+
+    pub async fn refresh(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        tokens: &Tokens,
+        config: &str,
+    ) -> Result<Tokens, CallError> {
+        let private = private_values::of_account(tokens, config);
+        let call = self.call(plugin, scope, Kind::of_tokens(), private, async |instance, store| {
+            Ok(checks::answer(instance.refresh(store, tokens, config).await?, checks::tokens))
+        });
+        call.await
+    }
+
+    pub async fn profile(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        tokens: &Tokens,
+        config: &str,
+    ) -> Result<Profile, CallError> {
+        let private = private_values::of_account(tokens, config);
+        let call = self.call(plugin, scope, Kind::of("linking"), private, async |instance, store| {
+            Ok(checks::answer(instance.profile(store, tokens, config).await?, checks::profile))
+        });
+        call.await
+    }
+
+    pub async fn revoke(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        tokens: &Tokens,
+    ) -> Result<(), CallError> {
+        let private = private_values::of_account(tokens, "");
+        let call = self.call(plugin, scope, Kind::of("linking"), private, async |instance, store| {
+            instance.revoke(store, tokens).await
+        });
+        call.await
+    }
+
+    /// One page of a sync. `cursor` is `None` at the start.
+    pub async fn pull(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        tokens: &Tokens,
+        config: &str,
+        cursor: Option<&str>,
+    ) -> Result<Page, CallError> {
+        let kind = Kind { guest_time: limits::SYNC_GUEST_TIME, ..Kind::of("sync") };
+        let private = private_values::of_account(tokens, config);
+        let call = self.call(plugin, scope, kind, private, async |instance, store| {
+            Ok(checks::answer(instance.pull(store, tokens, config, cursor).await?, checks::page))
+        });
+        call.await
+    }
+
+    /// The functions that a library offers, without secrets, network or store.
+    pub async fn surface(&self, component: &Component) -> Result<Vec<Function>, CallError> {
+        let surface = self.inspect(component, async |instance, store| instance.surface(store).await);
+        let mut functions = surface.await?.ok_or(CallError::Unsupported("callable"))?;
+        checks::functions(&mut functions).map_err(|offence| unusable(offence.text))?;
+        Ok(functions)
+    }
+
+    /// Calls a library's function for a script. `args` is the JSON text of an array; returns JSON text. The call computes
+    /// in the turns of the processor of the run that awaits it.
+    pub async fn call_function(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        name: &str,
+        args: &str,
+        run: &RunContext,
+    ) -> Result<String, CallError> {
+        let kind = Kind { run: Some(run), ..Kind::of("callable") };
+        let call = self.call(plugin, scope, kind, Vec::new(), async |instance, store| {
+            let answer = instance.call_function(store, name, args, run.has_session).await?;
+            Ok(checks::answer(answer, |result| checks::json("the result", result, limits::RESULT_BYTES)))
+        });
+        call.await
+    }
+
+    /// Calls a function of a component that is not installed yet.
+    async fn inspect<T>(
+        &self,
+        component: &Component,
+        work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
+    ) -> Result<T, CallError> {
+        let deadline = Instant::now() + limits::CALL_TIME;
+        let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
+        let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_places, None, deadline);
+        let bounds = CallBounds { tenant: Some(Tenant::Instance), guest_time: limits::GUEST_TIME, deadline };
+        self.0.engine.call(component, state, bounds, work).await.map_err(failed)
+    }
+
+    /// Calls a function of a plugin. `private` is kept out of the plugin's log and errors.
+    async fn call<T>(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        scope: &CallScope,
+        kind: Kind<'_>,
+        private: PrivateValues,
+        work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<Answer<T>>,
+    ) -> Result<T, CallError> {
+        let Inner { engine, services, log, places, host_places, pausing } = &*self.0;
+        let id = &plugin.manifest.id;
+        if plugin.status == PluginStatus::Paused || pausing.is_paused(plugin) {
+            return Err(CallError::Paused);
+        }
+        let missing = plugin.component.missing(&plugin.grants);
+        if !missing.is_empty() {
+            let text = format!("the plugin imports what the operator did not grant: {}", missing.join(", "));
+            return Err(CallError::Failed(Failure::new(FailureCause::Grants, text)));
+        }
+        let deadline = Instant::now() + limits::CALL_TIME;
+        let _places = places.enter(id, &scope.tenant).await?;
+        let account = Account {
+            plugin: Arc::clone(plugin),
+            tenant: scope.tenant.clone(),
+            did: scope.did.clone(),
+            flow: scope.flow.clone(),
+        };
+        let mut state = CallState::new(services, log, host_places, Some(account), deadline);
+        for (name, value) in &private {
+            state.hide(name, value);
+        }
+        if let Some(run) = kind.run {
+            state.belong_to(run);
+        }
+        if kind.returns_tokens {
+            state.hold_lines();
+        }
+        let tenant = kind.run.is_none().then(|| scope.tenant.clone());
+        // A run pays for what its plugins compute, so it ends with what it has left.
+        let guest_time = kind.run.map_or(kind.guest_time, |run| kind.guest_time.min(run.time_left));
+        let bounds = CallBounds { tenant, guest_time, deadline };
+        let work = async |instance: &Instance<'_>, store: &mut Store<CallState>| {
+            let answer = work(instance, store).await?;
+            Ok(answer.map(|answer| answer.map_err(|fault| presentable(fault, store.data()))))
+        };
+        let ended = engine.call(&plugin.component, state, bounds, work).await;
+        let ended = match ended {
+            Err(CallFailure::Plugin(failure))
+                if failure.cause == FailureCause::GuestTime && guest_time < kind.guest_time =>
+            {
+                Err(CallFailure::Run)
+            }
+            ended => ended,
+        };
+        let outcome = match &ended {
+            Ok(Some(Ok(_))) => "ok",
+            Ok(_) => "fault",
+            Err(CallFailure::Run) => "ended",
+            Err(_) => "failed",
+        };
+        metrics::counter!("belvedere_plugin_calls_total", "plugin" => id.clone(), "outcome" => outcome)
+            .increment(1);
+        match ended {
+            Ok(answer) => {
+                pausing.succeeded(plugin, &scope.tenant);
+                match answer {
+                    None => Err(CallError::Unsupported(kind.interface)),
+                    Some(answer) => answer.map_err(CallError::Fault),
+                }
+            }
+            Err(failure) => {
+                let counts = matches!(failure, CallFailure::Plugin(_));
+                let error = failed(failure);
+                if let CallError::Failed(failure) = &error
+                    && failure.cause != FailureCause::RunTime
+                {
+                    log.failed(id, kind.interface, failure, services.clock.now());
+                    if counts {
+                        pausing.failed(plugin, &scope.tenant, &failure.text, services).await;
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The text without the secrets of a plugin.
+    pub fn hide_secrets(&self, plugin: &LoadedPlugin, text: &str) -> String {
+        Hidden::of_secrets(&self.0.services, &plugin.manifest).redact(text).into_owned()
+    }
+}
+
+/// A fault that users may see: without private values, and no longer than a response and a row can hold.
+fn presentable(mut fault: Fault, state: &CallState) -> Fault {
+    for text in std::iter::once(&mut fault.message).chain(&mut fault.body) {
+        text.retain(|c| c != '\0');
+        *text = state.redact(text).into_owned();
+    }
+    checks::shortened(fault)
+}
+
+fn unusable(text: String) -> CallError {
+    CallError::Failed(Failure::new(FailureCause::Answer, text))
+}
+
+fn failed(failure: CallFailure) -> CallError {
+    CallError::Failed(match failure {
+        CallFailure::Plugin(failure) => failure,
+        CallFailure::Run => {
+            Failure::new(FailureCause::RunTime, "computed for longer than the run of the script had left")
+        }
+        CallFailure::Deadline => {
+            let text = format!("took longer than {:?}, waits included", limits::CALL_TIME);
+            Failure::new(FailureCause::CallTime, text)
+        }
+        CallFailure::Busy => return CallError::Busy,
+        CallFailure::Engine(text) => {
+            tracing::error!(error = text, "the plugin engine failed");
+            return CallError::Busy;
+        }
+    })
+}

@@ -1,0 +1,43 @@
+//! The engine's configuration.
+
+use std::path::PathBuf;
+
+use super::compiler::Compiler;
+use crate::plugins::limits;
+use belvedere_wasm::sandbox::{MemoryPool, ProcessorPool};
+
+/// Instances that may exist at once, unless configured: four plugins with all their calls.
+pub const POOL_SIZE: u32 = 16;
+
+/// The engine's configuration.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Where compiled modules are kept, so that only the first start compiles them.
+    pub cache_dir: PathBuf,
+    /// Instances that may exist at once.
+    pub pool_size: u32,
+    /// The turns of calls, which the engine of scripts shares.
+    pub processor: ProcessorPool,
+    /// The memory of instances, which the runs of scripts share.
+    pub memory: MemoryPool,
+    /// How modules are compiled.
+    pub compiler: Compiler,
+}
+
+impl EngineConfig {
+    pub fn new(cache_dir: impl Into<PathBuf>, compiler: Compiler) -> Self {
+        Self {
+            cache_dir: cache_dir.into(),
+            pool_size: POOL_SIZE,
+            processor: ProcessorPool::default(),
+            memory: MemoryPool::new(2 * POOL_SIZE as usize * limits::LINEAR_MEMORY),
+            compiler,
+        }
+    }
+
+    /// For tests, whose program has no command that compiles.
+    #[cfg(test)]
+    pub fn in_this_process(cache_dir: impl Into<PathBuf>) -> Self {
+        Self::new(cache_dir, Compiler::InThisProcess)
+    }
+}

@@ -1,0 +1,23 @@
+//! The Rust bindings of the contract, generated from `wit/plugin`. Generated types stay in `host/`: each capability's file
+//! implements its interface, and [`super::program`] wraps the calls into plugins.
+
+wasmtime::component::bindgen!({
+    // Every import and export of the contract: which of them a plugin has is read from its module.
+    inline: "
+        package belvedere:host;
+
+        world plugin {
+            include belvedere:plugin/sync-plugin@1.0.0;
+            include belvedere:plugin/library-plugin@1.0.0;
+        }
+    ",
+    path: "../../wit/plugin",
+    world: "belvedere:host/plugin",
+    imports: {
+        "belvedere:plugin/kv": async | trappable,
+        "belvedere:plugin/http": async | trappable,
+        "belvedere:plugin/lookup": async | trappable,
+        default: trappable,
+    },
+    exports: { default: async },
+});

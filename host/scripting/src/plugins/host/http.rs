@@ -1,0 +1,336 @@
+//! `http`: sends requests to the hosts that the operator granted, through the guarded client. Every hop of a redirect is
+//! checked too.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::Method;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use url::{Host as UrlHost, Url};
+
+use super::bindings::belvedere::plugin::http::{Host, Request, Response};
+use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
+use super::fault;
+use super::places::HostPlaces;
+use super::state::CallState;
+use crate::plugins::calls::RunContext;
+use crate::plugins::limits;
+use crate::plugins::manifest::Permission;
+use crate::plugins::registry::LoadedPlugin;
+use belvedere_wasm::sandbox::NoMemory;
+use belvedere_web::fair_share::Tenant;
+use belvedere_web::net::{Client, FetchedResponse, Limits, NetError};
+
+/// Headers that the client writes itself, or that belong to one connection: with headers of the plugin about the message's
+/// framing, it could smuggle a request.
+const RESERVED_HEADERS: [HeaderName; 10] = [
+    HOST,
+    CONTENT_LENGTH,
+    TRANSFER_ENCODING,
+    CONNECTION,
+    UPGRADE,
+    TE,
+    TRAILER,
+    EXPECT,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+];
+/// More of them, without a constant in the library.
+const RESERVED_NAMES: [&str; 2] = ["keep-alive", "proxy-connection"];
+
+/// Methods that a plugin may send.
+const METHODS: [Method; 6] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+impl Host for CallState {
+    async fn send(&mut self, request: Request) -> wasmtime::Result<Result<Response, Fault>> {
+        let none = || Err(fault::new(FaultCode::Internal, "http.send: no response"));
+        let sent = send(self, "http.send", vec![request]).await?;
+        Ok(sent.and_then(|mut responses| responses.pop().unwrap_or_else(none)))
+    }
+
+    async fn send_all(&mut self, requests: Vec<Request>) -> wasmtime::Result<Vec<Result<Response, Fault>>> {
+        let count = requests.len();
+        Ok(match send(self, "http.send-all", requests).await? {
+            Ok(responses) => responses,
+            Err(fault) => vec![Err(fault); count.min(limits::HTTP_BATCH)],
+        })
+    }
+}
+
+/// A request that was checked.
+struct ValidRequest {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    body: Option<Bytes>,
+    time: Duration,
+    redirects: u8,
+}
+
+/// What the requests of one call share.
+struct Batch {
+    plugin: Arc<LoadedPlugin>,
+    tenant: Tenant,
+    places: HostPlaces,
+    run: Option<RunContext>,
+    net: Client,
+    deadline: Instant,
+    /// Requests of the call so far, redirects included.
+    requests: AtomicU32,
+    /// The most bytes of one response.
+    share: usize,
+    bytes: Mutex<BatchBytes>,
+    /// Notified when bytes that were reserved are free again.
+    freed: Notify,
+}
+
+/// Bytes of a batch's responses.
+#[derive(Default)]
+struct BatchBytes {
+    received: usize,
+    /// Of the requests that are being sent.
+    reserved: usize,
+}
+
+/// The outer error ends the call: there was no memory for the responses.
+async fn send(
+    state: &mut CallState,
+    function: &str,
+    requests: Vec<Request>,
+) -> wasmtime::Result<Result<Vec<Result<Response, Fault>>, Fault>> {
+    state.results.begin().await;
+    let responses = send_all(state, function, requests).await;
+    match state.results.full() {
+        Some(full) => Err(wasmtime::Error::new(NoMemory(full))),
+        None => Ok(responses),
+    }
+}
+
+async fn send_all(
+    state: &mut CallState,
+    function: &str,
+    requests: Vec<Request>,
+) -> Result<Vec<Result<Response, Fault>>, Fault> {
+    let account = state.account(function)?;
+    if requests.len() > limits::HTTP_BATCH {
+        return Err(fault::quota("too many requests at once", limits::HTTP_BATCH));
+    }
+    let batch = Batch {
+        plugin: Arc::clone(&account.plugin),
+        tenant: account.tenant.clone(),
+        places: state.places.clone(),
+        run: state.run.clone(),
+        net: state.services.net.in_memory(Arc::new(state.results.clone())),
+        deadline: state.deadline,
+        requests: AtomicU32::new(state.requests),
+        share: share(requests.len()),
+        bytes: Mutex::default(),
+        freed: Notify::new(),
+    };
+    state.wait_for_host(true);
+    let exchanges = requests.into_iter().map(async |request| batch.exchange(check(request)?).await);
+    let responses = stream::iter(exchanges).buffered(limits::HTTP_CONCURRENT).collect().await;
+    state.wait_for_host(false);
+    state.requests = batch.requests.into_inner();
+    Ok(responses)
+}
+
+impl Batch {
+    async fn exchange(&self, request: ValidRequest) -> Result<Response, Fault> {
+        let reserved = self.reserve().await?;
+        let patience = self.deadline.saturating_duration_since(Instant::now());
+        let place = self.places.request(&self.plugin.manifest.id, &self.tenant, patience).await;
+        let _place = place.map_err(|full| {
+            self.settle(reserved, 0);
+            let text = format!("too many calls are waiting for other servers: {full}");
+            fault::new(FaultCode::RateLimited, text)
+        })?;
+        let total = request.time.min(self.deadline.saturating_duration_since(Instant::now()));
+        let cap = Limits { max_bytes: reserved, total };
+        let ValidRequest { method, url, headers, body, redirects, .. } = request;
+        let mut refused = None;
+        let each = |method: &Method, url: &Url| {
+            self.permit(method, url).map_err(|fault| {
+                let text = fault.message.clone();
+                refused = Some(fault);
+                NetError::Refused(text)
+            })
+        };
+        let answer = match redirects {
+            0 => {
+                let mut each = each;
+                match each(&method, &url) {
+                    Ok(client) => client.request(method, url.as_str(), headers, body, cap).await,
+                    Err(error) => Err(error),
+                }
+            }
+            redirects => Client::follow_each(method, url.as_str(), headers, body, cap, redirects, each).await,
+        };
+        let received = match &answer {
+            Ok(fetched) => fetched.body.len(),
+            Err(NetError::TooLarge(max)) => *max,
+            Err(_) => 0,
+        };
+        self.settle(reserved, received);
+        if let Some(fault) = refused {
+            return Err(fault);
+        }
+        answer.map(response).map_err(|error| match error {
+            // The limit was what the batch had for it, not what one response may have.
+            NetError::TooLarge(max) if max < limits::HTTP_BODY_BYTES => batch_too_large(),
+            error => fault::no_response(&error),
+        })
+    }
+
+    /// Waits until the batch has bytes for a response, and reserves them. Requests that are being sent free theirs.
+    async fn reserve(&self) -> Result<usize, Fault> {
+        loop {
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            {
+                let mut bytes = self.bytes();
+                let left = limits::HTTP_BATCH_BYTES.saturating_sub(bytes.received);
+                if left == 0 {
+                    return Err(batch_too_large());
+                }
+                let wanted = self.share.min(left);
+                if bytes.reserved + wanted <= left {
+                    bytes.reserved += wanted;
+                    return Ok(wanted);
+                }
+            }
+            freed.await;
+        }
+    }
+
+    /// Ends a reservation.
+    fn settle(&self, reserved: usize, received: usize) {
+        let mut bytes = self.bytes();
+        bytes.reserved -= reserved;
+        bytes.received += received.min(reserved);
+        drop(bytes);
+        self.freed.notify_waiters();
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, BatchBytes> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The client for a hop that the operator granted.
+    fn permit(&self, method: &Method, url: &Url) -> Result<Client, Fault> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= limits::HTTP_REQUESTS {
+            return Err(fault::quota("too many requests to other servers", limits::HTTP_REQUESTS));
+        }
+        if let Some(run) = &self.run
+            && !run.take_request()
+        {
+            return Err(fault::quota("too many requests by the script's run", limits::HTTP_REQUESTS));
+        }
+        let host = match url.host() {
+            Some(UrlHost::Domain(name)) => name.to_ascii_lowercase(),
+            Some(address) => address.to_string(),
+            None => String::new(),
+        };
+        let grants = &self.plugin.grants;
+        let is_named = grants.names_host(&host, method);
+        if is_named && (is_default_https(url) || is_loopback(&host)) {
+            return Ok(self.net.clone());
+        }
+        if grants.contains(&Permission::UnrestrictedNetwork) {
+            return Ok(self.net.without_exemptions());
+        }
+        let but = if is_named { " that are not https on port 443" } else { "" };
+        Err(fault::forbidden(format!("the operator did not grant {method} requests to {host}{but}")))
+    }
+}
+
+/// A grant of a host is one of its service on the web, not of what else may listen there.
+fn is_default_https(url: &Url) -> bool {
+    url.scheme() == "https" && url.port().is_none()
+}
+
+/// This machine, which the guarded client reaches only if plugins may call it at all. It has services for tests.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost"
+}
+
+/// The most bytes of one response in a batch of `requests`: those that are sent at the same time fit together.
+fn share(requests: usize) -> usize {
+    let together = requests.clamp(1, limits::HTTP_CONCURRENT);
+    limits::HTTP_BODY_BYTES.min(limits::HTTP_BATCH_BYTES / together)
+}
+
+fn batch_too_large() -> Fault {
+    let max = limits::HTTP_BATCH_BYTES;
+    let text = format!("the responses are larger than {max} bytes in all, or one than its share of them");
+    fault::new(FaultCode::TooLarge, text)
+}
+
+fn check(request: Request) -> Result<ValidRequest, Fault> {
+    let url = &request.url;
+    if url.len() > limits::URL_BYTES {
+        return Err(fault::bad_input(format!("a URL has at most {} bytes", limits::URL_BYTES)));
+    }
+    let url = Url::parse(url).map_err(|error| fault::bad_input(format!("not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(fault::bad_input("a URL begins with https://"));
+    }
+    let method = METHODS.into_iter().find(|method| method.as_str() == request.method);
+    let method = method
+        .ok_or_else(|| fault::bad_input("a method is one of GET, HEAD, POST, PUT, PATCH and DELETE"))?;
+    let body = request.body.map(Bytes::from);
+    if body.as_ref().is_some_and(|body| body.len() > limits::HTTP_BODY_BYTES) {
+        let text = format!("the body is larger than {} bytes", limits::HTTP_BODY_BYTES);
+        return Err(fault::new(FaultCode::TooLarge, text));
+    }
+    let time = request.timeout_ms.map_or(limits::HTTP_TIME, |ms| Duration::from_millis(u64::from(ms)));
+    Ok(ValidRequest {
+        method,
+        url,
+        headers: headers(request.headers)?,
+        body,
+        time: time.min(limits::HTTP_MAX_TIME),
+        redirects: if request.follow_redirects { limits::HTTP_REDIRECTS } else { 0 },
+    })
+}
+
+fn headers(given: Vec<(String, String)>) -> Result<HeaderMap, Fault> {
+    let bytes: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if given.len() > limits::HTTP_HEADERS || bytes > limits::HTTP_HEADER_BYTES {
+        let (count, bytes) = (limits::HTTP_HEADERS, limits::HTTP_HEADER_BYTES);
+        return Err(fault::bad_input(format!(
+            "a request has at most {count} headers of {bytes} bytes in all"
+        )));
+    }
+    let mut headers = HeaderMap::with_capacity(given.len());
+    for (name, value) in given {
+        let parsed = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| fault::bad_input(format!("{name:?} is not a header name")))?;
+        if RESERVED_HEADERS.contains(&parsed) || RESERVED_NAMES.contains(&parsed.as_str()) {
+            return Err(fault::bad_input(format!("the header {parsed} can't be set")));
+        }
+        let value = HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_| fault::bad_input(format!("header {parsed}: not a header value")))?;
+        headers.append(parsed, value);
+    }
+    Ok(headers)
+}
+
+fn response(fetched: FetchedResponse) -> Response {
+    let headers = fetched.headers.iter();
+    Response {
+        status: fetched.status.as_u16(),
+        headers: headers.map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect(),
+        body: fetched.body.into(),
+    }
+}

@@ -1,0 +1,282 @@
+//! The engine: compiles, checks and runs scripts. There is one per process, shared by every run.
+
+mod config;
+mod image;
+mod instance_run;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+pub use config::{EngineConfig, EngineError};
+pub use image::prepare;
+
+use config::wasm_config;
+use instance_run::RunReport;
+
+use crate::scripts::host::tid::TidClock;
+use crate::scripts::host::{Guest, Instance, Memory, RunInfo, RunState};
+use crate::scripts::library::tally::Tally;
+use crate::scripts::mentions::called_methods;
+use crate::scripts::scheduling::{InstancePlaces, Lineage, TokenBuckets};
+use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits};
+use belvedere_base::clock::Clock;
+use belvedere_base::random::Random;
+use belvedere_instance::pds::Session;
+use belvedere_instance::repos::caller_session::NoSession;
+use belvedere_protocol::trigger::{Trigger, TriggerKind};
+use belvedere_wasm::sandbox::{MemoryPool, ProcessorPool, RunMemory};
+use belvedere_web::fair_share::Tenant;
+
+/// The shortest time that a throttled run waits before it tries again.
+const MIN_PAUSE: Duration = Duration::from_millis(5);
+
+/// Compiles, checks and runs scripts. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    wasm: wasmtime::Engine,
+    guest: Guest,
+    instance_places: InstancePlaces,
+    memory: MemoryPool,
+    fuel_buckets: TokenBuckets,
+    /// For the bytes of large answers.
+    answer_buckets: TokenBuckets,
+    processor: ProcessorPool,
+    tids: Arc<TidClock>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("instance_places", &self.0.instance_places).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Loads the precompiled guest, or compiles it when the cache has none that fits (a second or two).
+    ///
+    /// # Errors
+    /// When the machine can't run the guest.
+    pub async fn open(config: EngineConfig) -> Result<Self, EngineError> {
+        let wasm = wasmtime::Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
+        let image = image::load(&config.cache_dir, &wasm).await?;
+        let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
+        let instance_places = InstancePlaces::new(config.pool_size, config.queue);
+        let memory = MemoryPool::new(config.memory);
+        let tids = Arc::new(TidClock::new(Random::system().u64()));
+        let fuel_buckets = TokenBuckets::new(config.client_fuel);
+        let answer_buckets = TokenBuckets::for_answers();
+        Ok(Self(Arc::new(Inner {
+            wasm,
+            guest,
+            instance_places,
+            memory,
+            fuel_buckets,
+            answer_buckets,
+            processor: config.processor,
+            tids,
+        })))
+    }
+
+    /// The memory of runs, which the calls of plugins share.
+    pub fn memory(&self) -> MemoryPool {
+        self.0.memory.clone()
+    }
+
+    /// Checks a script that is to be saved: compiles it, runs its top level without services and requires a function
+    /// `handle`.
+    ///
+    /// # Errors
+    /// The failure, with message and line, when it does not load.
+    pub async fn check(&self, trigger: Trigger, source: &str) -> Result<CompiledScript, ScriptFailure> {
+        let script = self.compile(trigger, source).await;
+        let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
+        self.without_services(&script.trigger, async |instance, store| instance.check(store, bytecode).await)
+            .await?;
+        Ok(script)
+    }
+
+    /// Compiles a stored script without running it. One that does not compile fails when it is run.
+    pub async fn compile(&self, trigger: Trigger, source: &str) -> CompiledScript {
+        let bytecode = match instance_run::check_source(source) {
+            Ok(()) => {
+                let name = trigger.id();
+                self.without_services(&trigger, async |instance, store| {
+                    instance.compile(store, name, source).await
+                })
+                .await
+            }
+            Err(refused) => Err(refused),
+        };
+        CompiledScript {
+            name: trigger.id().into(),
+            trigger,
+            source: source.into(),
+            bytecode,
+            tally: Tally::default(),
+            methods: called_methods(source),
+            kept_a_row: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs a script in a fresh instance.
+    ///
+    /// # Errors
+    /// The failure; [`ScriptFailure::public_text`] is what the caller may see of it.
+    pub async fn run(
+        &self,
+        script: &CompiledScript,
+        invocation: Invocation<'_>,
+        services: &Services,
+    ) -> Result<Outcome, ScriptFailure> {
+        let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
+        let kind = script.trigger.kind();
+        let info = RunInfo {
+            trigger: Arc::clone(&script.name),
+            kind,
+            caller: invocation.caller.cloned().unwrap_or_default(),
+            delegate: invocation.delegate.cloned(),
+            lineage: invocation.lineage.cloned().unwrap_or_else(|| Lineage::root(kind)),
+        };
+        let tenant = info.caller.tenant.clone();
+        // Jobs wait in the job queue, so they are not held back here. They are charged as other runs are.
+        let sliced = kind == TriggerKind::JobRun;
+        if !sliced {
+            self.admit(&self.0.fuel_buckets, &tenant, &services.clock).await?;
+            self.admit(&self.0.answer_buckets, &tenant, &services.clock).await?;
+        }
+        let may_act = kind == TriggerKind::Procedure || invocation.inherit_auth;
+        let dry_run = services.dry_run.as_ref();
+        let session = if may_act && dry_run.is_none() { session(&info, services).await? } else { None };
+        let has_session = match dry_run {
+            Some(dry_run) => info.dry_run_account(dry_run).is_some(),
+            None => matches!(session, Some(Ok(_))),
+        };
+        let context = context(&info, services, has_session);
+        let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
+        let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
+        let started = Instant::now();
+        // Charged when this future ends, and also when it is dropped because the caller disconnected.
+        let fuel_charge = FuelCharge {
+            buckets: &self.0.fuel_buckets,
+            tenant: &tenant,
+            clock: &services.clock,
+            fuel: 0.into(),
+        };
+        let ran = self
+            .run_in_instance(state, &fuel_charge.fuel, async |instance, store| {
+                instance.run(store, bytecode, &globals, &context, seed, sliced).await
+            })
+            .await;
+        let RunReport { result, usage } = ran?;
+        let bytes = result.as_ref().map_or(0, |returned| returned.body.len());
+        if let large @ 1.. = bytes.saturating_sub(limits::FREE_ANSWER_BYTES) {
+            self.0.answer_buckets.charge(&tenant, large as u64, services.clock.now());
+        }
+        let returned =
+            result.and_then(|returned| instance_run::check_result(&returned.body).map(|()| returned));
+        let returned = returned.map_err(|failure| failure.located(&script.trigger));
+        let has_caller = matches!(kind, TriggerKind::Query | TriggerKind::Procedure);
+        let failed = returned.as_ref().is_err_and(|failure| !(has_caller && failure.is_intended()));
+        let took = started.elapsed();
+        script.tally.count(failed, usage.fuel, usage.guest_time, took, services.clock.now());
+        let returned = returned?;
+        Ok(Outcome { shape: returned.shape, body: returned.body, usage })
+    }
+
+    /// Holds a run back while its tenant's bucket is empty, and refuses it, after a pause, when that takes too long.
+    async fn admit(
+        &self,
+        buckets: &TokenBuckets,
+        tenant: &Tenant,
+        clock: &Clock,
+    ) -> Result<(), ScriptFailure> {
+        let Err(mut missing) = buckets.admit(tenant, clock.now()) else { return Ok(()) };
+        let waiting = buckets.wait(tenant, clock.now());
+        let mut left = limits::THROTTLE_WAIT;
+        // Another run of the tenant may take the tokens first; then this one waits again.
+        while waiting.is_some() && !left.is_zero() && missing <= left {
+            let pause = missing.max(MIN_PAUSE);
+            tokio::time::sleep(pause).await;
+            left = left.saturating_sub(pause);
+            match buckets.admit(tenant, clock.now()) {
+                Ok(()) => return Ok(()),
+                Err(still) => missing = still,
+            }
+        }
+        if waiting.is_some() && missing > left {
+            tokio::time::sleep(limits::REFUSAL_PAUSE).await;
+        }
+        Err(instance_run::throttled(missing))
+    }
+
+    /// Waits for a place and runs `work` in an instance with every limit. `fuel` receives the fuel that it used,
+    /// however it ended. The outer error means that there was no place.
+    async fn run_in_instance<T>(
+        &self,
+        mut state: RunState,
+        fuel: &AtomicU64,
+        work: impl AsyncFnOnce(
+            &Instance,
+            &mut wasmtime::Store<RunState>,
+        ) -> wasmtime::Result<Result<T, ScriptFailure>>,
+    ) -> Result<RunReport<T>, ScriptFailure> {
+        let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
+        let entered = self.0.instance_places.enter(&tenant, lineage.depth(), lineage.time_left()).await;
+        let _place = entered.map_err(instance_run::no_instance)?;
+        state.memory = Memory::new(Some(RunMemory::new(&self.0.memory, tenant, lineage.memory().clone())));
+        let work =
+            instance_run::within_limits(&self.0.wasm, &self.0.guest, &self.0.processor, state, fuel, work);
+        Ok(work.await)
+    }
+
+    /// As [`Self::run_in_instance`], for a script that is only compiled or checked.
+    async fn without_services<T>(
+        &self,
+        trigger: &Trigger,
+        work: impl AsyncFnOnce(
+            &Instance,
+            &mut wasmtime::Store<RunState>,
+        ) -> wasmtime::Result<Result<T, ScriptFailure>>,
+    ) -> Result<T, ScriptFailure> {
+        let info = RunInfo::check(trigger.id().into(), trigger.kind());
+        let state = RunState::without_services(info, Clock::system(), Arc::clone(&self.0.tids));
+        let ran = self.run_in_instance(state, &AtomicU64::new(0), work).await?;
+        ran.result.map_err(|failure| failure.located(trigger))
+    }
+}
+
+/// Charges a run's fuel to its tenant when it is dropped.
+struct FuelCharge<'a> {
+    buckets: &'a TokenBuckets,
+    tenant: &'a Tenant,
+    clock: &'a Clock,
+    fuel: AtomicU64,
+}
+
+impl Drop for FuelCharge<'_> {
+    fn drop(&mut self) {
+        self.buckets.charge(self.tenant, *self.fuel.get_mut(), self.clock.now());
+    }
+}
+
+/// The stored session of a run's caller, or of the account that the caller writes for, or why there is none.
+async fn session(
+    info: &RunInfo,
+    services: &Services,
+) -> Result<Option<Result<Arc<Session>, NoSession>>, ScriptFailure> {
+    let Some(repos) = &services.repos else { return Ok(None) };
+    let found = repos.session_of_caller(&info.caller, info.delegate.as_ref()).await;
+    found.map(Some).map_err(|error| {
+        tracing::error!(%error, "the sessions can't be read");
+        ScriptFailure::new(FailureKind::Internal, "the sessions can't be read")
+    })
+}
+
+/// The argument of the prelude's start hooks, as JSON: the kind of run, and which optional capabilities it has.
+fn context(info: &RunInfo, services: &Services, session: bool) -> Vec<u8> {
+    let (kind, signing) = (info.kind.context(), services.attestation.is_some());
+    serde_json::json!({ "kind": kind, "session": session, "signing": signing }).to_string().into_bytes()
+}

@@ -1,0 +1,61 @@
+//! Makes faults: refusals that a script sees as error objects.
+
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use crate::scripts::services::IndexError;
+use belvedere_web::net::NetError;
+
+pub(super) fn new(code: FaultCode, message: impl Into<String>) -> Fault {
+    Fault { code, message: message.into(), status: None, answer: None }
+}
+
+/// The name of a code in the contract.
+pub(super) fn code_name(code: FaultCode) -> &'static str {
+    use crate::scripts::failure::FaultCode as Named;
+    let named = match code {
+        FaultCode::BadInput => Named::BadInput,
+        FaultCode::Forbidden => Named::Forbidden,
+        FaultCode::NoSession => Named::NoSession,
+        FaultCode::Limit => Named::Limit,
+        FaultCode::Unavailable => Named::Unavailable,
+        FaultCode::Upstream => Named::Upstream,
+    };
+    named.as_str()
+}
+
+/// A limit of the run is used up; `what` names it.
+pub(super) fn limit(what: &str, max: impl std::fmt::Display) -> Fault {
+    new(FaultCode::Limit, format!("{what}: a run may have {max}"))
+}
+
+pub(super) fn forbidden(message: impl Into<String>) -> Fault {
+    new(FaultCode::Forbidden, message)
+}
+
+/// Maps an error of the index to a fault. The cause of a failing database is logged, and not shown to the script.
+pub(super) fn index(function: &str, error: &IndexError) -> Fault {
+    let code = match error {
+        IndexError::Invalid(_) => FaultCode::BadInput,
+        IndexError::Forbidden(_) => FaultCode::Forbidden,
+        IndexError::Limit(_) => FaultCode::Limit,
+        IndexError::Unavailable(cause) => {
+            tracing::error!(function, error = %cause, "a script's database request failed");
+            FaultCode::Unavailable
+        }
+    };
+    new(code, format!("{function}: {error}"))
+}
+
+/// Maps a request without an answer to a fault. It does not contain the addresses that names resolved to.
+pub(super) fn no_response(error: &NetError) -> Fault {
+    let code = match error {
+        NetError::Refused(_) => FaultCode::Forbidden,
+        NetError::TooLarge(_) | NetError::Redirects(_) => FaultCode::Limit,
+        NetError::Malformed(_) | NetError::Status(_) => FaultCode::Upstream,
+        NetError::Dns(_)
+        | NetError::Timeout
+        | NetError::NoMemory
+        | NetError::Transport(_)
+        | NetError::Setup(_) => FaultCode::Unavailable,
+    };
+    new(code, error.to_string())
+}

@@ -1,0 +1,360 @@
+//! `repo`: reads schemas and records, and writes to the caller's repo and to the index. The host enforces that a write
+//! goes to one repo, and only to records of that repo.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::state::RunState;
+use super::{fault, handles, log, pretend};
+use crate::scripts::dry_run::{DryRun, DryWrite};
+use crate::scripts::failure::FailureAnswer;
+use crate::scripts::limits;
+use crate::scripts::services::LogLevel;
+use belvedere_instance::pds::{self, CommitResult, PdsError, WriteAction};
+use belvedere_instance::repos::{InvalidWrite, LocalError, RecordScripts, Repos, Validation, caller_session};
+use belvedere_instance::xrpc::Answer;
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri};
+use belvedere_storage::store::StoreError;
+
+impl Host for RunState {
+    async fn schema(&mut self, collection: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+        Ok(schema(self, &collection))
+    }
+
+    async fn load(&mut self, uris: Vec<String>) -> wasmtime::Result<Result<Vec<Loaded>, Fault>> {
+        Ok(load(self, uris).await)
+    }
+
+    async fn save(
+        &mut self,
+        writes: Vec<WitWrite>,
+        validate: bool,
+    ) -> wasmtime::Result<Result<Vec<Written>, Fault>> {
+        Ok(save(self, writes, Validation::of(validate)).await)
+    }
+
+    async fn save_local(
+        &mut self,
+        write: WitWrite,
+        validate: bool,
+    ) -> wasmtime::Result<Result<Written, Fault>> {
+        Ok(save_local(self, write, Validation::of(validate)).await)
+    }
+
+    async fn log_left_out(
+        &mut self,
+        collection: String,
+        fields: Vec<String>,
+    ) -> wasmtime::Result<Result<(), Fault>> {
+        Ok(log_left_out(self, &collection, &fields))
+    }
+
+    async fn delete_local(
+        &mut self,
+        uri: String,
+        repo: Option<String>,
+    ) -> wasmtime::Result<Result<bool, Fault>> {
+        Ok(delete_local(self, &uri, repo.as_deref()).await)
+    }
+}
+
+fn bad(message: impl Into<String>) -> Fault {
+    fault::new(FaultCode::BadInput, message)
+}
+
+fn repos(state: &mut RunState) -> Result<Repos, Fault> {
+    state.service("Record", |services| services.repos.clone())
+}
+
+fn parse_collection(text: &str) -> Result<Nsid, Fault> {
+    Nsid::try_from(text).map_err(|_| bad(format!("Record: collection {text:?} is not an NSID")))
+}
+
+fn parse_uri(text: &str) -> Result<RecordUri, Fault> {
+    RecordUri::parse(text).map_err(|error| bad(format!("Record: {text:?} is {error}")))
+}
+
+fn database(error: &StoreError) -> Fault {
+    tracing::error!(function = "Record", %error, "a script's database request failed");
+    fault::new(FaultCode::Unavailable, "Record: database unavailable")
+}
+
+/// Writes the line for the operator. It does not count as one of the script's own.
+fn log_left_out(state: &mut RunState, collection: &str, fields: &[String]) -> Result<(), Fault> {
+    state.count_call()?;
+    let fields = fields.join(", ");
+    let line =
+        format!("Record: fields that the lexicon {collection} does not declare were left out: {fields}");
+    log::write_line(state, LogLevel::Debug, line.into_bytes());
+    Ok(())
+}
+
+/// The record with `[]` for each empty table that its collection's lexicon declares as an array. In Lua an empty table is
+/// both an empty array and an empty object.
+pub(super) fn with_arrays(state: &RunState, collection: &str, value: Vec<u8>) -> Bytes {
+    match state.repos() {
+        Some(repos) => repos.record_with_arrays(collection, value.into()),
+        None => value.into(),
+    }
+}
+
+fn schema(state: &mut RunState, collection: &str) -> Result<Vec<u8>, Fault> {
+    let repos = repos(state)?;
+    Ok(repos.schema(&parse_collection(collection)?).map_or_else(|| b"null".to_vec(), Vec::from))
+}
+
+async fn load(state: &mut RunState, uris: Vec<String>) -> Result<Vec<Loaded>, Fault> {
+    let repos = repos(state)?;
+    if uris.len() > limits::LOAD_URIS {
+        let max = limits::LOAD_URIS;
+        return Err(fault::new(FaultCode::Limit, format!("Record.load_all: at most {max} URIs at once")));
+    }
+    let mut named = Vec::with_capacity(uris.len());
+    for uri in uris {
+        named.push(parse_uri(&handles::without_handle(state, "Record", uri).await?)?);
+    }
+    let uris = named;
+    let max_bytes = limits::LOAD_BYTES.min(usize::try_from(state.row_bytes_left()).unwrap_or(usize::MAX));
+    let loaded = repos.load(&uris, max_bytes).await.map_err(|error| database(&error))?;
+    if loaded.more {
+        let message =
+            format!("Record.load_all: the records are larger than {max_bytes} bytes: load fewer at once");
+        return Err(fault::new(FaultCode::Limit, message));
+    }
+    let rows = loaded.rows;
+    state.count_rows(rows.len(), rows.iter().map(|full| full.row.record.len()).sum())?;
+    let mut found = Vec::with_capacity(uris.len());
+    for (position, uri) in uris.iter().enumerate() {
+        let is_it = |row: &belvedere_storage::store::records::RecordRow| {
+            row.did == uri.did.as_str() && row.rkey == uri.rkey.as_str() && row.collection == uri.collection
+        };
+        let Some(full) = rows.iter().find(|full| is_it(&full.row)) else { continue };
+        found.push(Loaded {
+            position: position as u32,
+            uri: full.row.uri(),
+            cid: full.cid.map(|cid| cid.to_string()),
+            value: full.row.record.to_vec(),
+        });
+    }
+    Ok(found)
+}
+
+/// A write whose record and target belong together.
+struct ValidWrite {
+    target: Did,
+    collection: Nsid,
+    /// The URI of the record, if it exists already.
+    uri: Option<RecordUri>,
+    rkey: Option<RecordKey>,
+    /// `None` to delete.
+    value: Option<Bytes>,
+}
+
+fn check(state: &mut RunState, write: WitWrite) -> Result<ValidWrite, Fault> {
+    let target = target(state, write.repo.as_deref())?;
+    let collection = parse_collection(&write.collection)?;
+    let uri = write.uri.as_deref().map(parse_uri).transpose()?;
+    if let Some(uri) = &uri {
+        check_owner(uri, &target)?;
+        if uri.collection != collection {
+            return Err(bad(format!("Record: {uri} is not of the collection {collection}")));
+        }
+    }
+    let rkey = match (&uri, write.rkey) {
+        (Some(uri), _) => Some(uri.rkey.clone()),
+        (None, Some(text)) => {
+            let rkey = RecordKey::try_from(text.as_str());
+            Some(rkey.map_err(|_| bad(format!("Record: {text:?} is not a record key")))?)
+        }
+        (None, None) => None,
+    };
+    let value = write.value.map(|value| with_arrays(state, collection.as_str(), value));
+    state.writes.add(1, value.as_ref().map_or(0, Bytes::len))?;
+    Ok(ValidWrite { target, collection, uri, rkey, value })
+}
+
+/// The repo that a write is for: the one the script names, or else that of the account the caller writes for, which is
+/// the caller unless the run has a `delegate_did`.
+fn target(state: &RunState, named: Option<&str>) -> Result<Did, Fault> {
+    if let Some(text) = named {
+        return Did::try_from(text).map_err(|_| bad(format!("Record: {text:?} is not a DID")));
+    }
+    let own = state.info.delegate.as_ref().or(state.info.caller.did.as_ref());
+    own.cloned().ok_or_else(|| bad("Record: there is no caller; name the record's repo with set_repo()"))
+}
+
+/// Refuses to write a record of another account, whatever URI the script passed.
+fn check_owner(uri: &RecordUri, target: &Did) -> Result<(), Fault> {
+    if uri.did == *target {
+        return Ok(());
+    }
+    Err(fault::forbidden(format!("Record: {uri} is not a record of {target}")))
+}
+
+/// Who saves: the account of a session, or in a dry run the account that would have one.
+enum Author {
+    Session(Arc<pds::Session>),
+    DryRun(DryRun, Did),
+}
+
+impl Author {
+    fn did(&self) -> &Did {
+        match self {
+            Self::Session(session) => &session.did,
+            Self::DryRun(_, account) => account,
+        }
+    }
+}
+
+async fn save(
+    state: &mut RunState,
+    writes: Vec<WitWrite>,
+    validation: Validation,
+) -> Result<Vec<Written>, Fault> {
+    let repos = repos(state)?;
+    let author = match state.dry_run_account() {
+        Some((dry_run, account)) => Author::DryRun(dry_run, account),
+        None => Author::Session(state.session("Record")?),
+    };
+    if writes.len() > pds::MAX_WRITES {
+        return Err(fault::limit("too many records in one commit", pds::MAX_WRITES));
+    }
+    let checked: Vec<ValidWrite> =
+        writes.into_iter().map(|write| check(state, write)).collect::<Result<_, _>>()?;
+    let mut writes = Vec::with_capacity(checked.len());
+    for ValidWrite { target, collection, uri, rkey, value } in checked {
+        if target != *author.did() {
+            let message = format!("Record: this run may not write to the repo of {target}");
+            return Err(fault::forbidden(message));
+        }
+        let action = match (uri, value) {
+            (None, Some(value)) => WriteAction::Create(value),
+            (Some(_), Some(value)) => WriteAction::Put(value),
+            (Some(_), None) => WriteAction::Delete,
+            (None, None) => return Err(bad("Record: a record that is not saved can't be deleted")),
+        };
+        writes.push(pds::Write { collection, rkey, action, swap: None });
+    }
+    repos.check_writes(&writes, validation).map_err(|invalid| invalid_fault(state, "Record", invalid))?;
+    let session = match author {
+        Author::Session(session) => session,
+        Author::DryRun(dry_run, account) => return Ok(pretend::commit(state, &dry_run, &account, &writes)),
+    };
+    let committed = send(state, &repos, &session, &writes).await?;
+    let mut written = Vec::with_capacity(writes.len());
+    let mirrored = repos.mirror_writes(&session.did, &writes, committed, RecordScripts::Now).await;
+    state.announce_write(&session.did).await;
+    for (write, done) in writes.iter().zip(mirrored) {
+        let Some(done) = done else { continue };
+        let deleted = matches!(write.action, WriteAction::Delete);
+        written.push(Written {
+            uri: (!deleted).then(|| done.uri.to_string()),
+            cid: done.cid.map(|cid| cid.to_string()),
+        });
+    }
+    Ok(written)
+}
+
+/// Sends one write by its own method, several in one commit.
+async fn send(
+    state: &mut RunState,
+    repos: &Repos,
+    session: &pds::Session,
+    writes: &[pds::Write],
+) -> Result<CommitResult, Fault> {
+    state.outbound.count(1)?;
+    let tenant = state.tenant().clone();
+    let agent = repos.agent(session, &tenant).within(state.outbound.time_left()?);
+    let started = Instant::now();
+    let answer = match writes {
+        [single] => agent.write(single).await,
+        several => agent.apply_writes(several).await,
+    };
+    state.outbound.charge(0, started.elapsed());
+    let committed = match answer {
+        Err(PdsError::Refused(refusal))
+            if refusal.is_not_found()
+                && matches!(writes, [pds::Write { action: WriteAction::Delete, .. }]) =>
+        {
+            // The record to delete does not exist.
+            CommitResult { rev: None, records: vec![None] }
+        }
+        other => other.map_err(|error| pds_fault(state, "Record", error))?,
+    };
+    let mut records = writes.iter().zip(&committed.records);
+    let as_requested = records.all(|(write, record)| write.fits(&session.did, record.as_ref()));
+    if !as_requested {
+        let error = PdsError::Malformed("it wrote something else than requested".to_owned());
+        return Err(pds_fault(state, "Record", error));
+    }
+    Ok(committed)
+}
+
+/// Maps the failure of a PDS call to a fault. Its answer is the one that the caller gets from a method without a script.
+pub(super) fn pds_fault(state: &mut RunState, function: &str, error: PdsError) -> Fault {
+    let message = format!("{function}: {error}");
+    let (code, status) = match &error {
+        PdsError::Refused(refusal) => (FaultCode::Upstream, Some(refusal.status.as_u16())),
+        PdsError::Net(error) => (fault::no_response(error).code, None),
+        PdsError::Malformed(_) => (FaultCode::Upstream, None),
+        PdsError::Credential | PdsError::Ended | PdsError::Moved => (FaultCode::NoSession, None),
+        PdsError::Busy(_) | PdsError::Renewal(_) | PdsError::Unresolved(_) | PdsError::Store(_) => {
+            (FaultCode::Unavailable, None)
+        }
+    };
+    let answer = match caller_session::failed(error) {
+        Ok(answer) => Some(FailureAnswer::Upstream(answer)),
+        // An error of ours is a failure of the script: its cause is logged with it.
+        Err(error) if error.cause.is_some() => None,
+        Err(error) => Some(FailureAnswer::Pds(Answer::of_error(&error))),
+    };
+    Fault { code, message, status, answer: answer.map(|answer| state.keep_answer(answer)) }
+}
+
+/// The fault of a record that must not be written. Its answer is the one that the caller gets from a procedure without a
+/// script.
+pub(super) fn invalid_fault(state: &mut RunState, function: &str, invalid: InvalidWrite) -> Fault {
+    let message = format!("{function}: {invalid}");
+    let answer = state.keep_answer(FailureAnswer::Pds(Answer::of_error(&invalid.into())));
+    Fault { answer: Some(answer), ..fault::new(FaultCode::BadInput, message) }
+}
+
+async fn save_local(state: &mut RunState, write: WitWrite, validation: Validation) -> Result<Written, Fault> {
+    let repos = repos(state)?;
+    let ValidWrite { target, collection, rkey, value, .. } = check(state, write)?;
+    let Some(value) = value else { return Err(bad("Record:save_local: there is no record")) };
+    let Some(rkey) = rkey else { return Err(bad("Record:save_local: the record key is missing")) };
+    let uri = RecordUri { did: target, collection, rkey };
+    let inspected = repos
+        .check_local(&uri, &value, validation)
+        .map_err(|invalid| invalid_fault(state, "Record:save_local", invalid))?;
+    if let Some(dry_run) = state.dry_run() {
+        dry_run.write(&DryWrite::IndexSave { uri: uri.to_string(), record: pretend::json(&value) });
+        return Ok(Written { uri: Some(uri.to_string()), cid: None });
+    }
+    repos.save_local(&uri, value, inspected).await.map_err(|error| match error {
+        LocalError::Store(error) => database(&error),
+        LocalError::NoWriter => fault::new(FaultCode::Unavailable, format!("Record:save_local: {error}")),
+    })?;
+    state.announce_write(&uri.did).await;
+    Ok(Written { uri: Some(uri.to_string()), cid: None })
+}
+
+async fn delete_local(state: &mut RunState, uri: &str, repo: Option<&str>) -> Result<bool, Fault> {
+    let repos = repos(state)?;
+    let uri = parse_uri(uri)?;
+    check_owner(&uri, &target(state, repo)?)?;
+    state.writes.add(1, 0)?;
+    if let Some(dry_run) = state.dry_run() {
+        dry_run.write(&DryWrite::IndexDelete { uri: uri.to_string() });
+        let found = repos.load(std::slice::from_ref(&uri), limits::LOAD_BYTES).await;
+        return found.map(|found| !found.rows.is_empty()).map_err(|error| database(&error));
+    }
+    let existed = repos.delete_local(&uri).await.map_err(|error| database(&error))?;
+    state.announce_write(&uri.did).await;
+    Ok(existed)
+}

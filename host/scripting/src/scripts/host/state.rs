@@ -1,0 +1,368 @@
+//! The host's state of one run: its services, and how much of its limits it has used.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::allowances::{Outbound, WriteCount};
+use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use super::blobs::Blobs;
+use super::fault;
+use super::memory::Memory;
+use super::tid::TidClock;
+use crate::scripts::OutboundHttp;
+use crate::scripts::dry_run::DryRun;
+use crate::scripts::failure::FailureAnswer;
+use crate::scripts::services::{Index, LogSink, Services};
+use crate::scripts::{Lineage, limits};
+use belvedere_base::clock::Clock;
+use belvedere_instance::pds::Session;
+use belvedere_instance::repos::Repos;
+use belvedere_instance::repos::caller_session::NoSession;
+use belvedere_instance::xrpc::{Answer, Caller};
+use belvedere_protocol::atproto::Did;
+use belvedere_protocol::trigger::TriggerKind;
+use belvedere_web::fair_share::{Place, Tenant};
+
+/// The trigger and the caller of a run. Capabilities decide by it what they allow, and log lines carry it.
+#[derive(Clone, Debug)]
+pub(in crate::scripts) struct RunInfo {
+    pub(in crate::scripts) trigger: Arc<str>,
+    pub(in crate::scripts) kind: TriggerKind,
+    pub(in crate::scripts) caller: Caller,
+    /// The account whose repo is written to, if it is not the caller's.
+    pub(in crate::scripts) delegate: Option<Did>,
+    /// The run's lineage among the runs that call each other (`xrpc.*`).
+    pub(in crate::scripts) lineage: Lineage,
+}
+
+impl RunInfo {
+    /// For a script that is loaded and not run.
+    pub(in crate::scripts) fn check(trigger: Arc<str>, kind: TriggerKind) -> Self {
+        let lineage = Lineage::root(TriggerKind::Query);
+        Self { trigger, kind, caller: Caller::default(), delegate: None, lineage }
+    }
+
+    /// The account that a dry run acts for as if it had a session.
+    pub(in crate::scripts) fn dry_run_account(&self, dry_run: &DryRun) -> Option<&Did> {
+        let may_act = self.kind == TriggerKind::Procedure || dry_run.options().with_session;
+        self.delegate.as_ref().or(self.caller.did.as_ref()).filter(|_| may_act)
+    }
+}
+
+/// The data of a run's store.
+pub(in crate::scripts) struct RunState {
+    pub(super) info: RunInfo,
+    pub(super) clock: Clock,
+    pub(super) tids: Arc<TidClock>,
+    /// `None` while a script is only checked.
+    services: Option<Services>,
+    /// What the caller gets for faults that are not caught. A fault has the number of its answer.
+    answers: Vec<Arc<FailureAnswer>>,
+    host_calls: Arc<AtomicU32>,
+    /// How many times the limits of an ordinary run this one has.
+    factor: u32,
+    rows: u64,
+    row_bytes: u64,
+    json_bytes: u64,
+    log_lines: u32,
+    database_time: Duration,
+    pub(super) outbound: Outbound,
+    pub(super) blobs: Blobs,
+    pub(super) writes: WriteCount,
+    plugin_calls: u32,
+    /// How long plugins computed for the run since its fuel was last reduced by that.
+    pub(super) plugin_time: Duration,
+    /// What exceeded the run's fuel.
+    unpaid_fuel: u64,
+    /// The session with the caller's PDS; `None` when this kind of run may use none.
+    session: Option<Result<Arc<Session>, NoSession>>,
+    pub(in crate::scripts) memory: Memory,
+}
+
+impl RunState {
+    pub(in crate::scripts) fn new(
+        info: RunInfo,
+        services: &Services,
+        tids: Arc<TidClock>,
+        session: Option<Result<Arc<Session>, NoSession>>,
+    ) -> Self {
+        let (mut services, clock) = (services.clone(), services.clock.clone());
+        if info.kind == TriggerKind::Query && info.lineage.may_lag() {
+            services.index = services.index.for_query(&info.caller).unwrap_or(services.index);
+        }
+        Self { services: Some(services), session, ..Self::without_services(info, clock, tids) }
+    }
+
+    /// For a script that is compiled or checked: log lines are discarded, and every function but the clock's is
+    /// refused.
+    pub(in crate::scripts) fn without_services(info: RunInfo, clock: Clock, tids: Arc<TidClock>) -> Self {
+        let factor = if info.kind == TriggerKind::JobRun { limits::JOB_FACTOR } else { 1 };
+        Self {
+            info,
+            clock,
+            tids,
+            services: None,
+            answers: Vec::new(),
+            host_calls: Arc::default(),
+            factor,
+            rows: 0,
+            row_bytes: 0,
+            json_bytes: 0,
+            log_lines: 0,
+            outbound: Outbound::of(factor),
+            database_time: Duration::ZERO,
+            blobs: Blobs::default(),
+            writes: WriteCount::default(),
+            plugin_calls: 0,
+            plugin_time: Duration::ZERO,
+            unpaid_fuel: 0,
+            session: None,
+            memory: Memory::new(None),
+        }
+    }
+
+    /// The tenant that pays for the run.
+    pub(in crate::scripts) fn tenant(&self) -> &Tenant {
+        &self.info.caller.tenant
+    }
+
+    /// The run's lineage among the runs that call each other.
+    pub(in crate::scripts) fn lineage(&self) -> &Lineage {
+        &self.info.lineage
+    }
+
+    /// Counted calls into the host so far.
+    pub(in crate::scripts) fn host_calls(&self) -> &Arc<AtomicU32> {
+        &self.host_calls
+    }
+
+    /// How many times the limits of an ordinary run this one has.
+    pub(in crate::scripts) fn factor(&self) -> u32 {
+        self.factor
+    }
+
+    /// What plugins computed for the run and was not subtracted from its fuel yet, in units of fuel.
+    pub(in crate::scripts) fn plugin_fuel(&self) -> u64 {
+        let micros = u64::try_from(self.plugin_time.as_micros()).unwrap_or(u64::MAX);
+        micros.saturating_mul(limits::PLUGIN_FUEL_PER_MICROSECOND).saturating_add(self.unpaid_fuel)
+    }
+
+    /// Whether plugins computed for longer than the run's fuel lasted.
+    pub(in crate::scripts) fn plugins_used_up_fuel(&self) -> bool {
+        self.unpaid_fuel > 0
+    }
+
+    /// Takes what plugins computed out of `left`, the run's fuel. `false` when that is used up.
+    pub(super) fn pay_plugin_fuel(&mut self, left: &mut u64) -> bool {
+        let fuel = self.plugin_fuel();
+        self.plugin_time = Duration::ZERO;
+        self.unpaid_fuel = fuel.saturating_sub(*left);
+        *left = left.saturating_sub(fuel);
+        self.unpaid_fuel == 0
+    }
+
+    /// Counts a call into the host.
+    pub(super) fn count_call(&mut self) -> Result<(), Fault> {
+        let max = limits::HOST_CALLS * self.factor;
+        if self.host_calls.fetch_add(1, Ordering::Relaxed) >= max {
+            return Err(fault::limit("too many calls to the host", max));
+        }
+        Ok(())
+    }
+
+    pub(super) fn count_log_line(&mut self) -> Result<(), Fault> {
+        self.log_lines += 1;
+        if self.log_lines > limits::LOG_LINES * self.factor {
+            return Err(fault::limit("too many log lines", limits::LOG_LINES * self.factor));
+        }
+        Ok(())
+    }
+
+    /// Counts a call of a plugin's function.
+    pub(super) fn count_plugin_call(&mut self) -> Result<(), Fault> {
+        let max = limits::PLUGIN_CALLS * self.factor;
+        self.plugin_calls = self.plugin_calls.saturating_add(1);
+        if self.plugin_calls > max {
+            return Err(fault::limit("too many calls of plugins", max));
+        }
+        Ok(())
+    }
+
+    /// Counts the memory that JSON from the guest takes on the host.
+    pub(super) fn charge_json(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.json_bytes = self.json_bytes.saturating_add(bytes as u64);
+        let max = limits::JSON_RUN_BYTES * u64::from(self.factor);
+        if self.json_bytes > max {
+            return Err(fault::limit("too much JSON handed over", format!("{max} bytes of it")));
+        }
+        Ok(())
+    }
+
+    /// Bytes of rows that the run may still read.
+    pub(super) fn row_bytes_left(&self) -> u64 {
+        (limits::ROW_BYTES * u64::from(self.factor)).saturating_sub(self.row_bytes)
+    }
+
+    pub(super) fn count_rows(&mut self, rows: usize, bytes: usize) -> Result<(), Fault> {
+        self.rows += rows as u64;
+        self.row_bytes += bytes as u64;
+        let (max_rows, max_bytes) =
+            (limits::ROWS * u64::from(self.factor), limits::ROW_BYTES * u64::from(self.factor));
+        if self.rows > max_rows {
+            return Err(fault::limit("too many rows read", max_rows));
+        }
+        if self.row_bytes > max_bytes {
+            return Err(fault::limit("too many bytes of rows read", max_bytes));
+        }
+        Ok(())
+    }
+
+    /// The index, for a counted call.
+    pub(super) fn index(&mut self, function: &str) -> Result<Arc<dyn Index>, Fault> {
+        let max = limits::DATABASE_TIME * self.factor;
+        if self.database_time >= max {
+            let max = format!("{} s of it", max.as_secs());
+            return Err(fault::limit("too much waiting for the database", max));
+        }
+        self.service(function, |services| Some(Arc::clone(&services.index)))
+    }
+
+    pub(super) fn spend_on_database(&mut self, time: Duration) {
+        self.database_time += time;
+    }
+
+    /// Waits for a place among the runs that wait for other servers. This time counts as waiting for them.
+    pub(super) async fn outbound_place(&mut self, web: &OutboundHttp) -> Result<Place, Fault> {
+        let started = Instant::now();
+        let place = web.place(self.tenant()).await;
+        self.outbound.charge(0, started.elapsed());
+        place.map_err(|full| {
+            let message = format!("too many scripts are waiting for other servers: {full}");
+            fault::new(FaultCode::Unavailable, message)
+        })
+    }
+
+    /// The service that `pick` takes, for a counted call. `function` is the function that the script called.
+    pub(super) fn service<T>(
+        &mut self,
+        function: &str,
+        pick: impl FnOnce(&Services) -> Option<T>,
+    ) -> Result<T, Fault> {
+        self.count_call()?;
+        let Some(services) = &self.services else {
+            return Err(fault::forbidden(format!(
+                "{function} can't be used while the script is being saved"
+            )));
+        };
+        pick(services).ok_or_else(|| match &services.dry_run {
+            Some(dry_run) => fault::forbidden(dry_run.refuse(function)),
+            None => fault::forbidden(format!("{function} is not available here")),
+        })
+    }
+
+    /// The repos, for work that is part of a counted call.
+    pub(super) fn repos(&self) -> Option<&Repos> {
+        self.services.as_ref()?.repos.as_ref()
+    }
+
+    /// Must be called after the run has written to a repo or to its records in the index: its reads, and the caller's next
+    /// reads, see the write.
+    pub(super) async fn announce_write(&self, repo: &Did) {
+        let Some(services) = &self.services else { return };
+        services.index.set_written();
+        // The repo's owner was announced with the write. Runs of the instance have no caller.
+        let caller = &self.info.caller;
+        let is_own = caller.did.as_ref() == Some(repo);
+        let is_named = caller.did.is_some() || caller.tenant != Tenant::Instance;
+        if !is_own
+            && is_named
+            && let Some(repos) = &services.repos
+        {
+            repos.announce(&[caller.writer()]).await;
+        }
+    }
+
+    pub(super) fn log(&self) -> Option<&dyn LogSink> {
+        self.services.as_ref().map(|services| &*services.log)
+    }
+
+    /// What collects the writes of a dry run; `None` in other runs.
+    pub(in crate::scripts) fn dry_run(&self) -> Option<&DryRun> {
+        self.services.as_ref()?.dry_run.as_ref()
+    }
+
+    /// The account that a dry run acts for as if it had a session.
+    pub(super) fn dry_run_account(&self) -> Option<(DryRun, Did)> {
+        let dry_run = self.dry_run()?;
+        let account = self.info.dry_run_account(dry_run)?;
+        Some((dry_run.clone(), account.clone()))
+    }
+
+    /// The session for calls to the caller's PDS. Without one the fault has the answer that a method without a script
+    /// gives, if this kind of run may use sessions.
+    pub(super) fn session(&mut self, function: &str) -> Result<Arc<Session>, Fault> {
+        let reason = match &self.session {
+            Some(Ok(session)) => return Ok(Arc::clone(session)),
+            Some(Err(reason)) => Some(*reason),
+            None => None,
+        };
+        let mut fault =
+            fault::new(FaultCode::NoSession, format!("{function}: no PDS auth in this script context"));
+        if let Some(reason) = reason {
+            fault.message = format!("{}: {reason}", fault.message);
+            fault.answer = Some(self.keep_answer(FailureAnswer::Pds(Answer::of_error(&reason.into()))));
+        }
+        Err(fault)
+    }
+
+    /// Whether the run has a session with the caller's PDS. A dry run has none.
+    pub(super) fn has_session(&self) -> bool {
+        matches!(self.session, Some(Ok(_)))
+    }
+
+    /// Keeps an answer until the run ends, and returns the number by which a fault names it.
+    pub(super) fn keep_answer(&mut self, answer: FailureAnswer) -> u32 {
+        self.answers.push(Arc::new(answer));
+        (self.answers.len() - 1) as u32
+    }
+
+    pub(super) fn answer(&self, number: u32) -> Option<Arc<FailureAnswer>> {
+        self.answers.get(number as usize).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bindings::belvedere::script::types::FaultCode;
+    use super::*;
+    use belvedere_base::clock::Timestamp;
+
+    #[test]
+    fn what_plugins_compute_is_taken_out_of_the_fuel() {
+        let info = RunInfo::check("xrpc.query:com.example.get".into(), TriggerKind::Query);
+        let clock = Clock::fixed(Timestamp(0));
+        let mut state = RunState::without_services(info, clock, Arc::new(TidClock::new(0)));
+        let millisecond = 1_000 * limits::PLUGIN_FUEL_PER_MICROSECOND;
+        let mut left = 3 * millisecond;
+        state.plugin_time = Duration::from_millis(2);
+        assert!(state.pay_plugin_fuel(&mut left));
+        assert_eq!((left, state.plugin_fuel()), (millisecond, 0));
+        state.plugin_time = Duration::from_millis(2);
+        assert!(!state.pay_plugin_fuel(&mut left));
+        assert_eq!((left, state.plugin_fuel()), (0, millisecond), "the rest is charged at the run's end");
+    }
+
+    #[test]
+    fn the_time_waiting_for_the_database_is_bounded() {
+        let info = RunInfo::check("xrpc.query:com.example.get".into(), TriggerKind::Query);
+        let clock = Clock::fixed(Timestamp(0));
+        let mut state = RunState::without_services(info, clock, Arc::new(TidClock::new(0)));
+        let rest = Duration::from_millis(1);
+        state.spend_on_database(limits::DATABASE_TIME.saturating_sub(rest));
+        let code = |state: &mut RunState| state.index("db.get").err().map(|fault| fault.code);
+        assert_eq!(code(&mut state), Some(FaultCode::Forbidden), "it has no index, but it may ask");
+        state.spend_on_database(rest);
+        assert_eq!(code(&mut state), Some(FaultCode::Limit));
+    }
+}

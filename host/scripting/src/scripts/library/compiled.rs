@@ -1,0 +1,46 @@
+//! A compiled script.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+
+use super::tally::Tally;
+use crate::scripts::ScriptFailure;
+use belvedere_protocol::trigger::Trigger;
+
+/// A compiled script. Only the engine makes these, so the bytecode always comes from its compiler.
+#[derive(Debug)]
+pub struct CompiledScript {
+    pub(in crate::scripts) trigger: Trigger,
+    pub(in crate::scripts) name: Arc<str>,
+    pub(in crate::scripts) source: Arc<str>,
+    /// The failure, for a stored script that does not compile. Running the script returns it, instead of falling back
+    /// to the built-in behaviour.
+    pub(in crate::scripts) bytecode: Result<Bytes, ScriptFailure>,
+    pub(in crate::scripts) tally: Tally,
+    pub(in crate::scripts) methods: Vec<String>,
+    /// Whether [`Self::first_kept_row`] was called.
+    pub(in crate::scripts) kept_a_row: AtomicBool,
+}
+
+impl CompiledScript {
+    /// The methods that its source names in `xrpc.query("…")` and `xrpc.procedure("…")`, sorted.
+    pub fn methods(&self) -> &[String] {
+        &self.methods
+    }
+
+    pub fn trigger(&self) -> &Trigger {
+        &self.trigger
+    }
+
+    /// Whether this is the first time that the script kept the row of a deleted record, which is reported once. A new
+    /// source of the trigger is a new script.
+    pub fn first_kept_row(&self) -> bool {
+        !self.kept_a_row.swap(true, Ordering::Relaxed)
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+}

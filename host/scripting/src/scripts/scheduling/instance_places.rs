@@ -1,0 +1,116 @@
+//! Bounds how many runs have an instance at the same time: each run holds a place in a [`FairPool`], and with it one
+//! instance.
+//!
+//! A run that calls a method through `xrpc.*` keeps its place while the called method's script runs in another. So
+//! each depth of nesting has a pool of its own (`docs/adr/0027-places-by-depth.md`): a run waits only for places of
+//! deeper runs, and the deepest wait for none. However full the pools are, the runs in them end, and waiting runs
+//! never form a cycle.
+
+use std::array;
+use std::time::Duration;
+
+use crate::scripts::limits;
+use belvedere_web::fair_share::{Bounds, FairPool, Full, Place, Tenant};
+
+const DEPTHS: usize = limits::XRPC_DEPTH as usize;
+
+/// Names of the pools in the metrics, by depth of nesting.
+const NAMES: [&str; DEPTHS] = [
+    "nested_scripts_1",
+    "nested_scripts_2",
+    "nested_scripts_3",
+    "nested_scripts_4",
+    "nested_scripts_5",
+    "nested_scripts_6",
+    "nested_scripts_7",
+    "nested_scripts_8",
+];
+
+/// The fewest places of one depth: with two, a tenant that holds its half leaves one to others.
+const MIN_PLACES: u32 = 2;
+
+#[derive(Debug)]
+pub(in crate::scripts) struct InstancePlaces {
+    root: FairPool,
+    nested: [FairPool; DEPTHS],
+}
+
+impl InstancePlaces {
+    /// `size` is the number of runs that no script called, `queue` the number of them that may wait.
+    pub(in crate::scripts) fn new(size: u32, queue: u32) -> Self {
+        Self {
+            root: FairPool::new("scripts", bounds(size, queue)),
+            nested: array::from_fn(|at| {
+                let above = if at == 0 { size } else { places_at_depth(size, at as u32) };
+                // All runs one depth above may wait for a place at the same time, and no other run can.
+                FairPool::new(NAMES[at], bounds(places_at_depth(size, at as u32 + 1), above))
+            }),
+        }
+    }
+
+    /// The number of instances for all places.
+    pub(in crate::scripts) fn instances(size: u32) -> u32 {
+        size + (1..=limits::XRPC_DEPTH).map(|depth| places_at_depth(size, depth)).sum::<u32>()
+    }
+
+    /// Waits for a place for a run that is nested in `depth` others.
+    pub(in crate::scripts) async fn enter(
+        &self,
+        tenant: &Tenant,
+        depth: u32,
+        patience: Duration,
+    ) -> Result<Place, Full> {
+        let pool = match depth.checked_sub(1) {
+            None => &self.root,
+            // `xrpc.*` refuses to go deeper.
+            Some(at) => self.nested.get(at as usize).ok_or(Full::Pool)?,
+        };
+        pool.enter_within(tenant, patience).await
+    }
+}
+
+/// Places of a depth: half as many as one depth above, because most scripts call no other, and most called scripts call
+/// no other either.
+fn places_at_depth(size: u32, depth: u32) -> u32 {
+    (size >> depth).max(MIN_PLACES)
+}
+
+/// A tenant may hold half of the places and of the queue, so that one tenant never takes all.
+fn bounds(places: u32, queue: u32) -> Bounds {
+    let half = |all: u32| all.div_ceil(2).max(1) as usize;
+    Bounds {
+        places: places as usize,
+        per_tenant: half(places),
+        waiting: queue as usize,
+        waiting_per_tenant: half(queue).min(queue as usize),
+        patience: limits::QUEUE_WAIT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_places_double_the_pool_at_most() {
+        assert_eq!(InstancePlaces::instances(64), 64 + 32 + 16 + 8 + 4 + 2 + 2 + 2 + 2);
+        assert_eq!(InstancePlaces::instances(1), 1 + 8 * MIN_PLACES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenant_holds_half_of_each_depth() {
+        let places = InstancePlaces::new(8, 8);
+        let (a, b) = (Tenant::client("a"), Tenant::client("b"));
+        for depth in 0..=limits::XRPC_DEPTH {
+            let all = if depth == 0 { 8 } else { places_at_depth(8, depth) };
+            let mut held = Vec::new();
+            for _ in 0..all / 2 {
+                held.push(places.enter(&a, depth, Duration::ZERO).await.unwrap());
+            }
+            assert_eq!(places.enter(&a, depth, Duration::ZERO).await.unwrap_err(), Full::Patience);
+            assert!(places.enter(&b, depth, Duration::ZERO).await.is_ok(), "depth {depth}");
+        }
+        let too_deep = places.enter(&a, limits::XRPC_DEPTH + 1, Duration::ZERO).await;
+        assert_eq!(too_deep.unwrap_err(), Full::Pool);
+    }
+}

@@ -1,0 +1,355 @@
+//! The services of the server that a run may use, as narrow interfaces: the capabilities under `host/` are written
+//! against these, and tests implement them with fakes.
+
+mod dry_run;
+mod outbound_http;
+mod plugins;
+mod server;
+pub mod variables;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+pub use outbound_http::OutboundHttp;
+pub use plugins::{Names, PluginCall, PluginCallError, PluginCalls, ServerPlugins};
+pub use server::{ServerIndex, ServerLabels, ServerLog};
+pub use variables::Variables;
+
+use crate::scripts::Lineage;
+use crate::scripts::dry_run::DryRun;
+use belvedere_base::clock::{Clock, Timestamp};
+use belvedere_base::random::Random;
+use belvedere_instance::identity::Resolver;
+use belvedere_instance::jobs::{JobQueue, RunningJob};
+use belvedere_instance::keys::attestation::Attestation;
+use belvedere_instance::repos::Repos;
+use belvedere_instance::repos::linked::LinkedRepos;
+use belvedere_instance::service_identity::ServiceIdentity;
+use belvedere_instance::xrpc::{Answer, Call, Caller};
+use belvedere_web::fair_share::Tenant;
+
+/// The services of a run. Cheap to clone. The fields that are an `Option` are optional: calling a missing capability
+/// returns an error.
+#[derive(Clone)]
+pub struct Services {
+    pub index: Arc<dyn Index>,
+    pub log: Arc<dyn LogSink>,
+    pub clock: Clock,
+    pub random: Random,
+    /// The global `env`.
+    pub variables: Variables,
+    /// Access to other servers, for `http.*` and blobs.
+    pub web: Option<OutboundHttp>,
+    /// Methods of this server and of others, for `xrpc.*`.
+    pub xrpc: Option<Arc<dyn Xrpc>>,
+    /// The queue of background jobs.
+    pub jobs: Option<JobQueue>,
+    /// The job that the run executes.
+    pub job: Option<RunningJob>,
+    /// Resolves DIDs to DID documents.
+    pub resolver: Option<Resolver>,
+    pub labels: Option<Arc<dyn Labels>>,
+    /// Signs records.
+    pub attestation: Option<Arc<Attestation>>,
+    /// Signs calls of other servers.
+    pub(in crate::scripts) identity: Option<ServiceIdentity>,
+    /// Repos and the index by record, for `Record`.
+    pub repos: Option<Repos>,
+    pub(in crate::scripts) linked_repos: Option<LinkedRepos>,
+    /// Functions of plugins.
+    pub plugins: Option<Arc<dyn PluginCalls>>,
+    /// For a dry run: collects what it would have written.
+    pub(in crate::scripts) dry_run: Option<DryRun>,
+}
+
+impl Services {
+    /// Only the services that every run has.
+    pub fn new(index: Arc<dyn Index>, log: Arc<dyn LogSink>, clock: Clock, random: Random) -> Self {
+        Self {
+            index,
+            log,
+            clock,
+            random,
+            variables: Variables::default(),
+            web: None,
+            xrpc: None,
+            jobs: None,
+            job: None,
+            resolver: None,
+            labels: None,
+            attestation: None,
+            identity: None,
+            repos: None,
+            linked_repos: None,
+            plugins: None,
+            dry_run: None,
+        }
+    }
+
+    #[must_use]
+    pub fn with_variables(mut self, variables: Variables) -> Self {
+        self.variables = variables;
+        self
+    }
+
+    /// The services of `atproto.*`, besides the access to other servers.
+    #[must_use]
+    pub fn with_atproto(
+        mut self,
+        resolver: Resolver,
+        labels: Arc<dyn Labels>,
+        attestation: Arc<Attestation>,
+    ) -> Self {
+        self.resolver = Some(resolver);
+        self.labels = Some(labels);
+        self.attestation = Some(attestation);
+        self
+    }
+
+    #[must_use]
+    pub fn with_identity(mut self, identity: ServiceIdentity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
+    #[must_use]
+    pub fn with_jobs(mut self, jobs: JobQueue) -> Self {
+        self.jobs = Some(jobs);
+        self
+    }
+
+    /// For the run of this job.
+    #[must_use]
+    pub fn with_job(mut self, job: RunningJob) -> Self {
+        self.job = Some(job);
+        self
+    }
+
+    #[must_use]
+    pub fn with_xrpc(mut self, xrpc: Arc<dyn Xrpc>) -> Self {
+        self.xrpc = Some(xrpc);
+        self
+    }
+
+    #[must_use]
+    pub fn with_repos(mut self, repos: Repos) -> Self {
+        self.repos = Some(repos);
+        self
+    }
+
+    #[must_use]
+    pub fn with_linked_repos(mut self, grants: LinkedRepos) -> Self {
+        self.linked_repos = Some(grants);
+        self
+    }
+
+    #[must_use]
+    pub fn with_plugins(mut self, plugins: Arc<dyn PluginCalls>) -> Self {
+        self.plugins = Some(plugins);
+        self
+    }
+
+    #[must_use]
+    pub fn with_web(mut self, web: OutboundHttp) -> Self {
+        self.web = Some(web);
+        self
+    }
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Services")
+    }
+}
+
+/// The arguments of `db.query`, as the script passed them, unchecked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query {
+    pub collection: String,
+    pub did: Option<String>,
+    /// Clamped to 1..=100 by the index; `None` is 20.
+    pub limit: Option<i64>,
+    pub cursor: Option<String>,
+    /// `indexed_at`, `did`, `uri`, or a path into the record.
+    pub sort: Option<String>,
+    pub ascending: bool,
+    /// JSON text of a condition or group (`lua-runtime.md` §11).
+    pub filter: Option<Bytes>,
+    /// Only records that their lexicon accepts, or only those that it rejects.
+    pub valid: Option<bool>,
+}
+
+/// The arguments of `db.backlinks`, unchecked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backlinks {
+    pub collection: String,
+    /// The URI that the records refer to, compared exactly.
+    pub uri: String,
+    pub did: Option<String>,
+    /// Clamped to 1..=100 by the index; `None` is 20.
+    pub limit: Option<i64>,
+    pub cursor: Option<String>,
+}
+
+/// The result of a statement of `db.raw`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawAnswer {
+    /// JSON text of an array of objects.
+    pub rows: Vec<u8>,
+    pub count: usize,
+    /// Rows that an INSERT, UPDATE or DELETE touched.
+    pub changed: Option<u64>,
+}
+
+/// The arguments of `db.search`, unchecked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    pub collection: String,
+    /// A path into the record.
+    pub field: String,
+    pub text: String,
+    /// Clamped to 1..=100 by the index; `None` is 10.
+    pub limit: Option<i64>,
+}
+
+/// One record of the index. `record` is the stored JSON text, untouched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub uri: String,
+    pub record: Bytes,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    pub rows: Vec<Row>,
+    /// Only when more rows exist.
+    pub cursor: Option<String>,
+}
+
+/// Why the index did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// An argument is invalid. The script sees the text, as a Lua error.
+    #[error("{0}")]
+    Invalid(String),
+    /// The script has no permission for this. It sees the text.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The call would take too much time or memory. The script sees the text.
+    #[error("{0}")]
+    Limit(String),
+    /// The database failed. The script sees "database unavailable"; the cause goes to the log.
+    #[error("database unavailable")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Reads the index, for `db.*`. Calls that scan many records take one of the tenant's places for scans.
+pub trait Index: Send + Sync {
+    fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
+    /// The record at a full AT URI, `None` when the index has none.
+    fn get(&self, tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>>;
+    fn count(
+        &self,
+        tenant: Tenant,
+        collection: String,
+        did: Option<String>,
+    ) -> BoxFuture<'_, Result<u64, IndexError>>;
+    fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>>;
+    /// One SQL statement; `params` is the JSON text of an array.
+    fn raw(&self, tenant: Tenant, sql: String, params: Bytes)
+    -> BoxFuture<'_, Result<RawAnswer, IndexError>>;
+    /// Records with a text in a field, best match first.
+    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>>;
+    /// `sqlite` or `postgres`.
+    fn backend(&self) -> &'static str;
+    /// The index for one run that answers a query of this caller: it may be slightly old, but has all that the caller has
+    /// written. `None` when that is no other.
+    fn for_query(&self, _caller: &Caller) -> Option<Arc<dyn Index>> {
+        None
+    }
+    /// Called when the run has written: the rest of its reads see the newest state.
+    fn set_written(&self) {}
+}
+
+/// A label in force: neither negated nor expired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActiveLabel {
+    /// The labeler's DID; the author's DID for a self-label.
+    pub src: String,
+    pub val: String,
+    /// RFC 3339; empty for a self-label.
+    pub cts: String,
+}
+
+/// Reads labels, for `atproto.get_labels`.
+pub trait Labels: Send + Sync {
+    /// The labels in force now, by subject; a subject without any may be missing.
+    fn active(
+        &self,
+        subjects: Vec<String>,
+    ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>>;
+}
+
+/// Why a method gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum XrpcError {
+    #[error("{0}")]
+    Invalid(String),
+    /// The run may not make the call. The script sees the text.
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("no answer: {0}")]
+    Unavailable(String),
+}
+
+/// A method's answer to a script.
+#[derive(Clone, Debug)]
+pub struct CallOutcome {
+    pub answer: Answer,
+    /// Whether the method has no lexicon here: the call's time counts as waiting for other servers.
+    pub is_remote: bool,
+}
+
+/// Calls methods, for `xrpc.*`.
+pub trait Xrpc: Send + Sync {
+    /// Calls a method on behalf of the caller of a run. `lineage` is that of the run that answers.
+    fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<CallOutcome, XrpcError>>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// `print`: the server's log only.
+    Debug,
+    /// `log`: the server's log at debug level and the event log (`script.log`).
+    Info,
+    /// `warn`: the server's log only.
+    Warn,
+}
+
+/// One line that a script wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    pub level: LogLevel,
+    pub trigger: Arc<str>,
+    /// The tenant whose share of the logs the line takes from.
+    pub tenant: Tenant,
+    pub caller_did: Option<String>,
+    pub message: String,
+    pub at: Timestamp,
+}
+
+/// Writes the log lines of scripts. Must not block: it is called in the middle of a run.
+pub trait LogSink: Send + Sync {
+    fn write(&self, line: LogLine);
+
+    /// Takes `bytes` from the tenant's share of the logs for something else that its run logs, such as a failure. It
+    /// may be logged only when this returns true.
+    fn admit(&self, tenant: &Tenant, trigger: &Arc<str>, bytes: usize, now: Timestamp) -> bool;
+
+    /// Reports dropped lines that no later line of the tenant has reported.
+    fn report_dropped(&self, now: Timestamp);
+}

@@ -1,0 +1,328 @@
+//! Implements the services of runs on this server's index, labels and logs.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+use super::{
+    ActiveLabel, Backlinks, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, RawAnswer,
+    Row, Search,
+};
+use crate::scripts::Variables;
+use belvedere_base::clock::{Clock, Timestamp};
+use belvedere_instance::events::{Event, EventLog};
+use belvedere_instance::records::{self, ReadError, page};
+use belvedere_instance::xrpc::Caller;
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_storage::query::{Direction, Filter, PageSize, Sort, SortKey};
+use belvedere_storage::store::records::RecordRow;
+use belvedere_storage::store::replicas::{CallerReads, ReadDb};
+use belvedere_storage::store::script_sql::{self, ScriptSqlError};
+use belvedere_storage::store::{Db, StoreError};
+use belvedere_wasm::sandbox::{DroppedLines, LogShares, Verdict};
+use belvedere_web::fair_share::Tenant;
+
+/// Implements `db.*` on the record index. A malformed argument is the script's error, with a text for its author.
+#[derive(Debug)]
+pub struct ServerIndex {
+    db: Db,
+    /// For a run whose reads replicas may answer.
+    reads: Option<CallerReads>,
+}
+
+impl ServerIndex {
+    pub fn new(db: Db) -> Self {
+        Self { db, reads: None }
+    }
+
+    /// The database for one read of records.
+    async fn reading(&self) -> ReadDb<'_> {
+        match &self.reads {
+            Some(reads) => reads.database(&self.db).await,
+            None => ReadDb::primary(&self.db),
+        }
+    }
+}
+
+impl Index for ServerIndex {
+    fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
+        Box::pin(async move {
+            let (db, query) = (self.reading().await, parse_query(query)?);
+            let page = page::read(&db, &query, &tenant).await.map_err(read_error)?;
+            Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
+        })
+    }
+
+    fn get(&self, tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+        Box::pin(async move {
+            let uri = RecordUri::parse(&uri).map_err(invalid_input)?;
+            let db = self.reading().await;
+            let _place = db.read_place(&tenant).await.map_err(store_error)?;
+            let found = belvedere_storage::store::records::get(&db, &uri).await.map_err(store_error)?;
+            Ok(found.map(row))
+        })
+    }
+
+    fn count(
+        &self,
+        tenant: Tenant,
+        collection: String,
+        did: Option<String>,
+    ) -> BoxFuture<'_, Result<u64, IndexError>> {
+        Box::pin(async move {
+            let (collection, did) = (parse_nsid(&collection)?, did.as_deref().map(parse_did).transpose()?);
+            let db = self.reading().await;
+            let count =
+                belvedere_storage::store::records::count(&db, &collection, did.as_ref(), &tenant).await;
+            count.map_err(store_error)
+        })
+    }
+
+    fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
+        Box::pin(async move {
+            let links = records::Backlinks {
+                collection: parse_nsid(&links.collection)?,
+                uri: links.uri,
+                did: links.did.as_deref().map(parse_did).transpose()?,
+                limit: PageSize::RECORDS.clamp(links.limit),
+                cursor: links.cursor,
+            };
+            if !links.uri.starts_with("at://") || links.uri.contains('\0') {
+                return Err(IndexError::Invalid(format!("uri {:?} is not an AT URI", links.uri)));
+            }
+            let db = self.reading().await;
+            let page = records::backlinks::read(&db, &links, &tenant).await.map_err(read_error)?;
+            Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
+        })
+    }
+
+    fn raw(
+        &self,
+        tenant: Tenant,
+        sql: String,
+        params: Bytes,
+    ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
+        Box::pin(async move {
+            let params: Vec<serde_json::Value> =
+                serde_json::from_slice(&params).map_err(|e| IndexError::Invalid(format!("params: {e}")))?;
+            let _place = self.db.scan_place(&tenant).await.map_err(store_error)?;
+            let answer = script_sql::run(&self.db, &sql, &params).await.map_err(sql_error)?;
+            Ok(RawAnswer { rows: answer.rows, count: answer.count, changed: answer.changed })
+        })
+    }
+
+    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+        Box::pin(async move {
+            let (db, search) = (self.reading().await, parse_search(search)?);
+            let rows = records::search::read(&db, &search, &tenant).await;
+            let rows = rows.map_err(store_error)?;
+            Ok(rows.into_iter().map(row).collect())
+        })
+    }
+
+    fn backend(&self) -> &'static str {
+        self.db.backend().as_str()
+    }
+
+    fn for_query(&self, caller: &Caller) -> Option<Arc<dyn Index>> {
+        let reads = CallerReads::of(&self.db, || caller.writer())?;
+        Some(Arc::new(Self { db: self.db.clone(), reads: Some(reads) }))
+    }
+
+    fn set_written(&self) {
+        if let Some(reads) = &self.reads {
+            reads.set_written();
+        }
+    }
+}
+
+fn parse_query(query: Query) -> Result<records::Query, IndexError> {
+    let filter = query
+        .filter
+        .map(|text| {
+            let value =
+                serde_json::from_slice(&text).map_err(|e| IndexError::Invalid(format!("filter: {e}")))?;
+            Filter::from_json(&value).map_err(invalid_input)
+        })
+        .transpose()?;
+    let direction = if query.ascending { Direction::Asc } else { Direction::Desc };
+    let sort = match query.sort {
+        // Newest first is the order of a list, which needs no sort.
+        None => query.ascending.then_some(Ok(Sort { key: SortKey::IndexedAt, direction })),
+        Some(key) => Some(
+            Sort::parse(&key, direction)
+                .map_err(|_| IndexError::Invalid(format!("invalid sort field {key:?}"))),
+        ),
+    };
+    Ok(records::Query {
+        did: query.did.as_deref().map(parse_did).transpose()?,
+        limit: PageSize::RECORDS.clamp(query.limit),
+        cursor: query.cursor,
+        filter,
+        sort: sort.transpose()?,
+        valid: query.valid,
+        ..records::Query::of(parse_nsid(&query.collection)?)
+    })
+}
+
+fn parse_search(search: Search) -> Result<records::search::Search, IndexError> {
+    let collection = parse_nsid(&search.collection)?;
+    records::search::Search::parse(collection, &search.field, search.text, search.limit)
+        .map_err(invalid_input)
+}
+
+fn row(row: RecordRow) -> Row {
+    Row { uri: row.uri(), record: row.record }
+}
+
+fn parse_nsid(text: &str) -> Result<Nsid, IndexError> {
+    Nsid::try_from(text).map_err(|_| IndexError::Invalid(format!("collection {text:?} is not an NSID")))
+}
+
+fn parse_did(text: &str) -> Result<Did, IndexError> {
+    Did::try_from(text).map_err(|_| IndexError::Invalid(format!("did {text:?} is not a DID")))
+}
+
+fn invalid_input(error: impl std::error::Error) -> IndexError {
+    IndexError::Invalid(error.to_string())
+}
+
+fn store_error(error: StoreError) -> IndexError {
+    match error {
+        StoreError::TooSlow => {
+            IndexError::Limit(format!("{error}: narrow the query with did, an = condition or a cursor"))
+        }
+        StoreError::Busy(_) => IndexError::Limit(error.to_string()),
+        other => IndexError::Unavailable(Box::new(other)),
+    }
+}
+
+/// Maps the failure of a statement to the fault codes that its author can distinguish.
+fn sql_error(error: ScriptSqlError) -> IndexError {
+    match error {
+        ScriptSqlError::Refused(refusal) if refusal.is_forbidden() => {
+            IndexError::Forbidden(refusal.to_string())
+        }
+        ScriptSqlError::Refused(_) | ScriptSqlError::Database(_) => invalid_input(error),
+        ScriptSqlError::RoleError(_) => IndexError::Forbidden(error.to_string()),
+        ScriptSqlError::TooSlow
+        | ScriptSqlError::TooManyRows
+        | ScriptSqlError::TooLarge
+        | ScriptSqlError::TemporaryFiles
+        | ScriptSqlError::Full
+        | ScriptSqlError::TooManyRelations => IndexError::Limit(error.to_string()),
+        ScriptSqlError::Store(error) => store_error(error),
+    }
+}
+
+fn read_error(error: ReadError) -> IndexError {
+    match error {
+        ReadError::Cursor(error) => invalid_input(error),
+        ReadError::Store(error) => store_error(error),
+    }
+}
+
+/// Reads labels from the store.
+#[derive(Clone, Debug)]
+pub struct ServerLabels(pub Db, pub Clock);
+
+impl Labels for ServerLabels {
+    fn active(
+        &self,
+        subjects: Vec<String>,
+    ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>> {
+        Box::pin(async move {
+            let active = belvedere_storage::store::labels::active(&self.0, &subjects, self.1.now())
+                .await
+                .map_err(store_error)?;
+            let to_active = |label: belvedere_storage::store::labels::ActiveLabel| ActiveLabel {
+                src: label.src,
+                val: label.val,
+                cts: label.cts.map(|cts| cts.to_string()).unwrap_or_default(),
+            };
+            Ok(active
+                .into_iter()
+                .map(|(uri, labels)| (uri, labels.into_iter().map(to_active).collect()))
+                .collect())
+        })
+    }
+}
+
+/// Writes `log` to the server's log at debug level and to the event log, `print` and `warn` to the server's log only.
+/// Lines over the tenant's share of the logs are dropped, counted and reported.
+#[derive(Debug)]
+pub struct ServerLog {
+    events: EventLog,
+    /// Their values are redacted from every line.
+    variables: Variables,
+    shares: LogShares<Tenant>,
+}
+
+impl ServerLog {
+    pub fn new(events: EventLog, variables: Variables) -> Self {
+        Self { events, variables, shares: LogShares::default() }
+    }
+
+    fn report(&self, dropped: DroppedLines) {
+        let DroppedLines { lines, source: trigger } = dropped;
+        let message = format!("{lines} lines were dropped: the scripts of this client log too much");
+        tracing::warn!(
+            trigger = &*trigger,
+            lines,
+            "script log lines were dropped: the scripts of this client log too much"
+        );
+        self.events.record(Event::ScriptLog { caller: None, trigger: trigger.to_string(), message });
+    }
+}
+
+impl LogSink for ServerLog {
+    fn write(&self, mut line: LogLine) {
+        // A line that is written nowhere takes nothing from the share.
+        if line.level == LogLevel::Debug && !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        if !self.admit(&line.tenant, &line.trigger, line.message.len(), line.at) {
+            return;
+        }
+        if let Cow::Owned(redacted) = self.variables.redact(&line.message) {
+            line.message = redacted;
+        }
+        let trigger: &str = &line.trigger;
+        match line.level {
+            LogLevel::Warn => tracing::warn!(trigger, message = line.message, "a script warns"),
+            LogLevel::Debug => tracing::debug!(trigger, message = line.message, "a script prints"),
+            LogLevel::Info => {
+                tracing::debug!(trigger, message = line.message, "a script logs");
+                self.events.record(Event::ScriptLog {
+                    caller: line.caller_did,
+                    trigger: trigger.to_owned(),
+                    message: line.message,
+                });
+            }
+        }
+    }
+
+    fn admit(&self, tenant: &Tenant, trigger: &Arc<str>, bytes: usize, now: Timestamp) -> bool {
+        match self.shares.take(tenant, trigger, bytes, now) {
+            Verdict::Written(dropped) => {
+                if let Some(dropped) = dropped {
+                    self.report(dropped);
+                }
+                true
+            }
+            Verdict::Dropped => {
+                metrics::counter!("belvedere_script_log_lines_dropped_total").increment(1);
+                false
+            }
+        }
+    }
+
+    fn report_dropped(&self, now: Timestamp) {
+        for dropped in self.shares.take_dropped(now) {
+            self.report(dropped);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Authenticates requests, checks permissions and charges rate limits.
+//!
+//! Four surfaces: `/admin` ([`admin`]: a user with a permission), `/xrpc` ([`xrpc`]: an API client, perhaps a user),
+//! `/oauth` ([`oauth`]: an API client, perhaps a session of one of its users) and `/external-auth` ([`AccountCaller`]: a user
+//! with a session). Every check happens here, so that a handler only runs for a caller that may call it.
+
+mod account_caller;
+pub mod admin;
+mod authorization;
+pub mod client;
+mod client_buckets;
+pub mod client_keys;
+pub mod delegation;
+pub mod dpop;
+pub mod keys;
+pub mod management;
+mod nonces;
+pub mod oauth;
+mod origins;
+mod permission;
+mod public_limit;
+pub mod rate_limit;
+mod replay;
+pub mod scopes;
+pub mod secrets;
+mod sender;
+pub mod service_jwt;
+pub mod signing_keys;
+mod template;
+mod used_proofs;
+pub mod users;
+mod web;
+pub mod xrpc;
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use belvedere_base::clock::Clock;
+use belvedere_base::random::Random;
+use belvedere_instance::config::{RateLimit, TrustedProxies};
+use belvedere_instance::events::EventLog;
+use belvedere_instance::identity::Resolver;
+use belvedere_instance::lexicons::Registry;
+use belvedere_instance::pds::Vault;
+use belvedere_storage::store::Db;
+
+pub use account_caller::AccountCaller;
+pub use admin::Admin;
+pub use authorization::Credential;
+pub use client::{ApiClient, Clients};
+pub use client_buckets::ClientBuckets;
+pub use client_keys::ClientKeys;
+pub use dpop::{DpopProofs, DpopSession};
+pub use keys::AdminKeys;
+pub use management::ClientUser;
+pub use nonces::Nonces;
+pub use oauth::{AssertionCaller, SessionAccess};
+pub use origins::Origins;
+pub use permission::{Permission, PermissionSet};
+pub use public_limit::PublicLimit;
+pub use rate_limit::Buckets;
+pub use secrets::{AdminKey, ClientCredentials};
+pub use sender::Sender;
+pub use service_jwt::ServiceTokens;
+pub use template::Template;
+pub use used_proofs::UsedProofs;
+pub use users::Users;
+pub use web::{WebSessions, WebUser};
+pub use xrpc::{Admission, CalledMethod, Costs, Rejected};
+
+/// What authentication and authorization of requests need.
+#[derive(Debug)]
+pub struct Access {
+    pub db: Db,
+    pub clock: Clock,
+    pub random: Random,
+    pub events: EventLog,
+    pub registry: Arc<Registry>,
+    pub resolver: Resolver,
+    /// The sessions with users' PDSs.
+    pub vault: Vault,
+    /// Background work that outlives the request that started it.
+    pub tasks: TaskTracker,
+    /// Our own origin: `https://HOST`.
+    pub origin: String,
+    pub proxies: TrustedProxies,
+    /// Rate limit of API clients without one of their own.
+    pub rate_limit: RateLimit,
+    pub clients: Clients,
+    pub admin_keys: AdminKeys,
+    pub users: Users,
+    /// The instance's own origins.
+    pub origins: Origins,
+    /// Sessions of browsers that are logged in.
+    pub web_sessions: WebSessions,
+    /// Checks DPoP proofs and remembers the used ones.
+    pub proofs: DpopProofs,
+    /// Checks service tokens and remembers the used ones.
+    pub tokens: ServiceTokens,
+    /// Token buckets of API clients.
+    pub buckets: Buckets,
+    /// Token buckets of addresses, targets and DIDs. Separate from the clients' buckets, because an attacker can use so
+    /// many of these keys that they share buckets.
+    pub sender_buckets: Buckets,
+    /// Costs of calls whose lexicon sets none.
+    pub costs: Costs,
+    /// Keys with which API clients authenticate to authorization servers.
+    pub client_keys: ClientKeys,
+}

@@ -1,0 +1,71 @@
+//! Checks that the scopes of sessions and child clients stay within those of their API client. Permission sets are
+//! expanded with the lexicons that are uploaded here.
+
+use super::{Access, ApiClient};
+use belvedere_instance::pds::permission_sets;
+use belvedere_protocol::atproto::scope::{Include, Scope, ScopeError, Scopes};
+use belvedere_storage::store::{Db, StoreError};
+
+/// Why scopes are not granted.
+#[derive(Debug, thiserror::Error)]
+pub enum NotGranted {
+    #[error("{0}")]
+    Malformed(#[from] ScopeError),
+    #[error("token must include the 'atproto' scope")]
+    NoAtproto,
+    #[error("scope '{0}' is not allowed for this client")]
+    NotAllowed(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Checks that a session of `client` may be registered with the scopes `requested`: they must be within the client's
+/// own, and its parent's.
+///
+/// # Errors
+/// Names the first scope that is too much.
+pub async fn check_session(access: &Access, client: &ApiClient, requested: &str) -> Result<(), NotGranted> {
+    check_within(&access.db, &client.scopes, requested).await?;
+    match &client.parent {
+        None => Ok(()),
+        Some(parent) => check_within(&access.db, &parent_scopes(access, parent), requested).await,
+    }
+}
+
+/// The scopes of a session of `client` that the client and its parent still have, as text.
+///
+/// # Errors
+/// When the store can't be read.
+pub async fn remaining(access: &Access, client: &ApiClient, session: &str) -> Result<String, StoreError> {
+    let mut ceilings = vec![client.scopes.clone()];
+    ceilings.extend(client.parent.as_ref().map(|parent| parent_scopes(access, parent)));
+    let ceilings: Vec<&str> = ceilings.iter().map(String::as_str).collect();
+    Ok(access.vault.effective_scopes().permits(session, &ceilings).await?.scopes.to_string())
+}
+
+/// Empty for a parent that is not active.
+fn parent_scopes(access: &Access, id: &str) -> String {
+    access.clients.by_id(id).map(|parent| parent.scopes.clone()).unwrap_or_default()
+}
+
+/// Checks that `requested` has `atproto` and nothing beyond `allowed`; both are scope strings.
+///
+/// # Errors
+/// Names the first scope that is too much.
+pub async fn check_within(db: &Db, allowed: &str, requested: &str) -> Result<(), NotGranted> {
+    let (allowed, requested): (Scopes, Scopes) = (allowed.parse()?, requested.parse()?);
+    if !requested.contains(&Scope::Atproto) {
+        return Err(NotGranted::NoAtproto);
+    }
+    let sets = permission_sets(db, [&allowed, &requested].into_iter()).await?;
+    let find = |include: &Include| sets.get(&include.set).cloned();
+    let wide = allowed.expanded(find);
+    for scope in requested.iter() {
+        // Covered as it is written, or with permission sets expanded: either is enough.
+        let alone: Scopes = std::iter::once(scope.clone()).collect();
+        if !allowed.covers(&alone) && !wide.covers(&alone.expanded(find)) {
+            return Err(NotGranted::NotAllowed(scope.to_string()));
+        }
+    }
+    Ok(())
+}

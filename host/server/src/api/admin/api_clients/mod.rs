@@ -1,0 +1,211 @@
+//! `/admin/api-clients`: registers, lists, changes and deletes API clients.
+
+pub mod auth_key;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::access::Admin;
+use crate::api::body::or_default;
+use crate::api::clients::{ClientType, NewClient, check};
+use crate::app::{App, Topic};
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::events::Event;
+use belvedere_storage::store::Patch;
+use belvedere_storage::store::api_clients::{self, ApiClientPatch, ApiClientRow};
+use belvedere_web::http::{Error, Request, Response, response};
+
+#[derive(Debug, Serialize)]
+struct ClientView {
+    id: String,
+    client_key: String,
+    name: String,
+    client_id_url: String,
+    client_uri: String,
+    redirect_uris: Vec<String>,
+    scopes: String,
+    client_type: String,
+    allowed_origins: Vec<String>,
+    rate_limit_capacity: Option<i64>,
+    rate_limit_refill_rate: Option<f64>,
+    is_active: bool,
+    created_by: String,
+    parent_client_id: Option<String>,
+    owner_did: Option<String>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl From<ApiClientRow> for ClientView {
+    fn from(row: ApiClientRow) -> Self {
+        Self {
+            id: row.id,
+            client_key: row.client_key,
+            name: row.name,
+            client_id_url: row.client_id_url,
+            client_uri: row.client_uri,
+            redirect_uris: row.redirect_uris,
+            scopes: row.scopes,
+            client_type: row.client_type,
+            allowed_origins: row.allowed_origins,
+            rate_limit_capacity: row.rate_limit_capacity,
+            rate_limit_refill_rate: row.rate_limit_refill_rate,
+            is_active: row.is_active,
+            created_by: row.created_by,
+            parent_client_id: row.parent_client_id,
+            owner_did: row.owner_did,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+/// `GET /admin/api-clients`: all clients, newest first; with `?parent_id=` only the children of that one.
+pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let parent = request.query("parent_id").filter(|p| !p.is_empty());
+    let rows = api_clients::list(&app.db, parent.as_deref()).await?;
+    let clients: Vec<ClientView> = rows.into_iter().map(ClientView::from).collect();
+    Ok(response::json(StatusCode::OK, &clients))
+}
+
+/// `GET /admin/api-clients/{id}`
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = api_clients::get(&app.db, request.param("id"))
+        .await?
+        .ok_or_else(|| Error::not_found("api client not found"))?;
+    Ok(response::json(StatusCode::OK, &ClientView::from(row)))
+}
+
+#[derive(Deserialize)]
+struct CreateBody {
+    name: String,
+    client_id_url: String,
+    client_uri: String,
+    redirect_uris: Vec<String>,
+    scopes: Option<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    client_type: ClientType,
+    #[serde(default)]
+    allowed_origins: Option<Vec<String>>,
+    rate_limit_capacity: Option<i64>,
+    rate_limit_refill_rate: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    id: &'a str,
+    client_key: &'a str,
+    /// Only confidential clients have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_secret: Option<&'a str>,
+    name: &'a str,
+    client_id_url: &'a str,
+    client_type: ClientType,
+}
+
+/// `POST /admin/api-clients`: registers an application. Its key works when the answer is sent; its secret is shown
+/// once.
+pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let body: CreateBody = request.json()?;
+    let client_type = body.client_type;
+    let new = NewClient {
+        name: body.name,
+        client_id_url: body.client_id_url,
+        client_uri: body.client_uri,
+        redirect_uris: body.redirect_uris,
+        scopes: body.scopes,
+        client_type,
+        allowed_origins: body.allowed_origins.unwrap_or_default(),
+        rate_limit_capacity: body.rate_limit_capacity,
+        rate_limit_refill_rate: body.rate_limit_refill_rate,
+        created_by: admin.did.to_string(),
+        parent: None,
+    };
+    let (client, credentials) = new.register(&app).await?;
+    app.events.record(Event::ApiClientCreated {
+        actor: admin.did.to_string(),
+        name: client.name.clone(),
+        client_key: client.client_key.clone(),
+        client_id_url: client.client_id_url.clone(),
+        parent_client_id: None,
+    });
+    let answer = Answer {
+        id: &client.id,
+        client_key: &client.client_key,
+        client_secret: credentials.reveal_secret(),
+        name: &client.name,
+        client_id_url: &client.client_id_url,
+        client_type,
+    };
+    Ok(response::json(StatusCode::CREATED, &answer))
+}
+
+#[derive(Deserialize)]
+struct UpdateBody {
+    name: Option<String>,
+    client_uri: Option<String>,
+    redirect_uris: Option<Vec<String>>,
+    scopes: Option<String>,
+    #[serde(default)]
+    allowed_origins: Patch<Vec<String>>,
+    /// Null restores the instance's default; also in the next field.
+    #[serde(default)]
+    rate_limit_capacity: Patch<i64>,
+    #[serde(default)]
+    rate_limit_refill_rate: Patch<f64>,
+    is_active: Option<bool>,
+}
+
+/// `PUT /admin/api-clients/{id}`: changes the fields that are sent. Deactivating a client affects its children too.
+pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    let body: UpdateBody = request.json()?;
+    check_body(&body)?;
+    let scopes = body.scopes.as_deref().map(check::scopes).transpose()?;
+    let patch = ApiClientPatch {
+        name: body.name,
+        client_uri: body.client_uri,
+        redirect_uris: body.redirect_uris,
+        scopes,
+        allowed_origins: body.allowed_origins,
+        rate_limit_capacity: body.rate_limit_capacity,
+        rate_limit_refill_rate: body.rate_limit_refill_rate,
+        is_active: body.is_active,
+    };
+    api_clients::update(&app.db, id, &patch, app.clock.now())
+        .await?
+        .ok_or_else(|| Error::not_found("api client not found"))?;
+    app.changed(Topic::ApiClient(id.to_owned())).await?;
+    app.events.record(Event::ApiClientUpdated { actor: admin.did.to_string(), id: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}
+
+fn check_body(body: &UpdateBody) -> Result<(), Error> {
+    body.name.as_deref().map_or(Ok(()), |name| check::text("name", name))?;
+    body.client_uri.as_deref().map_or(Ok(()), |uri| check::web_url("client_uri", uri))?;
+    body.redirect_uris.as_deref().map_or(Ok(()), check::redirect_uris)?;
+    if let Patch::Set(origins) = &body.allowed_origins {
+        check::origins(origins)?;
+    }
+    if let Patch::Set(capacity) = body.rate_limit_capacity {
+        check::capacity(capacity)?;
+    }
+    if let Patch::Set(rate) = body.rate_limit_refill_rate {
+        check::refill_rate(rate)?;
+    }
+    Ok(())
+}
+
+/// `DELETE /admin/api-clients/{id}`: deletes the client and its children at once. Their sessions are revoked at the
+/// authorization servers in the background.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if !app.sessions.vault.delete_client(id).await? {
+        return Err(Error::not_found("api client not found"));
+    }
+    app.changed(Topic::ApiClient(id.to_owned())).await?;
+    app.events.record(Event::ApiClientDeleted { actor: admin.did.to_string(), id: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,59 @@
+//! `GET /admin/backfill/plan`: what a backfill is expected to cost. Starts nothing.
+
+use std::sync::Arc;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+
+use super::{account, collection};
+use crate::access::Admin;
+use crate::app::App;
+use belvedere_instance::backfill::{Plan, Planner};
+use belvedere_protocol::atproto::Nsid;
+use belvedere_web::http::{Error, Request, Response, response};
+
+/// When a client whose plan was refused may try again, in seconds: most plans take less.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("10");
+
+#[derive(Serialize)]
+struct PlanView {
+    collections: Vec<String>,
+    #[serde(flatten)]
+    plan: Plan,
+}
+
+pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let collections = collections(&app, request.query("collection"))?;
+    let did = match request.query("did") {
+        Some(text) => Some(account(&app, &text).await?),
+        None => None,
+    };
+    let _place = app.backfills.place_for_plan().ok_or_else(|| {
+        Error::new(StatusCode::TOO_MANY_REQUESTS, "other plans are being made; try again in a few seconds")
+            .with_header(RETRY_AFTER, RETRY_SECONDS)
+    })?;
+    let planner = Planner {
+        db: app.db.clone(),
+        net: app.outbound.net.clone(),
+        resolver: app.outbound.resolver.clone(),
+        clock: app.clock.clone(),
+        relay_url: app.config.indexing.relay_url.clone(),
+        settings: app.settings.backfill(),
+    };
+    let plan = planner.plan(&collections, did).await;
+    let plan = plan.map_err(|why| Error::new(StatusCode::BAD_GATEWAY, why))?;
+    let collections = collections.iter().map(Nsid::to_string).collect();
+    Ok(response::json(StatusCode::OK, &PlanView { collections, plan }))
+}
+
+/// The collections that the backfill would read.
+fn collections(app: &App, name: Option<String>) -> Result<Vec<Nsid>, Error> {
+    let snapshot = app.registry.snapshot();
+    let Some(name) = name else {
+        let none = || Error::bad_request("no record lexicon is uploaded, so there is nothing to read");
+        return Some(snapshot.tracked().to_vec()).filter(|all| !all.is_empty()).ok_or_else(none);
+    };
+    // The plan of a collection helps to decide whether to upload its lexicon.
+    Ok(vec![collection(&name)?])
+}

@@ -1,0 +1,116 @@
+//! `/admin/dead-letters/bulk`: dismisses, retries or reindexes many letters. A failure does not stop the rest; the
+//! answer has a result for each letter.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::find;
+
+use crate::access::Admin;
+use crate::api::body::or_default;
+use crate::app::App;
+use belvedere_storage::store::dead_letters::{self, LetterFilter, LetterRow};
+use belvedere_web::http::{Error, Request, Response, response};
+
+/// Maximum letters of one request. The answer says how many are left for further requests.
+const MAX_LETTERS: u32 = 1_000;
+
+#[derive(Deserialize)]
+struct Body {
+    ids: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "or_default")]
+    all: bool,
+    /// Only with `all`.
+    collection: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    /// Whether every letter succeeded.
+    ok: bool,
+    results: Vec<Outcome>,
+    /// Matching unresolved letters beyond the maximum of one request.
+    remaining: i64,
+}
+
+#[derive(Serialize)]
+struct Outcome {
+    id: String,
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// The operation on each letter.
+#[derive(Clone, Copy)]
+enum Operation {
+    Dismiss,
+    Retry,
+    Reindex,
+}
+
+impl Operation {
+    async fn run(self, app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
+        match self {
+            Self::Dismiss => super::dismiss_one(app, admin, row).await,
+            Self::Retry => super::retry_one(app, admin, row).await,
+            Self::Reindex => super::reindex_one(app, admin, row).await,
+        }
+    }
+}
+
+/// Runs the operation on each letter that a request names: its `ids`, or with `all` every unresolved one, newest first.
+async fn run(app: &App, admin: &Admin, request: &Request, operation: Operation) -> Result<Response, Error> {
+    let body: Body = request.json()?;
+    let mut results = Vec::new();
+    let mut remaining = 0;
+    if body.all {
+        let filter = LetterFilter { collection: body.collection, resolved: Some(false), before: None };
+        let rows = dead_letters::list(&app.db, &filter, MAX_LETTERS).await?;
+        if let Some(last) = rows.last() {
+            let older = LetterFilter { before: Some(last.id), ..filter };
+            remaining = dead_letters::count(&app.db, &older).await?;
+        }
+        for row in rows {
+            results.push(outcome(row.id.to_string(), operation.run(app, admin, &row).await));
+        }
+    } else {
+        let ids = body.ids.ok_or_else(|| Error::bad_request("send ids, or all: true"))?;
+        if ids.len() > MAX_LETTERS as usize {
+            return Err(Error::bad_request(format!("at most {MAX_LETTERS} ids at a time")));
+        }
+        for id in ids {
+            let done = match find(app, &id).await {
+                Ok(row) => operation.run(app, admin, &row).await,
+                Err(error) => Err(error),
+            };
+            results.push(outcome(id, done));
+        }
+    }
+    let ok = results.iter().all(|result| result.ok);
+    Ok(response::json(StatusCode::OK, &Answer { ok, results, remaining }))
+}
+
+fn outcome(id: String, done: Result<(), Error>) -> Outcome {
+    if let Err(Error { cause: Some(cause), .. }) = &done {
+        tracing::warn!(dead_letter = id, error = %cause, "a bulk operation failed on a dead letter");
+    }
+    Outcome { id, ok: done.is_ok(), error: done.err().map(|error| error.error.into_owned()) }
+}
+
+/// `POST /admin/dead-letters/bulk/dismiss`
+pub async fn dismiss(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    run(&app, &admin, &request, Operation::Dismiss).await
+}
+
+/// `POST /admin/dead-letters/bulk/reindex`
+pub async fn reindex(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    run(&app, &admin, &request, Operation::Reindex).await
+}
+
+/// `POST /admin/dead-letters/bulk/retry`
+pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    run(&app, &admin, &request, Operation::Retry).await
+}

@@ -1,0 +1,142 @@
+//! `/admin/events`: lists, counts and removes events of the event log.
+
+pub mod stream;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::access::Admin;
+use crate::api::paging;
+use crate::app::App;
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::events::{Event, EventQuery, InvalidEventQuery};
+use belvedere_instance::jobs::CreateError;
+use belvedere_storage::query::PageSize;
+use belvedere_storage::store::events::{self, EventFilter, EventKeyset, EventRow};
+use belvedere_web::http::{Error, Request, Response, response};
+
+#[derive(Serialize)]
+struct Answer {
+    events: Vec<EventView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct EventView {
+    id: String,
+    event_type: String,
+    severity: &'static str,
+    actor_did: Option<String>,
+    subject: Option<String>,
+    detail: Box<RawValue>,
+    created_at: Timestamp,
+}
+
+impl EventView {
+    pub(super) fn new(row: EventRow) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            detail: RawValue::from_string(row.detail)?,
+            id: row.id,
+            event_type: row.event_type,
+            severity: row.severity.as_str(),
+            actor_did: row.actor_did,
+            subject: row.subject,
+            created_at: row.created_at,
+        })
+    }
+}
+
+/// `GET /admin/events`: the event log, newest first.
+pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let limit = paging::limit(&request, PageSize::LOGS)?;
+    let after = paging::optional(&request, "cursor").map(|text| keyset(&text)).transpose()?;
+    let filter = EventQuery::read(|name| request.query(name)).filter().map_err(bad_query)?;
+    let filter = EventFilter { after, ..filter };
+
+    // Makes sure that the caller's own last actions are in the answer.
+    app.events.flush().await;
+    let mut rows = events::list(&app.db, &filter, limit + 1).await?;
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let cursor = rows.last().filter(|_| more).map(|row| cursor(row.created_at, &row.id));
+    let events = rows.into_iter().map(EventView::new).collect::<Result<_, _>>().map_err(Error::internal)?;
+    Ok(response::json(StatusCode::OK, &Answer { events, cursor }))
+}
+
+fn bad_query(invalid: InvalidEventQuery) -> Error {
+    Error::bad_request(invalid.to_string())
+}
+
+#[derive(Serialize)]
+struct Count {
+    count: i64,
+}
+
+/// `GET /admin/events/count`: how many events match the same conditions as those of the list.
+pub async fn count(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let filter = EventQuery::read(|name| request.query(name)).filter().map_err(bad_query)?;
+    app.events.flush().await;
+    let count = events::count(&app.db, &filter).await?;
+    Ok(response::json(StatusCode::OK, &Count { count }))
+}
+
+#[derive(Serialize)]
+struct Purge {
+    job_id: String,
+}
+
+/// `POST /admin/events/purge`: removes the matching events that are older than the request, in a background job.
+pub async fn purge(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let query = if request.body.is_empty() { EventQuery::default() } else { request.json::<EventQuery>()? };
+    let query = query.without_blanks();
+    query.filter().map_err(bad_query)?;
+    if query == EventQuery::default() {
+        return Err(Error::bad_request(
+            "name at least one of event_type, category, severity, subject, after and before; \
+             before with the present time removes all events",
+        ));
+    }
+    // What was recorded before the request is removed too.
+    app.events.flush().await;
+    let actor = admin.did.to_string();
+    let created = app.scripting.jobs.create_purge(&query, &actor).await;
+    let job_id = created.map_err(|error| match error {
+        CreateError::Store(error) => Error::from(error),
+        full => Error::conflict(full.to_string()),
+    })?;
+    let detail = serde_json::to_value(&query).map_err(Error::internal)?;
+    app.events.record(Event::EventLogPurged { actor, job_id: job_id.clone(), query: detail });
+    Ok(response::json(StatusCode::ACCEPTED, &Purge { job_id }))
+}
+
+/// The specification's cursor is the time of the last event. The id behind it distinguishes events of one microsecond;
+/// a client that builds a cursor from a timestamp of its own can omit it.
+fn cursor(created_at: Timestamp, id: &str) -> String {
+    format!("{created_at}_{id}")
+}
+
+fn keyset(text: &str) -> Result<EventKeyset, Error> {
+    let (time, id) = text.split_once('_').map_or((text, None), |(time, id)| (time, Some(id.to_owned())));
+    let created_at = Timestamp::parse(time).map_err(|_| {
+        Error::bad_request("cursor must be the cursor of an earlier answer, or an RFC 3339 time")
+    })?;
+    Ok(EventKeyset { created_at, id })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_back_and_may_be_plain_times() {
+        let at = Timestamp(1_700_000_000_000_001);
+        let keyset_of = |id: Option<&str>| EventKeyset { created_at: at, id: id.map(str::to_owned) };
+        assert_eq!(keyset(&cursor(at, "abc")).unwrap(), keyset_of(Some("abc")));
+        assert_eq!(keyset("2023-11-14T22:13:20.000001Z").unwrap(), keyset_of(None));
+        assert_eq!(keyset("nonsense").unwrap_err().status, 400);
+    }
+}

@@ -1,0 +1,137 @@
+//! `/admin/jobs`: lists, cancels, pauses and resumes background jobs.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::access::Admin;
+use crate::api::paging;
+use crate::app::App;
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::events::Event;
+use belvedere_storage::query::PageSize;
+use belvedere_storage::store::jobs::{self, JobKeyset, JobRow};
+use belvedere_web::http::{Error, Request, Response, response};
+
+fn not_found() -> Error {
+    Error::not_found("job not found")
+}
+
+async fn find(app: &App, id: &str) -> Result<JobRow, Error> {
+    jobs::get(&app.db, id).await?.ok_or_else(not_found)
+}
+
+/// Changes the job's status by the step that begins with it; 409 when there is none. Each step is (from, to).
+async fn step(app: &App, id: &str, steps: &[(&str, &str)], verb: &str) -> Result<(JobRow, String), Error> {
+    let job = find(app, id).await?;
+    if let Some(status) = jobs::transition(&app.db, id, steps, app.clock.now()).await? {
+        return Ok((job, status));
+    }
+    let now = find(app, id).await?.status;
+    Err(Error::conflict(format!("a job that is {now} can't be {verb}")))
+}
+
+fn answer(status: &str) -> Response {
+    response::json(StatusCode::OK, &json!({ "status": status }))
+}
+
+#[derive(Serialize)]
+struct JobView {
+    id: String,
+    job_type: String,
+    status: String,
+    input: Box<RawValue>,
+    progress: Box<RawValue>,
+    result: Option<Box<RawValue>>,
+    error: Option<String>,
+    created_by: String,
+    inherit_auth: bool,
+    started_at: Option<Timestamp>,
+    completed_at: Option<Timestamp>,
+    created_at: Timestamp,
+}
+
+impl JobView {
+    fn new(row: JobRow) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            input: RawValue::from_string(row.input)?,
+            progress: RawValue::from_string(row.progress)?,
+            result: row.result.map(RawValue::from_string).transpose()?,
+            id: row.id,
+            job_type: row.job_type,
+            status: row.status,
+            error: row.error,
+            created_by: row.created_by,
+            inherit_auth: row.inherit_auth,
+            started_at: row.started_at,
+            completed_at: row.completed_at,
+            created_at: row.created_at,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Answer {
+    jobs: Vec<JobView>,
+    /// Null on the last page.
+    cursor: Option<String>,
+}
+
+/// `GET /admin/jobs`: newest first.
+pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let limit = paging::limit(&request, PageSize::LOGS)?;
+    let status = request.query("status").filter(|status| !status.is_empty());
+    let after = paging::optional(&request, "cursor").map(|cursor| keyset(&cursor)).transpose()?;
+    let mut rows = jobs::list(&app.db, status.as_deref(), after.as_ref(), limit + 1).await?;
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let cursor = rows.last().filter(|_| more).map(|row| format!("{}_{}", row.created_at, row.id));
+    let jobs = rows.into_iter().map(JobView::new).collect::<Result<_, _>>().map_err(Error::internal)?;
+    Ok(response::json(StatusCode::OK, &Answer { jobs, cursor }))
+}
+
+/// Parses a cursor: the time of the last job, and its id, which distinguishes jobs of one microsecond.
+fn keyset(text: &str) -> Result<JobKeyset, Error> {
+    let bad = || Error::bad_request("cursor must be the cursor of an earlier answer");
+    let (time, id) = text.split_once('_').ok_or_else(bad)?;
+    Ok(JobKeyset { created_at: Timestamp::parse(time).map_err(|_| bad())?, id: id.to_owned() })
+}
+
+/// `GET /admin/jobs/{id}`
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = find(&app, request.param("id")).await?;
+    let view = JobView::new(row).map_err(Error::internal)?;
+    Ok(response::json(StatusCode::OK, &view))
+}
+
+/// `POST /admin/jobs/{id}/cancel`: cancels a job that is not running at once; requests a running one to stop.
+pub async fn cancel(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let (job, status) = step(
+        &app,
+        request.param("id"),
+        &[("running", "cancelling"), ("pending", "cancelled"), ("paused", "cancelled")],
+        "cancelled",
+    )
+    .await?;
+    if status == "cancelled" {
+        let JobRow { created_by: actor, job_type, id: job_id, .. } = job;
+        app.events.record(Event::JobCancelled { actor, job_type, job_id });
+    }
+    Ok(answer(&status))
+}
+
+/// `POST /admin/jobs/{id}/pause`: requests a running job to stop. It starts from the beginning when it is resumed.
+pub async fn pause(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let (_, status) = step(&app, request.param("id"), &[("running", "pausing")], "paused").await?;
+    Ok(answer(&status))
+}
+
+/// `POST /admin/jobs/{id}/resume`: queues a paused job again. It starts from the beginning.
+pub async fn resume(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let (_, status) = step(&app, request.param("id"), &[("paused", "pending")], "resumed").await?;
+    app.scripting.jobs.wake();
+    Ok(answer(&status))
+}

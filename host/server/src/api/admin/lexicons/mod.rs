@@ -1,0 +1,150 @@
+//! `/admin/lexicons`: uploads, lists and deletes lexicons.
+
+pub mod create;
+pub mod preview;
+pub mod revisions;
+pub mod services;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::access::Admin;
+use crate::app::{App, Topic};
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::events::Event;
+use belvedere_protocol::atproto::Nsid;
+use belvedere_protocol::atproto::lexicon::{self, LexiconKind};
+use belvedere_storage::store;
+use belvedere_storage::store::lexicons::LexiconRow;
+use belvedere_web::http::{Error, Request, Response, response};
+
+/// A lexicon as lists show it; the answer for a single lexicon adds the document.
+#[derive(Debug, Serialize)]
+struct LexiconView {
+    id: String,
+    revision: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lexicon_json: Option<Box<RawValue>>,
+    lexicon_type: String,
+    backfill: bool,
+    action: Option<String>,
+    target_collection: Option<String>,
+    source: String,
+    authority_did: Option<String>,
+    last_fetched_at: Option<Timestamp>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    token_cost: Option<i64>,
+    /// `main.record` of a record lexicon, in lists only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record_schema: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+/// Why a `target_collection` is invalid.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidTarget {
+    #[error("target_collection is not an NSID")]
+    NotNsid,
+    #[error("target_collection is for query and procedure lexicons; this one is of type {0}")]
+    WithoutMethod(&'static str),
+}
+
+impl From<InvalidTarget> for Error {
+    fn from(invalid: InvalidTarget) -> Self {
+        Self::bad_request(invalid.to_string())
+    }
+}
+
+/// Checks the target collection for a lexicon of this kind. An empty one is none.
+pub(super) fn target_collection(
+    target: Option<&str>,
+    kind: LexiconKind,
+) -> Result<Option<String>, InvalidTarget> {
+    let Some(target) = target.filter(|target| !target.is_empty()) else { return Ok(None) };
+    let target = Nsid::try_from(target).map_err(|_| InvalidTarget::NotNsid)?;
+    if !matches!(kind, LexiconKind::Query | LexiconKind::Procedure) {
+        return Err(InvalidTarget::WithoutMethod(kind.as_str()));
+    }
+    Ok(Some(target.to_string()))
+}
+
+/// What an operator should know about an accepted lexicon: where its document says less than it seems, and a target
+/// collection that is not here, which may be uploaded later, or be mistyped.
+pub(super) fn warnings(app: &App, document: &str, target_collection: Option<&str>) -> Vec<String> {
+    let unknown = target_collection.filter(|target| !app.registry.snapshot().is_tracked(target));
+    let text = |target: &str| {
+        format!(
+            "target_collection {target} has no record lexicon, so none of its records are indexed: upload its lexicon, \
+             or correct target_collection"
+        )
+    };
+    let document: Value = serde_json::from_str(document).unwrap_or_default();
+    unknown.map(text).into_iter().chain(lexicon::warnings(&document)).collect()
+}
+
+impl LexiconView {
+    fn item(app: &App, row: LexiconRow) -> Self {
+        let record_schema = (row.lexicon_type == "record")
+            .then(|| serde_json::from_str::<Value>(&row.lexicon_json).ok())
+            .flatten()
+            .and_then(|mut document| document.pointer_mut("/defs/main/record").map(Value::take));
+        Self { record_schema, ..Self::without_document(app, row) }
+    }
+
+    fn full(app: &App, row: LexiconRow) -> Self {
+        let lexicon_json = RawValue::from_string(row.lexicon_json.clone()).ok();
+        Self { lexicon_json, ..Self::without_document(app, row) }
+    }
+
+    fn without_document(app: &App, row: LexiconRow) -> Self {
+        Self {
+            warnings: warnings(app, &row.lexicon_json, row.target_collection.as_deref()),
+            id: row.id,
+            revision: row.revision,
+            lexicon_json: None,
+            lexicon_type: row.lexicon_type,
+            backfill: row.backfill,
+            action: row.action,
+            target_collection: row.target_collection,
+            source: row.source,
+            authority_did: row.authority_did,
+            last_fetched_at: row.last_fetched_at,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            token_cost: row.token_cost,
+            record_schema: None,
+        }
+    }
+}
+
+/// `GET /admin/lexicons`: every lexicon, by id, without its document.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let rows = store::lexicons::list(&app.db).await?;
+    let items: Vec<LexiconView> = rows.into_iter().map(|row| LexiconView::item(&app, row)).collect();
+    Ok(response::json(StatusCode::OK, &items))
+}
+
+/// `GET /admin/lexicons/{id}`: one lexicon with its document.
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = store::lexicons::get(&app.db, request.param("id"))
+        .await?
+        .ok_or_else(|| Error::not_found("lexicon not found"))?;
+    Ok(response::json(StatusCode::OK, &LexiconView::full(&app, row)))
+}
+
+/// `DELETE /admin/lexicons/{id}`: a method stops working at once; indexed records and scripts stay.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if !store::lexicons::delete(&app.db, id).await? {
+        return Err(Error::not_found("lexicon not found"));
+    }
+    app.changed(Topic::Lexicons).await?;
+    app.events.record(Event::LexiconDeleted { actor: admin.did.to_string(), nsid: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

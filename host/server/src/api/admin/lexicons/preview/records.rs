@@ -1,0 +1,85 @@
+//! Which of the newest records another version of a lexicon rejects.
+
+use serde::Serialize;
+
+use crate::app::App;
+use belvedere_base::hand_over_thread::hand_over_thread;
+use belvedere_instance::lexicons::Snapshot;
+use belvedere_instance::records::{Query, page};
+use belvedere_protocol::atproto::Nsid;
+use belvedere_storage::query::PageSize;
+use belvedere_storage::store::index::Validity;
+use belvedere_storage::store::records::{self, FullRecordRow};
+use belvedere_web::fair_share::Tenant;
+use belvedere_web::http::Error;
+
+/// Records that are validated: enough to notice a rule that real records break, and a fraction of a second of work.
+const MAX_CHECKED: usize = 500;
+
+/// Records that the answer names.
+const MAX_EXAMPLES: usize = 5;
+
+/// How the records of a collection fare. Of the newest, not of all.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct RecordsView {
+    total: u64,
+    checked: usize,
+    become_invalid: usize,
+    become_valid: usize,
+    examples: Vec<Example>,
+}
+
+/// A record that becomes invalid.
+#[derive(Debug, Serialize)]
+struct Example {
+    uri: String,
+    reason: String,
+}
+
+impl RecordsView {
+    /// Counts a record with what the other version says of it.
+    fn add(&mut self, full: &FullRecordRow, next: &Validity) {
+        self.checked += 1;
+        match (full.invalid_reason.is_some(), next.reason()) {
+            (false, Some(reason)) => {
+                self.become_invalid += 1;
+                if self.examples.len() < MAX_EXAMPLES {
+                    self.examples.push(Example { uri: full.row.uri(), reason: reason.to_owned() });
+                }
+            }
+            (true, None) => self.become_valid += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Validates the newest records against both versions. `None` if the lexicon and those that it refers to don't change, or
+/// if the collection has no records.
+pub(super) async fn validate(
+    app: &App,
+    collection: &Nsid,
+    (current, next): (&Snapshot, &Snapshot),
+) -> Result<Option<RecordsView>, Error> {
+    let id = collection.as_str();
+    let is_affected = next.is_tracked(id) && current.fingerprint(id) != next.fingerprint(id);
+    if !is_affected {
+        return Ok(None);
+    }
+    let total = records::count(&app.db, collection, None, &Tenant::Instance).await?;
+    let mut view = RecordsView { total, ..RecordsView::default() };
+    let mut query = Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
+    while view.checked < MAX_CHECKED {
+        let page = page::read_full(&app.db, &query).await?;
+        let bytes = page.rows.iter().map(|full| full.row.record.len()).sum();
+        hand_over_thread(bytes, || {
+            for full in page.rows.iter().take(MAX_CHECKED - view.checked) {
+                view.add(full, &next.validate(id, &full.row.rkey, &full.row.record));
+            }
+        });
+        query.cursor = page.cursor;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    Ok((view.checked > 0).then_some(view))
+}

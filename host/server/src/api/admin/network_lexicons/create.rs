@@ -1,0 +1,71 @@
+//! `POST /admin/network-lexicons`: takes a lexicon from the network, and follows its publisher from then on.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::access::Admin;
+use crate::api::admin::{backfill, lexicons as uploads};
+use crate::app::{App, Topic};
+use belvedere_instance::events::NetworkLexiconChange;
+use belvedere_protocol::atproto::lexicon::LexiconKind;
+use belvedere_storage::store::lexicons::{self, NETWORK, NewLexicon};
+use belvedere_web::http::{Error, Request, Response, response};
+
+#[derive(Deserialize)]
+struct Body {
+    nsid: String,
+    target_collection: Option<String>,
+    /// Whether to read the history of a record lexicon's collection. False when absent.
+    backfill: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    nsid: &'a str,
+    authority_did: &'a str,
+    revision: i64,
+    /// Null when no backfill was started.
+    backfill_job_id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let body: Body = request.json()?;
+    let nsid = super::parse(&body.nsid)?;
+    let found = app.network_lexicons.resolve(&nsid).await?;
+    let kind = found.document.kind;
+    let target_collection = uploads::target_collection(body.target_collection.as_deref(), kind)?;
+    let now = app.clock.now();
+    let lexicon = NewLexicon {
+        id: nsid.to_string(),
+        lexicon_type: kind.as_str().to_owned(),
+        lexicon_json: found.text,
+        backfill: body.backfill.unwrap_or(false) && kind == LexiconKind::Record,
+        target_collection,
+        source: NETWORK.to_owned(),
+        authority_did: Some(found.authority.to_string()),
+        last_fetched_at: Some(now),
+        saved_by: Some(admin.did.to_string()),
+        ..NewLexicon::default()
+    };
+    let saved = lexicons::upsert(&app.db, &lexicon, now).await?;
+    app.changed(Topic::Lexicons).await?;
+
+    let (authority, revision) = (found.authority.clone(), saved.revision);
+    let what = NetworkLexiconChange::Added { authority, revision };
+    app.events.record(super::event(&admin, nsid.clone(), what));
+    // After the lexicon applies to the stream, so that no record is missed by both.
+    let backfill_job_id =
+        if lexicon.backfill { backfill::start_for_lexicon(&app, &admin, nsid.as_str()).await? } else { None };
+    let answer = Answer {
+        nsid: nsid.as_str(),
+        authority_did: found.authority.as_str(),
+        revision,
+        backfill_job_id,
+        warnings: uploads::warnings(&app, &lexicon.lexicon_json, lexicon.target_collection.as_deref()),
+    };
+    Ok(response::json(StatusCode::CREATED, &answer))
+}

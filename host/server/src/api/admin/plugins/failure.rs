@@ -1,0 +1,89 @@
+//! How a plugin that was not installed is answered and recorded.
+
+use http::StatusCode;
+use serde::Serialize;
+
+use super::upload::Unreadable;
+use super::view::PermissionView;
+use crate::access::Admin;
+use crate::app::App;
+use belvedere_instance::events::{Event, PluginEvent};
+use belvedere_scripting::plugins::changes::Changes;
+use belvedere_scripting::plugins::install::{InstallError, Origin};
+use belvedere_scripting::plugins::{manifest_id, shortened, shown_url};
+use belvedere_web::http::{Error, Response, response};
+
+/// Which plugin a request was about, as far as it is known.
+#[derive(Debug, Default)]
+pub(super) struct Attempt {
+    pub(super) id: Option<String>,
+    pub(super) url: Option<String>,
+}
+
+impl Attempt {
+    /// The id is that of an uploaded manifest.
+    pub(super) fn of(origin: &Origin) -> Self {
+        match origin {
+            Origin::Url(url) => Self { id: None, url: Some(url.clone()) },
+            Origin::Upload { manifest, .. } => Self { id: manifest_id(manifest), url: None },
+        }
+    }
+}
+
+/// The body of the 400 that asks for consent.
+#[derive(Serialize)]
+struct ConsentRequired {
+    error: &'static str,
+    message: String,
+    permissions: Vec<PermissionView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Box<Changes>>,
+}
+
+/// Answers a plugin that was not installed. One that can't be used is an event.
+///
+/// # Errors
+/// All but the question for consent.
+pub(super) fn answer(
+    app: &App,
+    admin: &Admin,
+    attempt: Attempt,
+    error: InstallError,
+) -> Result<Response, Error> {
+    let text = shortened(error.to_string());
+    match error {
+        InstallError::Invalid(_) => {
+            record(app, admin, attempt, text.clone());
+            Err(Error::bad_request(text))
+        }
+        InstallError::Conflict(_) => Err(Error::conflict(text)),
+        InstallError::Busy => Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, text)),
+        InstallError::Consent(permissions, changes) => {
+            let body = ConsentRequired {
+                error: "ConsentRequired",
+                message: text,
+                permissions: permissions.iter().map(PermissionView::undecided).collect(),
+                changes,
+            };
+            Ok(response::json(StatusCode::BAD_REQUEST, &body))
+        }
+        InstallError::Store(error) => Err(error.into()),
+    }
+}
+
+/// The answer to a body that can't be read. It is an event as well.
+pub(super) fn unreadable(app: &App, admin: &Admin, broken: Unreadable) -> Error {
+    let Unreadable { id, error } = broken;
+    let error = Error { error: shortened(error.error.into_owned()).into(), ..error };
+    record(app, admin, Attempt { id, url: None }, error.error.to_string());
+    error
+}
+
+fn record(app: &App, admin: &Admin, attempt: Attempt, error: String) {
+    app.events.record(Event::Plugin(PluginEvent::Refused {
+        actor: Some(admin.did.to_string()),
+        id: attempt.id,
+        url: attempt.url.as_deref().map(shown_url).map(shortened),
+        error,
+    }));
+}

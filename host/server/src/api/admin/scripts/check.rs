@@ -1,0 +1,91 @@
+//! `POST /admin/scripts/check`: loads a script as saving it would, and says what is wrong with it. Saves nothing.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::body::{check_trigger, unusual};
+use super::diagnostics::{self, Diagnostic};
+use crate::access::Admin;
+use crate::app::App;
+use belvedere_protocol::atproto::lexicon::LexiconKind;
+use belvedere_protocol::trigger::Trigger;
+use belvedere_scripting::scripts::mentions::{Mention, MentionKind, mentions};
+use belvedere_scripting::scripts::{FailureKind, ScriptFailure};
+use belvedere_storage::store::script_variables;
+use belvedere_web::http::{Error, Request, Response, response};
+
+/// Warnings of one check: a source that names thousands of unknown methods needs no list of them.
+const MAX_WARNINGS: usize = 100;
+
+#[derive(Deserialize)]
+struct Body {
+    id: String,
+    body: String,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    ok: bool,
+    diagnostics: Vec<Diagnostic>,
+    outbound_xrpcs: Vec<String>,
+}
+
+pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let Body { id, body: source } = request.json()?;
+    let trigger = Trigger::parse(&id).map_err(|e| Error::bad_request(e.to_string()))?;
+    check_trigger(&app, &trigger)?;
+    let mut diagnostics = Vec::new();
+    let checked = app.scripting.runtime.engine.check(trigger.clone(), &source).await;
+    let outbound_xrpcs = match checked {
+        Ok(script) => script.methods().to_vec(),
+        Err(failure) => {
+            diagnostics.push(error(&trigger, &source, failure)?);
+            Vec::new()
+        }
+    };
+    let ok = diagnostics.is_empty();
+    diagnostics.extend(unusual(&app, &trigger).map(|(kind, message)| Diagnostic::warning(kind, message)));
+    let variables: Vec<String> =
+        script_variables::list(&app.db).await?.into_iter().map(|row| row.key).collect();
+    let warnings = mentions(&source).into_iter().filter_map(|mention| {
+        let (kind, message) = warning(&app, &variables, &mention)?;
+        Some(Diagnostic::warning(kind, message).at(&source, mention.at))
+    });
+    diagnostics.extend(warnings.take(MAX_WARNINGS));
+    Ok(response::json(StatusCode::OK, &Answer { ok, diagnostics, outbound_xrpcs }))
+}
+
+/// # Errors
+/// When the failure is not the script's.
+fn error(trigger: &Trigger, source: &str, failure: ScriptFailure) -> Result<Diagnostic, Error> {
+    match failure.kind {
+        FailureKind::Busy => Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text())),
+        FailureKind::Internal => Err(Error::internal(failure)),
+        _ => Ok(diagnostics::of_failure(trigger, source, &failure)),
+    }
+}
+
+fn warning(app: &App, variables: &[String], mention: &Mention<'_>) -> Option<(&'static str, String)> {
+    let name = mention.name;
+    let wanted = match mention.kind {
+        MentionKind::Variable => {
+            let is_set = variables.iter().any(|key| key == name);
+            let message = || format!("the script variable {name} is not set, so env.{name} is nil");
+            return (!is_set).then(|| ("unset_variable", message()));
+        }
+        MentionKind::Query => LexiconKind::Query,
+        MentionKind::Procedure => LexiconKind::Procedure,
+    };
+    match app.registry.get(name) {
+        None => Some((
+            "unknown_method",
+            format!("{name} has no lexicon here, so the call goes to another server"),
+        )),
+        Some(lexicon) if lexicon.kind != wanted => {
+            Some(("kind_mismatch", format!("{name} is not a {}", wanted.as_str())))
+        }
+        Some(_) => None,
+    }
+}

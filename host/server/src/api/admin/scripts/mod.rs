@@ -1,0 +1,186 @@
+//! `/admin/scripts`: stores, lists, changes and deletes scripts.
+
+mod body;
+pub mod check;
+mod diagnostics;
+pub mod dry_run;
+pub mod revisions;
+pub mod types;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use self::body::{check_description, check_source, check_trigger, check_type, outbound_xrpcs, unusual};
+
+use crate::access::Admin;
+use crate::app::{App, Topic};
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::events::Event;
+use belvedere_protocol::trigger::Trigger;
+use belvedere_storage::store::Patch;
+use belvedere_storage::store::scripts::{self, NewScript, ScriptPatch, ScriptRow};
+use belvedere_web::http::{Error, Request, Response, response};
+
+#[derive(Debug, Serialize)]
+struct ScriptView {
+    id: String,
+    script_type: String,
+    body: String,
+    description: Option<String>,
+    outbound_xrpcs: Option<Vec<String>>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl From<ScriptRow> for ScriptView {
+    fn from(row: ScriptRow) -> Self {
+        Self {
+            id: row.id,
+            script_type: row.script_type,
+            body: row.body,
+            description: row.description,
+            outbound_xrpcs: row.outbound_xrpcs,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+/// A script that was stored, and what its author should know.
+#[derive(Serialize)]
+struct SavedView {
+    #[serde(flatten)]
+    script: ScriptView,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+impl SavedView {
+    fn of(app: &App, trigger: &Trigger, row: ScriptRow) -> Self {
+        let warnings = unusual(app, trigger).map(|(_, message)| message).into_iter().collect();
+        Self { script: row.into(), warnings }
+    }
+}
+
+/// `GET /admin/scripts`: every script by id, or with `?suffix=` those bound to one NSID or job type.
+pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let suffix = request.query("suffix").filter(|s| !s.is_empty());
+    let rows = scripts::list(&app.db, suffix.as_deref()).await?;
+    let items: Vec<ScriptView> = rows.into_iter().map(ScriptView::from).collect();
+    Ok(response::json(StatusCode::OK, &items))
+}
+
+/// `GET /admin/scripts/{id}`
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = scripts::get(&app.db, request.param("id"))
+        .await?
+        .ok_or_else(|| Error::not_found("script not found"))?;
+    Ok(response::json(StatusCode::OK, &ScriptView::from(row)))
+}
+
+#[derive(Deserialize)]
+struct CreateBody {
+    id: String,
+    body: String,
+    /// `lua`, the default, is the only one.
+    script_type: Option<String>,
+    description: Option<String>,
+}
+
+const DEFAULT_TYPE: &str = "lua";
+
+/// `POST /admin/scripts`: binds a script to a trigger, replacing the previous one.
+pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let body: CreateBody = request.json()?;
+    let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
+    let script_type = body.script_type.unwrap_or_else(|| DEFAULT_TYPE.to_owned());
+    check_type(&script_type)?;
+    check_trigger(&app, &trigger)?;
+    let description = check_description(body.description)?;
+    let compiled = check_source(&app.scripting.runtime.engine, trigger.clone(), &body.body).await?;
+
+    let script = NewScript {
+        id: body.id.clone(),
+        script_type: script_type.clone(),
+        outbound_xrpcs: outbound_xrpcs(&compiled),
+        body: body.body,
+        description,
+        saved_by: Some(admin.did.to_string()),
+    };
+    let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await?;
+    app.changed(Topic::Script(body.id.clone())).await?;
+
+    let (actor, id) = (admin.did.to_string(), body.id);
+    app.events.record(if created {
+        Event::ScriptCreated { actor, trigger: id, script_type }
+    } else {
+        Event::ScriptUpdated { actor, trigger: id, script_type }
+    });
+    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(response::json(status, &SavedView::of(&app, &trigger, row)))
+}
+
+#[derive(Deserialize)]
+struct UpdateBody {
+    body: Option<String>,
+    script_type: Option<String>,
+    #[serde(default)]
+    description: Patch<String>,
+}
+
+/// `PATCH /admin/scripts/{id}`: a new body, another description, or both.
+pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    let body: UpdateBody = request.json()?;
+    if body.body.is_none() && body.script_type.is_none() && body.description == Patch::Keep {
+        return Err(Error::bad_request("nothing to change: send body or description"));
+    }
+    if let Some(script_type) = &body.script_type {
+        if body.body.is_none() {
+            return Err(Error::bad_request("script_type can only be sent together with body"));
+        }
+        check_type(script_type)?;
+    }
+    let description = match body.description {
+        Patch::Set(text) => check_description(Some(text))?.map_or(Patch::Clear, Patch::Set),
+        other => other,
+    };
+    let trigger = Trigger::parse(id).map_err(|_| Error::not_found("script not found"))?;
+    let compiled = match &body.body {
+        Some(source) => {
+            check_trigger(&app, &trigger)?;
+            Some(check_source(&app.scripting.runtime.engine, trigger.clone(), source).await?)
+        }
+        None => None,
+    };
+
+    let patch = ScriptPatch {
+        script_type: body.script_type,
+        body: body.body.map(|text| (text, compiled.as_ref().and_then(outbound_xrpcs))),
+        description,
+        saved_by: Some(admin.did.to_string()),
+    };
+    let row = scripts::patch(&app.db, id, &patch, app.clock.now())
+        .await?
+        .ok_or_else(|| Error::not_found("script not found"))?;
+    app.changed(Topic::Script(id.to_owned())).await?;
+    app.events.record(Event::ScriptUpdated {
+        actor: admin.did.to_string(),
+        trigger: id.to_owned(),
+        script_type: row.script_type.clone(),
+    });
+    Ok(response::json(StatusCode::OK, &SavedView::of(&app, &trigger, row)))
+}
+
+/// `DELETE /admin/scripts/{id}`: deletes a script; the built-in behaviour applies again at once.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if !scripts::delete(&app.db, id, Some(admin.did.as_str()), app.clock.now()).await? {
+        return Err(Error::not_found("script not found"));
+    }
+    app.changed(Topic::Script(id.to_owned())).await?;
+    app.events.record(Event::ScriptDeleted { actor: admin.did.to_string(), trigger: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,149 @@
+//! The kinds of scripts: their globals, and a template for a new script of each.
+
+use serde::Serialize;
+
+use belvedere_protocol::trigger::TriggerKind;
+
+#[derive(Debug, Serialize)]
+pub(super) struct TriggerView {
+    kind: &'static str,
+    /// What follows the kind in an id: `nsid`, `nsid_or_actor` (`_actor`: labels on accounts) or `job_type`.
+    subject: &'static str,
+    help: &'static str,
+    globals: &'static [&'static str],
+    template: &'static str,
+}
+
+/// Globals that only some kinds of runs have.
+const SPECIAL: [&str; 18] = [
+    "method",
+    "params",
+    "input",
+    "collection",
+    "caller_did",
+    "delegate_did",
+    "event",
+    "action",
+    "uri",
+    "did",
+    "rkey",
+    "record",
+    "src",
+    "val",
+    "neg",
+    "cts",
+    "exp",
+    "job",
+];
+
+const QUERY: &[&str] = &["method", "params", "collection", "caller_did", "env"];
+const PROCEDURE: &[&str] = &["method", "params", "input", "collection", "caller_did", "delegate_did", "env"];
+const RECORD: &[&str] = &["event", "action", "uri", "did", "collection", "rkey", "record", "env"];
+const LABEL: &[&str] = &["event", "src", "uri", "val", "neg", "cts", "exp", "env"];
+const JOB: &[&str] = &["job", "caller_did", "env"];
+
+const QUERY_TEMPLATE: &str = "\
+function handle()
+  local page = db.query({ collection = collection, did = params.did, limit = params.limit, cursor = params.cursor })
+  return { records = toarray(page.records), cursor = page.cursor }
+end
+";
+const PROCEDURE_TEMPLATE: &str = "\
+function handle()
+  if not caller_did then error({ status = 401, error = \"AuthRequired\" }) end
+  local record = Record(collection, input)
+  record:save()
+  return { uri = record._uri, cid = record._cid }
+end
+";
+const RECORD_TEMPLATE: &str = "\
+-- Return nil to skip the record, a table to store it instead, and true to store the record as it is.
+function handle()
+  if action == \"delete\" then return true end
+  return record
+end
+";
+const DELETE_TEMPLATE: &str = "\
+-- Return nil to keep the row of the deleted record, and true to delete it.
+function handle()
+  log(\"deleted: \" .. uri)
+  return true
+end
+";
+const LABEL_TEMPLATE: &str = "\
+-- Return nil to drop the label, a table to change it, and true to keep it as it is.
+function handle()
+  return true
+end
+";
+const JOB_TEMPLATE: &str = "\
+function handle()
+  local cursor, count = nil, 0
+  repeat
+    local page = db.query({ collection = job.input.collection, limit = 100, cursor = cursor })
+    count = count + #page.records
+    cursor = page.cursor
+    job.progress({ count = count })
+  until not cursor or job.should_stop()
+  return { count = count }
+end
+";
+
+fn view(kind: TriggerKind) -> TriggerView {
+    let (subject, help, globals, template) = match kind {
+        TriggerKind::Query => ("nsid", "Answers a query method.", QUERY, QUERY_TEMPLATE),
+        TriggerKind::Procedure => ("nsid", "Answers a procedure method.", PROCEDURE, PROCEDURE_TEMPLATE),
+        TriggerKind::RecordCreate => {
+            ("nsid", "Decides on each new record of a collection.", RECORD, RECORD_TEMPLATE)
+        }
+        TriggerKind::RecordUpdate => {
+            ("nsid", "Decides on each changed record of a collection.", RECORD, RECORD_TEMPLATE)
+        }
+        TriggerKind::RecordDelete => {
+            ("nsid", "Decides on each deleted record of a collection.", RECORD, DELETE_TEMPLATE)
+        }
+        TriggerKind::RecordIndex => (
+            "nsid",
+            "Decides on each event of a collection that has no script of its own.",
+            RECORD,
+            RECORD_TEMPLATE,
+        ),
+        TriggerKind::LabelApply => (
+            "nsid_or_actor",
+            "Decides on each label on the records of a collection, or with _actor on accounts.",
+            LABEL,
+            LABEL_TEMPLATE,
+        ),
+        TriggerKind::JobRun => ("job_type", "Runs background jobs of a type.", JOB, JOB_TEMPLATE),
+    };
+    TriggerView { kind: kind.as_str(), subject, help, globals, template }
+}
+
+pub(super) fn all() -> Vec<TriggerView> {
+    TriggerKind::ALL.into_iter().map(view).collect()
+}
+
+/// Whether a run of this kind has the global, or the global to which the function belongs.
+pub(super) fn has(kind: TriggerKind, name: &str) -> bool {
+    let global = name.split('.').next().unwrap_or(name);
+    !SPECIAL.contains(&global) || view(kind).globals.contains(&global)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globals_belong_to_their_kinds() {
+        assert!(has(TriggerKind::Query, "db.query") && has(TriggerKind::Query, "params"));
+        assert!(!has(TriggerKind::Query, "input") && !has(TriggerKind::Query, "job.progress"));
+        assert!(has(TriggerKind::JobRun, "job.progress") && !has(TriggerKind::JobRun, "record"));
+        let named: Vec<&str> = all()
+            .iter()
+            .flat_map(|view| view.globals.iter().copied())
+            .filter(|global| *global != "env")
+            .collect();
+        assert!(named.iter().all(|global| SPECIAL.contains(global)));
+        assert!(SPECIAL.iter().all(|special| named.contains(special)));
+    }
+}

@@ -1,0 +1,151 @@
+//! `/admin/stats`: reports record counts, field indexes and the costs of scripts.
+
+pub mod database;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::Serialize;
+
+use crate::access::Admin;
+use crate::app::App;
+use belvedere_base::clock::Timestamp;
+use belvedere_scripting::scripts::TallySnapshot;
+use belvedere_storage::store::fields::table::{self, FieldIndex, State};
+use belvedere_storage::store::records;
+use belvedere_web::http::{Error, Request, Response, response};
+
+#[derive(Serialize)]
+struct GetAnswer {
+    total_records: u64,
+    collections: Vec<CollectionView>,
+}
+
+#[derive(Serialize)]
+struct CollectionView {
+    collection: String,
+    count: u64,
+    /// Records that their lexicon rejects.
+    invalid: u64,
+}
+
+/// `GET /admin/stats`: how many records the index holds, by collection.
+pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let counts = records::collection_counts(&app.db).await?;
+    let answer = GetAnswer {
+        total_records: counts.iter().map(|counted| counted.records).sum(),
+        collections: counts
+            .into_iter()
+            .map(|counted| CollectionView {
+                collection: counted.collection,
+                count: counted.records,
+                invalid: counted.invalid,
+            })
+            .collect(),
+    };
+    Ok(response::json(StatusCode::OK, &answer))
+}
+
+#[derive(Serialize)]
+struct IndexesAnswer {
+    /// Maximum number of indexes that the server creates; 0 when it creates none.
+    limit: u32,
+    indexes: Vec<Index>,
+}
+
+#[derive(Serialize)]
+struct Index {
+    collection: String,
+    field: String,
+    /// `filter`, `sort` or `search`.
+    kind: &'static str,
+    /// `candidate` (no index yet), `building`, `ready` or `failed`.
+    state: &'static str,
+    calls: i64,
+    /// Calls that were answered without an index.
+    scans: i64,
+    /// Milliseconds that these took in all.
+    scan_ms: f64,
+    last_used_at: Timestamp,
+    /// When it became ready.
+    built_at: Option<Timestamp>,
+    /// Milliseconds that the build took.
+    build_ms: Option<f64>,
+    error: Option<String>,
+}
+
+/// `GET /admin/stats/indexes`: the record fields that queries use, what they cost, and the indexes created for them.
+///
+/// The most expensive first. Uses within the last seconds may not be counted yet.
+pub async fn indexes(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let entries = table::list(&app.db).await?;
+    let indexes = entries.into_iter().map(Index::from).collect();
+    Ok(response::json(
+        StatusCode::OK,
+        &IndexesAnswer { limit: app.config.database.field_index_limit, indexes },
+    ))
+}
+
+impl From<FieldIndex> for Index {
+    fn from(entry: FieldIndex) -> Self {
+        let millis = |micros: i64| micros as f64 / 1e3;
+        Self {
+            collection: entry.collection,
+            field: entry.key.path.to_string(),
+            kind: entry.key.kind.as_str(),
+            state: entry.state.as_str(),
+            calls: entry.calls,
+            scans: entry.scans,
+            scan_ms: millis(entry.scan_micros),
+            last_used_at: entry.last_used_at,
+            built_at: (entry.state == State::Ready).then_some(entry.state_changed_at),
+            build_ms: entry.build_micros.map(millis),
+            error: entry.error,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ScriptsAnswer {
+    scripts: Vec<Script>,
+}
+
+#[derive(Serialize)]
+struct Script {
+    id: String,
+    runs: u64,
+    failures: u64,
+    /// Milliseconds of CPU time of all runs.
+    cpu_ms: f64,
+    fuel: u64,
+    /// Milliseconds from begin to end of one run.
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    last_run_at: Option<Timestamp>,
+}
+
+/// `GET /admin/stats/scripts`: what each script has cost on this server since it was loaded.
+///
+/// The most expensive first.
+pub async fn scripts(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let mut tallies = app.scripting.runtime.library.tallies();
+    tallies.sort_by(|(a_id, a), (b_id, b)| b.guest_time.cmp(&a.guest_time).then_with(|| a_id.cmp(b_id)));
+    let scripts = tallies.into_iter().map(|(id, tallied)| Script::new(id, &tallied)).collect();
+    Ok(response::json(StatusCode::OK, &ScriptsAnswer { scripts }))
+}
+
+impl Script {
+    fn new(id: String, tallied: &TallySnapshot) -> Self {
+        let millis = |duration: std::time::Duration| duration.as_micros() as f64 / 1e3;
+        Self {
+            id,
+            runs: tallied.runs,
+            failures: tallied.failures,
+            cpu_ms: millis(tallied.guest_time),
+            fuel: tallied.fuel,
+            p50_ms: tallied.p50.map(millis),
+            p99_ms: tallied.p99.map(millis),
+            last_run_at: tallied.last_run_at,
+        }
+    }
+}

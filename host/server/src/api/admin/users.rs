@@ -1,0 +1,210 @@
+//! `/admin/users`: manages admin users and their permissions.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::access::{Admin, Permission, Template};
+use crate::api::body::or_default;
+use crate::app::{App, Topic};
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::events::Event;
+use belvedere_instance::settings::SPACES_ENABLED;
+use belvedere_protocol::atproto::Did;
+use belvedere_storage::store::StoreError;
+use belvedere_storage::store::users::{self, UserRow};
+use belvedere_web::http::{Error, Request, Response, response};
+
+fn not_found() -> Error {
+    Error::not_found("user not found")
+}
+
+#[derive(Serialize)]
+struct UserView {
+    id: String,
+    did: String,
+    is_super: bool,
+    permissions: Vec<String>,
+    created_at: Timestamp,
+    last_used_at: Option<Timestamp>,
+}
+
+impl From<UserRow> for UserView {
+    fn from(row: UserRow) -> Self {
+        Self {
+            id: row.id,
+            did: row.did,
+            is_super: row.is_super,
+            permissions: row.permissions,
+            created_at: row.created_at,
+            last_used_at: row.last_used_at,
+        }
+    }
+}
+
+/// `GET /admin/users`: all users, oldest first.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let rows = users::list(&app.db).await?;
+    let views: Vec<UserView> = rows.into_iter().map(UserView::from).collect();
+    Ok(response::json(StatusCode::OK, &views))
+}
+
+/// `GET /admin/users/{id}`
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+    let row = users::get(&app.db, request.param("id")).await?.ok_or_else(not_found)?;
+    Ok(response::json(StatusCode::OK, &UserView::from(row)))
+}
+
+#[derive(Deserialize)]
+struct CreateBody {
+    did: String,
+    template: Option<String>,
+    permissions: Option<Vec<String>>,
+    /// Whether the DID becomes a user without being looked up.
+    #[serde(default, deserialize_with = "or_default")]
+    unchecked: bool,
+}
+
+/// Refuses a DID that does not exist: a mistyped one must not become a user.
+async fn check_existence(app: &App, did: &Did) -> Result<(), Error> {
+    let Err(error) = app.outbound.resolver.resolve(did).await else { return Ok(()) };
+    Err(if error.is_temporary() {
+        let hint = "try again, or send \"unchecked\": true if you are sure of the DID";
+        Error::new(StatusCode::BAD_GATEWAY, format!("{did} could not be checked: {error}; {hint}"))
+    } else {
+        Error::bad_request(format!("{did} can't become a user: {error}; check it for a typo"))
+    })
+}
+
+/// `POST /admin/users`: makes a DID a user, with the permissions of a list, else of a template, else with none.
+pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let body: CreateBody = request.json()?;
+    let did = Did::parse_account(&body.did).map_err(|error| Error::bad_request(error.to_string()))?;
+    if did == admin.did {
+        return Err(Error::forbidden("you can't change your own permissions"));
+    }
+    let template = match &body.template {
+        Some(name) => Template::parse(name)
+            .map(|template| template.permissions(app.settings.flag(SPACES_ENABLED)))
+            .ok_or_else(|| Error::bad_request(format!("{name} is not a template")))?,
+        None => Vec::new(),
+    };
+    // A list replaces the template (admin-api.md §1.4).
+    let template_used = body.template.filter(|_| body.permissions.is_none());
+    let mut granted = match &body.permissions {
+        Some(listed) => admin.require_held("grant", listed.iter().map(String::as_str))?,
+        None => admin.require_held("grant", template.into_iter().map(Permission::as_str))?,
+    };
+    granted.sort_unstable();
+    granted.dedup();
+
+    if !body.unchecked {
+        check_existence(&app, &did).await?;
+    }
+    let row = users::create(&app.db, &app.random.uuid(), did.as_str(), &granted, app.clock.now())
+        .await
+        .map_err(|error| match error {
+            StoreError::Conflict(_) => Error::conflict(format!("{did} is already a user")),
+            other => Error::from(other),
+        })?;
+    app.events.record(Event::UserCreated {
+        actor: Some(admin.did.to_string()),
+        did: row.did.clone(),
+        template: template_used,
+        permissions: row.permissions.clone(),
+    });
+    Ok(response::json(StatusCode::CREATED, &UserView::from(row)))
+}
+
+#[derive(Deserialize)]
+struct PermissionsBody {
+    #[serde(default, deserialize_with = "or_default")]
+    grant: Vec<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    revoke: Vec<String>,
+}
+
+/// `PATCH /admin/users/{id}/permissions`: grants and revokes permissions of another user. The user's API keys lose
+/// revoked permissions at once.
+pub async fn permissions(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if id == admin.user_id {
+        return Err(Error::forbidden("you can't change your own permissions"));
+    }
+    let body: PermissionsBody = request.json()?;
+    if let Some(name) = body.grant.iter().find(|name| body.revoke.contains(name)) {
+        return Err(Error::bad_request(format!("{name} can't be both granted and revoked")));
+    }
+    let granted = admin.require_held("grant", body.grant.iter().map(String::as_str))?;
+    let revoked = admin.require_held("revoke", body.revoke.iter().map(String::as_str))?;
+
+    let Some(row) = users::set_permissions(&app.db, id, &granted, &revoked).await? else {
+        return Err(match users::get(&app.db, id).await? {
+            Some(_) => Error::forbidden("the super user's permissions can't be changed"),
+            None => not_found(),
+        });
+    };
+    app.changed(Topic::Admins).await?;
+    app.events.record(Event::UserPermissionsUpdated {
+        actor: admin.did.to_string(),
+        id: row.id.clone(),
+        granted: body.grant,
+        revoked: body.revoke,
+    });
+    Ok(response::json(StatusCode::OK, &UserView::from(row)))
+}
+
+#[derive(Deserialize)]
+struct TransferSuperBody {
+    target_user_id: String,
+}
+
+/// `POST /admin/users/transfer-super`: makes another user the super user. Only the super user in person may call this;
+/// it keeps the permissions that are listed for it.
+pub async fn transfer_super(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let TransferSuperBody { target_user_id: to } = request.json()?;
+    if to == admin.user_id {
+        return Err(Error::bad_request("you are already the super user"));
+    }
+    if !users::transfer_super(&app.db, &admin.user_id, &to).await? {
+        return Err(not_found());
+    }
+    app.changed(Topic::Admins).await?;
+    let (actor, from) = (admin.did.to_string(), admin.user_id);
+    app.events.record(Event::UserSuperTransferred { actor, from, to: to.clone() });
+    let row = users::get(&app.db, &to).await?.ok_or_else(not_found)?;
+    Ok(response::json(StatusCode::OK, &UserView::from(row)))
+}
+
+/// `DELETE /admin/users/{id}`: the user, its keys and its browser sessions stop working at once, on all hosts. It revokes the
+/// user's permissions, so the caller needs all of them.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let id = request.param("id");
+    if id == admin.user_id {
+        return Err(Error::forbidden("you can't delete yourself"));
+    }
+    let is_super = || Error::forbidden("the super user can't be deleted");
+    let row = users::get(&app.db, id).await?.ok_or_else(not_found)?;
+    if row.is_super {
+        return Err(is_super());
+    }
+    // A name that this version does not know permits nothing.
+    let known = row.permissions.iter().map(String::as_str).filter(|name| Permission::parse(name).is_some());
+    admin.require_held("revoke", known)?;
+    let Some(sessions) = users::delete(&app.db, id, app.clock.now()).await? else {
+        return Err(match users::get(&app.db, id).await? {
+            Some(_) => is_super(),
+            None => not_found(),
+        });
+    };
+    app.changed(Topic::Admins).await?;
+    for session in sessions {
+        // The cookie is already invalid; this ends the session with the PDS that the login created.
+        if let Err(error) = app.sessions.vault.end(&session).await {
+            tracing::warn!(%error, session, "the PDS session of a deleted user could not be ended");
+        }
+    }
+    app.events.record(Event::UserDeleted { actor: admin.did.to_string(), id: id.to_owned() });
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

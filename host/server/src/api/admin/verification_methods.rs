@@ -1,0 +1,76 @@
+//! `/admin/verification-methods`: further keys in the DID document of the instance (admin-api.md §11).
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::access::Admin;
+use crate::app::{App, Topic};
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::events::{Event, ServiceIdentityEvent};
+use belvedere_instance::service_identity::{Mode, SetupError, parse_fragment};
+use belvedere_storage::store::StoreError;
+use belvedere_storage::store::verification_methods::{self, MethodRow};
+use belvedere_web::http::{Error, Request, Response, response};
+
+#[derive(Serialize)]
+struct MethodView {
+    id: String,
+    fragment_id: String,
+    key_type: &'static str,
+    public_key_multibase: String,
+    created_at: Timestamp,
+}
+
+impl From<MethodRow> for MethodView {
+    fn from(row: MethodRow) -> Self {
+        let MethodRow { id, fragment_id, public_key_multibase, created_at, .. } = row;
+        Self { id, fragment_id, key_type: "Multikey", public_key_multibase, created_at }
+    }
+}
+
+/// `GET /admin/verification-methods`: oldest first.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+    let rows = verification_methods::list(&app.db).await?;
+    let rows = rows.into_iter().filter(|row| row.deleted_at.is_none());
+    Ok(response::json(StatusCode::OK, &rows.map(MethodView::from).collect::<Vec<_>>()))
+}
+
+#[derive(Deserialize)]
+struct Body {
+    fragment_id: String,
+}
+
+/// `POST /admin/verification-methods`: adds a method with a new key of P-256.
+pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let Body { fragment_id } = request.json()?;
+    let fragment = parse_fragment(&fragment_id).map_err(|error| Error::bad_request(error.to_string()))?;
+    let method = app.identity_setup.add_method(fragment).await.map_err(|error| match error {
+        SetupError::Store(StoreError::Conflict(_)) => {
+            Error::conflict("there is a verification method with this fragment")
+        }
+        other => Error::from(other),
+    })?;
+    app.changed(Topic::ServiceIdentity).await?;
+    let (actor, fragment) = (admin.did.to_string(), fragment_id);
+    app.events.record(Event::ServiceIdentity(ServiceIdentityEvent::MethodCreated { actor, fragment }));
+    Ok(response::json(StatusCode::CREATED, &MethodView::from(method)))
+}
+
+/// `DELETE /admin/verification-methods/{fragment_id}`: with or without the `#`. A document at the PLC directory has the
+/// key until the next update.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+    let name = request.param("fragment_id");
+    let fragment = format!("#{}", name.strip_prefix('#').unwrap_or(name));
+    if !verification_methods::delete(&app.db, &fragment, app.clock.now()).await? {
+        return Err(Error::not_found("verification method not found"));
+    }
+    if !app.service_identity.mode().is_some_and(Mode::is_plc) {
+        verification_methods::forget_deleted(&app.db, app.clock.now()).await?;
+    }
+    app.changed(Topic::ServiceIdentity).await?;
+    let actor = admin.did.to_string();
+    app.events.record(Event::ServiceIdentity(ServiceIdentityEvent::MethodDeleted { actor, fragment }));
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,393 @@
+//! A line of the route table, and how it becomes an endpoint.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+
+use super::charged::{paid, with_budget};
+use super::xrpc::method::is_for_another_server;
+use super::{call_history, page};
+use crate::access::{
+    AccountCaller, Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit,
+    Rejected, Sender, SessionAccess,
+};
+use crate::app::App;
+use crate::methods::spaces;
+use belvedere_instance::xrpc::{Caller, Verb};
+use belvedere_protocol::atproto::Nsid;
+use belvedere_web::http::body::UnreadBody;
+use belvedere_web::http::router::{Endpoint, Handler};
+use belvedere_web::http::{Error, Request, Response, limits};
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+type Bind = Box<dyn FnOnce(Arc<App>) -> Handler>;
+
+/// One line of the table: method, path, access rule and handler.
+pub struct Route {
+    method: Method,
+    path: &'static str,
+    /// `None` outside of `/admin`.
+    permissions: Option<PermissionSet>,
+    /// The rate limit of a public route; `None` for the others, which identify their callers.
+    limit: Option<&'static PublicLimit>,
+    /// The path is the name of a method in the service's own namespace.
+    namespaced: bool,
+    bind: Bind,
+}
+
+pub(super) type RouteTable = Vec<Route>;
+
+/// Makes a handler of an access check and the work after it, as one boxed future.
+fn bound<F>(run: impl Fn(Arc<App>, Request, UnreadBody) -> F + Send + Sync + 'static) -> Bind
+where
+    F: Future<Output = Result<Response, Error>> + Send + 'static,
+{
+    Box::new(move |app| {
+        Box::new(move |request, unread| -> Answer { Box::pin(run(Arc::clone(&app), request, unread)) })
+    })
+}
+
+impl Route {
+    fn new(method: Method, path: &'static str, permissions: Option<PermissionSet>, bind: Bind) -> Self {
+        Self { method, path, permissions, limit: None, namespaced: false, bind }
+    }
+
+    /// Any caller, within a rate limit.
+    pub fn public<H, F>(limit: &'static PublicLimit, method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, request, unread| paid_answer(limit, handler, app, request, unread));
+        Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
+    }
+
+    /// A path of a feature that this version does not have: every caller gets the same short answer. Only for the paths
+    /// of spaces, which are the exception to the rule that a path under `/admin` names its permission.
+    pub fn unavailable(method: Method, path: &'static str) -> Self {
+        let answer = |app: Arc<App>, _| async move { Err(spaces::unavailable(&app)) };
+        Self::public(&PublicLimit::FREE, method, path, answer)
+    }
+
+    /// As [`Self::public`], for a page that people open in a browser: its errors are pages too, unless the client asks
+    /// for JSON.
+    pub fn page<H, F>(limit: &'static PublicLimit, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        Self::page_of(limit, Method::GET, path, handler)
+    }
+
+    /// As [`Self::page`], for a form that such a page sends.
+    pub fn form<H, F>(limit: &'static PublicLimit, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        Self::page_of(limit, Method::POST, path, handler)
+    }
+
+    fn page_of<H, F>(limit: &'static PublicLimit, method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, request: Request, unread| async move {
+            let (json, id) = (page::wants_json(request.headers()), request.id.clone());
+            match paid_answer(limit, handler, app, request, unread).await {
+                Err(error) if !json => {
+                    error.log_cause(path, &id);
+                    page::of_error(error, &id, None)
+                }
+                answer => answer,
+            }
+        });
+        Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
+    }
+
+    /// A user with one permission, or with all of several.
+    ///
+    /// # Panics
+    /// At start, when the set of permissions is empty: such a route would be open to every user.
+    pub fn admin<H, F>(
+        method: Method,
+        path: &'static str,
+        permissions: impl Into<PermissionSet>,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        Self::admin_with(method, path, permissions, |unread| unread.read(limits::JSON_BODY), handler)
+    }
+
+    /// As [`Self::admin`], with a body of up to `most` bytes of any kind.
+    pub fn admin_upload<H, F>(
+        method: Method,
+        path: &'static str,
+        permissions: impl Into<PermissionSet>,
+        most: usize,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        Self::admin_with(method, path, permissions, move |unread| unread.read_binary(most), handler)
+    }
+
+    fn admin_with<R, B, H, F>(
+        method: Method,
+        path: &'static str,
+        permissions: impl Into<PermissionSet>,
+        read: R,
+        handler: H,
+    ) -> Self
+    where
+        R: Fn(UnreadBody) -> B + Copy + Send + Sync + 'static,
+        B: Future<Output = Result<Bytes, Error>> + Send + 'static,
+        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let needed = permissions.into();
+        assert!(!needed.is_empty(), "{path} names no permission");
+        // Checked before the body is read, so that an unauthorized caller can't send megabytes.
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            let caller = app.access.admit_admin(&request, needed).await?;
+            request.body = read(unread).await?;
+            handler(app, caller, request).await
+        });
+        Self::new(method, path, Some(needed), bind)
+    }
+
+    /// The super user; its API keys are refused.
+    pub fn super_user<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        Self::admin(method, path, PermissionSet::all(), move |app, caller: Admin, request| async move {
+            if !caller.is_super {
+                return Err(Error::forbidden("only the super user may do that, and not with an API key"));
+            }
+            handler(app, caller, request).await
+        })
+    }
+
+    /// An authenticated application that may provision keys and register sessions.
+    pub fn application<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Arc<ApiClient>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            let client = app.access.admit_application(&request)?;
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, client, request).await
+        });
+        Self::new(method, path, None, bind)
+    }
+
+    /// An application that the request names. The handler authenticates it, in one of several ways.
+    pub fn named<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Arc<ApiClient>, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            let client = app.access.named_client(&request)?;
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, client, request).await
+        });
+        Self::new(method, path, None, bind)
+    }
+
+    /// A caller that may access a user's sessions: the application with its secret, or one of the user's devices.
+    pub fn session_access<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, SessionAccess, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            let caller = app.access.admit_session_access(&request).await?;
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, caller, request).await
+        });
+        Self::new(method, path, None, bind)
+    }
+
+    /// An API client, perhaps with a user. The last part of the path is the method.
+    pub fn xrpc<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Caller, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        Self::xrpc_upload(method, path, move |app, caller, mut request, unread: UnreadBody| async move {
+            request.body = unread.read(limits::JSON_BODY).await?;
+            handler(app, caller, request).await
+        })
+    }
+
+    /// As [`Self::xrpc`], for a handler that streams the body.
+    pub fn xrpc_upload<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, Caller, Request, UnreadBody) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            // The domain of an NSID has no letter case, and lexicons are stored in lower case.
+            if let Some((_, nsid)) = request.params.first_mut()
+                && let Ok(parsed) = Nsid::try_from(nsid.as_str())
+            {
+                *nsid = parsed.to_string();
+            }
+            let nsid = request.params.first().map(|(_, nsid)| nsid.as_str());
+            let is_own = |nsid| spaces::is_method(&app.config.auth.service_namespace, nsid);
+            if nsid.is_some_and(is_own) && !is_for_another_server(&app, &request) {
+                return Err(spaces::unavailable(&app));
+            }
+            let method = CalledMethod {
+                nsid: nsid.unwrap_or_else(|| path.rsplit('/').next().unwrap_or_default()),
+                verb: verb(request.method()),
+                is_fixed: nsid.is_none(),
+            };
+            let call = call_history::begin(&app, method);
+            match app.access.admit_xrpc(&request, method).await {
+                Ok(Admission { caller, budget, .. }) => {
+                    let client = caller.client.clone();
+                    let answer = handler(Arc::clone(&app), caller, request, unread).await;
+                    call.end(&app, client.as_deref(), &answer);
+                    with_budget(answer, budget)
+                }
+                Err(Rejected { error, budget }) => {
+                    let answer = Err(error);
+                    call.refused(&app, &answer);
+                    answer.map_err(|error| paid(error, budget))
+                }
+            }
+        });
+        Self::new(method, path, None, bind)
+    }
+
+    /// A user's DPoP session, for a method of the service's own namespace (`SERVICE_NAMESPACE`).
+    pub fn management<H, F>(method: Method, name: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, ClientUser, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            let nsid = format!("{}.{name}", app.config.auth.service_namespace);
+            let method = CalledMethod { nsid: &nsid, verb: verb(request.method()), is_fixed: true };
+            let call = call_history::begin(&app, method);
+            let caller = match app.access.admit_management(&request, method).await {
+                Ok(caller) => caller,
+                Err(Rejected { error, budget }) => {
+                    let answer = Err(error);
+                    call.refused(&app, &answer);
+                    return answer.map_err(|error| paid(error, budget));
+                }
+            };
+            let (budget, client) = (caller.budget(), caller.client.id.clone());
+            let answer = async {
+                request.body = unread.read(limits::JSON_BODY).await?;
+                handler(Arc::clone(&app), caller, request).await
+            };
+            let answer = answer.await;
+            call.end(&app, Some(&*client), &answer);
+            with_budget(answer, budget)
+        });
+        Self { namespaced: true, ..Self::new(method, name, None, bind) }
+    }
+
+    /// A user with a session, who links accounts at other services.
+    pub fn account<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Fn(Arc<App>, AccountCaller, Request) -> F + Copy + Send + Sync + 'static,
+        F: Future<Output = Result<Response, Error>> + Send + 'static,
+    {
+        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
+            let caller = match app.access.admit_account_caller(&request).await {
+                Ok(caller) => caller,
+                Err(Rejected { error, budget }) => return Err(paid(error, budget)),
+            };
+            let budget = caller.budget();
+            let answer = async {
+                request.body = unread.read(limits::JSON_BODY).await?;
+                handler(app, caller, request).await
+            };
+            with_budget(answer.await, budget)
+        });
+        Self::new(method, path, None, bind)
+    }
+
+    pub(super) fn method(&self) -> &Method {
+        &self.method
+    }
+
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// The permissions that a user needs; `None` outside of `/admin`.
+    #[cfg(test)]
+    pub fn permissions(&self) -> Option<PermissionSet> {
+        self.permissions
+    }
+
+    /// The rate limit, of public routes only.
+    #[cfg(test)]
+    pub fn limit(&self) -> Option<&'static PublicLimit> {
+        self.limit
+    }
+
+    /// The path, where the service's own namespace is `namespace`.
+    pub fn full_path(&self, namespace: &str) -> Cow<'static, str> {
+        if self.namespaced { format!("/xrpc/{namespace}.{}", self.path).into() } else { self.path.into() }
+    }
+
+    pub(super) fn bind(self, app: &Arc<App>) -> Endpoint {
+        let path = match self.full_path(&app.config.auth.service_namespace) {
+            Cow::Borrowed(path) => path,
+            // Leaks a few names per start; routes live as long as the program.
+            Cow::Owned(path) => path.leak(),
+        };
+        Endpoint::new(self.method, path, (self.bind)(Arc::clone(app)))
+    }
+}
+
+fn verb(method: &Method) -> Verb {
+    if *method == Method::POST { Verb::Procedure } else { Verb::Query }
+}
+
+/// The answer of a public route to a request that is within its limit.
+async fn paid_answer<H, F>(
+    limit: &'static PublicLimit,
+    handler: H,
+    app: Arc<App>,
+    mut request: Request,
+    unread: UnreadBody,
+) -> Result<Response, Error>
+where
+    H: Fn(Arc<App>, Request) -> F,
+    F: Future<Output = Result<Response, Error>>,
+{
+    Sender::of(&app.access, &request).pay(limit, &request)?;
+    request.body = unread.read(limits::JSON_BODY).await?;
+    handler(app, request).await
+}
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Route")
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("permissions", &self.permissions)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! Writes the stream's notices to the event log, and drops cached documents of identities that changed.
+
+use belvedere_instance::events::{Event, EventLog, GapEvent};
+use belvedere_instance::identity::Resolver;
+use belvedere_instance::indexing::{Notice, Observer, PublishedLexicon};
+use belvedere_instance::network_lexicons::NetworkLexicons;
+use belvedere_protocol::atproto::Did;
+use belvedere_storage::store::gaps::Gap;
+use belvedere_storage::store::index::Change;
+
+use super::ChangedIdentities;
+
+#[derive(Debug)]
+pub(super) struct StreamObserver {
+    pub(super) events: EventLog,
+    pub(super) resolver: Resolver,
+    /// Announced to the other hosts.
+    pub(super) identities: ChangedIdentities,
+    /// Accounts whose sessions are checked.
+    pub(super) may_have_moved: ChangedIdentities,
+    pub(super) network_lexicons: NetworkLexicons,
+}
+
+impl Observer for StreamObserver {
+    fn notice(&self, notice: Notice) {
+        let event = match notice {
+            Notice::Connected { url } => Event::JetstreamConnected { url },
+            Notice::Disconnected { reason } => Event::JetstreamDisconnected { reason },
+            Notice::Gap { url, gap: Gap { reason, from, to } } => {
+                Event::StreamGap(GapEvent::Found { url, reason: reason.as_str(), from, to })
+            }
+            Notice::CidMismatch { uri, claimed_cid, reason } => {
+                Event::RecordCidMismatch { uri, claimed_cid, reason }
+            }
+            Notice::AccountStatus { did, status } => {
+                Event::AccountStatusChanged { did, status: status.as_str() }
+            }
+            Notice::Rejected { uri, reason } => Event::RecordRejected { uri, reason },
+        };
+        self.events.record(event);
+    }
+
+    fn committed(&self, changes: &[Change]) {
+        if !self.events.is_verbose() {
+            return;
+        }
+        for change in changes {
+            let uri = change.uri();
+            self.events.record(match change {
+                Change::Upsert(_) => Event::RecordCreated { uri },
+                Change::Delete(_) => Event::RecordDeleted { actor: None, uri },
+            });
+        }
+    }
+
+    fn identity_changed(&self, did: &Did) {
+        self.identities.note(did);
+        let (resolver, did) = (self.resolver.clone(), did.clone());
+        let may_have_moved = self.may_have_moved.clone();
+        tokio::spawn(async move {
+            resolver.invalidate(&did).await;
+            // The check must not find the old document.
+            may_have_moved.note(&did);
+        });
+    }
+    fn lexicon_published(&self, published: PublishedLexicon) {
+        self.network_lexicons.published(published);
+    }
+}

@@ -1,0 +1,115 @@
+//! The script engine, the stored scripts, the services of runs, and the runners of event scripts and jobs.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::ground::Ground;
+use super::open::{StartError, engine_config};
+use super::outbound::Outbound;
+use super::plugins::PluginParts;
+use crate::event_scripts::EventScripts;
+use crate::worker::{self, Workers};
+use belvedere_instance::jobs::JobQueue;
+use belvedere_instance::keys::attestation::Attestation;
+use belvedere_instance::repos::Repos;
+use belvedere_instance::repos::linked::LinkedRepos;
+use belvedere_instance::service_identity::ServiceIdentity;
+use belvedere_scripting::scripts::{
+    Engine, EngineConfig, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog,
+    ServerPlugins, Services, Variables, Xrpc,
+};
+use belvedere_wasm::sandbox::MemoryPool;
+
+#[derive(Debug)]
+pub struct Scripting {
+    pub runtime: ScriptRuntime,
+    /// Places of runs that wait for other servers.
+    pub web: OutboundHttp,
+    /// Scripts of records and labels.
+    pub events: EventScripts,
+    /// Background jobs.
+    pub jobs: JobQueue,
+    /// Places of dry runs.
+    pub dry_runs: Semaphore,
+}
+
+/// Dry runs at once: they are made by hand, and must leave the instances of the guest to requests and events.
+const MAX_DRY_RUNS: usize = 2;
+
+/// The engine, and every stored script compiled.
+pub(super) struct LoadedScripts {
+    engine: Engine,
+    library: Arc<Library>,
+}
+
+impl LoadedScripts {
+    pub(super) async fn open(ground: &Ground) -> Result<Self, StartError> {
+        let config = EngineConfig { processor: ground.processor.clone(), ..engine_config(&ground.config) };
+        let engine = Engine::open(config).await?;
+        let library = Arc::new(Library::new());
+        library.reload(&engine, &ground.db).await.map_err(|error| ground.store_error(error))?;
+        Ok(Self { engine, library })
+    }
+
+    /// The memory of runs, which the calls of plugins share.
+    pub(super) fn memory(&self) -> MemoryPool {
+        self.engine.memory()
+    }
+}
+
+impl Scripting {
+    pub(super) async fn open(
+        ground: &Ground,
+        outbound: &Outbound,
+        loaded: LoadedScripts,
+        xrpc: Arc<dyn Xrpc>,
+        (repos, linked_repos, plugins): (&Repos, &LinkedRepos, &PluginParts),
+        (identity, attestation): (&ServiceIdentity, &Arc<Attestation>),
+    ) -> Result<Self, StartError> {
+        let Ground { db, clock, random, events, sealing, .. } = ground;
+        let LoadedScripts { engine, library } = loaded;
+        let variables = Variables::default();
+        variables.reload(sealing, db).await.map_err(|error| ground.store_error(error))?;
+        let web = OutboundHttp::new(outbound.net.clone(), ground.config.scripts.pool_size);
+        let jobs = JobQueue::new(db.clone(), Arc::clone(&library) as _, clock.clone(), random.clone());
+        let index = Arc::new(ServerIndex::new(db.clone()));
+        let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
+        let labels = Arc::new(ServerLabels(db.clone(), clock.clone()));
+        let services = Services::new(index, log, clock.clone(), random.clone())
+            .with_variables(variables)
+            .with_web(web.clone())
+            .with_xrpc(xrpc)
+            .with_jobs(jobs.clone())
+            .with_atproto(outbound.resolver.clone(), labels, Arc::clone(attestation))
+            .with_identity(identity.clone())
+            .with_repos(repos.clone())
+            .with_linked_repos(linked_repos.clone())
+            .with_plugins(Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())));
+        let runtime = ScriptRuntime { engine, library, services };
+        let events = EventScripts::new(runtime.clone(), events.clone(), db.clone());
+        Ok(Self { runtime, web, events, jobs, dry_runs: Semaphore::new(MAX_DRY_RUNS) })
+    }
+
+    /// The workers that run background jobs.
+    pub(super) fn workers(&self, app: &super::App) -> Workers {
+        Workers {
+            db: app.db.clone(),
+            runtime: self.runtime.clone(),
+            events: app.events.clone(),
+            clock: app.clock.clone(),
+            random: app.random.clone(),
+            queue: self.jobs.clone(),
+            places: worker::pool(app.config.scripts.job_workers),
+        }
+    }
+}
+
+/// The key that signs records, under the DID of the instance.
+pub(super) async fn attestation(ground: &Ground) -> Result<Attestation, StartError> {
+    let Ground { config, identity, db, sealing, random, clock, .. } = ground;
+    let key_id = format!("{}#attestation", identity.did);
+    let signature_type = format!("{}.attestation", config.auth.service_namespace);
+    let names = (key_id, signature_type);
+    Ok(Attestation::load(&config.attestation, names, db, sealing, random, clock).await?)
+}

@@ -1,0 +1,32 @@
+//! The identity of the instance, and what changes it.
+
+use super::App;
+use super::ground::Ground;
+use super::open::StartError;
+use super::outbound::Outbound;
+use belvedere_instance::service_identity::plc::Directory;
+use belvedere_instance::service_identity::{ServiceIdentity, Setup};
+use belvedere_protocol::crypto::PublicKey;
+
+pub(super) async fn open(
+    ground: &Ground,
+    outbound: &Outbound,
+) -> Result<(ServiceIdentity, Setup), StartError> {
+    let Ground { config, identity, db, sealing, random, clock, .. } = ground;
+    let service_identity = ServiceIdentity::new(identity.did.clone());
+    service_identity.reload(db, sealing).await.map_err(|error| ground.store_error(error))?;
+    let directory = Directory::new(&outbound.net, &config.indexing.plc_url, clock.clone());
+    let sources = (random.clone(), clock.clone());
+    let setup = Setup::new(db.clone(), sealing.clone(), sources, directory, identity.origin.clone());
+    Ok((service_identity, setup))
+}
+
+impl App {
+    /// Keys in the DID document of the instance beyond those of its identity: that of attestations, if its id belongs to
+    /// this DID. Fragment and key.
+    pub fn more_identity_keys(&self) -> Vec<(String, PublicKey)> {
+        let attestation = self.scripting.runtime.services.attestation.as_deref();
+        let did = self.service_identity.attached_account().unwrap_or_else(|| self.service_identity.did());
+        attestation.and_then(|attestation| attestation.method_of(&did)).into_iter().collect()
+    }
+}

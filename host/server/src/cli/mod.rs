@@ -1,0 +1,233 @@
+//! Defines and runs the command line: serve, migrate, doctor, admin, script, plugin, backfill, verify, backup, move, guest.
+//!
+//! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
+//! (systemd's `RestartPreventExitStatus=2`). `verify` has its own.
+
+mod admin;
+mod backfill;
+mod backup;
+mod compile_plugin;
+mod display;
+mod doctor;
+mod existing;
+mod guest;
+mod instance_file;
+mod logging;
+mod migrate;
+mod move_to;
+mod plugin;
+mod remote;
+mod script;
+mod serve;
+mod verify;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use belvedere_instance::config::{self, Config};
+
+const FAILED: u8 = 1;
+const MISCONFIGURED: u8 = 2;
+
+/// Tokio's event interval: a busy worker polls its sockets after every task. Tokio's default of 61 suits tasks of
+/// microseconds, but a script runs for a tenth of a millisecond or two at a time, and a request would wait for several
+/// of them at each of its steps. The cost for lists and scripts is within the noise of the measurements
+/// (docs/performance.md).
+pub(crate) const EVENT_INTERVAL: u32 = 1;
+
+/// Belvedere, an atproto AppView server: lexicons in, indexed collections and scripted XRPC out.
+///
+/// Every option can be given as the environment variable named beside it, or in a file called .env.
+#[derive(Debug, Parser)]
+#[command(name = "belvedere", version, max_term_width = 120)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    args: config::Args,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server (the default)
+    Serve,
+    /// Migrate the database's schema and exit
+    Migrate,
+    /// Check configuration, database, script engine and network, and print what to do about problems
+    Doctor,
+    /// Manage users and keys without a browser
+    #[command(subcommand)]
+    Admin(admin::Command),
+    /// Check scripts, and copy them between files and a server
+    #[command(subcommand)]
+    Script(script::Command),
+    /// Write, pack and check plugins
+    #[command(subcommand)]
+    Plugin(plugin::Command),
+    /// Start a backfill on a running server: read the history of a collection from the network
+    Backfill(backfill::Command),
+    /// Compare the index with the PDSs; exit status 0: equal, 1: different, 2: could not be compared
+    Verify(verify::Command),
+    /// Copy the database into a file, while the server runs
+    Backup(backup::Command),
+    /// Copy everything from the database into one of the other kind: from SQLite to PostgreSQL, or back
+    Move(move_to::Command),
+    /// Precompile the script engine
+    #[command(subcommand)]
+    Guest(guest::Command),
+    /// Compile the module of a plugin from standard input; the server runs it
+    #[command(hide = true)]
+    CompilePlugin(compile_plugin::Command),
+}
+
+impl Cli {
+    /// Runs the command.
+    pub fn run(self) -> ExitCode {
+        if let Some(Command::CompilePlugin(command)) = &self.command {
+            return compile_plugin::run(command);
+        }
+        let config = match self.args.check() {
+            Ok(config) => config,
+            Err(problems) => {
+                print_error(&problems);
+                return ExitCode::from(MISCONFIGURED);
+            }
+        };
+        let logs = logging::start(&config.observe);
+        let command = self.command.unwrap_or(Command::Serve);
+        let code = match runtime() {
+            Ok(runtime) => {
+                let result = runtime.block_on(run(command, config));
+                // Does not wait for blocking tasks that are still running, such as DNS look-ups.
+                runtime.shutdown_background();
+                result
+            }
+            Err(error) => Err(anyhow::Error::from(error).context("the runtime can't be started")),
+        };
+        let code = code.unwrap_or_else(|error| {
+            print_error(&format_args!("{error:#}"));
+            ExitCode::from(FAILED)
+        });
+        logs.flush();
+        code
+    }
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().event_interval(EVENT_INTERVAL).enable_all().build()
+}
+
+async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve => Box::pin(serve::run(config)).await,
+        Command::Migrate => migrate::run(&config).await,
+        Command::Doctor => doctor::run(&config).await,
+        Command::Admin(command) => admin::run(command, &config).await,
+        Command::Script(command) => script::run(command, &config).await,
+        Command::Plugin(command) => plugin::run(command, &config).await,
+        Command::Backfill(command) => backfill::run(command, &config).await,
+        Command::Verify(command) => Ok(verify::run(command, &config).await),
+        Command::Backup(command) => backup::run(command, &config).await,
+        Command::Move(command) => move_to::run(command, &config).await,
+        Command::Guest(command) => guest::run(command, &config).await,
+        Command::CompilePlugin(command) => Ok(compile_plugin::run(&command)),
+    }
+}
+
+/// Writes a line to standard output. Ignores errors, such as a closed pipe.
+fn print_line(text: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Writes an error or a notice to standard error.
+fn print_error(text: &dyn std::fmt::Display) {
+    print_stderr(&format_args!("belvedere: {text}"));
+}
+
+/// Writes a line to standard error without a prefix, for messages that begin with FILE:LINE.
+fn print_stderr(text: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// clap gives both the same value, and panics where their types differ.
+    #[test]
+    fn no_command_has_an_argument_with_the_id_of_a_setting() {
+        let all = Cli::command();
+        let settings: Vec<_> = all.get_arguments().filter(|argument| argument.is_global_set()).collect();
+        assert!(settings.len() > 50, "{settings:?}");
+        let mut commands: Vec<_> = all.get_subcommands().collect();
+        while let Some(command) = commands.pop() {
+            for argument in command.get_arguments() {
+                let of_setting = settings.iter().any(|setting| setting.get_id() == argument.get_id());
+                assert!(!of_setting, "{}: {}", command.get_name(), argument.get_id());
+            }
+            commands.extend(command.get_subcommands());
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_valid_and_help_names_every_variable() {
+        Cli::command().debug_assert();
+        let help = Cli::command().render_long_help().to_string();
+        for variable in [
+            "HOST",
+            "PORT",
+            "PUBLIC_URL",
+            "SERVICE_DID",
+            "DATA_DIR",
+            "APP_NAME",
+            "CLIENT_URI",
+            "LOGO_URI",
+            "TOS_URI",
+            "POLICY_URI",
+            "DATABASE_URL",
+            "DATABASE_MAX_CONNECTIONS",
+            "JETSTREAM_URL",
+            "JETSTREAM_ZSTD_DICT",
+            "RELAY_URL",
+            "PLC_URL",
+            "BACKFILL_CONCURRENT_PDS",
+            "BACKFILL_CONCURRENT_DIDS_PER_PDS",
+            "BACKFILL_CONCURRENT_RESOLUTION",
+            "BACKFILL_MAX_ATTEMPTS",
+            "BACKFILL_RETENTION_DAYS",
+            "BACKFILL_CATCH_UP",
+            "SERVICE_NAMESPACE",
+            "DPOP_NONCES",
+            "SESSION_SECRET",
+            "TOKEN_ENCRYPTION_KEY",
+            "DEFAULT_RATE_LIMIT_CAPACITY",
+            "DEFAULT_RATE_LIMIT_REFILL_RATE",
+            "SCRIPT_POOL_SIZE",
+            "SCRIPT_QUEUE",
+            "JOB_WORKER_CONCURRENCY",
+            "EVENT_LOG_RETENTION_DAYS",
+            "VERBOSE_EVENT_LOGGING",
+            "OUTBOUND_ALLOW",
+            "DNS_SERVER",
+            "RUST_LOG",
+            "LOG_FORMAT",
+            "METRICS_ADDR",
+        ] {
+            assert!(help.contains(&format!("[env: {variable}")), "{variable} is missing in --help");
+        }
+    }
+
+    #[test]
+    fn options_may_stand_before_and_after_the_command() {
+        for line in [["belvedere", "--port=5", "migrate"], ["belvedere", "migrate", "--port=5"]] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            assert_eq!(cli.args.server.port.as_deref(), Some("5"));
+            assert!(matches!(cli.command, Some(Command::Migrate)));
+        }
+        assert!(Cli::try_parse_from(["belvedere", "fly"]).is_err());
+    }
+}

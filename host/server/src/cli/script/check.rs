@@ -1,0 +1,73 @@
+//! `belvedere script check`: loads scripts as the server would when they are saved, and prints the errors.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::super::{print_line, print_stderr};
+use super::files::{self, Folder, ScriptFile};
+use crate::app::engine_config;
+use crate::cli::FAILED;
+use belvedere_instance::config::Config;
+use belvedere_protocol::trigger::Trigger;
+use belvedere_scripting::scripts::{Engine, ScriptFailure};
+
+/// The trigger under which a file is loaded whose path is not one.
+const PLACEHOLDER_TRIGGER: &str = "xrpc.query:loose.file";
+
+pub(super) async fn run(paths: &[PathBuf], config: &Config) -> anyhow::Result<ExitCode> {
+    let mut scripts = Vec::new();
+    let mut unknown = 0;
+    for path in paths {
+        if path.is_dir() {
+            let folder = files::read_folder(path)?;
+            unknown += report_unknown(&folder);
+            scripts.extend(folder.scripts);
+        } else {
+            let trigger = files::trigger_of(path).or_else(|| Trigger::parse(PLACEHOLDER_TRIGGER).ok());
+            let Some(trigger) = trigger else { continue };
+            scripts.push(ScriptFile { source: files::read(path)?, path: path.clone(), trigger });
+        }
+    }
+    let broken = check_all(&scripts, config).await?;
+    if broken + unknown > 0 {
+        return Ok(ExitCode::from(FAILED));
+    }
+    print_line(&format_args!("{} loaded", count(scripts.len())));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the files of a folder that are not understood. Returns how many there are.
+pub(super) fn report_unknown(folder: &Folder) -> usize {
+    for file in &folder.unknown {
+        print_stderr(file);
+    }
+    folder.unknown.len()
+}
+
+/// Loads every script in an empty sandbox and prints the errors. Returns how many scripts don't load.
+pub(super) async fn check_all(scripts: &[ScriptFile], config: &Config) -> anyhow::Result<usize> {
+    let engine = Engine::open(engine_config(config)).await?;
+    let mut broken = 0;
+    for script in scripts {
+        if let Err(failure) = engine.check(script.trigger.clone(), &script.source).await {
+            broken += 1;
+            print_stderr(&with_location(&script.path, &script.trigger, &failure));
+        }
+    }
+    Ok(broken)
+}
+
+pub(super) fn count(scripts: usize) -> String {
+    if scripts == 1 { "1 script".to_owned() } else { format!("{scripts} scripts") }
+}
+
+/// The error as `FILE:LINE: message`, the form that editors and terminals can open.
+fn with_location(path: &Path, trigger: &Trigger, failure: &ScriptFailure) -> String {
+    let message = &failure.message;
+    let after_trigger = message.strip_prefix(trigger.id()).and_then(|rest| rest.strip_prefix(':'));
+    match (after_trigger, failure.line) {
+        (Some(rest), _) => format!("{}:{rest}", path.display()),
+        (None, Some(line)) => format!("{}:{line}: {message}", path.display()),
+        (None, None) => format!("{}: {message}", path.display()),
+    }
+}

@@ -1,0 +1,88 @@
+//! `belvedere script push`: stores the scripts of a folder on a server.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::super::remote::Server;
+use super::super::{print_error, print_line};
+use super::check::{check_all, count, report_unknown};
+use super::files::{self, ScriptFile};
+use super::remote::Scripts;
+use crate::cli::FAILED;
+use belvedere_instance::config::Config;
+
+#[derive(Clone, Copy)]
+pub(super) struct PushOptions {
+    pub(super) delete: bool,
+    pub(super) dry_run: bool,
+}
+
+enum Step<'a> {
+    Create(&'a ScriptFile),
+    Update(&'a ScriptFile),
+    Delete(String),
+}
+
+pub(super) async fn run(
+    dir: &Path,
+    server: &Server,
+    options: PushOptions,
+    config: &Config,
+) -> anyhow::Result<ExitCode> {
+    let folder = files::read_folder(dir)?;
+    // Nothing is sent when one script is not understood or does not load, so that the server never has only a part of a
+    // change.
+    let unknown = report_unknown(&folder);
+    let scripts = folder.scripts;
+    let broken = check_all(&scripts, config).await?;
+    if broken > 0 {
+        print_error(&format_args!("the server would refuse {}, so nothing was pushed", count(broken)));
+    } else if unknown > 0 {
+        let files = if unknown == 1 { "1 file is".to_owned() } else { format!("{unknown} files are") };
+        print_error(&format_args!("{files} not understood, so nothing was pushed"));
+    }
+    if broken + unknown > 0 {
+        return Ok(ExitCode::from(FAILED));
+    }
+    let remote = Scripts::of(server, config)?;
+    let stored = remote.list().await?.into_iter().map(|script| (script.id, script.body)).collect();
+    let steps = plan(&scripts, stored, options.delete);
+    for step in &steps {
+        let (verb, id) = match step {
+            Step::Create(script) => ("created", script.trigger.id()),
+            Step::Update(script) => ("updated", script.trigger.id()),
+            Step::Delete(id) => ("deleted", id.as_str()),
+        };
+        if options.dry_run {
+            print_line(&format_args!("would be {verb}: {id}"));
+            continue;
+        }
+        match step {
+            Step::Create(script) => remote.create(id, &script.source).await,
+            Step::Update(script) => remote.update(id, &script.source).await,
+            Step::Delete(_) => remote.delete(id).await,
+        }
+        .map_err(|error| error.context(format!("{id} was not {verb}")))?;
+        print_line(&format_args!("{verb}: {id}"));
+    }
+    let changed = steps.iter().filter(|step| !matches!(step, Step::Delete(_))).count();
+    print_line(&format_args!("{} unchanged", count(scripts.len() - changed)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The steps that make the server's scripts equal to the folder's. Without `delete`, other scripts of the server stay.
+fn plan(scripts: &[ScriptFile], mut stored: BTreeMap<String, String>, delete: bool) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    for script in scripts {
+        match stored.remove(script.trigger.id()) {
+            None => steps.push(Step::Create(script)),
+            Some(body) if body != script.source => steps.push(Step::Update(script)),
+            Some(_) => {}
+        }
+    }
+    if delete {
+        steps.extend(stored.into_keys().map(Step::Delete));
+    }
+    steps
+}

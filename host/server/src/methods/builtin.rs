@@ -1,0 +1,74 @@
+//! A query without a script: lists the records of its target collection, or gives one.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::blob_hosts::BlobHosts;
+use super::pay_for_handle;
+use crate::app::App;
+use belvedere_instance::lexicons::Lexicon;
+use belvedere_instance::records::{Page, Query, page, render};
+use belvedere_instance::xrpc::{Answer, Call, Caller};
+use belvedere_protocol::atproto::{Did, HandleUri, Nsid};
+use belvedere_storage::query::{self, PageSize};
+use belvedere_storage::store::replicas::ReadDb;
+use belvedere_storage::store::{Db, records};
+use belvedere_web::http::Error;
+
+/// `may_lag`: whether a replica may answer.
+pub(super) async fn answer(
+    app: &Arc<App>,
+    lexicon: &Lexicon,
+    call: &Call,
+    may_lag: bool,
+) -> Result<Answer, Error> {
+    let db = if may_lag { app.db.read_for(|| call.caller.writer()).await } else { ReadDb::primary(&app.db) };
+    match call.param("uri") {
+        Some(uri) => single(app, &db, lexicon, &call.caller, uri).await,
+        None => list(app, &db, lexicon, call).await,
+    }
+}
+
+async fn single(app: &App, db: &Db, lexicon: &Lexicon, caller: &Caller, uri: &str) -> Result<Answer, Error> {
+    let not_found = || Error::not_found("record not found");
+    // A query shows its own collection and no other.
+    let is_shown = |collection: &Nsid| lexicon.target_collection.as_ref() == Some(collection);
+    let resolver = &app.outbound.resolver;
+    if let Some(named) = HandleUri::parse(uri) {
+        // Compared first, so that a call that shows nothing costs the handle's domain nothing.
+        if !is_shown(&named.collection) {
+            return Err(not_found());
+        }
+        pay_for_handle(app, caller, &named.handle)?;
+    }
+    let uri = resolver.record_uri(uri).await?;
+    if !is_shown(&uri.collection) {
+        return Err(not_found());
+    }
+    let row = records::get(db, &uri).await?.ok_or_else(not_found)?;
+    let hosts = BlobHosts::of(resolver, std::slice::from_ref(&row)).await;
+    Ok(Answer::json(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
+}
+
+async fn list(app: &App, db: &Db, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
+    let limit = PageSize::RECORDS
+        .read(call.param("limit"))
+        .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+    let did = call
+        .param("did")
+        .map(|text| Did::try_from(text).map_err(|_| Error::bad_request("did is not a DID")))
+        .transpose()?;
+    let valid =
+        query::valid(call.param("valid")).map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+    let page = match lexicon.target_collection.clone() {
+        None => Page { rows: Vec::new(), cursor: None },
+        Some(collection) => {
+            let cursor = call.param("cursor").map(str::to_owned);
+            let query = Query { did, limit, cursor, valid, ..Query::of(collection) };
+            page::read(db, &query, &call.caller.tenant).await?
+        }
+    };
+    let hosts = BlobHosts::of(&app.outbound.resolver, &page.rows).await;
+    Ok(Answer::json(StatusCode::OK, render::list_body(&page, |did| hosts.get(did))))
+}

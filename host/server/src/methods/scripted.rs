@@ -1,0 +1,139 @@
+//! Runs the script bound to a method and answers with the value that `handle()` returned.
+
+use std::time::{Duration, Instant};
+
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+use serde_json::{Value, json};
+
+use super::{delegate, json_input};
+use crate::app::App;
+use belvedere_instance::events::{Event, ScriptError, redact};
+use belvedere_instance::lexicons::Lexicon;
+use belvedere_instance::xrpc::{Answer, Call, Verb};
+use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_scripting::scripts::{
+    CompiledScript, FailureAnswer, FailureKind, Invocation, Lineage, ScriptFailure, Variables,
+};
+use belvedere_web::http::Error;
+
+/// `lexicon` is `None` for a method of the server itself without one.
+pub(super) async fn answer(
+    app: &App,
+    script: &CompiledScript,
+    lexicon: Option<&Lexicon>,
+    call: &Call,
+    lineage: Option<&Lineage>,
+) -> Result<Answer, Error> {
+    let body = json_input(call)?.map(|input| &input[..]).unwrap_or_default();
+    let delegated = delegate::take_from(app, &call.caller, body).await?;
+    let (delegate, input) = match &delegated {
+        Some((account, rest)) => (Some(account), &rest[..]),
+        None => (None, body),
+    };
+    let invocation = Invocation {
+        method: Some(call.nsid.as_str()),
+        collection: lexicon.and_then(|lexicon| lexicon.target_collection.as_ref()).map(Nsid::as_str),
+        caller: Some(&call.caller),
+        delegate,
+        params: Some(&call.params),
+        input: (!input.is_empty()).then_some(input),
+        lineage,
+        ..Invocation::default()
+    };
+    let started = Instant::now();
+    let result = app.scripting.runtime.engine.run(script, invocation, &app.scripting.runtime.services).await;
+    let duration = started.elapsed();
+    let answer = match result {
+        Ok(outcome) => {
+            let body = app.registry.snapshot().output_with_arrays(call.nsid.as_str(), outcome.body);
+            Answer::json(StatusCode::OK, body)
+        }
+        Err(failure) => match failure.answer.as_deref() {
+            Some(FailureAnswer::Raised(answer)) => answer.clone(),
+            // As from a method without a script.
+            Some(FailureAnswer::Upstream(answer) | FailureAnswer::Pds(answer)) => return Ok(answer.clone()),
+            None => {
+                let run = FailedRun { script, method: &call.nsid, call, input: invocation.input, duration };
+                return Err(failed(app, &run, &failure));
+            }
+        },
+    };
+    app.events.record_verbose(|| Event::ScriptExecuted {
+        caller: call.caller.did.as_ref().map(Did::to_string),
+        method: call.nsid.to_string(),
+        duration,
+        response_size: answer.body.len(),
+    });
+    Ok(answer)
+}
+
+/// A run that failed, for the event log.
+struct FailedRun<'a> {
+    script: &'a CompiledScript,
+    method: &'a Nsid,
+    call: &'a Call,
+    input: Option<&'a [u8]>,
+    duration: Duration,
+}
+
+/// Records the failure in the event log, within the tenant's share of it, and maps it to one of the specification's
+/// texts.
+fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
+    if let Some(wait) = failure.retry_after {
+        let seconds = wait.as_secs().saturating_add(1);
+        return Error::new(StatusCode::TOO_MANY_REQUESTS, failure.public_text())
+            .with_header(RETRY_AFTER, seconds.into());
+    }
+    if failure.kind == FailureKind::Busy {
+        let error = Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text());
+        // A procedure may have done some of its work, and must not be repeated without a look.
+        let repeatable = run.call.verb == Verb::Query;
+        return if repeatable {
+            error.with_header(RETRY_AFTER, HeaderValue::from_static("1"))
+        } else {
+            error
+        };
+    }
+    let public = Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text());
+    let FailedRun { script, method, call, input, duration } = *run;
+    // The event keeps message, source and input, each cut to some KiB.
+    let bytes = failure.message.len() + script.source().len().min(EVENT_BYTES) + EVENT_BYTES;
+    let trigger = script.trigger().id().into();
+    if !app.scripting.runtime.services.log.admit(&call.caller.tenant, &trigger, bytes, app.clock.now()) {
+        return public;
+    }
+    let variables = &app.scripting.runtime.services.variables;
+    tracing::warn!(
+        method = method.as_str(),
+        kind = failure.kind.as_str(),
+        error = failure.message,
+        "a script failed"
+    );
+    app.events.record(Event::ScriptError(Box::new(ScriptError {
+        method: method.clone(),
+        caller: call.caller.did.as_ref().map(Did::to_string),
+        error: variables.redact(&failure.message).into_owned(),
+        script_source: script.source().to_owned(),
+        input: redacted(variables, &call.params, input),
+        duration,
+    })));
+    public
+}
+
+/// Bytes that the event of a failure keeps of the source, and of the input.
+const EVENT_BYTES: usize = 4 << 10;
+
+/// Bytes of an input that is parsed for the event log. The log keeps a small part of it.
+const PARSED_BYTES: usize = 64 << 10;
+
+/// The input of a run for the event log: its body or parameters, with secrets redacted.
+fn redacted(variables: &Variables, params: &[(String, String)], input: Option<&[u8]>) -> Value {
+    let mut value = match input {
+        Some(input) if input.len() > PARSED_BYTES => json!(format!("{} bytes of JSON", input.len())),
+        Some(input) => serde_json::from_slice(input).unwrap_or_default(),
+        None => json!(params),
+    };
+    redact::redact(&mut value, &|text| variables.redact(text));
+    value
+}

@@ -1,0 +1,130 @@
+//! Methods and paths of permissioned spaces (spaces.md §5). This version answers none of them.
+
+use http::StatusCode;
+
+use crate::app::App;
+use belvedere_instance::settings::SPACES_ENABLED;
+use belvedere_web::http::Error;
+
+/// Methods of `com.atproto.simplespace`.
+const SIMPLESPACE: [&str; 10] = [
+    "createSpace",
+    "getSpace",
+    "updateSpace",
+    "deleteSpace",
+    "putMember",
+    "addMember",
+    "removeMember",
+    "listMembers",
+    "getConfig",
+    "updateConfig",
+];
+
+/// Methods of `com.atproto.space`, with their aliases.
+const SPACE: [&str; 23] = [
+    "getSpace",
+    "listSpaces",
+    "createRecord",
+    "putRecord",
+    "deleteRecord",
+    "applyWrites",
+    "getRecord",
+    "listRecords",
+    "getLatestCommit",
+    "getRepoState",
+    "getRepo",
+    "listRepoOps",
+    "listRepos",
+    "listBlobs",
+    "getBlob",
+    "getDelegationToken",
+    "getSpaceCredential",
+    "registerNotify",
+    "unregisterNotify",
+    "notifyWrite",
+    "notifySpaceDeleted",
+    "getConfig",
+    "updateConfig",
+];
+
+/// Methods of the service's own namespace: invites, and aliases of an earlier version.
+const OWN: [&str; 21] = [
+    "createInvite",
+    "acceptInvite",
+    "revokeInvite",
+    "listInvites",
+    "getSpace",
+    "listSpaces",
+    "getRecord",
+    "listRecords",
+    "createRecord",
+    "putRecord",
+    "deleteRecord",
+    "applyWrites",
+    "getBlob",
+    "getMemberGrant",
+    "getSpaceCredential",
+    "createSpace",
+    "updateSpace",
+    "deleteSpace",
+    "addMember",
+    "removeMember",
+    "listMembers",
+];
+
+/// Paths of the admin API.
+pub const ADMIN_PATHS: [&str; 4] = [
+    "/admin/spaces",
+    "/admin/spaces/{*rest}",
+    "/admin/accounts/{did}/spaces",
+    "/admin/accounts/{did}/space-records",
+];
+
+/// Whether a method is one of spaces. `namespace` is that of the service (`SERVICE_NAMESPACE`).
+pub fn is_method(namespace: &str, nsid: &str) -> bool {
+    let Some((group, name)) = nsid.rsplit_once('.') else { return false };
+    match group {
+        "com.atproto.simplespace" => SIMPLESPACE.contains(&name),
+        "com.atproto.space" => SPACE.contains(&name),
+        _ => group.strip_prefix(namespace) == Some(".space") && OWN.contains(&name),
+    }
+}
+
+/// The answer to every method and path of spaces, whoever calls: 404 while spaces are switched off, 501 while they are
+/// switched on, because this version has no endpoint for them.
+pub fn unavailable(app: &App) -> Error {
+    if app.settings.flag(SPACES_ENABLED) {
+        let message = "this version of the server has no spaces yet";
+        return Error::new(StatusCode::NOT_IMPLEMENTED, "MethodNotImplemented").with_message(message);
+    }
+    let message = format!("The feature '{SPACES_ENABLED}' is not currently enabled on this instance");
+    Error::not_found("FeatureDisabled").with_message(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_of_spaces() {
+        for method in [
+            "com.atproto.space.getRecord",
+            "com.atproto.space.getRepoState",
+            "com.atproto.simplespace.createSpace",
+            "dev.service.space.createInvite",
+            "dev.service.space.getMemberGrant",
+        ] {
+            assert!(is_method("dev.service", method), "{method}");
+        }
+        for method in [
+            "com.atproto.repo.getRecord",
+            "com.atproto.space.unknown",
+            "dev.service.createApiClient",
+            "dev.services.space.createInvite",
+            "space",
+        ] {
+            assert!(!is_method("dev.service", method), "{method}");
+        }
+        assert!(is_method("com.example.app", "com.example.app.space.listInvites"));
+    }
+}

@@ -1,0 +1,186 @@
+//! Encodes and decodes opaque page cursors: base64url of the sort position of the page's last row. A cursor does not
+//! contain the query, so it is meaningful only with the same collection, account, filter and sort.
+//!
+//! Format before base64url without padding: one byte for the kind, then big-endian integers.
+//! Plain: `1`, `indexed_at`, id. Custom sort: `2`, id, one byte for the type of the value, the value's text.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use belvedere_base::clock::Timestamp;
+
+use super::sort::{MAX_TEXT_CHARS, SortKeyset, SortValue};
+
+const PLAIN: u8 = 1;
+const SORTED: u8 = 2;
+
+/// The longest cursor that the server creates: a DID of 2,048 bytes and a record key of 512, in base64; a sorted text
+/// has at most [`MAX_TEXT_CHARS`] characters of 4 bytes.
+const MAX_CHARS: usize = 3_600;
+/// The longest decimal text of a number, see `store::query`: 308 digits, a point and 20 more.
+const MAX_NUMBER_CHARS: usize = 340;
+
+/// The sort position of a page's last row. The rows after it are older, or equally old with a smaller id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keyset {
+    pub indexed_at: Timestamp,
+    pub id: i64,
+}
+
+/// The text is not a cursor that this server created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed cursor")]
+pub struct InvalidCursor;
+
+/// The cursor of a request. An empty one is none, as generated clients send it for the first page.
+pub fn given(cursor: Option<&str>) -> Option<&str> {
+    cursor.filter(|cursor| !cursor.is_empty())
+}
+
+pub fn encode(after: Keyset) -> String {
+    let mut raw = Vec::with_capacity(17);
+    raw.push(PLAIN);
+    raw.extend(after.indexed_at.0.to_be_bytes());
+    raw.extend(after.id.to_be_bytes());
+    URL_SAFE_NO_PAD.encode(raw)
+}
+
+/// # Errors
+/// When the text is not a cursor of [`encode`].
+pub fn decode(text: &str) -> Result<Keyset, InvalidCursor> {
+    match raw(text)?.as_slice() {
+        [PLAIN, rest @ ..] => {
+            let (indexed_at, id) = rest.split_first_chunk().ok_or(InvalidCursor)?;
+            let id = id.try_into().map_err(|_| InvalidCursor)?;
+            Ok(Keyset { indexed_at: Timestamp(i64::from_be_bytes(*indexed_at)), id: i64::from_be_bytes(id) })
+        }
+        _ => Err(InvalidCursor),
+    }
+}
+
+pub fn encode_sorted(after: &SortKeyset) -> String {
+    let (kind, value) = match &after.value {
+        SortValue::Number(text) => (b'n', text.as_str()),
+        SortValue::Text(text) => (b't', text.as_str()),
+        SortValue::Boolean(true) => (b'b', "1"),
+        SortValue::Boolean(false) => (b'b', "0"),
+        SortValue::Missing => (b'm', ""),
+    };
+    let mut raw = Vec::with_capacity(10 + value.len());
+    raw.push(SORTED);
+    raw.extend(after.id.to_be_bytes());
+    raw.push(kind);
+    raw.extend(value.as_bytes());
+    URL_SAFE_NO_PAD.encode(raw)
+}
+
+/// # Errors
+/// When the text is not a cursor of [`encode_sorted`].
+pub fn decode_sorted(text: &str) -> Result<SortKeyset, InvalidCursor> {
+    match raw(text)?.as_slice() {
+        [SORTED, rest @ ..] => {
+            let (id, rest) = rest.split_first_chunk().ok_or(InvalidCursor)?;
+            let (kind, value) = rest.split_first().ok_or(InvalidCursor)?;
+            let value = std::str::from_utf8(value).map_err(|_| InvalidCursor)?;
+            let value = match (kind, value) {
+                (b'n', text) if is_number(text) => SortValue::Number(text.to_owned()),
+                // PostgreSQL's text can't contain U+0000, so no row has it.
+                (b't', text) if !text.contains('\0') => SortValue::Text(text.to_owned()),
+                (b'b', "1") => SortValue::Boolean(true),
+                (b'b', "0") => SortValue::Boolean(false),
+                (b'm', "") => SortValue::Missing,
+                _ => return Err(InvalidCursor),
+            };
+            Ok(SortKeyset { value, id: i64::from_be_bytes(*id) })
+        }
+        _ => Err(InvalidCursor),
+    }
+}
+
+fn raw(text: &str) -> Result<Vec<u8>, InvalidCursor> {
+    if text.len() > MAX_CHARS {
+        return Err(InvalidCursor);
+    }
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)
+}
+
+/// `-?digits(.digits)?(e[+-]?digits)?` of a finite number: the format that both databases write and read.
+fn is_number(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    text.len() <= MAX_NUMBER_CHARS
+        && digits(whole)
+        && fraction.is_none_or(digits)
+        && exponent.is_none_or(digits)
+        && text.parse::<f64>().is_ok_and(f64::is_finite)
+}
+
+const _: () = assert!(MAX_TEXT_CHARS * 4 < MAX_CHARS / 2, "the longest sort text fits in a cursor");
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn rejects_what_is_not_a_cursor() {
+        let plain = encode(Keyset { indexed_at: Timestamp(1), id: 2 });
+        let sorted = encode_sorted(&SortKeyset { value: SortValue::Missing, id: 2 });
+        let padded = format!("{plain}=");
+        let longer = format!("{plain}AA");
+        let long = "A".repeat(MAX_CHARS + 1);
+        for text in ["", "!", "AQ", "2024-01-01T00:00:00Z", &sorted, &padded, &longer, &plain[1..], &long] {
+            assert_eq!(decode(text), Err(InvalidCursor), "{text}");
+        }
+        for text in ["", "Ag", &plain] {
+            assert_eq!(decode_sorted(text), Err(InvalidCursor), "{text}");
+        }
+        for value in ["", "-", "1.", ".5", "1e", "NaN", "inf", "1e999", "0x1", "1 ", "--1"] {
+            let cursor = encode_sorted(&SortKeyset { value: SortValue::Number(value.into()), id: 1 });
+            assert_eq!(decode_sorted(&cursor), Err(InvalidCursor), "{value}");
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = SortValue> {
+        prop_oneof![
+            any::<i64>().prop_map(|n| SortValue::Number(n.to_string())),
+            (-1e300..1e300_f64).prop_map(|n| SortValue::Number(n.to_string())),
+            "[^\0]{0,40}".prop_map(SortValue::Text),
+            any::<bool>().prop_map(SortValue::Boolean),
+            Just(SortValue::Missing),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn plain_round_trips(indexed_at in any::<i64>(), id in any::<i64>()) {
+            let keyset = Keyset { indexed_at: Timestamp(indexed_at), id };
+            prop_assert_eq!(decode(&encode(keyset)), Ok(keyset));
+        }
+
+        #[test]
+        fn sorted_round_trips(value in any_value(), id in any::<i64>()) {
+            let keyset = SortKeyset { value, id };
+            prop_assert_eq!(decode_sorted(&encode_sorted(&keyset)), Ok(keyset));
+        }
+
+        #[test]
+        fn every_decoded_text_encodes_to_itself(text in "([A-Za-z0-9_-]{0,60}|.*)") {
+            if let Ok(keyset) = decode(&text) {
+                prop_assert_eq!(encode(keyset), text.as_str());
+            }
+            if let Ok(keyset) = decode_sorted(&text) {
+                prop_assert_eq!(encode_sorted(&keyset), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What the worker reads and writes of a job: its state, its discovery, and the repos that are left to do.
+
+use sqlx::AssertSqlSafe;
+
+use super::{PENDING, clean, repos_by};
+use crate::store::types::to_json_text;
+use crate::store::{Db, StoreError, in_transaction, intern, on, only_row};
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Did;
+
+/// A job that the worker runs.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct ActiveJob {
+    /// Identifies the job in the other tables.
+    pub seq: i64,
+    pub id: String,
+    pub kind: String,
+    /// Of a catch-up: repos without a later commit are not read.
+    pub changed_since: Option<Timestamp>,
+    pub collection: Option<String>,
+    pub did: Option<String>,
+    /// The most repos that it may have; `None`: as many as the server's setting says.
+    pub max_repos: Option<i64>,
+    pub status: String,
+    pub stage: String,
+    /// The job began with its repos known: it has no discovery.
+    pub is_discovered: bool,
+    pub error: Option<String>,
+    pub created_by: Option<String>,
+}
+
+/// The progress of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct Counters {
+    pub total_repos: i64,
+    /// Repos whose PDS is known.
+    pub resolved_repos: i64,
+    /// Repos that were read or have failed.
+    pub processed_repos: i64,
+    pub failed_repos: i64,
+    pub total_records: i64,
+}
+
+/// How far the relay's list of a collection was read.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Discovery {
+    pub collection: String,
+    pub cursor: Option<String>,
+    pub is_done: bool,
+}
+
+/// How a job ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl End {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+const COLUMNS: &str = "seq, id, kind, changed_since, collection, did, max_repos, status, stage, is_discovered <> 0 AS is_discovered, error, \
+     created_by";
+
+/// The oldest job that is to be run.
+pub async fn next(db: &Db) -> Result<Option<ActiveJob>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM backfill_jobs WHERE completed_at IS NULL AND status = 'running' ORDER BY seq LIMIT 1"
+    );
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).fetch_optional(pool).await)?)
+}
+
+/// Pauses and cancels the jobs that were asked to and that no worker runs: all but `running`. Returns the cancelled
+/// ones.
+pub async fn settle(db: &Db, running: Option<i64>, now: Timestamp) -> Result<Vec<ActiveJob>, StoreError> {
+    let waiting = "SELECT count(*) FROM backfill_jobs \
+                   WHERE completed_at IS NULL AND status IN ('pausing', 'cancelling') AND seq <> $1";
+    let pause = "UPDATE backfill_jobs SET status = 'paused' WHERE status = 'pausing' AND seq <> $1";
+    let cancel = format!(
+        "UPDATE backfill_jobs SET status = 'cancelled', stage = 'cancelled', error = 'cancelled by user', \
+             completed_at = $2 WHERE status = 'cancelling' AND seq <> $1 RETURNING {COLUMNS}"
+    );
+    let running = running.unwrap_or(0);
+    let count: i64 = on!(db, reader, |pool| sqlx::query_scalar(waiting).bind(running).fetch_one(pool).await)?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(in_transaction!(db, |tx| {
+        sqlx::query(pause).bind(running).execute(&mut *tx).await?;
+        sqlx::query_as(AssertSqlSafe(cancel)).bind(running).bind(now).fetch_all(&mut *tx).await?
+    }))
+}
+
+/// The status of a job.
+pub async fn status(db: &Db, seq: i64) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT status FROM backfill_jobs WHERE seq = $1";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(seq).fetch_optional(pool).await)?)
+}
+
+pub async fn set_stage(db: &Db, seq: i64, stage: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE backfill_jobs SET stage = $2 WHERE seq = $1";
+    in_transaction!(db, |tx| sqlx::query(sql).bind(seq).bind(stage).execute(&mut *tx).await?.rows_affected());
+    Ok(())
+}
+
+/// Notes what a job could not do, while it goes on.
+pub async fn set_error(db: &Db, seq: i64, error: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE backfill_jobs SET error = $2 WHERE seq = $1";
+    let error = clean(error);
+    in_transaction!(db, |tx| sqlx::query(sql)
+        .bind(seq)
+        .bind(&error)
+        .execute(&mut *tx)
+        .await?
+        .rows_affected());
+    Ok(())
+}
+
+/// Notes that the relay does not list repos by collection, so that the job reads all of its repos.
+pub async fn set_lists_all_repos(db: &Db, seq: i64) -> Result<(), StoreError> {
+    let sql = "UPDATE backfill_jobs SET lists_all_repos = 1 WHERE seq = $1";
+    in_transaction!(db, |tx| sqlx::query(sql).bind(seq).execute(&mut *tx).await?.rows_affected());
+    Ok(())
+}
+
+/// Ends a job and returns how: a request to cancel it prevails.
+pub async fn end(
+    db: &Db,
+    seq: i64,
+    end: End,
+    error: Option<&str>,
+    now: Timestamp,
+) -> Result<End, StoreError> {
+    let sql = "UPDATE backfill_jobs SET \
+               status = CASE status WHEN 'cancelling' THEN 'cancelled' ELSE $2 END, \
+               stage = CASE status WHEN 'cancelling' THEN 'cancelled' ELSE $2 END, \
+               error = CASE status WHEN 'cancelling' THEN 'cancelled by user' ELSE $3 END, completed_at = $4 \
+               WHERE seq = $1 RETURNING status";
+    let pages = "DELETE FROM backfill_pages WHERE job = $1";
+    let status: Option<String> = on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        sqlx::query(pages).bind(seq).execute(&mut *tx).await?;
+        let query = sqlx::query_scalar(sql).bind(seq).bind(end.as_str()).bind(error.map(clean)).bind(now);
+        let status = query.fetch_all(&mut *tx).await.map(only_row)?;
+        tx.commit().await?;
+        status
+    });
+    Ok(if status.as_deref() == Some("cancelled") { End::Cancelled } else { end })
+}
+
+/// Counts the repos and records of a job.
+pub async fn count(db: &Db, seq: i64) -> Result<Counters, StoreError> {
+    let sql = "SELECT count(*) AS total_repos, count(pds_endpoint) AS resolved_repos, \
+                   count(CASE WHEN status <> 'pending' THEN 1 END) AS processed_repos, \
+                   count(CASE WHEN status = 'failed' THEN 1 END) AS failed_repos, \
+                   CAST(coalesce(sum(records_fetched), 0) + (SELECT coalesce(sum(records), 0) FROM backfill_pages \
+                       WHERE job = $1) AS BIGINT) AS total_records \
+               FROM backfill_repos WHERE job = $1";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(seq).fetch_one(pool).await)?)
+}
+
+pub async fn save_counters(db: &Db, seq: i64, counters: &Counters) -> Result<(), StoreError> {
+    in_transaction!(db, |tx| counters.save(seq).execute(&mut *tx).await?.rows_affected());
+    Ok(())
+}
+
+impl Counters {
+    /// The statement that stores the counters.
+    pub(super) fn save<DB>(&self, seq: i64) -> sqlx::query::Query<'static, DB, DB::Arguments>
+    where
+        DB: sqlx::Database,
+        i64: for<'q> sqlx::Encode<'q, DB> + sqlx::Type<DB>,
+    {
+        let sql = "UPDATE backfill_jobs SET total_repos = $2, resolved_repos = $3, processed_repos = $4, \
+                   total_records = $5, failed_repos = $6 WHERE seq = $1";
+        let query = sqlx::query(sql).bind(seq).bind(self.total_repos).bind(self.resolved_repos);
+        query.bind(self.processed_repos).bind(self.total_records).bind(self.failed_repos)
+    }
+}
+
+/// How far the lists of a job's collections were read.
+pub async fn discovery(db: &Db, seq: i64) -> Result<Vec<Discovery>, StoreError> {
+    let sql = "SELECT collection, cursor, is_done <> 0 AS is_done FROM backfill_discovery WHERE job = $1";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(seq).fetch_all(pool).await)?)
+}
+
+/// Adds the one repo of a job with a `did`; `false` when the job has it. See [`add_repos`].
+pub async fn add_repo(db: &Db, seq: i64, did: &Did) -> Result<bool, StoreError> {
+    intern::did_ids(db, std::iter::once(did)).await?;
+    let sql = format!("{} SELECT $1, $2, 'pending' WHERE true {}", ADD_REPOS.0, ADD_REPOS.1);
+    let added = in_transaction!(db, |tx| {
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(did.as_str());
+        query.execute(&mut *tx).await?.rows_affected()
+    });
+    Ok(added > 0)
+}
+
+const ADD_REPOS: (&str, &str) =
+    ("INSERT INTO backfill_repos (job, did, status)", "ON CONFLICT (job, did) DO NOTHING");
+
+/// Adds the repos of a page of the list with this name, and how far it was read, in one transaction. Returns the DIDs
+/// that the job did not have yet. From here on the index follows the statuses of these accounts: one that is deleted
+/// before its first record arrives must not be indexed.
+pub async fn add_repos(
+    db: &Db,
+    seq: i64,
+    list: &str,
+    dids: &[String],
+    cursor: Option<&str>,
+) -> Result<Vec<String>, StoreError> {
+    let insert = match db {
+        Db::Sqlite(_) => "SELECT $1, value, 'pending' FROM json_each($2) WHERE true",
+        Db::Postgres(_) => "SELECT $1, value, 'pending' FROM json_array_elements_text($2::json) AS v (value)",
+    };
+    let insert = format!("{} {insert} {} RETURNING did", ADD_REPOS.0, ADD_REPOS.1);
+    let advance = "INSERT INTO backfill_discovery (job, collection, cursor, is_done) VALUES ($1, $2, $3, $4) \
+                   ON CONFLICT (job, collection) DO UPDATE SET cursor = excluded.cursor, is_done = excluded.is_done";
+    let accounts: Vec<Did> = dids.iter().filter_map(|did| Did::try_from(did.as_str()).ok()).collect();
+    let dids = to_json_text(dids);
+    let (cursor, is_done) = (cursor.map(clean), i64::from(cursor.is_none()));
+    intern::did_ids(db, accounts.iter()).await?;
+    Ok(on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let query = sqlx::query_scalar(AssertSqlSafe(insert)).bind(seq).bind(dids);
+        let added = query.fetch_all(&mut *tx).await?;
+        let query = sqlx::query(advance).bind(seq).bind(list).bind(cursor).bind(is_done);
+        query.execute(&mut *tx).await?;
+        tx.commit().await?;
+        added
+    }))
+}
+
+/// Repos of a job whose PDS is not known yet, in the order of their DIDs.
+pub async fn unresolved(db: &Db, seq: i64, after_did: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+    let sql = format!(
+        "SELECT did FROM {} WHERE job = $1 AND pds_endpoint IS NULL AND status = 'pending' AND did > $2 \
+         ORDER BY did LIMIT $3",
+        repos_by(db, PENDING)
+    );
+    Ok(on!(db, reader, |pool| {
+        let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).bind(after_did).bind(limit as i64);
+        query.fetch_all(pool).await
+    })?)
+}
+
+/// The PDSs with repos that are left to read.
+pub async fn pending_hosts(db: &Db, seq: i64) -> Result<Vec<String>, StoreError> {
+    let sql = format!(
+        "SELECT DISTINCT pds_endpoint FROM {} WHERE job = $1 AND pds_endpoint IS NOT NULL AND status = 'pending'",
+        repos_by(db, PENDING)
+    );
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).fetch_all(pool).await)?)
+}
+
+/// Repos of a PDS that are left to read, at most `limit`.
+pub async fn pending_of_host(
+    db: &Db,
+    seq: i64,
+    pds_endpoint: &str,
+    limit: usize,
+) -> Result<Vec<String>, StoreError> {
+    let sql = format!(
+        "SELECT did FROM {} WHERE job = $1 AND pds_endpoint = $2 AND status = 'pending' ORDER BY did LIMIT $3",
+        repos_by(db, PENDING)
+    );
+    Ok(on!(db, reader, |pool| {
+        let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).bind(pds_endpoint).bind(limit as i64);
+        query.fetch_all(pool).await
+    })?)
+}
+
+/// Fails all repos of a PDS that are left to read. Returns how many.
+pub async fn fail_host(
+    db: &Db,
+    seq: i64,
+    pds_endpoint: &str,
+    error_kind: &str,
+    error: &str,
+) -> Result<u64, StoreError> {
+    let sql = format!(
+        "UPDATE {} SET status = 'failed', error_kind = $3, error = $4 \
+         WHERE job = $1 AND pds_endpoint = $2 AND status = 'pending'",
+        repos_by(db, PENDING)
+    );
+    Ok(in_transaction!(db, |tx| {
+        let query =
+            sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(pds_endpoint).bind(error_kind).bind(clean(error));
+        query.execute(&mut *tx).await?.rows_affected()
+    }))
+}

@@ -1,0 +1,198 @@
+//! Prepares a batch for SQL: replaces names with ids and keeps only the newest `rev` of each record.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::{Did, Tid};
+
+use super::super::intern::{self, Collection};
+use super::super::lease::Term;
+use super::super::partitions::Partition;
+use super::accounts::Accounts;
+use super::{
+    ApplyReport, Batch, Change, Db, Delete, MAX_TARGET_BYTES, RejectedUpsert, StoreError, StreamCursor,
+    Upsert,
+};
+use belvedere_protocol::atproto::RecordUri;
+
+/// The key of a record in the database.
+pub(super) type Key<'a> = (i64, i64, &'a str);
+
+/// A row to insert or update.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) partition: Partition,
+    pub(super) collection_id: i64,
+    pub(super) did_id: i64,
+    pub(super) rev: i64,
+    pub(super) text: &'a str,
+    pub(super) upsert: &'a Upsert,
+}
+
+/// A row to delete, and the tombstone it leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeleteRow<'a> {
+    pub(super) partition: Partition,
+    pub(super) collection_id: i64,
+    pub(super) did_id: i64,
+    pub(super) rev: i64,
+    pub(super) rkey: &'a str,
+}
+
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    /// Sorted by partition and key, each key once.
+    pub(super) rows: Vec<Row<'a>>,
+    /// Sorted by partition and key, each key once, and none that is in `rows`.
+    pub(super) deletes: Vec<DeleteRow<'a>>,
+    pub(super) accounts: Accounts<'a>,
+    pub(super) repairs: &'a [Did],
+    /// The repos of the batch, see [`Plan::locks`].
+    locks: Vec<i32>,
+    pub(super) cursor: Option<&'a StreamCursor>,
+    pub(super) term: Term,
+    pub(super) now: Timestamp,
+    /// The effects known before SQL: stale changes within the batch, and records that are not UTF-8.
+    pub(super) applied: ApplyReport,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn key(&self) -> Key<'a> {
+        (self.collection_id, self.did_id, self.upsert.rkey.as_str())
+    }
+
+    /// The references that are stored, see [`MAX_TARGET_BYTES`].
+    pub(super) fn refs(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.upsert.refs.iter().map(String::as_str).filter(|target| target.len() <= MAX_TARGET_BYTES)
+    }
+
+    pub(super) fn is_of(&self, uri: &RecordUri) -> bool {
+        let Upsert { did, collection, rkey, .. } = self.upsert;
+        (did, collection, rkey) == (&uri.did, &uri.collection, &uri.rkey)
+    }
+
+    pub(super) fn reject(&self, reason: impl Into<String>) -> RejectedUpsert {
+        reject(self.upsert, reason)
+    }
+}
+
+impl<'a> DeleteRow<'a> {
+    pub(super) fn key(&self) -> Key<'a> {
+        (self.collection_id, self.did_id, self.rkey)
+    }
+}
+
+impl Change {
+    /// The revision of the commit that made the change.
+    pub fn rev(&self) -> Tid {
+        match self {
+            Self::Upsert(Upsert { rev, .. }) | Self::Delete(Delete { rev, .. }) => *rev,
+        }
+    }
+
+    /// The record that is changed.
+    pub fn uri(&self) -> RecordUri {
+        let (Self::Upsert(Upsert { did, collection, rkey, .. })
+        | Self::Delete(Delete { did, collection, rkey, .. })) = self;
+        RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() }
+    }
+}
+
+impl<'a> Plan<'a> {
+    pub(super) async fn of(db: &Db, batch: &'a Batch) -> Result<Self, StoreError> {
+        let names = || {
+            batch.changes.iter().map(|change| match change {
+                Change::Upsert(u) => (&u.did, &u.collection),
+                Change::Delete(d) => (&d.did, &d.collection),
+            })
+        };
+        let dids = intern::did_ids(db, names().map(|(did, _)| did)).await?;
+        let collections = intern::collections(db, names().map(|(_, collection)| collection)).await?;
+        let id_of = |did, collection| {
+            // Both maps were made from the same names a few lines above.
+            Some((*collections.get(collection)?, *dids.get(did)?))
+        };
+
+        let accounts = Accounts::of(&batch.accounts);
+        let mut applied = ApplyReport::default();
+        let mut newest: HashMap<Key<'a>, (Partition, &'a Change)> =
+            HashMap::with_capacity(batch.changes.len());
+        for change in &batch.changes {
+            let (did, collection, rkey) = match change {
+                Change::Upsert(u) => (&u.did, &u.collection, u.rkey.as_str()),
+                Change::Delete(d) => (&d.did, &d.collection, d.rkey.as_str()),
+            };
+            let Some((Collection { id, partition }, did_id)) = id_of(did, collection) else { continue };
+            match newest.entry((id, did_id, rkey)) {
+                Entry::Vacant(entry) => {
+                    entry.insert((partition, change));
+                }
+                Entry::Occupied(mut entry) => {
+                    applied.stale += 1;
+                    if change.rev() > entry.get().1.rev() {
+                        entry.insert((partition, change));
+                    }
+                }
+            }
+        }
+
+        let mut rows = Vec::with_capacity(newest.len());
+        let mut deletes = Vec::new();
+        for ((collection_id, did_id, rkey), (partition, change)) in newest {
+            // The top bit of a TID is zero.
+            let rev = change.rev().as_u64() as i64;
+            match change {
+                Change::Delete(_) => {
+                    deletes.push(DeleteRow { partition, collection_id, did_id, rev, rkey });
+                }
+                Change::Upsert(upsert) => match std::str::from_utf8(&upsert.record) {
+                    Ok(text) => rows.push(Row { partition, collection_id, did_id, rev, text, upsert }),
+                    Err(error) => applied.rejected.push(reject(upsert, error.to_string())),
+                },
+            }
+        }
+        // All hosts write in this order, so that two of them can't deadlock. It also makes index accesses local.
+        rows.sort_unstable_by(|a, b| (a.partition, a.key()).cmp(&(b.partition, b.key())));
+        deletes.sort_unstable_by(|a, b| (a.partition, a.key()).cmp(&(b.partition, b.key())));
+        Ok(Self {
+            rows,
+            deletes,
+            locks: locks(names().map(|(did, _)| did).chain(accounts.dids())),
+            accounts,
+            repairs: &batch.repairs,
+            cursor: batch.cursor.as_ref(),
+            term: batch.term,
+            now: batch.now,
+            applied,
+        })
+    }
+}
+
+impl Plan<'_> {
+    /// Numbers below [`LOCKS`], in order, that two batches share if they share a repo. Where several hosts write at the
+    /// same time, locks on these numbers keep one from inserting a record that another is just deleting.
+    pub(super) fn locks(&self) -> &[i32] {
+        &self.locks
+    }
+}
+
+/// How many locks there are: enough that small batches seldom share one, and few for a batch that takes all.
+const LOCKS: u32 = 64;
+
+fn locks<'a>(dids: impl Iterator<Item = &'a Did>) -> Vec<i32> {
+    // FNV-1a, the same on all hosts.
+    let hash = |did: &Did| {
+        did.as_str()
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    };
+    let numbers: BTreeSet<i32> = dids.map(|did| (hash(did) % LOCKS) as i32).collect();
+    numbers.into_iter().collect()
+}
+
+fn reject(upsert: &Upsert, reason: impl Into<String>) -> RejectedUpsert {
+    let Upsert { did, collection, rkey, .. } = upsert;
+    let uri = RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() };
+    RejectedUpsert { uri, reason: reason.into() }
+}

@@ -1,0 +1,256 @@
+//! Whether a replica is used, and why not.
+
+use std::io;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge};
+use tokio_util::sync::CancellationToken;
+
+use belvedere_base::clock::Timestamp;
+
+use super::PROBE_TIMEOUT;
+use super::position::Position;
+
+/// Why a replica is not used. The texts are for operators.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unused {
+    #[error("it has not answered yet")]
+    New,
+    #[error("it can't be reached: {0}")]
+    Unreachable(String),
+    #[error("it does not answer within {PROBE_TIMEOUT:?}")]
+    Silent,
+    #[error("a read failed: {0}")]
+    ReadFailed(String),
+    #[error(
+        "the server is not a replica: it is not in recovery. Make it follow the server of DATABASE_URL, or take it out of \
+         DATABASE_READ_URLS"
+    )]
+    NotInRecovery,
+    #[error(
+        "it is a replica of another server. Name streaming replicas of the server of DATABASE_URL in DATABASE_READ_URLS"
+    )]
+    OtherServer,
+    #[error("its URL names another database than DATABASE_URL. Write the same name in DATABASE_READ_URLS")]
+    OtherDatabase,
+    #[error(
+        "it is ahead of the server of DATABASE_URL, so it follows one that was promoted. Make it follow the server of \
+         DATABASE_URL"
+    )]
+    Ahead,
+    #[error("{0} migrations have not been replayed there yet")]
+    NotMigrated(usize),
+    #[error("it is {} s behind, which is more than DATABASE_READ_MAX_LAG_SECONDS", .0.as_secs())]
+    Lagging(Duration),
+    #[error("how far it is behind is not known yet")]
+    Measuring,
+    #[error("the server of DATABASE_URL does not answer, so that the lag is not known")]
+    LagUnknown,
+    #[error("the server ends")]
+    Ending,
+}
+
+impl Unused {
+    /// Whether only the operator can mend it.
+    pub fn is_misconfigured(&self) -> bool {
+        matches!(self, Self::NotInRecovery | Self::OtherServer | Self::OtherDatabase | Self::Ahead)
+    }
+}
+
+/// What is known of a replica that answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) lag: Option<Duration>,
+    /// The commit time of the last transaction that it has replayed, by the primary's clock.
+    pub(super) replayed_at: Option<Timestamp>,
+}
+
+/// The state of a replica, for operators.
+#[derive(Clone, Debug)]
+pub struct ReplicaStatus {
+    /// `HOST:PORT`
+    pub server: String,
+    pub unused: Option<Unused>,
+    pub lag: Option<Duration>,
+    /// The commit time of the last transaction that it has replayed.
+    pub replayed_at: Option<Timestamp>,
+    /// Statements that this host sent there since it was started.
+    pub reads: u64,
+    /// Those of them that were repeated on the primary.
+    pub repeated: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Cancelled when the replica is not used any more, so that no read waits for it.
+    in_use: Result<CancellationToken, Unused>,
+    progress: Progress,
+}
+
+/// The state of a replica, shared by its pools and its watch.
+#[derive(Debug)]
+pub(in crate::store) struct Service {
+    server: String,
+    state: Mutex<State>,
+    /// The position that it has replayed at least.
+    replayed: AtomicI64,
+    reads: AtomicU64,
+    repeated: AtomicU64,
+    gauges: Gauges,
+}
+
+struct Gauges {
+    in_use: Gauge,
+    lag: Gauge,
+    reads: Counter,
+    repeated: Counter,
+}
+
+impl std::fmt::Debug for Gauges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gauges")
+    }
+}
+
+impl Service {
+    /// `server` is the replica's `HOST:PORT`.
+    pub(super) fn new(server: String) -> Self {
+        let labels = [("replica", server.clone())];
+        let gauges = Gauges {
+            in_use: metrics::gauge!("belvedere_replica_in_use", &labels),
+            lag: metrics::gauge!("belvedere_replica_lag_seconds", &labels),
+            reads: metrics::counter!("belvedere_replica_reads_total", &labels),
+            repeated: metrics::counter!("belvedere_replica_repeated_reads_total", &labels),
+        };
+        gauges.in_use.set(0.0);
+        let state = Mutex::new(State { in_use: Err(Unused::New), progress: Progress::default() });
+        let (replayed, reads, repeated) = Default::default();
+        Self { server, state, replayed, reads, repeated, gauges }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent after every step.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::store) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// `None` while the replica is not used. The token is cancelled when it is not used any more.
+    pub(in crate::store) fn in_use(&self) -> Option<CancellationToken> {
+        self.lock().in_use.as_ref().ok().cloned()
+    }
+
+    pub(super) fn is_in_use(&self) -> bool {
+        self.lock().in_use.is_ok()
+    }
+
+    /// What the replica has replayed at least; `None` while it is not used.
+    pub(super) fn replayed(&self) -> Option<Position> {
+        self.is_in_use().then(|| Position(self.replayed.load(Ordering::Relaxed)))
+    }
+
+    /// Checks the position of a replica to which a connection was just made: after a crash it may be behind what it had
+    /// replayed before.
+    pub(in crate::store) fn check_replayed(&self, position: i64) -> Result<(), sqlx::Error> {
+        if position >= self.replayed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let text = "the replica was restarted, or is none any more";
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::ConnectionReset, text)))
+    }
+
+    pub(in crate::store) fn count_read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.gauges.reads.increment(1);
+    }
+
+    pub(in crate::store) fn count_repeat(&self) {
+        self.repeated.fetch_add(1, Ordering::Relaxed);
+        self.gauges.repeated.increment(1);
+    }
+
+    /// A read found that the replica can't be reached: the next look decides when it is used again.
+    pub(in crate::store) fn read_failed(&self, error: &sqlx::Error) {
+        let mut state = self.lock();
+        if state.in_use.is_ok() {
+            self.leave(&mut state, Unused::ReadFailed(error.to_string()));
+        }
+    }
+
+    /// Stores the result of a look at the replica: the position that it has replayed, or why it is not used. Logs when it
+    /// changes.
+    pub(super) fn set(&self, result: Result<Position, Unused>, progress: Progress) {
+        let mut state = self.lock();
+        state.progress = progress;
+        if let Some(lag) = progress.lag {
+            self.gauges.lag.set(lag.as_secs_f64());
+        }
+        match result {
+            Err(reason) => self.leave(&mut state, reason),
+            Ok(replayed) => {
+                self.replayed.store(replayed.0, Ordering::Relaxed);
+                if state.in_use.is_err() {
+                    state.in_use = Ok(CancellationToken::new());
+                    self.gauges.in_use.set(1.0);
+                    tracing::info!(replica = self.server, "a replica is used for reads");
+                }
+            }
+        }
+    }
+
+    fn leave(&self, state: &mut State, reason: Unused) {
+        let before = std::mem::replace(&mut state.in_use, Err(reason.clone()));
+        self.gauges.in_use.set(0.0);
+        let is_new = match &before {
+            Ok(token) => {
+                token.cancel();
+                true
+            }
+            Err(known) => std::mem::discriminant(known) != std::mem::discriminant(&reason),
+        };
+        if is_new && reason != Unused::Ending {
+            tracing::warn!(
+                replica = self.server,
+                reason = reason.to_string(),
+                "a replica is not used; its reads go to other replicas or to the primary"
+            );
+        }
+    }
+
+    pub(super) fn status(&self) -> ReplicaStatus {
+        let state = self.lock();
+        ReplicaStatus {
+            server: self.server.clone(),
+            unused: state.in_use.as_ref().err().cloned(),
+            lag: state.progress.lag,
+            replayed_at: state.progress.replayed_at,
+            reads: self.reads.load(Ordering::Relaxed),
+            repeated: self.repeated.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_abandoned_when_a_replica_leaves() {
+        let service = Service::new("db:5432".to_owned());
+        assert!(service.in_use().is_none());
+        service.set(Ok(Position(7)), Progress::default());
+        let token = service.in_use().unwrap();
+        service.set(Ok(Position(7)), Progress::default());
+        assert!(!token.is_cancelled());
+        service.read_failed(&sqlx::Error::PoolClosed);
+        assert!(token.is_cancelled() && service.in_use().is_none());
+        assert!(matches!(service.status().unused, Some(Unused::ReadFailed(_))));
+        service.set(Ok(Position(7)), Progress::default());
+        assert!(!service.in_use().unwrap().is_cancelled());
+        assert!(service.check_replayed(7).is_ok() && service.check_replayed(6).is_err());
+    }
+}

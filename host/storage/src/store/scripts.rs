@@ -1,0 +1,156 @@
+//! Stores scripts, keyed by their trigger.
+
+use belvedere_base::clock::Timestamp;
+
+use super::script_revisions::{ADD_DELETED, ADD_SAVED, DROP_DELETED, DROP_OLD, MAX_DELETED, MAX_REVISIONS};
+use super::types::{JsonText, to_json_text};
+use super::{Db, Patch, StoreError, in_transaction, on, only_row};
+
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct ScriptRow {
+    /// The trigger, for example `xrpc.query:com.example.list`.
+    pub id: String,
+    pub script_type: String,
+    pub body: String,
+    pub description: Option<String>,
+    #[sqlx(try_from = "JsonText<Option<Vec<String>>>")]
+    pub outbound_xrpcs: Option<Vec<String>>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct NewScript {
+    pub id: String,
+    pub script_type: String,
+    pub body: String,
+    pub description: Option<String>,
+    pub outbound_xrpcs: Option<Vec<String>>,
+    /// The admin's DID, for the revision.
+    pub saved_by: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ScriptPatch {
+    pub script_type: Option<String>,
+    /// The body and the `outbound_xrpcs` derived from it.
+    pub body: Option<(String, Option<Vec<String>>)>,
+    pub description: Patch<String>,
+    /// The admin's DID, for the revision.
+    pub saved_by: Option<String>,
+}
+
+/// Adds a revision of a script to its history and removes the oldest ones, within a transaction: `$sql` is
+/// [`ADD_SAVED`] or [`ADD_DELETED`].
+macro_rules! add_revision {
+    ($tx:ident, $sql:expr, $id:expr, $saved_by:expr, $now:expr) => {
+        sqlx::query($sql).bind($id).bind($saved_by).bind($now).execute(&mut *$tx).await?;
+        sqlx::query(DROP_OLD).bind($id).bind(MAX_REVISIONS).execute(&mut *$tx).await?;
+    };
+}
+
+macro_rules! select {
+    ($tail:literal) => {
+        concat!(
+            "SELECT id, script_type, body, description, outbound_xrpcs, created_at, updated_at FROM scripts ",
+            $tail
+        )
+    };
+}
+
+/// Scripts sorted by id; with `suffix`, only those whose id ends in `:<suffix>`.
+pub async fn list(db: &Db, suffix: Option<&str>) -> Result<Vec<ScriptRow>, StoreError> {
+    let all = select!("ORDER BY id");
+    // Filtered here, because there are few scripts and LIKE would interpret `%` and `_`.
+    let mut rows: Vec<ScriptRow> = on!(db, reader, |pool| sqlx::query_as(all).fetch_all(pool).await)?;
+    if let Some(suffix) = suffix {
+        rows.retain(|row| row.id.strip_suffix(suffix).is_some_and(|rest| rest.ends_with(':')));
+    }
+    Ok(rows)
+}
+
+pub async fn get(db: &Db, id: &str) -> Result<Option<ScriptRow>, StoreError> {
+    let sql = select!("WHERE id = $1");
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?)
+}
+
+/// Creates or replaces a script; a replacement keeps `created_at`. Returns `true` when the script is new.
+pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(ScriptRow, bool), StoreError> {
+    let insert = "INSERT INTO scripts (id, script_type, body, description, outbound_xrpcs, created_at, updated_at) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (id) DO NOTHING";
+    let update = "UPDATE scripts SET script_type = $2, body = $3, description = $4, outbound_xrpcs = $5, \
+                      updated_at = $6 WHERE id = $1";
+    let select = select!("WHERE id = $1");
+    let outbound = script.outbound_xrpcs.as_ref().map(|list| to_json_text(list));
+    on!(db, writer, |pool| {
+        let mut tx = pool.begin().await?;
+        let mut created = true;
+        for sql in [insert, update] {
+            let changed = sqlx::query(sql)
+                .bind(&script.id)
+                .bind(&script.script_type)
+                .bind(&script.body)
+                .bind(&script.description)
+                .bind(&outbound)
+                .bind(now)
+                .execute(&mut *tx)
+                .await?
+                .rows_affected();
+            if changed > 0 {
+                break;
+            }
+            created = false;
+        }
+        add_revision!(tx, ADD_SAVED, &script.id, &script.saved_by, now);
+        let row = sqlx::query_as(select).bind(&script.id).fetch_one(&mut *tx).await?;
+        tx.commit().await?;
+        Ok((row, created))
+    })
+}
+
+/// `None` when there is no such script.
+pub async fn patch(
+    db: &Db,
+    id: &str,
+    patch: &ScriptPatch,
+    now: Timestamp,
+) -> Result<Option<ScriptRow>, StoreError> {
+    // For nullable values, a flag or another value says whether the update sets them.
+    let sql = "UPDATE scripts SET script_type = coalesce($2, script_type), body = coalesce($3, body), \
+                   outbound_xrpcs = CASE WHEN $3 IS NULL THEN outbound_xrpcs ELSE $4 END, \
+                   description = CASE WHEN $5 THEN $6 ELSE description END, updated_at = $7 \
+               WHERE id = $1 \
+               RETURNING id, script_type, body, description, outbound_xrpcs, created_at, updated_at";
+    let (body, outbound) = match &patch.body {
+        Some((body, outbound)) => (Some(body), outbound.as_ref().map(|list| to_json_text(list))),
+        None => (None, None),
+    };
+    Ok(in_transaction!(db, |tx| {
+        let row = sqlx::query_as(sql)
+            .bind(id)
+            .bind(&patch.script_type)
+            .bind(body)
+            .bind(outbound)
+            .bind(patch.description.is_set())
+            .bind(patch.description.value())
+            .bind(now)
+            .fetch_all(&mut *tx)
+            .await
+            .map(only_row)?;
+        add_revision!(tx, ADD_SAVED, id, &patch.saved_by, now);
+        row
+    }))
+}
+
+/// `false` when there is no such script. Its history stays, with a revision for the deletion.
+pub async fn delete(db: &Db, id: &str, deleted_by: Option<&str>, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM scripts WHERE id = $1";
+    Ok(in_transaction!(db, |tx| {
+        let removed = sqlx::query(sql).bind(id).execute(&mut *tx).await?.rows_affected() > 0;
+        if removed {
+            add_revision!(tx, ADD_DELETED, id, deleted_by, now);
+            sqlx::query(DROP_DELETED).bind(MAX_DELETED).execute(&mut *tx).await?;
+        }
+        removed
+    }))
+}

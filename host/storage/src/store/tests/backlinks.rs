@@ -1,0 +1,74 @@
+//! Backlinks: every source once, newest first, in pages, without hidden accounts.
+
+use super::fixtures::*;
+
+use crate::store::Db;
+use crate::store::index::AccountStatus;
+use belvedere_instance::records::backlinks::{self, Backlinks};
+use belvedere_instance::records::{Page, ReadError};
+
+const TARGET: &str = "at://did:plc:target/com.example.note/1";
+
+fn links(collection: &str, limit: u32) -> Backlinks {
+    Backlinks { collection: nsid(collection), uri: TARGET.to_owned(), did: None, limit, cursor: None }
+}
+
+async fn read(db: &Db, links: &Backlinks) -> Page {
+    backlinks::read(db, links, &US).await.unwrap()
+}
+
+fn rkeys(page: &Page) -> Vec<&str> {
+    page.rows.iter().map(|row| row.rkey.as_str()).collect()
+}
+
+async fn fill(db: &Db) {
+    for n in 0..5_u32 {
+        let naming = put_with_refs(&uri(n % 2, LIKE, &format!("r{n}")), 1, "{}", &[TARGET, "at://other"]);
+        apply(db, i64::from(n), vec![naming]).await;
+    }
+    let others = vec![
+        put_with_refs(&uri(0, NOTE, "reply"), 1, "{}", &[TARGET]),
+        put_with_refs(&uri(0, LIKE, "else"), 1, "{}", &["at://did:plc:target/com.example.note/12"]),
+    ];
+    apply(db, 9, others).await;
+}
+
+on_both! {
+    async fn are_paged_last_created_first(db) {
+        fill(&db).await;
+        let mut links = links(LIKE, 2);
+        let first = read(&db, &links).await;
+        assert_eq!(rkeys(&first), ["r4", "r3"]);
+        links.cursor = first.cursor;
+        // Records that are indexed between two pages do not shift them.
+        apply(&db, 20, vec![put_with_refs(&uri(1, LIKE, "late"), 1, "{}", &[TARGET])]).await;
+        let second = read(&db, &links).await;
+        assert_eq!(rkeys(&second), ["r2", "r1"]);
+        links.cursor = second.cursor;
+        let last = read(&db, &links).await;
+        assert_eq!((rkeys(&last), last.cursor.clone()), (vec!["r0"], None));
+        links.cursor = Some("AAAA".into());
+        assert!(matches!(backlinks::read(&db, &links, &US).await, Err(ReadError::Cursor(_))));
+    }
+
+    async fn are_of_one_collection_and_account(db) {
+        fill(&db).await;
+        assert_eq!(rkeys(&read(&db, &links(NOTE, 20)).await), ["reply"]);
+        assert!(read(&db, &links("com.example.none", 20)).await.rows.is_empty());
+        let of_one = Backlinks { did: Some(did(1)), ..links(LIKE, 20) };
+        assert_eq!(rkeys(&read(&db, &of_one).await), ["r3", "r1"]);
+        let of_nobody = Backlinks { did: Some(did(7)), ..links(LIKE, 20) };
+        assert!(read(&db, &of_nobody).await.rows.is_empty());
+    }
+
+    async fn follow_updates_deletes_and_accounts(db) {
+        fill(&db).await;
+        apply(&db, 30, vec![
+            put_with_refs(&uri(0, LIKE, "r4"), 2, "{}", &["at://else"]),
+            take(&uri(1, LIKE, "r3"), 2),
+        ]).await;
+        assert_eq!(rkeys(&read(&db, &links(LIKE, 20)).await), ["r2", "r1", "r0"]);
+        set_status(&db, 1, AccountStatus::Deactivated).await;
+        assert_eq!(rkeys(&read(&db, &links(LIKE, 20)).await), ["r2", "r0"]);
+    }
+}

@@ -1,0 +1,164 @@
+//! Helpers to create records and batches.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::query::Keyset;
+use crate::store::Db;
+use crate::store::index::{
+    self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert, Validity,
+};
+use crate::store::labelers;
+use crate::store::labels::Label;
+use crate::store::records::{self, ListArgs, RecordRow};
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::records::Query;
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
+use belvedere_web::fair_share::Tenant;
+
+pub const NOTE: &str = "com.example.note";
+pub const LIKE: &str = "com.example.like";
+
+/// A tenant for tests in which it does not matter.
+pub static US: Tenant = Tenant::Instance;
+
+pub fn did(n: u32) -> Did {
+    Did::try_from(format!("did:plc:{n:024}").as_str()).unwrap()
+}
+
+pub fn nsid(text: &str) -> Nsid {
+    Nsid::try_from(text).unwrap()
+}
+
+pub fn uri(n: u32, collection: &str, rkey: &str) -> RecordUri {
+    RecordUri { did: did(n), collection: nsid(collection), rkey: RecordKey::try_from(rkey).unwrap() }
+}
+
+/// A rev; revs are in the order of `n`.
+pub fn rev(n: u64) -> Tid {
+    Tid::new(1_700_000_000_000_000 + n, 0).unwrap()
+}
+
+pub fn put(uri: &RecordUri, n: u64, record: &str) -> Change {
+    put_with_refs(uri, n, record, &[])
+}
+
+pub fn put_with_refs(uri: &RecordUri, n: u64, record: &str, refs: &[&str]) -> Change {
+    Change::Upsert(Upsert {
+        did: uri.did.clone(),
+        collection: uri.collection.clone(),
+        rkey: uri.rkey.clone(),
+        rev: rev(n),
+        cid: None,
+        cid_verified: false,
+        record: Bytes::copy_from_slice(record.as_bytes()),
+        refs: refs.iter().map(|&r| r.to_owned()).collect(),
+        validity: Validity::Unchecked,
+    })
+}
+
+pub fn take(uri: &RecordUri, n: u64) -> Change {
+    Change::Delete(Delete {
+        did: uri.did.clone(),
+        collection: uri.collection.clone(),
+        rkey: uri.rkey.clone(),
+        rev: rev(n),
+    })
+}
+
+pub async fn apply(db: &Db, now: i64, changes: Vec<Change>) -> ApplyReport {
+    let batch = Batch { changes, now: Timestamp(now), ..Batch::default() };
+    index::apply(db, &batch).await.unwrap()
+}
+
+/// An account event after the commit with `rev`.
+pub fn account(n: u32, status: AccountStatus, rev: Tid) -> AccountChange {
+    AccountChange { did: did(n), status, rev }
+}
+
+/// An account event that is later than all commits of the tests.
+pub async fn set_status(db: &Db, n: u32, status: AccountStatus) -> ApplyReport {
+    let accounts = vec![account(n, status, rev(1_000))];
+    index::apply(db, &Batch { accounts, now: Timestamp(9), ..Batch::default() }).await.unwrap()
+}
+
+pub fn cursor(n: i64) -> StreamCursor {
+    StreamCursor { source: "jetstream".into(), cursor: n, commits_until: None }
+}
+
+/// The record's JSON, or `None` when it is missing or hidden.
+pub async fn get(db: &Db, uri: &RecordUri) -> Option<Value> {
+    records::get(db, uri).await.unwrap().map(|row| json(&row))
+}
+
+pub fn json(row: &RecordRow) -> Value {
+    serde_json::from_slice(&row.record).unwrap()
+}
+
+/// The URIs of a collection, newest first.
+pub async fn list(db: &Db, collection: &str) -> Vec<String> {
+    let collection = nsid(collection);
+    let mut args = ListArgs { collection: &collection, did: None, limit: 10_000, after: None, tenant: &US };
+    let mut uris = Vec::new();
+    loop {
+        let page = records::list(db, &args).await.unwrap();
+        args.after = page.rows.last().map(|row| Keyset { indexed_at: row.indexed_at, id: row.id });
+        uris.extend(page.rows.iter().map(RecordRow::uri));
+        if !page.more {
+            return uris;
+        }
+    }
+}
+
+/// The number of records of each collection.
+pub async fn counts(db: &Db) -> Vec<(String, u64)> {
+    let counts = records::collection_counts(db).await.unwrap();
+    counts.into_iter().map(|counted| (counted.collection, counted.records)).collect()
+}
+
+/// (target, rkey of the source) of all references, sorted, read directly from the table.
+pub async fn refs(db: &Db) -> Vec<(String, String)> {
+    let sql = "SELECT f.target, r.rkey FROM record_refs f LEFT JOIN records r ON r.id = f.record_id \
+               ORDER BY f.target, r.rkey";
+    let rows: Vec<(String, Option<String>)> = match db {
+        Db::Sqlite(db) => sqlx::query_as(sql).fetch_all(&db.reader).await,
+        Db::Postgres(db) => sqlx::query_as(sql).fetch_all(&db.pool).await,
+    }
+    .unwrap();
+    rows.into_iter().map(|(target, rkey)| (target, rkey.unwrap_or_else(|| "dangling".into()))).collect()
+}
+
+/// The number of rows of a table.
+pub async fn count(db: &Db, table: &str) -> i64 {
+    let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+    match db {
+        Db::Sqlite(db) => sqlx::query_scalar(sql).fetch_one(&db.reader).await,
+        Db::Postgres(db) => sqlx::query_scalar(sql).fetch_one(&db.pool).await,
+    }
+    .unwrap()
+}
+
+/// Moves a query to its next page. Returns whether there is one.
+///
+/// # Panics
+/// When the next page begins where this one began.
+pub fn advance(query: &mut Query, cursor: Option<String>) -> bool {
+    let Some(cursor) = cursor else { return false };
+    assert_ne!(query.cursor.as_ref(), Some(&cursor), "the page after {cursor} begins where it began");
+    query.cursor = Some(cursor);
+    true
+}
+
+/// Stores labels as the subscription to a labeler does, a moment after the latest was created.
+pub async fn store_labels(db: &Db, labeler: &str, stored: &[Label]) {
+    let received = stored.iter().map(|label| label.cts).max().unwrap_or_default();
+    store_labels_at(db, labeler, stored, received).await;
+}
+
+/// As [`store_labels`], received at a time.
+pub async fn store_labels_at(db: &Db, labeler: &str, stored: &[Label], received: Timestamp) {
+    let did = Did::try_from(labeler).unwrap();
+    labelers::create(db, &did, Timestamp(1)).await.unwrap();
+    let from = labelers::get(db, labeler).await.unwrap().unwrap().cursor;
+    assert!(labelers::store(db, &did, from, Some(from.unwrap_or(0) + 1), stored, received).await.unwrap());
+}

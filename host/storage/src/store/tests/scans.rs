@@ -1,0 +1,202 @@
+//! Reads are limited per tenant, and scans, which go through many records, separately, so that other tenants' reads always
+//! find a connection.
+
+use std::future::pending;
+use std::pin::pin;
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use super::field_indexes::build_all;
+use super::fixtures::*;
+
+use crate::query::{Direction, Filter, Sort};
+use crate::store::records::{self, PAGE_BYTES};
+use crate::store::{Db, StoreError};
+use belvedere_instance::records::backlinks::{self, Backlinks};
+use belvedere_instance::records::search::{self, Search};
+use belvedere_instance::records::{Query, ReadError, page};
+use belvedere_web::fair_share::{FairPool, Full, Place, Tenant};
+
+const TARGET: &str = "at://did:plc:target/com.example.note/1";
+
+/// Opens the same database with enough connections for several tenants.
+async fn wide(url: &str) -> Db {
+    let db = Db::open(url, 32).await.unwrap();
+    let bounds = db.scans().bounds();
+    assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
+    db
+}
+
+/// All places that a tenant may have.
+async fn all_places(pool: &FairPool, tenant: &Tenant) -> Vec<Place> {
+    let mut held = Vec::new();
+    for _ in 0..pool.bounds().per_tenant {
+        held.push(pool.enter(tenant).await.unwrap());
+    }
+    held
+}
+
+async fn store(db: &Db) {
+    for n in 0..30 {
+        let record = json!({"n": n, "text": format!("text {n}")}).to_string();
+        apply(db, n, vec![put_with_refs(&uri(1, NOTE, &format!("r{n}")), 1, &record, &[TARGET])]).await;
+    }
+}
+
+fn notes() -> Query {
+    Query::of(nsid(NOTE))
+}
+
+fn filtered(filter: serde_json::Value) -> Query {
+    Query { filter: Some(Filter::from_json(&filter).unwrap()), ..notes() }
+}
+
+fn sorted(key: &str) -> Query {
+    Query { sort: Some(Sort::parse(key, Direction::Asc).unwrap()), ..notes() }
+}
+
+fn like() -> Query {
+    filtered(json!({"field": "text", "op": "LIKE", "value": "%1%"}))
+}
+
+/// Runs one read of each kind that scans.
+async fn scan_all(db: &Db, tenant: &Tenant) {
+    page::read(db, &like(), tenant).await.unwrap();
+    page::read(db, &sorted("n"), tenant).await.unwrap();
+    records::count(db, &nsid(NOTE), None, tenant).await.unwrap();
+    records::count(db, &nsid(NOTE), Some(&did(1)), tenant).await.unwrap();
+    let search = Search::parse(nsid(NOTE), "text", "text".to_owned(), None).unwrap();
+    search::read(db, &search, tenant).await.unwrap();
+    backlinks::read(db, &Backlinks { did: Some(did(1)), ..links() }, tenant).await.unwrap();
+}
+
+/// Runs one read of each kind that does not scan.
+async fn read_all(db: &Db, tenant: &Tenant) {
+    for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
+        assert!(!page::read(db, &query, tenant).await.unwrap().rows.is_empty());
+    }
+    let one = uri(1, NOTE, "r1");
+    assert!(records::get(db, &one).await.unwrap().is_some());
+    assert_eq!(records::get_many_full(db, &[one], PAGE_BYTES).await.unwrap().rows.len(), 1);
+    assert!(!backlinks::read(db, &links(), tenant).await.unwrap().rows.is_empty());
+    assert!(records::count(db, &nsid(NOTE), None, tenant).await.unwrap() > 0);
+}
+
+fn links() -> Backlinks {
+    Backlinks { collection: nsid(NOTE), uri: TARGET.to_owned(), did: None, limit: 20, cursor: None }
+}
+
+on_both! {
+    async fn a_scanning_tenant_does_not_block_others(db) {
+        let db = wide(&db.url).await;
+        store(&db).await;
+        let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
+        let held = all_places(db.scans(), &greedy).await;
+        for n in 0..6 {
+            let waits = async {
+                match n {
+                    0 => drop(page::read(&db, &like(), &greedy).await.unwrap()),
+                    1 => drop(page::read(&db, &sorted("n"), &greedy).await.unwrap()),
+                    2 => drop(records::count(&db, &nsid(NOTE), Some(&did(1)), &greedy).await.unwrap()),
+                    3 => {
+                        let search = Search::parse(nsid(NOTE), "text", "text".to_owned(), None).unwrap();
+                        drop(search::read(&db, &search, &greedy).await.unwrap());
+                    }
+                    4 => {
+                        let of_one = Backlinks { did: Some(did(1)), ..links() };
+                        drop(backlinks::read(&db, &of_one, &greedy).await.unwrap());
+                    }
+                    _ => drop(page::read(&db, &Query { did: Some(did(1)), ..like() }, &greedy).await.unwrap()),
+                }
+            };
+            tokio::select! {
+                biased;
+                () = waits => panic!("{n} was read without a place"),
+                () = async { scan_all(&db, &other).await; read_all(&db, &greedy).await; } => {}
+            }
+        }
+        let like = like();
+        let mut waits = pin!(page::read(&db, &like, &greedy));
+        tokio::select! {
+            biased;
+            _ = &mut waits => panic!("it was read without a place"),
+            () = scan_all(&db, &other) => {}
+        }
+        drop(held);
+        assert!(!waits.await.unwrap().rows.is_empty());
+        db.close().await;
+    }
+
+    async fn a_reading_tenant_leaves_connections_to_others(db) {
+        let db = wide(&db.url).await;
+        store(&db).await;
+        let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
+        let bounds = db.reads().bounds();
+        assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
+        let held = all_places(db.reads(), &greedy).await;
+        for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
+            let mut waits = pin!(page::read(&db, &query, &greedy));
+            tokio::select! {
+                biased;
+                _ = &mut waits => panic!("it was read without a place"),
+                () = async { read_all(&db, &other).await; scan_all(&db, &other).await; } => {}
+            }
+        }
+        let links = links();
+        let mut waits = pin!(backlinks::read(&db, &links, &greedy));
+        tokio::select! {
+            biased;
+            _ = &mut waits => panic!("it was read without a place"),
+            () = read_all(&db, &other) => {}
+        }
+        let note = nsid(NOTE);
+        let mut counts = pin!(records::count(&db, &note, None, &greedy));
+        tokio::select! {
+            biased;
+            _ = &mut counts => panic!("it was counted without a place"),
+            () = read_all(&db, &other) => {}
+        }
+        drop(held);
+        assert!(!waits.await.unwrap().rows.is_empty() && counts.await.unwrap() > 0);
+        db.close().await;
+    }
+
+    async fn the_number_of_waiting_scans_is_limited(db) {
+        let db = wide(&db.url).await;
+        store(&db).await;
+        let tenant = Tenant::client("greedy");
+        let bounds = db.scans().bounds();
+        let held = all_places(db.scans(), &tenant).await;
+        let waiting = join_all((0..bounds.waiting_per_tenant).map(|_| db.scan_place(&tenant)));
+        let refused = async {
+            let read = page::read(&db, &like(), &tenant).await;
+            assert!(matches!(read, Err(ReadError::Store(StoreError::Busy(Full::Tenant)))), "{read:?}");
+        };
+        tokio::select! {
+            biased;
+            () = async { waiting.await; pending::<()>().await } => unreachable!("the places are held"),
+            () = refused => {}
+        }
+        drop(held);
+        db.close().await;
+    }
+
+    async fn a_read_by_an_index_is_not_a_scan(db) {
+        let db = wide(&db.url).await;
+        store(&db).await;
+        let queries = [
+            filtered(json!({"field": "n", "value": 7})),
+            filtered(json!({"field": "n", "op": ">", "value": 7})),
+            sorted("n"),
+        ];
+        for query in &queries {
+            page::read(&db, query, &US).await.unwrap();
+        }
+        build_all(&db).await;
+        let _held: Vec<_> = join_all((0..db.scans().bounds().per_tenant).map(|_| db.scan_place(&US))).await;
+        for query in &queries {
+            assert!(!page::read(&db, query, &US).await.unwrap().rows.is_empty(), "{query:?}");
+        }
+    }
+}

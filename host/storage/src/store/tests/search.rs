@@ -1,0 +1,198 @@
+//! `db.search`: the same matches in the same order with and without an index, on both databases.
+
+use std::time::Duration;
+
+use sqlx::AssertSqlSafe;
+
+use super::field_indexes::build_all;
+use super::fixtures::*;
+
+use crate::query::path::Path;
+use crate::store::fields::IndexKind;
+use crate::store::index::AccountStatus;
+use crate::store::search::SearchArgs;
+use crate::store::search::walk::{self, explain};
+use crate::store::{Db, intern};
+use belvedere_instance::records::search::{self, Search};
+
+const TEXTS: [&str; 14] = [
+    "apple",
+    "Apple pie",
+    "APPLE",
+    "an apple a day",
+    "pineapple",
+    "50% off_x",
+    "50 percent off x",
+    r#"say "apple" AND NOT pear"#,
+    r"back\slash",
+    "Ärger",
+    "ärger",
+    "ap",
+    "日本語のテキスト",
+    "NEAR(a b) OR *",
+];
+
+async fn store(db: &Db) {
+    let put_text = |(n, text): (usize, &&str)| {
+        let record = serde_json::json!({"text": text, "deep": {"list": [text]}, "n": n});
+        put(&uri(n as u32, NOTE, &format!("r{n}")), 1, &record.to_string())
+    };
+    let mut changes: Vec<_> = TEXTS.iter().enumerate().map(put_text).collect();
+    changes.push(put(&uri(50, NOTE, "number"), 1, r#"{"text":5,"deep":{"list":["apple"]}}"#));
+    changes.push(put(&uri(51, NOTE, "list"), 1, r#"{"text":["apple"]}"#));
+    changes.push(put(&uri(52, NOTE, "object"), 1, r#"{"text":{"a":"apple"}}"#));
+    changes.push(put(&uri(53, LIKE, "like"), 1, r#"{"text":"apple"}"#));
+    apply(db, 1, changes).await;
+}
+
+async fn find(db: &Db, field: &str, text: &str) -> Vec<String> {
+    let search = Search::parse(nsid(NOTE), field, text.to_owned(), Some(100)).unwrap();
+    search::read(db, &search, &US).await.unwrap().into_iter().map(|row| row.rkey).collect()
+}
+
+/// Whether the index of searches is in use: a search whose statement fails scans, and leaves the index alone from then on.
+async fn uses_its_index(db: &Db, field: &str) -> bool {
+    let note = intern::collection(db, &nsid(NOTE)).await.unwrap().unwrap();
+    db.fields().index(note.id, &Path::parse(field).unwrap(), IndexKind::Search).is_some()
+}
+
+async fn assert_finds(db: &Db) {
+    for (field, text, expected) in [
+        // Exact matches by age, then prefixes, then the rest.
+        ("text", "apple", &["r0", "r2", "r1", "r3", "r4", "r7"][..]),
+        ("text", "APPLE", &["r0", "r2", "r1", "r3", "r4", "r7"]),
+        ("deep.list[0]", "apple", &["r0", "r2", "number", "r1", "r3", "r4", "r7"]),
+        ("text", "50%", &["r5"]),
+        ("text", "off_x", &["r5"]),
+        ("text", "%%%", &[]),
+        ("text", r"k\s", &["r8"]),
+        ("text", r#""apple""#, &["r7"]),
+        ("text", "NOT pear", &["r7"]),
+        ("text", "(a b) or *", &["r13"]),
+        // Only ASCII letters match regardless of case.
+        ("text", "Ärger", &["r9"]),
+        ("text", "本語の", &["r12"]),
+        // Too short for an index.
+        ("text", "p", &["r11", "r0", "r1", "r2", "r3", "r4", "r6", "r7"]),
+        ("text", "ap", &["r11", "r0", "r2", "r1", "r3", "r4", "r7"]),
+        ("missing", "apple", &[]),
+    ] {
+        let mut found = find(db, field, text).await;
+        let mut expected = expected.to_vec();
+        if text == "p" {
+            found.sort();
+            expected.sort_unstable();
+        }
+        assert_eq!(found, expected, "{field} {text}");
+    }
+}
+
+on_both! {
+    async fn finds_the_same_with_an_index(db) {
+        store(&db).await;
+        assert_finds(&db).await;
+        build_all(&db).await;
+        assert_finds(&db).await;
+        assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
+    }
+
+    async fn the_index_follows_later_writes(db) {
+        store(&db).await;
+        find(&db, "text", "apple").await;
+        build_all(&db).await;
+        apply(&db, 2, vec![
+            put(&uri(0, NOTE, "r0"), 2, r#"{"text":"pear"}"#),
+            take(&uri(2, NOTE, "r2"), 2),
+            put(&uri(5, NOTE, "r5"), 2, r#"{"text":"apple"}"#),
+            put(&uri(60, NOTE, "new"), 2, r#"{"text":"apple"}"#),
+            put(&uri(61, NOTE, "none"), 2, "{}"),
+        ]).await;
+        set_status(&db, 1, AccountStatus::Suspended).await;
+        set_status(&db, 3, AccountStatus::Deleted).await;
+        assert_eq!(find(&db, "text", "apple").await, ["r5", "new", "r4", "r7"]);
+        assert_eq!(find(&db, "text", "pear").await, ["r0", "r7"]);
+    }
+
+    async fn the_limit_keeps_the_best_matches(db) {
+        store(&db).await;
+        let search = Search::parse(nsid(NOTE), "text", "apple".to_owned(), Some(2)).unwrap();
+        let rows = search::read(&db, &search, &US).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["r0", "r2"]);
+    }
+
+    async fn a_common_text_is_found_in_the_same_order(db) {
+        let text = |n: u32| match n {
+            0 => "common".to_owned(),
+            1 => "COMMON".to_owned(),
+            2 => "Common sense".to_owned(),
+            3 => format!("{} common", "x".repeat(300)),
+            4 => format!("common {}", "y".repeat(300)),
+            5 => "Uncommon".to_owned(),
+            n => format!("text {} is common, {}", (n * 7_919) % 2_500, "ä".repeat(n as usize % 3)),
+        };
+        let record = |n: u32| serde_json::json!({ "text": text(n) }).to_string();
+        let changes = (0..2_500).map(|n| put(&uri(n % 4, NOTE, &format!("r{n}")), 1, &record(n))).collect();
+        apply(&db, 1, changes).await;
+        set_status(&db, 3, AccountStatus::Suspended).await;
+        let words = ["common", "COMMON", "uncommon", "text 1", " is com", "ä", "ncommo", "common y", "x common"];
+        let mut expected = Vec::new();
+        for word in words {
+            expected.push(find(&db, "text", word).await);
+        }
+        assert_eq!(expected[0][..3], ["r0", "r1", "r2"]);
+        build_all(&db).await;
+        for (word, expected) in words.into_iter().zip(expected) {
+            assert_eq!(find(&db, "text", word).await, expected, "{word}");
+        }
+        assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
+    }
+
+    async fn a_rare_text_of_common_trigrams_is_found(db) {
+        let text = |n: u32| match n {
+            7 | 2_300 | 2_499 => format!("number {n}: therent"),
+            n => format!("{n}: the her ere ren ent"),
+        };
+        let record = |n: u32| serde_json::json!({ "text": text(n) }).to_string();
+        let changes = (0..2_500).map(|n| put(&uri(n % 4, NOTE, &format!("r{n}")), 1, &record(n))).collect();
+        apply(&db, 1, changes).await;
+        build_all(&db).await;
+        let expected = ["r2300", "r2499", "r7"];
+        assert_eq!(find(&db, "text", "therent").await, expected);
+        build_all(&db).await;
+        assert_eq!(find(&db, "text", "therent").await, expected);
+        assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
+        let Db::Sqlite(sqlite) = &*db else { return };
+        let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
+        let args = SearchArgs { collection: &note, field: &field, text: "therent", limit: 20, tenant: &US };
+        let collection = intern::collection(&db, &note).await.unwrap().unwrap();
+        let index = db.fields().index(collection.id, &field, IndexKind::Search).unwrap();
+        // So many other texts that a walk takes some tens of milliseconds.
+        let others = format!(
+            "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 500000) \
+             INSERT INTO field_texts_{index} (key, id) SELECT printf('zz%08d', x), 1000000 + x FROM n"
+        );
+        sqlx::query(AssertSqlSafe(others)).execute(&sqlite.writer).await.unwrap();
+        let found = walk::sqlite(sqlite, index, &args, Duration::from_millis(1)).await.unwrap();
+        assert!(found.is_none(), "the candidates are sorted instead");
+        assert_eq!(find(&db, "text", "therent").await, expected);
+    }
+
+    async fn postgres_reads_the_texts_or_the_candidates_whichever_is_less(db) {
+        let record = |n: u32| {
+            let word = if n.is_multiple_of(5_000) { "quixotry" } else { "plain" };
+            serde_json::json!({ "text": format!("{} of a {word} day", (n * 7_919) % 20_000) }).to_string()
+        };
+        let changes = (0..20_000).map(|n| put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record(n))).collect();
+        apply(&db, 1, changes).await;
+        let count = async |word| find(&db, "text", word).await.len();
+        assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
+        build_all(&db).await;
+        assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
+        let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
+        for (text, index) in [("plain", "field_texts_"), ("quixotry", "field_search_")] {
+            let args = SearchArgs { collection: &note, field: &field, text, limit: 20, tenant: &US };
+            let Some(plan) = explain(&db, &args).await.unwrap() else { continue };
+            assert!(plan.contains(index) && !plan.contains("Seq Scan on records"), "{text}: {plan}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Maps the server's own types to SQL types.
+
+use serde::de::DeserializeOwned;
+use sqlx::error::BoxDynError;
+use sqlx::{Database, Decode, Type};
+
+use super::events::Severity;
+
+/// A value as JSON in a TEXT column, also in one that may be NULL (then `T` is an `Option`). sqlx's own `Json` takes
+/// columns of PostgreSQL's JSON types only.
+#[derive(Clone, Debug)]
+pub(super) struct JsonText<T>(T);
+
+/// The JSON text of a list, to bind.
+pub(super) fn to_json_text<S: serde::Serialize>(items: &[S]) -> String {
+    // Lists of strings always serialize.
+    serde_json::to_string(items).unwrap_or_else(|_| "[]".to_owned())
+}
+
+impl From<JsonText<Self>> for Vec<String> {
+    fn from(text: JsonText<Self>) -> Self {
+        text.0
+    }
+}
+
+impl From<JsonText<Self>> for Option<Vec<String>> {
+    fn from(text: JsonText<Self>) -> Self {
+        text.0
+    }
+}
+
+impl<T, DB: Database> Type<DB> for JsonText<T>
+where
+    String: Type<DB>,
+{
+    fn type_info() -> DB::TypeInfo {
+        String::type_info()
+    }
+
+    fn compatible(ty: &DB::TypeInfo) -> bool {
+        String::compatible(ty)
+    }
+}
+
+impl<'r, T: DeserializeOwned, DB: Database> Decode<'r, DB> for JsonText<T>
+where
+    String: Decode<'r, DB>,
+    Option<String>: Decode<'r, DB>,
+{
+    fn decode(value: DB::ValueRef<'r>) -> Result<Self, BoxDynError> {
+        let text = Option::<String>::decode(value)?;
+        Ok(Self(serde_json::from_str(text.as_deref().unwrap_or("null"))?))
+    }
+}
+
+impl TryFrom<String> for Severity {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("unknown severity: {text:?}"))
+    }
+}

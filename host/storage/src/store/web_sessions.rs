@@ -1,0 +1,64 @@
+//! Stores the sessions of logged-in browsers. The cookie contains a random id; only its hash is stored.
+
+use belvedere_base::clock::Timestamp;
+
+use super::{Db, StoreError, on};
+
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct WebSessionRow {
+    /// SHA-256 hex of the cookie's id.
+    pub id: String,
+    pub did: String,
+    /// The OAuth session with the PDS that the login created.
+    pub oauth_session_id: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    /// Of a login with the attached account: the id of the user's session in the same browser, which it interrupts.
+    pub returns_to: Option<String>,
+}
+
+pub async fn create(db: &Db, session: &WebSessionRow) -> Result<(), StoreError> {
+    let sql = "INSERT INTO web_sessions (id, did, oauth_session_id, created_at, expires_at, returns_to) \
+               VALUES ($1, $2, $3, $4, $5, $6)";
+    on!(db, writer, |pool| {
+        sqlx::query(sql)
+            .bind(&session.id)
+            .bind(&session.did)
+            .bind(&session.oauth_session_id)
+            .bind(session.created_at)
+            .bind(session.expires_at)
+            .bind(&session.returns_to)
+            .execute(pool)
+            .await
+            .map(drop)
+    })?;
+    Ok(())
+}
+
+/// `None` when the session does not exist or has expired, or its account is not a user. While there are no users, any
+/// account's session is valid: the first account that logs in becomes a user. The session of an attached account is
+/// valid as long as the user's that it interrupts.
+pub async fn get(db: &Db, id: &str, now: Timestamp) -> Result<Option<WebSessionRow>, StoreError> {
+    let sql = "SELECT id, did, oauth_session_id, created_at, expires_at, returns_to FROM web_sessions w \
+               WHERE id = $1 AND expires_at > $2 AND (EXISTS (SELECT 1 FROM users u WHERE u.did = w.did) \
+                   OR EXISTS (SELECT 1 FROM web_sessions o JOIN users u ON u.did = o.did \
+                              WHERE o.id = w.returns_to AND o.expires_at > $2) \
+                   OR NOT EXISTS (SELECT 1 FROM users))";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(id).bind(now).fetch_optional(pool).await)?)
+}
+
+/// The OAuth sessions of a user's browsers beyond the `keep` latest logins, at most `max`.
+pub async fn surplus(db: &Db, did: &str, keep: i64, max: u32) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT oauth_session_id FROM web_sessions WHERE did = $1 \
+               ORDER BY created_at DESC, id LIMIT $2 OFFSET $3";
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_scalar(sql).bind(did).bind(i64::from(max)).bind(keep).fetch_all(pool).await
+    })?)
+}
+
+/// Ends one browser's session. The session with the PDS stays.
+pub async fn delete(db: &Db, id: &str) -> Result<(), StoreError> {
+    let sql = "DELETE FROM web_sessions WHERE id = $1";
+    on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await.map(drop))?;
+    Ok(())
+}
