@@ -17,6 +17,7 @@ mod pages;
 pub mod parameters;
 pub mod plugins;
 pub mod postgres;
+pub mod recorder;
 mod repo_servers;
 pub mod repos;
 mod responses;

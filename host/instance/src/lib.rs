@@ -7,7 +7,6 @@ pub mod checks; // checks what the server needs, for doctor and the admin API
 pub mod identity; // resolves DIDs to DID documents, with a cache
 pub mod events; // the event log: one enum of events, written as rows
 pub mod history; // how much the server did, by time
-pub mod records; // reading the index: pages and response bodies
 pub mod jobs; // the job queue, retention, indexes of fields
 pub mod oauth; // authorization servers: discovery, DPoP proofs, tokens
 pub mod keys; // keys that the instance generates for itself, and its signatures over records

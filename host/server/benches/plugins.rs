@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_instance::events::EventLog;
-use belvedere_instance::keys::Attestation;
+use belvedere_instance::keys::attestation::Attestation;
 use belvedere_protocol::crypto::{Algorithm, PrivateKey};
+use belvedere_scripting::plugins::calls::{CallScope, Calls, RunContext};
+use belvedere_scripting::plugins::manifest::{Grants, Manifest, Permission};
 use belvedere_scripting::plugins::{
-    CallScope, Calls, Compiler, EngineConfig, Grants, LoadedPlugin, Manifest, Permission, PluginEngine,
-    PluginServices, PluginStatus, RunContext,
+    Compiler, EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus,
 };
 use belvedere_standins::database::Database;
 use belvedere_storage::store::Db;

@@ -105,7 +105,7 @@ mod tests {
     use super::super::meter::Meter;
     use super::*;
     use belvedere_base::clock::Clock;
-    use belvedere_web::net::tests::loopback;
+    use belvedere_web::net::testing::loopback;
 
     #[tokio::test]
     async fn cars_are_bounded_and_share_their_memory() {

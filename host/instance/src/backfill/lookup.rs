@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use belvedere_base::clock::{Clock, Timestamp};
     use belvedere_storage::store::index::AccountStatus;
-    use belvedere_web::net::tests::loopback;
+    use belvedere_web::net::testing::loopback;
 
     #[tokio::test]
     async fn an_account_is_said_not_to_have_moved_only_by_a_document_fetched_after_its_pds_refused() {

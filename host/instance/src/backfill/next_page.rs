@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use belvedere_base::clock::Clock;
     use belvedere_protocol::atproto::Nsid;
-    use belvedere_web::net::tests::loopback;
+    use belvedere_web::net::testing::loopback;
 
     const DID: &str = "did:plc:abcdefghijklmnopqrstuvwx";
 

@@ -26,7 +26,7 @@ impl Problems {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.0.iter()
     }

@@ -16,7 +16,6 @@ use belvedere_protocol::atproto::{Did, RecordUri};
 
 /// An event. `actor` is the DID of the acting user.
 #[derive(Clone, Debug)]
-#[expect(clippy::enum_variant_names, reason = "event scripts are what one of the events is about")]
 pub enum Event {
     LexiconCreated {
         actor: String,

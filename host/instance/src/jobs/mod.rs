@@ -1,7 +1,6 @@
 //! Background work that runs on a timer or as a job of a script: the job queue, retention, purges of
-//! the event log, indexes of record fields.
+//! the event log.
 
-pub mod field_indexes;
 pub mod purge;
 mod queue;
 pub mod retention;

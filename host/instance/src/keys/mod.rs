@@ -2,3 +2,6 @@
 
 pub mod attestation;
 pub mod instance;
+
+#[cfg(test)]
+mod tests;

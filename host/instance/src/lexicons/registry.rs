@@ -325,7 +325,7 @@ impl Registry {
         registry
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     fn replace(&self, snapshot: Snapshot) {
         self.current.store(snapshot);
         self.announce();

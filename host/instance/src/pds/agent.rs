@@ -301,7 +301,7 @@ mod tests {
     use crate::config::Secret;
     use crate::pds::Credential;
     use belvedere_protocol::atproto::Did;
-    use belvedere_web::net::tests::loopback;
+    use belvedere_web::net::testing::loopback;
 
     /// The deadline covers renewals, repeats and the wait for a place.
     #[tokio::test(start_paused = true)]

@@ -14,7 +14,8 @@ pub mod revocation;
 mod session;
 mod standard;
 #[cfg(any(test, feature = "testing"))]
-pub(crate) mod standin;
+#[expect(clippy::unwrap_used, reason = "only tests use it")]
+pub mod standin;
 pub mod sweep;
 #[cfg(test)]
 mod tests;

@@ -17,14 +17,15 @@ const FIRST_REV: u64 = 1_700_000_000_000_000;
 
 type Refusals = Arc<Mutex<Vec<(u16, &'static str)>>>;
 
-pub(crate) struct FakePds {
+#[derive(Debug)]
+pub struct FakePds {
     upstream: Upstream,
     refusals: Refusals,
     revs: Arc<AtomicU64>,
 }
 
 impl FakePds {
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         let (refusals, revs) = (Refusals::default(), Arc::new(AtomicU64::new(0)));
         let (refuse, count) = (Arc::clone(&refusals), Arc::clone(&revs));
         let upstream = Upstream::start(move |asked| {
@@ -38,7 +39,7 @@ impl FakePds {
     }
 
     /// A session of an account on this PDS.
-    pub(crate) fn session(&self, did: &str) -> Session {
+    pub fn session(&self, did: &str) -> Session {
         Session {
             did: Did::try_from(did).unwrap(),
             endpoint: self.upstream.url(),
@@ -48,12 +49,12 @@ impl FakePds {
     }
 
     /// Answers the next request with this status and body.
-    pub(crate) fn refuse(&self, status: u16, body: &'static str) {
+    pub fn refuse(&self, status: u16, body: &'static str) {
         self.refusals.lock().unwrap().push((status, body));
     }
 
     /// Method (with query) and body of each request so far.
-    pub(crate) fn asked(&self) -> Vec<(String, Value)> {
+    pub fn asked(&self) -> Vec<(String, Value)> {
         let asked = self.upstream.requests().into_iter();
         asked
             .map(|asked| {
@@ -65,7 +66,7 @@ impl FakePds {
     }
 
     /// The revision of the last commit.
-    pub(crate) fn rev(&self) -> Tid {
+    pub fn rev(&self) -> Tid {
         rev(self.revs.load(Ordering::SeqCst))
     }
 }

@@ -12,7 +12,7 @@ use super::*;
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::net::Client;
-use belvedere_web::net::tests::loopback;
+use belvedere_web::net::testing::loopback;
 
 const ALICE: &str = "did:plc:alice";
 

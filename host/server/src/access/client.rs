@@ -227,6 +227,9 @@ pub(super) mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use belvedere_storage::store::api_clients::{ApiClientPatch, Caps, Created};
+    use belvedere_storage::store::revocations::Window;
+    use belvedere_storage::store::testing;
     use belvedere_web::http::request::NO_PEER;
 
     pub(in crate::access) fn row(key: &str, is_active: bool) -> ApiClientRow {
@@ -259,6 +262,47 @@ pub(super) mod tests {
         }
         let (head, ()) = builder.body(()).unwrap().into_parts();
         Request { head, body: Bytes::new(), params: Vec::new(), id: String::new(), peer: NO_PEER }
+    }
+
+    #[tokio::test]
+    async fn a_change_reloads_the_client_and_its_children() {
+        for db in testing::both().await {
+            let new = |n: u32, parent: Option<&str>| ApiClientRow {
+                id: format!("c{n}"),
+                parent_client_id: parent.map(str::to_owned),
+                ..row(&format!("bvc_{n}"), true)
+            };
+            let caps = Caps { all: 9, of_parent: 9, of_owner: 9 };
+            let create = async |row| api_clients::create(&db, &row, &caps).await.unwrap();
+            for row in [new(1, None), new(2, Some("c1")), new(3, Some("c1")), new(4, None)] {
+                assert_eq!(create(row).await, Created::Done);
+            }
+            let clients = Clients::default();
+            clients.reload(&db).await.unwrap();
+            let scopes = |id: &str| clients.by_id(id).map(|client| client.scopes.clone());
+            for id in ["c2", "c4"] {
+                let patch =
+                    ApiClientPatch { scopes: Some("atproto new".into()), ..ApiClientPatch::default() };
+                api_clients::update(&db, id, &patch, Timestamp(9)).await.unwrap();
+            }
+            clients.reload_one(&db, "c2").await.unwrap();
+            assert_eq!(scopes("c2").as_deref(), Some("atproto new"));
+            assert_eq!(scopes("c4").as_deref(), Some("atproto"), "nothing else was read");
+            // Deleting a parent deletes its children.
+            let off = ApiClientPatch { is_active: Some(false), ..ApiClientPatch::default() };
+            api_clients::update(&db, "c1", &off, Timestamp(9)).await.unwrap();
+            clients.reload_one(&db, "c1").await.unwrap();
+            let there =
+                |id: &str| clients.by_id(id).is_some() || clients.get(&id.replace('c', "bvc_")).is_some();
+            assert_eq!(["c1", "c2", "c3", "c4"].map(there), [false, false, false, true]);
+            let window = Window { due_at: Timestamp(1), give_up_at: Timestamp(2) };
+            api_clients::delete(&db, "c4", window).await.unwrap();
+            clients.reload_one(&db, "c4").await.unwrap();
+            assert!(!there("c4"));
+            create(new(5, None)).await;
+            clients.reload_one(&db, "c5").await.unwrap();
+            assert!(there("c5"));
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{existing, print_error, print_line};
 use crate::app::{existing_script_access, resources};
 use belvedere_base::clock::Clock;
 use belvedere_instance::config::Config;
-use belvedere_instance::jobs::field_indexes;
+use belvedere_storage::store::fields::advice;
 use belvedere_storage::store::script_sql::role::ScriptRole;
 use belvedere_storage::store::server_lock::ServerLock;
 use belvedere_storage::store::transfer::{self, Progress, Target};
@@ -41,8 +41,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     let mut display = Display::new(started);
     let report = |progress: &Progress| display.show(&line(progress), progress.stage);
     let to = Target { url: &target.url, resources: resources(&target), role: &role };
-    let moved =
-        transfer::run(&source.url, to, report, async |db| field_indexes::rebuild(db, &clock).await).await;
+    let moved = transfer::run(&source.url, to, report, async |db| advice::rebuild(db, &clock).await).await;
     display.end();
     let moved = moved?;
     for (table, sum) in &moved.tables {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use belvedere_instance::identity::Resolver;
-use belvedere_instance::records::render;
 use belvedere_protocol::atproto::Did;
+use belvedere_storage::records::render;
 use belvedere_storage::store::records::RecordRow;
 
 /// How long an answer waits for DID documents that are not cached. After that, blobs have the URL of the author's last
@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
     use belvedere_base::clock::{Clock, Timestamp};
-    use belvedere_web::net::tests::loopback;
+    use belvedere_web::net::testing::loopback;
 
     const GENEROUS: Duration = Duration::from_mins(1);
 

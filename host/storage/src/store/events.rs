@@ -241,5 +241,5 @@ pub async fn refuse_writes(db: &Db, refuse: bool) {
     let Db::Sqlite(db) = db else { unreachable!("only tests on SQLite use it") };
     let (from, to) = if refuse { ("events", "events_away") } else { ("events_away", "events") };
     let sql = AssertSqlSafe(format!("ALTER TABLE {from} RENAME TO {to}"));
-    sqlx::query(sql).execute(&db.writer).await.unwrap();
+    sqlx::query(sql).execute(&db.writer).await.expect("the database answers");
 }

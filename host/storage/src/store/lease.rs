@@ -98,8 +98,9 @@ impl Term {
     /// The term of a server that shares its database with no other host. It never ends.
     pub const ALONE: Self = Self(0);
 
-    #[cfg(test)]
-    pub(crate) fn numbered(number: i64) -> Self {
+    /// A term with this number.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn numbered(number: i64) -> Self {
         Self(number)
     }
 }
@@ -144,7 +145,7 @@ impl Lease {
     }
 
     /// A lease without competing hosts: taking it always succeeds.
-    pub(crate) fn alone() -> Self {
+    pub fn alone() -> Self {
         Self(None)
     }
 

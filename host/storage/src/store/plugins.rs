@@ -293,5 +293,5 @@ pub async fn remove_stray_values(db: &Db) -> Result<u64, StoreError> {
 pub async fn lose_modules(db: &Db) {
     let lost: Result<(), sqlx::Error> =
         on!(db, writer, |pool| sqlx::query("DELETE FROM plugin_files").execute(pool).await.map(drop));
-    lost.unwrap();
+    lost.expect("the database answers");
 }

@@ -13,7 +13,6 @@ use belvedere_base::error_text;
 /// An error response: status and `{error}` body for the client, and for internal errors a cause that is logged and
 /// never sent.
 #[derive(Debug)]
-#[expect(clippy::struct_field_names, reason = "`error` is the name of the field in the body")]
 pub struct Error {
     pub status: StatusCode,
     /// The `error` field. Never carries a cause, a path or a secret.

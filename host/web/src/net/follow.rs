@@ -127,7 +127,10 @@ mod tests {
     use http::header::HeaderValue;
 
     use super::super::OutboundPolicy;
-    use super::super::tests::{LIMITS, byte_server, loopback, net, recorder, server};
+    use belvedere_standins::recorder::recorder;
+
+    use super::super::testing::{loopback, net};
+    use super::super::tests::{LIMITS, byte_server, server};
     use super::*;
 
     const REDIRECTS: u8 = 3;

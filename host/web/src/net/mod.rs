@@ -15,7 +15,9 @@ mod policy;
 mod rate_limit;
 mod response;
 #[cfg(any(test, feature = "testing"))]
-pub(crate) mod tests;
+pub mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;

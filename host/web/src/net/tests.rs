@@ -1,5 +1,4 @@
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -11,6 +10,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 
+use belvedere_standins::recorder::recorder;
+
+use super::testing::{loopback, net};
 use super::*;
 
 pub(crate) const LIMITS: Limits = Limits { max_bytes: 1000, total: Duration::from_millis(500) };
@@ -38,51 +40,6 @@ pub(crate) async fn server(answers: &'static [&'static str]) -> (SocketAddr, Arc
         }
     });
     (address, count)
-}
-
-/// Answers every connection's request with what `answer` returns for its text, and records the texts. After an answer
-/// that contains `(hang)` the connection stays open.
-pub(crate) async fn recorder(
-    answer: impl Fn(&str) -> String + Send + Sync + 'static,
-) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let keep = Arc::clone(&seen);
-    tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 8192];
-            let mut length = 0;
-            // The head, and as much body as its content-length says.
-            loop {
-                let text = String::from_utf8_lossy(&request[..length]).into_owned();
-                if let Some((head, body)) = text.split_once("\r\n\r\n") {
-                    let expected = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-                    if body.len() >= expected.map_or(0, |n| n.parse().unwrap()) {
-                        break;
-                    }
-                }
-                let read = stream.read(&mut request[length..]).await.unwrap();
-                length += read;
-                if read == 0 {
-                    break;
-                }
-            }
-            let text = String::from_utf8_lossy(&request[..length]).into_owned();
-            let answer = answer(&text);
-            keep.lock().unwrap().push(text);
-            let _ =
-                stream.write_all(answer.replacen("\r\n", "\r\nconnection: close\r\n", 1).as_bytes()).await;
-            if answer.contains("(hang)") {
-                tokio::spawn(async move {
-                    tokio::time::sleep(Duration::from_mins(1)).await;
-                    drop(stream);
-                });
-            }
-        }
-    });
-    (address, seen)
 }
 
 /// Answers every connection with the same bytes.
@@ -141,15 +98,6 @@ async fn name_server() -> SocketAddr {
         }
     });
     address
-}
-
-pub(crate) fn net(policy: OutboundPolicy) -> Client {
-    install_tls_provider();
-    Client::new(policy).unwrap()
-}
-
-pub(crate) fn loopback() -> Client {
-    net(OutboundPolicy { allow_loopback: true, ..OutboundPolicy::default() })
 }
 
 #[tokio::test]

@@ -191,6 +191,7 @@ impl Database {
     }
 
     /// The same settings for another database, which does not have the replicas of this one.
+    #[must_use]
     pub fn moved_to(self, url: String) -> Self {
         let has_default = self.max_connections == default_connections(&self.url);
         let max_connections = if has_default { default_connections(&url) } else { self.max_connections };

@@ -136,7 +136,6 @@ pub enum Expiry {
 
 /// The linked account (`linking.profile`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "the contract's names")]
 pub struct Profile {
     pub account_id: String,
     pub display_name: Option<String>,

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
 use super::LoadError;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 use super::compiler_process;
 use super::compiler_process::{COMPILE_COMMAND, CompileLimits, FAILED, OUT_OF_MEMORY, REFUSED};
 use crate::plugins::limits;
@@ -41,7 +41,7 @@ pub enum Compiler {
     /// By a process of this program, within limits.
     Process { program: PathBuf, limits: CompileLimits },
     /// In this process, without limits: the program of a test has no command that compiles.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     InThisProcess,
 }
 
@@ -59,7 +59,7 @@ impl Compiler {
     pub(super) async fn compile(&self, module: Arc<[u8]>) -> Result<Vec<u8>, LoadError> {
         match self {
             Self::Process { program, limits } => in_process(program, *limits, &module).await,
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             Self::InThisProcess => {
                 let compiled = tokio::task::spawn_blocking(move || compiler_process::machine_code(&module));
                 compiled.await.map_err(|_| failed())?.map_err(|reason| unusable(&reason))

@@ -36,7 +36,7 @@ impl EngineConfig {
     }
 
     /// For tests, whose program has no command that compiles.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn in_this_process(cache_dir: impl Into<PathBuf>) -> Self {
         Self::new(cache_dir, Compiler::InThisProcess)
     }

@@ -82,7 +82,7 @@ impl Stage {
             let found = secrets.iter().find(|(known, _)| plugin == id && known == name);
             found.map(|(_, value)| Secret::new(value.clone()))
         };
-        let browser = net::tests::loopback();
+        let browser = net::testing::loopback();
         let services = PluginServices::new(db, browser.clone(), clock, random, events, Arc::new(attestation));
         let calls = Calls::new(engine().await, services.with_secrets(Arc::new(find)));
         let package = folder::read_one(&built(name)).package.unwrap();

@@ -9,9 +9,9 @@ use super::bindings::belvedere::plugin::types::{Fault, FaultCode, StrongRef};
 use super::fault;
 use super::state::CallState;
 use crate::plugins::limits;
-use belvedere_instance::records::{self, ReadError, page};
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 use belvedere_storage::query::Filter;
+use belvedere_storage::records::{self, ReadError, page};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::records::get_many_full;
 

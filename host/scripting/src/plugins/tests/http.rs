@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::Stage;
 use crate::plugins::calls::{CallError, FaultCode, RunContext};
 use crate::plugins::limits;
+use belvedere_standins::recorder::recorder;
 use belvedere_web::net::OutboundPolicy;
-use belvedere_web::net::tests::{net, recorder};
+use belvedere_web::net::testing::net;
 
 /// Answers every request with `body`.
 async fn answering(body: String) -> (u16, Arc<Mutex<Vec<String>>>) {

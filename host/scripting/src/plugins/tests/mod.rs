@@ -96,7 +96,7 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
-        Self::with_net(net::tests::loopback()).await
+        Self::with_net(net::testing::loopback()).await
     }
 
     async fn with_net(net: net::Client) -> Self {

@@ -110,12 +110,12 @@ impl Library {
     }
 
     /// Adds or replaces one script.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn insert(&self, script: CompiledScript) {
         self.0.store(self.0.load().with(script));
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn remove(&self, id: &str) {
         self.0.store(self.0.load().without(id));
     }

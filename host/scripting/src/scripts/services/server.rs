@@ -14,10 +14,10 @@ use super::{
 use crate::scripts::Variables;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_instance::events::{Event, EventLog};
-use belvedere_instance::records::{self, ReadError, page};
 use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_storage::query::{Direction, Filter, PageSize, Sort, SortKey};
+use belvedere_storage::records::{self, ReadError, page};
 use belvedere_storage::store::records::RecordRow;
 use belvedere_storage::store::replicas::{CallerReads, ReadDb};
 use belvedere_storage::store::script_sql::{self, ScriptSqlError};

@@ -17,8 +17,9 @@ use belvedere_instance::identity::Resolver;
 use belvedere_instance::keys::attestation::Attestation;
 use belvedere_protocol::atproto::Cid;
 use belvedere_protocol::crypto::{Algorithm, PrivateKey};
+use belvedere_standins::recorder::recorder;
 use belvedere_web::net::OutboundPolicy;
-use belvedere_web::net::tests::{loopback, net, recorder};
+use belvedere_web::net::testing::{loopback, net};
 use shrike::cbor::Codec;
 
 const ALICE: &str = "did:plc:alice";

@@ -15,7 +15,7 @@ use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::xrpc::Call;
 use belvedere_protocol::crypto::{Algorithm, PrivateKey};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_web::net::tests::loopback;
+use belvedere_web::net::testing::loopback;
 
 /// Panics when a method is called: every call in these tests is refused before that.
 struct NoCalls;

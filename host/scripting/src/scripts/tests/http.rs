@@ -5,7 +5,8 @@ use serde_json::json;
 use super::{FailureKind, Invocation, Stage, of_client};
 use crate::scripts::OutboundHttp;
 use crate::scripts::failure::FaultCode;
-use belvedere_web::net::tests::{loopback, net, recorder};
+use belvedere_standins::recorder::recorder;
+use belvedere_web::net::testing::{loopback, net};
 use belvedere_web::net::{Client, OutboundPolicy};
 
 impl Stage {

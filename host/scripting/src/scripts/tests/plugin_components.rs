@@ -24,7 +24,7 @@ use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::crypto::{Algorithm, PrivateKey};
 use belvedere_protocol::trigger::Trigger;
 use belvedere_storage::store::Db;
-use belvedere_web::net::tests::loopback;
+use belvedere_web::net::testing::loopback;
 
 /// What `hostile` imports.
 const HOSTILE_GRANTS: [&str; 5] = [

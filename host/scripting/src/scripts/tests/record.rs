@@ -29,7 +29,7 @@ use belvedere_storage::store::index::{Change, Upsert, Validity};
 use belvedere_storage::store::lexicons::{NewLexicon, upsert};
 use belvedere_storage::store::records::{FullRecordRow, get_full};
 use belvedere_storage::store::{self, Db};
-use belvedere_web::net::tests::loopback;
+use belvedere_web::net::testing::loopback;
 
 pub(super) const ALICE: &str = "did:plc:alice";
 pub(super) const BOB: &str = "did:plc:bob";

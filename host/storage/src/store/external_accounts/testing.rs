@@ -9,7 +9,7 @@ pub async fn values(db: &Db) -> Vec<String> {
     let sql = "SELECT scope || ' ' || owner FROM plugin_values ORDER BY 1";
     let found: Result<Vec<String>, sqlx::Error> =
         on!(db, reader, |pool| sqlx::query_scalar(sql).fetch_all(pool).await);
-    found.unwrap()
+    found.expect("the database answers")
 }
 
 pub async fn keep(db: &Db, plugin: &str, scope: &str, owner: &str, expires_at: Option<Timestamp>) {
@@ -20,7 +20,7 @@ pub async fn keep(db: &Db, plugin: &str, scope: &str, owner: &str, expires_at: O
             sqlx::query(sql).bind(plugin).bind(scope).bind(owner).bind(&b"value"[..]).bind(expires_at);
         query.execute(pool).await.map(drop)
     });
-    kept.unwrap();
+    kept.expect("the database answers");
 }
 
 /// Sets the number of pages that a failed sync has read.
@@ -28,7 +28,7 @@ pub async fn set_pages(db: &Db, id: &str, pages: i64) {
     let sql = "UPDATE external_accounts SET sync_pages = $2, sync_cursor = 'x' WHERE id = $1";
     let set: Result<(), sqlx::Error> =
         on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(pages).execute(pool).await.map(drop));
-    set.unwrap();
+    set.expect("the database answers");
 }
 
 /// The number of a plugin's accounts, with those whose tokens are being revoked.
@@ -36,7 +36,7 @@ pub async fn count(db: &Db, plugin: &str) -> i64 {
     let sql = "SELECT count(*) FROM external_accounts WHERE plugin_id = $1";
     let found: Result<i64, sqlx::Error> =
         on!(db, reader, |pool| sqlx::query_scalar(sql).bind(plugin).fetch_one(pool).await);
-    found.unwrap()
+    found.expect("the database answers")
 }
 
 /// Adds an installed plugin without a module.
@@ -46,7 +46,7 @@ pub async fn add_plugin(db: &Db, id: &str) {
                VALUES ($1, 'upload', '', '', $2, '{}', '[]', '[]', 'active', 0, 0, 0)";
     let added: Result<(), sqlx::Error> =
         on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(false).execute(pool).await.map(drop));
-    added.unwrap();
+    added.expect("the database answers");
 }
 
 /// Removes a plugin's row, as when a removal ends.
@@ -54,7 +54,7 @@ pub async fn drop_plugin(db: &Db, id: &str) {
     let sql = "DELETE FROM plugins WHERE id = $1";
     let removed: Result<(), sqlx::Error> =
         on!(db, writer, |pool| sqlx::query(sql).bind(id).execute(pool).await.map(drop));
-    removed.unwrap();
+    removed.expect("the database answers");
 }
 
 /// Copies an account: a running sync of another user, of a tenant, that became due at a time.
@@ -69,7 +69,7 @@ pub async fn copy_as_due(db: &Db, id: &str, user: &str, plugin: &str, tenant: &s
         let query = sqlx::query(sql).bind(id).bind(user).bind(plugin).bind(tenant).bind(due_at);
         query.execute(pool).await.map(drop)
     });
-    copied.unwrap();
+    copied.expect("the database answers");
 }
 
 /// The id of an account of a plugin, in any state.
@@ -77,5 +77,5 @@ pub async fn any_id(db: &Db, plugin: &str) -> String {
     let sql = "SELECT id FROM external_accounts WHERE plugin_id = $1 ORDER BY id LIMIT 1";
     let found: Result<String, sqlx::Error> =
         on!(db, reader, |pool| sqlx::query_scalar(sql).bind(plugin).fetch_one(pool).await);
-    found.unwrap()
+    found.expect("the database answers")
 }

@@ -3,6 +3,7 @@
 //! [`FieldUsage`] is kept in memory: reads record their use of fields in it and look up indexes. [`table`] stores the
 //! same in the database, [`build`] builds and drops indexes, and `jobs::field_indexes` decides which.
 
+pub mod advice;
 pub mod build;
 mod error;
 mod postgres;

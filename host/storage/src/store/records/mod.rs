@@ -24,7 +24,7 @@ use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordUri};
 use belvedere_web::fair_share::Tenant;
 
 pub(super) use self::columns::{columns, record_columns, whole_text};
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub use self::count::CollectionCount;
 pub use self::count::{collection_counts, count};
 pub use self::delete::{DeletedCollection, delete, delete_collection};
@@ -314,9 +314,9 @@ macro_rules! get_sql {
 static GET_SQLITE: PerPartition<&str> = PerPartition::new(get_sql!(columns!(sqlite whole)));
 pub(in crate::store) static GET_POSTGRES: PerPartition<&str> =
     PerPartition::new(get_sql!(columns!(postgres whole)));
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 static GET_FULL_SQLITE: PerPartition<&str> = PerPartition::new(get_sql!(columns!(sqlite whole full)));
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 static GET_FULL_POSTGRES: PerPartition<&str> = PerPartition::new(get_sql!(columns!(postgres whole full)));
 
 macro_rules! fetch_one {
@@ -342,7 +342,7 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
     Ok(row.transpose()?.map(|found| found.row))
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {

@@ -2,13 +2,13 @@
 
 use super::fixtures::*;
 
+use crate::records::{Query, page};
 use crate::store::dead_letters::{self, Letter};
 use crate::store::index::{self, AccountStatus, ApplyReport, Batch};
 use crate::store::labels::{self, Label};
 use crate::store::records::{self, ListArgs};
-use crate::store::tests::db::TestDb;
+use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::records::{Query, page};
 
 async fn three_accounts(db: &TestDb) {
     let changes = (1..=3)

@@ -3,7 +3,6 @@
 use crate::store::api_clients::{self, ApiClientPatch, ApiClientRow, Caps, Created};
 use crate::store::revocations::Window;
 use crate::store::{Db, Patch, StoreError};
-use belvedere::access::Clients;
 use belvedere_base::clock::Timestamp;
 
 fn client(n: i64, parent: Option<&str>) -> ApiClientRow {
@@ -97,32 +96,6 @@ on_both! {
         ] {
             assert_eq!(api_clients::create(&db, &row, &caps).await.unwrap(), created, "{caps:?}");
         }
-    }
-
-    async fn a_change_reloads_the_client_and_its_children(db) {
-        family(&db).await;
-        let clients = Clients::default();
-        clients.reload(&db).await.unwrap();
-        let scopes = |id: &str| clients.by_id(id).map(|client| client.scopes.clone());
-        for id in ["c2", "c4"] {
-            let patch = ApiClientPatch { scopes: Some("atproto new".into()), ..ApiClientPatch::default() };
-            api_clients::update(&db, id, &patch, Timestamp(9)).await.unwrap();
-        }
-        clients.reload_one(&db, "c2").await.unwrap();
-        assert_eq!(scopes("c2").as_deref(), Some("atproto new"));
-        assert_eq!(scopes("c4").as_deref(), Some("atproto"), "nothing else was read");
-        // Deleting a parent deletes its children.
-        let off = ApiClientPatch { is_active: Some(false), ..ApiClientPatch::default() };
-        api_clients::update(&db, "c1", &off, Timestamp(9)).await.unwrap();
-        clients.reload_one(&db, "c1").await.unwrap();
-        let there = |id: &str| clients.by_id(id).is_some() || clients.get(&id.replace('c', "bvc_")).is_some();
-        assert_eq!(["c1", "c2", "c3", "c4"].map(there), [false, false, false, true]);
-        api_clients::delete(&db, "c4", WINDOW).await.unwrap();
-        clients.reload_one(&db, "c4").await.unwrap();
-        assert!(!there("c4"));
-        create(&db, &client(5, None)).await;
-        clients.reload_one(&db, "c5").await.unwrap();
-        assert!(there("c5"));
     }
 
     async fn only_the_given_fields_change(db) {

@@ -229,7 +229,7 @@ on_both! {
 /// writes its tombstone.
 #[tokio::test]
 async fn batches_with_the_same_repos_wait_for_each_other() {
-    let test_db = crate::store::tests::db::postgres().await;
+    let test_db = crate::store::testing::postgres().await;
     let Db::Postgres(postgres) = Db::open(&test_db.url, 4).await.unwrap() else { panic!("it is PostgreSQL") };
     let mut other = postgres.pool.begin().await.unwrap();
     let lock = "SELECT pg_advisory_xact_lock($1, n) FROM generate_series(0, 63) AS n";

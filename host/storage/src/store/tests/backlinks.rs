@@ -2,10 +2,10 @@
 
 use super::fixtures::*;
 
+use crate::records::backlinks::{self, Backlinks};
+use crate::records::{Page, ReadError};
 use crate::store::Db;
 use crate::store::index::AccountStatus;
-use belvedere_instance::records::backlinks::{self, Backlinks};
-use belvedere_instance::records::{Page, ReadError};
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 

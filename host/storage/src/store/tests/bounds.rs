@@ -31,7 +31,7 @@ on_both! {
 /// With one page cache for all connections, `PRAGMA cache_size` would not be that of each (`.cargo/config.toml`, ADR 85).
 #[tokio::test]
 async fn sqlite_has_a_page_cache_for_each_connection() {
-    let db = super::db::sqlite().await;
+    let db = crate::store::testing::sqlite().await;
     let Db::Sqlite(sqlite) = &*db else { unreachable!("it is a SQLite database") };
     let sql = "SELECT compile_options FROM pragma_compile_options";
     let options: Vec<String> = sqlx::query_scalar(sql).fetch_all(&sqlite.reader).await.unwrap();

@@ -8,7 +8,7 @@ use super::fixtures::*;
 use super::older;
 
 use crate::store::index::AccountStatus;
-use crate::store::tests::db;
+use crate::store::testing;
 use crate::store::{Db, records};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -69,7 +69,7 @@ async fn a_record_and_its_account_may_change_at_once() {
     let delete = "DELETE FROM records WHERE rkey = 'k1'";
     for (write, total) in [(insert, 3), (delete, 1)] {
         for hide_first in [true, false] {
-            let db = db::postgres().await;
+            let db = testing::postgres().await;
             let changes = ["k0", "k1"].map(|key| put(&uri(1, NOTE, key), 1, "{}"));
             apply(&db, 1, changes.to_vec()).await;
             let hide = HIDE.replace("did:plc:1", did(1).as_str());

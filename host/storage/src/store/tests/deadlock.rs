@@ -8,7 +8,7 @@ use super::fixtures::*;
 
 use crate::store::Db;
 use crate::store::records;
-use crate::store::tests::db;
+use crate::store::testing;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -40,7 +40,7 @@ async fn waiting(watcher: &mut PgConnection, sessions: i64) {
 /// The step holds "a" and waits for "c", whose holder waits for "a". That it gets "a" shows that the step was ended.
 #[tokio::test]
 async fn a_step_of_a_deletion_that_ends_as_a_deadlock_is_tried_again() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     for (at, rkey) in [(1, "a"), (2, "b"), (3, "c")] {
         apply(&db, at, vec![put(&uri(1, NOTE, rkey), 1, "{}")]).await;
     }

@@ -8,14 +8,14 @@ use super::field_indexes::{NOW, build_all, execute, pages, states, store, unhurr
 use super::fixtures::*;
 
 use crate::query::{Direction, Filter, Sort};
+use crate::records::Query;
+use crate::records::search::{self, Search};
 use crate::store::Db;
+use crate::store::fields::advice::advise;
 use crate::store::fields::build;
 use crate::store::fields::table::{self, FieldIndex, State};
-use crate::store::tests::db::postgres;
+use crate::store::testing::postgres;
 use belvedere_base::clock::Clock;
-use belvedere_instance::jobs::field_indexes::advise;
-use belvedere_instance::records::Query;
-use belvedere_instance::records::search::{self, Search};
 
 /// Stores records and builds the index for a sorted query. Returns the query, and its pages without the index.
 async fn indexed(db: &Db) -> (Query, Vec<String>) {

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use super::fixtures::*;
 
 use crate::query::{Direction, Filter, Sort};
+use crate::records::page::ReadError;
+use crate::records::{Query, page};
+use crate::store::fields::advice::advise;
 use crate::store::fields::table::{self, State};
 use crate::store::query::{self, Narrow, Order, QueryArgs};
-use crate::store::tests::db::sqlite;
+use crate::store::testing::sqlite;
 use crate::store::{Db, StoreError};
 use belvedere_base::clock::{Clock, Timestamp};
-use belvedere_instance::jobs::field_indexes::advise;
-use belvedere_instance::records::page::ReadError;
-use belvedere_instance::records::{Query, page};
 
 pub(super) const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::query::Keyset;
+use crate::records::Query;
 use crate::store::Db;
 use crate::store::index::{
     self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert, Validity,
@@ -12,7 +13,6 @@ use crate::store::labelers;
 use crate::store::labels::Label;
 use crate::store::records::{self, ListArgs, RecordRow};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::records::Query;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere_web::fair_share::Tenant;
 

@@ -3,15 +3,15 @@
 use super::fixtures::*;
 
 use crate::query::{Filter, Sort};
+use crate::records::{Query, page};
 use crate::store::index::{AccountStatus, Change, Upsert, Validity};
 use crate::store::query::{self, Narrow, Order, QueryArgs};
 use crate::store::records::invalid::{self, Verdict};
 use crate::store::records::{self, CollectionCount, ListArgs};
-use crate::store::tests::db::TestDb;
+use crate::store::testing::TestDb;
 use crate::store::validations::{self, START, Validation};
 use crate::store::{Backend, intern};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::records::{Query, page};
 
 /// A change with a record that its lexicon rejects.
 fn invalid(change: Change) -> Change {

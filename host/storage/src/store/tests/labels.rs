@@ -9,7 +9,6 @@ use crate::store::index::{AccountStatus, Change};
 use crate::store::labelers::{self, LabelerStatus};
 use crate::store::labels::{self, ActiveLabel, Label};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::jobs::retention::{self, Retention};
 use belvedere_protocol::atproto::Did;
 
 pub(super) const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
@@ -206,7 +205,7 @@ on_both! {
         let account = "did:plc:somebody";
         let until = |val: &str, exp| Label { exp: Some(Timestamp(exp)), ..label(account, val, 1) };
         store(&db, &[until("long", DAY), until("lately", 9 * DAY), label("at://did:plc:x/a.b.c/1", "early", 1)]).await;
-        retention::sweep(&db, Timestamp(10 * DAY), Retention { event_days: 0 }).await.unwrap();
+        assert_eq!(labels::delete_expired(&db, Timestamp(3 * DAY), 10).await.unwrap(), 1);
         let left = labels::delete_of(&db, LABELER, 10).await.unwrap();
         assert_eq!(left, 2, "one expired a day ago, one has no record in the index");
     }

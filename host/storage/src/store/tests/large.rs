@@ -7,11 +7,11 @@ use super::field_indexes::build_all;
 use super::fixtures::*;
 
 use crate::query::{Direction, Filter, Sort};
+use crate::records::backlinks::{self, Backlinks};
+use crate::records::search::{self, Search};
+use crate::records::{Page, Query, page};
 use crate::store::Db;
 use crate::store::records::{self, PAGE_BYTES, PartialRow, RecordRow, complete, get_many_full};
-use belvedere_instance::records::backlinks::{self, Backlinks};
-use belvedere_instance::records::search::{self, Search};
-use belvedere_instance::records::{Page, Query, page};
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 

@@ -8,7 +8,7 @@ use crate::store::backfill::{
     self, Checkpoint, CollectionPosition, Counters, End, FinishedRepo, NewJob, Phase,
 };
 use crate::store::lease::{LAPSE, Lease, Term};
-use crate::store::tests::db;
+use crate::store::testing;
 use crate::store::{Db, StoreError, cursors, index};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Nsid};
@@ -34,7 +34,7 @@ async fn taken(lease: &mut Lease) -> Term {
 
 #[tokio::test]
 async fn sqlite_always_grants_the_lease() {
-    let db = db::sqlite().await;
+    let db = testing::sqlite().await;
     let mut lease = Lease::of(&db);
     assert_eq!(lease.take(NOW).await.unwrap(), Some(Term::ALONE));
     assert!(tokio::time::timeout(Duration::from_millis(20), lease.lost()).await.is_err());
@@ -43,7 +43,7 @@ async fn sqlite_always_grants_the_lease() {
 
 #[tokio::test]
 async fn one_host_has_it_until_it_is_released_or_the_connection_ends() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     let (mut one, mut two) = (Lease::of(&db), Lease::of(&db));
     let first = taken(&mut one).await;
     assert_eq!(two.take(NOW).await.unwrap(), None);
@@ -67,7 +67,7 @@ async fn one_host_has_it_until_it_is_released_or_the_connection_ends() {
 
 #[tokio::test]
 async fn a_batch_of_an_ended_term_is_refused() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     let (mut one, mut two) = (Lease::of(&db), Lease::of(&db));
     let a = uri(1, NOTE, "a");
     let batch = |term, text: &str, n| index::Batch {
@@ -94,7 +94,7 @@ async fn a_batch_of_an_ended_term_is_refused() {
 
 #[tokio::test]
 async fn a_term_begins_after_the_last_commit_of_the_one_before() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     let mut one = Lease::of(&db);
     taken(&mut one).await;
     let Db::Postgres(postgres) = &*db else { unreachable!() };
@@ -119,7 +119,7 @@ async fn a_term_begins_after_the_last_commit_of_the_one_before() {
 /// How a host that hangs looks to the database: its connections stay open and send nothing.
 #[tokio::test]
 async fn a_holder_that_sends_nothing_loses_the_lease_and_its_open_commit() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     let (mut hung, mut other) = (Lease::of(&db), Lease::of(&db));
     let first = taken(&mut hung).await;
     let Db::Postgres(postgres) = &*db else { unreachable!() };
@@ -139,7 +139,7 @@ async fn a_holder_that_sends_nothing_loses_the_lease_and_its_open_commit() {
 
 #[tokio::test]
 async fn a_holder_that_is_idle_but_alive_keeps_the_lease() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     let (mut holder, mut other) = (Lease::of(&db), Lease::of(&db));
     let first = taken(&mut holder).await;
     let deadline = Instant::now() + LAPSE + Duration::from_secs(2);
@@ -155,7 +155,7 @@ async fn a_holder_that_is_idle_but_alive_keeps_the_lease() {
 /// The job of a host that hung: another host runs it, and nothing that the first still sends is stored.
 #[tokio::test]
 async fn a_backfill_of_an_ended_term_writes_nothing() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     let (mut one, mut two) = (Lease::of_backfills(&db), Lease::of_backfills(&db));
     let (id, collection) = ("job".to_owned(), Some(NOTE.to_owned()));
     backfill::create(&db, &NewJob { id, collection, ..NewJob::default() }, NOW).await.unwrap();

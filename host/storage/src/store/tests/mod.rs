@@ -7,16 +7,16 @@ macro_rules! on_both {
             use super::*;
 
             $(#[$meta])*
-            async fn run($db: $crate::store::tests::db::TestDb) $body
+            async fn run($db: $crate::store::testing::TestDb) $body
 
             #[tokio::test]
             async fn sqlite() {
-                run($crate::store::tests::db::sqlite().await).await;
+                run($crate::store::testing::sqlite().await).await;
             }
 
             #[tokio::test]
             async fn postgres() {
-                run($crate::store::tests::db::postgres().await).await;
+                run($crate::store::testing::postgres().await).await;
             }
         })*
     };
@@ -31,14 +31,12 @@ mod backlinks;
 mod bounds;
 mod catch_up;
 mod counts;
-mod db;
 mod deadlock;
 mod domains;
 mod events;
 mod field_index_builds;
 mod field_indexes;
 mod fixtures;
-mod instance_keys;
 mod instance_oauth_keys;
 mod invalid;
 mod jobs;

@@ -8,7 +8,7 @@ use super::fixtures::*;
 
 use crate::store::index::{self, AccountStatus, Batch};
 use crate::store::records::{self, ListArgs};
-use crate::store::tests::db::{TestDb, postgres, sqlite};
+use crate::store::testing::{TestDb, postgres, sqlite};
 use belvedere_base::clock::Timestamp;
 
 const ACCOUNTS: u32 = 3;

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::fixtures::*;
 
 use crate::query::Filter;
+use crate::records::{Page, Query, ReadError, page};
 use crate::store::Db;
-use belvedere_instance::records::{Page, Query, ReadError, page};
 
 async fn read(db: &Db, query: &Query) -> Page {
     page::read(db, query, &US).await.unwrap()

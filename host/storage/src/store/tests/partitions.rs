@@ -16,7 +16,7 @@ use crate::store::partitions::Partition;
 use crate::store::query::{self, Narrow, Order, QueryArgs};
 use crate::store::records::{backlinks, count, delete, invalid, many, slice};
 use crate::store::script_sql::guard::{Catalog, Parsed};
-use crate::store::tests::db::postgres;
+use crate::store::testing::postgres;
 use crate::store::{Backend, Db, index, records};
 
 /// The tables and indexes of records and references that a plan names.

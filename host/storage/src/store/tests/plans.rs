@@ -9,7 +9,7 @@ use crate::store::index::sqlite::statements;
 use crate::store::intern::{self, Collection};
 use crate::store::query::{Dialect, PostgresDialect};
 use crate::store::records::{LIST_POSTGRES, packed};
-use crate::store::tests::db::{TestDb, postgres, sqlite};
+use crate::store::testing::{TestDb, postgres, sqlite};
 
 pub(super) async fn fill(db: &TestDb) {
     for batch in 0..4_u32 {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::fixtures::*;
 
 use crate::query::Filter;
+use crate::records::{Query, page};
 use crate::store::Db;
-use belvedere_instance::records::{Query, page};
 
 /// Stores one record per value, with its position as the rkey.
 async fn store(db: &Db, values: &[Value]) {

@@ -11,11 +11,11 @@ use super::field_indexes::build_all;
 use super::fixtures::*;
 
 use crate::query::{Direction, Filter, Sort};
+use crate::records::backlinks::{self, Backlinks};
+use crate::records::search::{self, Search};
+use crate::records::{Query, ReadError, page};
 use crate::store::records::{self, PAGE_BYTES};
 use crate::store::{Db, StoreError};
-use belvedere_instance::records::backlinks::{self, Backlinks};
-use belvedere_instance::records::search::{self, Search};
-use belvedere_instance::records::{Query, ReadError, page};
 use belvedere_web::fair_share::{FairPool, Full, Place, Tenant};
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";

@@ -8,7 +8,7 @@ use crate::store::index::{AccountStatus, Change};
 use crate::store::labels::Label;
 use crate::store::lexicons::{self, NewLexicon};
 use crate::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, ScriptSqlError};
-use crate::store::tests::db;
+use crate::store::testing;
 use crate::store::{Backend, Db};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Cid;
@@ -276,7 +276,7 @@ on_both! {
 /// SQLite does not check the text of a JSON column.
 #[tokio::test]
 async fn a_json_column_of_sqlite_can_hold_any_text() {
-    let db = db::sqlite().await;
+    let db = testing::sqlite().await;
     ask(&db, "CREATE TABLE script_j (data json)", &[]).await.unwrap();
     let sql = "INSERT INTO script_j VALUES ($1), ($2), ($3), (NULL)";
     ask(&db, sql, &[json!("{broken"), json!("[1, 2]"), json!(5)]).await.unwrap();
@@ -287,7 +287,7 @@ async fn a_json_column_of_sqlite_can_hold_any_text() {
 /// Own tables are created in a file beside the index.
 #[tokio::test]
 async fn own_tables_are_beside_the_index() {
-    let db = db::sqlite().await;
+    let db = testing::sqlite().await;
     ask(&db, "CREATE TABLE script_t (n integer)", &[]).await.unwrap();
     let path = std::path::PathBuf::from(db.url.trim_start_matches("sqlite://"));
     assert!(path.with_extension("scripts.db").exists());
@@ -318,7 +318,7 @@ async fn plant_canary(db: &Db) {
 /// The two databases have the same views.
 #[tokio::test]
 async fn the_views_have_the_same_columns() {
-    let (sqlite, postgres) = (db::sqlite().await, db::postgres().await);
+    let (sqlite, postgres) = (testing::sqlite().await, testing::postgres().await);
     let Db::Postgres(pool) = &*postgres else { unreachable!("the test opened PostgreSQL") };
     for view in script_sql::guard::VIEWS {
         let columns: Vec<String> = sqlx::query_scalar(

@@ -8,12 +8,12 @@ use super::field_indexes::build_all;
 use super::fixtures::*;
 
 use crate::query::path::Path;
+use crate::records::search::{self, Search};
 use crate::store::fields::IndexKind;
 use crate::store::index::AccountStatus;
 use crate::store::search::SearchArgs;
 use crate::store::search::walk::{self, explain};
 use crate::store::{Db, intern};
-use belvedere_instance::records::search::{self, Search};
 
 const TEXTS: [&str; 14] = [
     "apple",

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::fixtures::*;
 
 use crate::query::{Direction, Sort, cursor, sort};
+use crate::records::{Query, ReadError, page};
 use crate::store::Db;
-use belvedere_instance::records::{Query, ReadError, page};
 
 async fn store(db: &Db, values: &[Value]) {
     for (n, value) in values.iter().enumerate() {

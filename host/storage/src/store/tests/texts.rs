@@ -6,15 +6,16 @@ use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
 
 use super::fixtures::*;
-use super::{db, older};
+use super::older;
+use crate::store::testing;
 
 use crate::query::{Direction, Filter, Keyset, Sort};
+use crate::records::backlinks::{self, Backlinks};
+use crate::records::search::{self, Search};
+use crate::records::{Query, page};
 use crate::store::Db;
 use crate::store::records::{self, PAGE_BYTES, invalid};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::records::backlinks::{self, Backlinks};
-use belvedere_instance::records::search::{self, Search};
-use belvedere_instance::records::{Query, page};
 use belvedere_protocol::atproto::RecordUri;
 
 /// The number of the migration that adds the texts on PostgreSQL.
@@ -80,7 +81,7 @@ on_both! {
 /// What a host of the version before writes, and an operator.
 #[tokio::test]
 async fn a_value_that_is_changed_alone_loses_its_text() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     let Db::Postgres(postgres) = &*db else { unreachable!("it is PostgreSQL") };
     let uri = uri(1, NOTE, "a");
     let text = r#"{"n" : 1}"#;

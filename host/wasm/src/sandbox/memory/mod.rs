@@ -72,7 +72,7 @@ impl MemoryPool {
     }
 
     /// Bytes that are used, of the common part and of reserves.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn used(&self) -> usize {
         (self.common.used() + self.reserves.used() * RESERVE) * PAGE
     }

@@ -54,7 +54,7 @@ impl RunMemory {
     }
 
     /// The group of the run.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn group(&self) -> &MemoryGroup {
         &self.0.group
     }

@@ -33,7 +33,7 @@ use belvedere_storage::store::external_accounts::{self, AccountRow};
 use belvedere_storage::store::lexicons::{NewLexicon, upsert};
 use belvedere_storage::store::{Db, index};
 use belvedere_web::fair_share::Tenant;
-use belvedere_web::net::tests::loopback;
+use belvedere_web::net::testing::loopback;
 use fake::FakeService;
 
 const ALICE: &str = "did:plc:alice";

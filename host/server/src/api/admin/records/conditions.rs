@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::api::paging;
 use crate::app::App;
-use belvedere_instance::records::{Query, ReadError};
 use belvedere_protocol::atproto::{Nsid, RecordKey};
 use belvedere_storage::query::{Filter, PageSize};
+use belvedere_storage::records::{Query, ReadError};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::query::{HasLabel, Narrow};
 use belvedere_web::http::{Error, Request};

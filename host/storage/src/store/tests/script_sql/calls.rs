@@ -8,6 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
 use super::*;
+use crate::store::testing;
 
 use crate::store::Backend;
 use crate::store::script_sql::guard::{self, Catalog};
@@ -127,7 +128,7 @@ fn refuse_all(functions: &BTreeSet<String>, backend: Backend, forms: &[&str]) {
 
 #[tokio::test]
 async fn no_function_of_postgres_is_called_past_the_list() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     let Db::Postgres(pool) = &*db else { unreachable!("the test opened PostgreSQL") };
     let functions: Vec<String> = sqlx::query_scalar(OF_ONE_ARGUMENT).fetch_all(&pool.pool).await.unwrap();
     assert!(functions.len() > 500, "{}", functions.len());
@@ -150,7 +151,7 @@ async fn no_function_of_postgres_is_called_past_the_list() {
 
 #[tokio::test]
 async fn no_function_of_sqlite_is_called_past_the_list() {
-    let db = db::sqlite().await;
+    let db = testing::sqlite().await;
     let Db::Sqlite(pool) = &*db else { unreachable!("the test opened SQLite") };
     let mut functions = BTreeSet::new();
     for sql in [
@@ -179,7 +180,7 @@ async fn no_function_of_sqlite_is_called_past_the_list() {
 }
 
 /// A connection as the scripts' role, without the guard.
-async fn as_role(db: &db::TestDb) -> PgConnection {
+async fn as_role(db: &testing::TestDb) -> PgConnection {
     let options = PgConnectOptions::from_str(&db.url).unwrap();
     let role = format!("{}_scripts", options.get_database().unwrap());
     let options = options.username(&role).disable_statement_logging().options([
@@ -192,7 +193,7 @@ async fn as_role(db: &db::TestDb) -> PgConnection {
 
 #[tokio::test]
 async fn the_role_alone_gives_nothing_away() {
-    let db = db::postgres().await;
+    let db = testing::postgres().await;
     plant_canary(&db).await;
     assert!(matches!(error(&db, "SELECT secret FROM canary").await, ScriptSqlError::Refused(_)));
     let Db::Postgres(pool) = &*db else { unreachable!("the test opened PostgreSQL") };

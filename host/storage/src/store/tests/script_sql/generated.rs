@@ -5,6 +5,7 @@ use belvedere_standins::sql_statements::hostile::{SECRET, statement};
 use belvedere_standins::sql_statements::{bytes, portable};
 
 use super::*;
+use crate::store::testing;
 
 /// Number of statements per database. They take some seconds.
 const STATEMENTS: u64 = 800;
@@ -71,7 +72,7 @@ async fn answer_of(db: &Db, statement: &portable::Statement) -> Result<Value, Sc
 
 #[tokio::test]
 async fn portable_statements_have_the_same_answer_on_both() {
-    let (sqlite, postgres) = (db::sqlite().await, db::postgres().await);
+    let (sqlite, postgres) = (testing::sqlite().await, testing::postgres().await);
     for db in [&sqlite, &postgres] {
         fill(db).await;
         ask(db, portable::TABLE, &[]).await.unwrap();

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::store::testing;
 
 use crate::store::script_sql::STATEMENT_TIME_LIMIT;
 
@@ -46,7 +47,7 @@ fn peak() -> u64 {
 
 #[tokio::test]
 async fn a_statement_on_sqlite_has_its_limits() {
-    let db = db::sqlite().await;
+    let db = testing::sqlite().await;
     ask(&db, "CREATE TABLE script_big (x text)", &[]).await.unwrap();
     let big = json!("x".repeat(200_000));
     let before = peak();
@@ -73,7 +74,7 @@ async fn a_statement_on_sqlite_has_its_limits() {
 
 #[tokio::test]
 async fn values_on_sqlite_are_bounded() {
-    let db = db::sqlite().await;
+    let db = testing::sqlite().await;
     let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(300_000));
     apply(&db, 1, vec![put(&uri(1, NOTE, "a"), 1, &large), put(&uri(1, NOTE, "b"), 2, r#"{"text":"y"}"#)])
         .await;

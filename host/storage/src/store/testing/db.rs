@@ -7,9 +7,10 @@ use belvedere_standins::database::Database;
 use crate::store::Db;
 
 /// Dereferences to the [`Db`]. Dropping it removes the database.
-pub(super) struct TestDb {
+#[derive(Debug)]
+pub struct TestDb {
     db: Db,
-    pub(super) url: String,
+    pub url: String,
     _database: Database,
 }
 
@@ -21,12 +22,17 @@ impl Deref for TestDb {
     }
 }
 
-pub(super) async fn sqlite() -> TestDb {
+pub async fn sqlite() -> TestDb {
     open(Database::sqlite()).await
 }
 
-pub(super) async fn postgres() -> TestDb {
+pub async fn postgres() -> TestDb {
     open(Database::postgres().await).await
+}
+
+/// One of each backend.
+pub async fn both() -> [TestDb; 2] {
+    [sqlite().await, postgres().await]
 }
 
 async fn open(database: Database) -> TestDb {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::store::fields::BuildError;
+use crate::store::fields::build::{self, BuildLock};
+use crate::store::fields::table::{self, FieldIndex, State};
+use crate::store::{Db, StoreError};
 use belvedere_base::clock::{Clock, Timestamp};
-use belvedere_storage::store::fields::BuildError;
-use belvedere_storage::store::fields::build::{self, BuildLock};
-use belvedere_storage::store::fields::table::{self, FieldIndex, State};
-use belvedere_storage::store::{Db, StoreError};
 
 /// Time between two rounds: an index exists soon after it was needed, and a round costs two short statements.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -180,9 +180,9 @@ mod tests {
     use belvedere_standins::database::Database;
 
     use super::*;
-    use belvedere_storage::query::path::Path;
-    use belvedere_storage::store::fields::{IndexKey, IndexKind};
-    use belvedere_storage::store::testing;
+    use crate::query::path::Path;
+    use crate::store::fields::{IndexKey, IndexKind};
+    use crate::store::testing;
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 

@@ -1,9 +1,9 @@
 //! Reads backlinks: the records of a collection that refer to a target, last created first.
 
+use crate::query::{Keyset, cursor};
+use crate::store::Db;
+use crate::store::records::backlinks::{self, BacklinksArgs};
 use belvedere_protocol::atproto::{Did, Nsid};
-use belvedere_storage::query::{Keyset, cursor};
-use belvedere_storage::store::Db;
-use belvedere_storage::store::records::backlinks::{self, BacklinksArgs};
 use belvedere_web::fair_share::Tenant;
 
 use super::page::{Page, ReadError, page};
@@ -16,7 +16,7 @@ pub struct Backlinks {
     /// The target's AT URI, spelled as in the records.
     pub uri: String,
     pub did: Option<Did>,
-    /// Clamped, see [`PageSize::clamp`](belvedere_storage::query::PageSize::clamp).
+    /// Clamped, see [`PageSize::clamp`](crate::query::PageSize::clamp).
     pub limit: u32,
     pub cursor: Option<String>,
 }

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use memchr::memmem::Finder;
 
+use crate::store::records::RecordRow;
 use belvedere_protocol::atproto::blobs;
-use belvedere_storage::store::records::RecordRow;
 
 use super::own_uri;
 use super::page::Page;

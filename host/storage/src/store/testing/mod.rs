@@ -1,5 +1,9 @@
 //! What tests of other rooms read and write in the database beside the store's own functions.
 
+mod db;
+
+pub use db::{TestDb, both, postgres, sqlite};
+
 use super::{Db, StoreError, on};
 
 /// A record of a repo as it is stored, visible or not; without a key for a repo that has none.

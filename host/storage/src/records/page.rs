@@ -1,11 +1,11 @@
 //! Reads pages of records. Limits are clamped; a page has at most 1 MiB of records, and a cursor only if more rows
 //! exist.
 
+use crate::query::{Filter, InvalidCursor, Keyset, PageSize, Sort, cursor};
+use crate::store::query::{self, Narrow, Order, QueryArgs, QueryRow};
+use crate::store::records::{self, FullRecordRow, ListArgs, RecordRow, Slice};
+use crate::store::{Db, StoreError};
 use belvedere_protocol::atproto::{Did, Nsid};
-use belvedere_storage::query::{Filter, InvalidCursor, Keyset, PageSize, Sort, cursor};
-use belvedere_storage::store::query::{self, Narrow, Order, QueryArgs, QueryRow};
-use belvedere_storage::store::records::{self, FullRecordRow, ListArgs, RecordRow, Slice};
-use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::Error;
 

@@ -1,11 +1,11 @@
 //! Checks the arguments of `db.search` and runs the search.
 
+use crate::query::sort::MAX_TEXT_CHARS;
+use crate::query::{PageSize, Path};
+use crate::store::records::RecordRow;
+use crate::store::search::{self, SearchArgs};
+use crate::store::{Db, StoreError};
 use belvedere_protocol::atproto::Nsid;
-use belvedere_storage::query::sort::MAX_TEXT_CHARS;
-use belvedere_storage::query::{PageSize, Path};
-use belvedere_storage::store::records::RecordRow;
-use belvedere_storage::store::search::{self, SearchArgs};
-use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
 
 /// Longer texts are rejected: no database checks its deadline while it looks for one, and indexes have the beginnings of

@@ -1,12 +1,12 @@
 //! The key that signs records: generated once, stored encrypted, the same for every host.
 
-use crate::store::{Db, instance_keys};
+use super::attestation::Attestation;
+use super::instance::InstanceKeyError;
+use crate::config::Args;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
-use belvedere_instance::config::Args;
-use belvedere_instance::keys::attestation::Attestation;
-use belvedere_instance::keys::instance::InstanceKeyError;
 use belvedere_protocol::crypto::SealingKey;
+use belvedere_storage::store::{Db, instance_keys, testing};
 
 async fn load(db: &Db, sealing: [u8; 32], given: Option<&str>) -> Result<Attestation, InstanceKeyError> {
     let mut args = Args::default();
@@ -24,8 +24,9 @@ async fn load(db: &Db, sealing: [u8; 32], given: Option<&str>) -> Result<Attesta
     .await
 }
 
-on_both! {
-    async fn the_signing_key_is_generated_once_and_stored_encrypted(db) {
+#[tokio::test]
+async fn the_signing_key_is_generated_once_and_stored_encrypted() {
+    for db in testing::both().await {
         let (first, second) = tokio::join!(load(&db, [1; 32], None), load(&db, [1; 32], None));
         let key = first.unwrap().public_key();
         assert_eq!(second.unwrap().public_key(), key, "hosts that start together agree");
