@@ -70,14 +70,14 @@ def apply(mutant, number, text):
     code = text.split("#[cfg(test)]\nmod tests")[0]
     if code.count(original) != 1:
         raise Misfit(f"{mutant['name']}: the text occurs {code.count(original)} times in {mutant['file']}: {original!r}")
-    switch = f"crate::mutant::is({number})"
+    switch = f"belvedere_base::mutant::is({number})"
     if "sql" in mutant:
         at = code.index(original)
         literal = next((m for m in STRING.finditer(code) if m.start() < at and at + len(original) <= m.end()), None)
         # At run time the text has neither escapes nor the ends of continued lines.
         if literal is None or "\\" in original or "\n" in original:
             raise Misfit(f"{mutant['name']}: the text is not in one string literal")
-        swapped = f"crate::mutant::swap({number}, {literal[0]}, {json.dumps(original)}, {json.dumps(mutant['sql'])})"
+        swapped = f"belvedere_base::mutant::swap({number}, {literal[0]}, {json.dumps(original)}, {json.dumps(mutant['sql'])})"
         return text[: literal.start()] + swapped + text[literal.end() :]
     if "expression" in mutant:
         changed = f"(if {switch} {{ {mutant['expression']} }} else {{ {original} }})"
@@ -102,9 +102,9 @@ def mutated_sources():
     if misfits:
         fail("some mutants do not fit the sources any more; adapt dev/mutants_list.py\n" + "\n".join(misfits))
     quoted = json.dumps(str(ACTIVE))
-    files["host/src/mutant.rs"] = (SWITCH % quoted).encode()
-    rooms = files["host/src/lib.rs"].decode()
-    files["host/src/lib.rs"] = rooms.replace("\nmod clock;", "\npub mod mutant;\nmod clock;", 1).encode()
+    files["host/base/src/mutant.rs"] = (SWITCH % quoted).encode()
+    rooms = files["host/base/src/lib.rs"].decode()
+    files["host/base/src/lib.rs"] = rooms.replace("\npub mod clock;", "\npub mod mutant;\npub mod clock;", 1).encode()
     return files
 
 
@@ -148,7 +148,7 @@ class Turn:
 def nextest(turn, arguments, seconds=None):
     """Runs nextest in the copy. Returns its exit code, or None after that time, and the names of the failed tests."""
     turn.take()
-    command = ["cargo", "nextest", "run", "-p", "belvedere", "--lib", "--test", "integration", "--no-tests=fail"]
+    command = ["cargo", "nextest", "run", "--workspace", "--lib", "--test", "integration", "--no-tests=fail"]
     command = (["timeout", str(seconds)] if seconds else []) + command + arguments
     done = subprocess.run(command, cwd=COPY, capture_output=True, text=True)
     output = done.stdout + done.stderr
@@ -206,7 +206,7 @@ def table():
     print("| Mutant | In | Caught by |\n|---|---|---|")
     for mutant in MUTANTS:
         caught = results.get(mutant["name"], "not run")
-        path = mutant["file"].removeprefix("host/src/")
+        path = mutant["file"].removeprefix("host/").replace("/src/", "/", 1)
         shown = caught if caught in (SURVIVED, "not run", "the tests hang") else f"`{caught}`"
         print(f"| {mutant['name']} | `{path}` | {shown} |")
     return 0

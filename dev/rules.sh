@@ -6,5 +6,5 @@ set -eu
 apt_install shellcheck
 cd "$ROOT"
 # The workspace's lints make broken links errors.
-cargo doc --package belvedere --no-deps --document-private-items --quiet
+cargo doc --workspace --no-deps --document-private-items --quiet
 (cd dev && shellcheck -x ./*.sh ../tests/support/*.sh ../.ci/run)

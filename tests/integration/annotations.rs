@@ -51,7 +51,7 @@ const ELSEWHERE: &[&str] = &[
 
 /// The functions and fields that the annotations declare.
 fn annotated() -> BTreeSet<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lua/belvedere.d.lua");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lua/belvedere.d.lua");
     let text = fs::read_to_string(path).unwrap();
     let mut names = BTreeSet::new();
     let mut class = "";

@@ -82,7 +82,7 @@ fn is_patched(locked: Version, patched: &[&str]) -> bool {
 
 /// Name and version of each package.
 fn locked() -> Vec<(String, String)> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock")).unwrap();
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")).unwrap();
     let value = |package: &str, name: &str| {
         let line = package.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
         line.unwrap().trim_matches('"').to_owned()

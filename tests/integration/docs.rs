@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use belvedere::cli::Cli;
 use clap::CommandFactory as _;
 
+use crate::layers::crates;
+
 #[test]
 fn operations_lists_every_variable() {
     let document = include_str!("../../docs/operations.md");
@@ -43,8 +45,9 @@ fn documents() -> Vec<(PathBuf, String)> {
     found.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+/// The project's folder.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Paths that exist only while a server runs.
@@ -62,7 +65,8 @@ fn is_path(text: &str) -> bool {
 
 #[test]
 fn every_path_in_the_documents_exists() {
-    let roots = [root(), root().join("host"), root().join("host/src"), root().join("tests/integration")];
+    let mut roots = vec![root(), root().join("host"), root().join("tests/integration")];
+    roots.extend(crates());
     let (mut seen, mut missing) = (0, Vec::new());
     for (document, text) in documents() {
         let code = text.split('`').skip(1).step_by(2).filter_map(|code| code.split(':').next());
@@ -104,7 +108,7 @@ fn boards_and_alerts_use_metrics_that_exist() {
         }
     }
     let mut code = String::new();
-    sources(&root().join("host/src"), &mut code);
+    sources(&root().join("host"), &mut code);
     let known = metrics_in(&code);
     for name in ["board.json", "alerts.yml"] {
         let used = metrics_in(&std::fs::read_to_string(root().join("docs/grafana").join(name)).unwrap());

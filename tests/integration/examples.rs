@@ -42,7 +42,7 @@ struct Example {
 
 /// The documents for authors of scripts.
 fn documents() -> Vec<(String, String)> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut paths = vec![docs.join("scripting.md")];
     if let Ok(chapters) = fs::read_dir(docs.join("scripting")) {
         paths.extend(chapters.map(|entry| entry.unwrap().path()));

@@ -1,6 +1,6 @@
 //! Time, randomness, files, and the life of the process. Everything else may use it.
 //!
-//! A room uses those above it in this list and none below (`host/server/src/layers/` checks it).
+//! A room uses those above it in this list and none below (`tests/integration/layers/` checks it).
 
 pub mod clock; // the only source of the current time
 pub mod random; // the only source of randomness

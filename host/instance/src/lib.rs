@@ -1,6 +1,6 @@
 //! What an instance knows and does without scripts: its configuration, identities, lexicons, the index, and repos.
 //!
-//! A room uses those above it in this list and none below (`host/server/src/layers/` checks it).
+//! A room uses those above it in this list and none below (`tests/integration/layers/` checks it).
 
 pub mod config; // the environment, read once
 pub mod checks; // checks what the server needs, for doctor and the admin API

@@ -1,6 +1,6 @@
 //! The protocol's syntax, documents, keys and signatures. No I/O.
 //!
-//! A room uses those above it in this list and none below (`host/server/src/layers/` checks it).
+//! A room uses those above it in this list and none below (`tests/integration/layers/` checks it).
 
 pub mod atproto; // the protocol's syntax, CIDs and lexicon documents; no I/O
 pub mod crypto; // keys, signatures, sealing, hashing; no I/O

@@ -1,6 +1,6 @@
 //! All SQL.
 //!
-//! A room uses those above it in this list and none below (`host/server/src/layers/` checks it).
+//! A room uses those above it in this list and none below (`tests/integration/layers/` checks it).
 
 pub mod query; // query arguments: filters, orders, paths, cursors, page sizes; no I/O
 pub mod store; // all SQL

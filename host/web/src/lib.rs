@@ -1,6 +1,6 @@
 //! The edges of the process: calls of other servers, responses to callers, and fair shares of both. Without domain knowledge.
 //!
-//! A room uses those above it in this list and none below (`host/server/src/layers/` checks it).
+//! A room uses those above it in this list and none below (`tests/integration/layers/` checks it).
 
 pub mod fair_share; // shares limited resources fairly between tenants
 pub mod net; // the only outbound client; refuses private addresses

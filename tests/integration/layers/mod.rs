@@ -1,9 +1,11 @@
-//! The order of the rooms in `lib.rs` is the order of the layers.
+//! The order of the rooms in the `lib.rs` of a crate is the order of the layers. The crates' own order is the compiler's to keep.
 
 mod file_circles;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+use crate::docs::root;
 
 /// The files below `root` that are not tests, by their path below it, with their code: no comments, no tests.
 fn sources(root: &Path) -> Vec<(PathBuf, String)> {
@@ -11,13 +13,14 @@ fn sources(root: &Path) -> Vec<(PathBuf, String)> {
     for file in files(root) {
         let path = file.strip_prefix(root).expect("it lies below").to_owned();
         let is_test = |name: &std::ffi::OsStr| {
-            ["tests", "tests.rs", "standin.rs", "layers"].iter().any(|test| name == *test)
+            ["tests", "tests.rs", "testing", "testing.rs", "standin.rs"].iter().any(|test| name == *test)
         };
         if path.iter().any(is_test) {
             continue;
         }
         let text = std::fs::read_to_string(&file).expect("it can be read");
-        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        // Inline tests end a file.
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         sources.push((path, code.collect::<Vec<_>>().join("\n")));
     }
@@ -54,15 +57,31 @@ fn imports_of_later_rooms(root: &Path, rooms: &[String]) -> BTreeSet<String> {
     found
 }
 
+/// The folders of the crates' sources.
+pub(crate) fn crates() -> Vec<PathBuf> {
+    let host = root().join("host");
+    let entries = std::fs::read_dir(host).expect("the crates are here");
+    let sources = entries.map(|entry| entry.expect("it can be listed").path().join("src"));
+    sources.filter(|path| path.join("lib.rs").exists()).collect()
+}
+
+/// The rooms of a crate, the lowest first.
+fn rooms(root: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(root.join("lib.rs")).expect("a crate has one");
+    let names = text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "));
+    names.map(|line| line.split(';').next().unwrap_or_default().to_owned()).collect()
+}
+
 #[test]
 fn no_room_uses_a_later_one() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let names = include_str!("../lib.rs").lines().filter_map(|line| line.strip_prefix("mod "));
-    let rooms: Vec<String> =
-        names.map(|line| line.split(';').next().unwrap_or_default().to_owned()).collect();
-    assert!(rooms.len() > 20, "{rooms:?}");
-    let upside_down: Vec<String> = rooms.iter().rev().cloned().collect();
-    assert!(imports_of_later_rooms(&root, &upside_down).len() > 500, "imports are found");
-    let found = imports_of_later_rooms(&root, &rooms);
-    assert!(found.is_empty(), "rooms use later ones: {found:#?}");
+    let (mut names, mut imports) = (BTreeSet::new(), 0);
+    for root in crates() {
+        let rooms = rooms(&root);
+        names.extend(rooms.clone());
+        let upside_down: Vec<String> = rooms.iter().rev().cloned().collect();
+        imports += imports_of_later_rooms(&root, &upside_down).len();
+        let found = imports_of_later_rooms(&root, &rooms);
+        assert!(found.is_empty(), "rooms of {} use later ones: {found:#?}", root.display());
+    }
+    assert!(names.len() > 35 && imports > 400, "{imports} imports of {names:?}");
 }
