@@ -29,3 +29,15 @@ impl MemoryGroup {
         Self { terms, reserve: Arc::default() }
     }
 }
+
+#[cfg(test)]
+impl MemoryGroup {
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Whether the two have one reserve together.
+    pub fn shares_reserve_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.reserve, &other.reserve)
+    }
+}

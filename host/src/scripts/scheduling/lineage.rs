@@ -119,4 +119,26 @@ mod tests {
         tokio::time::advance(limits::JOB_TIME.saturating_sub(Duration::from_secs(1))).await;
         assert_eq!(job.nested().time_left(), Duration::from_secs(1));
     }
+
+    #[tokio::test]
+    async fn only_jobs_and_runs_for_which_a_write_waits_get_no_reserve() {
+        for kind in TriggerKind::ALL {
+            let expected = if kind == TriggerKind::JobRun { Terms::Job } else { Terms::Reserve };
+            assert_eq!(Lineage::root(kind).memory().terms(), expected, "{kind:?}");
+            assert_eq!(Lineage::of_dry_run(kind).memory().terms(), expected, "{kind:?}");
+            let of_write = Lineage::of_write(kind);
+            assert_eq!((of_write.memory().terms(), of_write.depth()), (Terms::AtOnce, 1), "{kind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nested_runs_have_the_reserve_of_the_first() {
+        for first in [Lineage::root(TriggerKind::Query), Lineage::of_write(TriggerKind::RecordCreate)] {
+            let nested = first.nested().nested();
+            assert_eq!(nested.memory().terms(), first.memory().terms());
+            assert!(nested.memory().shares_reserve_with(first.memory()));
+        }
+        let other = Lineage::root(TriggerKind::Query);
+        assert!(!other.memory().shares_reserve_with(Lineage::root(TriggerKind::Query).memory()));
+    }
 }
