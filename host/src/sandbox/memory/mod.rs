@@ -76,6 +76,18 @@ impl MemoryPool {
     pub fn used(&self) -> usize {
         (self.common.used() + self.reserves.used() * RESERVE) * PAGE
     }
+
+    /// Waits until so many bytes are used.
+    #[cfg(test)]
+    pub async fn until_used(&self, bytes: usize) {
+        let used = async {
+            while self.used() < bytes {
+                tokio::task::yield_now().await;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(30), used).await;
+        assert!(ended.is_ok(), "{} instead of {bytes} bytes are used", self.used());
+    }
 }
 
 /// A tenant may have half, so that one tenant never takes all. The queues need no bounds, since each run in them holds an
