@@ -12,7 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::atproto::Did;
 use crate::clock::{Clock, Timestamp};
-use crate::events::{Event, EventLog, redact};
+use crate::events::redact::{self, Names};
+use crate::events::{Event, EventLog};
 use crate::fair_share::{Bounds, FairPool, Tenant};
 use crate::jobs::{JobQueue, RunningJob, purge};
 use crate::pds::SessionAuthority;
@@ -201,7 +202,7 @@ impl Workers {
     /// A result for the event log, with secrets redacted.
     fn redacted(&self, result: &str) -> Value {
         let mut value = serde_json::from_str(result).unwrap_or_default();
-        redact::redact(&mut value, &|text| self.runtime.services.variables.redact(text));
+        redact::redact(&mut value, Names::OfCaller, &|text| self.runtime.services.variables.redact(text));
         value
     }
 
