@@ -73,18 +73,8 @@ pub struct Workers {
 
 /// The pool for `count` workers. A tenant may use half of them, so that with two or more workers no tenant uses all.
 pub fn pool(count: u32) -> FairPool {
-    let count = count as usize;
-    FairPool::new(
-        "job_workers",
-        Bounds {
-            places: count,
-            per_tenant: count.div_ceil(2),
-            // Jobs wait in the database, not in the pool.
-            waiting: 0,
-            waiting_per_tenant: 0,
-            patience: Duration::ZERO,
-        },
-    )
+    // Jobs wait in the database, not in the pool.
+    FairPool::new("job_workers", Bounds::half_per_tenant(count as usize, 0, Duration::ZERO))
 }
 
 /// How a run ended.

@@ -90,16 +90,9 @@ impl MemoryPool {
     }
 }
 
-/// A tenant may have half, so that one tenant never takes all. The queues need no bounds, since each run in them holds an
-/// instance.
+/// The queues need no bounds, since each run in them holds an instance.
 fn bounds(places: usize) -> Bounds {
-    Bounds {
-        places,
-        per_tenant: places.div_ceil(2),
-        waiting: usize::MAX,
-        waiting_per_tenant: usize::MAX,
-        patience: PATIENCE,
-    }
+    Bounds::half_per_tenant(places, usize::MAX, PATIENCE)
 }
 
 /// What a run waited for.
