@@ -10,7 +10,7 @@ mod wasm_config;
 
 pub use compiled_file::CompiledFile;
 pub use log_shares::{DroppedLines, LogShares, Verdict};
-pub use memory::{MemoryGroup, MemoryPool, NoMemory, RESERVE_BYTES, ResultMemory, RunMemory, Terms};
+pub use memory::{MemoryGroup, MemoryPool, NoMemory, RESERVE_BYTES, ResultMemory, RunMemory, WhenFull};
 pub use outbound_places::outbound_places;
 pub use processor::{ProcessorPool, RunBounds};
 pub use wasm_config::{InstanceLimits, pooled_config};

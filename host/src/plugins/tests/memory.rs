@@ -7,7 +7,7 @@ use crate::fair_share::Tenant;
 use crate::net::tests::Trickle;
 use crate::plugins::calls::{CallError, RunContext};
 use crate::plugins::limits;
-use crate::sandbox::{MemoryGroup, MemoryPool, RunMemory, Terms};
+use crate::sandbox::{MemoryGroup, MemoryPool, RunMemory, WhenFull};
 
 const MIB: usize = 1 << 20;
 
@@ -47,7 +47,7 @@ async fn a_call_without_memory_is_busy_and_gives_back_what_it_took() {
 async fn a_call_begins_with_what_the_call_before_it_needed() {
     let (stage, memory) = (Stage::set().await, memory().await);
     // It does not wait, so that a test of what is not there takes no time.
-    let run = RunContext { memory: MemoryGroup::new(Terms::AtOnce), ..RunContext::default() };
+    let run = RunContext { memory: MemoryGroup::new(WhenFull::Refuse), ..RunContext::default() };
     let keep = async |key: &str| {
         let args = json!([["plugin", key, "x"]]).to_string();
         stage.calls.call_function(&stage.plugin, &scope(), "kv_set", &args, &run).await

@@ -7,14 +7,14 @@
 //!
 //! A reserve belongs to a group: a run, and the runs and plugins that it calls. They never wait for memory while they have
 //! one: what neither the reserve nor the common part has is refused at once. So runs that wait for memory wait only for runs
-//! that do not. Two kinds of groups have no reserve: see [`Terms`].
+//! that do not. Two kinds of groups have no reserve: see [`WhenFull`].
 
 mod group;
 mod reserve;
 mod results;
 mod run_memory;
 
-pub use group::{MemoryGroup, Terms};
+pub use group::{MemoryGroup, WhenFull};
 pub use results::ResultMemory;
 pub use run_memory::{NoMemory, RunMemory};
 
