@@ -11,7 +11,7 @@ pub mod fair_share {
 }
 pub mod atproto {
     pub use crate::atproto::{
-        Did, LexiconDoc, Nsid, RecordKey, RecordUri, RepoCar, Tid, blobs, labels, record, scope,
+        Cid, Did, LexiconDoc, Nsid, RecordKey, RecordUri, RepoCar, Tid, blobs, labels, record, scope,
     };
 }
 pub mod crypto {

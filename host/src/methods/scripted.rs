@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::{delegate, json_input};
 use crate::app::App;
 use crate::atproto::{Did, Nsid};
-use crate::events::{Event, ScriptError, redact};
+use crate::events::redact::{self, Names};
+use crate::events::{Event, ScriptError};
 use crate::http::Error;
 use crate::lexicons::Lexicon;
 use crate::scripts::{
@@ -134,6 +135,6 @@ fn redacted(variables: &Variables, params: &[(String, String)], input: Option<&[
         Some(input) => serde_json::from_slice(input).unwrap_or_default(),
         None => json!(params),
     };
-    redact::redact(&mut value, &|text| variables.redact(text));
+    redact::redact(&mut value, Names::OfCaller, &|text| variables.redact(text));
     value
 }

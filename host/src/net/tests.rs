@@ -1,3 +1,5 @@
+mod trickle;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 
 use super::*;
+
+pub(crate) use trickle::Trickle;
 
 pub(crate) const LIMITS: Limits = Limits { max_bytes: 1000, total: Duration::from_millis(500) };
 
