@@ -1,6 +1,8 @@
 //! The memory of the server while one client's scripts take as much as they can: it stays within `MEMORY_LIMIT_MIB`, and
 //! another client gets its responses.
 
+mod effects;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,7 +16,8 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::support::instance::{Instance, query_lexicon};
+use crate::fixtures::World;
+use crate::support::instance::query_lexicon;
 
 /// The smallest machine that the documents promise is enough (`docs/operations.md`, Sizing).
 const LIMIT_MIB: &str = "512";
@@ -34,26 +37,40 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server with the greedy client's script, and another client.
 struct Stage {
-    server: Instance,
+    world: World,
     other_client: String,
-    _directory: tempfile::TempDir,
 }
 
 impl Stage {
+    /// With a query of the greedy client, whose script has this body.
     async fn set(greedy: &str) -> Self {
-        let (url, directory) = sqlite_url();
-        let server = Instance::start_with(&url, "none", &[("MEMORY_LIMIT_MIB", LIMIT_MIB)]).await;
-        for (query, body) in [(GREEDY, greedy), (MODEST, "return { ok = true }")] {
-            server.upload(query_lexicon(query), None).await;
-            server.bind(query, &format!("function handle() {body} end")).await;
-        }
-        let other_client = server.create_client("modest").await;
-        Self { server, other_client, _directory: directory }
+        let stage = Self::empty(&[]).await;
+        stage.offer(GREEDY, greedy).await;
+        stage
     }
 
-    fn request(&self, path: &str, key: &str) -> Request<Full<Bytes>> {
-        let uri = format!("http://{}{path}", self.server.address);
-        let request = Request::get(uri).header("host", "test").header("x-client-key", key);
+    /// Without a script of the greedy client. `more` are environment variables.
+    async fn empty(more: &[(&'static str, &str)]) -> Self {
+        let (url, directory) = sqlite_url();
+        let own = [("MEMORY_LIMIT_MIB", LIMIT_MIB)];
+        let world = World::on_with(&url, Some(directory), &[&own, more].concat()).await;
+        let other_client = world.server.create_client("modest").await;
+        let stage = Self { world, other_client };
+        stage.offer(MODEST, "return { ok = true }").await;
+        stage
+    }
+
+    /// Offers a query, whose script has this body.
+    async fn offer(&self, query: &str, body: &str) {
+        self.world.server.upload(query_lexicon(query), None).await;
+        self.world.server.bind(query, &format!("function handle() {body} end")).await;
+    }
+
+    /// A request for the greedy client's query.
+    fn request(&self) -> Request<Full<Bytes>> {
+        let server = &self.world.server;
+        let uri = format!("http://{}/xrpc/{GREEDY}", server.address);
+        let request = Request::get(uri).header("host", "test").header("x-client-key", &server.client_key);
         request.body(Full::default()).unwrap()
     }
 
@@ -64,7 +81,7 @@ impl Stage {
             let headers = [("x-client-key", self.other_client.as_str())];
             loop {
                 let started = Instant::now();
-                let answer = self.server.request(Method::GET, &path, &headers, None).await;
+                let answer = self.world.server.request(Method::GET, &path, &headers, None).await;
                 assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
                 assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -80,31 +97,34 @@ impl Stage {
 
     /// The most memory that the server's process has had, in bytes.
     fn peak(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server.pid())).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.world.server.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
-    /// Runs the greedy script over many connections for some time, and until as many runs as there are connections have
-    /// succeeded.
-    async fn many_connections(&self) {
+    /// Sends requests over many connections for so long, and until `enough` have succeeded.
+    async fn many_connections(
+        &self,
+        time: Duration,
+        enough: usize,
+        request: impl Fn() -> Request<Full<Bytes>>,
+    ) {
         let (started, succeeded) = (Instant::now(), AtomicUsize::new(0));
-        let goes_on = || started.elapsed() < TIME || succeeded.load(Ordering::Relaxed) < CONNECTIONS;
+        let goes_on = || started.elapsed() < time || succeeded.load(Ordering::Relaxed) < enough;
         let one = async || {
-            let stream = TcpStream::connect(self.server.address).await.unwrap();
+            let stream = TcpStream::connect(self.world.server.address).await.unwrap();
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
             let connection = tokio::spawn(connection);
             while goes_on() {
-                let request = self.request(&format!("/xrpc/{GREEDY}"), &self.server.client_key);
                 sender.ready().await.unwrap();
-                let response = sender.send_request(request).await.unwrap();
+                let response = sender.send_request(request()).await.unwrap();
                 let status = response.status();
-                response.into_body().collect().await.unwrap();
+                let body = response.into_body().collect().await.unwrap().to_bytes();
                 match status {
                     StatusCode::OK => _ = succeeded.fetch_add(1, Ordering::Relaxed),
                     // Its share of the memory, or of the bytes of responses, is used up.
                     StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {}
-                    other => panic!("{other}"),
+                    other => panic!("{other}: {}", String::from_utf8_lossy(&body)),
                 }
             }
             connection.abort();
@@ -113,7 +133,8 @@ impl Stage {
     }
 
     async fn run_on_many_connections(&self) {
-        self.stays_within_the_limit(self.many_connections()).await;
+        let greedy = self.many_connections(TIME, CONNECTIONS, || self.request());
+        self.stays_within_the_limit(greedy).await;
     }
 }
 
@@ -162,7 +183,7 @@ async fn large_responses_stay_within_the_limit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_that_are_never_read_stay_within_the_limit() {
     let stage = Stage::set(RESPONSE).await;
-    let stream = TcpStream::connect(stage.server.address).await.unwrap();
+    let stream = TcpStream::connect(stage.world.server.address).await.unwrap();
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(0)
         .handshake(TokioIo::new(stream))
@@ -171,7 +192,7 @@ async fn streams_that_are_never_read_stay_within_the_limit() {
     let connection = tokio::spawn(connection);
     let streams = (0..100).map(|_| {
         let mut sender = sender.clone();
-        let request = stage.request(&format!("/xrpc/{GREEDY}"), &stage.server.client_key);
+        let request = stage.request();
         // Keeps the response, so that the stream is not reset.
         async move { sender.send_request(request).await }
     });

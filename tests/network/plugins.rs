@@ -130,7 +130,8 @@ async fn plugins_link_sync_and_unlink(database: Database) {
     server.start().await;
     let key = server.create_key(&admin.did);
     for lexicon in ["game.json", "actor/ownership.json", "actor/stats.json"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/lexicons/dev/games").join(lexicon);
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/lexicons/dev/games").join(lexicon);
         let document: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         let body = json!({ "lexicon_json": document, "backfill": false });
         expect(201, server.request(Method::POST, "/admin/lexicons").bearer_auth(&key).json(&body)).await;

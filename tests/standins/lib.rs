@@ -24,5 +24,6 @@ mod responses;
 pub mod sql_statements;
 pub mod steam;
 pub mod tls;
+pub mod trickle;
 pub mod upstream;
 pub mod vectors;

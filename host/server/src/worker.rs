@@ -12,7 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
-use belvedere_instance::events::{Event, EventLog, redact};
+use belvedere_instance::events::redact::{self, Names};
+use belvedere_instance::events::{Event, EventLog};
 use belvedere_instance::jobs::{JobQueue, RunningJob, purge};
 use belvedere_instance::pds::SessionAuthority;
 use belvedere_instance::xrpc::Caller;
@@ -72,18 +73,8 @@ pub struct Workers {
 
 /// The pool for `count` workers. A tenant may use half of them, so that with two or more workers no tenant uses all.
 pub fn pool(count: u32) -> FairPool {
-    let count = count as usize;
-    FairPool::new(
-        "job_workers",
-        Bounds {
-            places: count,
-            per_tenant: count.div_ceil(2),
-            // Jobs wait in the database, not in the pool.
-            waiting: 0,
-            waiting_per_tenant: 0,
-            patience: Duration::ZERO,
-        },
-    )
+    // Jobs wait in the database, not in the pool.
+    FairPool::new("job_workers", Bounds::half_per_tenant(count as usize, 0, Duration::ZERO))
 }
 
 /// How a run ended.
@@ -201,7 +192,7 @@ impl Workers {
     /// A result for the event log, with secrets redacted.
     fn redacted(&self, result: &str) -> Value {
         let mut value = serde_json::from_str(result).unwrap_or_default();
-        redact::redact(&mut value, &|text| self.runtime.services.variables.redact(text));
+        redact::redact(&mut value, Names::OfCaller, &|text| self.runtime.services.variables.redact(text));
         value
     }
 

@@ -55,6 +55,16 @@ pub enum PdsError {
 }
 
 impl PdsError {
+    /// The text of the error with all that the PDS said, for callers that hide secrets in it before they cut it.
+    pub fn whole_text(&self) -> String {
+        match self {
+            Self::Refused(refusal) => {
+                format!("the PDS answered {}: {}", refusal.status.as_u16(), refusal.whole_reason())
+            }
+            other => other.to_string(),
+        }
+    }
+
     /// For a session whose account's PDS can't be checked.
     pub(crate) fn unresolved(error: RenewError) -> Self {
         match error {
@@ -123,16 +133,19 @@ impl Refusal {
         self.error_body().error
     }
 
-    /// The error name and message of the response.
+    /// The error name and message of the response, cut to [`REASON_CHARS`].
     pub fn reason(&self) -> String {
+        self.whole_reason().chars().take(REASON_CHARS).collect()
+    }
+
+    fn whole_reason(&self) -> String {
         let ErrorBody { error, message } = self.error_body();
-        let text = match (error.is_empty(), message.is_empty()) {
+        match (error.is_empty(), message.is_empty()) {
             (true, true) => "no reason given".to_owned(),
             (false, true) => error,
             (true, false) => message,
             (false, false) => format!("{error}: {message}"),
-        };
-        text.chars().take(REASON_CHARS).collect()
+        }
     }
 
     /// Whether a delete was refused because the record does not exist.

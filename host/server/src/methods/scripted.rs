@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::{delegate, json_input};
 use crate::app::App;
-use belvedere_instance::events::{Event, ScriptError, redact};
+use belvedere_instance::events::redact::{self, Names};
+use belvedere_instance::events::{Event, ScriptError};
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Verb};
 use belvedere_protocol::atproto::{Did, Nsid};
@@ -134,6 +135,6 @@ fn redacted(variables: &Variables, params: &[(String, String)], input: Option<&[
         Some(input) => serde_json::from_slice(input).unwrap_or_default(),
         None => json!(params),
     };
-    redact::redact(&mut value, &|text| variables.redact(text));
+    redact::redact(&mut value, Names::OfCaller, &|text| variables.redact(text));
     value
 }

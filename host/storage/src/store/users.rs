@@ -170,23 +170,49 @@ pub async fn set_permissions(
     })
 }
 
-/// Removes a user with its permissions and browser sessions, and revokes its API keys. Returns the ids of the OAuth
-/// sessions behind the browser sessions; `None` when the user does not exist or is the super user.
-pub async fn delete(db: &Db, id: &str, now: Timestamp) -> Result<Option<Vec<String>>, StoreError> {
+/// How an attempt to delete a user ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deletion<E> {
+    /// With the ids of the OAuth sessions behind the user's browser sessions.
+    Deleted(Vec<String>),
+    /// The check failed.
+    Refused(E),
+    /// The super user can't be deleted.
+    Super,
+    /// There is no such user.
+    Missing,
+}
+
+/// Removes a user with its permissions and browser sessions, and revokes its API keys, if `check` accepts the user. The user's
+/// row is locked meanwhile, so that no permission is granted between the check and the deletion.
+pub async fn delete<E>(
+    db: &Db,
+    id: &str,
+    now: Timestamp,
+    check: impl FnOnce(&UserRow) -> Result<(), E>,
+) -> Result<Deletion<E>, StoreError> {
+    let lock = "UPDATE users SET did = did WHERE id = $1";
+    let select = select!("WHERE u.id = $1");
     let browsers = "DELETE FROM web_sessions WHERE did IN (SELECT did FROM users WHERE id = $1) \
                     RETURNING oauth_session_id";
-    let user = "DELETE FROM users WHERE id = $1 AND is_super = FALSE";
+    let remove = "DELETE FROM users WHERE id = $1 AND is_super = FALSE";
     let keys = "UPDATE api_keys SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        let sessions: Vec<String> = sqlx::query_scalar(browsers).bind(id).fetch_all(&mut *tx).await?;
-        if sqlx::query(user).bind(id).execute(&mut *tx).await?.rows_affected() == 0 {
-            tx.rollback().await?;
-            return Ok(None);
+        sqlx::query(lock).bind(id).execute(&mut *tx).await?;
+        let rows = sqlx::query_as(select).bind(id).fetch_all(&mut *tx).await?;
+        let Some(user) = group_by_user(rows).pop() else { return Ok(Deletion::Missing) };
+        if user.is_super {
+            return Ok(Deletion::Super);
         }
+        if let Err(refusal) = check(&user) {
+            return Ok(Deletion::Refused(refusal));
+        }
+        let sessions: Vec<String> = sqlx::query_scalar(browsers).bind(id).fetch_all(&mut *tx).await?;
+        sqlx::query(remove).bind(id).execute(&mut *tx).await?;
         sqlx::query(keys).bind(id).bind(now).execute(&mut *tx).await?;
         tx.commit().await?;
-        Ok(Some(sessions))
+        Ok(Deletion::Deleted(sessions))
     })
 }
 

@@ -13,12 +13,5 @@ const PLACE_WAIT: Duration = Duration::from_secs(5);
 /// A pool of `places`, half of them for one tenant, for runs in `instances`. `name` is its label in the metrics.
 pub fn outbound_places(name: &'static str, places: usize, instances: usize) -> FairPool {
     // A run waits for one place at a time, so no more wait than there are instances.
-    let bounds = Bounds {
-        places,
-        per_tenant: places.div_ceil(2),
-        waiting: instances.max(1),
-        waiting_per_tenant: instances.div_ceil(2).max(1),
-        patience: PLACE_WAIT,
-    };
-    FairPool::new(name, bounds)
+    FairPool::new(name, Bounds::half_per_tenant(places, instances.max(1), PLACE_WAIT))
 }

@@ -23,6 +23,14 @@ pub struct Bounds {
     pub patience: Duration,
 }
 
+impl Bounds {
+    /// A tenant may use half of the places and of the queue, so that one tenant never uses all.
+    pub fn half_per_tenant(places: usize, waiting: usize, patience: Duration) -> Self {
+        let (per_tenant, waiting_per_tenant) = (places.div_ceil(2), waiting.div_ceil(2));
+        Self { places, per_tenant, waiting, waiting_per_tenant, patience }
+    }
+}
+
 /// Why a call got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {

@@ -91,3 +91,50 @@ impl FetchedResponse {
         serde_json::from_slice(&self.body).map_err(|error| NetError::Malformed(error.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt as _;
+    use http::Method;
+
+    use super::*;
+    use belvedere_standins::trickle::Trickle;
+
+    use crate::net::testing::loopback;
+    use crate::net::tests::LIMITS;
+
+    /// Counts the bytes that are taken, and has `free` more.
+    #[derive(Debug)]
+    struct Counted {
+        taken: AtomicUsize,
+        free: usize,
+    }
+
+    impl BodyMemory for Counted {
+        fn take(&self, bytes: usize) -> BoxFuture<'_, bool> {
+            let taken = self.taken.fetch_add(bytes, Ordering::SeqCst) + bytes;
+            ready(taken <= self.free).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_takes_memory_when_it_arrives() {
+        let mut trickle = Trickle::start(900).await;
+        let memory = Arc::new(Counted { taken: 0.into(), free: 20 });
+        let client = loopback().in_memory(memory.clone());
+        let url = format!("http://{}/", trickle.address());
+        let mut response = client.open(Method::GET, &url, HeaderMap::new(), None, LIMITS).await.unwrap();
+        trickle.requested().await;
+        assert_eq!(memory.taken.load(Ordering::SeqCst), 0, "only the head is there");
+        for sent in [10, 20] {
+            trickle.send(10).await;
+            response.chunk().await.unwrap();
+            assert_eq!(memory.taken.load(Ordering::SeqCst), sent);
+        }
+        trickle.send(10).await;
+        assert!(matches!(response.chunk().await, Err(NetError::NoMemory)));
+    }
+}

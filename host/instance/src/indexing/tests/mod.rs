@@ -5,6 +5,7 @@ mod crash;
 mod histories;
 mod model;
 mod network;
+mod overdue;
 mod pipeline;
 mod replay;
 mod terms;

@@ -9,9 +9,7 @@ use crate::plugins::manifest::Manifest;
 use crate::plugins::secrets;
 use crate::plugins::services::PluginServices;
 use belvedere_instance::config::Secret;
-
-/// Shorter values are not removed: they may be any word.
-const MIN_BYTES: usize = 6;
+use belvedere_instance::events::redact::{self, Names};
 
 /// Names and values, the longest values first: one may contain another.
 #[derive(Default)]
@@ -40,7 +38,7 @@ impl Hidden {
 
     pub(super) fn add(&mut self, name: &'static str, value: &str) {
         let known = self.0.iter().any(|(_, hidden)| hidden.as_str() == value);
-        if value.len() >= MIN_BYTES && !known {
+        if !known {
             let at = self.0.partition_point(|(_, hidden)| hidden.len() >= value.len());
             self.0.insert(at, (name, Zeroizing::new(value.to_owned())));
         }
@@ -48,26 +46,14 @@ impl Hidden {
 
     /// The text with every hidden value replaced by its name.
     pub(in crate::plugins) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for (name, value) in &self.0 {
-            if text.contains(value.as_str()) {
-                text = Cow::Owned(text.replace(value.as_str(), &format!("[{name}]")));
-            }
-        }
-        text
+        let values = self.0.iter().map(|(name, value)| (*name, value.as_str()));
+        redact::replace_values(text, values, |name| format!("[{name}]"))
     }
 
-    /// The same for all texts in a value. In JSON text, escapes could hide a value.
-    pub(super) fn redact_json(&self, value: Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.redact(&text).into_owned()),
-            Value::Array(items) => items.into_iter().map(|item| self.redact_json(item)).collect(),
-            Value::Object(fields) => fields
-                .into_iter()
-                .map(|(key, value)| (self.redact(&key).into_owned(), self.redact_json(value)))
-                .collect(),
-            other => other,
-        }
+    /// The same for all texts in a value, names of fields among them.
+    pub(super) fn redact_json(&self, mut value: Value) -> Value {
+        redact::redact(&mut value, Names::Texts, &|text| self.redact(text));
+        value
     }
 }
 

@@ -42,7 +42,6 @@ use serde_json::{Value, json};
 use super::{ALICE, Stage, built, engine, plugin, scope};
 use crate::plugins::calls::{CallError, Failure, FailureCause, FaultCode, RunContext};
 use crate::plugins::{PluginStatus, limits};
-use belvedere_wasm::sandbox::{MemoryGroup, RunMemory};
 use belvedere_web::fair_share::Tenant;
 
 /// The hostile plugin's module with another behaviour of `describe`.
@@ -87,30 +86,6 @@ async fn describe_is_within_the_limits_and_without_capabilities() {
         let info = stage.calls.describe(&component).await.unwrap();
         assert!(info.id == "lie" || info.version == "9.9.9", "{info:?}");
     }
-}
-
-#[tokio::test]
-async fn a_call_without_memory_is_busy_and_gives_back_what_it_took() {
-    let stage = Stage::set().await;
-    let memory = engine().await.memory().clone();
-    // Two other tenants leave 16 MiB of the common part, and no reserve.
-    let mut others = Vec::new();
-    for (tenant, last) in [("other", 32), ("another", 16)] {
-        let (of_common, of_reserves) = (vec![32; 15].into_iter().chain([last]), vec![32; 8]);
-        for mib in of_common.chain(of_reserves) {
-            let other = RunMemory::new(&memory, Tenant::client(tenant), MemoryGroup::default());
-            other.grow(mib << 20).await.unwrap();
-            others.push(other);
-        }
-    }
-    let before = memory.used();
-    for attempt in ["allocate", "grow"] {
-        assert!(matches!(stage.act(attempt, Value::Null).await, Err(CallError::Busy)), "{attempt}");
-        assert_eq!(memory.used(), before, "{attempt}");
-    }
-    stage.works().await;
-    drop(others);
-    assert_eq!(stage.failure("allocate", Value::Null).await, "needs more than 64 MiB of memory");
 }
 
 #[tokio::test]

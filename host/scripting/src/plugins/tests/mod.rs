@@ -7,6 +7,7 @@ mod http;
 mod isolation;
 mod loading;
 mod lookups;
+mod memory;
 mod modules;
 mod values;
 

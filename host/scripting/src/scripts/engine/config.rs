@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use wasmtime::{Collector, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
+use wasmtime::{Collector, Config};
 
 use crate::scripts::limits;
 use crate::scripts::scheduling::InstancePlaces;
 use belvedere_instance::config::scripts::{POOL_SIZE, QUEUE};
-use belvedere_wasm::sandbox::ProcessorPool;
+use belvedere_wasm::sandbox::{InstanceLimits, ProcessorPool, pooled_config};
 
 /// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
 const CORE_INSTANCES: u32 = 3;
@@ -67,39 +67,30 @@ pub enum EngineError {
 
 /// wasmtime's configuration. All of it is part of the fingerprint of the cached image.
 pub(in crate::scripts) fn wasm_config(config: &EngineConfig) -> Config {
-    let count = InstancePlaces::instances(config.pool_size);
-    let mut pool = PoolingAllocationConfig::new();
-    pool.total_component_instances(count)
-        .total_core_instances(count * (CORE_INSTANCES + AUTOPSIES))
-        .total_memories(count * (MEMORIES + GC_HEAPS))
-        .total_tables(count * TABLES)
-        .total_stacks(count)
-        .total_gc_heaps(count * GC_HEAPS)
-        // A guest that needs more than these counts is refused when it is loaded, not when it is run.
-        .max_core_instances_per_component(CORE_INSTANCES)
-        .max_memories_per_component(MEMORIES)
-        .max_tables_per_component(TABLES)
-        .max_memory_size(limits::LINEAR_MEMORY)
-        .table_elements(limits::TABLE_ELEMENTS)
-        .linear_memory_keep_resident(limits::KEEP_RESIDENT)
-        .table_keep_resident(limits::KEEP_RESIDENT)
-        .async_stack_keep_resident(limits::STACK_KEEP_RESIDENT)
-        .max_unused_warm_slots(WARM_SLOTS)
-        // The kernel reports which pages were written, so that only those are reset.
-        .pagemap_scan(Enabled::Auto);
-    let mut wasm = Config::new();
-    wasm.allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
-        .cranelift_opt_level(OptLevel::Speed)
-        .memory_init_cow(true)
-        .consume_fuel(true)
+    let instances = InstancePlaces::instances(config.pool_size);
+    let of_each = InstanceLimits {
+        instances,
+        core_instances: CORE_INSTANCES,
+        memories: MEMORIES,
+        tables: TABLES,
+        memory_bytes: limits::LINEAR_MEMORY,
+        table_elements: limits::TABLE_ELEMENTS,
+        keep_resident: limits::KEEP_RESIDENT,
+        stack_keep_resident: limits::STACK_KEEP_RESIDENT,
+        warm_slots: WARM_SLOTS,
+        wasm_stack: limits::WASM_STACK,
+        fiber_stack: limits::FIBER_STACK,
+    };
+    let mut wasm = pooled_config(&of_each, |pool| {
+        pool.total_core_instances(instances * (CORE_INSTANCES + AUTOPSIES))
+            .total_memories(instances * (MEMORIES + GC_HEAPS))
+            .total_gc_heaps(instances * GC_HEAPS);
+    });
+    wasm.consume_fuel(true)
         // Exceptions are kept in the garbage-collected heap. The null collector runs out of memory after some millions
         // of throws.
         .collector(Collector::DeferredReferenceCounting)
-        .concurrency_support(false)
-        .wasm_backtrace_max_frames(None)
         // Nothing is written: the dump of a trap only refers to the instances of its store.
-        .coredump_on_trap(true)
-        .max_wasm_stack(limits::WASM_STACK)
-        .async_stack_size(limits::FIBER_STACK);
+        .coredump_on_trap(true);
     wasm
 }

@@ -75,16 +75,8 @@ fn places_at_depth(size: u32, depth: u32) -> u32 {
     (size >> depth).max(MIN_PLACES)
 }
 
-/// A tenant may hold half of the places and of the queue, so that one tenant never takes all.
 fn bounds(places: u32, queue: u32) -> Bounds {
-    let half = |all: u32| all.div_ceil(2).max(1) as usize;
-    Bounds {
-        places: places as usize,
-        per_tenant: half(places),
-        waiting: queue as usize,
-        waiting_per_tenant: half(queue).min(queue as usize),
-        patience: limits::QUEUE_WAIT,
-    }
+    Bounds::half_per_tenant(places as usize, queue as usize, limits::QUEUE_WAIT)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::scripts::limits;
 use belvedere_protocol::trigger::TriggerKind;
-use belvedere_wasm::sandbox::{MemoryGroup, Terms};
+use belvedere_wasm::sandbox::{MemoryGroup, WhenFull};
 
 /// A run's depth in a tree of nested runs, and the state that these runs share. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -37,12 +37,12 @@ impl Lineage {
             | TriggerKind::RecordIndex
             | TriggerKind::LabelApply => (limits::EVENT_TIME, 1),
         };
-        let terms = if kind == TriggerKind::JobRun { Terms::Job } else { Terms::Reserve };
+        let when_full = if kind == TriggerKind::JobRun { WhenFull::WaitAsJob } else { WhenFull::Wait };
         Self {
             depth: 0,
             deadline: Instant::now() + time,
             calls: Arc::default(),
-            memory: MemoryGroup::new(terms),
+            memory: MemoryGroup::new(when_full),
             max_calls: limits::XRPC_CALLS * factor,
             may_lag: kind == TriggerKind::Query,
         }
@@ -50,7 +50,7 @@ impl Lineage {
 
     /// For a run that another run may wait for because it has made a write.
     pub fn of_write(kind: TriggerKind) -> Self {
-        Self { memory: MemoryGroup::new(Terms::AtOnce), ..Self::root(kind).nested() }
+        Self { memory: MemoryGroup::new(WhenFull::Refuse), ..Self::root(kind).nested() }
     }
 
     /// For a dry run, which may take as long as a run of this kind.
@@ -118,5 +118,27 @@ mod tests {
         assert_eq!((job.time_left(), job.nested().time_left()), (limits::JOB_TIME, limits::RUN_TIME));
         tokio::time::advance(limits::JOB_TIME.saturating_sub(Duration::from_secs(1))).await;
         assert_eq!(job.nested().time_left(), Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn only_jobs_and_runs_for_which_a_write_waits_get_no_reserve() {
+        for kind in TriggerKind::ALL {
+            let expected = if kind == TriggerKind::JobRun { WhenFull::WaitAsJob } else { WhenFull::Wait };
+            assert_eq!(Lineage::root(kind).memory().when_full(), expected, "{kind:?}");
+            assert_eq!(Lineage::of_dry_run(kind).memory().when_full(), expected, "{kind:?}");
+            let of_write = Lineage::of_write(kind);
+            assert_eq!((of_write.memory().when_full(), of_write.depth()), (WhenFull::Refuse, 1), "{kind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nested_runs_have_the_reserve_of_the_first() {
+        for first in [Lineage::root(TriggerKind::Query), Lineage::of_write(TriggerKind::RecordCreate)] {
+            let nested = first.nested().nested();
+            assert_eq!(nested.memory().when_full(), first.memory().when_full());
+            assert!(nested.memory().shares_reserve_with(first.memory()));
+        }
+        let other = Lineage::root(TriggerKind::Query);
+        assert!(!other.memory().shares_reserve_with(Lineage::root(TriggerKind::Query).memory()));
     }
 }

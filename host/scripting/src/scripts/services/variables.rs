@@ -9,12 +9,10 @@ use zeroize::Zeroizing;
 
 use belvedere_base::random::Random;
 use belvedere_base::reloadable::Reloadable;
+use belvedere_instance::events::redact;
 use belvedere_protocol::crypto::SealingKey;
 use belvedere_storage::store::script_variables::{self, VariableRow};
 use belvedere_storage::store::{Db, StoreError};
-
-/// Shorter values are not redacted: they may be any word of a message, and are not treated as secrets.
-const MIN_REDACTED_BYTES: usize = 6;
 
 /// Bytes of a value: enough for a key pair or a small document.
 pub const MAX_VALUE: usize = 16 << 10;
@@ -67,13 +65,12 @@ impl Variables {
 
     /// The text with every value replaced by its name.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for (key, value) in &self.0.load().pairs {
-            if value.len() >= MIN_REDACTED_BYTES && text.contains(value.as_str()) {
-                text = Cow::Owned(text.replace(value.as_str(), &placeholder(key)));
-            }
-        }
-        text
+        let set = self.0.load();
+        redact::replace_values(
+            text,
+            set.pairs.iter().map(|(key, value)| (&**key, value.as_str())),
+            placeholder,
+        )
     }
 }
 

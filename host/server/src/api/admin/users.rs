@@ -13,7 +13,7 @@ use belvedere_instance::events::Event;
 use belvedere_instance::settings::SPACES_ENABLED;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::StoreError;
-use belvedere_storage::store::users::{self, UserRow};
+use belvedere_storage::store::users::{self, Deletion, UserRow};
 use belvedere_web::http::{Error, Request, Response, response};
 
 fn not_found() -> Error {
@@ -184,19 +184,17 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if id == admin.user_id {
         return Err(Error::forbidden("you can't delete yourself"));
     }
-    let is_super = || Error::forbidden("the super user can't be deleted");
-    let row = users::get(&app.db, id).await?.ok_or_else(not_found)?;
-    if row.is_super {
-        return Err(is_super());
-    }
-    // A name that this version does not know permits nothing.
-    let known = row.permissions.iter().map(String::as_str).filter(|name| Permission::parse(name).is_some());
-    admin.require_held("revoke", known)?;
-    let Some(sessions) = users::delete(&app.db, id, app.clock.now()).await? else {
-        return Err(match users::get(&app.db, id).await? {
-            Some(_) => is_super(),
-            None => not_found(),
-        });
+    let may_revoke_all = |user: &UserRow| {
+        // A name that this version does not know permits nothing.
+        let known =
+            user.permissions.iter().map(String::as_str).filter(|name| Permission::parse(name).is_some());
+        admin.require_held("revoke", known).map(drop)
+    };
+    let sessions = match users::delete(&app.db, id, app.clock.now(), may_revoke_all).await? {
+        Deletion::Deleted(sessions) => sessions,
+        Deletion::Refused(error) => return Err(error),
+        Deletion::Super => return Err(Error::forbidden("the super user can't be deleted")),
+        Deletion::Missing => return Err(not_found()),
     };
     app.changed(Topic::Admins).await?;
     for session in sessions {

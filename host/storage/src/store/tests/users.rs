@@ -1,7 +1,8 @@
 //! Users, their permissions, and their keys.
 
 use crate::store::api_keys::{self, NewApiKey};
-use crate::store::{Db, StoreError, users};
+use crate::store::users::{self, Deletion, UserRow};
+use crate::store::{Db, StoreError};
 use belvedere_base::clock::Timestamp;
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -21,6 +22,11 @@ async fn key(db: &Db, id: &str, user: &str, hash: &str) -> Result<api_keys::ApiK
         permissions: &["users:read"],
     };
     api_keys::create(db, &key, NOW).await
+}
+
+/// Deletes a user whatever it may do.
+async fn delete(db: &Db, id: &str, now: Timestamp) -> Deletion<()> {
+    users::delete(db, id, now, |_| Ok(())).await.unwrap()
 }
 
 on_both! {
@@ -67,16 +73,38 @@ on_both! {
         users::create(&db, "u1", "did:plc:u1", &["a:x"], NOW).await.unwrap();
         key(&db, "k1", "u1", "hash1").await.unwrap();
         key(&db, "k0", "id0", "hash0").await.unwrap();
-        assert_eq!(users::delete(&db, "u1", Timestamp(2_000)).await.unwrap(), Some(Vec::new()));
+        assert_eq!(delete(&db, "u1", Timestamp(2_000)).await, Deletion::Deleted(Vec::new()));
         assert!(users::get(&db, "u1").await.unwrap().is_none());
         assert!(api_keys::find_by_hash(&db, "hash1").await.unwrap().is_none());
         assert_eq!(api_keys::list_of(&db, "u1").await.unwrap()[0].revoked_at, Some(Timestamp(2_000)));
         assert!(api_keys::find_by_hash(&db, "hash0").await.unwrap().is_some());
-        assert_eq!(users::delete(&db, "u1", NOW).await.unwrap(), None);
-        assert_eq!(users::delete(&db, "id0", NOW).await.unwrap(), None, "the super user stays");
+        assert_eq!(delete(&db, "u1", NOW).await, Deletion::Missing);
+        assert_eq!(delete(&db, "id0", NOW).await, Deletion::Super);
+        assert!(users::get(&db, "id0").await.unwrap().is_some());
         // The DID can be added again, with none of its old permissions.
         let again = users::create(&db, "u2", "did:plc:u1", &[], NOW).await.unwrap();
         assert!(again.permissions.is_empty());
+    }
+
+    async fn a_user_is_deleted_with_the_permissions_that_were_checked(db) {
+        assert!(bootstrap(&db, 0).await);
+        for round in 0..50 {
+            let id = format!("u{round}");
+            users::create(&db, &id, &format!("did:plc:{id}"), &["a:x"], NOW).await.unwrap();
+            let only_a = |user: &UserRow| if user.permissions == ["a:x"] { Ok(()) } else { Err(user.clone()) };
+            let grants = tokio::spawn({
+                let (db, id) = (Db::clone(&db), id.clone());
+                async move { users::set_permissions(&db, &id, &["b:x"], &[]).await.unwrap() }
+            });
+            let deletion = users::delete(&db, &id, NOW, only_a).await.unwrap();
+            let granted = grants.await.unwrap();
+            match deletion {
+                Deletion::Deleted(_) => assert_eq!(granted, None, "round {round}: granted while it was deleted"),
+                Deletion::Refused(user) => assert_eq!(Some(user), granted, "round {round}"),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(users::get(&db, &id).await.unwrap(), granted);
+        }
     }
 
     async fn there_is_always_one_super_user(db) {

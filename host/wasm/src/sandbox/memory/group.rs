@@ -1,4 +1,4 @@
-//! Runs that call each other, which have one reserve together and wait for memory on the same terms.
+//! Runs that call each other, which have one reserve together, and do the same when the memory is full.
 
 use std::sync::Arc;
 
@@ -7,25 +7,37 @@ use super::reserve::Reserve;
 /// A run, and the runs and plugins that it calls. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryGroup {
-    pub(super) terms: Terms,
+    pub(super) when_full: WhenFull,
     pub(super) reserve: Arc<Reserve>,
 }
 
-/// How the runs of a group get memory that is not free.
+/// What the runs of a group do when no memory is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Terms {
+pub enum WhenFull {
     /// They wait for it, and for a reserve.
     #[default]
-    Reserve,
-    /// They wait for it, and for a part of what jobs may have together. They get no reserve: a job may sleep for hours, and
-    /// nobody else would have the reserve meanwhile.
-    Job,
-    /// They do not wait: a run that holds memory waits for them.
-    AtOnce,
+    Wait,
+    /// They wait for it, within the part that jobs may have together. They get no reserve: a job may sleep for hours, and no
+    /// other run would have the reserve meanwhile.
+    WaitAsJob,
+    /// They are refused at once: a run that holds memory waits for them.
+    Refuse,
 }
 
 impl MemoryGroup {
-    pub fn new(terms: Terms) -> Self {
-        Self { terms, reserve: Arc::default() }
+    pub fn new(when_full: WhenFull) -> Self {
+        Self { when_full, reserve: Arc::default() }
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl MemoryGroup {
+    pub fn when_full(&self) -> WhenFull {
+        self.when_full
+    }
+
+    /// Whether the two have one reserve together.
+    pub fn shares_reserve_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.reserve, &other.reserve)
     }
 }

@@ -7,14 +7,14 @@
 //!
 //! A reserve belongs to a group: a run, and the runs and plugins that it calls. They never wait for memory while they have
 //! one: what neither the reserve nor the common part has is refused at once. So runs that wait for memory wait only for runs
-//! that do not. Two kinds of groups have no reserve: see [`Terms`].
+//! that do not. Two kinds of groups have no reserve: see [`WhenFull`].
 
 mod group;
 mod reserve;
 mod results;
 mod run_memory;
 
-pub use group::{MemoryGroup, Terms};
+pub use group::{MemoryGroup, WhenFull};
 pub use results::ResultMemory;
 pub use run_memory::{NoMemory, RunMemory};
 
@@ -76,18 +76,23 @@ impl MemoryPool {
     pub fn used(&self) -> usize {
         (self.common.used() + self.reserves.used() * RESERVE) * PAGE
     }
+
+    /// Waits until so many bytes are used.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn until_used(&self, bytes: usize) {
+        let used = async {
+            while self.used() < bytes {
+                tokio::task::yield_now().await;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(30), used).await;
+        assert!(ended.is_ok(), "{} instead of {bytes} bytes are used", self.used());
+    }
 }
 
-/// A tenant may have half, so that one tenant never takes all. The queues need no bounds, since each run in them holds an
-/// instance.
+/// The queues need no bounds, since each run in them holds an instance.
 fn bounds(places: usize) -> Bounds {
-    Bounds {
-        places,
-        per_tenant: places.div_ceil(2),
-        waiting: usize::MAX,
-        waiting_per_tenant: usize::MAX,
-        patience: PATIENCE,
-    }
+    Bounds::half_per_tenant(places, usize::MAX, PATIENCE)
 }
 
 /// What a run waited for.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Grant, MemoryGroup, MemoryPool, PAGE, RESERVE_BYTES, Terms};
+use super::{Grant, MemoryGroup, MemoryPool, PAGE, RESERVE_BYTES, WhenFull};
 use belvedere_web::fair_share::{Full, Place, Tenant};
 
 /// What one run has taken. Cheap to clone; the memory is released when the last clone is dropped.
@@ -62,9 +62,9 @@ impl RunMemory {
     /// The most that the run can have, in bytes, however little others use.
     pub fn most(&self) -> usize {
         let Inner { pool, group, .. } = &*self.0;
-        match group.terms {
-            Terms::Job => RESERVE_BYTES.min(pool.of_jobs.bounds().per_tenant * PAGE),
-            Terms::Reserve | Terms::AtOnce => RESERVE_BYTES,
+        match group.when_full {
+            WhenFull::WaitAsJob => RESERVE_BYTES.min(pool.of_jobs.bounds().per_tenant * PAGE),
+            WhenFull::Wait | WhenFull::Refuse => RESERVE_BYTES,
         }
     }
 
@@ -75,12 +75,12 @@ impl RunMemory {
         if pages == 0 {
             return true;
         }
-        let of_jobs = match group.terms {
-            Terms::Job => match pool.of_jobs.take(tenant, pages) {
+        let of_jobs = match group.when_full {
+            WhenFull::WaitAsJob => match pool.of_jobs.take(tenant, pages) {
                 None => return false,
                 taken => taken,
             },
-            Terms::Reserve | Terms::AtOnce => None,
+            WhenFull::Wait | WhenFull::Refuse => None,
         };
         // Other runs may wait for the common part. Then this gives nothing, and the run takes of its reserve.
         if let Some(common) = pool.common.take(tenant, pages) {
@@ -104,8 +104,8 @@ impl RunMemory {
         }
         let Inner { pool, tenant, group, .. } = &*self.0;
         let pages = bytes.div_ceil(PAGE);
-        match group.terms {
-            Terms::Job => {
+        match group.when_full {
+            WhenFull::WaitAsJob => {
                 if pages > pool.of_jobs.bounds().per_tenant {
                     return Err(Full::Tenant);
                 }
@@ -113,14 +113,14 @@ impl RunMemory {
                 let common = pool.common.enter_many(tenant, pages).await?;
                 self.0.held().add(common, Some(of_jobs));
             }
-            Terms::Reserve if !group.reserve.is_open() => match pool.wait(tenant, pages).await? {
+            WhenFull::Wait if !group.reserve.is_open() => match pool.wait(tenant, pages).await? {
                 Grant::Common(place) => self.0.held().add(place, None),
                 Grant::Reserve(place) => {
                     group.reserve.open(place, pages);
                     self.0.held().of_reserve += pages;
                 }
             },
-            Terms::Reserve | Terms::AtOnce => {
+            WhenFull::Wait | WhenFull::Refuse => {
                 let common = pool.common.try_enter_many(tenant, pages)?;
                 self.0.held().add(common, None);
             }

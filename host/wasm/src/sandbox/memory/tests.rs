@@ -13,11 +13,11 @@ fn small() -> MemoryPool {
 }
 
 fn run(memory: &MemoryPool, tenant: &str) -> RunMemory {
-    run_on(Terms::Reserve, memory, tenant)
+    run_on(WhenFull::Wait, memory, tenant)
 }
 
-fn run_on(terms: Terms, memory: &MemoryPool, tenant: &str) -> RunMemory {
-    RunMemory::new(memory, Tenant::client(tenant), MemoryGroup::new(terms))
+fn run_on(when_full: WhenFull, memory: &MemoryPool, tenant: &str) -> RunMemory {
+    RunMemory::new(memory, Tenant::client(tenant), MemoryGroup::new(when_full))
 }
 
 fn called_by(caller: &RunMemory, memory: &MemoryPool, tenant: &str) -> RunMemory {
@@ -119,23 +119,26 @@ async fn a_run_gives_back_what_it_did_not_need() {
 #[tokio::test(start_paused = true)]
 async fn jobs_have_no_reserve_and_leave_half_of_the_common_part_to_others() {
     let memory = small();
-    let job = run_on(Terms::Job, &memory, "a");
+    let job = run_on(WhenFull::WaitAsJob, &memory, "a");
     assert_eq!(job.most(), 8 * MIB, "half of half of the common part");
     job.grow(8 * MIB).await.unwrap();
     let started = Instant::now();
-    assert_eq!(run_on(Terms::Job, &memory, "a").grow(MIB).await.unwrap_err(), Full::Patience);
+    assert_eq!(run_on(WhenFull::WaitAsJob, &memory, "a").grow(MIB).await.unwrap_err(), Full::Patience);
     assert_eq!((started.elapsed(), used(&memory)), (PATIENCE, (8, 0)));
-    run_on(Terms::Job, &memory, "b").grow(9 * MIB).await.unwrap_err();
-    let other = run_on(Terms::Job, &memory, "b");
+    run_on(WhenFull::WaitAsJob, &memory, "b").grow(9 * MIB).await.unwrap_err();
+    let other = run_on(WhenFull::WaitAsJob, &memory, "b");
     other.grow(8 * MIB).await.unwrap();
-    assert!(!run_on(Terms::Job, &memory, "c").try_grow(MIB), "jobs have half, however many tenants run them");
+    assert!(
+        !run_on(WhenFull::WaitAsJob, &memory, "c").try_grow(MIB),
+        "jobs have half, however many tenants run them"
+    );
     let (query, another) = (run(&memory, "a"), run(&memory, "b"));
     query.grow(8 * MIB).await.unwrap();
     another.grow(8 * MIB).await.unwrap();
     assert_eq!(used(&memory), (32, 0));
     job.shrink(4 * MIB);
     drop((query, another));
-    assert!(run_on(Terms::Job, &memory, "a").try_grow(4 * MIB));
+    assert!(run_on(WhenFull::WaitAsJob, &memory, "a").try_grow(4 * MIB));
     drop((job, other));
     assert_eq!((used(&memory), memory.of_jobs.used()), ((0, 0), 0));
 }
@@ -146,7 +149,7 @@ async fn runs_for_which_others_wait_do_not_wait() {
     let other = run(&memory, "a");
     other.grow(16 * MIB).await.unwrap();
     let started = Instant::now();
-    let early = run_on(Terms::AtOnce, &memory, "a");
+    let early = run_on(WhenFull::Refuse, &memory, "a");
     assert_eq!(early.grow(MIB).await.unwrap_err(), Full::Tenant);
     assert_eq!((started.elapsed(), used(&memory)), (Duration::ZERO, (16, 0)));
     drop(other);

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use super::super::super::calls::{CallError, FaultCode};
-use super::super::{AccountError, check};
+use super::super::{AccountError, Linker, check};
 use belvedere_instance::pds::PdsError;
 use belvedere_storage::store::StoreError;
 
@@ -63,9 +63,10 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// What a failed write means for the sync. A record that the PDS finds invalid is skipped, for the returned reason.
-pub(super) fn pds_stop(error: PdsError) -> Result<String, Stop> {
-    let text = check::shown(&error.to_string());
+/// What a failed write means for the sync. A record that the PDS finds invalid is skipped, for the returned reason: the PDS may
+/// repeat what the plugin wrote.
+pub(super) fn pds_stop(plugin: &dyn Linker, error: PdsError) -> Result<String, Stop> {
+    let text = check::shown_by(plugin, &error.whole_text());
     let refusal = match error {
         PdsError::Refused(refusal) => refusal,
         PdsError::Ended | PdsError::Moved => return Err(no_session()),

@@ -216,7 +216,7 @@ async fn read_and_write(
     let Page { items, next } = page;
     let (mut progress, prepared) = items::prepare(accounts, plugin.as_ref(), &row, items).await?;
     let over = began.plus_seconds(TURN_SECONDS);
-    let writing = Writing { accounts, row: &row, session: &session, over };
+    let writing = Writing { accounts, plugin: plugin.as_ref(), row: &row, session: &session, over };
     let mut reached = 0;
     for chunk in prepared.chunks(COMPARED) {
         if !writing.write_changed(chunk, &mut reached, &mut progress).await?
@@ -281,6 +281,7 @@ fn check_page(row: &AccountRow, page: &Page) -> Result<(), Stop> {
 /// The writes of a turn.
 struct Writing<'a> {
     accounts: &'a Accounts,
+    plugin: &'a dyn Linker,
     row: &'a AccountRow,
     session: &'a Session,
     /// When the turn's time is over.
@@ -339,7 +340,7 @@ impl Writing<'_> {
                 progress.written += 1;
             }
             Err(error) => {
-                let note = pds_stop(error)?;
+                let note = pds_stop(self.plugin, error)?;
                 progress.skipped += 1;
                 progress.note.get_or_insert(format!("{}: {note}", item.uri));
             }

@@ -137,6 +137,24 @@ on_both! {
                 assert!(!event["error"].as_str().unwrap().contains(&SECRET[..2]), "{event}");
             }
         }
+        // The same for what a PDS says, which may be what the plugin wrote. Once it ends the sync, once it is a note. Secrets at
+        // the beginning become shorter when they are hidden, so that more of the text is shown.
+        for (secrets, pads) in [(1, 250..300), (11, 140..170)] {
+            for pad in pads.step_by(3) {
+                let message = format!("{}{}{SECRET}", SECRET.repeat(secrets - 1), "x".repeat(pad));
+                let refusal = |error| &*json!({ "error": error, "message": message }).to_string().leak();
+                stage.service.items(vec![item(NOTE, Some("refused"), &json!({}))]);
+                stage.pds.refuse(400, refusal("SomethingElse"));
+                assert_eq!(error_of(&stage).await, "upstream");
+                let event = stage.events_of("sync_failed").await.pop().unwrap();
+                assert!(!event["error"].as_str().unwrap().contains(&SECRET[..2]), "{pad}: {event}");
+                stage.pds.refuse(400, refusal("InvalidRecord"));
+                assert_eq!(run_sync(&stage).await, done(1, 0, 1));
+                let event = stage.events_of("synced").await.pop().unwrap();
+                let note = event["note"].as_str().unwrap();
+                assert!(note.contains("InvalidRecord") && !note.contains(&SECRET[..2]), "{pad}: {note}");
+            }
+        }
     }
 
     async fn a_plugins_failures_end_or_postpone_a_sync(stage) {

@@ -1,6 +1,5 @@
 //! The answer of a dry run. Values of script variables that the run had are replaced by their names in all its texts.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use super::event::DryEvent;
 use crate::api::admin::scripts::diagnostics;
 use crate::app::App;
 use crate::event_scripts::{LabelVerdict, Verdict};
+use belvedere_instance::events::redact::{self, Names};
 use belvedere_instance::xrpc::Answer;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::{DryRunOptions, DryRunReport, ScriptFailure, limits};
@@ -69,7 +69,7 @@ impl Finished<'_> {
         // A run that had none can't show one. What is hidden in its answer would tell which of its texts is a value.
         if options.with_variables {
             let variables = &app.scripting.runtime.services.variables;
-            redact(&mut answer, &|text| variables.redact(text));
+            redact::redact(&mut answer, Names::Ours, &|text| variables.redact(text));
         }
         answer
     }
@@ -122,18 +122,4 @@ fn notes(report: &DryRunReport, options: DryRunOptions) -> Vec<&'static str> {
         notes.push("Some writes or log lines are not listed, because there are too many.");
     }
     notes
-}
-
-/// Passes each text to `redact_text`.
-fn redact(value: &mut Value, redact_text: &impl Fn(&str) -> Cow<'_, str>) {
-    match value {
-        Value::String(text) => {
-            if let Cow::Owned(redacted) = redact_text(text) {
-                *text = redacted;
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, redact_text)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| redact(field, redact_text)),
-        _ => {}
-    }
 }
