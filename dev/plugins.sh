@@ -33,7 +33,7 @@ all_plugins() {
 inputs() {
     {
         rustc --version
-        find "$1" "$ROOT/wit/plugin" "$ROOT/plugins/sdk" "$ROOT/plugin-pack" "$ROOT/plugins/Cargo.toml" \
+        find "$1" "$ROOT/wit/plugin" "$ROOT/plugins/sdk" "$ROOT/host/plugin-pack" "$ROOT/plugins/Cargo.toml" \
             "$ROOT/plugins/Cargo.lock" "$ROOT/Cargo.lock" "$ROOT/plugins/js-tools" "$ROOT/dev/plugins.sh" \
             "$ROOT/dev/wasm_rust.sh" \
             -name node_modules -prune -o -type f -print | LC_ALL=C sort | while read -r file; do

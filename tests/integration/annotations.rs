@@ -1,4 +1,4 @@
-//! The annotations for editors (`lua/belvedere.d.lua`) declare exactly the API of scripts.
+//! The annotations for editors (`guest-lua/belvedere.d.lua`) declare exactly the API of scripts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,7 +51,7 @@ const ELSEWHERE: &[&str] = &[
 
 /// The functions and fields that the annotations declare.
 fn annotated() -> BTreeSet<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lua/belvedere.d.lua");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-lua/belvedere.d.lua");
     let text = fs::read_to_string(path).unwrap();
     let mut names = BTreeSet::new();
     let mut class = "";
@@ -82,7 +82,7 @@ async fn the_annotations_match_the_api_of_scripts() {
         serde_json::from_value(answer.body.clone()).unwrap_or_else(|_| panic!("{}", answer.text));
     let annotated = annotated();
     let missing: Vec<_> = there.difference(&annotated).collect();
-    assert!(missing.is_empty(), "lua/belvedere.d.lua lacks {missing:?}");
+    assert!(missing.is_empty(), "guest-lua/belvedere.d.lua lacks {missing:?}");
     let given = ["caller_did", "delegate_did", "env", "input", "params"];
     let invented: Vec<_> = annotated
         .difference(&there)

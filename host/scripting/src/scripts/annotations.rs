@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 
 /// The script API without plugins.
-const BUILT_IN: &str = include_str!("../../../../lua/belvedere.d.lua");
+const BUILT_IN: &str = include_str!("../../../../guest-lua/belvedere.d.lua");
 
 /// Begins the part with the functions of plugins.
 const HEADING: &str = "\n-- The installed plugins ------------------------------------------------------\
