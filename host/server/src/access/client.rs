@@ -269,6 +269,7 @@ pub(super) mod tests {
         for db in testing::both().await {
             let new = |n: u32, parent: Option<&str>| ApiClientRow {
                 id: format!("c{n}"),
+                client_id_url: format!("https://app{n}.example/client.json"),
                 parent_client_id: parent.map(str::to_owned),
                 ..row(&format!("bvc_{n}"), true)
             };

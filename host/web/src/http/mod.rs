@@ -14,6 +14,7 @@ mod id;
 pub mod limits;
 mod monitor;
 pub mod nul;
+mod pace;
 pub mod request;
 pub mod response;
 mod response_memory;

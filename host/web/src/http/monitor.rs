@@ -5,6 +5,7 @@
 //! are answered long before a timer would matter. A connection whose client reads slower than [`limits::MIN_READ_RATE`]
 //! is closed; on HTTP/2 the rate is checked for each response.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -16,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use super::limits;
-use super::response_memory::{Pace, TrackedResponse};
+use super::pace::Pace;
 
 /// The counters of one connection.
 #[derive(Debug, Default)]
@@ -40,7 +41,19 @@ pub(super) struct Counters {
     /// HTTP/2: bytes of responses that were written.
     taken: AtomicU64,
     /// HTTP/2: the responses that are not completely written, and some dead references to others.
-    responses: Mutex<Vec<Weak<TrackedResponse>>>,
+    responses: Mutex<Vec<Weak<dyn PacedResponse>>>,
+}
+
+/// A response that is being written, as its connection sees it.
+pub(super) trait PacedResponse: fmt::Debug + Send + Sync {
+    /// Ends a tick. Returns the bytes that the client took over the last [`limits::STALL_TICKS`] ticks; `None` while the
+    /// response is younger.
+    fn tick(&self) -> Option<u64>;
+
+    fn is_evicted(&self) -> bool;
+
+    /// Drops what hyper has not taken yet and releases its reservation. The stream is reset when the client reads on.
+    fn evict(&self);
 }
 
 /// Counts a request as in flight until it is dropped.
@@ -90,16 +103,16 @@ impl Counters {
     }
 
     /// Monitors a response until it is written.
-    pub(super) fn track(&self, response: &Arc<TrackedResponse>) {
+    pub(super) fn track(&self, response: Weak<dyn PacedResponse>) {
         let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
         if responses.len() >= limits::H2_STREAMS as usize {
             responses.retain(|response| response.strong_count() > 0);
         }
-        responses.push(Arc::downgrade(response));
+        responses.push(response);
     }
 
     /// The responses that are not completely written.
-    fn unfinished(&self) -> Vec<Arc<TrackedResponse>> {
+    fn unfinished(&self) -> Vec<Arc<dyn PacedResponse>> {
         let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner);
         let alive: Vec<_> = responses.iter().filter_map(Weak::upgrade).collect();
         if alive.len() < responses.len() {

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 
-use super::super::monitor::{Counters, InFlight};
+use super::super::monitor::{Counters, InFlight, PacedResponse};
+use super::super::pace::Pace;
 use super::super::{EventStream, limits};
-use super::{Charge, Pace, units};
+use super::{Charge, units};
 use crate::fair_share::Place;
 
 /// The body of a response that is being sent.
@@ -91,36 +92,14 @@ impl TrackedResponse {
         let state = State { rest: bytes, handed_out, written, evicted, pace: Pace::default(), charge, place };
         let response =
             Arc::new(Self { connection: Arc::clone(connection), copied, state: Mutex::new(state) });
-        connection.track(&response);
+        let weak = Arc::downgrade(&response);
+        connection.track(weak);
         response
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Poisoning can be ignored: every update leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Bytes that the client took over the last [`limits::STALL_TICKS`] ticks; `None` while the response is younger.
-    pub(in super::super) fn tick(&self) -> Option<u64> {
-        let mut state = self.lock();
-        let written = state.written;
-        state.pace.tick(written)
-    }
-
-    pub(in super::super) fn is_evicted(&self) -> bool {
-        self.lock().evicted
-    }
-
-    /// Drops what hyper has not taken yet and releases its reservation. The stream is reset when the client reads on.
-    pub(in super::super) fn evict(&self) {
-        let mut state = self.lock();
-        state.evicted = true;
-        state.rest = Bytes::new();
-        let left = state.handed_out;
-        state.charge.shrink_to(left);
-        if let Some(place) = &mut state.place {
-            place.shrink_to(units(left));
-        }
     }
 
     fn next_piece(self: &Arc<Self>) -> Option<Result<Bytes, TooSlow>> {
@@ -142,6 +121,29 @@ impl TrackedResponse {
         }
         state.handed_out += length;
         Some(Ok(Bytes::from_owner(Piece { bytes, response: Arc::clone(self) })))
+    }
+}
+
+impl PacedResponse for TrackedResponse {
+    fn tick(&self) -> Option<u64> {
+        let mut state = self.lock();
+        let written = state.written;
+        state.pace.tick(written)
+    }
+
+    fn is_evicted(&self) -> bool {
+        self.lock().evicted
+    }
+
+    fn evict(&self) {
+        let mut state = self.lock();
+        state.evicted = true;
+        state.rest = Bytes::new();
+        let left = state.handed_out;
+        state.charge.shrink_to(left);
+        if let Some(place) = &mut state.place {
+            place.shrink_to(units(left));
+        }
     }
 }
 

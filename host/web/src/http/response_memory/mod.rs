@@ -6,7 +6,6 @@
 //! at a time, such small responses are not even counted.
 
 mod body;
-mod pace;
 #[cfg(test)]
 mod tests;
 
@@ -21,8 +20,8 @@ use super::{Body, limits};
 use crate::fair_share::{FairPool, Place, Tenant};
 
 use body::OpenStream;
-pub(super) use body::{ResponseBody, TrackedResponse};
-pub(super) use pace::Pace;
+pub(super) use body::ResponseBody;
+use body::TrackedResponse;
 
 /// The memory for unread responses of the whole server.
 #[derive(Debug)]

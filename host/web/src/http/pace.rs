@@ -1,12 +1,12 @@
 //! Measures how many bytes a client took over the last ticks.
 
-use super::super::limits;
+use super::limits;
 
 const TICKS: usize = limits::STALL_TICKS as usize;
 
 /// Bytes that a client took in each of the last [`limits::STALL_TICKS`] ticks.
 #[derive(Debug, Default)]
-pub(in super::super) struct Pace {
+pub(super) struct Pace {
     took: [u64; TICKS],
     next: usize,
     /// Complete ticks so far, at most `TICKS`; `None` before the first, incomplete one has ended.
@@ -17,7 +17,7 @@ pub(in super::super) struct Pace {
 impl Pace {
     /// Ends a tick, with the bytes taken in total. Returns the bytes taken over the last `TICKS` ticks once there were
     /// that many.
-    pub(in super::super) fn tick(&mut self, total: u64) -> Option<u64> {
+    pub(super) fn tick(&mut self, total: u64) -> Option<u64> {
         let took = total - std::mem::replace(&mut self.total, total);
         let Some(ticks) = self.ticks else {
             self.ticks = Some(0);
@@ -31,7 +31,7 @@ impl Pace {
     }
 
     /// Starts measuring again.
-    pub(in super::super) fn reset(&mut self, total: u64) {
+    pub(super) fn reset(&mut self, total: u64) {
         *self = Self { total, ..Self::default() };
     }
 }
