@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use belvedere_base::clock::Timestamp;
@@ -73,9 +74,7 @@ impl PendingBatch {
     }
 
     pub(super) fn push_change(&mut self, change: Change) {
-        if let Change::Upsert(upsert) = &change {
-            self.bytes += upsert.record.len();
-        }
+        self.bytes += change.record().map_or(0, Bytes::len);
         self.batch.changes.push(change);
     }
 
@@ -135,7 +134,7 @@ impl PendingBatch {
                     return false;
                 }
                 let is_inactive = |of: &Contained| of.status.is_some_and(|s| s != AccountStatus::Active);
-                self.repos.get(did_of(change)).is_some_and(|of| is_inactive(of) || of.repair)
+                self.repos.get(change.did()).is_some_and(|of| is_inactive(of) || of.repair)
             }
             IndexChange::Account(AccountChange { did, .. }) => self.collides_with_status(did),
             IndexChange::Repair(_) => false,
@@ -146,7 +145,7 @@ impl PendingBatch {
     fn collides_with_status(&mut self, did: &Did) -> bool {
         let counted = std::mem::replace(&mut self.counted_changes, self.batch.changes.len());
         for change in &self.batch.changes[counted..] {
-            self.repos.entry(did_of(change).clone()).or_default().changes = true;
+            self.repos.entry(change.did().clone()).or_default().changes = true;
         }
         self.repos.get(did).is_some_and(|of| of.changes || of.status.is_some() || of.repair)
     }
@@ -167,13 +166,6 @@ impl PendingBatch {
         }
         self.batch.term = self.term.unwrap_or_default();
         self.batch.now = now;
-    }
-}
-
-pub(super) fn did_of(change: &Change) -> &Did {
-    match change {
-        Change::Upsert(upsert) => &upsert.did,
-        Change::Delete(delete) => &delete.did,
     }
 }
 

@@ -264,11 +264,7 @@ fn split(mut batch: Batch) -> Pieces {
 
 /// The record of a batch of one row; `None` when the row is an account.
 fn subject(batch: &Batch) -> Option<RecordUri> {
-    let (did, collection, rkey) = match batch.changes.first()? {
-        Change::Upsert(u) => (&u.did, &u.collection, &u.rkey),
-        Change::Delete(d) => (&d.did, &d.collection, &d.rkey),
-    };
-    Some(RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() })
+    batch.changes.first().map(Change::uri)
 }
 
 #[cfg(test)]

@@ -14,13 +14,13 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::load::{Amount, Counted, Load};
 use super::apply::{Applier, IndexChange};
-use super::batch::did_of;
 use super::envelope::Envelope;
 use super::message::{Message, Part};
 use super::scripts::{RecordAction, RecordEvent, RecordScriptRunner};
@@ -28,7 +28,6 @@ use super::tally::Tally;
 use super::watermark::Ticket;
 use belvedere_base::hand_over_thread::{self, hand_over_thread};
 use belvedere_protocol::atproto::Did;
-use belvedere_storage::store::index::Change;
 
 /// What the queues take.
 #[derive(Clone, Copy, Debug)]
@@ -87,10 +86,8 @@ impl Step {
 
 impl Checked {
     fn record_bytes(&self) -> usize {
-        match &self.change {
-            IndexChange::Record(Change::Upsert(upsert)) => upsert.record.len(),
-            IndexChange::Record(Change::Delete(_)) | IndexChange::Account(_) | IndexChange::Repair(_) => 0,
-        }
+        let IndexChange::Record(change) = &self.change else { return 0 };
+        change.record().map_or(0, Bytes::len)
     }
 }
 
@@ -319,7 +316,7 @@ impl IndexChange {
     /// The repo that the change belongs to.
     pub(super) fn did(&self) -> &Did {
         match self {
-            Self::Record(change) => did_of(change),
+            Self::Record(change) => change.did(),
             Self::Account(account) => &account.did,
             Self::Repair(did) => did,
         }

@@ -11,7 +11,6 @@ use belvedere_storage::store::gaps::Gap;
 use belvedere_storage::store::index::{AccountStatus, ApplyReport, Batch, Change, Delete};
 use belvedere_storage::store::lease::{Lease, Term};
 
-use super::batch::did_of;
 use super::commit::Sink;
 use super::notice::{Notice, Observer};
 
@@ -154,7 +153,7 @@ impl Sink for Arc<FakeStore> {
         if batch.term != Term::ALONE && batch.term < model.term {
             return Err(StoreError::Superseded);
         }
-        let poisoned = batch.changes.iter().any(|change| model.refused.contains(rkey_of(change).as_str()));
+        let poisoned = batch.changes.iter().any(|change| model.refused.contains(change.names().2.as_str()));
         if poisoned || model.refusals > 0 {
             model.refusals = model.refusals.saturating_sub(1);
             return Err(StoreError::Corrupt("refused by the test".to_owned()));
@@ -200,13 +199,9 @@ impl Model {
             }
         }
         for change in &batch.changes {
-            let (collection, rev, record) = match change {
-                Change::Upsert(u) => {
-                    (&u.collection, u.rev, Some(String::from_utf8(u.record.to_vec()).unwrap()))
-                }
-                Change::Delete(d) => (&d.collection, d.rev, None),
-            };
-            let key = (did_of(change).to_string(), collection.to_string(), rkey_of(change).to_string());
+            let record = change.record().map(|record| String::from_utf8(record.to_vec()).unwrap());
+            let ((did, collection, rkey), rev) = (change.names(), change.rev());
+            let key = (did.to_string(), collection.to_string(), rkey.to_string());
             let is_deleted = self.deleted.get(&key.0).is_some_and(|deleted| *deleted >= rev);
             if is_deleted || self.records.get(&key).is_some_and(|(known, _)| *known >= rev) {
                 applied.stale += 1;
@@ -223,13 +218,6 @@ impl Model {
             self.cursors.push(cursor.cursor);
         }
         applied
-    }
-}
-
-fn rkey_of(change: &Change) -> &RecordKey {
-    match change {
-        Change::Upsert(upsert) => &upsert.rkey,
-        Change::Delete(delete) => &delete.rkey,
     }
 }
 

@@ -119,7 +119,7 @@ impl EventScripts {
                 uri: &text,
                 did: uri.did.as_str(),
                 rkey: uri.rkey.as_str(),
-                record: record_of(&event.change).map(|record| &record[..]),
+                record: event.change.record().map(|record| &record[..]),
             }),
             lineage,
             ..Invocation::default()
@@ -221,7 +221,7 @@ impl RecordScriptRunner for EventScripts {
     }
 
     fn wants(&self, action: RecordAction, change: &Change) -> bool {
-        self.record_script(collection_of(change), action).is_some()
+        self.record_script(change.names().1.as_str(), action).is_some()
     }
 
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
@@ -233,7 +233,7 @@ impl RecordScriptRunner for EventScripts {
     }
 
     fn puts_are_alike(&self, change: &Change) -> bool {
-        let collection = collection_of(change);
+        let collection = change.names().1.as_str();
         let id =
             |action| self.record_script(collection, action).map(|script| script.trigger().id().to_owned());
         id(RecordAction::Create) == id(RecordAction::Update)
@@ -276,7 +276,7 @@ fn letter(trigger: &str, event: &RecordEvent, uri: &RecordUri) -> NewLetter {
             action: event.action.to_string(),
             rev: Some(rev.to_string()),
             cid,
-            payload: record_of(&event.change).map(|record| String::from_utf8_lossy(record).into_owned()),
+            payload: event.change.record().map(|record| String::from_utf8_lossy(record).into_owned()),
         },
     }
 }
@@ -284,20 +284,6 @@ fn letter(trigger: &str, event: &RecordEvent, uri: &RecordUri) -> NewLetter {
 /// `<nsid>:<action>`: the host id of record scripts in the event log and in dead letters.
 fn host_id(uri: &RecordUri, action: RecordAction) -> String {
     format!("{}:{action}", uri.collection)
-}
-
-pub(super) fn record_of(change: &Change) -> Option<&Bytes> {
-    match change {
-        Change::Upsert(upsert) => Some(&upsert.record),
-        Change::Delete(_) => None,
-    }
-}
-
-fn collection_of(change: &Change) -> &str {
-    match change {
-        Change::Upsert(upsert) => upsert.collection.as_str(),
-        Change::Delete(delete) => delete.collection.as_str(),
-    }
 }
 
 /// The verdict that a return value stands for (`lua-runtime.md` §4).

@@ -8,7 +8,7 @@ use crate::indexing::watermark::Reach;
 use crate::indexing::{Candidate, Claim};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::Tid;
-use belvedere_storage::store::index::{AccountChange, AccountStatus, Delete, Upsert, Validity};
+use belvedere_storage::store::index::{AccountChange, AccountStatus, Change, Delete, Upsert, Validity};
 use belvedere_storage::store::lease::Term;
 
 /// Wants every change. Decides on changes of `blocked` repos only after a permit was added, and has decided early on

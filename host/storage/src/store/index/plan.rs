@@ -4,7 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use belvedere_base::clock::Timestamp;
-use belvedere_protocol::atproto::{Did, Tid};
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
+use bytes::Bytes;
 
 use super::super::intern::{self, Collection};
 use super::super::lease::Term;
@@ -14,7 +15,6 @@ use super::{
     ApplyReport, Batch, Change, Db, Delete, MAX_TARGET_BYTES, RejectedUpsert, StoreError, StreamCursor,
     Upsert,
 };
-use belvedere_protocol::atproto::RecordUri;
 
 /// The key of a record in the database.
 pub(super) type Key<'a> = (i64, i64, &'a str);
@@ -91,24 +91,38 @@ impl Change {
         }
     }
 
-    /// The record that is changed.
-    pub fn uri(&self) -> RecordUri {
+    /// The parts of [`Change::uri`].
+    pub fn names(&self) -> (&Did, &Nsid, &RecordKey) {
         let (Self::Upsert(Upsert { did, collection, rkey, .. })
         | Self::Delete(Delete { did, collection, rkey, .. })) = self;
+        (did, collection, rkey)
+    }
+
+    /// The repo of the record that is changed.
+    pub fn did(&self) -> &Did {
+        self.names().0
+    }
+
+    /// The record that is changed.
+    pub fn uri(&self) -> RecordUri {
+        let (did, collection, rkey) = self.names();
         RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() }
+    }
+
+    /// The record's JSON text; `None` if it is deleted.
+    pub fn record(&self) -> Option<&Bytes> {
+        match self {
+            Self::Upsert(upsert) => Some(&upsert.record),
+            Self::Delete(_) => None,
+        }
     }
 }
 
 impl<'a> Plan<'a> {
     pub(super) async fn of(db: &Db, batch: &'a Batch) -> Result<Self, StoreError> {
-        let names = || {
-            batch.changes.iter().map(|change| match change {
-                Change::Upsert(u) => (&u.did, &u.collection),
-                Change::Delete(d) => (&d.did, &d.collection),
-            })
-        };
-        let dids = intern::did_ids(db, names().map(|(did, _)| did)).await?;
-        let collections = intern::collections(db, names().map(|(_, collection)| collection)).await?;
+        let names = || batch.changes.iter().map(Change::names);
+        let dids = intern::did_ids(db, names().map(|(did, ..)| did)).await?;
+        let collections = intern::collections(db, names().map(|(_, collection, _)| collection)).await?;
         let id_of = |did, collection| {
             // Both maps were made from the same names a few lines above.
             Some((*collections.get(collection)?, *dids.get(did)?))
@@ -119,12 +133,9 @@ impl<'a> Plan<'a> {
         let mut newest: HashMap<Key<'a>, (Partition, &'a Change)> =
             HashMap::with_capacity(batch.changes.len());
         for change in &batch.changes {
-            let (did, collection, rkey) = match change {
-                Change::Upsert(u) => (&u.did, &u.collection, u.rkey.as_str()),
-                Change::Delete(d) => (&d.did, &d.collection, d.rkey.as_str()),
-            };
+            let (did, collection, rkey) = change.names();
             let Some((Collection { id, partition }, did_id)) = id_of(did, collection) else { continue };
-            match newest.entry((id, did_id, rkey)) {
+            match newest.entry((id, did_id, rkey.as_str())) {
                 Entry::Vacant(entry) => {
                     entry.insert((partition, change));
                 }
@@ -158,7 +169,7 @@ impl<'a> Plan<'a> {
         Ok(Self {
             rows,
             deletes,
-            locks: locks(names().map(|(did, _)| did).chain(accounts.dids())),
+            locks: locks(names().map(|(did, ..)| did).chain(accounts.dids())),
             accounts,
             repairs: &batch.repairs,
             cursor: batch.cursor.as_ref(),

@@ -13,7 +13,7 @@ use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::partitions::{Partition, PerPartition};
-use crate::store::records::{Named, columns, from_visible};
+use crate::store::records::{Named, columns, from_visible, most_rows};
 
 pub(in crate::store) struct Dialect;
 
@@ -44,7 +44,8 @@ fn bounded(numeric: &str) -> String {
 
 impl super::sql::Dialect for Dialect {
     const COLUMNS: &'static str = columns!(postgres);
-    const LIMITED: (&'static str, &'static str) = ("SELECT * FROM (", " LIMIT 101) page LIMIT ");
+    const LIMITED: (&'static str, &'static str) =
+        ("SELECT * FROM (", concat!(" LIMIT ", most_rows!(), ") page LIMIT "));
     const ORDER_NAMES_NULLS: bool = true;
     const ID_IS_AMONG: (&'static str, &'static str) = ("= ANY (ARRAY (", "))");
     const LIKE: &'static str = "ILIKE";

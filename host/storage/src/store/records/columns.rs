@@ -13,13 +13,23 @@ pub(in crate::store) use whole_text;
 /// A record, NULL if it is larger than `INLINE_BYTES`, and its size.
 macro_rules! record_columns {
     (sqlite) => {
-        "CASE WHEN octet_length(r.record) <= 10240 THEN r.record END AS record, octet_length(r.record) AS size"
+        concat!(
+            "CASE WHEN octet_length(r.record) <= ",
+            $crate::store::records::inline_bytes!(),
+            " THEN r.record END AS record, octet_length(r.record) AS size"
+        )
     };
     (postgres) => {
-        "CASE WHEN octet_length(r.record_text) <= 10240 THEN r.record_text \
-             WHEN r.record_text IS NULL AND pg_column_size(r.record) <= 10240 THEN \
-             (SELECT CASE WHEN octet_length(t) <= 10240 THEN t END FROM (SELECT r.record::text AS t OFFSET 0) x) END, \
-         coalesce(octet_length(r.record_text), pg_column_size(r.record))::bigint"
+        concat!(
+            "CASE WHEN octet_length(r.record_text) <= ",
+            $crate::store::records::inline_bytes!(),
+            " THEN r.record_text WHEN r.record_text IS NULL AND pg_column_size(r.record) <= ",
+            $crate::store::records::inline_bytes!(),
+            " THEN (SELECT CASE WHEN octet_length(t) <= ",
+            $crate::store::records::inline_bytes!(),
+            " THEN t END FROM (SELECT r.record::text AS t OFFSET 0) x) END, \
+             coalesce(octet_length(r.record_text), pg_column_size(r.record))::bigint"
+        )
     };
 }
 pub(in crate::store) use record_columns;

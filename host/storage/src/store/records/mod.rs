@@ -29,9 +29,9 @@ pub use self::count::CollectionCount;
 pub use self::count::{collection_counts, count};
 pub use self::delete::{DeletedCollection, delete, delete_collection};
 pub use self::many::{get_many_full, latest_rev, with_all_columns};
-use self::slice::MAX_ROWS;
 pub(super) use self::slice::{HasRecord, INLINE_BYTES, PartialRow, complete, page_rows, rows_to_read};
 pub use self::slice::{PAGE_BYTES, Slice};
+pub(super) use self::slice::{inline_bytes, most_rows};
 pub(super) use self::unjoined::Named;
 
 use super::partitions::PerPartition;
@@ -64,7 +64,7 @@ pub struct FullRecordRow {
 pub struct ListArgs<'a> {
     pub collection: &'a Nsid,
     pub did: Option<&'a Did>,
-    /// Rows per page, at most [`MAX_ROWS`].
+    /// Rows per page, at most `PageSize::RECORDS.max`.
     pub limit: u32,
     pub after: Option<Keyset>,
     /// The tenant whose share of the reads the list uses.
@@ -173,11 +173,10 @@ macro_rules! limited {
         concat!($($sql),+, " LIMIT ", $limit)
     };
     (postgres, $limit:literal, $($sql:expr),+ $(,)?) => {
-        concat!("SELECT * FROM (", $($sql),+, " LIMIT 101) page LIMIT ", $limit)
+        concat!("SELECT * FROM (", $($sql),+, " LIMIT ", $crate::store::records::most_rows!(), ") page LIMIT ", $limit)
     };
 }
 pub(super) use limited;
-const _: () = assert!(MAX_ROWS == 100, "a page with its additional row fits into the inner limit");
 
 macro_rules! list_sql {
     ($dialect:ident, ($($columns:tt)*), $rows:literal, $where:literal) => {

@@ -20,7 +20,9 @@ macro_rules! rows_sql {
         concat!(
             "SELECT r.indexed_at, r.id, r.id || ' ' || r.indexed_at || ' ' || d.did || ' ' || r.rkey \
                  || ' ' || octet_length(r.record) || ' ' \
-                 || CASE WHEN octet_length(r.record) <= 10240 THEN r.record ELSE '' END AS p \
+                 || CASE WHEN octet_length(r.record) <= ",
+            $crate::store::records::inline_bytes!(),
+            " THEN r.record ELSE '' END AS p \
              FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1",
             $($where),*
         )

@@ -19,10 +19,28 @@ pub const PAGE_BYTES: usize = 1 << 20;
 /// Most rows of a page of a list; see [`page_rows`].
 pub(super) const MAX_ROWS: u32 = PageSize::RECORDS.max;
 
-/// Largest size of a record that is returned with its row, in bytes. A page of 100 rows and the row after it stay
-/// within [`PAGE_BYTES`]. The statements in this folder contain this number as a literal.
-pub(in crate::store) const INLINE_BYTES: usize = 10_240;
-const _: () = assert!(101 * INLINE_BYTES <= PAGE_BYTES, "a page of small records takes one statement");
+/// Rows of a page, and the one after it, as a literal for statements.
+macro_rules! most_rows {
+    () => {
+        101
+    };
+}
+pub(in crate::store) use most_rows;
+const _: () = assert!(most_rows!() == MAX_ROWS + 1, "statements return a page and the row after it");
+
+/// [`INLINE_BYTES`] as a literal for statements.
+macro_rules! inline_bytes {
+    () => {
+        10240
+    };
+}
+pub(in crate::store) use inline_bytes;
+
+/// Largest size of a record that is returned with its row, in bytes. A page and the row after it stay within
+/// [`PAGE_BYTES`].
+pub(in crate::store) const INLINE_BYTES: usize = inline_bytes!();
+const _: () =
+    assert!(most_rows!() * INLINE_BYTES <= PAGE_BYTES, "a page of small records takes one statement");
 
 /// Number of large records fetched by one statement. PostgreSQL reports the compressed size of a record without its text
 /// (ADR 84), so up to this many may be read in vain.
