@@ -1,5 +1,5 @@
 # The commands for developers. They are implemented in dev/, as shell scripts that can be linted.
-.PHONY: help run test dashboard plugins bench bench-scale fmt lint fuzz
+.PHONY: help run check test dashboard plugins bench bench-scale fmt lint fuzz
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -7,6 +7,9 @@ help: ## list the targets
 
 run: ## install what is missing, build, and start the server on SQLite under data/
 	@sh dev/run.sh
+
+check: ## format, clippy and the unit tests of the crates that changed since the last commit (SINCE=REF: since that one)
+	@sh dev/check.sh
 
 test: ## everything that CI checks: format, clippy, unit and integration tests on both databases, the network tests
 	@sh dev/test.sh
