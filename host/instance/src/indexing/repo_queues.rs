@@ -150,8 +150,9 @@ impl RepoQueues {
         self.scripts.is_idle() && self.is_empty()
     }
 
+    /// In the order in which an event goes through the two, so that one which moves on meanwhile is seen.
     fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.unchecked.is_empty()
+        self.unchecked.is_empty() && self.changes.is_empty()
     }
 
     /// The action on this change, if a script is bound to it.

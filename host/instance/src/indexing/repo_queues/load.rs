@@ -54,7 +54,7 @@ impl Load {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.events.load(Ordering::Relaxed) == 0
+        self.0.events.load(Ordering::Acquire) == 0
     }
 
     /// Waits until the load is not above the limit.
@@ -72,8 +72,9 @@ impl Load {
 impl Drop for Counted {
     fn drop(&mut self) {
         let Counters { events, bytes, relieved } = &*self.load.0;
-        events.fetch_sub(1, Ordering::Relaxed);
         bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        // Who sees that the event is gone sees what its task did before: it counted it in another load, or sent its part.
+        events.fetch_sub(1, Ordering::Release);
         relieved.notify_waiters();
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::lexicons::Followed;
@@ -26,8 +26,12 @@ use belvedere_storage::query::Keyset;
 use belvedere_storage::store::Db;
 use belvedere_storage::store::records::{self, ListArgs};
 
+use super::commit::{Committer, Sink};
+use super::message::Message;
 use super::settings::Timing;
+use super::status::LiveStatus;
 use super::testing::Recorder;
+use super::writer::Writer;
 use super::{Deps, NoScripts, StreamConfig, StreamHandle, start};
 
 const NOTE: &str = "app.example.note";
@@ -52,6 +56,22 @@ fn fast() -> Timing {
         commit_retry_cap: Duration::from_millis(20),
         ..Timing::default()
     }
+}
+
+/// Starts a writer that takes messages from a test, without a stream.
+fn start_writer(sink: impl Sink, messages: mpsc::Receiver<Message>) {
+    let (clock, timing) = (Clock::system(), fast());
+    let committer = Committer::new(
+        sink,
+        Arc::new(LiveStatus::new(clock.clone(), timing)),
+        Arc::new(Recorder::default()),
+        clock.clone(),
+        Random::seeded(1),
+        timing,
+        CancellationToken::new(),
+    );
+    let (stop, superseded) = (CancellationToken::new(), watch::Sender::new(None));
+    tokio::spawn(Writer { queue: messages, committer, clock, timing, stop, superseded }.run());
 }
 
 struct Server {

@@ -5,25 +5,21 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::indexing::commit::{Committer, Sink};
+use crate::indexing::commit::Sink;
 use crate::indexing::message::{LocalWrite, Message, Part, Urgency};
-use crate::indexing::status::LiveStatus;
-use crate::indexing::testing::{Recorder, delete};
+use crate::indexing::testing::delete;
 use crate::indexing::watermark::{Reach, Ticket};
-use crate::indexing::writer::Writer;
-use belvedere_base::clock::{Clock, Timestamp};
-use belvedere_base::random::Random;
+use belvedere_base::clock::Timestamp;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::cursors::StoredCursor;
 use belvedere_storage::store::gaps::Gap;
 use belvedere_storage::store::index::{ApplyReport, Batch};
 use belvedere_storage::store::lease::{Lease, Term};
 
-use super::fast;
+use super::start_writer;
 
 /// The time that passes for each message that the writer takes.
 const STEP: Duration = Duration::from_millis(10);
@@ -87,20 +83,8 @@ async fn messages_without_rows_delay_a_write_only_for_a_moment() {
         assert!(matches!(place.poll_unpin(&mut Context::from_waker(&waker)), Poll::Pending));
     }
 
-    let (commits, clock, timing) = (Commits::default(), Clock::system(), fast());
-    let committer = Committer::new(
-        commits.clone(),
-        Arc::new(LiveStatus::new(clock.clone(), timing)),
-        Arc::new(Recorder::default()),
-        clock.clone(),
-        Random::seeded(1),
-        timing,
-        CancellationToken::new(),
-    );
-    let (stop, superseded) = (CancellationToken::new(), watch::Sender::new(None));
-    let writer = Writer { queue: messages, committer, clock, timing, stop, superseded };
-    let started = Instant::now();
-    tokio::spawn(writer.run());
+    let (commits, started) = (Commits::default(), Instant::now());
+    start_writer(commits.clone(), messages);
     acknowledged.await.unwrap();
 
     let (at, changes) = commits.0.lock().unwrap()[0];

@@ -3,23 +3,18 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::indexing::apply::IndexChange;
-use crate::indexing::commit::Committer;
 use crate::indexing::message::{InitialCursor, Message, Part};
-use crate::indexing::status::LiveStatus;
-use crate::indexing::testing::{FakeStore, Recorder, delete};
+use crate::indexing::testing::{FakeStore, delete};
 use crate::indexing::watermark::{Reach, Ticket};
-use crate::indexing::writer::{WRITER_QUEUE, Writer, WriterHandle};
-use belvedere_base::clock::Clock;
-use belvedere_base::random::Random;
+use crate::indexing::writer::{WRITER_QUEUE, WriterHandle};
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_storage::store::index::{AccountChange, AccountStatus};
 use belvedere_storage::store::lease::Term;
 
-use super::fast;
+use super::start_writer;
 
 fn part(term: i64, chunk: u64, rkey: &str) -> Message {
     let reach = Reach { events_until: Some(term * 100 + chunk as i64), ..Reach::default() };
@@ -29,19 +24,7 @@ fn part(term: i64, chunk: u64, rkey: &str) -> Message {
 
 fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {
     let (queue, messages) = mpsc::channel(WRITER_QUEUE);
-    let (clock, timing) = (Clock::system(), fast());
-    let committer = Committer::new(
-        store.clone(),
-        Arc::new(LiveStatus::new(clock.clone(), timing)),
-        Arc::new(Recorder::default()),
-        clock.clone(),
-        Random::seeded(1),
-        timing,
-        CancellationToken::new(),
-    );
-    let (stop, superseded) = (CancellationToken::new(), watch::Sender::new(None));
-    let writer = Writer { queue: messages, committer, clock, timing, stop, superseded };
-    tokio::spawn(writer.run());
+    start_writer(store.clone(), messages);
     queue
 }
 
