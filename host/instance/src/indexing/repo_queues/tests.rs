@@ -235,20 +235,6 @@ async fn a_large_record_is_checked_while_other_repos_go_on() {
     assert!(queues.is_empty());
 }
 
-/// Else a later event of the repo would overtake it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_counts_as_queued_until_its_part_is_sent() {
-    let (_scripts, queues, mut messages) = set_up(limits(100, 100));
-    for _ in 0..5_000 {
-        queues.add(TICKET, vec![unchecked("large", "k1", 300, true)]).await;
-        while queues.has_queued(&did("large")) {
-            std::hint::spin_loop();
-        }
-        assert!(messages.try_recv().is_ok(), "it went from one load to the other meanwhile");
-    }
-    queues.finish().await;
-}
-
 #[tokio::test]
 async fn large_records_make_the_stream_wait_and_bypass_no_script() {
     let (scripts, queues, mut messages) = set_up(limits(100, 100));
