@@ -2,7 +2,7 @@
 //! converts its arguments to the contract's types, calls the host, and converts the result back. So a new capability
 //! needs no hand-written C.
 //!
-//! How types map: text and `list<u8>` are Lua strings, `json` is any value, `rows` an array of records, records
+//! The mapping of types: text and `list<u8>` are Lua strings, `json` is any value, `rows` an array of records, records
 //! are tables with the fields' names in snake case, options are nil or the value, enums are their names, `result`
 //! raises its error as a fault object. A type that is not listed stops the build: add it here.
 

@@ -56,7 +56,8 @@ const VM: [Patch; 14] = [
     ),
 ];
 
-/// What does not occur in the patched `lvm.c`, so that a new version of Lua can't use the stack's old place, or run without a counter.
+/// A text that must not occur in the patched `lvm.c`, so that a new version of Lua can't use the stack's old place, or
+/// run without a counter.
 const GONE: &str = "trap)";
 
 /// `lapi.c`: functions that ignore metamethods open the rows of `row.c` first.

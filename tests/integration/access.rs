@@ -296,7 +296,7 @@ async fn calls_are_charged_to_the_clients_bucket() {
     assert_eq!(header(&answer, "ratelimit-limit"), 10, "works at once");
 }
 
-/// What scripts cost that replace the server's own answers, with and without a client.
+/// Scripts that replace the server's own answers have a cost, with and without a client.
 #[tokio::test]
 async fn replaced_methods_are_charged_by_their_lexicons() {
     const PROFILE: &str = "app.bsky.actor.getProfile";

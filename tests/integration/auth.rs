@@ -71,7 +71,7 @@ impl Browser {
         self.login_with(server, pds, did, "atproto").await
     }
 
-    /// As [`Self::login`], with another scope.
+    /// Like [`Self::login`], with another scope.
     pub async fn login_with(&mut self, server: &Instance, pds: &OauthPds, did: &str, scope: &str) -> Answer {
         let path = format!("/auth/login?handle={did}&redirect_uri=/page&scope={}", scope.replace(' ', "+"));
         let begun = self.get(server, &path).await;

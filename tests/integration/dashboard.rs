@@ -7,7 +7,7 @@ use crate::fixtures::World;
 use crate::support::instance::{Answer, OPERATOR};
 use crate::support::oauth_pds::OauthPds;
 
-/// What every answer of the dashboard has.
+/// Every answer of the dashboard has these headers.
 fn assert_protected(answer: &Answer) {
     let policy = answer.headers["content-security-policy"].to_str().unwrap();
     for rule in [

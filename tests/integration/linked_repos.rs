@@ -29,7 +29,7 @@ async fn get(world: &World, path: &str) -> Answer {
     world.server.request(Method::GET, path, &[], None).await
 }
 
-/// As [`get`], by a client that asks for JSON.
+/// Like [`get`], by a client that asks for JSON.
 async fn get_json(world: &World, path: &str) -> Answer {
     world.server.request(Method::GET, path, &[("accept", "application/json")], None).await
 }
@@ -368,7 +368,7 @@ crate::in_both_worlds! {
         let link = invite(&world, &id).await;
         assert_eq!(follow(&world, &pds, &link, ALICE).await, "/link/result?status=success");
         assert_eq!(run(look).await.body["found"], true);
-        // What a PDS answers has the same answer in queries as in procedures.
+        // An answer of a PDS is mapped in queries as in procedures.
         for (status, body, expected) in [
             (418, json!({ "error": "Teapot", "message": "no" }), (418, "Teapot")),
             (200, json!({ "uri": 7 }), (502, "the PDS's response is invalid")),

@@ -26,6 +26,7 @@ mod health;
 mod http;
 mod invalid_records;
 mod labelers;
+mod language;
 mod layers;
 mod linked_repos;
 mod lost_connections;

@@ -29,10 +29,11 @@ const MODEST: &str = "com.example.modest";
 /// Connections of the greedy client.
 const CONNECTIONS: usize = 32;
 
-/// How long the greedy client goes on: each of its connections has made several requests by then.
+/// Time that the greedy client goes on: each of its connections has made several requests by then.
 const TIME: Duration = Duration::from_secs(10);
 
-/// How long a response to the modest client may take beside the greedy one's scripts on a machine that runs other tests too.
+/// Maximum time of a response to the modest client beside the greedy one's scripts on a machine that runs other tests
+/// too.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server with the greedy client's script, and another client.
@@ -143,7 +144,7 @@ impl Stage {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_that_fill_their_memory_stay_within_the_limit() {
-    // As much as Lua may have, and what the instance needs besides.
+    // Lua's limit, and the memory that the instance needs besides.
     let body = "local kept = {}
         pcall(function() for i = 1, 1000 do kept[i] = ('x'):rep(1 << 19) .. i end end)
         return #kept";

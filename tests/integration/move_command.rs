@@ -16,7 +16,7 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a server shows of its database.
+/// The answers in which a server shows its database.
 async fn answers(server: &Instance) -> Vec<Value> {
     let mut answers = Vec::new();
     for path in [

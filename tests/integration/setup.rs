@@ -114,7 +114,7 @@ crate::in_both_worlds! {
         let later = post(server, SYNC, json!({})).await;
         assert_eq!((later.status.as_u16(), &later.headers["retry-after"]), (503, &http::HeaderValue::from(120)), "{}", later.text);
 
-        // What others added stays; what was deleted here goes.
+        // Entries that others added stay; those that were deleted here go.
         let id = made.body["id"].as_i64().unwrap();
         assert_eq!(server.admin(Method::DELETE, &format!("/admin/service-entries/{id}"), None).await.status, 204);
         assert_eq!(server.admin(Method::DELETE, "/admin/verification-methods/extra", None).await.status, 204);
@@ -188,7 +188,7 @@ crate::in_both_worlds! {
         let viewer = server.create_key(&["--did", "did:plc:viewerviewerviewerviewer", "--permissions", "viewer"]);
         let header = [("authorization", &*format!("Bearer {viewer}"))];
         assert_eq!(server.request(Method::GET, "/api/setup/rotation-key", &header, None).await.status, 403);
-        // Anyone who is authenticated may see the status, and nobody else.
+        // Every authenticated caller may see the status; others may not.
         assert_eq!(server.request(Method::GET, "/api/setup/status", &header, None).await.status, 200);
         assert_eq!(server.request(Method::GET, "/api/setup/status", &[], None).await.status, 401);
         let stranger = world.plc.person(ALICE, Algorithm::Es256);
@@ -215,7 +215,7 @@ crate::in_both_worlds! {
 
         let mut browser = Browser::default();
         browser.login(server, &pds, OPERATOR).await;
-        // Its owner could not log in here before, and nobody else may ask for that scope.
+        // Its owner could not log in here before, and other users may not ask for that scope.
         let login = format!("/auth/login?handle={ALICE}&scope=atproto+identity:*");
         assert_eq!(browser.get(server, &login).await.status, 400);
         let chosen = browser.post(server, "/api/setup/identity", &json!({ "mode": "attach_account", "attached_account_did": ALICE })).await;

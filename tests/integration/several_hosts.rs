@@ -45,7 +45,7 @@ impl Hosts {
         Self::start_with(&[]).await
     }
 
-    /// As [`Self::start`], with more environment variables.
+    /// Like [`Self::start`], with more environment variables.
     async fn start_with(more: &[(&'static str, &str)]) -> Self {
         let url = postgres::create_database().await;
         let stream = FakeJetstream::start().await;

@@ -1,4 +1,4 @@
-//! What Jetstream servers do that is not in their documentation, and must lose nothing.
+//! Undocumented behaviour of Jetstream servers, which must lose nothing.
 
 use std::time::Duration;
 

@@ -87,7 +87,7 @@ pub fn run_loop(kind: &str, url: &str, database: Option<u32>) -> anyhow::Result<
     Ok(done.iterations as f64 / (done.cpu_seconds + database.as_secs_f64()))
 }
 
-/// How long a loop runs.
+/// Time that a loop runs.
 const LOOP_DURATION: Duration = Duration::from_secs(3);
 
 /// The statement of a list (21 rows of a collection, newest first, as the server reads them) or of one row by its key.

@@ -15,8 +15,8 @@ use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 /// The number of requests that the greedy client has in flight.
 const GREEDY: usize = 24;
 
-/// How often the list is measured alone, beside the greedy client, and beside one of another server, in turns: what the
-/// machine does besides comes and goes.
+/// Number of times that the list is measured alone, beside the greedy client, and beside one of another server, in
+/// turns: the other load of the machine comes and goes.
 const ROUNDS: u32 = 4;
 
 /// Names and bodies of the greedy client's scripts. `COLLECTION` is replaced by the collection's name.
@@ -133,8 +133,8 @@ async fn with_records(
     Ok((server, standin))
 }
 
-/// The reference case: as many busy threads of this program as the machine has cores. What the list loses here is due
-/// to the kernel's scheduling, not to the server.
+/// The reference case: as many busy threads of this program as the machine has cores. The list's loss here is due to
+/// the kernel's scheduling, not to the server.
 async fn beside_spinning(
     server: &Instance,
     list: &str,

@@ -12,7 +12,7 @@ use crate::support::instance::{Instance, query_lexicon, record_lexicon};
 pub const COLLECTION: &str = "com.example.load.note";
 pub const QUERY: &str = "com.example.load.list";
 
-/// How long to wait for records or an index before the run fails.
+/// Time to wait for records or an index before the run fails.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Starts the release binary with a rate limit that the client never reaches.

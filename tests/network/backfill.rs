@@ -103,7 +103,7 @@ async fn a_repo_from_its_car_equals_its_pages(database: Database) {
     let db = Db::open(&url, 1).await.unwrap();
     let job = run(&db, &collection, Some(&account.did)).await;
     assert_eq!((job.total_records, job.traffic.car_repos), (Some(330), 1), "{:?}", job.traffic);
-    // What the PDS lists page by page, by CID and value.
+    // Compares with the PDS's list page by page, by CID and value.
     equals_pds(&server, &key, &collection, std::slice::from_ref(&account)).await;
 
     // Deletions between the records that stay.

@@ -43,7 +43,7 @@ async fn the_examples_work(database: Database) {
         user.records(NOTE).await.into_values().map(|(_, record)| record).collect()
     };
     assert_eq!(records(&alice).await, [json!({ "$type": NOTE, "text": "Hello" })]);
-    // What the author wrote is in the shared account's repo.
+    // The author's record is in the shared account's repo.
     assert_eq!(records(&shared).await, [json!({ "$type": NOTE, "text": "From all of us" })]);
     assert!(records(&author).await.is_empty());
     assert!(printed.contains(&shared.uri(NOTE, "")), "{printed}");

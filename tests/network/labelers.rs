@@ -58,7 +58,7 @@ async fn a_real_labeler_is_followed(database: Database) {
     network.label(json!({ "uri": uri, "val": "early", "neg": true })).await;
     wait_for(&server, &key, &uri, labeler, &["live", "version"]).await;
 
-    // What is said while the server is down arrives when it is back.
+    // A label that is made while the server is down arrives when it is back.
     server.kill();
     network.label(json!({ "uri": uri, "val": "missed" })).await;
     server.start().await;

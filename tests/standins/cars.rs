@@ -17,7 +17,7 @@ use crate::frames::{cbor_of, tid};
 /// Collection, record key, record.
 pub type Records = BTreeMap<String, BTreeMap<String, Value>>;
 
-/// What is wrong with a CAR.
+/// The faults of a CAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CarFault {
     /// Nothing, although it is unusual: every block twice, and a block that belongs to nothing.
@@ -111,7 +111,7 @@ pub fn car(did: &str, rev: &str, records: &Records, fault: Option<CarFault>) -> 
     }
     let (root, mut nodes) = match fault {
         Some(F::Descending) => {
-            // Of one height, so that only their order is wrong.
+            // The keys have one height, so that only their order is wrong.
             let mut flat: Vec<_> =
                 paths.iter().filter(|(path, _)| shrike::mst::height_for_key(path) == 0).collect();
             flat.reverse();

@@ -55,7 +55,7 @@ pub fn new_sqlite_url() -> (String, TempDir) {
 
 const SQLITE_FILE: &str = "test.db";
 
-/// What the test run says about its templates.
+/// The value of the test run's variable for a template; `None` if it is empty.
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
 pub(crate) fn template(variable: &str) -> Option<OsString> {
     std::env::var_os(variable).filter(|value| !value.is_empty())

@@ -47,7 +47,7 @@ impl Dns {
         Self { address, texts, queries }
     }
 
-    /// How many queries for TXT records have asked for a name, or for one below it. The name has no final dot.
+    /// The number of queries for TXT records of a name, or of one below it. The name has no final dot.
     pub fn queries(&self, name: &str) -> usize {
         let is_below = |asked: &&String| {
             asked

@@ -1,10 +1,10 @@
-//! What can be wrong with the servers of a [network of repos](crate::repos::RepoNetwork).
+//! The faults of servers of a [network of repos](crate::repos::RepoNetwork).
 
 use tokio::sync::watch;
 
 use crate::cars::CarFault;
 
-/// How a request fails, or what is wrong with its answer.
+/// A failure of a request, or a fault of its answer.
 #[derive(Clone, Debug)]
 pub enum Fault {
     Status(u16, Vec<(&'static str, String)>, String),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What is at a path.
+/// The content at a path.
 #[derive(Clone, Debug)]
 pub enum File {
     Whole(Vec<u8>),

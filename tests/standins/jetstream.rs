@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 pub use crate::frames::*;
 
-/// How the server treats current and future connections.
+/// The server's treatment of current and future connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     #[default]
@@ -32,7 +32,7 @@ pub enum Mode {
     Refuse,
 }
 
-/// What is wrong with what the server sends. Applies to future events and subscriptions.
+/// The faults of the server's messages. Applies to future events and subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFault {
     /// Begins this many microseconds before the cursor.
@@ -76,7 +76,7 @@ struct State {
     fault: Option<StreamFault>,
 }
 
-/// What every connection's task watches.
+/// The state that every connection's task watches.
 #[derive(Clone, Copy, Debug, Default)]
 struct Signal {
     /// Incremented with every change of this or of [`State`], so that it wakes every task.
@@ -108,7 +108,7 @@ impl FakeJetstream {
         Self::start_at("/subscribe").await
     }
 
-    /// As [`Self::start`], for subscriptions at another path.
+    /// Like [`Self::start`], for subscriptions at another path.
     pub(crate) async fn start_at(path: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");

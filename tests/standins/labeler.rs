@@ -24,7 +24,7 @@ pub struct Label<'a> {
     pub signature: Signature,
 }
 
-/// What is wrong with every label that the labeler sends.
+/// A fault of every label that the labeler sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelFault {
     /// The signature is one of other bytes.
@@ -38,7 +38,7 @@ pub enum LabelFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
     Valid,
-    /// Of other bytes.
+    /// The signature is one of other bytes.
     Wrong,
     Absent,
 }

@@ -1,4 +1,4 @@
-//! What a developer may choose for a run of the tests: a seed, or how long it is.
+//! The parameters that a developer may choose for a run of the tests: a seed, or its length.
 
 /// The number in an environment variable; `None` if it is not set.
 ///

@@ -51,7 +51,7 @@ pub async fn create_database() -> String {
     }
 }
 
-/// As [`create_database`], without tables.
+/// Like [`create_database`], without tables.
 pub async fn create_new_database() -> String {
     create("").await
 }

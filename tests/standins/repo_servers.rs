@@ -105,7 +105,7 @@ impl State {
         }
         let after = requested.trim_end_matches('~');
         let has = |repo: &Repo| {
-            // As relays do: a repo without records of a collection is not listed for it.
+            // Relays do the same: a repo without records of a collection is not listed for it.
             let records = repo.records.get(&query.collection);
             (is_of_all || records.is_some_and(|records| !records.is_empty())) && !repo.is_unlisted
         };

@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 
 use super::instance::Instance;
 
-/// How long a message may take: generous, since all tests share two cores.
+/// Maximum time for a message: generous, since all tests share two cores.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// An open stream.
@@ -25,7 +25,7 @@ pub async fn open(server: &Instance, path: &str) -> Result<EventStream, StatusCo
     open_with(server, &server.admin_key, path).await
 }
 
-/// As [`open`], with another key.
+/// Like [`open`], with another key.
 pub async fn open_with(server: &Instance, key: &str, path: &str) -> Result<EventStream, StatusCode> {
     let request = Request::get(path)
         .header("host", server.address.to_string())

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::openapi;
 use super::process::Process;
 
-/// How long a test waits for the server before it fails: generous, since all tests share two cores.
+/// Time that a test waits for the server before it fails: generous, since all tests share two cores.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The interval at which a condition is checked.

@@ -98,13 +98,13 @@ impl LinkedService {
         self.state().failures.entry(path.to_owned()).or_default().push(status);
     }
 
-    /// How often tokens were refreshed, and how often a refresh token was used again.
+    /// The number of refreshes, and of refresh tokens that were used again.
     pub fn refreshes(&self) -> (u32, u32) {
         let state = self.state();
         (state.refreshes, state.reused)
     }
 
-    /// How many requests have come to the path.
+    /// The number of requests to the path.
     pub fn count(&self, path: &str) -> usize {
         let path = format!("/probe.example/{path}");
         self.upstream

@@ -118,12 +118,12 @@ impl OauthPds {
         self.state().redirects.insert(path.to_owned(), to.to_owned());
     }
 
-    /// How many times tokens were renewed.
+    /// The number of renewals of tokens.
     pub fn refreshes(&self) -> u32 {
         self.state().refreshes
     }
 
-    /// How many times a client presented a refresh token that was already used.
+    /// The number of times that a client presented a refresh token that was already used.
     pub fn reused(&self) -> u32 {
         self.state().reused
     }

@@ -49,7 +49,7 @@ pub fn check(method: &Method, path_and_query: &str, answer: &Answer) {
     }
 }
 
-/// What a reference names, or the value itself.
+/// The value that a reference names, or the value itself.
 fn resolved(value: &'static Value) -> &'static Value {
     let path = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
     path.and_then(|path| DESCRIPTION.pointer(path)).unwrap_or(value)

@@ -20,7 +20,7 @@ pub struct OperationLog(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     operations: HashMap<String, Vec<Value>>,
-    /// How many of the next requests are answered with 429, and the seconds to wait that these answers name.
+    /// The number of next requests that are answered with 429, and the seconds to wait that these answers name.
     limited: (u32, u32),
     refused: u32,
     /// Whether the next accepted operation is answered as if the directory had failed.
@@ -37,7 +37,7 @@ impl OperationLog {
         self.state().operations.get(did).cloned().unwrap_or_default()
     }
 
-    /// How many requests were answered with 429.
+    /// The number of requests that were answered with 429.
     pub fn refused(&self) -> u32 {
         self.state().refused
     }

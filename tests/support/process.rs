@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
-/// How many lines of the log a failing test prints.
+/// Number of lines of the log that a failing test prints.
 const LOG_LINES: usize = 60;
 
 /// Names another binary than this build's, for a comparison of the two. The server does not read it.
@@ -62,7 +62,7 @@ impl Process {
         self.child.as_ref().expect("the server runs").id()
     }
 
-    /// How the process ended, if it has.
+    /// The status with which the process ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().expect("the status of a child process can be read")
     }

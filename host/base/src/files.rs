@@ -6,7 +6,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// What the name of a file ends with while [`replace`] writes it. One that stays was left by a process that was killed.
+/// Suffix of the file that [`replace`] writes before it takes the name. One that stays was left by a process that was
+/// killed.
 pub const TEMPORARY: &str = ".tmp";
 
 /// Creates a folder and its parents, accessible to this user only. Leaves an existing folder as it is.
@@ -39,8 +40,8 @@ pub fn publish(temporary: &Path, path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }
 
-/// Writes a file unless it exists. Of several processes that do so at once, one writes the file; the others wait for it
-/// and return `false`.
+/// Writes a file unless it exists. If several processes do so at once, one writes the file; the others wait for it and
+/// return `false`.
 pub fn create_once(path: &Path, content: &[u8]) -> io::Result<bool> {
     let folder = folder_of(path);
     create_private_folder(folder)?;

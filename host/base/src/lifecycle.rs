@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How long requests may take to finish. Shorter than the 30 s after which container runtimes kill the process, and the
-/// 90 s of systemd.
+/// Time that requests have to finish after a signal to stop. Shorter than the 30 s after which container runtimes kill
+/// the process, and the 90 s of systemd.
 pub const DRAIN_TIME: Duration = Duration::from_secs(20);
 
 /// The shutdown tokens that all parts of the server share.

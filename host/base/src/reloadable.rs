@@ -40,7 +40,7 @@ impl<T> Reloadable<T> {
         self.reload_then(read, || ()).await
     }
 
-    /// As [`Self::reload`], and calls `derive` after the value was replaced and before the next reload begins.
+    /// Like [`Self::reload`], and calls `derive` after the value was replaced and before the next reload begins.
     ///
     /// # Errors
     /// Those of `read`; then the value stays and `derive` is not called.
@@ -52,7 +52,7 @@ impl<T> Reloadable<T> {
         self.reload_if_changed(async |current| read(current).await.map(Some), derive).await
     }
 
-    /// As [`Self::reload_then`]. If `read` returns `None`, the value stays and `derive` is not called.
+    /// Like [`Self::reload_then`]; if `read` returns `None`, the value stays and `derive` is not called.
     ///
     /// # Errors
     /// Those of `read`; then the value stays and `derive` is not called.

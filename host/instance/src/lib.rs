@@ -1,4 +1,5 @@
-//! What an instance knows and does without scripts: its configuration, identities, lexicons, the index, and repos.
+//! The state and the work of an instance without scripts: its configuration, identities, lexicons, the index, and
+//! repos.
 //!
 //! A room uses those above it in this list and none below (`tests/integration/layers/` checks it).
 

@@ -23,7 +23,7 @@ pub const ACCEPT_LABELERS: HeaderName = HeaderName::from_static("atproto-accept-
 /// Names the labelers whose labels an answer has.
 pub const CONTENT_LABELERS: HeaderName = HeaderName::from_static("atproto-content-labelers");
 
-/// What a method is called with: GET or POST.
+/// The verb of a method: GET or POST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Query,
@@ -63,7 +63,7 @@ pub struct Caller {
     /// The API client that the request names, by id. It is charged for the call. Being named proves nothing: code that
     /// uses stored sessions takes [`Self::authority`] or [`Self::proven_client`].
     pub client: Option<Arc<str>>,
-    /// Which stored sessions the caller may act with.
+    /// The stored sessions that the caller may act with.
     pub authority: SessionAuthority,
     /// The proof is valid for the called method only (a service token with `lxm`): no other procedure may be called on
     /// the account's behalf.
@@ -86,7 +86,7 @@ impl Default for Caller {
 }
 
 impl Caller {
-    /// Whose writes the caller's reads have to see: the account's, or without one those of all anonymous calls of the
+    /// The writer whose writes the caller's reads have to see: the account, or without one all anonymous calls of the
     /// tenant.
     pub fn writer(&self) -> Writer {
         match &self.did {
@@ -166,7 +166,7 @@ impl Call {
     }
 }
 
-/// What a method answered, whatever its status.
+/// The answer of a method, with any status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: StatusCode,

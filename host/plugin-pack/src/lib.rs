@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use wit_component::ComponentEncoder;
 
-/// What every WebAssembly file begins with.
+/// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";
 /// The version field of a core module. Components have other values there.
 const MODULE_VERSION: [u8; 4] = [1, 0, 0, 0];

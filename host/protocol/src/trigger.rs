@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What triggers a script.
+/// The kinds of requests and events that trigger scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerKind {
     Query,
@@ -53,7 +53,7 @@ impl TriggerKind {
     }
 }
 
-/// Which triggers have a script, for callers that run none.
+/// Tells which triggers have a script, for callers that run none.
 pub trait ScriptBindings: fmt::Debug + Send + Sync {
     /// Whether a script is bound to the trigger with this id.
     fn has(&self, id: &str) -> bool;
@@ -66,7 +66,7 @@ pub struct Trigger {
     id: Box<str>,
 }
 
-/// Why a text is not a trigger id. The message goes into a 400 response.
+/// Error for a text that is not a trigger id. The message goes into a 400 response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTrigger {
     #[error("invalid script id: it has the form <trigger>:<subject>")]
@@ -126,7 +126,7 @@ impl Trigger {
         &self.id
     }
 
-    /// What follows the first `:`.
+    /// The text after the first `:`.
     pub fn subject(&self) -> &str {
         &self.id[self.kind.as_str().len() + 1..]
     }

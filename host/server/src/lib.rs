@@ -1,6 +1,6 @@
 //! Belvedere, an atproto AppView server. Each top-level module is called a room and has one responsibility.
 //!
-//! What answers requests and events, and the program. A room uses those above it in this list and none below
+//! The handlers of requests and events, and the program. A room uses those above it in this list and none below
 //! (`tests/integration/layers/` checks it). `docs/architecture.md` has the picture.
 
 pub mod access; // authentication and permissions of callers

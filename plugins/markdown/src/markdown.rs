@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::html;
 
-/// What `render` accepts beside the text.
+/// The options of `render`.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RenderOptions {

@@ -1,7 +1,7 @@
 //! The generated bindings of what plugins may import. Those of what they export are generated in the plugin's crate
 //! (`export`), because that is where the linker looks for the description of the module's world.
 
-/// What plugins may import.
+/// The functions that plugins may import.
 pub mod imports {
     wit_bindgen::generate!({
         path: "../../wit/plugin",

@@ -1,4 +1,4 @@
-//! What the host offers, in the shape that plugins need it most often.
+//! The functions of the host, in the shape that plugins need most often.
 
 /// Lines for the operator.
 pub mod log {

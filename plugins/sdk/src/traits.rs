@@ -1,4 +1,4 @@
-//! What a plugin implements.
+//! The traits that a plugin implements.
 
 use serde_json::Value;
 
@@ -6,14 +6,14 @@ use crate::{Callback, Context, Fault, Function, Page, Profile, Start, Tokens};
 
 /// Every plugin.
 pub trait Plugin {
-    /// The text of `manifest.json`. What the plugin says of itself is read from it, so the two always agree.
+    /// The text of `manifest.json`. The plugin's description of itself is read from it, so the two always agree.
     const MANIFEST: &'static str;
 }
 
 /// Links users' accounts at a service. A plugin with `auth_type` `oauth2` or `openid` implements `authorize_url` and
 /// `handle_callback`, one with `api_key` implements `connect`.
 pub trait AccountPlugin: Plugin {
-    /// Where the user signs in.
+    /// The URL at which the user signs in.
     fn authorize_url(start: &Start) -> Result<String, Fault> {
         let _ = start;
         Err(Fault::unsupported("this plugin has no sign-in page"))

@@ -58,7 +58,7 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-/// When tokens expire.
+/// The time at which tokens expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expiry {
     Never,
@@ -91,7 +91,7 @@ pub struct Item {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Page {
     pub items: Vec<Item>,
-    /// Where the next page begins; none at the end.
+    /// The cursor of the next page; none at the end.
     pub next: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Function {
     }
 }
 
-/// Who calls a function of a library.
+/// The caller of a library's function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     /// The DID of the script's caller.

@@ -6,9 +6,9 @@ use belvedere_plugin::{Callback, Fault, Scope, Start, clock, kv, time, url};
 /// The provider's endpoint, to which the browser goes and which checks assertions.
 const ENDPOINT: &str = "https://steamcommunity.com/openid/login";
 const NAMESPACE: &str = "http://specs.openid.net/auth/2.0";
-/// "Whoever signs in": Steam has no names to ask for.
+/// Selects the account that signs in: Steam has no names to ask for.
 const IDENTIFIER_SELECT: &str = "http://specs.openid.net/auth/2.0/identifier_select";
-/// What a claimed id begins with. The Steam id follows.
+/// The beginning of a claimed id. The Steam id follows.
 const CLAIMED_ID: &str = "https://steamcommunity.com/openid/id/";
 /// A Steam id has 17 digits.
 const STEAM_ID_DIGITS: usize = 17;
@@ -21,7 +21,8 @@ const MAX_AGE: i64 = 300;
 /// Longest nonce (OpenID 2.0 §10.1).
 const MAX_NONCE: usize = 255;
 
-/// Where the user signs in. OpenID has no state, so it is part of the URL that Steam sends the browser back to.
+/// The URL at which the user signs in. OpenID has no state, so it is part of the URL that Steam sends the browser back
+/// to.
 pub(crate) fn authorize_url(start: &Start) -> Result<String, Fault> {
     let return_to = return_to(&start.redirect_uri, &start.state);
     let realm = origin(&start.redirect_uri).ok_or_else(|| Fault::bad_input("the redirect URI is no URL"))?;

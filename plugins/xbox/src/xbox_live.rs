@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const AUTHENTICATE: &str = "https://user.auth.xboxlive.com/user/authenticate";
 const AUTHORIZE: &str = "https://xsts.auth.xboxlive.com/xsts/authorize";
 
-/// What calls of Xbox services need.
+/// The credentials for calls of Xbox services.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     /// The header `Authorization`.

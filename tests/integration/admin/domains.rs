@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fixtures::World;
 use crate::support::instance::Instance;
 
-/// Where an invite leads, and which origin an unknown host is taken for.
+/// The URL of an invite, and the origin for an unknown host.
 async fn bases(world: &World) -> [String; 2] {
     let server = &world.server;
     let grant =

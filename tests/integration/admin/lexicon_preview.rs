@@ -47,7 +47,7 @@ crate::in_both_worlds! {
         assert_eq!((&records["total"], &records["checked"], &records["become_invalid"]), (&json!(2), &json!(2), &json!(1)));
         assert_eq!(records["examples"][0]["uri"], *long);
 
-        // A query that is only new in its settings, one that is broken, and one with a target that nobody indexes.
+        // A query that is only new in its settings, one that is broken, and one with a target that is not indexed.
         let several = preview(server, &json!({ "lexicons": [
             { "lexicon_json": query_lexicon(LIST), "target_collection": NOTES, "token_cost": 3 },
             { "lexicon_json": { "lexicon": 2, "id": "com.example.x", "defs": {} } },

@@ -51,7 +51,7 @@ crate::in_both_worlds! {
         let [p50, p99, max] = latencies;
         assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{latencies:?}");
 
-        // Which app uses most?
+        // The app with the most requests.
         let clients = history(server, "metric=client_requests&top=1").await;
         let series = clients.body["series"].as_array().unwrap();
         assert_eq!((&series[0]["label"], &series[0]["name"], &series[0]["total"]), (&json!(app.id), &json!("busy"), &json!(3.0)));

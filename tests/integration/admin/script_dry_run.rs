@@ -69,7 +69,8 @@ crate::in_both_worlds! {
         let id = format!("xrpc.query:{LIST}");
         let script = "function handle() return { key = env.API_KEY:reverse(), guess = 's3cret-value' } end";
         let body = json!({ "id": id, "body": script, "event": request() }).to_string();
-        // What the script guesses is hidden only from those who have the values: otherwise it would tell that it is one.
+        // A correct guess of the script is hidden only from users who have the values: otherwise the answer would
+        // confirm it.
         for (permissions, value, guess, has_note) in [
             (json!(["scripts:manage"]), "]YEK_IPA.vne[", "s3cret-value", true),
             (json!(["scripts:manage", "script-variables:read"]), "eulav-terc3s", "[env.API_KEY]", false),

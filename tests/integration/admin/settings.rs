@@ -8,7 +8,7 @@ use crate::support::instance::{Instance, query_lexicon};
 
 const PATH: &str = "/admin/settings/xrpc-proxy";
 
-/// What the list of settings has from the first start: the default costs (admin-api.md §9), and `more`.
+/// The list of settings from the first start: the default costs (admin-api.md §9), and `more`.
 fn with_costs(more: &[Value]) -> Value {
     let mut list: Vec<Value> = ["procedure", "proxy", "query"]
         .map(|kind| {

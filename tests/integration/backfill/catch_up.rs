@@ -33,7 +33,7 @@ impl Scene {
         answer
     }
 
-    /// What `/readyz` says about gaps.
+    /// The text of `/readyz` about gaps.
     async fn gaps(&self) -> String {
         self.ready().await.body["checks"]["catch_up"]["reason"].as_str().unwrap_or_default().to_owned()
     }

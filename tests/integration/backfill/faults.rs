@@ -55,7 +55,7 @@ in_both_scenes! {
         let texts: Vec<_> = failed.iter().filter_map(|repo| repo.error.as_deref()).collect();
         assert!(texts.iter().any(|text| text.contains("InternalServerError: out of order")), "{texts:?}");
         assert!(failed.iter().all(|repo| repo.status == "failed"));
-        // What was read of the third PDS's repos before the failure is stored: one page each.
+        // The pages of the third PDS's repos that were read before the failure are stored: one each.
         assert_eq!(scene.server.records().await, 4 * 100 + 4 * 120);
 
         scene.network.repair();

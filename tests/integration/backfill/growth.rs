@@ -81,7 +81,7 @@ in_both_scenes! {
         let refused = json!({ "max_repos": 0 });
         let answer = scene.server.admin(Method::POST, "/admin/backfill", Some(&refused)).await;
         assert_eq!((answer.status.as_u16(), answer.error()), (400, "max_repos must be at least 1"));
-        // Of all lists together, however many there are and however short.
+        // The limit is that of all lists together, for any number and length of lists.
         let others = ["com.example.a", "com.example.b", "com.example.c"];
         for (n, collection) in others.into_iter().enumerate() {
             scene.track(collection).await;

@@ -32,7 +32,7 @@ in_both_scenes! {
         assert_eq!(texts, [foreign, "the PDS gave the same cursor again", "the PDS lists the same records again"]);
         let after = scene.index(NOTES).await;
         assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "nothing is removed");
-        // What is true is stored: all but the first list have the new version of a record.
+        // True records are stored: all but the first list have the new version of a record.
         let changed: Vec<_> = after.iter().filter(|(uri, cid)| before[*uri] != **cid).map(|(uri, _)| uri).collect();
         assert_eq!(changed, [1, 2, 3].map(|n| format!("at://{}/{NOTES}/0130", account(n))).iter().collect::<Vec<_>>());
 

@@ -18,7 +18,7 @@ const STREAM: &str = "jetstream";
 /// A little less than the time after which a test gives up without saying what it saw.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// What a script sees of an author. Each value is a number of records.
+/// The records of an author that a script sees. Each value is a number of records.
 const SCRIPT: &str = r#"function handle()
   local links = { collection = collection, uri = "at://linked" }
   local links_by = { collection = collection, uri = "at://linked", did = params.did }
@@ -68,7 +68,7 @@ impl Scene {
         self.stream.push(Frame::account(Clock::system().now().0, did, status));
     }
 
-    /// How many of the author's records each way to read shows.
+    /// The number of the author's records that each way to read shows.
     async fn seen(&self, did: &str) -> BTreeMap<String, u64> {
         let mut seen = BTreeMap::new();
         let uri = format!("at://{did}/{NOTES}/k1");

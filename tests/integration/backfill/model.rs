@@ -20,7 +20,7 @@ fn number(random: &Random, end: usize) -> usize {
     (random.u64() % end as u64) as usize
 }
 
-/// How a list may lie. Most pages are short, so that lists have several.
+/// A fault of a list. Most pages are short, so that lists have several.
 fn lie(random: &Random) -> Fault {
     let limit = 1 + number(random, 4);
     match number(random, 14) {
@@ -38,8 +38,8 @@ fn lie(random: &Random) -> Fault {
     }
 }
 
-/// How the answer to a request for a record may be wrong. None of them says that the repo lacks it. A PDS with failures
-/// that pass is waited for, so `failures` are few.
+/// A fault of the answer to a request for a record. None of them says that the repo lacks it. A PDS with failures that
+/// pass is waited for, so `failures` are few.
 fn wrong_answer(random: &Random, failures: &mut u32) -> Fault {
     if *failures > 0 && number(random, 3) == 0 {
         *failures -= 1;

@@ -34,7 +34,7 @@ on_both! {
         assert_eq!(account["collections"], json!(["com.example.note"]));
         assert!(account["created_at"].is_string() && !accounts[0].to_string().contains("access-"));
 
-        // Who may see users and plugins sees whose account it is.
+        // An admin who may see users and plugins sees the owner of an account.
         let all = server.admin(Method::GET, "/admin/plugins/probe/accounts", None).await;
         assert_eq!((&all.body["accounts"][0]["did"], &all.body["cursor"]), (&json!(ALICE), &json!(null)), "{}", all.text);
         assert!(all.body["accounts"][0]["account_id"] == "765" && !all.text.contains("access-"), "{}", all.text);

@@ -19,7 +19,7 @@ use crate::support::instance::{Answer, Instance};
 use crate::support::linked_service::LinkedService;
 use crate::support::oauth_pds::OauthPds;
 
-/// Where the application wants its users back.
+/// The application's URL to which its users return.
 pub const BACK: &str = "https://game.example/linked";
 
 /// A server with the plugin, its service, a PDS, and an application that Alice uses.
@@ -117,7 +117,7 @@ impl Stage {
     }
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 pub fn location(answer: &Answer) -> String {
     assert_eq!(answer.status, 303, "{}", answer.text);
     answer.headers["location"].to_str().unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! Which of two labels applies: dates that labelers get wrong, and labels for one version of a record.
+//! The choice between two labels: dates that labelers get wrong, and labels for one version of a record.
 
 use belvedere_standins::labeler::LabelFault;
 

@@ -27,12 +27,14 @@ fn sources(root: &Path) -> Vec<(PathBuf, String)> {
     sources
 }
 
-fn files(directory: &Path) -> Vec<PathBuf> {
+/// The sources below a folder, without results of builds.
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("the sources are here");
     let paths = entries.map(|entry| entry.expect("it can be listed").path());
     let (folders, files): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
     let files = files.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "rs"));
-    files.chain(folders.iter().flat_map(|folder| self::files(folder))).collect()
+    let folders = folders.iter().filter(|folder| !folder.ends_with("target"));
+    files.chain(folders.flat_map(|folder| self::files(folder))).collect()
 }
 
 /// The imports of rooms that are later in the list.

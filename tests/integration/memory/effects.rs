@@ -14,7 +14,8 @@ use crate::oauth::device::{App, Device, pds};
 use crate::support::instance::procedure_lexicon;
 use crate::support::oauth_pds::OauthPds;
 
-/// How long these go on. Each connection has sent a request by then, and together they want several times the limit.
+/// Time for which these go on. Each connection has sent a request by then, and together they want several times the
+/// limit.
 const TIME: Duration = Duration::from_secs(3);
 
 /// Requests that must succeed, where each moves tens of megabytes through a debug build.

@@ -255,7 +255,7 @@ crate::in_both_worlds! {
             let text = "calls to a PDS take a proof of a session: authenticate with DPoP";
             assert_eq!((answer.status.as_u16(), answer.error()), (401, text), "{nsid}");
         }
-        // A query has no session, whoever calls it: that is the script's mistake.
+        // A query has no session, with any caller: that is the script's mistake.
         server.upload(query_lexicon("com.example.asks"), Some(NOTES)).await;
         server.bind("com.example.asks", "function handle() return Record(collection, { text = 'a' }):save() end").await;
         let answer = server.xrpc("com.example.asks").await;

@@ -1,4 +1,4 @@
-//! What a caller has written is in the caller's next read, on each host, however old the replicas are.
+//! A caller's writes are in the caller's next read, on each host, for any lag of the replicas.
 
 use belvedere_standins::postgres::OwnServer;
 use http::Method;
@@ -80,7 +80,7 @@ impl Hosts {
         assert_eq!(status, 200, "{body}");
     }
 
-    /// How many notes an account finds, with a list and with a script.
+    /// The number of notes that an account finds, with a list and with a script.
     async fn found(&self, host: &Instance, device: &Device) -> (usize, u64) {
         let list = self.send(host, device, Method::GET, LIST, None).await.1;
         let count = self.send(host, device, Method::GET, COUNT, None).await.1;
@@ -113,7 +113,7 @@ async fn a_caller_sees_the_own_writes_on_each_host_at_once() {
         assert_eq!(listed_by_anyone(host).await, 0);
         assert_eq!(first(host).await["in_use"], true);
     }
-    // What an admin deletes is missing for the admin's account at once, and for others later.
+    // A record that an admin deletes is missing for the admin's account at once, and for others later.
     go_on(&replica).await;
     for host in [a, b] {
         host.eventually("the replica answers the writer again", async |host| {

@@ -1,4 +1,4 @@
-//! Which reads a replica answers: with a replica that is held back, what a read finds shows where it ran.
+//! The reads that a replica answers: with a replica that is held back, the result of a read shows where it ran.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ const SCRIPT: &str = "function handle()
     }
 end";
 
-/// As [`SCRIPT`], for a procedure.
+/// Like [`SCRIPT`], for a procedure.
 const PROCEDURE: &str = "function handle()
     return { count = db.count(collection), nested = #json.decode(xrpc.query('com.example.listNotes', {}).body).records }
 end";

@@ -12,7 +12,7 @@ async fn one_host_follows_a_labeler_and_another_takes_over() {
     let mut hosts = Hosts::start().await;
     let speaker = Speaker::start(Algorithm::Es256k).await;
     hosts.plc.labeler(LABELER, &speaker.labeler.url(), &speaker.public());
-    // The host that started first has the lease; it hears of a change on the other one at once.
+    // The host that started first has the lease; a change on the other one reaches it at once.
     follow(&hosts.b).await;
     speaker.labeler.send(&[Label::new("did:plc:somebody", "first", EARLY)]);
     wait_for_cursor(&hosts.b, 1).await;

@@ -37,7 +37,7 @@ async fn a_session_is_shared_by_all_hosts() {
         let answer = device.send(host, Method::POST, PUT, &proof, Some(&body)).await;
         assert_eq!((answer.status.as_u16(), answer.error()), (401, "DPoP proof replay detected"));
     }
-    // Of concurrent calls on both hosts, one renews the tokens.
+    // One of the concurrent calls on both hosts renews the tokens.
     pds.expire_all();
     let calls = (0..8).map(|n| {
         let (host, proof) = (if n % 2 == 0 { a } else { b }, device.proof(a, &Method::POST, PUT));

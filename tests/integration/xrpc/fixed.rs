@@ -75,7 +75,7 @@ crate::in_both_worlds! {
         assert_eq!((ready.status.as_u16(), &ready.body["warnings"]), (200, &Value::Null), "{}", ready.text);
     }
 
-    /// Every method and path of `spaces.md` §5, by every verb, whoever calls.
+    /// Every method and path of `spaces.md` §5, by every verb, for every caller.
     async fn the_methods_of_spaces_are_switched_off(world) {
         let server = &world.server;
         let methods = [

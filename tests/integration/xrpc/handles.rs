@@ -53,7 +53,7 @@ crate::in_both_worlds! {
             assert_eq!(refused.status, 400, "{uri} {}", refused.text);
             assert!(refused.error().contains(reason), "{uri} {}", refused.text);
         }
-        // What is written or deleted is named by the DID.
+        // Writes and deletions name a record by the DID.
         let refused = server.admin(Method::DELETE, &format!("/admin/records?uri={named}"), None).await;
         assert_eq!(refused.status, 400, "{}", refused.text);
         assert!(refused.error().contains("is a handle: name the account by its DID"), "{}", refused.text);

@@ -29,7 +29,7 @@ const BODY_BYTES: usize = 1 << 20;
 
 const LABELER: &str = "did:plc:labelerlabelerlabelerlab";
 
-/// How long a labeler or a backfill may take.
+/// Maximum time of a labeler or a backfill.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
 pub async fn measure(scene: &Scene, plan: &Plan) -> anyhow::Result<Vec<Row>> {
@@ -81,7 +81,7 @@ async fn lexicons(scene: &Scene) -> anyhow::Result<Vec<Row>> {
         definitions.insert("main".to_owned(), main);
         let lexicon = json!({ "lexicon": 1, "id": nsid, "defs": definitions });
         let bytes = lexicon.to_string().len();
-        // The stream is subscribed again. What it replays then is no cost of the lexicon.
+        // The stream is subscribed again. Its replay is no cost of the lexicon.
         scene.stream.forget();
         let send = async {
             let body = json!({ "lexicon_json": lexicon, "backfill": false });

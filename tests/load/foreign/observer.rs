@@ -34,7 +34,7 @@ pub struct Waits {
     pub list_p99: f64,
 }
 
-/// Who waits.
+/// The client whose waiting times are measured.
 #[derive(Clone, Debug)]
 pub struct Observer {
     pub address: SocketAddr,

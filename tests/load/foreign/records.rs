@@ -9,7 +9,7 @@ use crate::Plan;
 use crate::server::COLLECTION;
 use belvedere_standins::jetstream::{synthetic_did, synthetic_record};
 
-/// How often each is sent.
+/// Number of times that each is sent.
 const TIMES: u32 = 5;
 
 /// The repo that sends them.

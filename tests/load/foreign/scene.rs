@@ -15,7 +15,7 @@ use crate::server::COLLECTION;
 use crate::support::instance::Instance;
 use crate::{Plan, cpu, server, writing};
 
-/// How long the idle server is measured.
+/// Time for which the idle server is measured.
 const IDLE: Duration = Duration::from_secs(3);
 
 pub struct Scene {
@@ -76,7 +76,7 @@ impl Scene {
         let pid = self.server.pid();
         cpu::forget_peak(pid)?;
         let (used, resident) = (cpu::of(pid), cpu::resident(pid));
-        // What the observers cost is measured while nothing else happens, as long as the inputs took.
+        // The cost of the observers is measured while nothing else happens, as long as the inputs took.
         let started = std::time::Instant::now();
         let (beside, ()) = self.observer.during(send).await?;
         let took = started.elapsed();

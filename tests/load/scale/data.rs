@@ -16,7 +16,7 @@ pub const SMALL: &str = "com.example.scale.c01";
 
 const COLLECTIONS: usize = 20;
 
-/// Of 10,000 records, how many belong to [`LARGE`] and [`SMALL`].
+/// Records of 10,000 that belong to [`LARGE`] and [`SMALL`].
 const LARGE_SHARE: u64 = 8_000;
 const SMALL_SHARE: u64 = 2;
 

@@ -1,4 +1,4 @@
-//! What a large index costs: `make bench-scale`.
+//! The costs of a large index: `make bench-scale`.
 //!
 //! Fills one database up to 100,000, 1,000,000 and 10,000,000 records of twenty collections ([`data`]), and measures at
 //! each size: ingest without and with three field indexes, lists, single records, queries, searches, counts, the building
@@ -31,7 +31,7 @@ const CHUNK: usize = 50_000;
 /// Records that are indexed while field indexes are built.
 const MEANWHILE: u64 = 200_000;
 
-/// How long a condition may take to come true.
+/// Maximum time for a condition to come true.
 const PATIENCE: Duration = Duration::from_mins(90);
 
 /// A server with its stream and everything that was pushed so far.
@@ -246,7 +246,7 @@ impl Fill {
     }
 }
 
-/// How fast events were indexed.
+/// The rate at which events were indexed.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     events_per_second: f64,

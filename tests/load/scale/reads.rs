@@ -21,7 +21,7 @@ const REQUESTS: usize = 1_000;
 /// Pages before the page that is far back.
 const PAGES: usize = 999;
 
-/// How long one request may take before its figure is given up.
+/// Maximum time of one request before its figure is given up.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Queries whose lists are built in: name and collection.
@@ -132,7 +132,7 @@ pub async fn without_index(server: &Instance, size: usize) -> anyhow::Result<Fig
     Ok(figures)
 }
 
-/// What needs a field index, with it.
+/// Requests that need a field index, with it.
 pub async fn with_index(server: &Instance, size: usize) -> anyhow::Result<Figures> {
     let values = |of: u64| (0..REQUESTS as u64).map(move |n| (n * 7_919 % of).to_string());
     let words = data::sample(size, 0).take(REQUESTS).map(|i| path("search", "value", &data::some_word(i)));

@@ -27,7 +27,7 @@ enum Type {
 
 const TYPES: &[Type] = &[Type::Integer, Type::Text, Type::Real, Type::Text];
 
-/// What an alias stands for.
+/// The relation that an alias names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Relation {
     Own,

@@ -1,4 +1,4 @@
-//! What the hostile statements are made of.
+//! The words of the hostile statements.
 
 /// Views and tables that scripts may read, with some of their columns.
 pub(super) const READABLE: &[(&str, &[&str])] = &[

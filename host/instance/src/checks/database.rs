@@ -97,7 +97,7 @@ async fn connections(db: &Db, ours: u32) -> Option<Check> {
     Some(Check::new("connections", "connections", result))
 }
 
-/// How scripts' SQL is kept from the server's tables.
+/// The protection of the server's tables from scripts' SQL.
 async fn script_sql_protection(db: &Db) -> Option<Check> {
     let result = match script_sql::isolation(db).await {
         Ok(ScriptIsolation::Sqlite) => return None,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Check;
 use belvedere_base::clock::{Clock, Timestamp};
 
-/// How long the result of a run is used again: each run sends requests to other servers.
+/// Time for which the result of a run is used again: each run sends requests to other servers.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Runs the checks once for callers that come close together. One run at a time: those that come meanwhile wait for it.

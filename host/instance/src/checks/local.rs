@@ -28,7 +28,7 @@ fn data_folder(config: &Config) -> Result<String, String> {
     Ok(format!("{}{later}", shown.display()))
 }
 
-/// Which secrets the server will use. Values that other secrets encrypted are lost to it.
+/// Checks the secrets that the server will use. Values that other secrets encrypted are lost to it.
 pub fn secrets(config: &Config, key: &Result<Option<ScriptRole>, SecretError>) -> Check {
     let result = match key {
         Ok(_) if config.secrets.are_given() => Ok("configured".to_owned()),

@@ -1,4 +1,4 @@
-//! How calls are distributed over latencies, and the percentiles that follow.
+//! The distribution of calls over latencies, and the percentiles that follow.
 
 use belvedere_storage::store::request_latencies::{BUCKETS, LatencyRow};
 

@@ -1,8 +1,8 @@
-//! What is measured, and which metrics that makes.
+//! The measures, and the metrics that are made of them.
 
 use belvedere_storage::store::metric_history::StepRow;
 
-/// What is measured. Each has its own rows, one per label and step.
+/// A measured quantity. Each has its own rows, one per label and step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     /// Events that the stream delivered.
@@ -39,7 +39,7 @@ impl Measure {
     }
 }
 
-/// How the values of several labels or steps become one.
+/// Combines the values of several labels or steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     Count,
@@ -54,7 +54,7 @@ enum Value {
 pub struct Metric {
     pub name: &'static str,
     pub unit: &'static str,
-    /// What its series are of: `method`, `script` or `client`; `None` for a single series.
+    /// The kind of label of its series: `method`, `script` or `client`; `None` for a single series.
     pub by: Option<&'static str>,
     pub description: &'static str,
     pub(super) measure: Measure,

@@ -1,4 +1,4 @@
-//! How much the server did, in steps of five minutes, kept for a week (docs/adr/0069).
+//! The history of the server's load, in steps of five minutes, kept for a week (docs/adr/0069).
 //!
 //! Every host counts in memory and adds its counts to the steps in the database, so the history is that of all hosts.
 

@@ -11,12 +11,12 @@ pub struct Recent {
     pub events_per_second: f64,
     pub requests_per_second: f64,
     pub errors_per_second: f64,
-    /// How long a request took; `None` without requests.
+    /// The mean time of a request; `None` without requests.
     pub mean_ms: Option<f64>,
 }
 
 impl Recent {
-    /// Of the last `seconds`, and of the step that has begun.
+    /// The rates of the last `seconds` and of the step that has begun.
     ///
     /// # Errors
     /// When the store fails.

@@ -12,10 +12,10 @@ use belvedere_storage::store::{Db, StoreError};
 /// The length of a step, in seconds: a day has 288 of them, about as many as a chart has places.
 pub const STEP_SECONDS: i64 = 300;
 
-/// How long steps are kept, in seconds: a week shows whether today is as usual.
+/// Time for which steps are kept, in seconds: a week shows whether today is as usual.
 pub const KEPT_SECONDS: i64 = 7 * 86_400;
 
-/// How often counts are added to the store. A crash loses what was counted since.
+/// Interval at which counts are added to the store. A crash loses the counts since then.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(20);
 
 /// Labels of one measure that a host counts separately within a step; the others share one. It bounds the rows: six
@@ -35,14 +35,14 @@ struct Inner {
     counts: Mutex<Counts>,
 }
 
-/// What was counted and is not stored yet.
+/// The counts that are not stored yet.
 #[derive(Debug, Default)]
 struct Counts {
     /// The step that is being counted.
     step: Timestamp,
     by_measure: [HashMap<String, Sample>; Measure::COUNT],
-    /// Of earlier steps, and what could not be stored. By step first, so that the oldest are dropped first. A statement may
-    /// name each row once only.
+    /// The counts of earlier steps, and those that could not be stored. By step first, so that the oldest are dropped
+    /// first. A statement may name each row once only.
     ended: BTreeMap<(Timestamp, &'static str, String), Sample>,
 }
 
@@ -69,7 +69,7 @@ impl History {
         }
     }
 
-    /// Adds everything counted so far to the store. What can't be stored is kept for the next time.
+    /// Adds everything counted so far to the store. Counts that can't be stored are kept for the next time.
     ///
     /// # Errors
     /// When the store fails.
@@ -93,7 +93,7 @@ impl History {
     }
 }
 
-/// When the step of a time begins.
+/// The time at which the step of `now` begins.
 pub(super) fn step_of(now: Timestamp) -> Timestamp {
     let length = STEP_SECONDS * 1_000_000;
     Timestamp(now.0.div_euclid(length) * length)

@@ -23,7 +23,7 @@ pub struct Steps {
     pub step: i64,
 }
 
-/// Why a period is invalid.
+/// The reason why a period is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSteps {
     #[error("from must be before until")]
@@ -47,7 +47,7 @@ impl Steps {
     ) -> Result<Self, InvalidSteps> {
         let until = until.unwrap_or(now);
         let from = from.unwrap_or(until.plus_seconds(-86_400));
-        // What is older is not kept.
+        // Older steps are not kept.
         let from = from.max(now.plus_seconds(-KEPT_SECONDS - STEP_SECONDS));
         if from >= until {
             return Err(InvalidSteps::Order);
@@ -64,7 +64,7 @@ impl Steps {
         Ok(Self { from, until, step })
     }
 
-    /// When each step begins.
+    /// The time at which each step begins.
     fn times(self) -> Vec<Timestamp> {
         let length = self.step * 1_000_000;
         let first = step_of(self.from).0.div_euclid(length) * length;
@@ -88,7 +88,7 @@ pub struct Series {
     pub label: String,
     /// The sum of several.
     pub is_other: bool,
-    /// Of all values; the largest value of a metric whose values can't be added.
+    /// The sum of all values; the largest value of a metric whose values can't be added.
     pub total: f64,
     /// One for each time.
     pub values: Vec<Option<f64>>,

@@ -1,4 +1,4 @@
-//! Where the documents of did:web are.
+//! The URLs of the documents of did:web.
 
 use url::Url;
 

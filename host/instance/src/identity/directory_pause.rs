@@ -17,7 +17,7 @@ impl DirectoryPause {
         *pause = Some(pause.map_or(end, |old| old.max(end)));
     }
 
-    /// What is left of it.
+    /// The rest of the pause.
     pub(super) fn left(&self) -> Option<Duration> {
         let mut pause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = (*pause)?.saturating_duration_since(Instant::now());

@@ -41,7 +41,7 @@ const TASKS_WEB: Bounds = Bounds {
     patience: Duration::from_mins(1),
 };
 
-/// How long a look-up waits for a place: as long as the look-up itself may take.
+/// Time that a look-up waits for a place: as long as the look-up itself may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pools of concurrent look-ups.

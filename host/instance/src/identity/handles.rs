@@ -12,18 +12,18 @@ use belvedere_protocol::atproto::{Did, Handle, HandleUri, InvalidRecordUri, Reco
 use belvedere_web::http::Error;
 use belvedere_web::net::Limits;
 
-/// How long the account of a handle is cached for reads of records. Its document is checked each time.
+/// Time for which the account of a handle is cached for reads of records. Its document is checked each time.
 const OWNER_TIME: Duration = Duration::from_mins(5);
 
-/// How long it is cached for them that a handle has no account. Each look-up costs the handle's domain a DNS query and
-/// a request.
+/// Time for which it is cached for reads that a handle has no account. Each look-up costs the handle's domain a DNS
+/// query and a request.
 const OWNER_TIME_FAILED: Duration = Duration::from_mins(1);
 
 /// The same when the DID document could not be fetched, which says nothing about the handle: as long as the failed
 /// fetch itself is not repeated.
 const OWNER_TIME_UNAVAILABLE: Duration = Duration::from_secs(5);
 
-/// How long a read of a record waits for the account of a handle. DNS and the host of a handle answer within a second.
+/// Time that a read of a record waits for the account of a handle. DNS and the host of a handle answer within a second.
 const OWNER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Cached handles, of some 100 bytes each.
@@ -32,7 +32,7 @@ const OWNERS: u64 = 50_000;
 /// Bytes of the well-known document, which contains only a DID.
 const MAX_BYTES: usize = 4 << 10;
 
-/// Why a handle could not be resolved to an account.
+/// The reason why a handle could not be resolved to an account.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HandleError {
     #[error("it is neither a handle nor a DID")]
@@ -58,7 +58,7 @@ impl HandleError {
     }
 }
 
-/// Why a text does not name a record.
+/// The reason why a text does not name a record.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RecordUriError {
     #[error(transparent)]
@@ -82,7 +82,7 @@ impl From<HandleError> for Error {
 }
 
 impl From<RecordUriError> for Error {
-    /// As for the handle alone.
+    /// The status is that of the handle's error.
     fn from(error: RecordUriError) -> Self {
         Self::new(status(error.is_temporary()), error.to_string())
     }
@@ -147,7 +147,7 @@ impl Resolver {
         }
     }
 
-    /// As [`Self::account`], for reads: the account of a handle is cached and looked up in the pools for reads.
+    /// Like [`Self::account`], for reads: the account of a handle is cached and looked up in the pools for reads.
     ///
     /// # Errors
     /// As [`Self::account`].

@@ -18,7 +18,7 @@ pub use self::resolver::{MIN_REFRESH_SECONDS, Resolver};
 use belvedere_web::fair_share::Full;
 use belvedere_web::net::NetError;
 
-/// Why a DID could not be resolved to a document.
+/// The reason why a DID could not be resolved to a document.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IdentityError {
     /// Neither a did:plc nor a did:web without a path.

@@ -30,19 +30,20 @@ use belvedere_web::net::{
 /// Cached documents. A parsed one takes about 300 bytes, so the cache stays below 20 MB.
 const CACHE_DOCUMENTS: u64 = 50_000;
 
-/// How long a document is cached. An identity event or a failed signature ends it earlier.
+/// Time for which a document is cached. An identity event or a failed signature ends it earlier.
 const CACHE_TIME: Duration = Duration::from_mins(15);
 
-/// How long it is cached that a DID does not exist or has no valid document.
+/// Time for which it is cached that a DID does not exist or has no valid document.
 const CACHE_TIME_ABSENT: Duration = Duration::from_mins(1);
 
-/// How long a failed fetch is not repeated, to spare a directory that is down.
+/// Time for which a failed fetch is not repeated, to spare a directory that is down.
 const CACHE_TIME_FAILED: Duration = Duration::from_secs(5);
 
-/// How long the PDS of a DID is remembered after its document was fetched, for readers that do without a newer one.
+/// Time for which the PDS of a DID is remembered after its document was fetched, for readers that do without a newer
+/// one.
 const PDS_TIME: Duration = Duration::from_hours(24);
 
-/// How long a look-up may be in progress when its document changes: longer than a fetch may take.
+/// Maximum time for which a look-up may be in progress when its document changes: longer than a fetch may take.
 const CHANGE_TIME: Duration = Duration::from_mins(1);
 
 /// Fetches of one look-up, if the document changes during each.
@@ -51,10 +52,10 @@ const MAX_FETCHES: u32 = 3;
 /// Seconds between two refreshes of a document. It bounds the fetches that an attacker causes with invalid signatures.
 pub const MIN_REFRESH_SECONDS: i64 = 30;
 
-/// How long a look-up that a user waits for waits for a directory that limits its rate.
+/// Time that a look-up for a waiting user waits for a directory that limits its rate.
 const SHORT_PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// How often a task that can wait is told to wait before it gives up.
+/// Number of waits that the directory may ask of a task that can wait before it gives up.
 const MAX_WAITS: usize = 10;
 
 type Resolved = Result<Arc<DidDocument>, IdentityError>;
@@ -143,8 +144,8 @@ impl Resolver {
         }
     }
 
-    /// As [`Self::resolve`], for tasks that no user waits for: when the directory limits the rate of look-ups, waits as long
-    /// as it asks, some minutes at most.
+    /// Like [`Self::resolve`], for tasks that no user waits for: when the directory limits the rate of look-ups, waits
+    /// as long as it asks, some minutes at most.
     ///
     /// # Errors
     /// As [`Self::resolve`].

@@ -255,7 +255,7 @@ async fn tasks_take_no_places_from_callers() {
     assert!(tasks.known(&did(&web)).await.is_some(), "the documents are the same");
 }
 
-/// How many calls wait.
+/// The number of waiting calls.
 fn stalled<F: Future>(calls: &mut [std::pin::Pin<Box<F>>]) -> usize {
     let poll = |call: &mut std::pin::Pin<Box<F>>| futures_util::FutureExt::now_or_never(call).is_none();
     calls.iter_mut().map(poll).filter(|stalled| *stalled).count()
@@ -286,7 +286,7 @@ async fn reads_of_records_take_no_places_from_logins() {
     assert_eq!(resolver.record_uri(uri).await.unwrap().did, did(&web));
 }
 
-/// The directory is asked again after the time that it asks for, and not before, whoever asks.
+/// The directory is asked again after the time that it asks for, and not before, for any caller.
 #[tokio::test]
 async fn a_directory_that_limits_its_rate_is_waited_for_and_not_asked() {
     let directory = Directory::start().await;

@@ -1,7 +1,7 @@
 //! Signs records and verifies these signatures. A signature attests that the instance has seen the record in one repo
 //! (lua-runtime.md §12).
 //!
-//! What is signed is the CID of the record's canonical DAG-CBOR, without its `signatures` and with a `$sig` that binds
+//! A signature covers the CID of the record's canonical DAG-CBOR, without its `signatures` and with a `$sig` that binds
 //! it to the repo. So a signature is valid only for that record in that repo, however the record's JSON is formatted.
 
 use base64::Engine as _;
@@ -37,7 +37,7 @@ pub struct Attestation {
     sig_type: String,
 }
 
-/// Why a value can't be signed.
+/// The reason why a value can't be signed.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Unsignable {
     #[error(transparent)]

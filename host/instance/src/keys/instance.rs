@@ -5,7 +5,7 @@ use belvedere_base::random::Random;
 use belvedere_protocol::crypto::{Algorithm, PrivateKey, SealingKey};
 use belvedere_storage::store::{Db, StoreError, instance_keys};
 
-/// Why a key can't be loaded.
+/// The reason why a key can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum InstanceKeyError {
     #[error(transparent)]

@@ -14,13 +14,13 @@ use belvedere_web::net;
 /// Domains in the cache. Bounded, because callers choose the names; an entry has about 200 bytes.
 const CACHE_DOMAINS: u64 = 10_000;
 
-/// How long a domain's DID is cached; a change by the domain's owner takes effect after this.
+/// Time for which a domain's DID is cached; a change by the domain's owner takes effect after this.
 const DID_TTL: Duration = Duration::from_mins(5);
 
-/// How long it is cached that a domain names no DID.
+/// Time for which it is cached that a domain names no DID.
 const ABSENT_TTL: Duration = Duration::from_mins(1);
 
-/// How long a failed look-up is cached, so that failing name servers get few queries.
+/// Time for which a failed look-up is cached, so that failing name servers get few queries.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 
 /// The account and PDS that answer a domain's methods.
@@ -31,7 +31,7 @@ pub struct MethodAuthority {
     pub pds: String,
 }
 
-/// Why the authority of a method is not known.
+/// The reason why the authority of a method is not known.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// The domain names no DID, or the DID has no PDS.
@@ -106,7 +106,7 @@ impl Authorities {
     }
 }
 
-/// How many DIDs the TXT records of a domain name, if not one.
+/// The number of DIDs in the TXT records of a domain, if it is not one.
 #[derive(Debug, PartialEq, Eq)]
 enum Named {
     None,

@@ -19,7 +19,7 @@ pub(super) fn fingerprints<'a>(
     texts.keys().map(|nsid| ((*nsid).into(), fingerprint(nsid, &documents))).collect()
 }
 
-/// What a fingerprint needs of a document. Many lexicons may refer to the same one, so its text is read once.
+/// The parts of a document that a fingerprint needs. Many lexicons may refer to the same one, so its text is read once.
 struct Document {
     hash: [u8; 32],
     refs: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! What the stream has to deliver.
+//! The events that the stream has to deliver.
 
 use std::sync::Arc;
 

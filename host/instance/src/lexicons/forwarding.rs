@@ -44,7 +44,7 @@ pub struct ForwardingRules {
     pub routing: Routing,
 }
 
-/// Where allowed calls of callers with a session go. Other callers' calls go to the authority.
+/// The server that receives allowed calls of callers with a session. Other callers' calls go to the authority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Routing {
@@ -65,7 +65,7 @@ pub enum Mode {
     Blocklist,
 }
 
-/// Why rules from an operator are invalid.
+/// The reason why rules from an operator are invalid.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum InvalidRules {
     #[error("{0:?} is neither an NSID nor a prefix with .*")]

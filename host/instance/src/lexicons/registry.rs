@@ -30,13 +30,13 @@ pub struct Lexicon {
     pub kind: LexiconKind,
     /// The collection that a query or procedure without a script reads or writes.
     pub target_collection: Option<Nsid>,
-    /// What a procedure without a script does.
+    /// The action of a procedure without a script.
     pub action: ProcedureAction,
     /// Tokens that one call takes from the client's rate-limit bucket; `None`: the instance's default.
     pub token_cost: Option<u32>,
 }
 
-/// What a procedure without a script does with its target collection.
+/// The action of a procedure without a script on its target collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcedureAction {
@@ -77,7 +77,7 @@ pub struct Snapshot {
     /// The lexicons of the network, with the accounts that publish them.
     authorities: HashMap<Box<str>, Did>,
     fingerprints: HashMap<Box<str>, i64>,
-    /// Of the stored lexicons, sorted by NSID.
+    /// The rows of the stored lexicons, sorted by NSID.
     versions: Vec<LexiconRow>,
 }
 
@@ -136,7 +136,7 @@ impl Snapshot {
         self.check(collection, Some(rkey), text, cbor).map_or_else(Mismatch::verdict, |()| Validity::Valid)
     }
 
-    /// Validates the text of a record. Of a large one, or of many, [`hand_over_thread`].
+    /// Validates the text of a record. Use [`hand_over_thread`] for a large record, or for many.
     pub fn validate(&self, collection: &str, rkey: &str, text: &[u8]) -> Validity {
         match record::to_cbor(text) {
             Ok(cbor) => self.validate_encoded(collection, rkey, text, cbor.as_deref().map_err(|why| *why)),
@@ -215,7 +215,7 @@ impl Snapshot {
         Self { by_nsid, tracked: tracked.into(), ..Self::default() }
     }
 
-    /// Of the stored lexicons. One whose id is not an NSID is ignored and logged.
+    /// Reads the stored lexicons. One whose id is not an NSID is ignored and logged.
     fn of(rows: Vec<LexiconRow>) -> Self {
         let bytes = rows.iter().map(|row| row.lexicon_json.len()).sum();
         hand_over_thread(bytes, || Self::compile(rows))
@@ -257,7 +257,7 @@ static ANY_KEY: KeyType = KeyType::Any;
 /// Bytes of the reason that is stored with an invalid record.
 const MAX_REASON_BYTES: usize = 1_000;
 
-/// Why a record does not match its lexicon, with the paths of the values.
+/// The reason why a record does not match its lexicon, with the paths of the values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Mismatch(String);
@@ -288,7 +288,7 @@ impl Registry {
         self.current.load().get(nsid).cloned()
     }
 
-    /// What the stream has to deliver, with notification of changes.
+    /// The events that the stream has to deliver, with notification of changes.
     pub fn subscribe(&self) -> watch::Receiver<Followed> {
         self.followed.subscribe()
     }

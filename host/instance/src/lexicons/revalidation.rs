@@ -52,14 +52,14 @@ pub struct InvalidationReport {
     pub checked: usize,
     /// Those of them that were valid before and are not any more. Also of a pass that another change has ended.
     pub lost: usize,
-    /// Why the first of these is not valid any more.
+    /// The reason why the first of these is not valid any more.
     pub reason: String,
 }
 
 /// Receives changes that make many records invalid.
 type Report<'a> = &'a (dyn Fn(InvalidationReport) + Send + Sync);
 
-/// What passes have counted and not reported, by collection.
+/// The counts of passes that are not reported yet, by collection.
 type Counts = HashMap<Nsid, InvalidationReport>;
 
 /// Validates records again whenever the registry has other lexicons than those that their collections were validated
@@ -332,7 +332,7 @@ mod tests {
             let clock = Clock::fixed(NOW);
             let reported = Mutex::new(Vec::new());
             let report = |done: InvalidationReport| reported.lock().unwrap().push(done);
-            // Of a pass that a change of this lexicon has ended.
+            // The report of a pass that a change of this lexicon has ended.
             let collection = Nsid::try_from(NOTE).unwrap();
             let done = InvalidationReport {
                 collection: collection.clone(),

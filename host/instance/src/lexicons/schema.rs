@@ -1,4 +1,4 @@
-//! What is looked up of a record lexicon for every write and every indexed record.
+//! The parts of a record lexicon that are looked up for every write and every indexed record.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};

@@ -18,7 +18,7 @@ use belvedere_storage::store::oauth_states::{self, Bounds, NewState};
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
 
-/// How long a pending flow is kept, in seconds: the time that a user has to sign in and consent.
+/// Time for which a pending flow is kept, in seconds: the time that a user has to sign in and consent.
 pub const STATE_SECONDS: i64 = 15 * 60;
 
 /// Bounds of pending flows. Any client can create a row, which stays until the user comes back or [`STATE_SECONDS`]
@@ -44,10 +44,10 @@ pub struct Authorizations {
     keys: OwnKeys,
 }
 
-/// What the server does after a flow. Sealed together with the pending flow.
+/// The server's actions after a flow. Sealed together with the pending flow.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct FlowGoal {
-    /// Where the browser is redirected after the flow.
+    /// The URL to which the browser is redirected after the flow.
     pub return_to: String,
     /// Hash of the cookie that the browser must send with the callback; `None` when another browser may complete the
     /// flow.
@@ -56,7 +56,7 @@ pub struct FlowGoal {
     pub grant: Option<LinkedRepoGoal>,
 }
 
-/// Which linked repo a flow is for.
+/// The linked repo that a flow is for.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct LinkedRepoGoal {
     pub id: String,
@@ -94,7 +94,7 @@ pub struct CompletedFlow {
     pub goal: FlowGoal,
 }
 
-/// Why a flow can't begin or can't be completed.
+/// The reason why a flow can't begin or can't be completed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorizationError {
     #[error(transparent)]

@@ -13,7 +13,7 @@ use crate::identity::{IdentityError, Resolver};
 use belvedere_protocol::atproto::Did;
 use belvedere_web::net::{Client, Limits, NetError};
 
-/// How long metadata is cached. It hardly ever changes, and contains no keys that rotate.
+/// Time for which metadata is cached. It hardly ever changes, and contains no keys that rotate.
 const CACHE_TIME: Duration = Duration::from_mins(10);
 
 /// Cached PDSs and servers, each: more than the network has.
@@ -56,7 +56,8 @@ struct ProtectedResource {
     authorization_servers: Vec<String>,
 }
 
-/// Why no authorization server was found. The text may be sent to the client: it reveals nothing about the instance.
+/// The reason why no authorization server was found. The text may be sent to the client: it reveals nothing about the
+/// instance.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DiscoveryError {
     #[error("the DID could not be resolved: {0}")]

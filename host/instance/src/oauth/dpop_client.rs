@@ -27,7 +27,7 @@ const MAX_ATTEMPTS: usize = 3;
 /// cached nonce costs one more request.
 const MAX_NONCES: u64 = 10_000;
 
-/// How long a nonce is cached. Nonces are valid for minutes; an expired one costs the same retry as none.
+/// Time for which a nonce is cached. Nonces are valid for minutes; an expired one costs the same retry as none.
 const NONCE_CACHE_TIME: Duration = Duration::from_mins(10);
 
 /// Longest nonce that is accepted, because it is sent in every request.

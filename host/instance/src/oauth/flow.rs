@@ -24,7 +24,7 @@ pub const ASSERTION_LIFE: i64 = 60;
 /// Random bytes of an assertion's `jti`.
 const JTI_BYTES: usize = 16;
 
-/// How an OAuth client authenticates to authorization servers.
+/// The credentials of an OAuth client at authorization servers.
 #[derive(Debug)]
 pub struct ClientCredentials {
     /// URL of the client's metadata.
@@ -45,7 +45,7 @@ pub struct Tokens {
     pub sub: Option<String>,
 }
 
-/// Why a call of an authorization server failed.
+/// The reason why a call of an authorization server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
     #[error("the authorization server does not answer: {0}")]

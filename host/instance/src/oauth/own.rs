@@ -46,7 +46,7 @@ impl OwnClient {
         Self { client_id: format!("http://localhost?{query}"), redirect_uri, confidential: false }
     }
 
-    /// How the client authenticates when it begins something new.
+    /// The client's credentials for new flows and sessions.
     ///
     /// # Errors
     /// When the store can't be read.

@@ -15,8 +15,8 @@ use belvedere_protocol::crypto::{Algorithm, PrivateKey, SealingKey, jwk};
 use belvedere_storage::store::instance_oauth_keys::{self, InstanceKeyRow, REVOKED};
 use belvedere_storage::store::{Db, StoreError};
 
-/// How long a key is published before it signs, in seconds. Authorization servers keep a client's metadata for some
-/// minutes (the reference implementation: ten) and refuse a key that is not in it.
+/// Time for which a key is published before it signs, in seconds. Authorization servers keep a client's metadata for
+/// some minutes (the reference implementation: ten) and refuse a key that is not in it.
 const PUBLISHED_SECONDS: i64 = 15 * 60;
 
 /// A key with its id, its JWK thumbprint.
@@ -77,7 +77,7 @@ impl OwnKeys {
         row.filter(|row| row.status != REVOKED).map(|row| self.open(&row)).transpose()
     }
 
-    /// As [`Self::get`], also a deleted key, for the revocation of its sessions.
+    /// Like [`Self::get`], also a deleted key, for the revocation of its sessions.
     ///
     /// # Errors
     /// As [`Self::signing`].
@@ -124,7 +124,7 @@ impl OwnKeys {
     }
 }
 
-/// `rows` are newest first. Of keys that are all new, the oldest has the best chance to be known.
+/// `rows` are newest first. If all keys are new, the oldest has the best chance to be known.
 fn signing_key(rows: &[InstanceKeyRow], now: Timestamp) -> Option<&InstanceKeyRow> {
     let published = now.plus_seconds(-PUBLISHED_SECONDS);
     let usable = || rows.iter().filter(|row| row.status != REVOKED);

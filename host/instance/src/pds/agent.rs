@@ -70,7 +70,7 @@ impl<'a> Agent<'a> {
         self.write_with_response(write).await.map(|(committed, _)| committed)
     }
 
-    /// As [`Self::write`]; also returns the body of the PDS's response, unchanged.
+    /// Like [`Self::write`]; also returns the body of the PDS's response, unchanged.
     ///
     /// # Errors
     /// As [`Self::write`].

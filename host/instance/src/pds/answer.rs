@@ -23,7 +23,7 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
 }
 
-/// Why a call to a PDS failed.
+/// The reason why a call to a PDS failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PdsError {
     #[error("the PDS does not answer: {0}")]

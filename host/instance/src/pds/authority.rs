@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::SessionSelector;
 use belvedere_protocol::atproto::Did;
 
-/// What a caller has proved about stored sessions. The API client that a request names is not part of it: client keys
+/// A caller's proven authority over stored sessions. The API client that a request names is not part of it: client keys
 /// are public and prove nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SessionAuthority {

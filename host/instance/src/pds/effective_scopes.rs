@@ -15,7 +15,7 @@ use belvedere_storage::store::{Db, StoreError, lexicons};
 /// ample.
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// How long an intersection is cached: the lexicon of a permission set may change.
+/// Time for which an intersection is cached: the lexicon of a permission set may change.
 const CACHE_TIME: Duration = Duration::from_mins(1);
 
 /// The effective scopes of a session.

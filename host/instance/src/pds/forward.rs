@@ -39,7 +39,7 @@ impl Agent<'_> {
     ) -> Result<FetchedResponse, PdsError> {
         let ForwardedCall { verb, path, input, requested, service, headers } = call;
         match (service, requested) {
-            // Where the service is known, the scopes must name it.
+            // If the service is known, the scopes must name it.
             (Some(audience), StandardCall::Remote(method)) => {
                 let method = method.as_str();
                 let need = Need::Rpc { method: Some(method), audience: Some(audience) };

@@ -78,7 +78,7 @@ impl Write {
     }
 }
 
-/// What a write does. Records are JSON text with `$type`.
+/// The effect of a write. Records are JSON text with `$type`.
 #[derive(Clone, Debug)]
 pub enum WriteAction {
     Create(Bytes),

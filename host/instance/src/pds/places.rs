@@ -9,7 +9,7 @@ use super::PdsError;
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::{Bounds, FairPool, Place, Tenant};
 
-/// How long a call waits for a place. A PDS answers a write in a fraction of a second.
+/// Time that a call waits for a place. A PDS answers a write in a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Concurrent calls, without uploads. Each keeps a record or a commit in memory.
@@ -35,7 +35,7 @@ const BY_TENANT: Bounds = Bounds {
 /// Calls enter this pool before that of [`BY_TENANT`], so that calls to a slow PDS wait without taking places of the
 /// tenant.
 const BY_ROUTE: Bounds = Bounds {
-    // As many as may be in the tenants' pool or wait for it.
+    // The number of calls that may be in the tenants' pool or wait for it.
     places: MAX_CALLS + 4 * MAX_CALLS,
     per_tenant: MAX_CALLS_PER_PDS,
     waiting: 4 * MAX_CALLS,
@@ -51,7 +51,7 @@ const UPLOADS_BY_TENANT: Bounds = Bounds {
     patience: PATIENCE,
 };
 
-/// As [`BY_ROUTE`], for [`UPLOADS_BY_TENANT`].
+/// Like [`BY_ROUTE`], for [`UPLOADS_BY_TENANT`].
 const UPLOADS_BY_ACCOUNT: Bounds = Bounds {
     places: MAX_UPLOADS + 4 * MAX_UPLOADS,
     per_tenant: MAX_UPLOADS_PER_ACCOUNT,

@@ -1,5 +1,5 @@
 //! Ends sessions, and revokes them at their authorization servers in the background: at once, and again while a server
-//! fails (docs/adr/0040). What ends a session queues its revocation in the same transaction, so any host revokes it,
+//! fails (docs/adr/0040). The end of a session queues its revocation in the same transaction, so any host revokes it,
 //! also after a restart.
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ const CONCURRENT: usize = 16;
 /// retries.
 const ATTEMPT_SECONDS: i64 = 120;
 
-/// How long a revocation is repeated. Later the tokens have expired, or the server is gone.
+/// Time for which a revocation is repeated. Later the tokens have expired, or the server is gone.
 const GIVE_UP_SECONDS: i64 = 86_400;
 
 /// The same for the sessions of a deleted key, in seconds. Until then the key stays published, because authorization
@@ -56,8 +56,8 @@ impl Vault {
         Ok(ended)
     }
 
-    /// As [`Self::end`], if the session is still one with this PDS: the user may have logged in again with the same key.
-    /// Its linked repo becomes `needs_reauth`.
+    /// Like [`Self::end`], if the session is still one with this PDS: the user may have logged in again with the same
+    /// key. Its linked repo becomes `needs_reauth`.
     ///
     /// # Errors
     /// When the store can't be used.

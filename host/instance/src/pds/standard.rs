@@ -1,4 +1,4 @@
-//! What calls of standard methods (`com.atproto.*`) ask of a PDS: the permissions that they need, and the writes that
+//! The requirements of standard methods (`com.atproto.*`) on a PDS: the permissions that they need, and the writes that
 //! they make.
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use belvedere_protocol::atproto::{Did, Nsid, RecordKey, WrongRecordType, set_rec
 /// The namespace of the methods that every PDS has.
 const NAMESPACE: &str = "com.atproto.";
 
-/// Why the body or the parameters of a call are invalid. The text is for the caller.
+/// The reason why the body or the parameters of a call are invalid. The text is for the caller.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidCall {
     #[error("{0}")]
@@ -23,7 +23,7 @@ pub enum InvalidCall {
     RecordType(#[from] WrongRecordType),
 }
 
-/// What a call asks of the caller's PDS.
+/// The request to the caller's PDS that a call makes.
 #[derive(Debug)]
 pub enum StandardCall {
     /// Reads what is public, or what every session may read.

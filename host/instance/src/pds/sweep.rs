@@ -12,18 +12,19 @@ use belvedere_storage::store::{Db, StoreError, dpop_keys, oauth_sessions, oauth_
 /// Time between sweeps. Each is a few indexed queries.
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// How long a provisioned DPoP key is kept without a session, in seconds.
+/// Time for which a provisioned DPoP key is kept without a session, in seconds.
 pub const PROVISION_SECONDS: i64 = 3600;
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// How long a session that can't be renewed is kept after it has expired, so that its application gets `token_expired`.
+/// Time for which a session that can't be renewed is kept after it has expired, so that its application gets
+/// `token_expired`.
 const EXPIRED_SECONDS: i64 = 7 * DAY_SECONDS;
 
 /// A session that was not renewed for this long can't be renewed: refresh tokens are valid for half a year at most.
 const IDLE_SECONDS: i64 = 200 * DAY_SECONDS;
 
-/// How long a login may take between storing the session with the PDS and creating the browser's session.
+/// Maximum time of a login between storing the session with the PDS and creating the browser's session.
 const LOGIN_SECONDS: i64 = 300;
 
 /// Rows deleted in one statement, so that other writes don't wait long.

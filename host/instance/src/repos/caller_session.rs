@@ -12,7 +12,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::StoreError;
 use belvedere_web::http::Error;
 
-/// Why a caller has no session with a PDS.
+/// The reason why a caller has no session with a PDS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSession {
     #[error("authentication required")]
@@ -53,8 +53,8 @@ impl Repos {
     }
 }
 
-/// What a failed call to a PDS becomes: its own answer where it refused (service.md, Errors), else 502 for what the
-/// caller can't repair, and 500 when this server's database fails.
+/// Maps a failed call to a PDS to a response: its own answer if it refused (service.md, Errors), else 502 if the caller
+/// can't repair it, and 500 when this server's database fails.
 ///
 /// # Errors
 /// For everything but a refusal.

@@ -11,7 +11,7 @@ use belvedere_storage::store::index::{Change, Delete};
 use belvedere_storage::store::records::get;
 use belvedere_storage::store::replicas::Writer;
 
-/// How long the writes of one commit wait for their record scripts together. After that, the stream's events run them.
+/// Time that the writes of one commit wait for their record scripts together. After that, the stream's events run them.
 const SCRIPT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether a mirrored write runs the record script that decides about it.
@@ -19,12 +19,12 @@ const SCRIPT_PATIENCE: Duration = Duration::from_secs(5);
 pub enum RecordScripts {
     /// At once, so that the caller can read the outcome.
     Now,
-    /// When the stream delivers the event. For runs without a caller: record scripts are such runs, and run at once they
-    /// would call each other without an end.
+    /// The script runs when the stream delivers the event. For runs without a caller: record scripts are such runs, and
+    /// run at once they would call each other without an end.
     FromStream,
 }
 
-/// What is to be done with the change that a write makes.
+/// The next step for the change that a write makes.
 enum Plan {
     Nothing,
     Index(Change),
@@ -97,7 +97,7 @@ impl Repos {
         let Some(change) = change(uri, action, cid, rev) else { return Ok(Plan::Nothing) };
         if !index.scripts.is_idle() {
             if matches!(action, WriteAction::Put(_)) && !index.scripts.puts_are_alike(&change) {
-                // Which script decides depends on whether the repo had the record, which only the stream says.
+                // The choice of the script depends on whether the repo had the record, and only the stream knows that.
                 return Ok(Plan::Nothing);
             }
             let action = self.record_action(uri, action).await?;

@@ -27,7 +27,7 @@ use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::net;
 
-/// How long a run waits for the index's writer. It commits within milliseconds unless the database is slow.
+/// Time that a run waits for the index's writer. It commits within milliseconds unless the database is slow.
 const WRITER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Reads and writes records for scripts (`Record` in the script API) and procedures. Cheap to clone.
@@ -43,7 +43,7 @@ struct Inner {
     index: OnceLock<IndexAccess>,
 }
 
-/// What writes to the index need.
+/// The services for writes to the index.
 struct IndexAccess {
     writer: WriterHandle,
     scripts: Arc<dyn RecordScriptRunner>,
@@ -63,7 +63,7 @@ pub struct WrittenRecord {
     pub cid: Option<Cid>,
 }
 
-/// Why a record was not stored in the index.
+/// The reason why a record was not stored in the index.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
     #[error("the index can't store the record at present")]

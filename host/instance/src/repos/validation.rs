@@ -59,7 +59,7 @@ impl From<InvalidWrite> for Error {
 }
 
 impl Validation {
-    /// Of an option `validate`.
+    /// Maps an option `validate`.
     pub fn of(validate: bool) -> Self {
         if validate { Self::Lexicon } else { Self::Off }
     }

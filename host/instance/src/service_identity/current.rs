@@ -68,7 +68,7 @@ impl ServiceIdentity {
         self.current.load().did.clone().unwrap_or_else(|| self.configured.clone())
     }
 
-    /// How the instance was set up; `None` before.
+    /// The mode in which the instance was set up; `None` before.
     pub fn mode(&self) -> Option<Mode> {
         self.current.load().mode
     }
@@ -85,8 +85,8 @@ impl ServiceIdentity {
             && self.current.load().entries.iter().any(|entry| entry.fragment == fragment)
     }
 
-    /// Why a service token for `audience` does not permit a call of `method`; `None` when it does. Without a method the
-    /// call is one of the admin API, for which a service that is limited to methods is not enough.
+    /// The reason why a service token for `audience` does not permit a call of `method`; `None` when it does. Without a
+    /// method the call is one of the admin API, for which a service that is limited to methods is not enough.
     ///
     /// An audience without a fragment names no service: it permits what any of the services permits. PDSs send such
     /// tokens for calls with `atproto-proxy`.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Characters of a fragment, `#` included. The PLC directory limits the names of services and keys to 32.
 const MAX_FRAGMENT: usize = 33;
 
-/// Which methods calls to a service may use.
+/// The methods that calls to a service may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessMode {
@@ -52,7 +52,7 @@ impl Entry {
     }
 }
 
-/// Why a text is not a fragment for the DID document. The text is for the caller.
+/// Error for a text that is not a fragment for the DID document. The text is for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidFragment {
     #[error("fragment_id must be # and 1 to 32 of A-Z, a-z, 0-9 and _")]

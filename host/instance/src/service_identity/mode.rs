@@ -1,4 +1,4 @@
-//! How the instance is known to other servers.
+//! The kinds of identity that an instance has for other servers.
 
 use serde::{Deserialize, Serialize};
 

@@ -27,7 +27,7 @@ const MAX_METHODS: i64 = 9;
 /// Seconds for which the status of the set-up relies on the operation that it has seen.
 const SEEN_SECONDS: i64 = 5;
 
-/// Why a change of the identity failed.
+/// The reason why a change of the identity failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error(transparent)]

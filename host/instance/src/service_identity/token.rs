@@ -14,7 +14,7 @@ const LIFE_SECONDS: i64 = 60;
 /// Random bytes of a token's `jti`.
 const JTI_BYTES: usize = 16;
 
-/// Why the instance can't sign a token.
+/// The reason why the instance can't sign a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error("this server has no identity with a key: set one up with the mode did_web or did_plc")]

@@ -6,7 +6,7 @@ use crate::config::backfill::{
     NumberSetting, RETENTION_DAYS,
 };
 
-/// How a backfill uses the network, and how long its details are kept.
+/// The limits of a backfill, and the time for which its details are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackfillSettings {
     pub concurrent_pds: u32,
@@ -15,7 +15,7 @@ pub struct BackfillSettings {
     pub max_attempts: u32,
     /// 0 means forever.
     pub retention_days: u32,
-    /// Of one job.
+    /// Maximum number of repos of one job.
     pub max_repos: u32,
 }
 

@@ -44,7 +44,7 @@ pub struct Settings {
     stored: Reloadable<Stored>,
 }
 
-/// What the store has.
+/// The stored values.
 #[derive(Debug, Default)]
 struct Stored {
     values: BTreeMap<String, String>,
@@ -52,7 +52,7 @@ struct Stored {
     logo: Option<Timestamp>,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -136,7 +136,7 @@ impl Settings {
     }
 }
 
-/// Why a setting can't be stored.
+/// The reason why a setting can't be stored.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSetting {
     #[error("a key is 1 to {MAX_KEY} characters of a-z, 0-9, '.', '_' and '-'")]

@@ -18,7 +18,7 @@ const PLC_CHARACTERS: usize = 24;
 /// Characters of a refused text that a message shows: the message is returned to the caller.
 const MAX_SHOWN: usize = 80;
 
-/// Why a text is not the DID of an account.
+/// Error for a text that is not the DID of an account.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NotAnAccount {
     #[error("{0:?} is not a DID, like did:plc:… or did:web:…")]

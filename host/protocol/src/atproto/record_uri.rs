@@ -13,7 +13,7 @@ pub struct RecordUri {
     pub rkey: RecordKey,
 }
 
-/// Why a text is not the AT URI of a record.
+/// Error for a text that is not the AT URI of a record.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("not the AT URI of a record (at://<did>/<collection>/<rkey>): {0}")]
 pub struct InvalidRecordUri(&'static str);

@@ -4,8 +4,8 @@ use shrike::syntax::Tid;
 
 use belvedere_base::clock::Timestamp;
 
-/// How far a PDS's clock may be ahead of ours. A commit with a later rev would win against every other commit until that
-/// time has come, and so keep deleted records visible.
+/// Maximum by which a PDS's clock may be ahead of ours. A commit with a later rev would win against every other commit
+/// until that time has come, and so keep deleted records visible.
 const MAX_CLOCK_DIFFERENCE_SECONDS: i64 = 5 * 60;
 
 /// 2022-01-01: before there was a repo. A clock that shows an earlier time has not been set yet.

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// What a person typed or pasted as a handle or a DID, without the characters that nobody sees: white space around it,
-/// marks of writing direction, zero-width characters, soft hyphens and byte order marks. Pages put them around
-/// handles, and a copy has them too. No handle and no DID contains one.
+/// Removes the invisible characters from a typed or pasted handle or DID: white space around it, marks of writing
+/// direction, zero-width characters, soft hyphens and byte order marks. Pages put them around handles, and a copy has
+/// them too. No handle and no DID contains one.
 pub fn typed(text: &str) -> Cow<'_, str> {
     let text = text.trim();
     if !text.contains(is_invisible) {
@@ -41,7 +41,7 @@ mod tests {
         ] {
             assert_eq!(typed(pasted), "alice.example", "{pasted:?}");
         }
-        // What is seen stays, so that the text is refused.
+        // Visible characters stay, so that the text is refused.
         for other in ["alice example", "älice.example", "alice\u{301}.example", "аlice.example"] {
             assert_eq!(typed(other), other);
         }

@@ -18,7 +18,7 @@ pub enum Algorithm {
     Es256k,
 }
 
-/// What to do with a signature whose `s` is in the upper half of the order. The same signature exists with a low `s`,
+/// Whether a signature with `s` in the upper half of the order is accepted. The same signature exists with a low `s`,
 /// so accepting both makes signatures malleable; some libraries emit either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HighS {

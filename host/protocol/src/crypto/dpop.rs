@@ -39,7 +39,7 @@ pub struct ProofClaims {
     pub nonce: Option<String>,
 }
 
-/// Why a text is not a DPoP proof.
+/// Error for a text that is not a DPoP proof.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProofError {
     #[error(transparent)]

@@ -18,12 +18,12 @@ pub struct Admin {
     pub is_super: bool,
     /// The user's permissions; through an API key only those that both the key and the user have.
     pub permissions: PermissionSet,
-    /// What the route needed.
+    /// The permissions that the route requires.
     pub admitted_for: PermissionSet,
     pub via: Via,
 }
 
-/// How the user authenticated.
+/// The way in which the user authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Via {
     /// With the API key that has this id.
@@ -101,7 +101,7 @@ impl Access {
     }
 
     /// Whether a caller who was admitted with these headers still would be, for responses that stay open. A service
-    /// token is not verified again: it counts once. A database that does not answer refuses nobody.
+    /// token is not verified again: it counts once. A failing database refuses no caller.
     pub async fn still_admits(&self, admin: &Admin, headers: &HeaderMap) -> bool {
         let now = self.clock.now();
         if admin.via == Via::Session {

@@ -35,7 +35,7 @@ pub struct ApiClient {
     pub scopes: String,
     /// Id of the top-level client that registered it.
     pub parent: Option<String>,
-    /// Where users return after a login, as it has registered them.
+    /// The registered URIs to which users return after a login.
     pub redirect_uris: Vec<String>,
     /// Origins of its pages. Enforced for public clients only.
     pub allowed_origins: Vec<String>,

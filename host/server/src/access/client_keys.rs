@@ -12,7 +12,8 @@ use belvedere_storage::store::StoreError;
 use belvedere_storage::store::api_client_keys::{self, ClientKeyRow};
 use belvedere_web::net::{Client, Limits};
 
-/// How long the result for a client's metadata is cached: an operator who has just changed it checks whether it worked.
+/// Time for which the result for a client's metadata is cached: short, because an operator who has just changed it
+/// checks whether it worked.
 const CACHE_TIME: Duration = Duration::from_mins(1);
 
 /// Clients whose result is cached.

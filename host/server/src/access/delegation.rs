@@ -101,7 +101,7 @@ async fn linked(access: &Access, client: &str, account: &Did) -> Result<Vec<Dele
     Ok(all)
 }
 
-/// As [`delegate`], requiring `role` or a higher one.
+/// Like [`delegate`], requiring `role` or a higher one.
 ///
 /// # Errors
 /// As [`delegate`], and 403 for a lower role.

@@ -24,7 +24,7 @@ const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 /// Maximum age of a proof (service.md, Limits).
 const MAX_AGE_SECONDS: i64 = 300;
 
-/// How far a caller's clock may be ahead of ours.
+/// Maximum by which a caller's clock may be ahead of ours.
 const MAX_AHEAD_SECONDS: i64 = 30;
 
 /// Maximum length of a `jti`: a random string or a UUID is shorter.
@@ -44,7 +44,7 @@ pub struct DpopProofs {
 #[derive(Clone, Copy, Debug)]
 pub struct PresentedProof<'a> {
     pub method: &'a Method,
-    /// As it was sent: the client chooses the percent-encoding.
+    /// The path as it was sent: the client chooses the percent-encoding.
     pub path: &'a str,
     pub token: &'a str,
     pub proof: &'a str,
@@ -59,7 +59,7 @@ pub struct DpopSession {
     pub scopes: String,
 }
 
-/// Why a proof is rejected.
+/// The reason why a proof is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum DpopError {
     #[error("DPoP auth requires DPoP header")]

@@ -10,8 +10,8 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::crypto::{sha256, sha256_hex};
 use belvedere_storage::store::{Db, StoreError, api_keys};
 
-/// How long a looked-up key is cached. In this process a revocation takes effect at once ([`AdminKeys::forget`]); this
-/// bounds how long another process on the same database may still accept the key.
+/// Time for which a looked-up key is cached. In this process a revocation takes effect at once ([`AdminKeys::forget`]);
+/// another process on the same database accepts the key for this time at most.
 const CACHE_SECONDS: i64 = 5;
 
 /// Maximum number of cached keys. When it is reached, the cache is cleared.

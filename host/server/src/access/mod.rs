@@ -69,7 +69,7 @@ pub use users::Users;
 pub use web::{WebSessions, WebUser};
 pub use xrpc::{Admission, CalledMethod, Costs, Rejected};
 
-/// What authentication and authorization of requests need.
+/// The services that authentication and authorization of requests need.
 #[derive(Debug)]
 pub struct Access {
     pub db: Db,

@@ -158,7 +158,7 @@ impl Access {
     }
 }
 
-/// Why a device was not admitted.
+/// The reason why a device was not admitted.
 enum DeviceError {
     Proof(DpopError),
     Limit(Error),

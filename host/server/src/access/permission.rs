@@ -6,7 +6,7 @@ use belvedere_web::http::Error;
 
 macro_rules! permissions {
     ($($category:literal { $($variant:ident $key:literal $name:literal $description:literal;)+ })+) => {
-        /// What an admin user or an API key may do. The order is that of the catalogue.
+        /// A permission of an admin user or an API key. The order is that of the catalogue.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Permission { $($($variant,)+)+ }
@@ -69,7 +69,7 @@ impl Permission {
         has_spaces || !self.as_str().starts_with("spaces:")
     }
 
-    /// As [`Permission::parse`], for names in requests.
+    /// Like [`Permission::parse`], for names in requests.
     ///
     /// # Errors
     /// 400 for a name that is not a permission.

@@ -14,7 +14,7 @@ use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use belvedere_base::clock::Timestamp;
 use belvedere_web::http::Error;
 
-/// How often full buckets are dropped.
+/// Interval at which full buckets are dropped.
 pub const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
 /// Number of shards, each with its own lock, so that clients seldom wait for each other.
@@ -181,7 +181,7 @@ impl Limit {
 }
 
 impl Budget {
-    /// Of the budgets of two buckets that a call was charged to, the smaller one.
+    /// The smaller budget of two buckets that a call was charged to.
     #[must_use]
     pub fn tighter(self, other: Self) -> Self {
         if other.remaining < self.remaining { other } else { self }

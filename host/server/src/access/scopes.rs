@@ -6,7 +6,7 @@ use belvedere_instance::pds::permission_sets;
 use belvedere_protocol::atproto::scope::{Include, Scope, ScopeError, Scopes};
 use belvedere_storage::store::{Db, StoreError};
 
-/// Why scopes are not granted.
+/// The reason why scopes are not granted.
 #[derive(Debug, thiserror::Error)]
 pub enum NotGranted {
     #[error("{0}")]

@@ -25,8 +25,8 @@ use belvedere_web::http::Error;
 /// Tokens that are valid for longer are rejected: a stolen one must expire soon.
 const MAX_LIFE_SECONDS: i64 = 3600;
 
-/// How far the issuer's clock may be ahead of ours in `nbf`. `exp` has no tolerance: the specification rejects a token
-/// from that second on.
+/// Maximum by which the issuer's clock may be ahead of ours in `nbf`. `exp` has no tolerance: the specification rejects
+/// a token from that second on.
 const MAX_AHEAD_SECONDS: i64 = 60;
 
 /// Types of token that are signed with the same key for another purpose.
@@ -45,7 +45,7 @@ const LOOK_UPS: Bounds = Bounds {
     patience: Duration::from_secs(10),
 };
 
-/// Why a token is rejected.
+/// The reason why a token is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceTokenError {
     #[error("invalid service token: {0}")]
@@ -142,7 +142,7 @@ impl ServiceTokens {
         self.check_times(&claims)?;
         let issuer = Did::try_from(claims.iss.as_str()).map_err(|_| ServiceTokenError::Issuer)?;
         let denial = self.denial(&claims, &issuer, method);
-        // Without a method nobody logs the denial, so the signature does not matter.
+        // Without a method the denial is not logged, so the signature does not matter.
         if let (Some(denial), None) = (&denial, method) {
             return Err(ServiceTokenError::Denied(denial.clone()));
         }
@@ -200,7 +200,7 @@ impl ServiceTokens {
         Ok(())
     }
 
-    /// Why a token is not valid for this call, whoever signed it.
+    /// The reason why a token is not valid for this call, whatever its signature.
     fn denial(&self, claims: &ServiceClaims, issuer: &Did, method: Option<&str>) -> Option<Denial> {
         // Compared with the instance's own DID only: the caller chooses the Host header.
         let bound_to_other = claims.lxm.as_deref().is_some_and(|lxm| method != Some(lxm));

@@ -25,7 +25,7 @@ pub trait SigningKeys: Send + Sync {
     ) -> impl Future<Output = Result<PublicKey, SigningKeyError>> + Send;
 }
 
-/// Why there is no key. The text is for the log.
+/// The reason why there is no key. The text is for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningKeyError {
     /// The DID document could not be fetched, or has no usable key.

@@ -94,7 +94,7 @@ impl Template {
         }
     }
 
-    /// What a new user gets, in catalogue order. `has_spaces`: whether spaces are switched on.
+    /// The permissions of a new user, in catalogue order. `has_spaces`: whether spaces are switched on.
     pub fn permissions(self, has_spaces: bool) -> Vec<Permission> {
         self.set().iter().filter(|permission| permission.is_offered(has_spaces)).collect()
     }

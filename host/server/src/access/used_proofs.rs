@@ -18,7 +18,7 @@ const MAX_WAITING: usize = 1024;
 /// Ids in one statement: two parameters each, far below the databases' limits.
 const MAX_BATCH: usize = 256;
 
-/// How often expired ids are deleted.
+/// Interval at which expired ids are deleted.
 const PRUNE_EVERY: Duration = Duration::from_mins(1);
 
 /// Rows that one statement deletes, so that no other writer waits long.

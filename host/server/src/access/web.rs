@@ -28,7 +28,7 @@ const CONSENT_COOKIE: &str = "belvedere_consent";
 /// another one of its domain.
 const CONSENT_COOKIE_OF_HOST: &str = "__Host-belvedere_consent";
 
-/// As long as such a sign-in may take.
+/// Maximum time of such a sign-in.
 const CONSENT_SECONDS: i64 = 10 * 60;
 
 /// A month: operators log in more often, and a lost laptop should not stay logged in for ever.

@@ -35,7 +35,7 @@ pub struct Rejected {
     pub budget: Option<Budget>,
 }
 
-/// A called method, as far as its cost depends on it.
+/// The parts of a called method that decide its cost.
 #[derive(Clone, Copy, Debug)]
 pub struct CalledMethod<'a> {
     pub nsid: &'a str,

@@ -30,7 +30,7 @@ pub struct Label {
     pub exp: Option<Timestamp>,
 }
 
-/// Why a text is not a label; the message goes into a 400 response.
+/// Error for a text that is not a label; the message goes into a 400 response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a label {0}")]
 pub struct InvalidLabel(&'static str);
@@ -77,7 +77,7 @@ impl Label {
     }
 }
 
-/// What the script decided on a label.
+/// The script's decision on a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelVerdict {
     Drop,

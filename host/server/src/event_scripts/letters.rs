@@ -29,7 +29,7 @@ pub(super) fn throttle(clock: &Clock) -> Throttle {
     Throttle::new(clock.clone(), LABEL_BURST, LABEL_EVERY_US)
 }
 
-/// How an event's script failed; stored in the dead letter.
+/// The failure of an event's script; stored in the dead letter.
 pub(super) struct FailureDetails {
     pub(super) trigger: String,
     pub(super) error: String,
@@ -42,7 +42,7 @@ pub(super) struct NewLetter {
     pub(super) letter: Letter,
 }
 
-/// Why retrying a dead letter failed.
+/// The reason why retrying a dead letter failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RetryError {
     #[error("only dead letters of record events can be retried")]

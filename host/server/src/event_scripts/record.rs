@@ -17,7 +17,7 @@ use belvedere_scripting::scripts::{
 use belvedere_storage::store::dead_letters::Letter;
 use belvedere_storage::store::index::{Change, Upsert, Validity};
 
-/// What a script decided on a record event.
+/// A script's decision on a record event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The change is indexed unmodified.
@@ -46,7 +46,7 @@ impl Verdict {
     }
 }
 
-/// What is logged once for each script. The usual cause is `return record`, which is nil for a delete.
+/// The warning that is logged once for each script. The usual cause is `return record`, which is nil for a delete.
 const KEPT_ROW: &str = "the record was deleted, and its row is kept, because the script returned nil: return true to \
                         delete the row (logged once)";
 
@@ -80,7 +80,7 @@ impl EventScripts {
         self.attempt_within(script, event, None).await
     }
 
-    /// As [`Self::attempt`], with the services of a dry run.
+    /// Like [`Self::attempt`], with the services of a dry run.
     ///
     /// # Errors
     /// As [`Self::attempt`].
@@ -93,7 +93,7 @@ impl EventScripts {
         self.attempt_with(script, event, None, services).await
     }
 
-    /// As [`Self::attempt`]. With a lineage, the caller has a place among the runs.
+    /// Like [`Self::attempt`]. With a lineage, the caller has a place among the runs.
     async fn attempt_within(
         &self,
         script: &CompiledScript,

@@ -1,4 +1,4 @@
-//! What the labelers need from the rest of the server.
+//! The services that the labelers need from the rest of the server.
 
 use std::fmt;
 use std::sync::Arc;

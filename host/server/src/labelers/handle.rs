@@ -11,7 +11,7 @@ pub struct Labelers {
     changed: Arc<Notify>,
 }
 
-/// What this host knows about the labelers.
+/// The status of the labelers on this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LabelersStatus {
     /// This host follows the labelers; otherwise another one does.

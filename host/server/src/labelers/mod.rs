@@ -10,8 +10,8 @@
 //! | `verify` | decodes messages, and checks sources and signatures |
 //! | `removal` | removes the labels of a deleted labeler, in small steps |
 //!
-//! What a labeler sends is untrusted input: an invalid message or label is dropped, counted and reported once. A labeler
-//! can speak only for itself: labels of another source, and labels without its signature, are refused.
+//! The messages of a labeler are untrusted input: an invalid message or label is dropped, counted and reported once. A
+//! labeler can speak only for itself: labels of another source, and labels without its signature, are refused.
 
 mod deps;
 mod handle;

@@ -35,7 +35,7 @@ const ADDRESS_CHECK: Duration = Duration::from_mins(5);
 /// causes with wrong signatures; it is not read meanwhile.
 const CHECK_INTERVAL: Duration = Duration::from_secs(MIN_REFRESH_SECONDS as u64);
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum End {
     /// The server drains, or the labeler is not followed any more.
@@ -70,7 +70,7 @@ pub(super) struct Session<'a, Io> {
     /// The address of the DID document.
     pub(super) endpoint: String,
     pub(super) key: PublicKey,
-    /// When a wrong signature may cause the next fetch of the document.
+    /// The earliest time at which a wrong signature may cause the next fetch of the document.
     pub(super) next_check: &'a mut Instant,
     /// The stored cursor.
     pub(super) cursor: &'a mut Option<i64>,

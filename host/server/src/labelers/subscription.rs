@@ -38,7 +38,7 @@ const BACKOFF_CAP: Duration = Duration::from_mins(5);
 /// A connection that lasted this long was healthy: the waits start over.
 const HEALTHY_AFTER: Duration = Duration::from_mins(2);
 
-/// How far the cursor is moved first when a message ends every connection: numbers rise by one or a little more.
+/// First step of the cursor when a message ends every connection: numbers rise by one or a little more.
 const SKIP_MESSAGES: i64 = 1;
 
 /// A subscription to one labeler.
@@ -53,7 +53,7 @@ pub(super) struct Subscription<C = Guarded> {
     failing: bool,
     /// The kinds of refusals that are in the event log already.
     reported: HashSet<&'static str>,
-    /// When a wrong signature may cause the next fetch of the document.
+    /// The earliest time at which a wrong signature may cause the next fetch of the document.
     next_check: Instant,
     stop: CancellationToken,
 }

@@ -23,7 +23,7 @@ pub(super) struct Content {
     pub(super) error: Option<(String, String)>,
 }
 
-/// What was refused, by kind: how often, and why the first time.
+/// The number of refusals by kind, with the first error of each.
 pub(super) type Refusals = BTreeMap<&'static str, (u64, String)>;
 
 /// Decodes messages and checks their labels. Occupies the thread: some 100 µs for each label.

@@ -1,4 +1,4 @@
-//! Where the blobs of a page of records can be fetched: the PDS of each author.
+//! The servers with the blobs of a page of records: the PDS of each author.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_storage::records::render;
 use belvedere_storage::store::records::RecordRow;
 
-/// How long an answer waits for DID documents that are not cached. After that, blobs have the URL of the author's last
+/// Maximum wait of an answer for DID documents that are not cached. After that, blobs have the URL of the author's last
 /// known PDS, or none if the author is new (docs/adr/0040); the documents are there for the next request.
 const PATIENCE: Duration = Duration::from_millis(1500);
 

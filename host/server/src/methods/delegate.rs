@@ -35,7 +35,7 @@ pub(super) async fn take(
     Ok(Some(account))
 }
 
-/// As [`take`], for an unparsed body; returns the body without the field.
+/// Like [`take`], for an unparsed body; returns the body without the field.
 ///
 /// # Errors
 /// As [`take`].

@@ -13,7 +13,7 @@ use belvedere_protocol::atproto::{Did, Handle, blobs, typed};
 use belvedere_web::http::Error;
 use belvedere_web::net::Limits;
 
-/// The profile of an account, as far as its PDS has one.
+/// The profile of an account; fields that its PDS does not have are `None`.
 #[derive(Debug, Default)]
 pub struct Profile {
     pub display_name: Option<String>,

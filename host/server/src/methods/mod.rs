@@ -33,7 +33,7 @@ use belvedere_web::http::Error;
 use fixed::FixedMethod;
 pub use in_process::InProcess;
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The caller receives this status and text.

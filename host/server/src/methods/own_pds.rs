@@ -22,7 +22,7 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
     let input = json_input(call)?;
     let requested = StandardCall::read(&call.nsid, &call.params, input.map(|input| &input[..]));
     let requested = requested.map_err(|invalid| match invalid {
-        // As for every other invalid record.
+        // The error is that of every other invalid record.
         InvalidCall::RecordType(_) => {
             Error::new(StatusCode::BAD_REQUEST, "InvalidRequest").with_message(invalid.to_string())
         }
@@ -37,7 +37,7 @@ pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
         }
     }
     let agent = app.repos.agent(&session, &call.caller.tenant);
-    // Clients name their AppView with every call. What a PDS does itself stays with it.
+    // Clients name their AppView with every call. It is not passed on with methods that the PDS itself serves.
     let named = call.headers.service.as_ref();
     let service = match &requested {
         StandardCall::Remote(_) | StandardCall::Read => named.map(ToString::to_string),

@@ -52,7 +52,7 @@ pub(super) async fn answer(
         }
         Err(failure) => match failure.answer.as_deref() {
             Some(FailureAnswer::Raised(answer)) => answer.clone(),
-            // As from a method without a script.
+            // The answer is that of a method without a script.
             Some(FailureAnswer::Upstream(answer) | FailureAnswer::Pds(answer)) => return Ok(answer.clone()),
             None => {
                 let run = FailedRun { script, method: &call.nsid, call, input: invocation.input, duration };

@@ -90,8 +90,8 @@ pub fn is_method(namespace: &str, nsid: &str) -> bool {
     }
 }
 
-/// The answer to every method and path of spaces, whoever calls: 404 while spaces are switched off, 501 while they are
-/// switched on, because this version has no endpoint for them.
+/// The answer to every method and path of spaces, for every caller: 404 while spaces are switched off, 501 while they
+/// are switched on, because this version has no endpoint for them.
 pub fn unavailable(app: &App) -> Error {
     if app.settings.flag(SPACES_ENABLED) {
         let message = "this version of the server has no spaces yet";

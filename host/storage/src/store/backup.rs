@@ -21,7 +21,7 @@ use belvedere_base::files;
 /// Time between two reports of the progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a statement waits while another process recovers or checkpoints the WAL.
+/// Time that a statement waits while another process recovers or checkpoints the WAL.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A file of a backup that was completed.
@@ -31,7 +31,7 @@ pub struct BackupFile {
     pub bytes: u64,
 }
 
-/// Why a backup was not made.
+/// The reason why a backup was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("PostgreSQL has its own tools for backups")]

@@ -25,7 +25,7 @@ pub struct StoredCursor {
     pub committed_at: Timestamp,
 }
 
-/// As [`get`], with what is known of the cursor.
+/// Like [`get`], with the state of the stream at the cursor.
 pub async fn stored(db: &Db, source: &str) -> Result<Option<StoredCursor>, StoreError> {
     let sql = "SELECT cursor, commits_until, updated_at FROM stream_cursors WHERE source = $1";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(source).fetch_optional(pool).await)?)

@@ -18,7 +18,7 @@ pub struct LetterRow {
     pub resolved_at: Option<Timestamp>,
 }
 
-/// What the script was to process, and which script.
+/// An event whose script failed, with the script's trigger.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Letter {
     /// The script's trigger id.

@@ -68,7 +68,7 @@ impl DedicatedConnection {
     pub(super) async fn next(&mut self) -> Option<PgNotification> {
         let notice = self.next_or_loss().await;
         if notice.is_none() {
-            // It learns of the loss at once. What ended it has probably ended the pools' connections too.
+            // It learns of the loss at once. The cause has probably ended the pools' connections too.
             self.losses.record();
         }
         notice

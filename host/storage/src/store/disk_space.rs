@@ -6,7 +6,7 @@ use super::Db;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
     pub total: u64,
-    /// What this process may use.
+    /// The part that this process may use.
     pub free: u64,
 }
 

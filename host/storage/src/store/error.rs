@@ -95,7 +95,7 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// What to do when the server's certificate can't be used. sqlx connects with `prefer` unless the URL says otherwise.
+/// The remedy when the server's certificate can't be used.
 const TLS_HINT: &str = "TLS is used because the server offers it. Give the server a certificate of X.509 version 3, or \
                         add ?sslmode=disable to the database URL where the connection needs no encryption";
 

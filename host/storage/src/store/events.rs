@@ -60,7 +60,7 @@ pub struct EventFilter {
     pub from: Option<Timestamp>,
     /// Only events of an earlier time.
     pub before: Option<Timestamp>,
-    /// Where the page begins.
+    /// The event before the page.
     pub after: Option<EventKeyset>,
 }
 
@@ -214,7 +214,7 @@ fn compile(backend: Backend, filter: &EventFilter) -> (String, Vec<Value>) {
             Backend::Sqlite => "instr",
             Backend::Postgres => "strpos",
         };
-        // As in [`insert`]; PostgreSQL would refuse the parameter.
+        // PostgreSQL would refuse the parameter; [`insert`] replaces the character in the same way.
         let subject = subject.replace('\0', "\u{fffd}");
         conditions.push(format!("{function}(subject, {}) > 0", bind(Value::Text(subject))));
     }

@@ -53,7 +53,7 @@ pub(super) trait Lender: Send + Sync {
     }
 }
 
-/// What helps after a failed statement that only reads.
+/// The remedy for a failed statement that only reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
     None,

@@ -5,7 +5,7 @@ use belvedere_base::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-/// How a gap came about.
+/// The cause of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GapReason {
     /// The server has no events from the time of the cursor any more.

@@ -17,7 +17,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The row of `stream_cursors` that the write check sets. No stream has this name.
 const PROBE: &str = "probe";
 
-/// What is wrong with the database.
+/// The reason why the database is unhealthy.
 #[derive(Debug, thiserror::Error)]
 pub enum Unhealthy {
     #[error("the database file was deleted or replaced: restore it and restart")]

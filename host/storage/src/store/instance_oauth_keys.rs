@@ -19,7 +19,7 @@ pub struct InstanceKeyRow {
     /// `current`, `retiring` (in use for the sessions that began with it) or `revoked`.
     pub status: String,
     pub created_at: Timestamp,
-    /// When it ceased to be the current one.
+    /// The time at which it ceased to be the current one.
     pub retired_at: Option<Timestamp>,
     /// The instance's sessions that began with it.
     pub session_count: i64,

@@ -144,7 +144,7 @@ pub(super) async fn did_ids<'a>(
     ids(db, &db.ids().dids, dids, table).await
 }
 
-/// As [`did_ids`], for collections.
+/// Like [`did_ids`], for collections.
 pub(super) async fn collections<'a>(
     db: &Db,
     collections: impl Iterator<Item = &'a Nsid>,
@@ -162,7 +162,7 @@ struct Table<V> {
     column: &'static str,
     /// An expression for the number of the row's partition.
     partition: &'static str,
-    /// What is cached for a row, of its id and partition.
+    /// Makes the value that is cached for a row, from its id and partition.
     value: fn(i64, Option<i32>) -> Result<V, StoreError>,
 }
 

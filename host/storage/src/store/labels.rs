@@ -24,7 +24,7 @@ pub struct Label {
     /// Whether it negates an earlier label.
     pub neg: bool,
     pub cts: Timestamp,
-    /// When the label expires; `None` never.
+    /// The time at which the label expires; `None`: never.
     pub exp: Option<Timestamp>,
 }
 
@@ -37,8 +37,8 @@ pub struct ActiveLabel {
     pub cts: Option<Timestamp>,
 }
 
-/// How far a label's `cts` may be ahead of its receipt, in seconds: clocks are a little off. A `cts` that is further ahead is
-/// wrong, and says nothing about the order.
+/// Maximum by which a label's `cts` may be ahead of its receipt, in seconds: clocks are a little off. A `cts` that is
+/// further ahead is wrong, and says nothing about the order.
 const MAX_AHEAD_SECONDS: i64 = 600;
 
 /// Stands between value and version in the column `val` of a label for one version of a record, so that the label has a
@@ -67,7 +67,7 @@ pub(super) const PUT_POSTGRES: &str = concat!(
     unless_older!()
 );
 
-/// What remains to be stored of the labels of one key: at most two, in this order.
+/// The labels of one key that remain to be stored: at most two, in this order.
 #[derive(Default)]
 struct Last<'a> {
     dated_ahead: Option<&'a Label>,

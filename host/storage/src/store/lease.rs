@@ -1,7 +1,7 @@
-//! Grants leases: of the stream and of the labelers, so that one host at a time follows them, of backfills, so that
-//! one runs them, and of upkeep, so that one refreshes the lexicons of the network and validates records again.
-//! Whoever takes a lease for other work gives it a purpose here, and writes with the handle of [`Lease::fenced`], or
-//! compares what it replaces, as the labelers do with their cursors.
+//! Grants leases: of the stream and of the labelers, so that one host at a time follows them, of backfills, so that one
+//! runs them, and of upkeep, so that one refreshes the lexicons of the network and validates records again. Each
+//! further lease gets a purpose here, and its holder writes with the handle of [`Lease::fenced`], or compares the
+//! values that it replaces, as the labelers do with their cursors.
 //!
 //! On PostgreSQL the lease is an advisory lock on a dedicated connection: when a host dies, its connection closes and
 //! the lock is released. A host that hangs (a stopped process, a paused machine) keeps its connection open, but sends
@@ -26,7 +26,7 @@ use super::{Db, StoreError};
 /// The row of `stream_cursors` with the stream's newest term, next to the cursor that it protects.
 pub(super) const TERM_SOURCE: &str = "lease";
 
-/// What a lease permits.
+/// The work that a lease permits.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     Stream,
@@ -87,7 +87,7 @@ const END_LAPSED: &str = "SELECT coalesce(bool_and(pg_terminate_backend(pid, $4)
              SELECT pid FROM pg_locks WHERE granted AND relation = 'stream_cursors'::regclass \
              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))";
 
-/// How long to wait for the end of a session that was told to end; normally it takes milliseconds.
+/// Time to wait for the end of a session that was asked to end; normally it takes milliseconds.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of a lease. Later leases have higher numbers.

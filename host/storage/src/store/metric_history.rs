@@ -8,7 +8,7 @@ use belvedere_base::clock::Timestamp;
 use super::request_latencies::{self, BUCKETS};
 use super::{Db, StoreError, on};
 
-/// What was measured of one label within a step, or a part of it.
+/// The measurements of one label within a step, or a part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     pub count: i64,
@@ -34,7 +34,7 @@ impl Sample {
 /// A sample with its metric, the time at which its step begins, and its label.
 pub type NewSample = (&'static str, Timestamp, String, Sample);
 
-/// What was measured of one label within a step of a query.
+/// The measurements of one label within a step of a query.
 #[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
 pub struct StepRow {
     pub at: Timestamp,
@@ -115,7 +115,7 @@ fn json(rows: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(rows).map_err(|e| StoreError::Corrupt(e.to_string()))
 }
 
-/// What was measured from `from` until before `until`, in steps of `step` microseconds since 1970: the earliest first.
+/// The measurements from `from` until before `until`, in steps of `step` microseconds since 1970: the earliest first.
 /// `label`: of this one only.
 pub async fn read(
     db: &Db,

@@ -143,7 +143,7 @@ macro_rules! on {
 }
 use on;
 
-/// Evaluates code in a transaction and commits it: `in_transaction!(db, |tx| …)`. What runs under a lease writes in
+/// Evaluates code in a transaction and commits it: `in_transaction!(db, |tx| …)`. The holder of a lease writes in
 /// transactions only, also single statements, because they check that the lease is not over ([`lease::Lease::fenced`]).
 macro_rules! in_transaction {
     ($db:expr, |$tx:ident| $body:expr) => {
@@ -182,7 +182,7 @@ impl Db {
         Self::open_with(url, resources, &ScriptRole::Own { password: None }).await
     }
 
-    /// As [`Db::open`]; `scripts` determines which PostgreSQL role scripts' SQL runs under.
+    /// Like [`Db::open`]; `scripts` determines which PostgreSQL role scripts' SQL runs under.
     ///
     /// # Errors
     /// As [`Db::open`].
@@ -199,7 +199,7 @@ impl Db {
         Ok(db)
     }
 
-    /// As [`Db::open_with`], also for a database that a move has not completed.
+    /// Like [`Db::open_with`], also for a database that a move has not completed.
     async fn open_incomplete(
         url: &str,
         resources: Resources,
@@ -237,7 +237,7 @@ impl Db {
         std::path::absolute(path).map(Some).map_err(|error| StoreError::Open(error.to_string()))
     }
 
-    /// How many migrations a new database needs.
+    /// The number of migrations that a new database needs.
     pub fn all_migrations(url: &str) -> usize {
         if url.starts_with("sqlite:") { &SQLITE_MIGRATIONS } else { &POSTGRES_MIGRATIONS }.iter().count()
     }

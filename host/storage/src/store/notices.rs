@@ -24,7 +24,7 @@ pub async fn announce(db: &Db, text: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What a listener receives.
+/// The events that a listener receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenerEvent {
     Notice(String),

@@ -164,7 +164,7 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<SessionRow>, StoreError> {
 
 /// The most recently updated session of an account: of one API client, or without one, of the instance's own logins.
 pub async fn newest(db: &Db, did: &str, client_id: Option<&str>) -> Result<Option<SessionRow>, StoreError> {
-    // Of the instance's own sessions only those of browsers are logins; the others belong to linked repos.
+    // The instance's own sessions are logins only if they are a browser's; the others belong to linked repos.
     const LOGINS: &str = "s.client_id IS NULL AND $2 IS NULL \
                           AND EXISTS (SELECT 1 FROM web_sessions w WHERE w.oauth_session_id = s.id)";
     let condition = if client_id.is_some() { "s.client_id = $2" } else { LOGINS };
@@ -282,7 +282,7 @@ pub async fn end(db: &Db, id: &str, window: Window) -> Result<bool, StoreError> 
     })
 }
 
-/// As [`end`], if the session was made at this PDS. Its linked repo becomes `needs_reauth`.
+/// Like [`end`], if the session was made at this PDS. Its linked repo becomes `needs_reauth`.
 pub async fn end_at(db: &Db, id: &str, pds: &str, why: &str, window: Window) -> Result<bool, StoreError> {
     // `register` updates the key first, too: it waits here, or is seen by the statements below.
     let lock = "UPDATE dpop_keys SET did = did WHERE id = (SELECT key_id FROM oauth_sessions WHERE id = $1)";

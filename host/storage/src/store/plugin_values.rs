@@ -1,10 +1,11 @@
-//! Stores the values that plugins keep. What one owner has is bounded here, also when several calls write at once.
+//! Stores the values that plugins keep. The size of one owner's values is bounded here, also when several calls write
+//! at once.
 
 use belvedere_base::clock::Timestamp;
 
 use super::{Db, StoreError, on, only_row};
 
-/// What values belong to.
+/// The kinds of owners of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One sign-in; the owner is the SHA-256 hex of its state.
@@ -27,12 +28,12 @@ pub struct ValueKey<'a> {
 /// The most that one owner may have at one plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Quota {
-    /// Of keys and values.
+    /// The bytes of keys and values.
     pub bytes: i64,
     pub keys: i64,
 }
 
-/// When a value expires.
+/// The time at which a value expires.
 #[derive(Clone, Copy, Debug)]
 pub struct Expiry {
     pub linked: Option<Timestamp>,
@@ -85,7 +86,7 @@ pub async fn set(
                       FROM plugin_values WHERE plugin_id = $1 AND scope = $2 AND owner = $3 AND key <> $4) \
                   ON CONFLICT (plugin_id, scope, owner, key) \
                       DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at";
-    // What the others may have.
+    // The bytes that the other values may have.
     let bytes = quota.bytes - (key.key.len() + value.len()) as i64;
     macro_rules! write {
         ($tx:expr) => {{

@@ -26,17 +26,17 @@ pub struct PluginRow {
     pub granted: Vec<String>,
     #[sqlx(try_from = "String")]
     pub status: PluginState,
-    /// How often in a row its calls trapped.
+    /// The number of its calls that trapped in a row.
     pub traps: i64,
     pub last_error: Option<String>,
     /// `None` for one that the configuration names.
     pub installed_by: Option<String>,
     pub installed_at: Timestamp,
-    /// When this version was installed.
+    /// The time at which this version was installed.
     pub loaded_at: Timestamp,
 }
 
-/// Where a plugin came from.
+/// The origin of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PluginSource {
     Url,
@@ -113,7 +113,7 @@ pub struct NewPlugin<'a> {
     pub installed_by: Option<&'a str>,
 }
 
-/// Which row an installation replaces.
+/// The row that an installation replaces.
 #[derive(Clone, Copy, Debug)]
 pub enum Replaces<'a> {
     /// Any, or none.

@@ -41,7 +41,7 @@ const STATEMENT_CACHE: usize = 512;
 pub struct Postgres {
     /// Statements run on [`Postgres::reader`] or [`Postgres::writer`], which take their connections from here.
     pub pool: PgPool,
-    /// Of all connections but those of scripts' SQL, which must not be able to close the others.
+    /// Losses of all connections but those of scripts' SQL, which must not be able to close the others.
     pub(super) losses: Arc<Losses>,
     /// Connections for hot reads.
     pub(super) read_pool: Arc<ReadPool<PgConnection>>,
@@ -55,7 +55,7 @@ pub struct Postgres {
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
     /// The role that these connections log in as; `None` for the server's own role.
     pub(super) script_role: Arc<Result<Option<Role>, RoleError>>,
-    /// What the transactions of this handle check first.
+    /// The condition that the transactions of this handle check first.
     pub(super) fence: Option<Fence>,
     /// Servers that answer reads which may be slightly old; `None` without any.
     pub(super) replicas: Option<Arc<Replicas>>,
@@ -155,7 +155,7 @@ impl Postgres {
         }
     }
 
-    /// Which protections apply to scripts' SQL: the guard alone, or also a role without other rights.
+    /// The protections that apply to scripts' SQL: the guard alone, or also a role without other rights.
     pub(super) async fn script_isolation(&self) -> Result<ScriptIsolation, ScriptSqlError> {
         match self.script_role.as_ref() {
             Ok(None) => Ok(ScriptIsolation::Guard),
@@ -179,7 +179,7 @@ impl Postgres {
     }
 }
 
-/// What all connections of this server have in common.
+/// The options of all connections of this server.
 pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError> {
     let options = PgConnectOptions::from_str(url)
         .map_err(|_| StoreError::Open("the PostgreSQL URL is malformed".into()))?;
@@ -194,7 +194,7 @@ pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError>
         ]))
 }
 
-/// What the connections of a pool for reads are for.
+/// The purpose of a pool's connections for reads.
 #[derive(Clone, Copy)]
 enum Reads {
     Hot,

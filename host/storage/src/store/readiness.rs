@@ -13,8 +13,8 @@ use belvedere_base::clock::Timestamp;
 /// A database that takes longer than this to answer can't serve requests in time either.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a result is reused. The endpoint is public: however often it is called, the database is read and written
-/// once in this time.
+/// Time for which a result is reused. The endpoint is public: however often it is called, the database is read and
+/// written once in this time.
 const CACHE_TIME: Duration = Duration::from_secs(2);
 
 const UNKNOWN: &str = "unknown";
@@ -32,7 +32,7 @@ pub struct Readiness {
 pub struct Report {
     pub database: Result<(), String>,
     pub migrations: Result<(), String>,
-    /// The gaps of the stream whose catch-up has not ended, as far as they can be read.
+    /// The gaps of the stream whose catch-up has not ended; empty if they can't be read.
     pub gaps: Vec<OpenGap>,
 }
 

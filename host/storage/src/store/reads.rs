@@ -14,7 +14,7 @@ use belvedere_web::fair_share::{Bounds, FairPool, Place, Tenant};
 const MAX_WAITING: usize = 16_384;
 const MAX_WAITING_PER_TENANT: usize = 4_096;
 
-/// How long a read waits for a place; callers hardly wait longer.
+/// Time that a read waits for a place; callers hardly wait longer.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The fair-share pool of reads on `connections`, of which a tenant has `per_tenant`. `name` is its label in metrics.

@@ -6,12 +6,12 @@ use belvedere_protocol::atproto::RecordUri;
 use super::partitions::PerPartition;
 use super::{Db, StoreError, intern, on};
 
-/// What the index has of a record.
+/// The state of a record in the index.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct IndexedTrace {
     pub indexed_at: Timestamp,
     pub updated_at: Timestamp,
-    /// Why its lexicon rejects the record.
+    /// The reason why its lexicon rejects the record.
     pub invalid_reason: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What an open database may take of the machine.
+//! The resources of the machine that an open database may take.
 
 use super::intern::Interner;
 

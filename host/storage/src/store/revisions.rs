@@ -5,7 +5,7 @@ use belvedere_base::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-/// What has revisions.
+/// The kinds of subjects that have revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     Script,
@@ -26,7 +26,7 @@ impl Subject {
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct RevisionRow {
     pub revision: i64,
-    /// Of a script: `saved`, or `deleted` for the revision that a deletion adds. Of a lexicon: its source,
+    /// For a script `saved`, or `deleted` for the revision that a deletion adds; for a lexicon its source,
     /// [`super::lexicons::MANUAL`] or [`super::lexicons::NETWORK`].
     pub kind: String,
     /// Lexicons have none.

@@ -19,7 +19,7 @@ pub struct RevocationRow {
     pub sealed_key: Vec<u8>,
     /// The key of `assertion_kid`, if it belongs to an API client.
     pub sealed_client_key: Option<Vec<u8>>,
-    /// How often the revocation was tried.
+    /// The number of attempts to revoke.
     pub attempts: i64,
     pub due_at: Timestamp,
     pub give_up_at: Timestamp,

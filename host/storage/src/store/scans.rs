@@ -23,7 +23,7 @@ const MAX_SCANS: u32 = 4;
 const MAX_WAITING: usize = 1_024;
 const MAX_WAITING_PER_TENANT: usize = 256;
 
-/// How long a scan waits for a place; callers hardly wait longer.
+/// Time that a scan waits for a place; callers hardly wait longer.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The fair-share pool of scans. One tenant can take half of the places, so that another tenant finds one. `name`

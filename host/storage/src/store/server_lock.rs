@@ -18,7 +18,7 @@ pub struct ServerLock {
     _file: Option<File>,
 }
 
-/// Why a server may not use a database.
+/// The reason why a server may not use a database.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerLockError {
     #[error(

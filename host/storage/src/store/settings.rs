@@ -15,7 +15,7 @@ pub async fn get(db: &Db, key: &str) -> Result<Option<String>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(key).fetch_optional(pool).await)?)
 }
 
-/// When a value was stored; `None` when there is none. For values that are large.
+/// The time at which a value was stored; `None` when there is none. For values that are large.
 pub async fn stored_at(db: &Db, key: &str) -> Result<Option<Timestamp>, StoreError> {
     let sql = "SELECT updated_at FROM settings WHERE key = $1";
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(key).fetch_optional(pool).await)?)

@@ -61,7 +61,7 @@ fn group_by_user(rows: Vec<UserPermission>) -> Vec<UserRow> {
 const GRANT: &str =
     "INSERT INTO user_permissions (user_id, permission) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 
-/// Creates the first user as super user; `false` when any user exists. Of two concurrent calls exactly one succeeds.
+/// Creates the first user as super user; `false` when any user exists. Exactly one of two concurrent calls succeeds.
 pub async fn bootstrap(
     db: &Db,
     id: &str,
@@ -170,7 +170,7 @@ pub async fn set_permissions(
     })
 }
 
-/// How an attempt to delete a user ended.
+/// The result of an attempt to delete a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion<E> {
     /// With the ids of the OAuth sessions behind the user's browser sessions.

@@ -1,4 +1,4 @@
-//! How far the records of each collection have been validated again.
+//! The progress of validating the records of each collection again.
 
 use crate::query::Keyset;
 use belvedere_base::clock::Timestamp;
@@ -9,9 +9,9 @@ use super::{Db, StoreError, intern, on};
 /// The state of one collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validation {
-    /// Of the lexicons that its records are validated against.
+    /// The fingerprint of the lexicons that its records are validated against.
     pub fingerprint: i64,
-    /// When a host noticed these lexicons.
+    /// The time at which a host noticed these lexicons.
     pub noticed_at: Timestamp,
     /// The passes over all records that are complete.
     pub passes: i64,

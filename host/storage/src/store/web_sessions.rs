@@ -13,7 +13,7 @@ pub struct WebSessionRow {
     pub oauth_session_id: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
-    /// Of a login with the attached account: the id of the user's session in the same browser, which it interrupts.
+    /// For a login with the attached account: the id of the user's session in the same browser, which it interrupts.
     pub returns_to: Option<String>,
 }
 

@@ -57,7 +57,7 @@ impl FairPool {
         self.enter_within(tenant, self.0.bounds.patience).await
     }
 
-    /// As [`Self::enter`], with a shorter limit for the wait than the pool's.
+    /// Like [`Self::enter`], with a shorter limit for the wait than the pool's.
     ///
     /// # Errors
     /// [`Full`].
@@ -65,8 +65,8 @@ impl FairPool {
         self.enter_with(tenant, 1, patience).await
     }
 
-    /// As [`Self::enter`], for a call that takes several places at once. A call larger than a tenant's share takes the
-    /// whole share.
+    /// Like [`Self::enter`], for a call that takes several places at once. A call larger than a tenant's share takes
+    /// the whole share.
     ///
     /// # Errors
     /// [`Full`].
@@ -99,7 +99,8 @@ impl FairPool {
         self.try_enter_many(tenant, 1)
     }
 
-    /// As [`Self::try_enter`], for a call that takes several places at once. One larger than a tenant's share gets none.
+    /// Like [`Self::try_enter`], for a call that takes several places at once. One larger than a tenant's share gets
+    /// none.
     ///
     /// # Errors
     /// As [`Self::try_enter`].

@@ -15,7 +15,8 @@ pub struct Bounds {
     pub places: usize,
     /// Places that one tenant may use at the same time.
     pub per_tenant: usize,
-    /// Places for which the calls of all tenants together may wait. Where each call takes one place: waiting calls.
+    /// Places for which the calls of all tenants together may wait. If each call takes one place, this is the number of
+    /// waiting calls.
     pub waiting: usize,
     /// Places for which the calls of one tenant may wait.
     pub waiting_per_tenant: usize,
@@ -31,7 +32,7 @@ impl Bounds {
     }
 }
 
-/// Why a call got no place.
+/// The reason why a call got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     /// The tenant uses its whole share, and its queue is full.

@@ -35,7 +35,7 @@ pub struct Http {
     client_address: ClientAddress,
     /// Requests with unsafe methods run here to completion, even when the client disconnects.
     tasks: TaskTracker,
-    /// How often connections are checked: [`limits::TICK`], shorter in tests.
+    /// Interval of the checks of connections: [`limits::TICK`], shorter in tests.
     tick: Duration,
 }
 
@@ -194,7 +194,7 @@ fn overloaded() -> Error {
         .with_header(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
-/// As [`overloaded`], but after the change was made: without `retry-after`, because the client must not repeat it.
+/// Like [`overloaded`], but after the change was made: without `retry-after`, because the client must not repeat it.
 fn response_dropped() -> Error {
     Error::new(
         StatusCode::SERVICE_UNAVAILABLE,

@@ -39,7 +39,7 @@ pub const DISCARD_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of the body of a refused request that are thrown away: twice the largest body that any route accepts.
 pub const DISCARD_BYTES: usize = 128 * 1024 * 1024;
 
-/// How often the state of a connection is checked (`monitor`). The times below are multiples of it.
+/// Interval of the checks of a connection's state (`monitor`). The times below are multiples of it.
 pub const TICK: Duration = Duration::from_secs(5);
 
 /// A connection is closed when a request's head is not complete after this long, or when it sends nothing at all.

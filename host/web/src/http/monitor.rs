@@ -131,7 +131,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Why a connection is closed.
+/// The reason why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CloseReason {
     SlowHead,

@@ -1,4 +1,4 @@
-//! Why a request to another server failed. No text contains the query or the credentials of a URL.
+//! Errors of requests to other servers. No text contains the query or the credentials of a URL.
 
 use std::error::Error as _;
 

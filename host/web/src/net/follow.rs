@@ -46,8 +46,8 @@ impl Client {
         Self::follow_each(method, url, headers, body, limits, redirects, each).await
     }
 
-    /// As [`Self::follow`], where `each` decides about every hop: it returns the client for the hop, or an error that ends
-    /// the exchange.
+    /// Like [`Self::follow`], but `each` decides about every hop: it returns the client for the hop, or an error that
+    /// ends the exchange.
     ///
     /// # Errors
     /// As [`Self::follow`], and those of `each`.

@@ -46,7 +46,7 @@ pub const USER_AGENT: &str = concat!("belvedere/", env!("CARGO_PKG_VERSION"));
 /// Time to connect to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an idle connection is kept open for reuse.
+/// Time for which an idle connection is kept open for reuse.
 const POOL_IDLE: Duration = Duration::from_secs(30);
 
 /// Idle connections kept for each host: a burst of DID lookups at the directory reuses them.
@@ -94,11 +94,11 @@ impl From<Bytes> for OutboundBody {
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
-    /// Who chose the URLs that are called through this handle.
+    /// The chooser of the URLs that are called through this handle.
     chosen_by: ChosenBy,
     /// Whether slow responses end early, see [`Client::paced`].
     is_paced: bool,
-    /// Of which responses take memory, see [`Client::in_memory`].
+    /// The memory for the bodies of responses, see [`Client::in_memory`].
     memory: Option<Arc<dyn BodyMemory>>,
 }
 
@@ -182,7 +182,7 @@ impl Client {
         self.send(method, url, headers, body.map(OutboundBody::from), limits).await
     }
 
-    /// As [`Self::request`], with a body that may be a stream.
+    /// Like [`Self::request`], with a body that may be a stream.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -197,7 +197,7 @@ impl Client {
         self.open(method, url, headers, body, limits).await?.complete().await
     }
 
-    /// As [`Self::send`], but returns when the head of the response has arrived. The limits also apply to the body.
+    /// Like [`Self::send`], but returns when the head of the response has arrived. The limits also apply to the body.
     ///
     /// # Errors
     /// As [`Self::get`]; [`NetError::TooLarge`] at once if the head announces a body that is too large.

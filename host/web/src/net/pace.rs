@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// How long the first bytes of a body may take.
+/// Time that the first bytes of a body may take.
 const FIRST: Duration = Duration::from_secs(10);
 
 /// A page of records at this rate takes minutes: the limit of the whole request ends it anyway.
 const MIN_BYTES_PER_SECOND: usize = 4 << 10;
 
-/// How long after its head the next bytes of a response may arrive, when `received` bytes of the body have.
+/// Time after its head within which the next bytes of a response must arrive, when `received` bytes of the body have.
 pub(super) fn patience(received: usize) -> Duration {
     FIRST + Duration::from_secs((received / MIN_BYTES_PER_SECOND) as u64)
 }

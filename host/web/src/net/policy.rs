@@ -6,7 +6,7 @@ use url::{Host, Url};
 
 use super::{NetError, guard, own_listeners};
 
-/// Which URLs and addresses outbound requests may reach.
+/// Restricts the URLs and addresses that outbound requests may reach.
 #[derive(Clone, Debug, Default)]
 pub struct OutboundPolicy {
     /// Permits loopback addresses, also over plain http (set when PUBLIC_URL is loopback).
@@ -23,7 +23,7 @@ pub struct OutboundPolicy {
     pub dns_server: Option<SocketAddr>,
 }
 
-/// Who chose a URL.
+/// The chooser of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChosenBy {
     /// The operator, in the configuration.

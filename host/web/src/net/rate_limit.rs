@@ -1,4 +1,4 @@
-//! How long a server asks its callers to wait.
+//! The time that a server asks its callers to wait.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub const RATE_LIMIT_WAIT: Duration = Duration::from_secs(5);
 /// now, as the IETF draft defines.
 const FIRST_UNIX_RESET: i64 = 1_000_000_000;
 
-/// How long a server asks to wait: `RateLimit-Reset`, else `Retry-After` in seconds or as a date (RFC 9110 §10.2.3).
-/// From one second to [`MAX_ASKED_WAIT`].
+/// The time that a server asks to wait: `RateLimit-Reset`, else `Retry-After` in seconds or as a date (RFC 9110
+/// §10.2.3). From one second to [`MAX_ASKED_WAIT`].
 pub fn asked_wait(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     asked_wait_up_to(MAX_ASKED_WAIT, headers, now)
 }
 
-/// As [`asked_wait`], from one second to `max`.
+/// Like [`asked_wait`], from one second to `max`.
 pub fn asked_wait_up_to(max: Duration, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let until = |at: i64| at.saturating_sub(now.as_seconds());

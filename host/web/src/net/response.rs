@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::error::{NetError, from_reqwest};
 use super::pace;
 
-/// Of what the body of a response takes its memory.
+/// Memory for the bodies of responses.
 pub trait BodyMemory: fmt::Debug + Send + Sync {
     /// Takes `bytes` more, and may wait for them. `false` when there are none.
     fn take(&self, bytes: usize) -> BoxFuture<'_, bool>;
@@ -35,7 +35,7 @@ pub struct ArrivingResponse {
     /// Bytes of the body so far, after decompression.
     pub(super) arrived: usize,
     pub(super) max_bytes: usize,
-    /// When the head of the response of a paced client arrived.
+    /// The time at which the head of the response of a paced client arrived.
     pub(super) paced_since: Option<Instant>,
     pub(super) memory: Option<Arc<dyn BodyMemory>>,
 }

@@ -45,7 +45,7 @@ impl Connect for Direct {
     }
 }
 
-/// As [`Direct`], to a server that a DID document names: only to addresses that the outbound policy permits.
+/// Like [`Direct`], to a server that a DID document names: only to addresses that the outbound policy permits.
 #[derive(Clone, Debug)]
 pub struct Guarded {
     pub net: net::Client,

@@ -16,7 +16,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Characters of a server's reason for closing that are kept.
 const MAX_REASON_CHARS: usize = 200;
 
-/// How a connection is kept alive.
+/// The intervals that keep a connection alive.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepAlive {
     /// A ping is sent when nothing was received for this long.
@@ -32,7 +32,7 @@ pub struct ChunkLimits {
     pub bytes: usize,
 }
 
-/// Why a connection is lost.
+/// The reason why a connection is lost.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Lost {
     /// The server sent nothing, not even a pong.
@@ -60,7 +60,7 @@ pub struct Connection<Io> {
     pinged: bool,
     /// The last read returned frames, with which the caller was busy since.
     delivered: bool,
-    /// Why the connection is lost, when frames came before that.
+    /// The reason why the connection is lost, when frames came before that.
     lost: Option<Lost>,
 }
 

@@ -9,7 +9,7 @@ use super::Lost;
 /// Consecutive protocol errors, without an event in between, before the cursor is moved.
 const ERRORS_BEFORE_SKIP: u32 = 3;
 
-/// How often the step grows fourfold: to 16,384 times the first one.
+/// Number of times that the step grows fourfold: to 16,384 times the first one.
 const MAX_GROWTH: u32 = 7;
 
 #[derive(Debug)]

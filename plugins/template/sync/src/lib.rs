@@ -18,8 +18,8 @@ impl Plugin for Template {
 }
 
 impl AccountPlugin for Template {
-    /// `config` is what the user typed, as `config_schema` in the manifest describes it. What is returned is stored sealed
-    /// and given to the other functions.
+    /// `config` is what the user typed, as `config_schema` in the manifest describes it. The returned tokens are stored
+    /// sealed and given to the other functions.
     fn connect(config: &Value) -> Result<Tokens, Fault> {
         let name = config["username"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Fault::bad_input("type your user name"))?;

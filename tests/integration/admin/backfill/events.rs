@@ -56,7 +56,7 @@ crate::in_both_worlds! {
         assert_eq!(messages.last(), Some(&last), "{messages:#?}");
         until(server, &id, "completed").await;
 
-        // Of a job that has ended, only that.
+        // A job that has ended sends that event only.
         let mut events = open(server, &id).await.unwrap();
         assert_eq!(events.rest().await, [last]);
         assert_eq!(open(server, "unknown").await.err(), Some(StatusCode::NOT_FOUND));

@@ -123,7 +123,7 @@ crate::in_both_worlds! {
         let reason = "defs.main.record.text.type changes from string to integer (since revision 1)";
         assert_eq!(refused["reason"], reason);
         assert_eq!(stored(&world, NOTE).await.body["revision"], 2);
-        // What an operator has taken all the same is what later documents are compared with.
+        // Later documents are compared with the one that an operator has taken all the same.
         assert_eq!(add(&world, json!({ "nsid": NOTE })).await.body["revision"], 3);
         other["description"] = "Notes.".into();
         publisher.publish(&other);

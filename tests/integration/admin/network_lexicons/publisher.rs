@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::fixtures::World;
 
-/// What the PDS answers for an NSID.
+/// The PDS's answer for an NSID.
 #[derive(Clone)]
 enum Answer {
     Record(Value),

@@ -122,7 +122,7 @@ on_both! {
         let hash = wait_for(&server, "minimal", "failed").await;
         assert!(hash["last_error"].as_str().unwrap().contains("SHA-256"), "{hash}");
         assert_eq!((&hash["source"], &hash["version"]), (&json!("environment"), &Value::Null));
-        // Whoever writes the manifest decides what a plugin asks for, so only its hash is consent.
+        // The author of the manifest decides which permissions a plugin asks for, so only its hash is consent.
         let half = wait_for(&server, "half", "active").await;
         assert_eq!(granted(&half), ["secrets:read", "kv:use"]);
         let grants = json!({ "granted": ALL });

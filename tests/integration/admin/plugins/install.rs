@@ -33,7 +33,7 @@ crate::in_both_worlds! {
         assert!((1..=1024).contains(&costs["max_memory_mib"].as_u64().unwrap()), "half of the server's at most: {costs}");
         assert!(costs["functions"].as_u64().unwrap() > 10, "{costs}");
 
-        // With a custom section it is a module that nobody compiles.
+        // A custom section makes it a module that is not in the cache.
         let mut other = PluginFiles::adaptable(&json!({}));
         other.module.extend(b"\0\x05\x04none");
         let new = other.upload(&world.server, &format!("{PATH}/preview"), &[]).await;
@@ -124,7 +124,7 @@ crate::in_both_worlds! {
                 refused(what, &answer, text);
             }
         };
-        // What the module says of itself shows when it is compiled.
+        // The module's own description shows when it is compiled.
         let installed = [""];
         refuse_at(&installed, "id", &files.lying(&json!({ "id": "other", "required_secrets": [] })), "the id \"other\"").await;
         refuse_at(&installed, "version", &files.lying(&json!({ "version": "1.0.1" })), "the version \"1.0.1\"").await;

@@ -16,7 +16,7 @@ use crate::support::instance::{Answer, Instance};
 
 const PATH: &str = "/admin/plugins";
 
-/// What `adaptable` asks for.
+/// The permissions that `adaptable` asks for.
 const HOST: &str = "network:request?host=adaptable.example";
 const ALL: [&str; 3] = [HOST, "secrets:read", "kv:use"];
 

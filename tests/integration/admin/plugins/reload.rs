@@ -53,7 +53,7 @@ crate::in_both_worlds! {
             all.filter(|one| one["granted"] == true).map(|one| one["permission"].clone()).collect::<Vec<_>>()
         };
         assert_eq!(granted(&denied.body), ALL);
-        // What was decided is not asked again.
+        // A decision is not asked for again.
         let again = post(&world.server, "/adaptable/reload", &json!({})).await;
         assert_eq!((again.status.as_u16(), granted(&again.body)), (200, ALL.map(Value::from).to_vec()));
         let body = json!({ "accepted_capabilities": [more] });

@@ -1,4 +1,4 @@
-//! Where plugins may be downloaded from, and downloads that go wrong.
+//! The sources from which plugins may be downloaded, and downloads that fail.
 
 use belvedere_standins::files::{File, FileServer};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ crate::in_both_worlds! {
     async fn internal_addresses_are_out_of_reach_also_through_redirects(world) {
         let own = format!("http://127.0.0.1:{}/manifest.json", world.server.address.port());
         let site = FileServer::start().await;
-        // One text for all, so that nobody finds internal hosts with it.
+        // One text for all, so that it does not reveal internal hosts.
         let unreachable = "manifest.json could not be downloaded: its server is no https server on the public internet";
         for (url, text) in [
             ("https://10.0.0.1/manifest.json", unreachable),

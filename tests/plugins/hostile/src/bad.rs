@@ -1,4 +1,4 @@
-//! What needs no capability: loops, traps, memory, and results that no host should take.
+//! Functions that need no capability: loops, traps, memory, and results that no host should take.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! What uses the host's capabilities. Arguments are JSON; a refusal of the host is returned as it is.
+//! Functions that use the host's capabilities. Arguments are JSON; a refusal of the host is returned as it is.
 
 use serde_json::{Value, json};
 

@@ -75,7 +75,7 @@ static DESCRIBE: [u8; 24] = *b"describe=honest---------";
 struct Hostile;
 export!(Hostile);
 
-/// How `describe` behaves.
+/// The behaviour of `describe`.
 fn describe_as() -> String {
     // Read as if it could change, so that the compiler does not fold it.
     let bytes = std::hint::black_box(&DESCRIBE);
@@ -205,7 +205,7 @@ impl linking::Guest for Hostile {
 
     fn handle_callback(callback: linking::Callback) -> Result<linking::Tokens, Fault> {
         let mut config = configured(&callback.config)?;
-        // What `authorize-url` kept for this sign-in is the access token.
+        // The value that `authorize-url` kept for this sign-in is the access token.
         if let Some(verifier) = capabilities::get("flow", "verifier")? {
             config["tokens"]["access"] = String::from_utf8(verifier).unwrap().into();
         }

@@ -1,4 +1,4 @@
-//! What uses WASI.
+//! Functions that use WASI.
 
 use serde_json::{Value, json};
 

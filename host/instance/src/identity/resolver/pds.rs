@@ -11,7 +11,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Full;
 
-/// How long a call with a session waits for a recent document while the PDS of the last one is known.
+/// Time that a call with a session waits for a recent document while the PDS of the last one is known.
 const RECENT_PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// Maximum age of the last document, in seconds, while the look-up is slow or this server may not or can't send it: then

@@ -59,7 +59,7 @@ pub(super) struct SessionTokens {
     pub(super) version: i64,
 }
 
-/// Why a session's tokens can't be renewed, or the session can't be revoked.
+/// The reason why a session's tokens can't be renewed, or the session can't be revoked.
 #[derive(Debug, thiserror::Error)]
 pub enum RenewError {
     /// The session was revoked, deleted, or has no refresh token.
@@ -241,7 +241,7 @@ impl Vault {
         Ok(flow::revoke(&self.0.dpop_client, &server, client, &key, &token).await?)
     }
 
-    /// How the session's client authenticates to its authorization server.
+    /// The credentials of the session's client at its authorization server.
     async fn client_credentials(&self, row: &SessionRow) -> Result<ClientCredentials, RenewError> {
         let key = match (&row.client_id, &row.assertion_kid) {
             (Some(client), Some(kid)) => {
@@ -259,7 +259,7 @@ impl Vault {
         Ok(ClientCredentials { client_id: row.oauth_client_id.clone(), key })
     }
 
-    /// How the instance authenticates with its own key of this id, as the client `client_id`, to revoke a session.
+    /// The credentials of the instance with its own key of this id, as the client `client_id`, to revoke a session.
     pub(super) async fn own_revocation_credentials(
         &self,
         kid: &str,

@@ -9,11 +9,11 @@ use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::oauth_sessions::{self, SessionRow};
 
-/// How long one host has the exclusive right to refresh a session, in seconds: longer than the exchange with its
+/// Time for which one host has the exclusive right to refresh a session, in seconds: longer than the exchange with its
 /// retries.
 const LEASE_SECONDS: i64 = 60;
 
-/// How often a waiting host checks whether another host has finished.
+/// Interval at which a waiting host checks whether another host has finished.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Vault {

@@ -37,7 +37,7 @@ pub struct LinkedRepo {
     record_scripts: RecordScripts,
 }
 
-/// Why a use of a linked repo failed.
+/// The reason why a use of a linked repo failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
     #[error("no linked repo for this account")]
@@ -73,7 +73,7 @@ impl LinkedRepos {
     /// Opens the linked repo of an account.
     ///
     /// # Errors
-    /// When there is none that the run may use, or it has no valid session.
+    /// When the run may use no such repo, or it has no valid session.
     pub async fn open(&self, did: &Did, runner: &GrantUser<'_>) -> Result<LinkedRepo, GrantError> {
         let grant = self.find(did, runner).await?.ok_or(GrantError::Unknown)?;
         match grant.status.as_str() {

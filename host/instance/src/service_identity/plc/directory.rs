@@ -14,7 +14,7 @@ use belvedere_base::clock::Clock;
 use belvedere_protocol::atproto::Did;
 use belvedere_web::net::{self, FetchedResponse, Limits, NetError, RATE_LIMIT_WAIT, asked_wait};
 
-/// How long one request waits for a directory that asks to come back later. The operator's own request is open
+/// Time that one request waits for a directory that asks to come back later. The operator's own request is open
 /// meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 64 << 10;
 /// Characters of the directory's message that are passed on.
 const MAX_MESSAGE: usize = 300;
 
-/// Why the directory could not be read or written.
+/// The reason why the directory could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum PlcError {
     #[error("the PLC directory does not answer: {0}")]
@@ -68,7 +68,7 @@ impl Directory {
         self.last_within(did, PATIENCE).await
     }
 
-    /// As [`Self::last`], without waiting for a directory that asks to come back later.
+    /// Like [`Self::last`], without waiting for a directory that asks to come back later.
     ///
     /// # Errors
     /// As [`Self::last`].

@@ -18,7 +18,7 @@ const DID_CHARACTERS: usize = 24;
 /// Names in the documents of accounts that are never changed here: their PDS, and their own key.
 const OF_THE_ACCOUNT: [&str; 2] = ["atproto_pds", "atproto"];
 
-/// What the instance has in its DID document.
+/// The instance's entries in its DID document.
 #[derive(Clone, Debug, Default)]
 pub struct Publication {
     /// The endpoint of the services: the origin of the instance.
@@ -40,7 +40,7 @@ pub struct Signed {
     pub operation: Value,
 }
 
-/// Why an operation can't be built.
+/// The reason why an operation can't be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidOperation {
     #[error("the last operation of the DID has an unknown form")]
@@ -263,7 +263,7 @@ mod tests {
             "unknown": { "deep": [null, 1] },
             "sig": "abc",
         });
-        // As for an attached account, whose key and PDS are never touched.
+        // The entries of an attached account, whose key and PDS are never touched.
         let ours = Publication {
             signing_key: None,
             removed: vec![old],
@@ -297,7 +297,7 @@ mod tests {
         );
         let cid = inspect(last.to_string().as_bytes()).unwrap().cid.unwrap();
         assert_eq!(update["prev"], cid.to_string());
-        // What is published already is not published again.
+        // Entries that are published already are not published again.
         assert_eq!(signed_update(&did, &update, &rotation, &ours), Ok(None));
     }
 

@@ -3,7 +3,7 @@
 
 use shrike::cbor::Value;
 
-/// How deep arrays and maps may nest. The fields of a label are at level 3.
+/// Maximum depth of nested arrays and maps. The fields of a label are at level 3.
 const MAX_DEPTH: usize = 8;
 
 /// Items of one frame: some 5,000 labels. An item takes 40 bytes as a value.

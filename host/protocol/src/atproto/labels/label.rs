@@ -25,11 +25,11 @@ pub struct SignedLabel {
     pub cts: Timestamp,
     pub exp: Option<Timestamp>,
     pub signature: Option<Vec<u8>>,
-    /// What the signature is made over: the DAG-CBOR of the label without `sig`.
+    /// The bytes that the signature covers: the DAG-CBOR of the label without `sig`.
     pub signed_bytes: Vec<u8>,
 }
 
-/// Why a label is not accepted.
+/// Error for a label that is not accepted.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq, Hash)]
 pub enum InvalidLabel {
     #[error("it is not a map, or a field is missing or of a wrong type")]

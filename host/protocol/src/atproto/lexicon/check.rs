@@ -8,7 +8,7 @@ use crate::atproto::Nsid;
 
 type CheckResult = Result<(), LexiconError>;
 
-/// How deep schemas may nest within one definition: twice as deep as a record, because `items` and `properties` are
+/// Maximum depth of nested schemas within one definition: twice that of a record, because `items` and `properties` are
 /// separate levels. Protects the recursion here and in every later walk from a stack overflow.
 const MAX_DEPTH: usize = 128;
 

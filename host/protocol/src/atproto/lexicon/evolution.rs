@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 
 use super::steps;
 
-/// Why a new version of a lexicon breaks the old one; `None` when every record, parameter or answer that was valid stays
-/// valid. Both must be documents that [`super::LexiconDoc::parse`] accepted, which bounds their depth.
+/// The first reason why a new version of a lexicon breaks the old one; `None` when every record, parameter or answer
+/// that was valid stays valid. Both must be documents that [`super::LexiconDoc::parse`] accepted, which bounds their
+/// depth.
 pub fn breaking_change(old: &Value, new: &Value) -> Option<String> {
     let (old, new) = (object(old.get("defs")), object(new.get("defs")));
     old.into_iter().flatten().find_map(|(name, old)| {

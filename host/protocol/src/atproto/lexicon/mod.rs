@@ -70,7 +70,7 @@ pub struct LexiconDoc {
     pub key: Option<String>,
 }
 
-/// Where and why a document is invalid.
+/// The first error in an invalid document, with its path.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("invalid lexicon: {path}: {reason}")]
 pub struct LexiconError {

@@ -14,7 +14,7 @@ pub enum KeyType {
     Literal(RecordKey),
 }
 
-/// Why a record key is not one of its collection.
+/// Error for a record key that its collection does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrongKey {
     #[error("the record key {0:?} is not a TID")]

@@ -15,7 +15,7 @@ pub(super) const MAX_ERRORS: usize = 10;
 #[derive(Debug, Default)]
 pub struct Schemas(Plan);
 
-/// Why a record does not match its lexicon: one message for each error.
+/// The errors of a record that does not match its lexicon, one message each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("; "))]
 pub struct SchemaErrors(Vec<String>);
@@ -37,7 +37,7 @@ impl Schemas {
         if errors.is_empty() { Ok(()) } else { Err(SchemaErrors(errors)) }
     }
 
-    /// As [`Self::validate`], for a record that may have no DAG-CBOR form.
+    /// Like [`Self::validate`], for a record that may have no DAG-CBOR form.
     ///
     /// # Errors
     /// The first errors, at most 10; of a record that can't be encoded, the first value that the data model does not have.

@@ -1,5 +1,5 @@
-//! What an operator should know about a document that is accepted: where it says less than its author may think. Such
-//! documents are in use on the network, so they are not refused.
+//! Warnings for an operator about an accepted document that says less than its author may think. Such documents are in
+//! use on the network, so they are not refused.
 
 use serde_json::Value;
 
@@ -147,7 +147,7 @@ impl Warnings<'_> {
         self.add(target, format!("{text:?} is not defined in this lexicon: its values are not validated"));
     }
 
-    /// What a reference names in this document.
+    /// The definition in this document that a reference names.
     fn local(&self, target: &Node<'_>) -> Local<'_> {
         let text = target.value.as_str().unwrap_or_default();
         let (nsid, name) = text.split_once('#').unwrap_or((text, "main"));

@@ -18,8 +18,8 @@ use super::Cid;
 /// Larger records are rejected. PDSs accept none of this size.
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
 
-/// How deep objects and arrays may nest; the record itself is level 1. Published lexicons need about ten. The limit
-/// protects every later recursive walk over a record from a stack overflow.
+/// Maximum depth of nested objects and arrays; the record itself is level 1. Published lexicons need about ten. The
+/// limit protects every later recursive walk over a record from a stack overflow.
 pub const MAX_DEPTH: usize = 64;
 
 /// Longer `at://` texts are not stored as references: no record's address is longer (a DID of 1 KiB, a collection of
@@ -41,8 +41,8 @@ pub struct Inspection {
     pub canonical: Option<Bytes>,
 }
 
-/// Why a record can't be expressed in the data model, and so has no CID. Such a record is stored without a CID check
-/// (indexing.md §2).
+/// Error for a record that can't be expressed in the data model, and so has no CID. Such a record is stored without a
+/// CID check (indexing.md §2).
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq, Hash)]
 pub enum Unencodable {
     #[error("a number is not a 64-bit integer")]
@@ -57,7 +57,7 @@ pub enum Unencodable {
     Blob,
 }
 
-/// Why a text is not a record at all. Such a text is not stored.
+/// Error for a text that is not a record at all. Such a text is not stored.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq, Hash)]
 pub enum InvalidRecord {
     #[error("the record is larger than 1 MiB")]
@@ -83,7 +83,7 @@ pub fn inspect(json: &[u8]) -> Result<Inspection, InvalidRecord> {
     inspect_encoded(json).map(|(inspection, _)| inspection)
 }
 
-/// As [`inspect`], with the canonical DAG-CBOR of the record; meaningless if it has no CID.
+/// Like [`inspect`], with the canonical DAG-CBOR of the record; meaningless if it has no CID.
 ///
 /// # Errors
 /// As [`inspect`].

@@ -8,7 +8,7 @@ use super::Unencodable;
 use super::cbor::{MAJOR_BYTES, MAJOR_UNSIGNED, TAG_LINK, head, text_of};
 use super::member::Member;
 
-/// What the data model makes of such an object.
+/// The meaning of such an object in the data model.
 pub(super) struct Special {
     /// The encoding of a link or of bytes; any other object is a map.
     pub(super) encoded: Option<Vec<u8>>,

@@ -5,7 +5,7 @@ use shrike::cbor::{Value, decode, encode_value};
 use super::super::{Cid, Tid};
 use super::InvalidCar;
 
-/// A commit, as far as a reader of the repo needs it.
+/// The fields of a commit that a reader of the repo needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// The repo's DID, as the commit claims it.

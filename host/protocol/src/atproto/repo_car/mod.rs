@@ -1,7 +1,7 @@
 //! Reads a repo from a CAR file (`com.atproto.sync.getRepo`) and checks it: every block against its CID, the form of the
 //! commit and the whole tree. The caller checks the commit's DID and signature.
 //!
-//! A CAR comes from a server that may be hostile. What is read of it is bounded by its length, and nothing is
+//! A CAR comes from a server that may be hostile. Its length bounds the memory and time of a reader, and nothing is
 //! recursive.
 
 mod commit;
@@ -43,7 +43,7 @@ const MAX_CAUSE_CHARS: usize = 120;
 #[derive(Debug)]
 pub struct RepoCar {
     bytes: Bytes,
-    /// Where the content of each block is.
+    /// The position of the content of each block.
     blocks: HashMap<Cid, Range<usize>>,
     commit: Commit,
 }
@@ -51,7 +51,7 @@ pub struct RepoCar {
 /// The records of one collection, in the ascending order of their keys.
 pub type RecordList = Vec<(RecordKey, Cid)>;
 
-/// Why a CAR is not a valid repo.
+/// Error for a CAR that is not a valid repo.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum InvalidCar {
     #[error("it is not a CAR file: {0}")]

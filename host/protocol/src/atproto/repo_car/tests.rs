@@ -118,7 +118,7 @@ fn block(data: Vec<u8>) -> Block {
     Block { cid: Cid::compute(Codec::Drisl, &data), data }
 }
 
-/// What is wrong with a tree of these nodes.
+/// The error for a tree of these nodes.
 fn wrong_tree(root: Cid, nodes: &[Block]) -> String {
     let found: HashMap<Cid, &[u8]> = nodes.iter().map(|node| (node.cid, &node.data[..])).collect();
     let lookup = |cid: Cid| found.get(&cid).copied().ok_or(InvalidCar::MissingBlock(cid));

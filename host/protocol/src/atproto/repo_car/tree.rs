@@ -12,7 +12,7 @@ use super::{InvalidCar, cause};
 /// A node on the path from the root to the current position.
 struct Frame {
     cid: Cid,
-    /// Of the node's keys. Each level below is one lower.
+    /// The height of the node's keys. Each level below is one lower.
     height: u8,
     left: Option<Cid>,
     entries: std::vec::IntoIter<EntryData>,

@@ -32,8 +32,8 @@ impl Scopes {
     }
 }
 
-/// What two scopes both allow. `None` when that is nothing, or when no scope can express it: all methods of a service
-/// except `chat.bsky.*`.
+/// The intersection of two scopes. `None` when that is nothing, or when no scope can express it: all methods of a
+/// service except `chat.bsky.*`.
 fn intersect(a: &Scope, b: &Scope) -> Option<Scope> {
     match (a, b) {
         (Scope::TransitionGeneric, other @ (Scope::Repo(_) | Scope::Blob(_)))

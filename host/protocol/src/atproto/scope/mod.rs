@@ -26,7 +26,7 @@ pub use permission::{
 /// The maximum length of a scope string, in bytes: authorization servers accept no more in a request.
 pub const MAX_BYTES: usize = 8 << 10;
 
-/// Why a scope string is invalid. The text is for its author.
+/// Error for an invalid scope string. The text is for its author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
     #[error("scopes are longer than {MAX_BYTES} bytes")]

@@ -78,7 +78,7 @@ macro_rules! keywords {
 }
 
 keywords! {
-    /// What is done to a record.
+    /// The actions on a record.
     RepoAction { Create "create", Update "update", Delete "delete" }
 }
 keywords! {
@@ -86,7 +86,7 @@ keywords! {
     AccountAttribute { Email "email", Repo "repo", Status "status" }
 }
 keywords! {
-    /// What is done to an attribute. Managing includes reading.
+    /// The actions on an attribute. Managing includes reading.
     AccountAction { Read "read", Manage "manage" }
 }
 keywords! {

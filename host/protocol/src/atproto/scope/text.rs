@@ -66,7 +66,7 @@ impl<'a> ScopeText<'a> {
         }
     }
 
-    /// As [`Self::values`], for a parameter with a single value.
+    /// Like [`Self::values`], for a parameter with a single value.
     pub(super) fn value(&self, name: &str, is_positional: bool) -> Result<Option<&str>, &'static str> {
         match self.values(name, is_positional)?.as_deref() {
             None => Ok(None),

@@ -31,7 +31,7 @@ pub struct NewAccount<'a> {
     pub replaces: Option<&'a str>,
 }
 
-/// What became of an account that was to be stored.
+/// The result of storing an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linked {
     Stored,

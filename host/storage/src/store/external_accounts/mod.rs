@@ -52,7 +52,7 @@ pub struct AccountRow {
     pub status: AccountStatus,
     /// Incremented with every change of the tokens.
     pub version: i64,
-    /// How often the revocation was tried.
+    /// The number of attempts to revoke.
     pub attempts: i64,
     pub due_at: Option<Timestamp>,
     pub give_up_at: Option<Timestamp>,
@@ -60,13 +60,13 @@ pub struct AccountRow {
     pub sync_status: SyncStatus,
     /// The number of the last sync, from 1.
     pub sync_run: i64,
-    /// When that sync began.
+    /// The time at which that sync began.
     pub sync_run_started_at: Option<Timestamp>,
     /// The session with the user's PDS through which it writes.
     pub sync_session_id: Option<String>,
     /// When the first page was read: before the last sync, if that went on at a checkpoint.
     pub sync_started_at: Option<Timestamp>,
-    /// When the next page is read.
+    /// The time at which the next page is read.
     pub sync_due_at: Option<Timestamp>,
     pub sync_cursor: Option<String>,
     /// Items of the next page that a turn has written before its time was over.
@@ -79,7 +79,7 @@ pub struct AccountRow {
     pub sync_attempts: i64,
     /// Code and text of the last error, separated by `: `.
     pub sync_error: Option<String>,
-    /// Why the first item was skipped.
+    /// The reason why the first item was skipped.
     pub sync_note: Option<String>,
     pub synced_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -154,7 +154,7 @@ macro_rules! columns {
 }
 use columns;
 
-/// What a plugin keeps for the account of a user. `$1`: the plugin, `$2`: the user.
+/// Deletes the values that a plugin keeps for the account of a user. `$1`: the plugin, `$2`: the user.
 const DELETE_VALUES: &str =
     "DELETE FROM plugin_values WHERE plugin_id = $1 AND scope = 'account' AND owner = $2";
 

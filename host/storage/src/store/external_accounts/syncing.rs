@@ -14,13 +14,13 @@ pub struct DueSync {
     pub tenant: String,
 }
 
-/// What a page adds to its sync.
+/// The figures that a page adds to its sync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub processed: i64,
     pub written: i64,
     pub skipped: i64,
-    /// Why the first item of the page was skipped.
+    /// The reason why the first item of the page was skipped.
     pub note: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What plugins keep, and rows as a crash leaves them, for tests of other rooms.
+//! Values of plugins, and rows as a crash leaves them, for tests of other rooms.
 
 use belvedere_base::clock::Timestamp;
 

@@ -17,9 +17,10 @@ use belvedere_base::clock::{Clock, Timestamp};
 
 /// Time between two rounds: an index exists soon after it was needed, and a round costs two short statements.
 const PERIOD: Duration = Duration::from_secs(5);
-/// What a field must have cost in total before an index is worth its upkeep. Occasional queries never cost that much.
+/// Minimum total cost of queries for a field before an index is worth its upkeep. Occasional queries never cost that
+/// much.
 const MIN_COST_MICROS: i64 = 1_000_000;
-/// What a call must cost on average: below this an index saves nothing noticeable.
+/// Minimum mean cost of a call: below this an index saves nothing noticeable.
 const MIN_MICROS_PER_CALL: i64 = 2_000;
 /// An index that was unused for so long only costs writes. Two weeks keep the index of a weekly job that once fails.
 const UNUSED_SECONDS: i64 = 14 * DAY_SECONDS;

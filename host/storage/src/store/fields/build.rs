@@ -37,7 +37,7 @@ async fn try_lock(db: &Postgres) -> Result<Option<PgConnection>, StoreError> {
     if !got {
         return Ok(None);
     }
-    // One process, not also parallel workers: whoever writes and reads meanwhile needs the processors more.
+    // One process, not also parallel workers: the readers and writers of this time need the processors more.
     sqlx::raw_sql("SET statement_timeout = 0; SET max_parallel_maintenance_workers = 0")
         .execute(&mut conn)
         .await?;

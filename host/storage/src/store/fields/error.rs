@@ -1,8 +1,8 @@
-//! Why an index of a record field can't be built.
+//! Errors of building the index of a record field.
 
 use crate::store::StoreError;
 
-/// Why building an index failed.
+/// The reason why building an index failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     #[error("the index was not completed")]

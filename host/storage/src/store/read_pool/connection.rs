@@ -18,7 +18,7 @@ use crate::store::script_sql::statement_limits;
 /// call over the largest values is one step of some milliseconds, and one that looks for a pattern takes up to a second.
 const STEPS_PER_CHECK: i32 = 50;
 
-/// How a new connection is prepared.
+/// The preparation of a new connection.
 #[derive(Debug, Default)]
 pub(in crate::store) struct ConnectionSetup {
     pub(super) statements: Vec<String>,

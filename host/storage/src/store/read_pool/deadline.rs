@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// When the running statement must end.
+/// The time at which the running statement must end.
 #[derive(Debug)]
 pub(in crate::store) struct Deadline {
     epoch: Instant,
     /// Microseconds after `epoch`.
     until: AtomicU64,
-    /// How often the connection was checked out.
+    /// The number of times that the connection was checked out.
     pub(super) checkouts: AtomicU64,
 }
 

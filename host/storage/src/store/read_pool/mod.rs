@@ -51,10 +51,10 @@ pub(super) struct ReadPool<C: Connection> {
     replica: Option<ReplicaPool<C>>,
 }
 
-/// What the pool of a replica has besides.
+/// The additional parts of a replica's pool.
 struct ReplicaPool<C: Connection> {
     service: Arc<Service>,
-    /// Where reads run that the replica can't answer.
+    /// The pool for reads that the replica can't answer.
     primary: Arc<ReadPool<C>>,
 }
 
@@ -62,7 +62,7 @@ struct IdleConnection<C> {
     connection: C,
     deadline: Arc<Deadline>,
     since: Instant,
-    /// Of the connection when it was lent.
+    /// Cancelled when the replica that lent the connection is abandoned.
     abandoned: Option<CancellationToken>,
 }
 
@@ -103,7 +103,7 @@ impl<C: Poolable> ReadPool<C> {
         self.replica.as_ref().map_or(self, |replica| &replica.primary)
     }
 
-    /// How many connections are lent.
+    /// The number of lent connections.
     pub(super) fn used(&self) -> usize {
         self.size.saturating_sub(self.permits.available_permits())
     }

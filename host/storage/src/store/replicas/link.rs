@@ -19,18 +19,19 @@ use super::position::{History, Lag, Position, position_sql};
 use super::probe::Identity;
 use super::writes::{CHANNEL, RecentWrites, announce};
 
-/// How often the primary's position is looked up at least.
+/// Maximum interval between two look-ups of the primary's position.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// A primary that takes longer to answer counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Delay between two attempts to connect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
-/// How long a read waits for a round trip before it goes to the primary. Normally it takes a fraction of a millisecond.
+/// Time that a read waits for a round trip before it goes to the primary. Normally it takes a fraction of a
+/// millisecond.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Reads that wait for a round trip; others go to the primary.
 const MAX_WAITING: usize = 4_096;
 
-/// Replicas receive only what is flushed. What is inserted may stay unflushed while nothing is committed.
+/// Replicas receive only what is flushed. Rows that were inserted may stay unflushed while nothing is committed.
 const POSITIONS: &str = concat!(
     "SELECT ",
     position_sql!("pg_current_wal_flush_lsn()"),
@@ -38,14 +39,14 @@ const POSITIONS: &str = concat!(
     position_sql!("pg_current_wal_insert_lsn()")
 );
 
-/// How far the primary is.
+/// The positions of the primary.
 struct Positions {
     flushed: Position,
     /// Includes all commits.
     inserted: Position,
 }
 
-/// What a host knows from the primary.
+/// A host's state of the primary.
 #[derive(Debug)]
 pub(super) struct Link {
     waiting: mpsc::Sender<oneshot::Sender<()>>,

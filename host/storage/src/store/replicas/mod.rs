@@ -40,13 +40,13 @@ use self::replica::Replica;
 use self::watch::Watch;
 use super::{Db, StoreError};
 
-/// How often each replica is looked at.
+/// Interval at which each replica is looked at.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// A replica that takes longer to answer is not used, and the reads that wait for it run on the primary.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often a single look is repeated, until the replica has replayed what the primary had when it began.
+/// Maximum number of repetitions of a single look, until the replica has replayed what the primary had when it began.
 const MAX_LOOKS: usize = 3;
 
 /// The replicas of the primary.

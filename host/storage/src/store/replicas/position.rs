@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The shortest time between two samples that are kept.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// How long samples are kept: longer than the largest lag that a replica in use may have.
+/// Time for which samples are kept: longer than the largest lag that a replica in use may have.
 pub(super) const KEPT: Duration = Duration::from_secs(330);
 
 /// A position in the WAL, in bytes.
@@ -32,11 +32,11 @@ struct Sample {
     position: Position,
 }
 
-/// Where the primary was, and when.
+/// The primary's positions at earlier times.
 #[derive(Debug, Default)]
 pub(super) struct History(VecDeque<Sample>);
 
-/// How old the state of a replica is.
+/// The age of a replica's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lag {
     AtMost(Duration),

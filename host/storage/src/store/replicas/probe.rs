@@ -53,14 +53,14 @@ impl Identity {
     }
 }
 
-/// What a replica says of itself.
+/// The state that a replica reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) identity: Identity,
     pub(super) in_recovery: bool,
     pub(super) replayed: Position,
     pub(super) replayed_at: Option<Timestamp>,
-    /// When it had said it.
+    /// The time after its report.
     pub(super) at: Instant,
     /// Migrations of this program that it has not replayed.
     pub(super) missing_migrations: usize,

@@ -102,7 +102,7 @@ fn replicas(db: &Db) -> Option<&Replicas> {
 }
 
 impl Replicas {
-    /// The suitable replica with the fewest reads at present. Of equals each in its turn.
+    /// The suitable replica with the fewest reads at present. Equal ones take turns.
     fn least_used(&self, is_suitable: impl Fn(&Replica) -> bool) -> Option<Arc<Replica>> {
         static TURN: AtomicUsize = AtomicUsize::new(0);
         let (first, count) = (TURN.fetch_add(1, Ordering::Relaxed), self.all.len());

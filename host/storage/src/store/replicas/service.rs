@@ -13,7 +13,7 @@ use belvedere_base::clock::Timestamp;
 use super::PROBE_TIMEOUT;
 use super::position::Position;
 
-/// Why a replica is not used. The texts are for operators.
+/// The reason why a replica is not used. The texts are for operators.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unused {
     #[error("it has not answered yet")]
@@ -59,7 +59,7 @@ impl Unused {
     }
 }
 
-/// What is known of a replica that answers.
+/// The progress of a replica that answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     pub(super) lag: Option<Duration>,
@@ -148,7 +148,7 @@ impl Service {
         self.lock().in_use.is_ok()
     }
 
-    /// What the replica has replayed at least; `None` while it is not used.
+    /// A position that the replica has replayed; `None` while it is not used.
     pub(super) fn replayed(&self) -> Option<Position> {
         self.is_in_use().then(|| Position(self.replayed.load(Ordering::Relaxed)))
     }

@@ -12,7 +12,7 @@ use super::probe::{Probe, Seen};
 use super::service::{Progress, Unused};
 use super::{PROBE_EVERY, Replica};
 
-/// How long the first look waits for the primary.
+/// Time that the first look waits for the primary.
 const START_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The answer of a replica before the present one.

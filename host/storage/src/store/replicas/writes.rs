@@ -89,7 +89,7 @@ impl RecentWrites {
         *known = position.max(*known);
     }
 
-    /// What a replica must have replayed before reads of this writer may go there; `None`: they must not.
+    /// The position that a replica must have replayed before reads of this writer may go there; `None`: they must not.
     pub(super) fn required(&self, writer: Writer) -> Option<Position> {
         if self.unannounced.contains(&writer) || self.floor == UNKNOWN {
             return None;
@@ -111,7 +111,7 @@ impl RecentWrites {
         self.floor = floor;
     }
 
-    /// All writes that could not be heard of happened before `position`.
+    /// Forgets all writes: those that were not announced here happened before `position`.
     pub(super) fn start_from(&mut self, position: Position) {
         self.positions.clear();
         self.floor = position;

@@ -22,13 +22,13 @@ use crate::store::{Postgres, Sqlite, StoreError};
 
 use super::{SearchArgs, escape, trigrams};
 
-/// How many texts a walk reads in the time in which one candidate is read and compared. Measured at ten million records,
-/// where each candidate is on a page of its own, while a walk reads pages full of texts.
+/// Number of texts that a walk reads in the time in which one candidate is read and compared. Measured at ten million
+/// records, where each candidate is on a page of its own, while a walk reads pages full of texts.
 const TEXTS_PER_CANDIDATE: f64 = 100.0;
 /// Bounds for the number of candidates that are read and sorted, in some milliseconds.
 const SORTED: RangeInclusive<f64> = 200.0..=5_000.0;
 
-/// How long a walk on SQLite may take. It passes over some hundred thousand texts in this time.
+/// Maximum time of a walk on SQLite. It passes over some hundred thousand texts in this time.
 pub(super) const WALK_TIME_LIMIT: Duration = Duration::from_millis(100);
 
 /// Whether so many records have the text that a walk is expected to read less than a sort of them.
@@ -58,7 +58,7 @@ fn most_sorted(records: i64, limit: u32) -> i64 {
     equal.clamp(*SORTED.start(), *SORTED.end()) as i64
 }
 
-/// What a row has in common with the text, best first.
+/// The kinds of matches of a row with the text, best first.
 #[derive(Clone, Copy, Debug)]
 enum Match {
     Exact,
@@ -178,7 +178,7 @@ fn compile<D: Dialect>(
 ) -> Sql {
     let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
     let folded = text.to_ascii_lowercase();
-    // Of all characters the last: no text continues with it.
+    // No text continues with the last of all characters.
     let end = format!("{folded}\u{10ffff}");
     let text = sql.bind(Value::Text(folded));
     let condition = match what {

@@ -1,4 +1,4 @@
-//! What tests of other rooms read and write in the database beside the store's own functions.
+//! Reads and writes of the database for tests of other rooms, beside the store's own functions.
 
 mod db;
 
@@ -55,7 +55,7 @@ pub async fn add_moved_field_indexes(db: &Db) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// How many indexes the database has for the entries of [`add_moved_field_indexes`].
+/// The number of indexes for the entries of [`add_moved_field_indexes`].
 pub async fn count_moved_field_indexes(db: &Db) -> Result<i64, StoreError> {
     let sql = match db {
         Db::Sqlite(_) => {

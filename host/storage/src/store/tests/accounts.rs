@@ -102,7 +102,7 @@ on_both! {
         assert_eq!((applied.inserted, applied.stale, applied.purged), (1, 1, 2));
         let stale = vec![put(&late, 5, "{}"), put_with_refs(&old, 4, "{}", &["at://z"]), take(&new, 5)];
         assert_eq!(apply(&db, 30, stale).await, ApplyReport { stale: 3, ..ApplyReport::default() });
-        // What the account writes when it is created again stays, also when the event is delivered again.
+        // Records that the account writes when it is created again stay, also when the event is delivered again.
         let fresh = vec![put(&late, 6, r#"{"n":6}"#), put(&old, 7, r#"{"n":7}"#), take(&uri(2, NOTE, "x"), 6)];
         assert_eq!(apply(&db, 40, fresh).await.inserted, 2);
         let applied = delete(5).await;

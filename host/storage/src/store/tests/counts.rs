@@ -90,7 +90,7 @@ async fn a_record_and_its_account_may_change_at_once() {
     }
 }
 
-/// What an instance of the version before has: two collections, and two of three accounts are hidden.
+/// The rows of an instance of the version before: two collections, and two of three accounts are hidden.
 fn fill(verified: &str) -> String {
     let record = |collection: u32, did: u32, key: &str| {
         format!(

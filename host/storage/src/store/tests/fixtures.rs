@@ -155,7 +155,7 @@ pub async fn store_labels(db: &Db, labeler: &str, stored: &[Label]) {
     store_labels_at(db, labeler, stored, received).await;
 }
 
-/// As [`store_labels`], received at a time.
+/// Like [`store_labels`], received at a time.
 pub async fn store_labels_at(db: &Db, labeler: &str, stored: &[Label], received: Timestamp) {
     let did = Did::try_from(labeler).unwrap();
     labelers::create(db, &did, Timestamp(1)).await.unwrap();

@@ -116,7 +116,7 @@ async fn a_term_begins_after_the_last_commit_of_the_one_before() {
     taking.await.unwrap();
 }
 
-/// How a host that hangs looks to the database: its connections stay open and send nothing.
+/// The database sees a host that hangs as open connections that send nothing.
 #[tokio::test]
 async fn a_holder_that_sends_nothing_loses_the_lease_and_its_open_commit() {
     let db = testing::postgres().await;
@@ -145,7 +145,7 @@ async fn a_holder_that_is_idle_but_alive_keeps_the_lease() {
     let deadline = Instant::now() + LAPSE + Duration::from_secs(2);
     while Instant::now() < deadline {
         assert_eq!(other.take(NOW).await.unwrap(), None);
-        // As long as a host on standby waits between two attempts.
+        // A host on standby waits for this time between two attempts.
         assert!(tokio::time::timeout(Duration::from_secs(2), holder.lost()).await.is_err());
     }
     let current = index::Batch { cursor: Some(cursor(30)), now: NOW, term: first, ..index::Batch::default() };

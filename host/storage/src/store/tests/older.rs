@@ -22,7 +22,7 @@ pub async fn sqlite(version: i64, statements: &str) -> Database {
     database
 }
 
-/// As [`sqlite`].
+/// Like [`sqlite`].
 pub async fn postgres(version: i64, statements: &str) -> Database {
     let database = Database::new_postgres().await;
     let pool = PgPool::connect(&database.url).await.unwrap();

@@ -18,7 +18,8 @@ const PARTITIONS: i64 = 44;
 /// Records of each of the three collections in the old tables.
 const RECORDS: i64 = 700;
 
-/// What the old tables hold: records, references, invalid records, tombstones, indexes of fields and an operator's own.
+/// The rows of the old tables: records, references, invalid records, tombstones, indexes of fields and an operator's
+/// own.
 const FILL: &str = r"
     CREATE EXTENSION IF NOT EXISTS pg_trgm;
     INSERT INTO dids (did) SELECT 'did:plc:' || lpad(n::text, 24, '0') FROM generate_series(1, 50) n;

@@ -144,7 +144,7 @@ on_both! {
         };
         let expected = [("A".to_owned(), b"1".to_vec()), ("B".to_owned(), b"4".to_vec())];
         assert_eq!(stored().await, expected);
-        // What is not stored can't be kept; then nothing changes.
+        // A secret that is not stored can't be kept; then nothing changes.
         let missing = [set("B", b"5"), NewSecret::Keep("C".to_owned())];
         assert_eq!(set_secrets(&db, &missing).await.as_deref(), Some("C"));
         assert_eq!(stored().await, expected);

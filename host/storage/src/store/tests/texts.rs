@@ -23,7 +23,7 @@ const TEXTS: i64 = 50;
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 
-/// As no database would write it.
+/// A text that no database would write.
 const TEXT: &str = r#"{ "z":"\u00e9",   "n":1.50, "a":[1,2 ], "text":"needle rest" }"#;
 
 /// The record's text from every kind of read that returns records.
@@ -78,7 +78,7 @@ on_both! {
     }
 }
 
-/// What a host of the version before writes, and an operator.
+/// The writes of a host of the version before, and of an operator.
 #[tokio::test]
 async fn a_value_that_is_changed_alone_loses_its_text() {
     let db = testing::postgres().await;
@@ -94,7 +94,7 @@ async fn a_value_that_is_changed_alone_loses_its_text() {
         ("UPDATE records SET rev = rev + 1, record = record", text),
         (upsert, r#"{"n": 2}"#),
         (r#"UPDATE records SET record = '{"n":3}'"#, r#"{"n": 3}"#),
-        // As docs/operations.md has it.
+        // The statement of docs/operations.md.
         ("UPDATE records SET record_text = record::text || ' ' WHERE record_text IS NULL", "{\"n\": 3} "),
     ] {
         sqlx::raw_sql(sql).execute(&postgres.pool).await.unwrap();

@@ -1,11 +1,11 @@
-//! Which tables and columns are moved: those of the databases' own catalogs, so that no table can be forgotten.
+//! The tables and columns that are moved: those of the databases' own catalogs, so that no table can be forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::MoveError;
 use super::value::{Column, Kind};
 
-/// Where a table is.
+/// The schema of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
     /// The server's tables.
@@ -34,7 +34,7 @@ pub(super) enum State {
 /// The server's tables of one database: their columns in order, with the name of their type.
 pub(super) type Catalog = BTreeMap<String, Vec<(String, String)>>;
 
-/// What a type of PostgreSQL holds. Types that SQLite has no counterpart for are moved as their text.
+/// The kind of values of a PostgreSQL type. Types that SQLite has no counterpart for are moved as their text.
 pub(super) fn kind_of(postgres_type: &str) -> Kind {
     match postgres_type {
         "bool" => Kind::Bool,

@@ -8,7 +8,7 @@ use super::{MoveError, postgres, sqlite};
 use crate::store::{Db, StoreError, incomplete};
 use belvedere_base::files;
 
-/// Where a database is.
+/// The address of a database.
 pub(super) enum Place {
     Sqlite(PathBuf),
     Postgres(String),

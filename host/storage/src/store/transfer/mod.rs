@@ -25,7 +25,7 @@ pub use value::Sum;
 const BATCH_ROWS: usize = 4_000;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Why a database was not moved.
+/// The reason why a database was not moved.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     #[error(
@@ -66,7 +66,7 @@ impl From<sqlx::Error> for MoveError {
     }
 }
 
-/// How far a move is. Rows are counted twice: when they are copied, and when they are read back.
+/// The progress of a move. Rows are counted twice: when they are copied, and when they are read back.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     pub stage: &'static str,
@@ -75,7 +75,7 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// What was moved.
+/// The rows that were moved.
 #[derive(Debug, Default)]
 pub struct Report {
     /// For each table its rows and their checksum, which is the same in both databases.
@@ -95,7 +95,7 @@ pub struct Target<'a> {
 }
 
 /// Copies all rows from `source`, which must be fully migrated and unused, to `target`. `finish` completes the filled
-/// database before it is opened to others. `report` is told how far the move is.
+/// database before it is opened to others. `report` receives the progress.
 ///
 /// # Errors
 /// The target stays empty, or marked as incomplete; the next move into it begins again.

@@ -16,7 +16,7 @@ use crate::store::script_sql::role::quoted;
 use crate::store::script_sql::{OWN_SCHEMA, VIEW_SCHEMA};
 use crate::store::{MIGRATIONS_TABLE, StoreError};
 
-/// How long sessions that were just closed may take to disappear from PostgreSQL's list.
+/// Time that closed sessions may take to disappear from PostgreSQL's list.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
 /// Time between two looks at that list.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -254,7 +254,7 @@ fn names(table: &Table) -> Vec<String> {
     table.columns.iter().map(|column| quoted(&column.name)).collect()
 }
 
-/// Where the records' value is among the columns of their table.
+/// The position of the records' value among the columns of their table.
 fn value_with_text(table: &Table) -> Option<usize> {
     let is_records = table.space == Space::Server && table.name == RECORDS;
     table.columns.iter().position(|column| is_records && column.name == VALUE)

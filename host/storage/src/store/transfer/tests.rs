@@ -298,7 +298,7 @@ async fn a_source_in_use_and_a_wrong_target_are_refused() {
     assert!(matches!(refused, MoveError::SourceInUse), "{refused}");
     server.close().await;
     assert!(matches!(move_to(&a.url, &c.url).await, Err(MoveError::SameKind)));
-    // A table that somebody added is not left behind silently.
+    // A table of another program is not left behind silently.
     let mut connection = sqlx::PgConnection::connect(&a.url).await.unwrap();
     sqlx::raw_sql("CREATE TABLE mine (a INTEGER)").execute(&mut connection).await.unwrap();
     let refused = move_to(&a.url, &b.url).await.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Values on their way from one database to the other, and the checksum of a table.
+//! Values that are moved from one database to the other, and the checksum of a table.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,8 @@ use serde_json::Value as Json;
 
 use belvedere_protocol::crypto::hash::sha256;
 
-/// What a column holds on both databases. PostgreSQL's types decide; SQLite stores booleans as integers, and JSON as text.
+/// The kind of a column's values on both databases. PostgreSQL's types decide; SQLite stores booleans as integers, and
+/// JSON as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Bool,

@@ -26,7 +26,7 @@ async fn a_tenant_waits_one_round_however_many_calls_another_makes() {
         call("a"), call("a"), call("a"), call("a"), call("a"), call("a"),
         call("b"), call("b"),
     );
-    // Both places are a's at first. Of the next four, two are b's.
+    // Both places are a's at first. Two of the next four are b's.
     assert_eq!(order.into_inner().unwrap(), "aaabbaaa");
     assert!(pool.0.lock().tenants.is_empty());
 }

@@ -62,7 +62,7 @@ fn read(text: &str) -> Option<(String, Value)> {
         .ok()
 }
 
-/// What references of all documents name.
+/// The definitions that references of all documents name.
 #[derive(Default)]
 struct Names {
     by_name: HashMap<Box<str>, DefinitionId>,

@@ -90,7 +90,7 @@ pub(super) enum Type {
     Named(DefinitionId),
 }
 
-/// What a number of bytes, graphemes or items must be; both ends included.
+/// The range of a number of bytes, graphemes or items; both ends included.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) min: u64,
@@ -122,7 +122,7 @@ pub(super) struct Object {
     pub(super) kind: Option<Box<str>>,
     /// Sorted as the names in DAG-CBOR: the length decides most comparisons.
     properties: Box<[Property]>,
-    /// How many properties are required.
+    /// The number of required properties.
     pub(super) required: usize,
 }
 

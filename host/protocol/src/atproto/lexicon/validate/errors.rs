@@ -7,7 +7,7 @@ use super::super::schemas::MAX_ERRORS;
 /// Bytes of one error: it may quote the record.
 const MAX_ERROR_BYTES: usize = 500;
 
-/// Where a value is. Built on the stack on the way down, and formatted only for an error.
+/// The path of a value. Built on the stack on the way down, and formatted only for an error.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::atproto) enum Place<'a> {
     Root,

@@ -17,8 +17,8 @@ use super::plan::{DefinitionId, Object, Plan, Type};
 use super::steps;
 use crate::atproto::record::cbor::{Item, Reader};
 
-/// How much is read ahead of the pass, in times the size of the record, and in bytes for small records. `$type` comes before
-/// all members with longer names, so records of the network need next to nothing.
+/// Maximum that is read ahead of the pass, in times the size of the record, and in bytes for small records. `$type`
+/// comes before all members with longer names, so records of the network need next to nothing.
 const READ_AHEAD_TIMES: usize = 8;
 const MIN_READ_AHEAD: usize = 64 << 10;
 
@@ -51,7 +51,7 @@ pub(super) fn validate(plan: &Plan, collection: &str, cbor: &[u8]) -> Vec<String
     validation.errors.into()
 }
 
-/// Why a validation ends before the end of the record.
+/// The reason why a validation ends before the end of the record.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Malformed,
@@ -62,11 +62,11 @@ enum End {
 
 type Step = Result<(), End>;
 
-/// What `$type` of an object must be.
+/// The rule for `$type` of an object.
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Required(&'a str),
-    /// Where the schema around it already says what the object is.
+    /// For an object whose type the schema around it already names.
     IfPresent(&'a str),
     Any,
 }
@@ -276,7 +276,7 @@ impl<'a> Validation<'a> {
     }
 }
 
-/// What a schema accepts, in an error.
+/// The values that a schema accepts, in an error.
 fn expected(schema: &Type) -> &'static str {
     match schema {
         Type::Any | Type::Named(_) => "a value",

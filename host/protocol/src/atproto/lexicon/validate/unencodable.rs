@@ -23,7 +23,7 @@ fn find(value: &Value, place: &Place<'_>) -> Option<String> {
     inside.or_else(|| reason(value).map(|why| format!("at {place}: {why}")))
 }
 
-/// Why a value can't be encoded although all in it can.
+/// The reason why a value can't be encoded although all in it can.
 fn reason(value: &Value) -> Option<Unencodable> {
     let value = match value {
         // A record may have half a million of them.

@@ -66,7 +66,8 @@ fn create_triggers(index: &str, collection: i64, old: &str, new: &str) -> String
     .concat()
 }
 
-/// Of the time that a build waits for the writer, the part that it may then hold it: the stream keeps four fifths.
+/// Divides the time that a build waits for the writer into the time that it may then hold it: the stream keeps four
+/// fifths.
 const SHARE: u32 = 4;
 /// Longest time for which a build holds the writer, beyond the step that it has begun.
 const LONGEST_TURN: Duration = Duration::from_millis(500);

@@ -32,7 +32,7 @@ pub(super) struct Columns {
     definitions: &'static str,
     /// The expressions for a row of `records`, with the prefix of its columns.
     of: fn(row: &str, field: &Path) -> String,
-    /// Which records are in the table.
+    /// The condition for records that are in the table.
     condition: String,
 }
 

@@ -53,7 +53,7 @@ fn normal(value: Value) -> Value {
     }
 }
 
-/// What a statement answers, and for one that writes what is in the table then.
+/// The answer to a statement, and for one that writes the table's content after it.
 async fn answer_of(db: &Db, statement: &portable::Statement) -> Result<Value, ScriptSqlError> {
     if statement.writes {
         ask(db, "DELETE FROM script_own", &[]).await?;

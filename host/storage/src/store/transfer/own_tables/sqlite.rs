@@ -62,7 +62,8 @@ async fn read_table(
     })
 }
 
-/// What the column holds: its declared type, unless a value is of another one. SQLite checks types in STRICT tables only.
+/// The kind of the column's values: its declared type, unless a value is of another one. SQLite checks types in STRICT
+/// tables only.
 async fn kind(
     sqlite: &mut Sqlite,
     table: &str,

@@ -1,4 +1,4 @@
-//! What validating a record costs, counted in bytes that are read and comparisons with lists of the lexicon.
+//! The costs of validating a record, counted in bytes that are read and comparisons with lists of the lexicon.
 
 use serde_json::{Map, json};
 

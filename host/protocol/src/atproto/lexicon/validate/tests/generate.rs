@@ -10,7 +10,7 @@ pub(super) const DEFS: &str = "com.example.defs";
 /// The definitions of each generated document, besides `main`.
 const NAMES: &[&str] = &["a", "b", "c", "d"];
 
-/// How deep generated schemas and values nest.
+/// Maximum depth of generated schemas and values.
 const DEPTH: usize = 4;
 
 /// Choices; an exhausted tape always takes the first.

@@ -1,5 +1,5 @@
-//! Each kind of definition, reached through a reference, with values that match it and values that don't. What they say of
-//! unclear cases is in `docs/validation.md`.
+//! Each kind of definition, reached through a reference, with values that match it and values that don't.
+//! `docs/validation.md` explains the unclear cases.
 
 use serde_json::{Value, json};
 
