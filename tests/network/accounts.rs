@@ -2,6 +2,7 @@
 
 use belvedere_storage::store::Db;
 use belvedere_storage::store::backfill;
+use belvedere_storage::store::status::BackfillStatus;
 use serde_json::json;
 
 use crate::database::Database;
@@ -79,7 +80,7 @@ async fn the_protocol_with_sync_events_is_understood(database: Database) {
     until("the repo was read again", || async {
         let jobs = backfill::list(&db).await.unwrap();
         // The account of the test beside this one is tracked, too, and may be in the same job.
-        for job in jobs.iter().filter(|job| job.status == "completed") {
+        for job in jobs.iter().filter(|job| job.status == BackfillStatus::Completed) {
             let repos = backfill::repos(&db, &job.id, backfill::Phase::Fetched, None, 100).await.unwrap();
             if repos.iter().any(|repo| repo.did == account.did && repo.records_fetched == 2) {
                 return Ok(());

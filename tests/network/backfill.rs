@@ -4,6 +4,7 @@ use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_storage::store::Db;
 use belvedere_storage::store::backfill::{self, JobRow, NewJob};
+use belvedere_storage::store::status::{BackfillStatus, Status as _};
 use serde_json::{Value, json};
 
 use crate::database::Database;
@@ -65,7 +66,7 @@ async fn history_deletions_and_missed_changes_are_repaired(database: Database) {
     // A deactivated account is named, and keeps its rows.
     carol.deactivate().await;
     let job = run_to_end(&db, &collection, Some(&carol.did)).await;
-    assert_eq!((job.status.as_str(), job.failed_repos), ("failed", Some(1)), "nothing could be read");
+    assert_eq!((job.status, job.failed_repos), (BackfillStatus::Failed, Some(1)), "nothing could be read");
     let errors = backfill::error_counts(&db, &job.id).await.unwrap();
     assert_eq!(errors, [("repo_deactivated".to_owned(), 1)].into());
     assert_eq!(records(&server, &key, &collection, std::slice::from_ref(carol)).await.len(), 2);
@@ -125,7 +126,7 @@ async fn a_repo_from_its_car_equals_its_pages(database: Database) {
 /// Runs a job until it is completed.
 async fn run(db: &Db, collection: &str, did: Option<&str>) -> JobRow {
     let job = run_to_end(db, collection, did).await;
-    assert_eq!(job.status, "completed", "{job:?}");
+    assert_eq!(job.status, BackfillStatus::Completed, "{job:?}");
     job
 }
 
@@ -140,7 +141,7 @@ async fn run_to_end(db: &Db, collection: &str, did: Option<&str>) -> JobRow {
     backfill::create(db, &job, Clock::system().now()).await.unwrap();
     until("the job has ended", || async {
         let row = backfill::get(db, &job.id).await.unwrap().unwrap();
-        if matches!(row.status.as_str(), "completed" | "failed") { Ok(row) } else { Err(format!("{row:?}")) }
+        if row.status.has_ended() { Ok(row) } else { Err(format!("{row:?}")) }
     })
     .await
 }

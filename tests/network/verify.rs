@@ -1,5 +1,6 @@
 //! A server that missed events catches up by itself, and `belvedere verify` finds the index equal to the network.
 
+use belvedere_storage::store::status::BackfillStatus;
 use belvedere_storage::store::{Db, backfill};
 use serde_json::json;
 
@@ -63,7 +64,7 @@ async fn a_server_that_missed_events_catches_up(database: Database) {
     until("the catch-up is completed", || async {
         let jobs = backfill::list(&db).await.unwrap();
         match jobs.iter().find(|job| job.kind == "catch_up") {
-            Some(job) if job.status == "completed" && job.error.is_none() => Ok(()),
+            Some(job) if job.status == BackfillStatus::Completed && job.error.is_none() => Ok(()),
             found => Err(format!("{found:?}")),
         }
     })

@@ -20,7 +20,8 @@ use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::trigger::TriggerKind;
 use belvedere_scripting::scripts::{FailureKind, Invocation, ScriptFailure, ScriptRuntime};
-use belvedere_storage::store::jobs::{self, End, JobRow, Worker};
+use belvedere_storage::store::jobs::{self, JobRow, Worker};
+use belvedere_storage::store::status::JobStatus;
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::{Bounds, FairPool, Tenant};
 
@@ -170,17 +171,14 @@ impl Workers {
             RunEnd::Requeue => return jobs::release(&self.db, &job.id, name, self.clock.now()).await,
             RunEnd::LeaseLost => return Ok(()),
         };
-        let stored = match &end {
-            Ok(result) => End::Completed(result),
-            Err(error) => End::Failed(error),
-        };
-        let status = jobs::finish(&self.db, &job.id, name, stored, self.clock.now()).await?;
+        let outcome = end.as_deref().map_err(String::as_str);
+        let status = jobs::finish(&self.db, &job.id, name, outcome, self.clock.now()).await?;
         jobs::delete_ended_beyond(&self.db, &job.tenant, MAX_ENDED_PER_TENANT, MAX_DELETED_PER_JOB).await?;
         // Without a status another worker has claimed the job, and reports its end.
         let Some(status) = status else { return Ok(()) };
-        self.log_event(job, |actor, job_type, job_id| match (status.as_str(), end) {
-            ("paused", _) => Event::JobPaused { actor, job_type, job_id },
-            ("cancelled", _) => Event::JobCancelled { actor, job_type, job_id },
+        self.log_event(job, |actor, job_type, job_id| match (status, end) {
+            (JobStatus::Paused, _) => Event::JobPaused { actor, job_type, job_id },
+            (JobStatus::Cancelled, _) => Event::JobCancelled { actor, job_type, job_id },
             (_, Ok(result)) => {
                 Event::JobCompleted { actor, job_type, job_id, result: self.redacted(&result) }
             }
@@ -274,8 +272,8 @@ impl Workers {
                 renewed_at = now;
                 jobs::renew(&self.db, id, name, lease(self.clock.now())).await
             };
-            match status.as_ref().map(Option::as_deref) {
-                Ok(Some("cancelling")) if now - *cancelled_at.get_or_insert(now) >= CANCEL_GRACE => {
+            match status {
+                Ok(Some(JobStatus::Cancelling)) if now - *cancelled_at.get_or_insert(now) >= CANCEL_GRACE => {
                     return RunEnd::Failed("the job was cancelled".to_owned());
                 }
                 Ok(Some(_)) => {}

@@ -54,7 +54,7 @@ in_both_scenes! {
         let failed = backfill::errors(&scene.db, &id, None, 100).await.unwrap();
         let texts: Vec<_> = failed.iter().filter_map(|repo| repo.error.as_deref()).collect();
         assert!(texts.iter().any(|text| text.contains("InternalServerError: out of order")), "{texts:?}");
-        assert!(failed.iter().all(|repo| repo.status == "failed"));
+        assert!(failed.iter().all(|repo| repo.status.as_str() == "failed"));
         // The pages of the third PDS's repos that were read before the failure are stored: one each.
         assert_eq!(scene.server.records().await, 4 * 100 + 4 * 120);
 

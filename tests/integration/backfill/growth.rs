@@ -63,7 +63,7 @@ in_both_scenes! {
         scene.network.set_repos_per_page(500);
         scene.network.faults(Site::Relay, |query| (!is_list(query)).then(|| Fault::bare(503)));
         let id = scene.create(Some(NOTES), None).await;
-        let listed = async |_: &Instance| scene.job(&id).await.stage == "resolving_and_fetching";
+        let listed = async |_: &Instance| scene.job(&id).await.stage.as_str() == "resolving_and_fetching";
         scene.server.eventually("the repos are listed", listed).await;
         let job = scene.job(&id).await;
         assert_eq!((job.total_repos, job.error), (Some(MANY as i64), None));
@@ -135,7 +135,7 @@ async fn a_backfill_ends_before_its_disk_is_full() {
     let job = scene.ended(&id).await;
     let error = job.error.unwrap_or_default();
     assert!(error.contains("MiB left, and 6 are kept free"), "{error}");
-    assert_eq!(job.status, "failed");
+    assert_eq!(job.status.as_str(), "failed");
     disk.free();
     answer.send_replace(true);
     let (_, job) = scene.backfill().await;

@@ -65,7 +65,7 @@ in_both_scenes! {
         let id = scene.create(Some("com.example.unknown"), None).await;
         let job = scene.wait_for_status(&id, "failed").await;
         assert!(job.error.unwrap().contains("com.example.unknown has no record lexicon"));
-        assert_eq!(job.stage, "failed");
+        assert_eq!(job.stage.as_str(), "failed");
         scene.network.fail_first(Site::Relay, 1, Fault::Status(400, Vec::new(), r#"{"error":"BadRequest"}"#.into()));
         let id = scene.create(Some(NOTES), None).await;
         let job = scene.wait_for_status(&id, "failed").await;
@@ -91,7 +91,7 @@ in_both_scenes! {
         let paused = scene.wait_for_status(&id, "paused").await;
         assert_eq!((paused.stage.as_str(), paused.completed_at), ("resolving_and_fetching", None));
         assert_eq!((paused.total_records, paused.processed_repos), (Some(300), Some(0)));
-        assert_eq!(scene.repos(&id).await[0].status, "pending");
+        assert_eq!(scene.repos(&id).await[0].status.as_str(), "pending");
 
         open.send_replace(true);
         scene.request(&id, Request::Resume).await;
@@ -148,7 +148,7 @@ in_both_scenes! {
         for _ in 0..3 {
             waiting.push(scene.create(Some(NOTES), None).await);
         }
-        let fetches = async |_: &Instance| scene.job(&first).await.stage == "resolving_and_fetching";
+        let fetches = async |_: &Instance| scene.job(&first).await.stage.as_str() == "resolving_and_fetching";
         scene.server.eventually("the first job runs", fetches).await;
         for id in &waiting {
             let job = scene.job(id).await;
@@ -158,10 +158,10 @@ in_both_scenes! {
         scene.request(&waiting[1], Request::Cancel).await;
         scene.wait_for_status(&waiting[0], "paused").await;
         scene.wait_for_status(&waiting[1], "cancelled").await;
-        assert_eq!(scene.job(&first).await.status, "running");
+        assert_eq!(scene.job(&first).await.status.as_str(), "running");
         open.send_replace(true);
         scene.wait_for_status(&waiting[2], "completed").await;
-        assert_eq!(scene.job(&first).await.status, "completed");
+        assert_eq!(scene.job(&first).await.status.as_str(), "completed");
         scene.request(&waiting[0], Request::Resume).await;
         scene.wait_for_status(&waiting[0], "completed").await;
         scene.assert_equal(NOTES).await;

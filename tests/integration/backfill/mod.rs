@@ -29,7 +29,8 @@ use belvedere_standins::jetstream::{FakeJetstream, Frame, Place};
 use belvedere_standins::postgres;
 use belvedere_standins::repos::RepoNetwork;
 use belvedere_storage::store::Db;
-use belvedere_storage::store::backfill::{self, JobRow, NewJob, RepoRow, Request, Requested};
+use belvedere_storage::store::backfill::{self, JobRow, NewJob, RepoRow, Requested};
+use belvedere_storage::store::status::Request;
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -123,7 +124,7 @@ impl Scene {
     }
 
     async fn wait_for_status(&self, id: &str, status: &str) -> JobRow {
-        let reached = async |_: &Instance| self.job(id).await.status == status;
+        let reached = async |_: &Instance| self.job(id).await.status.as_str() == status;
         self.server.eventually(&format!("the job is {status}"), reached).await;
         self.job(id).await
     }

@@ -3,7 +3,8 @@
 use belvedere_base::clock::Clock;
 use belvedere_standins::repos::{Fault, RepoNetwork, Site};
 use belvedere_storage::store::Db;
-use belvedere_storage::store::backfill::{self, NewJob, Request};
+use belvedere_storage::store::backfill::{self, NewJob};
+use belvedere_storage::store::status::Request;
 use tokio::sync::watch;
 
 use crate::fixtures::{ALICE, NOTES};
@@ -44,7 +45,8 @@ async fn another_host_continues_the_job_of_a_dead_one() {
     hosts.a.kill();
     open.send_replace(true);
     for (id, status) in [("first", "completed"), ("second", "cancelled"), ("third", "completed")] {
-        let ended = async |_: &Instance| backfill::get(&db, id).await.unwrap().unwrap().status == status;
+        let ended =
+            async |_: &Instance| backfill::get(&db, id).await.unwrap().unwrap().status.as_str() == status;
         hosts.b.eventually(&format!("the {id} job is {status}"), ended).await;
     }
     assert_eq!(hosts.b.records().await, 450);

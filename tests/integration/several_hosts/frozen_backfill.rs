@@ -53,8 +53,10 @@ async fn another_takes_over_and_the_hung_one_stores_nothing_more() {
         let (hung, other) = if round == 0 { (&hosts.a, &hosts.b) } else { (&hosts.b, &hosts.a) };
         other.eventually("two pages", async |host| host.records().await == before + 200).await;
         hung.signal("STOP");
-        soon("another completes the job", TAKEN_OVER, async || job(&db, &id).await.status == "completed")
-            .await;
+        soon("another completes the job", TAKEN_OVER, async || {
+            job(&db, &id).await.status.as_str() == "completed"
+        })
+        .await;
         assert_eq!(other.records().await, before + 450);
         let (completed, read) = (job(&db, &id).await, repos(&db, &id).await);
         assert_eq!((completed.total_records, completed.processed_repos), (Some(450), Some(1)));
@@ -68,7 +70,8 @@ async fn another_takes_over_and_the_hung_one_stores_nothing_more() {
         // It stored nothing more before it noticed: a later job, which only a host with the lease can run, comes after.
         let later = format!("later{round}");
         create(&db, &later, did).await;
-        soon("the next job", TAKEN_OVER, async || job(&db, &later).await.status == "completed").await;
+        soon("the next job", TAKEN_OVER, async || job(&db, &later).await.status.as_str() == "completed")
+            .await;
         assert_eq!((job(&db, &id).await, repos(&db, &id).await), (completed, read));
         assert_eq!(other.records().await, before);
         let events = other.admin(Method::GET, "/admin/events?event_type=backfill.completed", None).await;

@@ -20,6 +20,7 @@ use crate::settings::backfill::BackfillSettings;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::backfill::{self, Checkpoint, Counters, FinishedRepo, Traffic};
+use belvedere_storage::store::status::RepoStatus;
 
 /// Repos of one PDS in memory.
 const MAX_QUEUED_PER_HOST: usize = 1_000;
@@ -293,7 +294,8 @@ impl<'a> Fetching<'a> {
             self.reporter.failed(1);
         } else {
             self.reporter.completed();
-            metrics::counter!("belvedere_backfill_repos_total", "result" => "completed").increment(1);
+            metrics::counter!("belvedere_backfill_repos_total", "result" => RepoStatus::Completed.as_str())
+                .increment(1);
         }
         let error = failure.map(|failure| (failure.kind.as_str(), failure.text));
         self.unsaved.finished.push(FinishedRepo { did: did.as_str().to_owned(), records, error });

@@ -9,7 +9,8 @@ use super::progress::{Broadcast, Watcher};
 use crate::events::{Event, EventLog, GapEvent};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
-use belvedere_storage::store::backfill::{self, NewJob, QueuedCatchUp, Request, Requested};
+use belvedere_storage::store::backfill::{self, NewJob, QueuedCatchUp, Requested};
+use belvedere_storage::store::status::{BackfillStatus, Request};
 use belvedere_storage::store::{Db, StoreError};
 
 /// Time between the starts of two catch-ups. Each asks every PDS about every repo.
@@ -138,10 +139,10 @@ impl Backfills {
         let requested = backfill::request(&self.db, id, request).await?;
         if let Requested::Done(job) = &requested {
             let (actor, job_id) = (actor.to_owned(), job.id.clone());
-            self.events.record(match request {
-                Request::Pause => Event::BackfillPausing { actor, job_id },
-                Request::Resume => Event::BackfillResumed { actor, job_id },
-                Request::Cancel => Event::BackfillCancelling { actor, job_id },
+            self.events.record(match job.status {
+                BackfillStatus::Pausing => Event::BackfillPausing { actor, job_id },
+                BackfillStatus::Cancelling => Event::BackfillCancelling { actor, job_id },
+                _ => Event::BackfillResumed { actor, job_id },
             });
             self.wake();
         }

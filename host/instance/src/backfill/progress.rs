@@ -7,6 +7,7 @@ use serde::Serialize;
 use tokio::sync::broadcast;
 
 use belvedere_storage::store::backfill::Counters;
+use belvedere_storage::store::status::{BackfillStatus, Stage};
 
 /// Messages that a slow watcher may fall behind by. Beyond it, it misses the oldest.
 const CAPACITY: usize = 16_384;
@@ -37,11 +38,11 @@ pub enum Progress {
         total_records: Option<i64>,
     },
     JobStageChanged {
-        stage: String,
+        stage: Stage,
     },
-    /// The job has ended: `completed`, `failed` or `cancelled`.
+    /// The job has ended.
     JobCompleted {
-        status: String,
+        status: BackfillStatus,
         error: Option<String>,
     },
 }
@@ -148,12 +149,12 @@ mod tests {
         let broadcast = Broadcast::new();
         let mut watcher = broadcast.subscribe("mine");
         broadcast.send(&"other".into(), || Progress::RepoDiscovered { did: "did:plc:a".into() });
-        broadcast.send(&"mine".into(), || Progress::JobStageChanged { stage: "pending".into() });
+        broadcast.send(&"mine".into(), || Progress::JobStageChanged { stage: Stage::Pending });
         let Watched::Message(message) = watcher.next().await else { panic!("a message") };
         let shown: Value = serde_json::from_slice(&message.json).unwrap();
         assert_eq!(shown, json!({ "type": "job_stage_changed", "job_id": "mine", "stage": "pending" }));
         for _ in 0..=CAPACITY {
-            broadcast.send(&"mine".into(), || Progress::JobStageChanged { stage: "pending".into() });
+            broadcast.send(&"mine".into(), || Progress::JobStageChanged { stage: Stage::Pending });
         }
         assert!(matches!(watcher.next().await, Watched::Missed));
         drop(broadcast);

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::meter::Meter;
 use super::progress::{Broadcast, Progress};
 use belvedere_storage::store::backfill::{self, ActiveJob, Counters};
+use belvedere_storage::store::status::Stage;
 use belvedere_storage::store::{Db, StoreError};
 
 /// Time between two checkpoints.
@@ -94,9 +95,9 @@ impl Reporter {
     }
 
     /// Enters a stage.
-    pub(super) async fn enter(&self, stage: &str) -> Result<(), StoreError> {
+    pub(super) async fn enter(&self, stage: Stage) -> Result<(), StoreError> {
         backfill::set_stage(&self.db, self.seq, stage).await?;
-        self.broadcast.send(&self.job_id, || Progress::JobStageChanged { stage: stage.to_owned() });
+        self.broadcast.send(&self.job_id, || Progress::JobStageChanged { stage });
         Ok(())
     }
 

@@ -41,7 +41,8 @@ async fn sweep(db: &Db, now: Timestamp, days: u32) -> Result<(), StoreError> {
 mod tests {
     use super::*;
     use belvedere_protocol::atproto::Nsid;
-    use belvedere_storage::store::backfill::{self, End, NewJob, Phase};
+    use belvedere_storage::store::backfill::{self, NewJob, Phase};
+    use belvedere_storage::store::status::Request;
 
     #[tokio::test]
     async fn only_the_repos_of_jobs_that_ended_long_ago_go() {
@@ -57,7 +58,7 @@ mod tests {
             let dids = ["did:plc:a".to_owned(), "did:plc:b".to_owned()];
             backfill::add_repos(&db, seq, collection.as_str(), &dids, None).await.unwrap();
             if id == "old" {
-                backfill::end(&db, seq, End::Completed, None, ended).await.unwrap();
+                backfill::end(&db, seq, Request::Complete, None, ended).await.unwrap();
             }
         }
         let later = |days: i64| ended.plus_seconds(days * DAY_SECONDS + 1);

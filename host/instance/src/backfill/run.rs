@@ -19,6 +19,7 @@ use super::request::Server;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::backfill::{self, ActiveJob, CATCH_UP, Counters};
+use belvedere_storage::store::status::Stage;
 
 /// Runs the job from where it stopped. Returns what it could not do, although it has ended.
 pub(super) async fn run(
@@ -54,8 +55,8 @@ pub(super) async fn run(
         stop: stop.child_token(),
     });
     let mut note = job.error.clone();
-    if matches!(job.stage.as_str(), "pending" | "discovering_repos") {
-        reporter.enter("discovering_repos").await?;
+    if matches!(job.stage, Stage::Pending | Stage::DiscoveringRepos) {
+        reporter.enter(Stage::DiscoveringRepos).await?;
         // Only what PDSs give is shown by the job.
         let (net, meter) = (deps.net.trusted().paced(), Meter::default());
         let relay = Server { net: &net, clock: &deps.clock, origin: &deps.relay_url, meter: &meter };
@@ -79,7 +80,7 @@ pub(super) async fn run(
             None => {}
         }
     }
-    reporter.enter("resolving_and_fetching").await?;
+    reporter.enter(Stage::ResolvingAndFetching).await?;
     Fetching::new(reporter, reader, &deps.settings).run().await?;
     match unread(deps, job, reporter.counters()).await? {
         Some(why) => Err(RunError::Failed(note.into_iter().chain([why]).collect::<Vec<_>>().join("; "))),

@@ -16,8 +16,9 @@ use super::reporter::Reporter;
 use super::run;
 use crate::events::Event;
 use belvedere_storage::store::StoreError;
-use belvedere_storage::store::backfill::{self, ActiveJob, End};
+use belvedere_storage::store::backfill::{self, ActiveJob, CANCELLED_BY_USER, Counters};
 use belvedere_storage::store::lease::Lease;
+use belvedere_storage::store::status::{BackfillStatus, Request, Stage};
 
 /// Interval between checks whether the status of a job has changed on another host. Changes on this host are noticed at
 /// once. A job stops within a second.
@@ -95,7 +96,7 @@ impl Worker {
     /// Ends the requests to pause or cancel jobs that are not running.
     async fn settle(&self, running: Option<i64>) -> Result<(), StoreError> {
         for job in backfill::settle(&self.deps.db, running, self.deps.clock.now()).await? {
-            self.announce(&job, End::Cancelled, job.error.clone(), None);
+            self.announce(&job, job.status, job.error.clone(), None);
         }
         Ok(())
     }
@@ -134,7 +135,7 @@ impl Worker {
                 () = tokio::time::sleep(STATUS_INTERVAL) => {}
             }
             match backfill::status(&self.deps.db, job.seq).await {
-                Ok(status) if status.as_deref() != Some("running") => stop.cancel(),
+                Ok(status) if status != Some(BackfillStatus::Running) => stop.cancel(),
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(%error, job = job.id, "can't check the status of a backfill job");
@@ -150,39 +151,48 @@ impl Worker {
     async fn run(&self, job: &ActiveJob, stop: &CancellationToken) -> Result<(), RunError> {
         let Deps { db, clock, .. } = &self.deps;
         let reporter = Reporter::of(db, job, &self.backfills.broadcast).await?;
-        let (end, error) = match Box::pin(run::run(&self.deps, job, &reporter, stop)).await {
-            Ok(note) => (End::Completed, note),
-            Err(RunError::Failed(error)) => (End::Failed, Some(error)),
+        let (request, error) = match Box::pin(run::run(&self.deps, job, &reporter, stop)).await {
+            Ok(note) => (Request::Complete, note),
+            Err(RunError::Failed(error)) => (Request::Fail, Some(error)),
             Err(RunError::Stopped) => return Ok(()),
             Err(error) => return Err(error),
         };
         reporter.save().await?;
-        let end = backfill::end(db, job.seq, end, error.as_deref(), clock.now()).await?;
-        self.announce(job, end, error, Some(&reporter));
+        if let Some(status) = backfill::end(db, job.seq, request, error.as_deref(), clock.now()).await? {
+            self.announce(job, status, error, Some(&reporter));
+        }
         Ok(())
     }
 
     /// Records the end of a job and sends it to the watchers.
-    fn announce(&self, job: &ActiveJob, end: End, error: Option<String>, reporter: Option<&Reporter>) {
+    fn announce(
+        &self,
+        job: &ActiveJob,
+        status: BackfillStatus,
+        error: Option<String>,
+        reporter: Option<&Reporter>,
+    ) {
         let (collection, job_id) = (job.collection.clone(), job.id.clone());
-        let counters = reporter.map(Reporter::counters).unwrap_or_default();
-        self.deps.events.record(match end {
-            End::Completed => Event::BackfillCompleted {
-                collection,
-                job_id,
-                total_repos: counters.total_repos,
-                failed_repos: counters.failed_repos,
-                total_records: counters.total_records,
-            },
-            End::Failed => {
-                Event::BackfillFailed { collection, job_id, error: error.clone().unwrap_or_default() }
+        let Counters { total_repos, failed_repos, total_records, .. } =
+            reporter.map(Reporter::counters).unwrap_or_default();
+        let (event, stage, error) = match status {
+            BackfillStatus::Completed => {
+                let event =
+                    Event::BackfillCompleted { collection, job_id, total_repos, failed_repos, total_records };
+                (event, Stage::Completed, error)
             }
-            End::Cancelled => Event::BackfillCancelled { actor: job.created_by.clone(), job_id },
-        });
-        let id: Arc<str> = job.id.as_str().into();
-        let (status, broadcast) = (end.as_str().to_owned(), &self.backfills.broadcast);
-        let error = if end == End::Cancelled { Some("cancelled by user".to_owned()) } else { error };
-        broadcast.send(&id, || Progress::JobStageChanged { stage: status.clone() });
-        broadcast.send(&id, || Progress::JobCompleted { status: status.clone(), error });
+            BackfillStatus::Cancelled => {
+                let event = Event::BackfillCancelled { actor: job.created_by.clone(), job_id };
+                (event, Stage::Cancelled, Some(CANCELLED_BY_USER.to_owned()))
+            }
+            _ => {
+                let text = error.clone().unwrap_or_default();
+                (Event::BackfillFailed { collection, job_id, error: text }, Stage::Failed, error)
+            }
+        };
+        self.deps.events.record(event);
+        let (id, broadcast) = (Arc::from(job.id.as_str()), &self.backfills.broadcast);
+        broadcast.send(&id, || Progress::JobStageChanged { stage });
+        broadcast.send(&id, || Progress::JobCompleted { status, error });
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use belvedere_base::clock::Timestamp;
-use belvedere_storage::store::events::{EventFilter, Severity};
+use belvedere_storage::store::events::EventFilter;
 
 /// Conditions as a request names them; blank ones count as absent.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
@@ -68,8 +68,7 @@ impl EventQuery {
     /// # Errors
     /// Names the invalid one.
     pub fn filter(&self) -> Result<EventFilter, InvalidEventQuery> {
-        let severity =
-            |name| Severity::parse(name).ok_or_else(|| InvalidEventQuery::Severity(name.to_owned()));
+        let severity = |name: &str| name.parse().map_err(|_| InvalidEventQuery::Severity(name.to_owned()));
         Ok(EventFilter {
             event_type: self.event_type.clone(),
             categories: separated(self.category.as_deref()).map(str::to_owned).collect(),
@@ -94,6 +93,7 @@ fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Inv
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belvedere_storage::store::events::Severity;
 
     fn query(parameters: &[(&str, &str)]) -> EventQuery {
         EventQuery::read(|name| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use belvedere_storage::store::jobs;
+use belvedere_storage::store::status::JobStatus;
 use belvedere_storage::store::{Db, StoreError};
 
 /// The longest wait of `job.wait`, in seconds (`lua-runtime.md` §12).
@@ -51,7 +52,7 @@ impl RunningJob {
             return Ok(true);
         }
         let status = jobs::status(&self.0.db, &self.0.id, &self.0.worker).await?;
-        Ok(status.as_deref() != Some("running"))
+        Ok(status != Some(JobStatus::Running))
     }
 
     /// Waits for `seconds`, or until the job should stop.

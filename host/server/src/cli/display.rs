@@ -16,12 +16,12 @@ const BAR_WIDTH: u64 = 24;
 pub(super) struct Display<State> {
     is_terminal: bool,
     next: Instant,
-    state: State,
+    state: Option<State>,
 }
 
-impl<State: PartialEq + Default> Display<State> {
+impl<State: PartialEq> Display<State> {
     pub(super) fn new(now: Instant) -> Self {
-        Self { is_terminal: std::io::stderr().is_terminal(), next: now, state: State::default() }
+        Self { is_terminal: std::io::stderr().is_terminal(), next: now, state: None }
     }
 
     pub(super) fn show(&mut self, line: &str, state: State) {
@@ -31,6 +31,7 @@ impl<State: PartialEq + Default> Display<State> {
             let _ = write!(stderr, "\r{line}\x1b[K").and_then(|()| stderr.flush());
             return;
         }
+        let state = Some(state);
         if state != self.state || Instant::now() >= self.next {
             print_stderr(&line);
             self.state = state;

@@ -4,31 +4,14 @@ use sqlx::AssertSqlSafe;
 
 use belvedere_base::clock::Timestamp;
 
+use super::text_enum::text_enum;
 use super::{Backend, Db, StoreError, on};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Severity {
-    Info,
-    Warn,
-    Error,
-}
-
-impl Severity {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "info" => Some(Self::Info),
-            "warn" => Some(Self::Warn),
-            "error" => Some(Self::Error),
-            _ => None,
-        }
+text_enum! {
+    pub enum Severity {
+        Info = "info",
+        Warn = "warn",
+        Error = "error",
     }
 }
 
@@ -38,7 +21,6 @@ pub struct EventRow {
     pub id: String,
     /// `category.what_happened`
     pub event_type: String,
-    #[sqlx(try_from = "String")]
     pub severity: Severity,
     pub actor_did: Option<String>,
     pub subject: Option<String>,

@@ -3,23 +3,25 @@
 
 use belvedere_base::clock::Timestamp;
 
+use super::text_enum::text_enum;
 use super::{Db, StoreError, on};
 
-/// The cause of a gap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GapReason {
-    /// The server has no events from the time of the cursor any more.
-    CursorTooOld,
-    /// The stored cursor is later than the present.
-    CursorInFuture,
-    /// The server's times have gone back behind the cursor.
-    ServerRewound,
-    /// A message that ends every connection was skipped.
-    MessageSkipped,
-    /// Frames could not be read.
-    FrameUnreadable,
-    /// The server that was left sent no commits for long, and another is not asked for events as old.
-    NoCommits,
+text_enum! {
+    /// The cause of a gap.
+    pub enum GapReason {
+        /// The server has no events from the time of the cursor any more.
+        CursorTooOld = "cursor_too_old",
+        /// The stored cursor is later than the present.
+        CursorInFuture = "cursor_in_future",
+        /// The server's times have gone back behind the cursor.
+        ServerRewound = "server_rewound",
+        /// A message that ends every connection was skipped.
+        MessageSkipped = "message_skipped",
+        /// Frames could not be read.
+        FrameUnreadable = "frame_unreadable",
+        /// The server that was left sent no commits for long, and another is not asked for events as old.
+        NoCommits = "no_commits",
+    }
 }
 
 /// A period whose events may not have reached the index.
@@ -35,7 +37,6 @@ pub struct Gap {
 /// A gap whose catch-up has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct OpenGap {
-    #[sqlx(try_from = "String")]
     pub reason: GapReason,
     #[sqlx(rename = "started_at")]
     pub from: Timestamp,
@@ -43,39 +44,6 @@ pub struct OpenGap {
     pub to: Timestamp,
     /// The id of the catch-up; `None` before there is one.
     pub job: Option<String>,
-}
-
-impl GapReason {
-    const ALL: [Self; 6] = [
-        Self::CursorTooOld,
-        Self::CursorInFuture,
-        Self::ServerRewound,
-        Self::MessageSkipped,
-        Self::FrameUnreadable,
-        Self::NoCommits,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CursorTooOld => "cursor_too_old",
-            Self::CursorInFuture => "cursor_in_future",
-            Self::ServerRewound => "server_rewound",
-            Self::MessageSkipped => "message_skipped",
-            Self::FrameUnreadable => "frame_unreadable",
-            Self::NoCommits => "no_commits",
-        }
-    }
-}
-
-impl TryFrom<String> for GapReason {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|reason| reason.as_str() == text)
-            .ok_or_else(|| format!("unknown reason of a gap: {text:?}"))
-    }
 }
 
 /// Stores a gap. One that waits for a catch-up and has the same reason is extended instead, so that there are never
@@ -87,7 +55,7 @@ pub async fn add(db: &Db, gap: &Gap, now: Timestamp) -> Result<(), StoreError> {
                       ended_at = CASE WHEN ended_at > $3 THEN ended_at ELSE $3 END \
                   WHERE reason = $1 AND job IS NULL";
     let insert = "INSERT INTO stream_gaps (reason, started_at, ended_at, found_at) VALUES ($1, $2, $3, $4)";
-    let reason = gap.reason.as_str();
+    let reason = gap.reason;
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         let known: i64 =

@@ -4,13 +4,14 @@ use sqlx::AssertSqlSafe;
 
 use belvedere_base::clock::Timestamp;
 
+use super::status::{JobStatus, Request, Status as _};
 use super::{Db, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct JobRow {
     pub id: String,
     pub job_type: String,
-    pub status: String,
+    pub status: JobStatus,
     /// JSON text.
     pub input: String,
     /// JSON text of an object.
@@ -46,15 +47,6 @@ pub struct PendingLimits {
     pub of_tenant: i64,
 }
 
-/// How a run ended.
-#[derive(Clone, Copy, Debug)]
-pub enum End<'a> {
-    /// The result, JSON text.
-    Completed(&'a str),
-    /// The error text.
-    Failed(&'a str),
-}
-
 /// How many jobs have a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct JobCounts {
@@ -74,14 +66,21 @@ pub struct JobKeyset {
 const COLUMNS: &str = "id, job_type, status, input, progress, result, error, created_by, client, tenant, \
      inherit_auth <> 0 AS inherit_auth, started_at, completed_at, created_at";
 
+const PENDING: &str = JobStatus::Pending.sql();
+const RUNNING: &str = JobStatus::Running.sql();
+
 /// The jobs that have not ended, and those that failed since a time. Ended jobs are kept for a week only.
 pub async fn counts(db: &Db, since: Timestamp) -> Result<JobCounts, StoreError> {
     // Each from its part of an index: most jobs have ended.
-    let sql = "SELECT (SELECT count(*) FROM jobs WHERE status = 'pending') AS pending, \
-                   (SELECT count(*) FROM jobs WHERE status = 'running') AS running, \
-                   (SELECT count(*) FROM jobs WHERE status = 'paused') AS paused, \
-                   (SELECT count(*) FROM jobs WHERE status = 'failed' AND completed_at >= $1) AS failed";
-    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(since).fetch_one(pool).await)?)
+    let sql = format!(
+        "SELECT (SELECT count(*) FROM jobs WHERE status = {PENDING}) AS pending, \
+             (SELECT count(*) FROM jobs WHERE status = {RUNNING}) AS running, \
+             (SELECT count(*) FROM jobs WHERE status = {paused}) AS paused, \
+             (SELECT count(*) FROM jobs WHERE status = {failed} AND completed_at >= $1) AS failed",
+        paused = JobStatus::Paused.sql(),
+        failed = JobStatus::Failed.sql(),
+    );
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(since).fetch_one(pool).await)?)
 }
 
 /// Queues a job; `false` when too many jobs are pending.
@@ -91,13 +90,15 @@ pub async fn create(
     room: PendingLimits,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO jobs \
-               (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at, tenant) \
-               SELECT $1, $2, 'pending', $3, '{}', $4, $5, $6, $7, $9 \
-               WHERE (SELECT count(*) FROM jobs WHERE created_by = $4 AND status = 'pending') < $8 \
-               AND (SELECT count(*) FROM jobs WHERE tenant = $9 AND status = 'pending') < $10";
+    let sql = format!(
+        "INSERT INTO jobs \
+             (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at, tenant) \
+         SELECT $1, $2, {PENDING}, $3, '{{}}', $4, $5, $6, $7, $9 \
+         WHERE (SELECT count(*) FROM jobs WHERE created_by = $4 AND status = {PENDING}) < $8 \
+         AND (SELECT count(*) FROM jobs WHERE tenant = $9 AND status = {PENDING}) < $10"
+    );
     let written = on!(db, writer, |pool| {
-        sqlx::query(sql)
+        sqlx::query(AssertSqlSafe(sql))
             .bind(job.id)
             .bind(job.job_type)
             .bind(job.input)
@@ -157,25 +158,27 @@ pub async fn claim(
     now: Timestamp,
     lease_until: Timestamp,
 ) -> Result<Option<JobRow>, StoreError> {
+    let claimed = JobStatus::sql_after(Request::Claim);
+    let has_worker = JobStatus::sql_allows(Request::Release);
     // `waiting` skips from tenant to tenant in the index: its cost does not depend on the number of jobs per tenant.
     let claim_sql = |lock: &str| {
         format!(
             "WITH RECURSIVE waiting(tenant) AS ( \
-               SELECT min(tenant) FROM jobs WHERE status = 'pending' \
+               SELECT min(tenant) FROM jobs WHERE status = {PENDING} \
                UNION ALL \
-               SELECT (SELECT min(j.tenant) FROM jobs j WHERE j.status = 'pending' AND j.tenant > waiting.tenant) \
+               SELECT (SELECT min(j.tenant) FROM jobs j WHERE j.status = {PENDING} AND j.tenant > waiting.tenant) \
                FROM waiting WHERE waiting.tenant IS NOT NULL \
              ), heads AS ( \
-               SELECT (SELECT j.id FROM jobs j WHERE j.status = 'pending' AND j.tenant = w.tenant \
+               SELECT (SELECT j.id FROM jobs j WHERE j.status = {PENDING} AND j.tenant = w.tenant \
                        ORDER BY j.created_at, j.id LIMIT 1) AS id, \
                  (SELECT max(j.started_at) FROM jobs j WHERE j.tenant = w.tenant) AS turn \
                FROM waiting w \
                WHERE w.tenant IS NOT NULL AND (SELECT count(*) FROM jobs j WHERE j.tenant = w.tenant \
-                 AND j.status IN ('running', 'pausing', 'cancelling') \
+                 AND {has_worker} \
                  AND substr(j.worker, 1, length($4)) = $4) < $5 \
              ) \
-             UPDATE jobs SET status = 'running', worker = $1, lease_until = $2, started_at = $3, error = NULL \
-             WHERE id = (SELECT j.id FROM heads h JOIN jobs j ON j.id = h.id WHERE j.status = 'pending' \
+             UPDATE jobs SET status = {claimed}, worker = $1, lease_until = $2, started_at = $3, error = NULL \
+             WHERE id = (SELECT j.id FROM heads h JOIN jobs j ON j.id = h.id WHERE j.status = {PENDING} \
                ORDER BY COALESCE(h.turn, 0), j.created_at, j.id LIMIT 1 {lock}) \
              RETURNING {COLUMNS}"
         )
@@ -196,7 +199,7 @@ pub async fn renew(
     id: &str,
     worker: &str,
     lease_until: Timestamp,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<JobStatus>, StoreError> {
     let sql = "UPDATE jobs SET lease_until = $3 WHERE id = $1 AND worker = $2 RETURNING status";
     Ok(on!(db, writer, |pool| {
         let query = sqlx::query_scalar(sql).bind(id).bind(worker).bind(lease_until);
@@ -205,7 +208,7 @@ pub async fn renew(
 }
 
 /// The status of a job; `None` when it is not assigned to this worker.
-pub async fn status(db: &Db, id: &str, worker: &str) -> Result<Option<String>, StoreError> {
+pub async fn status(db: &Db, id: &str, worker: &str) -> Result<Option<JobStatus>, StoreError> {
     let sql = "SELECT status FROM jobs WHERE id = $1 AND worker = $2";
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(id).bind(worker).fetch_optional(pool).await)?)
 }
@@ -218,36 +221,33 @@ pub async fn set_progress(db: &Db, id: &str, worker: &str, progress: &str) -> Re
     Ok(found > 0)
 }
 
-/// Ends a run and returns the job's new status: a request to pause or cancel the job prevails over the outcome of the
-/// run. `None` when the worker has lost the job.
+/// Ends a run with its result (JSON text) or its error. Returns the job's new status: a request to pause or cancel the
+/// job prevails over the outcome of the run. `None` when the worker has lost the job.
 pub async fn finish(
     db: &Db,
     id: &str,
     worker: &str,
-    end: End<'_>,
+    outcome: Result<&str, &str>,
     now: Timestamp,
-) -> Result<Option<String>, StoreError> {
-    let sql = "UPDATE jobs SET \
-               status = CASE status WHEN 'pausing' THEN 'paused' WHEN 'cancelling' THEN 'cancelled' ELSE $3 END, \
-               result = CASE WHEN status = 'running' THEN $4 END, \
-               error = CASE WHEN status = 'running' THEN $5 END, \
-               completed_at = CASE WHEN status = 'pausing' THEN NULL ELSE $6 END, \
-               worker = NULL, lease_until = NULL \
-               WHERE id = $1 AND worker = $2 RETURNING status";
+) -> Result<Option<JobStatus>, StoreError> {
+    let request = if outcome.is_ok() { Request::Complete } else { Request::Fail };
+    let sql = format!(
+        "{}, {FREE}, result = CASE WHEN status = {RUNNING} THEN $4 END, \
+             error = CASE WHEN status = {RUNNING} THEN $5 END \
+         WHERE id = $2 AND worker = $3 RETURNING status",
+        step(request)
+    );
     let clean = |text: &str| text.replace('\0', "\u{fffd}");
-    let (status, result, error) = match end {
-        End::Completed(result) => ("completed", Some(clean(result)), None),
-        End::Failed(error) => ("failed", None, Some(clean(error))),
-    };
+    let (result, error) = (outcome.ok().map(clean), outcome.err().map(clean));
     Ok(on!(db, writer, |pool| {
-        let query = sqlx::query_scalar(sql).bind(id).bind(worker).bind(status).bind(result).bind(error);
-        query.bind(now).fetch_all(pool).await.map(only_row)
+        let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(now).bind(id).bind(worker);
+        query.bind(result).bind(error).fetch_all(pool).await.map(only_row)
     })?)
 }
 
 /// Returns a job that can't be run at present to the queue.
 pub async fn release(db: &Db, id: &str, worker: &str, now: Timestamp) -> Result<(), StoreError> {
-    let sql = format!("{RELEASE} WHERE id = $2 AND worker = $3");
+    let sql = format!("{}, {FREE} WHERE id = $2 AND worker = $3", step(Request::Release));
     on!(db, writer, |pool| {
         sqlx::query(AssertSqlSafe(sql)).bind(now).bind(id).bind(worker).execute(pool).await.map(drop)
     })?;
@@ -257,7 +257,7 @@ pub async fn release(db: &Db, id: &str, worker: &str, now: Timestamp) -> Result<
 /// Releases the jobs of workers whose lease has expired: running jobs are pending again, pausing and cancelling jobs
 /// are paused and cancelled. Returns how many.
 pub async fn recover(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
-    let sql = format!("{RELEASE} WHERE lease_until < $1");
+    let sql = format!("{}, {FREE} WHERE lease_until < $1", step(Request::Release));
     Ok(on!(db, writer, |pool| sqlx::query(AssertSqlSafe(sql)).bind(now).execute(pool).await?.rows_affected()))
 }
 
@@ -279,30 +279,27 @@ pub async fn delete_ended_beyond(db: &Db, tenant: &str, keep: u32, max: u32) -> 
     }))
 }
 
-/// Takes jobs from their workers; a condition follows. $1 is the current time.
-const RELEASE: &str = "UPDATE jobs SET \
-     status = CASE status WHEN 'pausing' THEN 'paused' WHEN 'cancelling' THEN 'cancelled' ELSE 'pending' END, \
-     completed_at = CASE WHEN status = 'cancelling' THEN $1 END, worker = NULL, lease_until = NULL";
-
-/// Changes a job's status by the first of `steps` (from, to) that starts at its status, and returns the new status.
-/// `None` when no step does.
-pub async fn transition(
+/// Changes a job's status and returns the new one; `None` when its present status does not allow the request.
+pub async fn request(
     db: &Db,
     id: &str,
-    steps: &[(&str, &str)],
+    request: Request,
     now: Timestamp,
-) -> Result<Option<String>, StoreError> {
-    // A job has one status, so at most one of these statements matches.
-    let sql = "UPDATE jobs SET status = $3, completed_at = CASE WHEN $3 = 'cancelled' THEN $4 END \
-               WHERE id = $1 AND status = $2 RETURNING status";
-    for (from, to) in steps {
-        let found: Option<String> = on!(db, writer, |pool| {
-            let query = sqlx::query_scalar(sql).bind(id).bind(from).bind(to).bind(now);
-            query.fetch_all(pool).await.map(only_row)
-        })?;
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
+) -> Result<Option<JobStatus>, StoreError> {
+    let sql =
+        format!("{} WHERE id = $2 AND {} RETURNING status", step(request), JobStatus::sql_allows(request));
+    Ok(on!(db, writer, |pool| {
+        sqlx::query_scalar(AssertSqlSafe(sql)).bind(now).bind(id).fetch_all(pool).await.map(only_row)
+    })?)
+}
+
+/// Takes a job from its worker.
+const FREE: &str = "worker = NULL, lease_until = NULL";
+
+/// The beginning of a statement that changes statuses by a request. More columns and a condition follow; $1 is the
+/// current time.
+fn step(request: Request) -> String {
+    let status = JobStatus::sql_after(request);
+    let ended = JobStatus::sql_list(JobStatus::has_ended);
+    format!("UPDATE jobs SET status = {status}, completed_at = CASE WHEN {status} IN {ended} THEN $1 END")
 }

@@ -5,12 +5,12 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 
 use super::labels::{self, Label};
+use super::text_enum::text_enum;
 use super::{Db, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LabelerRow {
     pub did: String,
-    #[sqlx(try_from = "String")]
     pub status: LabelerStatus,
     /// The number of the last message whose labels are stored; `None` before the first.
     pub cursor: Option<i64>,
@@ -22,33 +22,13 @@ pub struct LabelerRow {
     pub updated_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LabelerStatus {
-    Active,
-    /// Not followed; its labels stay in force.
-    Paused,
-    /// Its labels are being removed, and then its row. Not shown any more.
-    Deleting,
-}
-
-impl LabelerStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Paused => "paused",
-            Self::Deleting => "deleting",
-        }
-    }
-}
-
-impl TryFrom<String> for LabelerStatus {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let all = [Self::Active, Self::Paused, Self::Deleting];
-        all.into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| format!("unknown status: {text:?}"))
+text_enum! {
+    pub enum LabelerStatus {
+        Active = "active",
+        /// Not followed; its labels stay in force.
+        Paused = "paused",
+        /// Its labels are being removed, and then its row. Not shown any more.
+        Deleting = "deleting",
     }
 }
 
@@ -103,7 +83,7 @@ pub async fn set_status(
         "UPDATE labelers SET status = $2, updated_at = $3 WHERE did = $1 AND status <> 'deleting' RETURNING {COLUMNS}"
     ));
     let rows = on!(db, writer, |pool| {
-        sqlx::query_as(sql).bind(did).bind(status.as_str()).bind(now).fetch_all(pool).await?
+        sqlx::query_as(sql).bind(did).bind(status).bind(now).fetch_all(pool).await?
     });
     Ok(only_row(rows))
 }

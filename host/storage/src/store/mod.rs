@@ -77,6 +77,8 @@ pub mod service_identity;
 pub mod settings;
 pub mod sizes;
 mod sqlite;
+pub mod status;
+mod text_enum;
 pub mod transfer;
 mod types;
 pub mod used_proofs;

@@ -2,13 +2,13 @@
 
 use belvedere_base::clock::Timestamp;
 
+use super::text_enum::text_enum;
 use super::types::{JsonText, to_json_text};
 use super::{Db, StoreError, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct PluginRow {
     pub id: String,
-    #[sqlx(try_from = "String")]
     pub source: PluginSource,
     /// As it was given, of plugins that were downloaded.
     pub url: Option<String>,
@@ -24,7 +24,6 @@ pub struct PluginRow {
     pub requested: Vec<String>,
     #[sqlx(try_from = "JsonText<Vec<String>>")]
     pub granted: Vec<String>,
-    #[sqlx(try_from = "String")]
     pub status: PluginState,
     /// The number of its calls that trapped in a row.
     pub traps: i64,
@@ -36,64 +35,25 @@ pub struct PluginRow {
     pub loaded_at: Timestamp,
 }
 
-/// The origin of a plugin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PluginSource {
-    Url,
-    Upload,
-    /// A folder in `PLUGIN_DIR`.
-    File,
-    /// An entry of `PLUGIN_URLS`.
-    Environment,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PluginState {
-    Active,
-    /// It trapped too often.
-    Paused,
-    /// Its accounts' tokens are being revoked, then its row goes.
-    Removing,
-}
-
-impl PluginSource {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Url => "url",
-            Self::Upload => "upload",
-            Self::File => "file",
-            Self::Environment => "environment",
-        }
+text_enum! {
+    /// The origin of a plugin.
+    pub enum PluginSource {
+        Url = "url",
+        Upload = "upload",
+        /// A folder in `PLUGIN_DIR`.
+        File = "file",
+        /// An entry of `PLUGIN_URLS`.
+        Environment = "environment",
     }
 }
 
-impl TryFrom<String> for PluginSource {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let all = [Self::Url, Self::Upload, Self::File, Self::Environment];
-        let found = all.into_iter().find(|source| source.as_str() == text);
-        found.ok_or_else(|| format!("unknown source: {text:?}"))
-    }
-}
-
-impl PluginState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Paused => "paused",
-            Self::Removing => "removing",
-        }
-    }
-}
-
-impl TryFrom<String> for PluginState {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let all = [Self::Active, Self::Paused, Self::Removing];
-        let found = all.into_iter().find(|state| state.as_str() == text);
-        found.ok_or_else(|| format!("unknown status: {text:?}"))
+text_enum! {
+    pub enum PluginState {
+        Active = "active",
+        /// It trapped too often.
+        Paused = "paused",
+        /// Its accounts' tokens are being revoked, then its row goes.
+        Removing = "removing",
     }
 }
 
@@ -190,7 +150,7 @@ pub async fn install(
         put.execute(&mut *tx).await?;
         let put = sqlx::query_as(PUT)
             .bind(new.id)
-            .bind(new.source.as_str())
+            .bind(new.source)
             .bind(new.url)
             .bind(new.module_sha256)
             .bind(new.manifest_sha256)

@@ -4,6 +4,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::RecordUri;
 
 use super::partitions::PerPartition;
+use super::status::{BackfillStatus, RepoStatus};
 use super::{Db, StoreError, intern, on};
 
 /// The state of a record in the index.
@@ -29,11 +30,11 @@ pub struct LetterTrace {
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct BackfillTrace {
     pub id: String,
-    pub status: String,
+    pub status: BackfillStatus,
     pub created_at: Timestamp,
     pub completed_at: Option<Timestamp>,
-    /// `pending`, `completed` or `failed`; `None` when the backfill has no such repo, or its repos were removed.
-    pub repo_status: Option<String>,
+    /// `None` when the backfill has no such repo, or its repos were removed.
+    pub repo_status: Option<RepoStatus>,
     pub repo_error: Option<String>,
 }
 

@@ -4,8 +4,6 @@ use serde::de::DeserializeOwned;
 use sqlx::error::BoxDynError;
 use sqlx::{Database, Decode, Type};
 
-use super::events::Severity;
-
 /// A value as JSON in a TEXT column, also in one that may be NULL (then `T` is an `Option`). sqlx's own `Json` takes
 /// columns of PostgreSQL's JSON types only.
 #[derive(Clone, Debug)]
@@ -50,13 +48,5 @@ where
     fn decode(value: DB::ValueRef<'r>) -> Result<Self, BoxDynError> {
         let text = Option::<String>::decode(value)?;
         Ok(Self(serde_json::from_str(text.as_deref().unwrap_or("null"))?))
-    }
-}
-
-impl TryFrom<String> for Severity {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text).ok_or_else(|| format!("unknown severity: {text:?}"))
     }
 }

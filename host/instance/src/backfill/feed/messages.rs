@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::super::progress::Progress;
 use belvedere_storage::store::backfill::JobRow;
+use belvedere_storage::store::status::{BackfillStatus, Stage};
 use belvedere_web::http::event_stream;
 
 /// The event type of every message (service.md, Backfill progress stream).
@@ -38,7 +39,7 @@ pub(super) fn completed(job: &JobRow) -> Bytes {
 }
 
 pub(super) fn completion(job: &JobRow) -> Progress {
-    Progress::JobCompleted { status: job.status.clone(), error: job.error.clone() }
+    Progress::JobCompleted { status: job.status, error: job.error.clone() }
 }
 
 /// The state of a job, sent when a stream opens and after its reader has missed messages.
@@ -53,8 +54,8 @@ pub(super) struct Snapshot<'a> {
 struct Payload<'a> {
     r#type: &'static str,
     job_id: &'a str,
-    status: &'a str,
-    stage: &'a str,
+    status: BackfillStatus,
+    stage: Stage,
     total_repos: Option<i64>,
     resolved_repos: Option<i64>,
     processed_repos: Option<i64>,
@@ -70,8 +71,8 @@ impl Snapshot<'_> {
         let payload = Payload {
             r#type: "job_snapshot",
             job_id: &self.job.id,
-            status: &self.job.status,
-            stage: &self.job.stage,
+            status: self.job.status,
+            stage: self.job.stage,
             total_repos,
             resolved_repos,
             processed_repos,

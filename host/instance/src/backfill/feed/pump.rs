@@ -12,6 +12,7 @@ use super::super::progress::{Progress, Watched, Watcher};
 use super::messages::{self, Frame};
 use super::{Feed, Inner};
 use belvedere_storage::store::backfill::{self, JobRow};
+use belvedere_storage::store::status::BackfillStatus;
 
 /// How long messages are collected before they are sent: unnoticeable, and a hundred readers cost a thousand writes a
 /// second at most, however fast the job is.
@@ -98,7 +99,9 @@ impl Pump<'_> {
         let row = match backfill::get(&self.feed.db, job_id).await {
             Ok(Some(row)) => row,
             // Someone deleted the row from the database.
-            Ok(None) => return Some(Progress::JobCompleted { status: "cancelled".to_owned(), error: None }),
+            Ok(None) => {
+                return Some(Progress::JobCompleted { status: BackfillStatus::Cancelled, error: None });
+            }
             Err(error) => {
                 tracing::warn!(%error, job_id, "the state of a backfill can't be read");
                 return None;
@@ -177,8 +180,8 @@ fn update(state: &mut JobRow, progress: &Progress) {
             state.failed_repos = failed_repos.or(state.failed_repos);
             state.total_records = total_records.or(state.total_records);
         }
-        Progress::JobStageChanged { stage } => state.stage.clone_from(stage),
-        Progress::JobCompleted { status, .. } => state.status.clone_from(status),
+        Progress::JobStageChanged { stage } => state.stage = *stage,
+        Progress::JobCompleted { status, .. } => state.status = *status,
         Progress::RepoDiscovered { .. } | Progress::RepoResolved { .. } | Progress::RepoFetched { .. } => {}
     }
 }
@@ -205,7 +208,7 @@ fn changes(known: &JobRow, now: &JobRow) -> Vec<Progress> {
         });
     }
     if known.stage != now.stage {
-        messages.push(Progress::JobStageChanged { stage: now.stage.clone() });
+        messages.push(Progress::JobStageChanged { stage: now.stage });
     }
     messages
 }

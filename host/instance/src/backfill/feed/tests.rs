@@ -9,7 +9,8 @@ use super::*;
 use crate::events::EventLog;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
-use belvedere_storage::store::backfill::{Checkpoint, Counters, End, FinishedRepo, Request};
+use belvedere_storage::store::backfill::{Checkpoint, Counters, FinishedRepo};
+use belvedere_storage::store::status::{BackfillStatus, Request, Stage};
 use belvedere_web::http::event_stream::{self, OPEN_STREAMS};
 
 const COLLECTION: &str = "com.example.note";
@@ -108,11 +109,11 @@ async fn a_reader_sees_the_state_then_what_happens_and_the_end() {
 
     let (did, pds) = ("did:plc:b".to_owned(), "https://pds.example".to_owned());
     let sent = [
-        Progress::JobStageChanged { stage: "discovering_repos".to_owned() },
+        Progress::JobStageChanged { stage: Stage::DiscoveringRepos },
         Progress::RepoDiscovered { did: did.clone() },
         Progress::RepoResolved { did: did.clone(), pds_endpoint: pds.clone() },
         Progress::RepoFetched { did, pds_endpoint: pds, records_fetched: 7 },
-        Progress::JobCompleted { status: "completed".to_owned(), error: None },
+        Progress::JobCompleted { status: BackfillStatus::Completed, error: None },
     ];
     for progress in sent.clone() {
         world.send(&job, progress);
@@ -131,7 +132,7 @@ async fn a_reader_sees_the_state_then_what_happens_and_the_end() {
 async fn of_a_job_that_has_ended_only_the_end_is_sent() {
     let world = World::new().await;
     let job = world.job().await;
-    backfill::end(&world.db, world.seq().await, End::Failed, Some("no relay"), Timestamp(5)).await.unwrap();
+    backfill::end(&world.db, world.seq().await, Request::Fail, Some("no relay"), Timestamp(5)).await.unwrap();
     let mut messages = world.follow(&job).await;
     let seen = until(&mut messages, "job_completed").await;
     let expected =
@@ -147,7 +148,7 @@ async fn a_job_of_another_host_is_followed_through_its_row() {
     let mut messages = world.follow(&job).await;
     until(&mut messages, "job_snapshot").await;
     backfill::save_counters(&world.db, seq, &counters(3, 0)).await.unwrap();
-    backfill::set_stage(&world.db, seq, "resolving_and_fetching").await.unwrap();
+    backfill::set_stage(&world.db, seq, Stage::ResolvingAndFetching).await.unwrap();
     let seen = until(&mut messages, "job_stage_changed").await;
     let last = seen.last().unwrap();
     assert_eq!(last["stage"], "resolving_and_fetching");
@@ -161,7 +162,7 @@ async fn a_job_of_another_host_is_followed_through_its_row() {
     assert_eq!((&last["status"], &last["total_repos"]), (&json!("pausing"), &json!(3)));
 
     backfill::save_counters(&world.db, seq, &counters(3, 9)).await.unwrap();
-    backfill::end(&world.db, seq, End::Completed, None, Timestamp(5)).await.unwrap();
+    backfill::end(&world.db, seq, Request::Complete, None, Timestamp(5)).await.unwrap();
     let seen = until(&mut messages, "job_completed").await;
     let kinds: Vec<_> = seen.iter().map(|message| message["type"].as_str().unwrap()).collect();
     assert_eq!(kinds.last_chunk(), Some(&["job_stage_changed", "job_completed"]), "{seen:?}");
@@ -211,7 +212,7 @@ async fn many_messages_are_few_frames() {
     for at in 0..2_000 {
         world.send(&job, Progress::RepoDiscovered { did: format!("did:plc:{at:024}") });
     }
-    world.send(&job, Progress::JobCompleted { status: "completed".to_owned(), error: None });
+    world.send(&job, Progress::JobCompleted { status: BackfillStatus::Completed, error: None });
     let (mut frames, mut discovered) = (0, 0);
     while let Some(bytes) = messages.next().await {
         frames += 1;

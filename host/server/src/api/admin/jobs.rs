@@ -14,6 +14,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::jobs::{self, JobKeyset, JobRow};
+use belvedere_storage::store::status::{JobStatus, Request as Step};
 use belvedere_web::http::{Error, Request, Response, response};
 
 fn not_found() -> Error {
@@ -24,17 +25,17 @@ async fn find(app: &App, id: &str) -> Result<JobRow, Error> {
     jobs::get(&app.db, id).await?.ok_or_else(not_found)
 }
 
-/// Changes the job's status by the step that begins with it; 409 when there is none. Each step is (from, to).
-async fn step(app: &App, id: &str, steps: &[(&str, &str)], verb: &str) -> Result<(JobRow, String), Error> {
+/// Changes the job's status; 409 when its present status does not allow the step.
+async fn step(app: &App, id: &str, step: Step) -> Result<(JobRow, JobStatus), Error> {
     let job = find(app, id).await?;
-    if let Some(status) = jobs::transition(&app.db, id, steps, app.clock.now()).await? {
+    if let Some(status) = jobs::request(&app.db, id, step, app.clock.now()).await? {
         return Ok((job, status));
     }
     let now = find(app, id).await?.status;
-    Err(Error::conflict(format!("a job that is {now} can't be {verb}")))
+    Err(Error::conflict(format!("a job that is {now} can't be {step}")))
 }
 
-fn answer(status: &str) -> Response {
+fn answer(status: JobStatus) -> Response {
     response::json(StatusCode::OK, &json!({ "status": status }))
 }
 
@@ -42,7 +43,7 @@ fn answer(status: &str) -> Response {
 struct JobView {
     id: String,
     job_type: String,
-    status: String,
+    status: &'static str,
     input: Box<RawValue>,
     progress: Box<RawValue>,
     result: Option<Box<RawValue>>,
@@ -62,7 +63,7 @@ impl JobView {
             result: row.result.map(RawValue::from_string).transpose()?,
             id: row.id,
             job_type: row.job_type,
-            status: row.status,
+            status: row.status.as_str(),
             error: row.error,
             created_by: row.created_by,
             inherit_auth: row.inherit_auth,
@@ -109,29 +110,23 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Respo
 
 /// `POST /admin/jobs/{id}/cancel`: cancels a job that is not running at once; requests a running one to stop.
 pub async fn cancel(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let (job, status) = step(
-        &app,
-        request.param("id"),
-        &[("running", "cancelling"), ("pending", "cancelled"), ("paused", "cancelled")],
-        "cancelled",
-    )
-    .await?;
-    if status == "cancelled" {
+    let (job, status) = step(&app, request.param("id"), Step::Cancel).await?;
+    if status == JobStatus::Cancelled {
         let JobRow { created_by: actor, job_type, id: job_id, .. } = job;
         app.events.record(Event::JobCancelled { actor, job_type, job_id });
     }
-    Ok(answer(&status))
+    Ok(answer(status))
 }
 
 /// `POST /admin/jobs/{id}/pause`: requests a running job to stop. It starts from the beginning when it is resumed.
 pub async fn pause(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let (_, status) = step(&app, request.param("id"), &[("running", "pausing")], "paused").await?;
-    Ok(answer(&status))
+    let (_, status) = step(&app, request.param("id"), Step::Pause).await?;
+    Ok(answer(status))
 }
 
 /// `POST /admin/jobs/{id}/resume`: queues a paused job again. It starts from the beginning.
 pub async fn resume(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let (_, status) = step(&app, request.param("id"), &[("paused", "pending")], "resumed").await?;
+    let (_, status) = step(&app, request.param("id"), Step::Resume).await?;
     app.scripting.jobs.wake();
-    Ok(answer(&status))
+    Ok(answer(status))
 }

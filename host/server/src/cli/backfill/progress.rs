@@ -6,27 +6,22 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::super::display::{bar, grouped};
+use belvedere_storage::store::status::{BackfillStatus, Stage};
 
 /// Time over which rates are measured: long enough to be steady, short enough to follow a change.
 const RATE_WINDOW: Duration = Duration::from_secs(15);
 
 /// A job, as the server shows it.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct Job {
     pub(super) id: String,
-    pub(super) status: String,
-    pub(super) stage: String,
+    pub(super) status: BackfillStatus,
+    pub(super) stage: Stage,
     pub(super) total_repos: Option<u64>,
     pub(super) processed_repos: Option<u64>,
     pub(super) failed_repos: Option<u64>,
     pub(super) total_records: Option<u64>,
     pub(super) error: Option<String>,
-}
-
-impl Job {
-    pub(super) fn has_ended(&self) -> bool {
-        matches!(self.status.as_str(), "completed" | "failed" | "cancelled")
-    }
 }
 
 /// The counts of one look at the job.
@@ -48,16 +43,18 @@ impl Progress {
     /// The line for the job's present state. `before` is the number of jobs in the queue before it, `at` the time since
     /// the first look.
     pub(super) fn line(&mut self, job: &Job, before: usize, at: Duration) -> String {
-        if job.status != "running" {
+        if job.status != BackfillStatus::Running {
             // A stop must not lower the rate after the job continues.
             self.samples.clear();
         }
-        match (job.status.as_str(), job.stage.as_str()) {
-            ("paused", _) => format!("paused; POST /admin/backfill/{}/resume continues it", job.id),
-            ("pausing" | "cancelling", _) => format!("{} …", job.status),
-            (_, "pending") if before > 0 => format!("waiting for {before} other backfills"),
-            (_, "pending") => "waiting to start".to_owned(),
-            (_, "discovering_repos") => {
+        match (job.status, job.stage) {
+            (BackfillStatus::Paused, _) => {
+                format!("paused; POST /admin/backfill/{}/resume continues it", job.id)
+            }
+            (BackfillStatus::Pausing | BackfillStatus::Cancelling, _) => format!("{} …", job.status),
+            (_, Stage::Pending) if before > 0 => format!("waiting for {before} other backfills"),
+            (_, Stage::Pending) => "waiting to start".to_owned(),
+            (_, Stage::DiscoveringRepos) => {
                 let rates = self.add(job, at);
                 format!(
                     "finding repos: {} found, {}/s",
@@ -153,11 +150,11 @@ fn spoken(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn job(stage: &str, total: u64, processed: u64, records: u64) -> Job {
+    fn job(stage: Stage, total: u64, processed: u64, records: u64) -> Job {
         Job {
             id: "1".to_owned(),
-            status: "running".to_owned(),
-            stage: stage.to_owned(),
+            status: BackfillStatus::Running,
+            stage,
             total_repos: Some(total),
             processed_repos: Some(processed),
             failed_repos: None,
@@ -170,7 +167,7 @@ mod tests {
     fn a_line_has_a_bar_counts_rates_and_the_time_left() {
         let mut progress = Progress::default();
         let seconds = Duration::from_secs;
-        let stage = "resolving_and_fetching";
+        let stage = Stage::ResolvingAndFetching;
         let first = progress.line(&job(stage, 4_000, 0, 0), 0, seconds(0));
         assert!(first.starts_with("[------------------------] 0%  0/4,000 repos"), "{first}");
         assert!(first.ends_with("time left unknown"), "{first}");
@@ -191,24 +188,27 @@ mod tests {
     fn other_states_say_what_the_job_waits_for() {
         let mut progress = Progress::default();
         let mut line = |job: &Job, before, at| progress.line(job, before, Duration::from_secs(at));
-        assert_eq!(line(&job("pending", 0, 0, 0), 2, 0), "waiting for 2 other backfills");
-        assert_eq!(line(&job("pending", 0, 0, 0), 0, 0), "waiting to start");
-        assert_eq!(line(&job("discovering_repos", 1_000, 0, 0), 0, 1), "finding repos: 1,000 found, 0.0/s");
+        assert_eq!(line(&job(Stage::Pending, 0, 0, 0), 2, 0), "waiting for 2 other backfills");
+        assert_eq!(line(&job(Stage::Pending, 0, 0, 0), 0, 0), "waiting to start");
         assert_eq!(
-            line(&job("discovering_repos", 23_000, 0, 0), 0, 2),
+            line(&job(Stage::DiscoveringRepos, 1_000, 0, 0), 0, 1),
+            "finding repos: 1,000 found, 0.0/s"
+        );
+        assert_eq!(
+            line(&job(Stage::DiscoveringRepos, 23_000, 0, 0), 0, 2),
             "finding repos: 23,000 found, 22,000/s"
         );
-        let paused = Job { status: "paused".to_owned(), ..job("resolving_and_fetching", 9, 3, 7) };
+        let paused = Job { status: BackfillStatus::Paused, ..job(Stage::ResolvingAndFetching, 9, 3, 7) };
         assert!(line(&paused, 0, 3).contains("/admin/backfill/1/resume"));
         // The rate after a pause does not include the pause.
-        let resumed = line(&job("resolving_and_fetching", 9, 3, 7), 0, 1_000);
+        let resumed = line(&job(Stage::ResolvingAndFetching, 9, 3, 7), 0, 1_000);
         assert!(resumed.ends_with("time left unknown"), "{resumed}");
     }
 
     #[test]
     fn nothing_to_read_and_more_than_expected_are_no_error() {
         let mut progress = Progress::default();
-        let stage = "resolving_and_fetching";
+        let stage = Stage::ResolvingAndFetching;
         let line = progress.line(&job(stage, 0, 0, 0), 0, Duration::ZERO);
         assert!(line.starts_with("[------------------------] 0%  0/0 repos"), "{line}");
         let line = progress.line(&job(stage, 3, 5, 0), 0, Duration::from_secs(1));

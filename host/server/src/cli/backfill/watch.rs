@@ -13,6 +13,7 @@ use super::super::display::{Display, grouped};
 use super::super::remote::Remote;
 use super::super::{FAILED, print_error, print_stderr};
 use super::progress::{Job, Progress};
+use belvedere_storage::store::status::{BackfillStatus, Status as _};
 
 /// Exit status when the backfill has completed, and some repos could not be read.
 const PARTLY_READ: u8 = 3;
@@ -30,10 +31,10 @@ pub(super) async fn until_end(remote: &Remote, id: &str) -> anyhow::Result<ExitC
         match look(remote, id).await {
             Ok((job, before)) => {
                 failures = 0;
-                if job.has_ended() {
+                if job.status.has_ended() {
                     break job;
                 }
-                let state = (job.status.clone(), job.stage.clone());
+                let state = (job.status, job.stage);
                 display.show(&progress.line(&job, before, started.elapsed()), state);
             }
             Err(error) if failures == MAX_FAILURES => {
@@ -54,7 +55,7 @@ async fn look(remote: &Remote, id: &str) -> anyhow::Result<(Job, usize)> {
     let at =
         jobs.iter().position(|job| job.id == id).with_context(|| format!("there is no backfill {id}"))?;
     // Newest first.
-    let before = jobs.iter().skip(at + 1).filter(|other| !other.has_ended()).count();
+    let before = jobs.iter().skip(at + 1).filter(|other| !other.status.has_ended()).count();
     Ok((jobs.swap_remove(at), before))
 }
 
@@ -88,9 +89,9 @@ async fn summarize(remote: &Remote, job: &Job, took: Duration) -> anyhow::Result
     if let Some(error) = &job.error {
         bail!("{error}");
     }
-    Ok(match job.status.as_str() {
-        "completed" if failed == 0 => ExitCode::SUCCESS,
-        "completed" => ExitCode::from(PARTLY_READ),
+    Ok(match job.status {
+        BackfillStatus::Completed if failed == 0 => ExitCode::SUCCESS,
+        BackfillStatus::Completed => ExitCode::from(PARTLY_READ),
         _ => ExitCode::from(FAILED),
     })
 }

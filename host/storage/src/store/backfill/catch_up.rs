@@ -5,7 +5,8 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::CATCH_UP;
+use super::{CATCH_UP, QUEUED, queued};
+use crate::store::status::{BackfillStatus, Stage};
 use crate::store::{Db, StoreError, on};
 use belvedere_base::clock::Timestamp;
 
@@ -28,18 +29,23 @@ pub async fn settle_gaps(db: &Db) -> Result<bool, StoreError> {
                       CAST(coalesce(sum(CASE WHEN job IN \
                           (SELECT id FROM backfill_jobs WHERE completed_at IS NOT NULL) THEN 1 ELSE 0 END), 0) AS BIGINT) \
                   FROM stream_gaps";
-    let done = "DELETE FROM stream_gaps WHERE job IN (SELECT id FROM backfill_jobs WHERE completed_at IS NOT NULL \
-                    AND (status = 'cancelled' OR status = 'completed' AND error IS NULL))";
-    let again = "UPDATE stream_gaps SET job = NULL WHERE job IN (SELECT id FROM backfill_jobs \
-                 WHERE completed_at IS NOT NULL AND status <> 'cancelled' AND error IS NOT NULL)";
+    let (cancelled, completed) = (BackfillStatus::Cancelled.sql(), BackfillStatus::Completed.sql());
+    let done = format!(
+        "DELETE FROM stream_gaps WHERE job IN (SELECT id FROM backfill_jobs WHERE completed_at IS NOT NULL \
+             AND (status = {cancelled} OR status = {completed} AND error IS NULL))"
+    );
+    let again = format!(
+        "UPDATE stream_gaps SET job = NULL WHERE job IN (SELECT id FROM backfill_jobs \
+         WHERE completed_at IS NOT NULL AND status <> {cancelled} AND error IS NOT NULL)"
+    );
     let (waiting, ended): (i64, i64) = on!(db, reader, |pool| sqlx::query_as(states).fetch_one(pool).await)?;
     if ended == 0 {
         return Ok(waiting > 0);
     }
     let freed = on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        sqlx::query(done).execute(&mut *tx).await?;
-        let freed = sqlx::query(again).execute(&mut *tx).await?.rows_affected();
+        sqlx::query(AssertSqlSafe(done)).execute(&mut *tx).await?;
+        let freed = sqlx::query(AssertSqlSafe(again)).execute(&mut *tx).await?.rows_affected();
         tx.commit().await?;
         freed
     });
@@ -62,9 +68,12 @@ pub async fn queue_catch_up(
     let Some(first) = first else { return Ok(None) };
     let since = Timestamp(first.plus_seconds(-margin).0.max(0));
     let changed_since = known.map_or(since, |known| known.min(since));
-    let insert = "INSERT INTO backfill_jobs \
-                  (id, kind, changed_since, status, stage, is_discovered, created_at, started_at) \
-                  VALUES ($1, $2, $3, 'running', 'pending', 0, $4, $4)";
+    let insert = format!(
+        "INSERT INTO backfill_jobs \
+             (id, kind, changed_since, status, stage, is_discovered, created_at, started_at) \
+         VALUES ($1, $2, $3, {}, 0, $4, $4)",
+        queued()
+    );
     let extend = "UPDATE backfill_jobs SET changed_since = $2 WHERE id = $1";
     // Not a gap that was added or extended meanwhile and began before.
     let assign = "UPDATE stream_gaps SET job = $1 WHERE job IS NULL AND started_at >= $2";
@@ -73,7 +82,8 @@ pub async fn queue_catch_up(
         if known.is_some() {
             sqlx::query(extend).bind(&id).bind(changed_since).execute(&mut *tx).await?;
         } else {
-            let query = sqlx::query(insert).bind(&id).bind(CATCH_UP).bind(changed_since).bind(now);
+            let query =
+                sqlx::query(AssertSqlSafe(insert)).bind(&id).bind(CATCH_UP).bind(changed_since).bind(now);
             query.execute(&mut *tx).await?;
         }
         let gaps = sqlx::query(assign).bind(&id).bind(first).execute(&mut *tx).await?.rows_affected();
@@ -93,11 +103,10 @@ async fn catch_up_for(
          ORDER BY seq LIMIT 1"
     );
     let latest = format!("SELECT max(created_at) FROM backfill_jobs WHERE {OF_GAPS}");
-    let unended: Option<(String, Timestamp, String, String)> =
+    let unended: Option<(String, Timestamp, BackfillStatus, Stage)> =
         on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(unended)).fetch_optional(pool).await)?;
     if let Some((id, changed_since, status, stage)) = unended {
-        let waits = status == "running" && stage == "pending";
-        return Ok(waits.then_some((id, Some(changed_since))));
+        return Ok(((status, stage) == QUEUED).then_some((id, Some(changed_since))));
     }
     let latest: Option<Timestamp> =
         on!(db, reader, |pool| sqlx::query_scalar(AssertSqlSafe(latest)).fetch_one(pool).await)?;

@@ -6,7 +6,8 @@ use sqlx::AssertSqlSafe;
 
 use super::traffic::Traffic;
 use super::work::Counters;
-use super::{clean, json_rows};
+use super::{PENDING, clean, json_rows};
+use crate::store::status::RepoStatus;
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, in_transaction, on};
 
@@ -50,7 +51,7 @@ pub async fn checkpoint(db: &Db, seq: i64, checkpoint: &Checkpoint) -> Result<()
     // Upserts of rows that exist: an update with a join may read all repos of the job.
     let resolve = format!(
         "INSERT INTO backfill_repos (job, did, pds_endpoint, status) \
-         SELECT $1, v.value ->> 0, v.value ->> 1, 'pending' FROM {rows} WHERE true \
+         SELECT $1, v.value ->> 0, v.value ->> 1, {PENDING} FROM {rows} WHERE true \
          ON CONFLICT (job, did) DO UPDATE SET pds_endpoint = excluded.pds_endpoint"
     );
     let finish = format!(
@@ -67,7 +68,7 @@ pub async fn checkpoint(db: &Db, seq: i64, checkpoint: &Checkpoint) -> Result<()
         .finished
         .iter()
         .map(|repo| {
-            let status = if repo.error.is_some() { "failed" } else { "completed" };
+            let status = if repo.error.is_some() { RepoStatus::Failed } else { RepoStatus::Completed };
             let (kind, error) = repo.error.as_ref().map(|(kind, text)| (*kind, clean(text))).unzip();
             (&repo.did, status, repo.records, kind, error)
         })

@@ -3,7 +3,8 @@
 use sqlx::AssertSqlSafe;
 
 use super::traffic::{self, Traffic};
-use super::{BACKFILL, REPAIR};
+use super::{BACKFILL, REPAIR, queued};
+use crate::store::status::{BackfillStatus, Request, Stage, Status as _};
 use crate::store::{Db, StoreError, on, only_row};
 use belvedere_base::clock::Timestamp;
 
@@ -18,8 +19,8 @@ pub struct JobRow {
     pub collection: Option<String>,
     /// `None`: every repo that the relay lists.
     pub did: Option<String>,
-    pub status: String,
-    pub stage: String,
+    pub status: BackfillStatus,
+    pub stage: Stage,
     pub total_repos: Option<i64>,
     pub resolved_repos: Option<i64>,
     pub processed_repos: Option<i64>,
@@ -49,14 +50,6 @@ pub struct NewJob {
     pub created_by: Option<String>,
 }
 
-/// What an admin asks of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    Pause,
-    Resume,
-    Cancel,
-}
-
 /// The outcome of a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requested {
@@ -68,17 +61,6 @@ pub enum Requested {
     Done(Box<JobRow>),
 }
 
-impl Request {
-    /// The status that the request needs, and the one that it leads to.
-    fn step(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Pause => ("running", "pausing"),
-            Self::Resume => ("paused", "running"),
-            Self::Cancel => ("running", "cancelling"),
-        }
-    }
-}
-
 const COLUMNS: &str = "id, kind, collection, did, status, stage, total_repos, resolved_repos, processed_repos, \
      failed_repos, total_records, lists_all_repos <> 0 AS lists_all_repos, error, created_by, started_at, completed_at, created_at";
 
@@ -87,14 +69,17 @@ fn columns() -> String {
     format!("{COLUMNS}, {}", traffic::COLUMNS)
 }
 
-/// Queues a job. It waits with status `running` and stage `pending` (admin-api.md §12.1).
+/// Queues a job.
 pub async fn create(db: &Db, job: &NewJob, now: Timestamp) -> Result<(), StoreError> {
-    let sql = "INSERT INTO backfill_jobs \
-               (id, kind, collection, did, status, stage, is_discovered, created_by, created_at, started_at, max_repos) \
-               VALUES ($1, $6, $2, $3, 'running', 'pending', 0, $4, $5, $5, $7)";
+    let sql = format!(
+        "INSERT INTO backfill_jobs \
+             (id, kind, collection, did, status, stage, is_discovered, created_by, created_at, started_at, max_repos) \
+         VALUES ($1, $6, $2, $3, {}, 0, $4, $5, $5, $7)",
+        queued()
+    );
     let kind = if job.did.is_some() { REPAIR } else { BACKFILL };
     on!(db, writer, |pool| {
-        let query = sqlx::query(sql).bind(&job.id).bind(&job.collection).bind(&job.did);
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(&job.id).bind(&job.collection).bind(&job.did);
         let query = query.bind(&job.created_by).bind(now).bind(kind).bind(job.max_repos.map(i64::from));
         query.execute(pool).await.map(drop)
     })?;
@@ -134,12 +119,14 @@ pub async fn count_unended(db: &Db) -> Result<i64, StoreError> {
 
 /// Changes the status of a job if its present status allows that. The worker notices the change.
 pub async fn request(db: &Db, id: &str, request: Request) -> Result<Requested, StoreError> {
-    let (from, to) = request.step();
-    let sql =
-        format!("UPDATE backfill_jobs SET status = $3 WHERE id = $1 AND status = $2 RETURNING {}", columns());
+    let sql = format!(
+        "UPDATE backfill_jobs SET status = {} WHERE id = $1 AND {} RETURNING {}",
+        BackfillStatus::sql_after(request),
+        BackfillStatus::sql_allows(request),
+        columns()
+    );
     let changed: Option<JobRow> = on!(db, writer, |pool| {
-        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(id).bind(from).bind(to);
-        query.fetch_all(pool).await.map(only_row)
+        sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_all(pool).await.map(only_row)
     })?;
     Ok(match changed {
         Some(job) => Requested::Done(Box::new(job)),

@@ -23,17 +23,18 @@ pub use indexed::{
     Indexed, IndexedAccount, IndexedRow, KeyRange, RangeReader, account_status, accounts, add_indexed_repos,
     in_range, with_keys,
 };
-pub use jobs::{JobRow, NewJob, Request, Requested, count_unended, create, get, list, list_page, request};
+pub use jobs::{JobRow, NewJob, Requested, count_unended, create, get, list, list_page, request};
 pub use repairs::create_repair;
 pub use repos::{PdsSummary, Phase, RepoRow, error_counts, errors, pds_summary, repos, retry_failed};
 pub use traffic::{Traffic, traffic};
 pub use work::{
-    ActiveJob, Counters, Discovery, End, add_repo, add_repos, count, discovery, end, fail_host, next,
-    pending_hosts, pending_of_host, save_counters, set_error, set_lists_all_repos, set_stage, settle, status,
-    unresolved,
+    ActiveJob, CANCELLED_BY_USER, Counters, Discovery, add_repo, add_repos, count, discovery, end, fail_host,
+    next, pending_hosts, pending_of_host, save_counters, set_error, set_lists_all_repos, set_stage, settle,
+    status, unresolved,
 };
 
 use super::Db;
+use super::status::{BackfillStatus, RepoStatus, Stage};
 
 /// The table function that lists the elements of a bound JSON array as `v.value`, `->>` reads their fields.
 fn json_rows(db: &Db, parameter: &str) -> String {
@@ -58,10 +59,19 @@ const REPAIR: &str = "repair";
 /// A catch-up reads the repos that have changed since a gap of the stream began.
 pub const CATCH_UP: &str = "catch_up";
 
-/// The index of the repos that are left to do.
-const PENDING: &str = "backfill_repos_pending";
+/// The status of a repo that is left to do: a literal, so that statements can use the index of such repos.
+const PENDING: &str = RepoStatus::Pending.sql();
+const PENDING_INDEX: &str = "backfill_repos_pending";
 /// The index of the repos that failed.
-const ERRORS: &str = "backfill_repos_errors";
+const ERRORS_INDEX: &str = "backfill_repos_errors";
+
+/// The status and the stage of a job that waits in the queue.
+const QUEUED: (BackfillStatus, Stage) = (BackfillStatus::Running, Stage::Pending);
+
+/// [`QUEUED`] as two SQL literals.
+fn queued() -> String {
+    format!("{}, {}", QUEUED.0.sql(), QUEUED.1.sql())
+}
 
 /// PostgreSQL can't store U+0000, which a PDS may send.
 fn clean(text: &str) -> String {

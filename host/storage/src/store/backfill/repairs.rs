@@ -2,7 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::{NewJob, REPAIR};
+use super::{NewJob, PENDING, REPAIR, queued};
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, on, only_row};
 use belvedere_base::clock::Timestamp;
@@ -23,15 +23,18 @@ pub async fn create_repair(
     let take = "DELETE FROM repo_repairs WHERE did_id IN \
                     (SELECT did_id FROM repo_repairs ORDER BY requested_at, did_id LIMIT $1) \
                 RETURNING (SELECT did FROM dids WHERE dids.id = repo_repairs.did_id)";
-    let insert_job = "INSERT INTO backfill_jobs (id, kind, collection, did, status, stage, is_discovered, total_repos, \
-                          created_by, created_at, started_at) \
-                      VALUES ($1, $7, $2, $3, 'running', 'pending', 1, $4, $5, $6, $6) RETURNING seq";
+    let insert_job = format!(
+        "INSERT INTO backfill_jobs (id, kind, collection, did, status, stage, is_discovered, total_repos, \
+             created_by, created_at, started_at) \
+         VALUES ($1, $7, $2, $3, {}, 1, $4, $5, $6, $6) RETURNING seq",
+        queued()
+    );
     let dids = match db {
         Db::Sqlite(_) => "json_each($2)",
         Db::Postgres(_) => "json_array_elements_text($2::json) AS v (value)",
     };
     let insert_repos =
-        format!("INSERT INTO backfill_repos (job, did, status) SELECT $1, value, 'pending' FROM {dids}");
+        format!("INSERT INTO backfill_repos (job, did, status) SELECT $1, value, {PENDING} FROM {dids}");
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         let mut dids: Vec<String> = sqlx::query_scalar(take).bind(limit as i64).fetch_all(&mut *tx).await?;
@@ -43,7 +46,8 @@ pub async fn create_repair(
             [did] => Some(did),
             _ => None,
         };
-        let query = sqlx::query_scalar(insert_job).bind(&new.id).bind(&new.collection).bind(only);
+        let query =
+            sqlx::query_scalar(AssertSqlSafe(insert_job)).bind(&new.id).bind(&new.collection).bind(only);
         let query = query.bind(dids.len() as i64).bind(&new.created_by).bind(now).bind(REPAIR);
         let seq: Option<i64> = query.fetch_all(&mut *tx).await.map(only_row)?;
         sqlx::query(AssertSqlSafe(insert_repos))

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use sqlx::AssertSqlSafe;
 
-use super::{ERRORS, NewJob, repos_by};
+use super::{ERRORS_INDEX, NewJob, PENDING, queued, repos_by};
+use crate::store::status::RepoStatus;
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, on, only_row};
 use belvedere_base::clock::Timestamp;
@@ -14,8 +15,7 @@ use belvedere_base::clock::Timestamp;
 pub struct RepoRow {
     pub did: String,
     pub pds_endpoint: Option<String>,
-    /// `pending`, `completed` or `failed`.
-    pub status: String,
+    pub status: RepoStatus,
     pub records_fetched: i64,
     pub error_kind: Option<String>,
     pub error: Option<String>,
@@ -42,6 +42,8 @@ pub struct PdsSummary {
     pub total_records: i64,
 }
 
+const COMPLETED: &str = RepoStatus::Completed.sql();
+
 const COLUMNS: &str = "did, pds_endpoint, status, records_fetched, error_kind, error";
 
 /// The `seq` of the job whose id is $1.
@@ -56,11 +58,11 @@ pub async fn repos(
     limit: u32,
 ) -> Result<Vec<RepoRow>, StoreError> {
     let condition = match phase {
-        Phase::All => "",
-        Phase::Resolved => "AND pds_endpoint IS NOT NULL",
-        Phase::Fetched => "AND status = 'completed'",
+        Phase::All => String::new(),
+        Phase::Resolved => "AND pds_endpoint IS NOT NULL".to_owned(),
+        Phase::Fetched => format!("AND status = {COMPLETED}"),
     };
-    page(db, id, "backfill_repos", condition, after_did, limit).await
+    page(db, id, "backfill_repos", &condition, after_did, limit).await
 }
 
 /// The repos of a job that failed, in the order of their DIDs, after `after_did`.
@@ -70,7 +72,7 @@ pub async fn errors(
     after_did: Option<&str>,
     limit: u32,
 ) -> Result<Vec<RepoRow>, StoreError> {
-    page(db, id, &repos_by(db, ERRORS), "AND error_kind IS NOT NULL", after_did, limit).await
+    page(db, id, &repos_by(db, ERRORS_INDEX), "AND error_kind IS NOT NULL", after_did, limit).await
 }
 
 async fn page(
@@ -95,7 +97,7 @@ pub async fn pds_summary(db: &Db, id: &str) -> Result<Vec<PdsSummary>, StoreErro
     // The repos of each PDS by kind of error, the most frequent kind first and those without an error last.
     let kinds = format!(
         "SELECT pds_endpoint, error_kind, count(*) AS repos, \
-             sum(CASE WHEN status = 'completed' THEN 1 ELSE 0 END) AS completed, \
+             sum(CASE WHEN status = {COMPLETED} THEN 1 ELSE 0 END) AS completed, \
              sum(records_fetched) AS records, \
              row_number() OVER (PARTITION BY pds_endpoint \
                  ORDER BY error_kind IS NULL, count(*) DESC, error_kind) AS place \
@@ -116,7 +118,7 @@ pub async fn pds_summary(db: &Db, id: &str) -> Result<Vec<PdsSummary>, StoreErro
 pub async fn error_counts(db: &Db, id: &str) -> Result<BTreeMap<String, i64>, StoreError> {
     let sql = format!(
         "SELECT error_kind, count(*) FROM {} WHERE job = {JOB} AND error_kind IS NOT NULL GROUP BY error_kind",
-        repos_by(db, ERRORS)
+        repos_by(db, ERRORS_INDEX)
     );
     let rows: Vec<(String, i64)> =
         on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_all(pool).await)?;
@@ -133,25 +135,32 @@ pub async fn retry_failed(
     new: &NewJob,
     now: Timestamp,
 ) -> Result<Option<u64>, StoreError> {
-    let insert_job = "INSERT INTO backfill_jobs (id, kind, changed_since, collection, did, status, stage, \
-                          is_discovered, created_by, created_at, started_at) \
-                      SELECT $2, kind, changed_since, collection, did, 'running', 'pending', 1, $3, $4, $4 FROM backfill_jobs \
-                      WHERE id = $1 RETURNING seq";
+    let insert_job = format!(
+        "INSERT INTO backfill_jobs (id, kind, changed_since, collection, did, status, stage, \
+             is_discovered, created_by, created_at, started_at) \
+         SELECT $2, kind, changed_since, collection, did, {}, 1, $3, $4, $4 FROM backfill_jobs \
+         WHERE id = $1 RETURNING seq",
+        queued()
+    );
     let kind_condition = match (kinds, db) {
         ([], _) => "",
         (_, Db::Sqlite(_)) => "AND error_kind IN (SELECT value FROM json_each($3))",
         (_, Db::Postgres(_)) => "AND error_kind IN (SELECT json_array_elements_text($3::json))",
     };
     let insert_repos = format!(
-        "INSERT INTO backfill_repos (job, did, status) SELECT $2, did, 'pending' FROM {} \
+        "INSERT INTO backfill_repos (job, did, status) SELECT $2, did, {PENDING} FROM {} \
          WHERE job = {JOB} AND error_kind IS NOT NULL {kind_condition}",
-        repos_by(db, ERRORS)
+        repos_by(db, ERRORS_INDEX)
     );
     let set_total = "UPDATE backfill_jobs SET total_repos = $2 WHERE seq = $1";
     let kinds = (!kinds.is_empty()).then(|| to_json_text(kinds));
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        let query = sqlx::query_scalar(insert_job).bind(id).bind(&new.id).bind(&new.created_by).bind(now);
+        let query = sqlx::query_scalar(AssertSqlSafe(insert_job))
+            .bind(id)
+            .bind(&new.id)
+            .bind(&new.created_by)
+            .bind(now);
         let seq: Option<i64> = query.fetch_all(&mut *tx).await.map(only_row)?;
         let Some(seq) = seq else { return Ok(None) };
         let query = sqlx::query(AssertSqlSafe(insert_repos)).bind(id).bind(seq);

@@ -2,7 +2,8 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::{PENDING, clean, repos_by};
+use super::{PENDING, PENDING_INDEX, clean, repos_by};
+use crate::store::status::{BackfillStatus, RepoStatus, Request, Stage, Status as _};
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, in_transaction, intern, on, only_row};
 use belvedere_base::clock::Timestamp;
@@ -21,8 +22,8 @@ pub struct ActiveJob {
     pub did: Option<String>,
     /// The most repos that it may have; `None`: as many as the server's setting says.
     pub max_repos: Option<i64>,
-    pub status: String,
-    pub stage: String,
+    pub status: BackfillStatus,
+    pub stage: Stage,
     /// The job began with its repos known: it has no discovery.
     pub is_discovered: bool,
     pub error: Option<String>,
@@ -49,23 +50,10 @@ pub struct Discovery {
     pub is_done: bool,
 }
 
-/// How a job ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    Completed,
-    Failed,
-    Cancelled,
-}
+/// The error of a job that was cancelled.
+pub const CANCELLED_BY_USER: &str = "cancelled by user";
 
-impl End {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
+const FAILED: &str = RepoStatus::Failed.sql();
 
 const COLUMNS: &str = "seq, id, kind, changed_since, collection, did, max_repos, status, stage, is_discovered <> 0 AS is_discovered, error, \
      created_by";
@@ -73,7 +61,8 @@ const COLUMNS: &str = "seq, id, kind, changed_since, collection, did, max_repos,
 /// The oldest job that is to be run.
 pub async fn next(db: &Db) -> Result<Option<ActiveJob>, StoreError> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM backfill_jobs WHERE completed_at IS NULL AND status = 'running' ORDER BY seq LIMIT 1"
+        "SELECT {COLUMNS} FROM backfill_jobs WHERE completed_at IS NULL AND status = {} ORDER BY seq LIMIT 1",
+        BackfillStatus::Running.sql()
     );
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).fetch_optional(pool).await)?)
 }
@@ -81,31 +70,42 @@ pub async fn next(db: &Db) -> Result<Option<ActiveJob>, StoreError> {
 /// Pauses and cancels the jobs that were asked to and that no worker runs: all but `running`. Returns the cancelled
 /// ones.
 pub async fn settle(db: &Db, running: Option<i64>, now: Timestamp) -> Result<Vec<ActiveJob>, StoreError> {
-    let waiting = "SELECT count(*) FROM backfill_jobs \
-                   WHERE completed_at IS NULL AND status IN ('pausing', 'cancelling') AND seq <> $1";
-    let pause = "UPDATE backfill_jobs SET status = 'paused' WHERE status = 'pausing' AND seq <> $1";
-    let cancel = format!(
-        "UPDATE backfill_jobs SET status = 'cancelled', stage = 'cancelled', error = 'cancelled by user', \
-             completed_at = $2 WHERE status = 'cancelling' AND seq <> $1 RETURNING {COLUMNS}"
+    let (allows, released) =
+        (BackfillStatus::sql_allows(Request::Release), BackfillStatus::sql_after(Request::Release));
+    let waiting =
+        format!("SELECT count(*) FROM backfill_jobs WHERE completed_at IS NULL AND {allows} AND seq <> $1");
+    let release = format!(
+        "UPDATE backfill_jobs SET status = {released}, stage = {}, error = {}, completed_at = {} \
+         WHERE {allows} AND seq <> $1 RETURNING {COLUMNS}",
+        if_cancelling(BackfillStatus::Cancelled.sql(), "stage"),
+        if_cancelling(&format!("'{CANCELLED_BY_USER}'"), "error"),
+        if_cancelling("$2", "completed_at"),
     );
     let running = running.unwrap_or(0);
-    let count: i64 = on!(db, reader, |pool| sqlx::query_scalar(waiting).bind(running).fetch_one(pool).await)?;
-    if count == 0 {
+    let waiting = on!(db, reader, |pool| {
+        sqlx::query_scalar::<_, i64>(AssertSqlSafe(waiting)).bind(running).fetch_one(pool).await
+    })?;
+    if waiting == 0 {
         return Ok(Vec::new());
     }
-    Ok(in_transaction!(db, |tx| {
-        sqlx::query(pause).bind(running).execute(&mut *tx).await?;
-        sqlx::query_as(AssertSqlSafe(cancel)).bind(running).bind(now).fetch_all(&mut *tx).await?
-    }))
+    let mut jobs: Vec<ActiveJob> = in_transaction!(db, |tx| {
+        sqlx::query_as(AssertSqlSafe(release)).bind(running).bind(now).fetch_all(&mut *tx).await?
+    });
+    jobs.retain(|job| job.status == BackfillStatus::Cancelled);
+    Ok(jobs)
 }
 
-/// The status of a job.
-pub async fn status(db: &Db, seq: i64) -> Result<Option<String>, StoreError> {
+/// SQL: one value for a job that is being cancelled, another for others.
+fn if_cancelling(value: &str, other: &str) -> String {
+    format!("CASE status WHEN {} THEN {value} ELSE {other} END", BackfillStatus::Cancelling.sql())
+}
+
+pub async fn status(db: &Db, seq: i64) -> Result<Option<BackfillStatus>, StoreError> {
     let sql = "SELECT status FROM backfill_jobs WHERE seq = $1";
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(seq).fetch_optional(pool).await)?)
 }
 
-pub async fn set_stage(db: &Db, seq: i64, stage: &str) -> Result<(), StoreError> {
+pub async fn set_stage(db: &Db, seq: i64, stage: Stage) -> Result<(), StoreError> {
     let sql = "UPDATE backfill_jobs SET stage = $2 WHERE seq = $1";
     in_transaction!(db, |tx| sqlx::query(sql).bind(seq).bind(stage).execute(&mut *tx).await?.rows_affected());
     Ok(())
@@ -131,40 +131,45 @@ pub async fn set_lists_all_repos(db: &Db, seq: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Ends a job and returns how: a request to cancel it prevails.
+/// Ends a job by [`Request::Complete`] or [`Request::Fail`]. Returns how: a request to cancel it prevails. `None` when
+/// it had ended.
 pub async fn end(
     db: &Db,
     seq: i64,
-    end: End,
+    request: Request,
     error: Option<&str>,
     now: Timestamp,
-) -> Result<End, StoreError> {
-    let sql = "UPDATE backfill_jobs SET \
-               status = CASE status WHEN 'cancelling' THEN 'cancelled' ELSE $2 END, \
-               stage = CASE status WHEN 'cancelling' THEN 'cancelled' ELSE $2 END, \
-               error = CASE status WHEN 'cancelling' THEN 'cancelled by user' ELSE $3 END, completed_at = $4 \
-               WHERE seq = $1 RETURNING status";
+) -> Result<Option<BackfillStatus>, StoreError> {
+    // The stage of an ended job has the text of its status.
+    let sql = format!(
+        "UPDATE backfill_jobs SET status = {status}, stage = {status}, error = {}, completed_at = $3 \
+         WHERE seq = $1 AND {} RETURNING status",
+        if_cancelling(&format!("'{CANCELLED_BY_USER}'"), "$2"),
+        BackfillStatus::sql_allows(request),
+        status = BackfillStatus::sql_after(request),
+    );
     let pages = "DELETE FROM backfill_pages WHERE job = $1";
-    let status: Option<String> = on!(db, writer, |pool| {
+    Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         sqlx::query(pages).bind(seq).execute(&mut *tx).await?;
-        let query = sqlx::query_scalar(sql).bind(seq).bind(end.as_str()).bind(error.map(clean)).bind(now);
+        let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).bind(error.map(clean)).bind(now);
         let status = query.fetch_all(&mut *tx).await.map(only_row)?;
         tx.commit().await?;
         status
-    });
-    Ok(if status.as_deref() == Some("cancelled") { End::Cancelled } else { end })
+    }))
 }
 
 /// Counts the repos and records of a job.
 pub async fn count(db: &Db, seq: i64) -> Result<Counters, StoreError> {
-    let sql = "SELECT count(*) AS total_repos, count(pds_endpoint) AS resolved_repos, \
-                   count(CASE WHEN status <> 'pending' THEN 1 END) AS processed_repos, \
-                   count(CASE WHEN status = 'failed' THEN 1 END) AS failed_repos, \
-                   CAST(coalesce(sum(records_fetched), 0) + (SELECT coalesce(sum(records), 0) FROM backfill_pages \
-                       WHERE job = $1) AS BIGINT) AS total_records \
-               FROM backfill_repos WHERE job = $1";
-    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(seq).fetch_one(pool).await)?)
+    let sql = format!(
+        "SELECT count(*) AS total_repos, count(pds_endpoint) AS resolved_repos, \
+             count(CASE WHEN status <> {PENDING} THEN 1 END) AS processed_repos, \
+             count(CASE WHEN status = {FAILED} THEN 1 END) AS failed_repos, \
+             CAST(coalesce(sum(records_fetched), 0) + (SELECT coalesce(sum(records), 0) FROM backfill_pages \
+                 WHERE job = $1) AS BIGINT) AS total_records \
+         FROM backfill_repos WHERE job = $1"
+    );
+    Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(seq).fetch_one(pool).await)?)
 }
 
 pub async fn save_counters(db: &Db, seq: i64, counters: &Counters) -> Result<(), StoreError> {
@@ -195,7 +200,7 @@ pub async fn discovery(db: &Db, seq: i64) -> Result<Vec<Discovery>, StoreError> 
 /// Adds the one repo of a job with a `did`; `false` when the job has it. See [`add_repos`].
 pub async fn add_repo(db: &Db, seq: i64, did: &Did) -> Result<bool, StoreError> {
     intern::did_ids(db, std::iter::once(did)).await?;
-    let sql = format!("{} SELECT $1, $2, 'pending' WHERE true {}", ADD_REPOS.0, ADD_REPOS.1);
+    let sql = format!("{} SELECT $1, $2, {PENDING} WHERE true {}", ADD_REPOS.0, ADD_REPOS.1);
     let added = in_transaction!(db, |tx| {
         let query = sqlx::query(AssertSqlSafe(sql)).bind(seq).bind(did.as_str());
         query.execute(&mut *tx).await?.rows_affected()
@@ -216,11 +221,12 @@ pub async fn add_repos(
     dids: &[String],
     cursor: Option<&str>,
 ) -> Result<Vec<String>, StoreError> {
-    let insert = match db {
-        Db::Sqlite(_) => "SELECT $1, value, 'pending' FROM json_each($2) WHERE true",
-        Db::Postgres(_) => "SELECT $1, value, 'pending' FROM json_array_elements_text($2::json) AS v (value)",
+    let listed = match db {
+        Db::Sqlite(_) => "json_each($2) WHERE true",
+        Db::Postgres(_) => "json_array_elements_text($2::json) AS v (value)",
     };
-    let insert = format!("{} {insert} {} RETURNING did", ADD_REPOS.0, ADD_REPOS.1);
+    let insert =
+        format!("{} SELECT $1, value, {PENDING} FROM {listed} {} RETURNING did", ADD_REPOS.0, ADD_REPOS.1);
     let advance = "INSERT INTO backfill_discovery (job, collection, cursor, is_done) VALUES ($1, $2, $3, $4) \
                    ON CONFLICT (job, collection) DO UPDATE SET cursor = excluded.cursor, is_done = excluded.is_done";
     let accounts: Vec<Did> = dids.iter().filter_map(|did| Did::try_from(did.as_str()).ok()).collect();
@@ -241,9 +247,9 @@ pub async fn add_repos(
 /// Repos of a job whose PDS is not known yet, in the order of their DIDs.
 pub async fn unresolved(db: &Db, seq: i64, after_did: &str, limit: usize) -> Result<Vec<String>, StoreError> {
     let sql = format!(
-        "SELECT did FROM {} WHERE job = $1 AND pds_endpoint IS NULL AND status = 'pending' AND did > $2 \
+        "SELECT did FROM {} WHERE job = $1 AND pds_endpoint IS NULL AND status = {PENDING} AND did > $2 \
          ORDER BY did LIMIT $3",
-        repos_by(db, PENDING)
+        repos_by(db, PENDING_INDEX)
     );
     Ok(on!(db, reader, |pool| {
         let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).bind(after_did).bind(limit as i64);
@@ -254,8 +260,8 @@ pub async fn unresolved(db: &Db, seq: i64, after_did: &str, limit: usize) -> Res
 /// The PDSs with repos that are left to read.
 pub async fn pending_hosts(db: &Db, seq: i64) -> Result<Vec<String>, StoreError> {
     let sql = format!(
-        "SELECT DISTINCT pds_endpoint FROM {} WHERE job = $1 AND pds_endpoint IS NOT NULL AND status = 'pending'",
-        repos_by(db, PENDING)
+        "SELECT DISTINCT pds_endpoint FROM {} WHERE job = $1 AND pds_endpoint IS NOT NULL AND status = {PENDING}",
+        repos_by(db, PENDING_INDEX)
     );
     Ok(on!(db, reader, |pool| sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).fetch_all(pool).await)?)
 }
@@ -268,8 +274,8 @@ pub async fn pending_of_host(
     limit: usize,
 ) -> Result<Vec<String>, StoreError> {
     let sql = format!(
-        "SELECT did FROM {} WHERE job = $1 AND pds_endpoint = $2 AND status = 'pending' ORDER BY did LIMIT $3",
-        repos_by(db, PENDING)
+        "SELECT did FROM {} WHERE job = $1 AND pds_endpoint = $2 AND status = {PENDING} ORDER BY did LIMIT $3",
+        repos_by(db, PENDING_INDEX)
     );
     Ok(on!(db, reader, |pool| {
         let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).bind(pds_endpoint).bind(limit as i64);
@@ -286,9 +292,9 @@ pub async fn fail_host(
     error: &str,
 ) -> Result<u64, StoreError> {
     let sql = format!(
-        "UPDATE {} SET status = 'failed', error_kind = $3, error = $4 \
-         WHERE job = $1 AND pds_endpoint = $2 AND status = 'pending'",
-        repos_by(db, PENDING)
+        "UPDATE {} SET status = {FAILED}, error_kind = $3, error = $4 \
+         WHERE job = $1 AND pds_endpoint = $2 AND status = {PENDING}",
+        repos_by(db, PENDING_INDEX)
     );
     Ok(in_transaction!(db, |tx| {
         let query =

@@ -20,6 +20,7 @@ pub use tokens::{NewTokens, expire, lease_refresh, refreshed, release_refresh};
 
 use belvedere_base::clock::Timestamp;
 
+use super::text_enum::text_enum;
 use super::types::JsonText;
 use super::{Db, StoreError, on};
 
@@ -48,7 +49,6 @@ pub struct AccountRow {
     pub oauth_session_id: Option<String>,
     /// The text of the tenant whose share the account's calls take.
     pub tenant: String,
-    #[sqlx(try_from = "String")]
     pub status: AccountStatus,
     /// Incremented with every change of the tokens.
     pub version: i64,
@@ -56,7 +56,6 @@ pub struct AccountRow {
     pub attempts: i64,
     pub due_at: Option<Timestamp>,
     pub give_up_at: Option<Timestamp>,
-    #[sqlx(try_from = "String")]
     pub sync_status: SyncStatus,
     /// The number of the last sync, from 1.
     pub sync_run: i64,
@@ -86,59 +85,20 @@ pub struct AccountRow {
     pub updated_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountStatus {
-    Linked,
-    /// The service no longer accepts the tokens: the user must link the account again.
-    Expired,
-    /// Its tokens are being revoked, and then its row is removed. Not shown any more.
-    Unlinking,
-}
-
-impl AccountStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Linked => "linked",
-            Self::Expired => "expired",
-            Self::Unlinking => "unlinking",
-        }
+text_enum! {
+    pub enum AccountStatus {
+        Linked = "linked",
+        /// The service no longer accepts the tokens: the user must link the account again.
+        Expired = "expired",
+        /// Its tokens are being revoked, and then its row is removed. Not shown any more.
+        Unlinking = "unlinking",
     }
 }
 
-impl TryFrom<String> for AccountStatus {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let all = [Self::Linked, Self::Expired, Self::Unlinking];
-        all.into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| format!("unknown status: {text:?}"))
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncStatus {
-    Idle,
-    Running,
-}
-
-impl SyncStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Running => "running",
-        }
-    }
-}
-
-impl TryFrom<String> for SyncStatus {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let all = [Self::Idle, Self::Running];
-        all.into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| format!("unknown sync status: {text:?}"))
+text_enum! {
+    pub enum SyncStatus {
+        Idle = "idle",
+        Running = "running",
     }
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::store::Db;
 use crate::store::backfill::{
-    self, Checkpoint, CollectionPosition, Counters, End, FinishedRepo, NewJob, Phase, Request, Requested,
-    Traffic,
+    self, Checkpoint, CollectionPosition, Counters, FinishedRepo, NewJob, Phase, Requested, Traffic,
 };
+use crate::store::status::{BackfillStatus, Request};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Nsid};
 
@@ -43,7 +43,7 @@ fn failed(n: usize, kind: &'static str) -> FinishedRepo {
 on_both! {
     async fn checkpoints_change_the_repos_of_their_job_only(db) {
         let seq = job_with_repos(&db, "a", 6).await;
-        backfill::end(&db, seq, End::Failed, Some("moved aside"), NOW).await.unwrap();
+        backfill::end(&db, seq, Request::Fail, Some("moved aside"), NOW).await.unwrap();
         let other = job_with_repos(&db, "b", 6).await;
         assert_ne!(seq, other);
         let position = CollectionPosition {
@@ -143,7 +143,7 @@ on_both! {
         let seq = job_with_repos(&db, "a", 5).await;
         let finished = vec![failed(0, "timeout"), failed(1, "other"), failed(3, "timeout")];
         backfill::checkpoint(&db, seq, &Checkpoint { finished, ..Checkpoint::default() }).await.unwrap();
-        backfill::end(&db, seq, End::Completed, None, NOW).await.unwrap();
+        backfill::end(&db, seq, Request::Complete, None, NOW).await.unwrap();
         let counts: BTreeMap<_, _> = [("other".to_owned(), 1), ("timeout".to_owned(), 2)].into();
         assert_eq!(backfill::error_counts(&db, "a").await.unwrap(), counts);
 
@@ -164,9 +164,9 @@ on_both! {
 
     async fn details_of_ended_jobs_are_removed(db) {
         let old = job_with_repos(&db, "old", 2_500).await;
-        backfill::end(&db, old, End::Completed, None, Timestamp(10)).await.unwrap();
+        backfill::end(&db, old, Request::Complete, None, Timestamp(10)).await.unwrap();
         let recent = job_with_repos(&db, "recent", 3).await;
-        backfill::end(&db, recent, End::Completed, None, Timestamp(20)).await.unwrap();
+        backfill::end(&db, recent, Request::Complete, None, Timestamp(20)).await.unwrap();
         let running = job_with_repos(&db, "running", 3).await;
         let left = async || {
             let mut counts = Vec::new();
@@ -193,19 +193,20 @@ on_both! {
         assert_eq!(backfill::request(&db, "a", Request::Pause).await.unwrap(), Requested::Unknown);
         let seq = job_with_repos(&db, "a", 1).await;
         let status = async |request| match backfill::request(&db, "a", request).await.unwrap() {
-            Requested::Done(job) => job.status,
+            Requested::Done(job) => job.status.to_string(),
             other => format!("{other:?}"),
         };
         assert_eq!(status(Request::Resume).await, "NotAllowed");
         assert_eq!(status(Request::Pause).await, "pausing");
         assert_eq!(status(Request::Cancel).await, "NotAllowed");
         assert_eq!(backfill::settle(&db, Some(seq), NOW).await.unwrap(), [], "a worker runs it");
-        assert_eq!(backfill::status(&db, seq).await.unwrap().as_deref(), Some("pausing"));
+        assert_eq!(backfill::status(&db, seq).await.unwrap(), Some(BackfillStatus::Pausing));
         assert_eq!(backfill::settle(&db, None, NOW).await.unwrap(), []);
         assert_eq!(status(Request::Resume).await, "running");
         assert_eq!(status(Request::Cancel).await, "cancelling");
-        let end = backfill::end(&db, seq, End::Completed, None, NOW).await.unwrap();
-        assert_eq!(end, End::Cancelled, "the request came first");
+        let end = backfill::end(&db, seq, Request::Complete, None, NOW).await.unwrap();
+        assert_eq!(end, Some(BackfillStatus::Cancelled), "the request came first");
+        assert_eq!(backfill::end(&db, seq, Request::Fail, None, NOW).await.unwrap(), None, "it has ended");
         let job = backfill::get(&db, "a").await.unwrap().unwrap();
         assert_eq!((job.status.as_str(), job.stage.as_str(), job.error.as_deref()), ("cancelled", "cancelled", Some("cancelled by user")));
         assert!(backfill::add_repo(&db, seq, &Did::try_from("did:plc:new").unwrap()).await.unwrap());

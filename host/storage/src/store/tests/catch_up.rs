@@ -1,8 +1,9 @@
 //! Gaps of the stream, and the catch-ups that close them.
 
 use crate::store::Db;
-use crate::store::backfill::{self, CATCH_UP, End, JobRow, QueuedCatchUp, queue_catch_up, settle_gaps};
+use crate::store::backfill::{self, CATCH_UP, JobRow, QueuedCatchUp, queue_catch_up, settle_gaps};
 use crate::store::gaps::{self, Gap, GapReason};
+use crate::store::status::{Request, Stage};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Nsid;
 
@@ -21,10 +22,15 @@ async fn queue(db: &Db, id: &str, now: i64) -> Option<QueuedCatchUp> {
     queue_catch_up(db, id, MARGIN_SECONDS, now.plus_seconds(-10), now).await.unwrap()
 }
 
-async fn end(db: &Db, id: &str, how: End, error: Option<&str>) {
+async fn end(db: &Db, id: &str, how: Request, error: Option<&str>) {
     let job = backfill::next(db).await.unwrap().unwrap();
     assert_eq!(job.id, id);
-    backfill::end(db, job.seq, how, error, START).await.unwrap();
+    if how == Request::Cancel {
+        backfill::request(db, id, how).await.unwrap();
+        backfill::settle(db, None, START).await.unwrap();
+    } else {
+        backfill::end(db, job.seq, how, error, START).await.unwrap();
+    }
 }
 
 async fn job(db: &Db, id: &str) -> JobRow {
@@ -66,10 +72,10 @@ on_both! {
 
         // Once it has begun, it can't take more, and the next one follows after a while.
         let seq = backfill::next(&db).await.unwrap().unwrap().seq;
-        backfill::set_stage(&db, seq, "discovering_repos").await.unwrap();
+        backfill::set_stage(&db, seq, Stage::DiscoveringRepos).await.unwrap();
         gaps::add(&db, &gap(GapReason::ServerRewound, 500, 510), START).await.unwrap();
         assert_eq!(queue(&db, "c", 600).await, None);
-        end(&db, "a", End::Completed, None).await;
+        end(&db, "a", Request::Complete, None).await;
         assert!(settle_gaps(&db).await.unwrap());
         assert_eq!(gaps::open(&db).await.unwrap().len(), 1, "those of the ended one are closed");
         assert_eq!(queue(&db, "c", 505).await, None, "too early");
@@ -79,10 +85,10 @@ on_both! {
 
     async fn only_a_complete_or_cancelled_catch_up_closes_its_gaps(db) {
         for (n, (how, error, is_closed)) in [
-            (End::Failed, Some("the relay does not answer"), false),
-            (End::Completed, Some("the relay did not list all"), false),
-            (End::Cancelled, None, true),
-            (End::Completed, None, true),
+            (Request::Fail, Some("the relay does not answer"), false),
+            (Request::Complete, Some("the relay did not list all"), false),
+            (Request::Cancel, None, true),
+            (Request::Complete, None, true),
         ].into_iter().enumerate() {
             let (id, at) = (format!("job{n}"), 1_000 * (n as i64 + 1));
             gaps::add(&db, &gap(GapReason::CursorTooOld, at, at + 1), START).await.unwrap();

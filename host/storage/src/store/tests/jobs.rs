@@ -1,7 +1,8 @@
 //! The job queue: fair between tenants, and bounded.
 
-use crate::store::Db;
-use crate::store::jobs::{self, End, NewJob, PendingLimits, Worker};
+use crate::store::jobs::{self, NewJob, PendingLimits, Worker};
+use crate::store::status::{JobStatus, Request};
+use crate::store::{Db, on};
 use belvedere_base::clock::Timestamp;
 
 const ROOM: PendingLimits = PendingLimits { of_creator: 3, of_tenant: 4 };
@@ -28,8 +29,8 @@ async fn claim(db: &Db, host: &str, name: &str, at: i64, max_per_tenant: i64) ->
 }
 
 async fn finish(db: &Db, id: &str, worker: &str, at: i64) {
-    let ended = jobs::finish(db, id, worker, End::Completed("1"), Timestamp(at)).await.unwrap();
-    assert_eq!(ended.as_deref(), Some("completed"));
+    let ended = jobs::finish(db, id, worker, Ok("1"), Timestamp(at)).await.unwrap();
+    assert_eq!(ended, Some(JobStatus::Completed));
 }
 
 on_both! {
@@ -53,10 +54,10 @@ on_both! {
         assert_eq!(claim(&db, "h", "2", 11, 1).await.as_deref(), Some("b1"));
         assert_eq!(claim(&db, "h", "3", 12, 1).await, None);
         // A job that is being cancelled still counts. The limit applies to each host separately.
-        jobs::transition(&db, "a1", &[("running", "cancelling")], Timestamp(13)).await.unwrap();
+        jobs::request(&db, "a1", Request::Cancel, Timestamp(13)).await.unwrap();
         assert_eq!(claim(&db, "h", "3", 14, 1).await, None);
         assert_eq!(claim(&db, "other", "1", 15, 1).await.as_deref(), Some("a2"));
-        assert_eq!(jobs::finish(&db, "a1", "h/1", End::Failed("x"), Timestamp(16)).await.unwrap().as_deref(), Some("cancelled"));
+        assert_eq!(jobs::finish(&db, "a1", "h/1", Err("x"), Timestamp(16)).await.unwrap(), Some(JobStatus::Cancelled));
         assert_eq!(claim(&db, "h", "1", 17, 1).await.as_deref(), Some("a3"));
     }
 
@@ -87,6 +88,13 @@ on_both! {
         // A running job does not count as queued.
         assert_eq!(claim(&db, "h", "1", 10, 9).await.as_deref(), Some("one0"));
         assert!(create(&db, "a", "four", "four", 11).await);
+    }
+
+    async fn an_unknown_status_is_an_error_that_names_it(db) {
+        assert!(create(&db, "a", "a", "a1", 1).await);
+        on!(&*db, writer, |pool| sqlx::raw_sql("UPDATE jobs SET status = 'done'").execute(pool).await.map(drop)).unwrap();
+        let error = jobs::get(&db, "a1").await.unwrap_err();
+        assert!(format!("{error:?}").contains(r#"\"done\" is no JobStatus"#), "{error:?}");
     }
 
     async fn ended_jobs_are_deleted(db) {

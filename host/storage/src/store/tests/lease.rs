@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::fixtures::*;
 
-use crate::store::backfill::{
-    self, Checkpoint, CollectionPosition, Counters, End, FinishedRepo, NewJob, Phase,
-};
+use crate::store::backfill::{self, Checkpoint, CollectionPosition, Counters, FinishedRepo, NewJob, Phase};
 use crate::store::lease::{LAPSE, Lease, Term};
+use crate::store::status::{BackfillStatus, RepoStatus, Request, Stage};
 use crate::store::testing;
 use crate::store::{Db, StoreError, cursors, index};
 use belvedere_base::clock::Timestamp;
@@ -184,12 +183,12 @@ async fn a_backfill_of_an_ended_term_writes_nothing() {
         backfill::save_positions(&hung, seq, did.as_str(), &[position]).await,
         backfill::forget_positions(&hung, seq, did.as_str()).await,
         backfill::save_counters(&hung, seq, &Counters { total_records: 7, ..Counters::default() }).await,
-        backfill::set_stage(&hung, seq, "late").await,
+        backfill::set_stage(&hung, seq, Stage::Failed).await,
         backfill::set_error(&hung, seq, "late").await,
         backfill::add_repos(&hung, seq, nsid.as_str(), &["did:plc:b".to_owned()], None).await.map(drop),
         backfill::add_repo(&hung, seq, &Did::try_from("did:plc:c").unwrap()).await.map(drop),
         backfill::fail_host(&hung, seq, "https://pds", "timeout", "late").await.map(drop),
-        backfill::end(&hung, seq, End::Failed, Some("late"), NOW).await.map(drop),
+        backfill::end(&hung, seq, Request::Fail, Some("late"), NOW).await.map(drop),
     ];
     for (n, result) in late.into_iter().enumerate() {
         assert!(matches!(result, Err(StoreError::Superseded)), "{n}: {result:?}");
@@ -199,7 +198,10 @@ async fn a_backfill_of_an_ended_term_writes_nothing() {
     assert!(backfill::positions(&db, seq, did.as_str()).await.unwrap().is_empty());
     let repos = backfill::repos(&db, "job", Phase::All, None, 10).await.unwrap();
     assert_eq!(repos.len(), 1);
-    assert_eq!(repos[0].status, "pending");
+    assert_eq!(repos[0].status, RepoStatus::Pending);
 
-    assert_eq!(backfill::end(&active, seq, End::Completed, None, NOW).await.unwrap(), End::Completed);
+    assert_eq!(
+        backfill::end(&active, seq, Request::Complete, None, NOW).await.unwrap(),
+        Some(BackfillStatus::Completed)
+    );
 }

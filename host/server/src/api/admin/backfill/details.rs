@@ -20,14 +20,14 @@ struct RepoView {
     did: String,
     /// Null until it is known.
     pds_endpoint: Option<String>,
-    status: String,
+    status: &'static str,
     records_fetched: i64,
 }
 
 impl From<RepoRow> for RepoView {
     fn from(row: RepoRow) -> Self {
         let RepoRow { did, pds_endpoint, status, records_fetched, .. } = row;
-        Self { did, pds_endpoint, status, records_fetched }
+        Self { did, pds_endpoint, status: status.as_str(), records_fetched }
     }
 }
 

@@ -19,6 +19,7 @@ use belvedere_instance::backfill::NewBackfill;
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::backfill::{self, JobRow, Requested, Traffic};
+use belvedere_storage::store::status::{BackfillStatus, Request as Step, Status as _};
 use belvedere_web::http::{Error, Request, Response, response};
 
 /// Backfills that have not ended. They run one after another, so more would wait for days.
@@ -40,8 +41,8 @@ struct JobView {
     kind: String,
     collection: Option<String>,
     did: Option<String>,
-    status: String,
-    stage: String,
+    status: &'static str,
+    stage: &'static str,
     total_repos: Option<i64>,
     resolved_repos: Option<i64>,
     processed_repos: Option<i64>,
@@ -63,8 +64,8 @@ impl From<JobRow> for JobView {
             kind: row.kind,
             collection: row.collection,
             did: row.did,
-            status: row.status,
-            stage: row.stage,
+            status: row.status.as_str(),
+            stage: row.stage.as_str(),
             total_repos: row.total_repos,
             resolved_repos: row.resolved_repos,
             processed_repos: row.processed_repos,
@@ -142,7 +143,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     }
     let new = NewBackfill { collection, did, max_repos: body.max_repos, actor: None };
     let id = start(&app, &admin, new).await?;
-    Ok(response::json(StatusCode::CREATED, &json!({ "id": id, "status": "running" })))
+    Ok(response::json(StatusCode::CREATED, &json!({ "id": id, "status": BackfillStatus::Running })))
 }
 
 fn collection(name: &str) -> Result<Nsid, Error> {
@@ -218,37 +219,29 @@ async fn rows(app: &App, request: &Request) -> Result<Vec<JobRow>, Error> {
 
 /// `POST /admin/backfill/{id}/cancel`
 pub async fn cancel(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    control(&app, &admin, &request, backfill::Request::Cancel).await
+    control(&app, &admin, &request, Step::Cancel).await
 }
 
 /// `POST /admin/backfill/{id}/pause`
 pub async fn pause(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    control(&app, &admin, &request, backfill::Request::Pause).await
+    control(&app, &admin, &request, Step::Pause).await
 }
 
 /// `POST /admin/backfill/{id}/resume`
 pub async fn resume(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    control(&app, &admin, &request, backfill::Request::Resume).await
+    control(&app, &admin, &request, Step::Resume).await
 }
 
-async fn control(
-    app: &App,
-    admin: &Admin,
-    request: &Request,
-    what: backfill::Request,
-) -> Result<Response, Error> {
+async fn control(app: &App, admin: &Admin, request: &Request, step: Step) -> Result<Response, Error> {
     let id = request.param("id");
-    let job = match app.backfills.request(id, what, admin.did.as_str()).await? {
+    let job = match app.backfills.request(id, step, admin.did.as_str()).await? {
         Requested::Done(job) => job,
         Requested::Unknown => return Err(not_found()),
         Requested::NotAllowed => {
             let status = find(app, id).await?.status;
-            let (verb, needed) = match what {
-                backfill::Request::Pause => ("paused", "running"),
-                backfill::Request::Resume => ("resumed", "paused"),
-                backfill::Request::Cancel => ("cancelled", "running"),
-            };
-            let error = format!("a backfill that is {status} can't be {verb}: it must be {needed}");
+            let needed: Vec<_> = BackfillStatus::steps(step).map(|(from, _)| from.as_str()).collect();
+            let needed = needed.join(" or ");
+            let error = format!("a backfill that is {status} can't be {step}: it must be {needed}");
             return Err(Error::bad_request(error));
         }
     };

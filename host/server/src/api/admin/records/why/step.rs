@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::facts::{Facts, InRepo};
 use belvedere_protocol::atproto::RecordUri;
 use belvedere_storage::store::index::AccountStatus;
+use belvedere_storage::store::status::RepoStatus;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Step {
@@ -169,13 +170,15 @@ fn backfill(facts: &Facts) -> Option<Step> {
     let Some(last) = facts.backfills.first() else {
         return Some(step("backfill", INFO, "No backfill has read the collection."));
     };
-    let (at, status) = (last.created_at, &last.status);
-    let step = match (last.repo_status.as_deref(), &last.repo_error) {
-        (Some("failed"), error) => {
+    let (at, status) = (last.created_at, last.status);
+    let step = match (last.repo_status, &last.repo_error) {
+        (Some(RepoStatus::Failed), error) => {
             let error = error.as_deref().unwrap_or("for an unknown reason");
             step("backfill", PROBLEM, format!("The backfill of {at} could not read the repo: {error}"))
         }
-        (Some("completed"), _) => step("backfill", OK, format!("The backfill of {at} has read the repo.")),
+        (Some(RepoStatus::Completed), _) => {
+            step("backfill", OK, format!("The backfill of {at} has read the repo."))
+        }
         (Some(_), _) => step("backfill", INFO, format!("The backfill of {at} has not read the repo yet.")),
         (None, _) => {
             step("backfill", INFO, format!("The last backfill of the collection began {at}: {status}."))

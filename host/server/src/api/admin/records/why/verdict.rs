@@ -5,6 +5,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::RecordUri;
 use belvedere_storage::store::gaps::OpenGap;
 use belvedere_storage::store::index::AccountStatus;
+use belvedere_storage::store::status::RepoStatus;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
@@ -103,14 +104,14 @@ fn unseen(uri: &RecordUri, facts: &Facts) -> Verdict {
         );
     }
     let last = facts.backfills.first();
-    if last.is_some_and(|last| last.repo_status.as_deref() == Some("failed")) {
+    if last.is_some_and(|last| last.repo_status == Some(RepoStatus::Failed)) {
         return verdict(
             "backfill_failed",
             "The last backfill could not read the author's repo.",
             "Retry the repos of the backfill that failed.",
         );
     }
-    let is_read = facts.backfills.iter().any(|one| is_read_by(one.repo_status.as_deref(), one.completed_at));
+    let is_read = facts.backfills.iter().any(|one| is_read_by(one.repo_status, one.completed_at));
     let is_old = match (facts.created_at, facts.tracked_since) {
         (Some(created), Some(since)) => created < since,
         // Without a time it may be.
@@ -146,9 +147,9 @@ fn unseen(uri: &RecordUri, facts: &Facts) -> Verdict {
 
 /// Whether a backfill has read the repo. The repos of old backfills are removed; a completed one has read those that the
 /// relay listed.
-fn is_read_by(repo_status: Option<&str>, completed_at: Option<Timestamp>) -> bool {
+fn is_read_by(repo_status: Option<RepoStatus>, completed_at: Option<Timestamp>) -> bool {
     match repo_status {
-        Some(status) => status == "completed",
+        Some(status) => status == RepoStatus::Completed,
         None => completed_at.is_some(),
     }
 }
