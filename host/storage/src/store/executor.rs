@@ -18,33 +18,33 @@ use tokio_util::sync::CancellationToken;
 use super::lost::is_lost;
 
 /// A pool of connections.
-pub(super) trait Lender: Send + Sync {
+pub(super) trait ConnectionPool: Send + Sync {
     type Connection: Connection;
-    type Lent<'a>: DerefMut<Target = Self::Connection> + Send
+    type Guard<'a>: DerefMut<Target = Self::Connection> + Send
     where
         Self: 'a;
 
-    fn lend(&self) -> impl Future<Output = Result<Self::Lent<'_>, sqlx::Error>> + Send;
+    fn acquire(&self) -> impl Future<Output = Result<Self::Guard<'_>, sqlx::Error>> + Send;
 
-    /// A connection for a statement that failed on a replica. By default as [`Self::lend`].
-    fn lend_primary(&self) -> impl Future<Output = Result<Self::Lent<'_>, sqlx::Error>> + Send {
-        self.lend()
+    /// A connection for a statement that failed on a replica. By default as [`Self::acquire`].
+    fn acquire_primary(&self) -> impl Future<Output = Result<Self::Guard<'_>, sqlx::Error>> + Send {
+        self.acquire()
     }
 
     /// Cancelled when the server of a connection must not be waited for any longer; `None` for the primary.
-    fn abandoned(_lent: &Self::Lent<'_>) -> Option<CancellationToken> {
+    fn abandoned(_lent: &Self::Guard<'_>) -> Option<CancellationToken> {
         None
     }
 
     /// Called after a statement has succeeded and all its rows were read.
-    fn give_back(lent: Self::Lent<'_>);
+    fn release(acquired: Self::Guard<'_>);
 
-    /// Called when a connection was found lost: those that have been idle since must not be lent.
+    /// Called when a connection was found lost: those that have been idle since must not be used.
     fn lost(&self);
 
     /// Called after a statement has failed. Drops its connection.
-    fn failed(&self, lent: Self::Lent<'_>, error: &sqlx::Error) -> Remedy {
-        drop(lent);
+    fn failed(&self, acquired: Self::Guard<'_>, error: &sqlx::Error) -> Remedy {
+        drop(acquired);
         if !is_lost(error) {
             return Remedy::None;
         }
@@ -80,7 +80,7 @@ async fn unless_abandoned<T>(
     }
 }
 
-type DatabaseOf<L> = <<L as Lender>::Connection as Connection>::Database;
+type DatabaseOf<L> = <<L as ConnectionPool>::Connection as Connection>::Database;
 
 /// Runs each statement on a connection of a pool.
 pub(super) struct Statements<'p, L> {
@@ -157,17 +157,17 @@ macro_rules! run {
         async move {
             let mut $statement = statement?;
             let mut second = repeat.then(|| $statement.copy());
-            let mut lent = pool.lend().await?;
+            let mut acquired = pool.acquire().await?;
             loop {
-                let abandoned = L::abandoned(&lent);
-                let $connection = &mut *lent;
+                let abandoned = L::abandoned(&acquired);
+                let $connection = &mut *acquired;
                 match unless_abandoned(abandoned, async { $body }).await {
                     Ok(value) => {
-                        L::give_back(lent);
+                        L::release(acquired);
                         return Ok(value);
                     }
                     Err(error) => {
-                        let remedy = pool.failed(lent, &error);
+                        let remedy = pool.failed(acquired, &error);
                         let again = match remedy {
                             Remedy::None => None,
                             Remedy::NewConnection => second.take(),
@@ -176,9 +176,9 @@ macro_rules! run {
                         let Some(again) = again else { return Err(error) };
                         tracing::debug!(%error, ?remedy, "a read is repeated on another database connection");
                         $statement = again;
-                        lent = match remedy {
-                            Remedy::Primary => pool.lend_primary().await?,
-                            Remedy::None | Remedy::NewConnection => pool.lend().await?,
+                        acquired = match remedy {
+                            Remedy::Primary => pool.acquire_primary().await?,
+                            Remedy::None | Remedy::NewConnection => pool.acquire().await?,
                         };
                     }
                 }
@@ -187,7 +187,7 @@ macro_rules! run {
     }};
 }
 
-impl<'p, L: Lender> Executor<'p> for Statements<'p, L>
+impl<'p, L: ConnectionPool> Executor<'p> for Statements<'p, L>
 where
     for<'c> &'c mut L::Connection: Executor<'c, Database = DatabaseOf<L>>,
     <DatabaseOf<L> as Database>::Arguments: Clone,
@@ -245,13 +245,13 @@ where
     where
         'p: 'e,
     {
-        Box::pin(async move { self.pool.lend().await?.prepare_with(sql, parameters).await })
+        Box::pin(async move { self.pool.acquire().await?.prepare_with(sql, parameters).await })
     }
 
     fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, Result<sqlx::Describe<Self::Database>, sqlx::Error>>
     where
         'p: 'e,
     {
-        Box::pin(async move { self.pool.lend().await?.describe(sql).await })
+        Box::pin(async move { self.pool.acquire().await?.describe(sql).await })
     }
 }

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, PgTransaction};
 
 use super::StoreError;
-use super::executor::{Lender, Statements};
+use super::executor::{ConnectionPool, Statements};
 use super::fence::Fence;
 use super::fields::FieldUsage;
 use super::intern::Interner;
@@ -236,16 +236,16 @@ impl PoolSizes {
     }
 }
 
-impl Lender for Postgres {
+impl ConnectionPool for Postgres {
     type Connection = PgConnection;
-    type Lent<'a> = PoolConnection<sqlx::Postgres>;
+    type Guard<'a> = PoolConnection<sqlx::Postgres>;
 
-    async fn lend(&self) -> Result<Self::Lent<'_>, sqlx::Error> {
+    async fn acquire(&self) -> Result<Self::Guard<'_>, sqlx::Error> {
         self.pool.acquire().await
     }
 
-    fn give_back(lent: Self::Lent<'_>) {
-        drop(lent);
+    fn release(acquired: Self::Guard<'_>) {
+        drop(acquired);
     }
 
     fn lost(&self) {

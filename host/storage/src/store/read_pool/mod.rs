@@ -23,7 +23,7 @@ use self::connection::ConnectionSetup;
 pub(super) use self::connection::{ExcessPrivilege, Poolable, SqliteLimit};
 use self::deadline::Deadline;
 use super::error::is_definite;
-use super::executor::{Lender, Remedy, Statements};
+use super::executor::{ConnectionPool, Remedy, Statements};
 use super::lost::{Losses, is_lost};
 use super::replicas::Service;
 
@@ -62,7 +62,7 @@ struct IdleConnection<C> {
     connection: C,
     deadline: Arc<Deadline>,
     since: Instant,
-    /// Cancelled when the replica that lent the connection is abandoned.
+    /// Cancelled when the replica of the connection is abandoned.
     abandoned: Option<CancellationToken>,
 }
 
@@ -103,7 +103,7 @@ impl<C: Poolable> ReadPool<C> {
         self.replica.as_ref().map_or(self, |replica| &replica.primary)
     }
 
-    /// The number of lent connections.
+    /// The number of connections in use.
     pub(super) fn used(&self) -> usize {
         self.size.saturating_sub(self.permits.available_permits())
     }
@@ -203,8 +203,8 @@ impl<C: Poolable> ReadPool<C> {
     /// A connection to the replica; `None` when it is not used, or has none.
     async fn get_from_replica(&self, service: &Service) -> Option<PooledConnection<'_, C>> {
         let abandoned = service.in_use()?;
-        let lent = abandoned.run_until_cancelled(self.get()).await?;
-        match lent {
+        let acquired = abandoned.run_until_cancelled(self.get()).await?;
+        match acquired {
             Ok(mut connection) => {
                 connection.abandoned = Some(abandoned);
                 service.count_read();
@@ -284,40 +284,40 @@ impl<C: Connection> std::fmt::Debug for ReadPool<C> {
     }
 }
 
-impl<C: Poolable> Lender for ReadPool<C> {
+impl<C: Poolable> ConnectionPool for ReadPool<C> {
     type Connection = C;
-    type Lent<'a>
+    type Guard<'a>
         = PooledConnection<'a, C>
     where
         Self: 'a;
 
-    async fn lend(&self) -> Result<Self::Lent<'_>, sqlx::Error> {
+    async fn acquire(&self) -> Result<Self::Guard<'_>, sqlx::Error> {
         let Some(replica) = &self.replica else { return self.get().await };
         match self.get_from_replica(&replica.service).await {
             Some(connection) => Ok(connection),
-            None => self.lend_primary().await,
+            None => self.acquire_primary().await,
         }
     }
 
-    async fn lend_primary(&self) -> Result<Self::Lent<'_>, sqlx::Error> {
+    async fn acquire_primary(&self) -> Result<Self::Guard<'_>, sqlx::Error> {
         self.primary().get().await
     }
 
-    fn abandoned(lent: &Self::Lent<'_>) -> Option<CancellationToken> {
-        lent.abandoned.clone()
+    fn abandoned(acquired: &Self::Guard<'_>) -> Option<CancellationToken> {
+        acquired.abandoned.clone()
     }
 
-    fn give_back(lent: Self::Lent<'_>) {
-        lent.keep();
+    fn release(acquired: Self::Guard<'_>) {
+        acquired.keep();
     }
 
     fn lost(&self) {
         self.losses.record();
     }
 
-    fn failed(&self, lent: Self::Lent<'_>, error: &sqlx::Error) -> Remedy {
-        let is_of_replica = lent.abandoned.is_some();
-        drop(lent);
+    fn failed(&self, acquired: Self::Guard<'_>, error: &sqlx::Error) -> Remedy {
+        let is_of_replica = acquired.abandoned.is_some();
+        drop(acquired);
         let Some(ReplicaPool { service, primary }) = &self.replica else {
             return failed_on_primary(self, error);
         };

@@ -16,7 +16,7 @@ use super::{
     OWN_SCHEMA, OwnColumn, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA,
     write_json_member,
 };
-use crate::store::executor::Lender as _;
+use crate::store::executor::ConnectionPool as _;
 use crate::store::read_pool::ExcessPrivilege;
 
 /// How long a statement waits for another statement's lock on an own table.
