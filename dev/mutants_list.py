@@ -152,7 +152,7 @@ MUTANTS = [
     # Pages.
     mutant("a cursor is off by one", CURSOR, "raw.push(PLAIN);\n    raw.extend(after.indexed_at.0.to_be_bytes());", PAGES, "test(/^store::/)",
            changed="raw.push(PLAIN);\n    raw.extend((after.indexed_at.0 - i64::from(MUTANT)).to_be_bytes());"),
-    mutant("the last page has a cursor", "host/storage/src/store/records/slice.rs", "let more = found.len() > limit;", PAGES, "test(/^store::/)",
+    mutant("the last page has a cursor", "host/storage/src/store/records/page.rs", "let more = found.len() > limit;", PAGES, "test(/^store::/)",
            changed="let more = found.len() > limit || (MUTANT && found.len() == limit);"),
     # Service tokens.
     token("exp is ignored", "claims.exp <= now", expression="false"),

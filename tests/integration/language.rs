@@ -57,13 +57,9 @@ const EXCLUDED: &[&str] = &[
     "host/server/src/app",
     "host/server/src/cli",
     "host/server/src/worker.rs",
-    "host/storage/src/query",
-    "host/storage/src/records",
     "host/storage/src/store/backfill",
     "host/storage/src/store/index",
     "host/storage/src/store/jobs.rs",
-    "host/storage/src/store/query",
-    "host/storage/src/store/records",
     "host/storage/src/store/script_sql",
     "host/wasm",
 ];

@@ -8,11 +8,15 @@ use std::time::Instant;
 
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_scripting::scripts::services::{Backlinks, RawAnswer};
+use belvedere_scripting::scripts::services::RawAnswer;
 use belvedere_scripting::scripts::{
-    Engine, EngineConfig, Index, IndexError, Invocation, LogLine, LogSink, Page, Query, Row, Search, Services,
+    Engine, EngineConfig, Index, IndexError, Invocation, LogLine, LogSink, Services,
 };
+use belvedere_storage::query::{Backlinks, Keyset, Position, Query, Search};
+use belvedere_storage::store::Backend;
+use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -31,15 +35,15 @@ impl Index for FixedIndex {
         async { Ok(self.0.clone()) }.boxed()
     }
 
-    fn get(&self, _tenant: Tenant, _uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, _tenant: Tenant, _uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
         async { Ok(self.0.rows.first().cloned()) }.boxed()
     }
 
     fn count(
         &self,
         _tenant: Tenant,
-        _collection: String,
-        _did: Option<String>,
+        _collection: Nsid,
+        _did: Option<Did>,
     ) -> BoxFuture<'_, Result<u64, IndexError>> {
         async { Ok(self.0.rows.len() as u64) }.boxed()
     }
@@ -57,12 +61,12 @@ impl Index for FixedIndex {
         async { Ok(RawAnswer { rows: b"[]".to_vec(), ..RawAnswer::default() }) }.boxed()
     }
 
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
         async { Ok(self.0.rows.clone()) }.boxed()
     }
 
-    fn backend(&self) -> &'static str {
-        "sqlite"
+    fn backend(&self) -> Backend {
+        Backend::Sqlite
     }
 }
 
@@ -79,12 +83,19 @@ impl LogSink for NoLog {
 }
 
 /// A record of about 400 bytes.
-fn row(i: usize) -> Row {
+fn row(i: usize) -> RecordRow {
     let record = format!(
         r#"{{"$type":"com.example.note","text":"{}","createdAt":"2024-01-01T00:00:00.000Z","langs":["en"],"tags":["one","two"],"n":{i},"reply":{{"root":{{"uri":"at://did:plc:abc/com.example.note/{i}","cid":"bafyreib2rxk3rybk3aobmv5cjuql3bm2twh4jo5uxgf5kpqcsgz7soitae"}}}}}}"#,
         "lorem ipsum ".repeat(12)
     );
-    Row { uri: format!("at://did:plc:abcdefghijklmnop/com.example.note/{i:013}"), record: record.into() }
+    RecordRow {
+        id: i as i64,
+        did: "did:plc:abcdefghijklmnop".to_owned(),
+        collection: Nsid::try_from("com.example.note").expect("an NSID"),
+        rkey: format!("{i:013}"),
+        indexed_at: Timestamp(0),
+        record: record.into(),
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -92,7 +103,10 @@ async fn main() {
     let cache = std::env::temp_dir().join("belvedere-bench-guest");
     let engine = Engine::open(EngineConfig::new(cache)).await.expect("the engine opens");
     let services = Services::new(
-        Arc::new(FixedIndex(Page { rows: (0..20).map(row).collect(), cursor: Some("x".to_owned()) })),
+        Arc::new(FixedIndex(Page {
+            rows: (0..20).map(row).collect(),
+            next: Some(Position::Time(Keyset { indexed_at: Timestamp(0), id: 1 })),
+        })),
         Arc::new(NoLog),
         Clock::system(),
         Random::system(),
@@ -104,7 +118,7 @@ async fn main() {
         ("empty handle()", "function handle() end"),
         ("constant table", "function handle() return { ok = true, items = { 1, 2, 3 } } end"),
         ("60-line handler", HANDLER),
-        ("db.get", "function handle() return db.get('at://x') end"),
+        ("db.get", "function handle() return db.get('at://did:plc:a/com.example.note/1') end"),
         (
             "db.query, 20 rows",
             "function handle() return db.query{ collection = 'com.example.note', limit = params.limit } end",

@@ -4,4 +4,4 @@
 
 pub mod query; // query arguments: filters, orders, paths, cursors, page sizes; no I/O
 pub mod store; // all SQL
-pub mod records; // reading the index: pages and response bodies
+pub mod render; // response bodies of pages of records

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::Nsid;
+use belvedere_storage::query::Position;
 use belvedere_storage::store::records::FullRecordRow;
 use belvedere_storage::store::records::invalid::{self, Verdict};
 use belvedere_storage::store::validations::{self, START, Validation};
@@ -162,14 +163,10 @@ async fn pass(
         }
         let started = Instant::now();
         let step = invalid::walk(db, &collection, state.after, STEP).await?;
-        let Some(last) = step.rows.last() else { break };
-        state.after.indexed_at = last.row.indexed_at;
-        state.after.id = last.row.id;
         done.checked += step.rows.len();
-        let rows = step.rows.into_iter().filter(|row| {
-            !row.row.record.is_empty() && written_since.is_none_or(|since| row.updated_at >= since)
-        });
-        let rows: Vec<_> = rows.collect();
+        let rows = step.rows.into_iter();
+        let rows: Vec<_> =
+            rows.filter(|row| written_since.is_none_or(|since| row.updated_at >= since)).collect();
         validated += rows.len();
         let bytes = rows.iter().map(|row| row.row.record.len()).sum();
         let verdicts: Vec<_> = hand_over_thread(bytes, || {
@@ -179,7 +176,9 @@ async fn pass(
         if !verdicts.is_empty() {
             invalid::set(db, &collection, &verdicts).await?;
         }
-        if !step.more || state.after.indexed_at > began_at {
+        let Some(Position::Time(after)) = step.next else { break };
+        state.after = after;
+        if after.indexed_at > began_at {
             break;
         }
         validations::set(db, id, state).await?;

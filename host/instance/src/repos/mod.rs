@@ -21,7 +21,7 @@ use crate::pds::{Agent, PdsPools, Session, SessionSelector, Sessions};
 use belvedere_protocol::atproto::record::Inspection;
 use belvedere_protocol::atproto::{Cid, Nsid, RecordUri, Tid};
 use belvedere_storage::store::index::{Change, Upsert, Validity};
-use belvedere_storage::store::records::{FullRecordRow, Slice, delete, get_many_full, latest_rev};
+use belvedere_storage::store::records::{FullRecordRow, Page, delete, get_many_full, latest_rev};
 use belvedere_storage::store::replicas::Writer;
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
@@ -109,7 +109,7 @@ impl Repos {
     }
 
     /// Reads those of `uris` that are in the index, up to `bytes` bytes.
-    pub async fn load(&self, uris: &[RecordUri], bytes: usize) -> Result<Slice<FullRecordRow>, StoreError> {
+    pub async fn load(&self, uris: &[RecordUri], bytes: usize) -> Result<Page<FullRecordRow>, StoreError> {
         get_many_full(&self.0.db, uris, bytes).await
     }
 

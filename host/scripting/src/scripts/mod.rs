@@ -29,6 +29,6 @@ pub use library::{CompiledScript, Library, TallySnapshot};
 pub use runtime::ScriptRuntime;
 pub use scheduling::Lineage;
 pub use services::{
-    CallOutcome, Index, IndexError, LogLine, LogSink, OutboundHttp, Page, Query, Row, Search, ServerIndex,
-    ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc, XrpcError,
+    CallOutcome, Index, IndexError, LogLine, LogSink, OutboundHttp, ServerIndex, ServerLabels, ServerLog,
+    ServerPlugins, Services, Variables, Xrpc, XrpcError,
 };

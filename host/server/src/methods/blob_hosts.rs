@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use belvedere_instance::identity::Resolver;
 use belvedere_protocol::atproto::Did;
-use belvedere_storage::records::render;
+use belvedere_storage::render;
 use belvedere_storage::store::records::RecordRow;
 
 /// Maximum wait of an answer for DID documents that are not cached. After that, blobs have the URL of the author's last

@@ -10,10 +10,11 @@ use crate::app::App;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Caller};
 use belvedere_protocol::atproto::{Did, HandleUri, Nsid};
-use belvedere_storage::query::{self, PageSize};
-use belvedere_storage::records::{Page, Query, page, render};
+use belvedere_storage::query::{PageSize, Position, Query, valid};
+use belvedere_storage::render;
+use belvedere_storage::store::records::{self, Page};
 use belvedere_storage::store::replicas::ReadDb;
-use belvedere_storage::store::{Db, records};
+use belvedere_storage::store::{Db, query};
 use belvedere_web::http::Error;
 
 /// `may_lag`: whether a replica may answer.
@@ -59,14 +60,14 @@ async fn list(app: &App, db: &Db, lexicon: &Lexicon, call: &Call) -> Result<Answ
         .param("did")
         .map(|text| Did::try_from(text).map_err(|_| Error::bad_request("did is not a DID")))
         .transpose()?;
-    let valid =
-        query::valid(call.param("valid")).map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+    let valid = valid(call.param("valid")).map_err(|invalid| Error::bad_request(invalid.to_string()))?;
     let page = match lexicon.target_collection.clone() {
-        None => Page { rows: Vec::new(), cursor: None },
+        None => Page::empty(),
         Some(collection) => {
-            let cursor = call.param("cursor").map(str::to_owned);
-            let query = Query { did, limit, cursor, valid, ..Query::of(collection) };
-            page::read(db, &query, &call.caller.tenant).await?
+            let after = Position::read(call.param("cursor"), None)
+                .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+            let wanted = Query { did, limit, after, valid, ..Query::of(collection) };
+            query::read(db, &wanted, &call.caller.tenant).await?
         }
     };
     let hosts = BlobHosts::of(&app.outbound.resolver, &page.rows).await;

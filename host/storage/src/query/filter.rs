@@ -53,7 +53,7 @@ pub enum Scalar {
     Boolean(bool),
 }
 
-/// Why a filter is invalid. The text is for the script's author.
+/// Error for an invalid filter. The text is for the script's author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     #[error("filter is nested too deep (at most {MAX_DEPTH} levels)")]

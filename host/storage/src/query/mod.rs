@@ -4,14 +4,20 @@
 
 pub mod cursor;
 pub mod filter;
+mod narrow;
 mod page_size;
 pub mod path;
+mod records;
+mod search;
 pub mod sort;
 mod validity;
 
-pub use cursor::{InvalidCursor, Keyset};
+pub use cursor::{InvalidCursor, Keyset, Position};
 pub use filter::Filter;
+pub use narrow::{HasLabel, Narrow};
 pub use page_size::PageSize;
 pub use path::Path;
+pub use records::{Backlinks, Query};
+pub use search::{Search, SearchError};
 pub use sort::{Direction, Sort, SortKey};
 pub use validity::valid;

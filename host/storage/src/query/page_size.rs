@@ -1,4 +1,4 @@
-//! How many rows a page of a list has.
+//! The number of rows of a page of a list.
 
 /// The default and the largest page size of a list. The specification (service.md, Limits) gives one default for
 /// records and one for logs, and the same maximum for all, which bounds the cost of a page.
@@ -22,6 +22,11 @@ impl PageSize {
     pub const LOGS: Self = Self { default: 50, max: 100 };
     /// `db.search`.
     pub const SEARCH: Self = Self { default: 10, max: 100 };
+
+    /// The rows to read for a page of `limit` rows: one more shows whether another page follows.
+    pub const fn rows_read(limit: u32) -> u32 {
+        limit + 1
+    }
 
     /// The page size for a requested one, clamped to the allowed range.
     pub fn clamp(self, limit: Option<i64>) -> u32 {
@@ -47,6 +52,9 @@ mod tests {
     fn limits_are_clamped_and_must_be_numbers() {
         let read = |text| PageSize::RECORDS.read(text);
         assert_eq!(read(None), Ok(20));
+        for (limit, expected) in [(i64::MIN, 1), (0, 1), (1, 1), (100, 100), (101, 100), (i64::MAX, 100)] {
+            assert_eq!(PageSize::RECORDS.clamp(Some(limit)), expected);
+        }
         for (text, expected) in [("7", 7), ("0", 1), ("-5", 1), ("5000", 100)] {
             assert_eq!(read(Some(text)), Ok(expected), "{text}");
         }

@@ -1,6 +1,8 @@
 //! Parses the sort order of a `db.query`.
 
+use super::Keyset;
 use super::path::{InvalidPath, Path};
+use belvedere_base::clock::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sort {
@@ -21,7 +23,7 @@ pub enum SortKey {
 /// Strings are sorted by this many characters, then by row id, so that cursors, which contain the value, stay short.
 pub const MAX_TEXT_CHARS: usize = 256;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     Asc,
     Desc,
@@ -42,6 +44,19 @@ pub enum SortValue {
     Boolean(bool),
     /// No value at the path, or one that has no order.
     Missing,
+}
+
+impl SortKeyset {
+    /// The position of a row in the order of [`SortKey::IndexedAt`].
+    pub(crate) fn of_time(Keyset { indexed_at, id }: Keyset) -> Self {
+        Self { value: SortValue::Number(indexed_at.0.to_string()), id }
+    }
+
+    /// The reverse of [`Self::of_time`].
+    pub(crate) fn as_time(&self) -> Option<Keyset> {
+        let SortValue::Number(text) = &self.value else { return None };
+        Some(Keyset { indexed_at: Timestamp(text.parse().ok()?), id: self.id })
+    }
 }
 
 impl Sort {

@@ -71,6 +71,7 @@ pub mod script_sql;
 pub mod script_variables;
 pub mod scripts;
 pub mod search;
+mod select;
 pub mod server_lock;
 pub mod service_entries;
 pub mod service_identity;
@@ -110,7 +111,7 @@ pub enum Db {
     Postgres(Postgres),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     Sqlite,
     Postgres,

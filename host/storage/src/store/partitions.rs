@@ -1,8 +1,8 @@
 //! Names the partitions of `records` and `record_refs` on PostgreSQL (ADR 78).
 //!
 //! A plan that PostgreSQL keeps for a partitioned table locks all of its partitions before it reads the one that it needs.
-//! So frequent statements name the partition of their collection instead of the table. They are templates with
-//! `{records}` and `{record_refs}` in place of the names, of which [`PerPartition`] makes the statements once.
+//! So frequent statements name the partition of their collection instead of the table. Lists and queries get its name from
+//! their [`Select`](super::select::Select); the texts of other statements are kept by [`PerPartition`].
 
 use std::sync::OnceLock;
 
@@ -29,7 +29,17 @@ impl Partition {
 
     /// The table that has the collection's records.
     pub(super) fn records(self) -> &'static str {
-        static NAMES: PerPartition<&'static str> = PerPartition::new("{records}");
+        self.tables()[0]
+    }
+
+    /// The table that has the references of the collection's records.
+    pub(super) fn record_refs(self) -> &'static str {
+        self.tables()[1]
+    }
+
+    fn tables(self) -> &'static [&'static str; 2] {
+        static NAMES: PerPartition<[String; 2]> =
+            PerPartition::new(|Tables { records, record_refs }| [records.clone(), record_refs.clone()]);
         NAMES.of(self)
     }
 
@@ -60,41 +70,57 @@ macro_rules! partition_number {
 pub(super) use partition_number;
 const _: () = assert!(COUNT == 16, "the expression contains this number");
 
-/// Statements for each partition, made from templates on first use.
-#[derive(Debug)]
-pub(super) struct PerPartition<T> {
-    templates: T,
-    statements: OnceLock<[T; COUNT + 1]>,
+/// The names of the tables that have the records of a partition and their references.
+pub(super) struct Tables {
+    pub(super) records: String,
+    pub(super) record_refs: String,
 }
 
-impl<T: Templates> PerPartition<T> {
-    pub(super) const fn new(templates: T) -> Self {
-        Self { templates, statements: OnceLock::new() }
-    }
-
-    pub(super) fn of(&'static self, partition: Partition) -> &'static T {
-        let statements = self.statements.get_or_init(|| Partition::all().map(|of| self.templates.fill(of)));
-        &statements[partition.index()]
-    }
-}
-
-/// A template, or an array of them.
-pub(super) trait Templates {
-    fn fill(&self, partition: Partition) -> Self;
-}
-
-impl Templates for &'static str {
-    /// The text lives as long as the process, like the static that it is made for.
-    fn fill(&self, partition: Partition) -> Self {
+impl Tables {
+    fn of(partition: Partition) -> Self {
         let suffix = partition.suffix();
-        let text = self.replace("{records}", &format!("records{suffix}"));
-        text.replace("{record_refs}", &format!("record_refs{suffix}")).leak()
+        Self { records: format!("records{suffix}"), record_refs: format!("record_refs{suffix}") }
     }
 }
 
-impl<T: Templates, const N: usize> Templates for [T; N] {
-    fn fill(&self, partition: Partition) -> Self {
-        self.each_ref().map(|template| template.fill(partition))
+/// Statements for each partition, written on first use.
+#[derive(Debug)]
+pub(super) struct PerPartition<T: Texts> {
+    write: fn(&Tables) -> T,
+    kept: OnceLock<[T::Kept; COUNT + 1]>,
+}
+
+impl<T: Texts> PerPartition<T> {
+    pub(super) const fn new(write: fn(&Tables) -> T) -> Self {
+        Self { write, kept: OnceLock::new() }
+    }
+
+    pub(super) fn of(&'static self, partition: Partition) -> &'static T::Kept {
+        let kept = self.kept.get_or_init(|| Partition::all().map(|of| (self.write)(&Tables::of(of)).keep()));
+        &kept[partition.index()]
+    }
+}
+
+/// A text, or an array of texts, that lives as long as the process, like the static that it is written for.
+pub(super) trait Texts {
+    type Kept;
+
+    fn keep(self) -> Self::Kept;
+}
+
+impl Texts for String {
+    type Kept = &'static str;
+
+    fn keep(self) -> &'static str {
+        self.leak()
+    }
+}
+
+impl<const N: usize> Texts for [String; N] {
+    type Kept = [&'static str; N];
+
+    fn keep(self) -> [&'static str; N] {
+        self.map(Texts::keep)
     }
 }
 
@@ -103,9 +129,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_becomes_a_statement_for_each_partition() {
-        static JOIN: PerPartition<[&str; 2]> =
-            PerPartition::new(["FROM {records} r JOIN {record_refs} f", "{records}"]);
+    fn a_statement_is_written_for_each_partition() {
+        static JOIN: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, record_refs }| {
+            [format!("FROM {records} r JOIN {record_refs} f"), records.clone()]
+        });
         let of = |number| JOIN.of(Partition::of_number(number).unwrap());
         assert_eq!(of(3), &["FROM records_03 r JOIN record_refs_03 f", "records_03"]);
         assert_eq!(of(15)[1], "records_15");

@@ -3,7 +3,7 @@
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::RecordUri;
 
-use super::partitions::PerPartition;
+use super::partitions::{PerPartition, Tables};
 use super::status::{BackfillStatus, RepoStatus};
 use super::{Db, StoreError, intern, on};
 
@@ -43,11 +43,13 @@ const MAX_BACKFILLS: i64 = 3;
 
 /// The record in the index, also of a hidden account.
 pub async fn indexed(db: &Db, uri: &RecordUri) -> Result<Option<IndexedTrace>, StoreError> {
-    static INDEXED: PerPartition<&str> = PerPartition::new(
-        "SELECT r.indexed_at, r.updated_at, \
+    static INDEXED: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
+        format!(
+            "SELECT r.indexed_at, r.updated_at, \
              (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id) AS invalid_reason \
-         FROM {records} r WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2) AND r.rkey = $3",
-    );
+         FROM {records} r WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2) AND r.rkey = $3"
+        )
+    });
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let sql = *INDEXED.of(collection.partition);
     Ok(on!(db, reader, |pool| {

@@ -22,9 +22,9 @@ use crate::lexicons::Followed;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
 use belvedere_protocol::atproto::Nsid;
-use belvedere_storage::query::Keyset;
-use belvedere_storage::store::Db;
-use belvedere_storage::store::records::{self, ListArgs};
+use belvedere_storage::query::Query;
+use belvedere_storage::store::{Db, query};
+use belvedere_web::fair_share::Tenant;
 
 use super::commit::{Committer, Sink};
 use super::message::Message;
@@ -115,20 +115,13 @@ async fn migrated(url: &str) -> Db {
 
 /// All records of a collection that a query can see: AT URI to record text.
 async fn visible(db: &Db, collection: &str) -> std::collections::BTreeMap<String, String> {
-    let collection = Nsid::try_from(collection).unwrap();
-    let mut args = ListArgs {
-        collection: &collection,
-        did: None,
-        limit: 1_000_000,
-        after: None,
-        tenant: &belvedere_web::fair_share::Tenant::Instance,
-    };
+    let mut all = Query { limit: 1_000_000, ..Query::of(Nsid::try_from(collection).unwrap()) };
     let mut rows = Vec::new();
     loop {
-        let page = records::list(db, &args).await.unwrap();
-        args.after = page.rows.last().map(|row| Keyset { indexed_at: row.indexed_at, id: row.id });
+        let page = query::read(db, &all, &Tenant::Instance).await.unwrap();
         rows.extend(page.rows);
-        if !page.more {
+        all.after = page.next;
+        if all.after.is_none() {
             break;
         }
     }

@@ -10,10 +10,9 @@ use super::fault;
 use super::state::CallState;
 use crate::plugins::limits;
 use belvedere_protocol::atproto::{Nsid, RecordUri};
-use belvedere_storage::query::Filter;
-use belvedere_storage::records::{self, ReadError, page};
-use belvedere_storage::store::StoreError;
+use belvedere_storage::query::{Filter, Query};
 use belvedere_storage::store::records::get_many_full;
+use belvedere_storage::store::{StoreError, query};
 
 impl Host for CallState {
     async fn find(
@@ -52,18 +51,17 @@ async fn find(
     let filter =
         Filter::from_json(&condition).map_err(|error| fault::bad_input(format!("lookup.find: {error}")))?;
     // Without a sort, the first match ends the search.
-    let query = records::Query { filter: Some(filter), limit: 1, ..records::Query::of(collection) };
+    let first = Query { filter: Some(filter), limit: 1, ..Query::of(collection) };
     let db = state.services.db.clone();
     state.wait_for_host(true);
-    let found = page::read(&db, &query, &tenant).await;
+    let found = query::read(&db, &first, &tenant).await;
     state.wait_for_host(false);
     let found = found.map_err(|error| match error {
-        ReadError::Cursor(_) => fault::bad_input("lookup.find: invalid"),
-        ReadError::Store(StoreError::TooSlow) => fault::new(
+        StoreError::TooSlow => fault::new(
             FaultCode::TimedOut,
             format!("lookup.find: {path} has no index yet, and the collection is too large to be searched"),
         ),
-        ReadError::Store(error) => fault::store("lookup.find", &error),
+        error => fault::store("lookup.find", &error),
     })?;
     let Some(row) = found.rows.into_iter().next() else { return Ok(None) };
     let uri = row.uri();

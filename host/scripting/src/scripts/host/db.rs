@@ -1,4 +1,5 @@
-//! `db`: reads the index. Rows cross as the stored bytes; nothing here parses them.
+//! `db`: reads the index. The arguments are checked here; the prelude has checked their types. Rows cross as the stored bytes;
+//! nothing here parses them.
 
 use std::time::Instant;
 
@@ -8,7 +9,12 @@ use super::rows::pack;
 use super::state::RunState;
 use super::{fault, handles, json};
 use crate::scripts::limits;
-use crate::scripts::services::{Backlinks, IndexError, Query, Search};
+use crate::scripts::services::IndexError;
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_storage::query::{
+    Backlinks, Direction, Filter, PageSize, Position, Query, Search, Sort, SortKey,
+};
+use belvedere_storage::store::records;
 
 impl Host for RunState {
     async fn query(&mut self, args: QueryArgs) -> wasmtime::Result<Result<Page, Fault>> {
@@ -48,37 +54,69 @@ impl Host for RunState {
     }
 
     async fn backend(&mut self) -> wasmtime::Result<String> {
-        Ok(self.index("db.backend").map_or("", |index| index.backend()).to_owned())
+        Ok(self.index("db.backend").map_or("", |index| index.backend().as_str()).to_owned())
     }
 }
 
 async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
     let (index, tenant) = (state.index("db.query")?, state.tenant().clone());
-    check_lengths(
-        "db.query",
-        &[Some(&args.collection), args.did.as_ref(), args.cursor.as_ref(), args.sort.as_ref()],
-    )?;
-    if let Some(filter) = &args.filter {
-        json::check(state, "db.query: filter", filter, limits::FILTER_BYTES)?;
-    }
-    let query = Query {
-        collection: args.collection,
-        did: args.did,
-        limit: args.limit,
-        cursor: args.cursor,
-        sort: args.sort,
-        ascending: args.ascending,
-        filter: args.filter.map(Into::into),
-        valid: args.valid,
-    };
+    let query = checked_query(state, args)?;
     let page = call_index(state, "db.query", index.query(tenant, query)).await?;
-    Ok(Page { records: pack(state, &page.rows)?, cursor: page.cursor })
+    answer(state, &page)
+}
+
+/// Checks the arguments of `db.query`.
+fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, Fault> {
+    const FUNCTION: &str = "db.query";
+    let QueryArgs { collection, did, limit, cursor, sort, ascending, filter, valid } = args;
+    check_lengths(FUNCTION, &[Some(&collection), did.as_ref(), cursor.as_ref(), sort.as_ref()])?;
+    let filter = filter.map(|text| {
+        json::check(state, "db.query: filter", &text, limits::FILTER_BYTES)?;
+        let value =
+            serde_json::from_slice(&text).map_err(|error| invalid(FUNCTION, format!("filter: {error}")))?;
+        Filter::from_json(&value).map_err(|error| invalid(FUNCTION, error))
+    });
+    let filter = filter.transpose()?;
+    let direction = if ascending { Direction::Asc } else { Direction::Desc };
+    let sort = match sort {
+        // Newest first is the order of a list, which needs no sort.
+        None => ascending.then_some(Sort { key: SortKey::IndexedAt, direction }),
+        Some(key) => Some(
+            Sort::parse(&key, direction)
+                .map_err(|_| invalid(FUNCTION, format!("invalid sort field {key:?}")))?,
+        ),
+    };
+    let (collection, did) = (nsid(FUNCTION, &collection)?, account(FUNCTION, did)?);
+    let after = Position::read(cursor.as_deref(), sort.as_ref()).map_err(|error| invalid(FUNCTION, error))?;
+    let limit = PageSize::RECORDS.clamp(limit);
+    Ok(Query { did, filter, valid, sort, after, limit, ..Query::of(collection) })
+}
+
+/// A page as the script gets it.
+fn answer(state: &mut RunState, page: &records::Page) -> Result<Page, Fault> {
+    Ok(Page { records: pack(state, &page.rows)?, cursor: page.next.as_ref().map(Position::cursor) })
+}
+
+fn nsid(function: &str, text: &str) -> Result<Nsid, Fault> {
+    Nsid::try_from(text).map_err(|_| invalid(function, format!("collection {text:?} is not an NSID")))
+}
+
+fn account(function: &str, did: Option<String>) -> Result<Option<Did>, Fault> {
+    let read = |text: String| {
+        Did::try_from(text.as_str()).map_err(|_| invalid(function, format!("did {text:?} is not a DID")))
+    };
+    did.map(read).transpose()
+}
+
+fn invalid(function: &str, error: impl std::fmt::Display) -> Fault {
+    fault::new(FaultCode::BadInput, format!("{function}: {error}"))
 }
 
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
     let (index, tenant) = (state.index("db.get")?, state.tenant().clone());
     check_lengths("db.get", &[Some(&uri)])?;
     let uri = handles::without_handle(state, "db.get", uri).await?;
+    let uri = RecordUri::parse(&uri).map_err(|error| invalid("db.get", error))?;
     let row = call_index(state, "db.get", index.get(tenant, uri)).await?;
     pack(state, row.as_slice())
 }
@@ -86,6 +124,7 @@ async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
 async fn count(state: &mut RunState, collection: String, did: Option<String>) -> Result<u64, Fault> {
     let (index, tenant) = (state.index("db.count")?, state.tenant().clone());
     check_lengths("db.count", &[Some(&collection), did.as_ref()])?;
+    let (collection, did) = (nsid("db.count", &collection)?, account("db.count", did)?);
     call_index(state, "db.count", index.count(tenant, collection, did)).await
 }
 
@@ -95,16 +134,17 @@ async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fa
         "db.backlinks",
         &[Some(&args.collection), Some(&args.uri), args.did.as_ref(), args.cursor.as_ref()],
     )?;
-    let links = Backlinks {
-        collection: args.collection,
-        // References name accounts by their DIDs.
-        uri: handles::without_handle(state, "db.backlinks", args.uri).await?,
-        did: args.did,
-        limit: args.limit,
-        cursor: args.cursor,
-    };
+    // References name accounts by their DIDs.
+    let uri = handles::without_handle(state, "db.backlinks", args.uri).await?;
+    let (collection, did) = (nsid("db.backlinks", &args.collection)?, account("db.backlinks", args.did)?);
+    if !uri.starts_with("at://") || uri.contains('\0') {
+        return Err(invalid("db.backlinks", format!("uri {uri:?} is not an AT URI")));
+    }
+    let after =
+        Position::read(args.cursor.as_deref(), None).map_err(|error| invalid("db.backlinks", error))?;
+    let links = Backlinks { collection, uri, did, after, limit: PageSize::RECORDS.clamp(args.limit) };
     let page = call_index(state, "db.backlinks", index.backlinks(tenant, links)).await?;
-    Ok(Page { records: pack(state, &page.rows)?, cursor: page.cursor })
+    answer(state, &page)
 }
 
 async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
@@ -143,8 +183,9 @@ async fn call_index<T>(
 async fn search(state: &mut RunState, args: SearchArgs) -> Result<Vec<u8>, Fault> {
     let (index, tenant) = (state.index("db.search")?, state.tenant().clone());
     check_lengths("db.search", &[Some(&args.collection), Some(&args.field), Some(&args.text)])?;
-    let search =
-        Search { collection: args.collection, field: args.field, text: args.text, limit: args.limit };
+    let collection = nsid("db.search", &args.collection)?;
+    let search = Search::parse(collection, &args.field, args.text, args.limit)
+        .map_err(|error| invalid("db.search", error))?;
     let rows = call_index(state, "db.search", index.search(tenant, search)).await?;
     pack(state, &rows)
 }

@@ -120,7 +120,7 @@ async fn load(state: &mut RunState, uris: Vec<String>) -> Result<Vec<Loaded>, Fa
     let uris = named;
     let max_bytes = limits::LOAD_BYTES.min(usize::try_from(state.row_bytes_left()).unwrap_or(usize::MAX));
     let loaded = repos.load(&uris, max_bytes).await.map_err(|error| database(&error))?;
-    if loaded.more {
+    if loaded.next.is_some() {
         let message =
             format!("Record.load_all: the records are larger than {max_bytes} bytes: load fewer at once");
         return Err(fault::new(FaultCode::Limit, message));

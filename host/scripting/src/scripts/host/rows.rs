@@ -7,24 +7,36 @@ use memchr::memmem;
 
 use super::bindings::belvedere::script::types::Fault;
 use super::state::RunState;
-use crate::scripts::services::Row;
+use belvedere_storage::store::records::RecordRow;
 
 /// Set in a record's length if the guest may keep the record as text.
 const STAYS_TEXT: u32 = 1 << 31;
 
 /// For each row its URI and its record, each after its length. Counts the rows.
-pub(super) fn pack(state: &mut RunState, rows: &[Row]) -> Result<Vec<u8>, Fault> {
-    let bytes = rows.iter().map(|row| row.uri.len() + row.record.len() + 8).sum();
+pub(super) fn pack(state: &mut RunState, rows: &[RecordRow]) -> Result<Vec<u8>, Fault> {
+    let bytes = rows.iter().map(|row| uri_len(row) + row.record.len() + 8).sum();
     state.count_rows(rows.len(), bytes)?;
     let mut out = Vec::with_capacity(bytes);
-    for Row { uri, record } in rows {
+    for row in rows {
+        let record = &row.record;
         let flag = if stays_text(record) { STAYS_TEXT } else { 0 };
-        out.extend_from_slice(&(uri.len() as u32).to_le_bytes());
-        out.extend_from_slice(uri.as_bytes());
+        out.extend_from_slice(&(uri_len(row) as u32).to_le_bytes());
+        for part in uri(row) {
+            out.extend_from_slice(part.as_bytes());
+        }
         out.extend_from_slice(&(record.len() as u32 | flag).to_le_bytes());
         out.extend_from_slice(record);
     }
     Ok(out)
+}
+
+/// The parts of a row's URI.
+fn uri(row: &RecordRow) -> [&str; 6] {
+    ["at://", &row.did, "/", row.collection.as_str(), "/", &row.rkey]
+}
+
+fn uri_len(row: &RecordRow) -> usize {
+    uri(row).iter().map(|part| part.len()).sum()
 }
 
 /// Whether a field `uri` can be added at the end of the object: it has another field, none of that name, and no space

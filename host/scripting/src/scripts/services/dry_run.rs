@@ -6,12 +6,13 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
-use super::{
-    Backlinks, Index, IndexError, LogLevel, LogLine, LogSink, Page, Query, RawAnswer, Row, Search, Services,
-};
+use super::{Index, IndexError, LogLevel, LogLine, LogSink, RawAnswer, Services};
 use crate::scripts::dry_run::{DryRun, DryRunOptions, DryWrite};
 use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_storage::query::{Backlinks, Query, Search};
 use belvedere_storage::store::Backend;
+use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_storage::store::script_sql::guard::Parsed;
 use belvedere_web::fair_share::Tenant;
 
@@ -64,15 +65,15 @@ impl Index for ReadOnlyIndex {
         self.index.query(tenant, query)
     }
 
-    fn get(&self, tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, tenant: Tenant, uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
         self.index.get(tenant, uri)
     }
 
     fn count(
         &self,
         tenant: Tenant,
-        collection: String,
-        did: Option<String>,
+        collection: Nsid,
+        did: Option<Did>,
     ) -> BoxFuture<'_, Result<u64, IndexError>> {
         self.index.count(tenant, collection, did)
     }
@@ -87,9 +88,8 @@ impl Index for ReadOnlyIndex {
         sql: String,
         params: Bytes,
     ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
-        let backend = if self.index.backend() == "postgres" { Backend::Postgres } else { Backend::Sqlite };
         // What can't be parsed fails where it would in an ordinary run.
-        let writes = Parsed::new(&sql, backend).is_ok_and(|parsed| !parsed.is_select());
+        let writes = Parsed::new(&sql, self.index.backend()).is_ok_and(|parsed| !parsed.is_select());
         if !writes {
             return self.index.raw(tenant, sql, params);
         }
@@ -101,11 +101,11 @@ impl Index for ReadOnlyIndex {
         })
     }
 
-    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
         self.index.search(tenant, search)
     }
 
-    fn backend(&self) -> &'static str {
+    fn backend(&self) -> Backend {
         self.index.backend()
     }
 }

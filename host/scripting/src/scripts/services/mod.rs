@@ -30,6 +30,10 @@ use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::xrpc::{Answer, Call, Caller};
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_storage::query::{Backlinks, Query, Search};
+use belvedere_storage::store::Backend;
+use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
 
 /// The services of a run. Cheap to clone. The fields that are an `Option` are optional: calling a missing capability
@@ -166,35 +170,6 @@ impl fmt::Debug for Services {
     }
 }
 
-/// The arguments of `db.query`, as the script passed them, unchecked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query {
-    pub collection: String,
-    pub did: Option<String>,
-    /// Clamped to 1..=100 by the index; `None` is 20.
-    pub limit: Option<i64>,
-    pub cursor: Option<String>,
-    /// `indexed_at`, `did`, `uri`, or a path into the record.
-    pub sort: Option<String>,
-    pub ascending: bool,
-    /// JSON text of a condition or group (`lua-runtime.md` §11).
-    pub filter: Option<Bytes>,
-    /// Only records that their lexicon accepts, or only those that it rejects.
-    pub valid: Option<bool>,
-}
-
-/// The arguments of `db.backlinks`, unchecked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Backlinks {
-    pub collection: String,
-    /// The URI that the records refer to, compared exactly.
-    pub uri: String,
-    pub did: Option<String>,
-    /// Clamped to 1..=100 by the index; `None` is 20.
-    pub limit: Option<i64>,
-    pub cursor: Option<String>,
-}
-
 /// The result of a statement of `db.raw`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawAnswer {
@@ -203,31 +178,6 @@ pub struct RawAnswer {
     pub count: usize,
     /// Rows that an INSERT, UPDATE or DELETE touched.
     pub changed: Option<u64>,
-}
-
-/// The arguments of `db.search`, unchecked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Search {
-    pub collection: String,
-    /// A path into the record.
-    pub field: String,
-    pub text: String,
-    /// Clamped to 1..=100 by the index; `None` is 10.
-    pub limit: Option<i64>,
-}
-
-/// One record of the index. `record` is the stored JSON text, untouched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    pub uri: String,
-    pub record: Bytes,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    pub rows: Vec<Row>,
-    /// Only when more rows exist.
-    pub cursor: Option<String>,
 }
 
 /// Why the index did not answer.
@@ -250,22 +200,21 @@ pub enum IndexError {
 /// Reads the index, for `db.*`. Calls that scan many records take one of the tenant's places for scans.
 pub trait Index: Send + Sync {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
-    /// The record at a full AT URI, `None` when the index has none.
-    fn get(&self, tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>>;
+    /// `None` when the index has no such record.
+    fn get(&self, tenant: Tenant, uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>>;
     fn count(
         &self,
         tenant: Tenant,
-        collection: String,
-        did: Option<String>,
+        collection: Nsid,
+        did: Option<Did>,
     ) -> BoxFuture<'_, Result<u64, IndexError>>;
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>>;
     /// One SQL statement; `params` is the JSON text of an array.
     fn raw(&self, tenant: Tenant, sql: String, params: Bytes)
     -> BoxFuture<'_, Result<RawAnswer, IndexError>>;
     /// Records with a text in a field, best match first.
-    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>>;
-    /// `sqlite` or `postgres`.
-    fn backend(&self) -> &'static str;
+    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>>;
+    fn backend(&self) -> Backend;
     /// The index for one run that answers a query of this caller: it may be slightly old, but has all that the caller has
     /// written. `None` when that is no other.
     fn for_query(&self, _caller: &Caller) -> Option<Arc<dyn Index>> {

@@ -7,21 +7,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use super::{
-    ActiveLabel, Backlinks, Index, IndexError, Labels, LogLevel, LogLine, LogSink, Page, Query, RawAnswer,
-    Row, Search,
-};
+use super::{ActiveLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, RawAnswer};
 use crate::scripts::Variables;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_instance::events::{Event, EventLog};
 use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
-use belvedere_storage::query::{Direction, Filter, PageSize, Sort, SortKey};
-use belvedere_storage::records::{self, ReadError, page};
-use belvedere_storage::store::records::RecordRow;
+use belvedere_storage::query::{Backlinks, Query, Search};
+use belvedere_storage::store::records::{self, Page, RecordRow, backlinks};
 use belvedere_storage::store::replicas::{CallerReads, ReadDb};
 use belvedere_storage::store::script_sql::{self, ScriptSqlError};
-use belvedere_storage::store::{Db, StoreError};
+use belvedere_storage::store::{Backend, Db, StoreError, query, search};
 use belvedere_wasm::sandbox::{DroppedLines, LogShares, Verdict};
 use belvedere_web::fair_share::Tenant;
 
@@ -49,53 +45,34 @@ impl ServerIndex {
 
 impl Index for ServerIndex {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
-        Box::pin(async move {
-            let (db, query) = (self.reading().await, parse_query(query)?);
-            let page = page::read(&db, &query, &tenant).await.map_err(read_error)?;
-            Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
-        })
+        Box::pin(
+            async move { query::read(&*self.reading().await, &query, &tenant).await.map_err(store_error) },
+        )
     }
 
-    fn get(&self, tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, tenant: Tenant, uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
         Box::pin(async move {
-            let uri = RecordUri::parse(&uri).map_err(invalid_input)?;
             let db = self.reading().await;
             let _place = db.read_place(&tenant).await.map_err(store_error)?;
-            let found = belvedere_storage::store::records::get(&db, &uri).await.map_err(store_error)?;
-            Ok(found.map(row))
+            records::get(&db, &uri).await.map_err(store_error)
         })
     }
 
     fn count(
         &self,
         tenant: Tenant,
-        collection: String,
-        did: Option<String>,
+        collection: Nsid,
+        did: Option<Did>,
     ) -> BoxFuture<'_, Result<u64, IndexError>> {
         Box::pin(async move {
-            let (collection, did) = (parse_nsid(&collection)?, did.as_deref().map(parse_did).transpose()?);
             let db = self.reading().await;
-            let count =
-                belvedere_storage::store::records::count(&db, &collection, did.as_ref(), &tenant).await;
-            count.map_err(store_error)
+            records::count(&db, &collection, did.as_ref(), &tenant).await.map_err(store_error)
         })
     }
 
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
-            let links = records::Backlinks {
-                collection: parse_nsid(&links.collection)?,
-                uri: links.uri,
-                did: links.did.as_deref().map(parse_did).transpose()?,
-                limit: PageSize::RECORDS.clamp(links.limit),
-                cursor: links.cursor,
-            };
-            if !links.uri.starts_with("at://") || links.uri.contains('\0') {
-                return Err(IndexError::Invalid(format!("uri {:?} is not an AT URI", links.uri)));
-            }
-            let db = self.reading().await;
-            let page = records::backlinks::read(&db, &links, &tenant).await.map_err(read_error)?;
-            Ok(Page { rows: page.rows.into_iter().map(row).collect(), cursor: page.cursor })
+            backlinks::read(&*self.reading().await, &links, &tenant).await.map_err(store_error)
         })
     }
 
@@ -114,17 +91,14 @@ impl Index for ServerIndex {
         })
     }
 
-    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
-        Box::pin(async move {
-            let (db, search) = (self.reading().await, parse_search(search)?);
-            let rows = records::search::read(&db, &search, &tenant).await;
-            let rows = rows.map_err(store_error)?;
-            Ok(rows.into_iter().map(row).collect())
-        })
+    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
+        Box::pin(
+            async move { search::read(&*self.reading().await, &search, &tenant).await.map_err(store_error) },
+        )
     }
 
-    fn backend(&self) -> &'static str {
-        self.db.backend().as_str()
+    fn backend(&self) -> Backend {
+        self.db.backend()
     }
 
     fn for_query(&self, caller: &Caller) -> Option<Arc<dyn Index>> {
@@ -137,53 +111,6 @@ impl Index for ServerIndex {
             reads.set_written();
         }
     }
-}
-
-fn parse_query(query: Query) -> Result<records::Query, IndexError> {
-    let filter = query
-        .filter
-        .map(|text| {
-            let value =
-                serde_json::from_slice(&text).map_err(|e| IndexError::Invalid(format!("filter: {e}")))?;
-            Filter::from_json(&value).map_err(invalid_input)
-        })
-        .transpose()?;
-    let direction = if query.ascending { Direction::Asc } else { Direction::Desc };
-    let sort = match query.sort {
-        // Newest first is the order of a list, which needs no sort.
-        None => query.ascending.then_some(Ok(Sort { key: SortKey::IndexedAt, direction })),
-        Some(key) => Some(
-            Sort::parse(&key, direction)
-                .map_err(|_| IndexError::Invalid(format!("invalid sort field {key:?}"))),
-        ),
-    };
-    Ok(records::Query {
-        did: query.did.as_deref().map(parse_did).transpose()?,
-        limit: PageSize::RECORDS.clamp(query.limit),
-        cursor: query.cursor,
-        filter,
-        sort: sort.transpose()?,
-        valid: query.valid,
-        ..records::Query::of(parse_nsid(&query.collection)?)
-    })
-}
-
-fn parse_search(search: Search) -> Result<records::search::Search, IndexError> {
-    let collection = parse_nsid(&search.collection)?;
-    records::search::Search::parse(collection, &search.field, search.text, search.limit)
-        .map_err(invalid_input)
-}
-
-fn row(row: RecordRow) -> Row {
-    Row { uri: row.uri(), record: row.record }
-}
-
-fn parse_nsid(text: &str) -> Result<Nsid, IndexError> {
-    Nsid::try_from(text).map_err(|_| IndexError::Invalid(format!("collection {text:?} is not an NSID")))
-}
-
-fn parse_did(text: &str) -> Result<Did, IndexError> {
-    Did::try_from(text).map_err(|_| IndexError::Invalid(format!("did {text:?} is not a DID")))
 }
 
 fn invalid_input(error: impl std::error::Error) -> IndexError {
@@ -215,13 +142,6 @@ fn sql_error(error: ScriptSqlError) -> IndexError {
         | ScriptSqlError::Full
         | ScriptSqlError::TooManyRelations => IndexError::Limit(error.to_string()),
         ScriptSqlError::Store(error) => store_error(error),
-    }
-}
-
-fn read_error(error: ReadError) -> IndexError {
-    match error {
-        ReadError::Cursor(error) => invalid_input(error),
-        ReadError::Store(error) => store_error(error),
     }
 }
 

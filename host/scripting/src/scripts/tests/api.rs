@@ -118,17 +118,17 @@ async fn failures_name_chunk_and_line() {
 #[tokio::test]
 async fn host_calls_work_everywhere_in_a_script() {
     let stage = Stage::set().await;
-    stage.put(&[("at://did:plc:a/a.b/1", "{}")]);
+    stage.put(&[("at://did:plc:a/a.b.c/1", "{}")]);
     let seen = stage
         .run(
-            "local at_load = #db.query{ collection = 'a.b' }.records
+            "local at_load = #db.query{ collection = 'a.b.c' }.records
              function handle()
                local t = { 3, 1, 2 }
-               table.sort(t, function(a, b) db.query{ collection = 'a.b' } return a < b end)
-               local s = ('x'):gsub('x', function() return tostring(db.count('a.b')) end)
-               local c = coroutine.wrap(function() coroutine.yield(db.count('a.b')) end)
-               local m = setmetatable({}, { __index = function() return db.count('a.b') end })
-               return { at_load, t, s, c(), m.x, select(2, pcall(db.count, 'a.b')) }
+               table.sort(t, function(a, b) db.query{ collection = 'a.b.c' } return a < b end)
+               local s = ('x'):gsub('x', function() return tostring(db.count('a.b.c')) end)
+               local c = coroutine.wrap(function() coroutine.yield(db.count('a.b.c')) end)
+               local m = setmetatable({}, { __index = function() return db.count('a.b.c') end })
+               return { at_load, t, s, c(), m.x, select(2, pcall(db.count, 'a.b.c')) }
              end",
         )
         .await
@@ -225,7 +225,7 @@ async fn saving_runs_the_top_level_in_a_bare_sandbox() {
     let script = check(
         "log('hidden') print('hidden') local key = env.ANY assert(key == '' or key == nil)
          local query = db.query local at = now() local id = TID()
-         function handle() return query{ collection = 'a.b' } end",
+         function handle() return query{ collection = 'a.b.c' } end",
     )
     .await
     .unwrap();
@@ -239,7 +239,7 @@ async fn saving_runs_the_top_level_in_a_bare_sandbox() {
         ("local x = 1", FailureKind::MissingHandle, "handle()"),
         ("error('at load') function handle() end", FailureKind::Runtime, ":1: at load"),
         (
-            "db.query{ collection = 'a.b' } function handle() end",
+            "db.query{ collection = 'a.b.c' } function handle() end",
             FailureKind::Runtime,
             "while the script is being saved",
         ),

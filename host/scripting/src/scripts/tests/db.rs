@@ -3,6 +3,9 @@
 use serde_json::json;
 
 use super::{Stage, TRIGGER};
+use belvedere_protocol::atproto::Did;
+use belvedere_storage::query::sort::{SortKeyset, SortValue};
+use belvedere_storage::query::{Direction, Filter, Position, Sort};
 
 #[tokio::test]
 async fn rows_reach_lua_with_their_uri() {
@@ -29,37 +32,33 @@ async fn rows_reach_lua_with_their_uri() {
 }
 
 #[tokio::test]
-async fn query_arguments_cross_as_they_are() {
+async fn query_arguments_reach_the_index() {
     let stage = Stage::set().await;
+    let after = Position::Sorted(SortKeyset { value: SortValue::Number("5".into()), id: 7 });
     stage
-        .handle(
-            "db.query{ collection = 'a.b', did = 'did:plc:a', limit = '7', cursor = 'c', sort = 'x.y',
+        .handle(&format!(
+            "db.query{{ collection = 'a.b.c', did = 'did:plc:a', limit = '7', cursor = '{}', sort = 'x.y',
                        sortDirection = 'ASC', valid = 'true',
-                       filter = { combine = 'OR', { field = 'n', op = '>', value = 3 },
-                                  { { field = 's', value = 'x' } } } }
-             return db.query{ collection = 'a.b', limit = 5.0, cursor = json.null, valid = false }",
-        )
+                       filter = {{ combine = 'OR', {{ field = 'n', op = '>', value = 3 }},
+                                  {{ {{ field = 's', value = 'x' }} }} }} }}
+             return db.query{{ collection = 'a.b.c', limit = 5.0, cursor = json.null, valid = false }}",
+            after.cursor()
+        ))
         .await
         .unwrap();
     let queries = stage.index.queries.lock().unwrap();
+    let filter = Filter::from_json(&json!({"combine": "OR", "children": [
+        {"field": "n", "op": ">", "value": 3},
+        {"children": [{"field": "s", "value": "x"}]},
+    ]}));
     assert_eq!(
-        (queries[0].collection.as_str(), queries[0].did.as_deref(), queries[0].limit),
-        ("a.b", Some("did:plc:a"), Some(7))
+        (queries[0].collection.as_str(), queries[0].did.as_ref().map(Did::as_str), queries[0].limit),
+        ("a.b.c", Some("did:plc:a"), 7)
     );
-    assert_eq!(
-        (queries[0].cursor.as_deref(), queries[0].sort.as_deref(), queries[0].ascending),
-        (Some("c"), Some("x.y"), true)
-    );
-    let filter: serde_json::Value = serde_json::from_slice(queries[0].filter.as_ref().unwrap()).unwrap();
-    assert_eq!(
-        filter,
-        json!({"combine": "OR", "children": [
-            {"field": "n", "op": ">", "value": 3},
-            {"children": [{"field": "s", "value": "x"}]},
-        ]})
-    );
+    assert_eq!(queries[0].sort, Some(Sort::parse("x.y", Direction::Asc).unwrap()));
+    assert_eq!((&queries[0].after, &queries[0].filter), (&Some(after), &filter.ok()));
     assert_eq!((queries[0].valid, queries[1].valid), (Some(true), Some(false)));
-    assert_eq!((queries[1].limit, &queries[1].cursor, queries[1].ascending), (Some(5), &None, false));
+    assert_eq!((queries[1].limit, &queries[1].after, &queries[1].sort), (5, &None, &None));
 }
 
 #[tokio::test]
@@ -69,57 +68,64 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
         ("db.query()", "db.query: table expected, got nil"),
         ("db.query{}", "db.query: collection is required"),
         ("db.query{ collection = 5 }", "db.query: collection: string expected, got number"),
-        ("db.query{ collection = 'a.b', limit = 'x' }", "db.query: limit: integer expected"),
-        ("db.query{ collection = 'a.b', limit = 1.5 }", "db.query: limit: integer expected"),
+        ("db.query{ collection = 'a.b.c', limit = 'x' }", "db.query: limit: integer expected"),
+        ("db.query{ collection = 'a.b.c', limit = 1.5 }", "db.query: limit: integer expected"),
         (
-            "db.query{ collection = 'a.b', sortDirection = 'up' }",
+            "db.query{ collection = 'a.b.c', sortDirection = 'up' }",
             "db.query: sortDirection must be 'asc' or 'desc'",
         ),
-        ("db.query{ collection = 'a.b', filter = 1 }", "db.query: filter: table expected, got number"),
+        ("db.query{ collection = 'a.b.c', filter = 1 }", "db.query: filter: table expected, got number"),
         (
-            "db.query{ collection = 'a.b', limt = 5 }",
+            "db.query{ collection = 'a.b.c', limt = 5 }",
             "db.query: unknown option \"limt\"; did you mean \"limit\"?",
         ),
         (
-            "db.query{ collection = 'a.b', sort_direction = 'asc' }",
+            "db.query{ collection = 'a.b.c', sort_direction = 'asc' }",
             "db.query: unknown option \"sort_direction\"; did you mean \"sortDirection\"?",
         ),
         (
-            "db.query{ collection = 'a.b', offset = 5 }",
+            "db.query{ collection = 'a.b.c', offset = 5 }",
             "db.query: unknown option \"offset\"; the options are collection, cursor, did, filter, limit, sort, \
              sortDirection, valid",
         ),
         (
-            "db.query{ 'a.b' }",
+            "db.query{ 'a.b.c' }",
             "db.query: unknown option 1; the options are collection, cursor, did, filter, limit, sort, sortDirection, \
              valid",
         ),
-        ("db.query{ collection = 'a.b', valid = 'yes' }", "db.query: valid: true or false expected"),
+        ("db.query{ collection = 'a.b' }", "db.query: collection \"a.b\" is not an NSID"),
+        ("db.query{ collection = 'a.b.c', did = 'x' }", "db.query: did \"x\" is not a DID"),
+        ("db.query{ collection = 'a.b.c', sort = '$x' }", "db.query: invalid sort field \"$x\""),
+        ("db.query{ collection = 'a.b.c', cursor = 'x' }", "db.query: malformed cursor"),
+        ("db.query{ collection = 'a.b.c', valid = 'yes' }", "db.query: valid: true or false expected"),
         (
-            "db.query{ collection = 'a.b', filter = { { field = 'n', opp = '<', value = 1 } } }",
+            "db.query{ collection = 'a.b.c', filter = { { field = 'n', opp = '<', value = 1 } } }",
             "db.query: filter: unknown option \"opp\"; did you mean \"op\"?",
         ),
         (
-            "db.query{ collection = 'a.b', filter = { feild = 'n', value = 1 } }",
+            "db.query{ collection = 'a.b.c', filter = { feild = 'n', value = 1 } }",
             "db.query: filter: unknown option \"feild\"; did you mean \"field\"?",
         ),
         (
-            "db.search{ collection = 'a.b', field = 'x', text = 'y' }",
+            "db.search{ collection = 'a.b.c', field = 'x', text = 'y' }",
             "db.search: unknown option \"text\"; the options are collection, field, limit, query",
         ),
         (
-            "db.backlinks{ collection = 'a.b', url = 'at://x' }",
+            "db.backlinks{ collection = 'a.b.c', url = 'at://x' }",
             "db.backlinks: unknown option \"url\"; did you mean \"uri\"?",
         ),
         (
-            "db.backlinks{ collection = 'a.b', [('x'):rep(1000)] = 1 }",
+            "db.backlinks{ collection = 'a.b.c', [('x'):rep(1000)] = 1 }",
             "db.backlinks: unknown option \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\"; the options are collection, \
              cursor, did, limit, uri",
         ),
         ("db.query{ collection = 'a\\xff' }", "db.query: args.collection: not valid UTF-8"),
-        ("db.query{ collection = 'down' }", "db.query: database unavailable"),
+        ("db.query{ collection = 'com.example.down' }", "db.query: database unavailable"),
         ("db.get()", "db.get: uri is required"),
-        ("db.get('x')", "db.get: not an AT URI"),
+        (
+            "db.get('x')",
+            "db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it does not begin with at://",
+        ),
         ("db.count()", "db.count: collection is required"),
         ("log()", "log: string expected, got nil"),
         ("log({})", "log: string expected, got table"),

@@ -20,9 +20,9 @@ async fn faults_are_objects_that_scripts_can_handle() {
         json!([
             false,
             "bad-input",
-            "xrpc.query:com.example.get:1: db.get: not an AT URI",
-            "xrpc.query:com.example.get:1: db.get: not an AT URI",
-            "E: xrpc.query:com.example.get:1: db.get: not an AT URI",
+            "xrpc.query:com.example.get:1: db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it does not begin with at://",
+            "xrpc.query:com.example.get:1: db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it does not begin with at://",
+            "E: xrpc.query:com.example.get:1: db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it does not begin with at://",
             false
         ])
     );
@@ -32,15 +32,15 @@ async fn faults_are_objects_that_scripts_can_handle() {
 async fn an_uncaught_fault_says_whether_to_try_again() {
     let stage = Stage::set().await;
     for (body, fault, retryable) in [
-        ("db.query{ collection = 'down' }", Some(FaultCode::Unavailable), true),
+        ("db.query{ collection = 'com.example.down' }", Some(FaultCode::Unavailable), true),
         (
-            "local ok, e = pcall(db.query, { collection = 'down' }) error(e)",
+            "local ok, e = pcall(db.query, { collection = 'com.example.down' }) error(e)",
             Some(FaultCode::Unavailable),
             true,
         ),
         ("db.get('x')", Some(FaultCode::BadInput), false),
         ("db.query(7)", Some(FaultCode::BadInput), false),
-        ("pcall(db.query, { collection = 'down' }) error('mine')", None, false),
+        ("pcall(db.query, { collection = 'com.example.down' }) error('mine')", None, false),
         ("error({ code = 'unavailable', answer = 0 })", None, false),
         ("local ok, e = pcall(db.get, 'x') e.code = 'none' e.answer = 7 error(e)", None, false),
     ] {

@@ -143,8 +143,8 @@ async fn a_caught_stack_overflow_is_no_failure() {
 #[tokio::test]
 async fn floods_of_host_calls() {
     all_end(&[
-        ("function handle() while true do db.query{ collection = 'a.b' } end end", Runtime),
-        ("function handle() while true do pcall(db.query, { collection = 'a.b' }) end end", Limit),
+        ("function handle() while true do db.query{ collection = 'a.b.c' } end end", Runtime),
+        ("function handle() while true do pcall(db.query, { collection = 'a.b.c' }) end end", Limit),
         ("function handle() while true do log('x') end end", Runtime),
         ("function handle() while true do pcall(print, 'x') end end", Limit),
         ("function handle() while true do now() TID() end end", Limit),

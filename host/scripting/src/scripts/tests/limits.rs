@@ -103,30 +103,30 @@ async fn the_failing_line_is_known() {
 #[tokio::test]
 async fn calls_rows_bytes_and_lines_are_bounded() {
     let stage = Stage::set().await;
-    stage.put(&[("at://did:plc:a/a.b/1", "{}")]);
+    stage.put(&[("at://did:plc:a/a.b.c/1", "{}")]);
     assert_eq!(
-        stage.handle("for i = 1, 1000 do db.count('a.b') end return true").await.unwrap(),
+        stage.handle("for i = 1, 1000 do db.count('a.b.c') end return true").await.unwrap(),
         json!(true)
     );
-    let failure = stage.handle("for i = 1, 1001 do db.count('a.b') end").await.unwrap_err();
+    let failure = stage.handle("for i = 1, 1001 do db.count('a.b.c') end").await.unwrap_err();
     assert!(failure.message.contains("too many calls to the host"), "{failure}");
 
     let failure = stage.handle("for i = 1, 101 do log('x') end").await.unwrap_err();
     assert!(failure.message.contains("too many log lines"), "{failure}");
     assert_eq!(stage.lines.0.lock().unwrap().len(), 100);
 
-    stage.put(&[("at://did:plc:a/a.b/1", "{}"); 100]);
-    let failure = stage.handle("for i = 1, 101 do db.query{ collection = 'a.b' } end").await.unwrap_err();
+    stage.put(&[("at://did:plc:a/a.b.c/1", "{}"); 100]);
+    let failure = stage.handle("for i = 1, 101 do db.query{ collection = 'a.b.c' } end").await.unwrap_err();
     assert!(failure.message.contains("too many rows"), "{failure}");
 
     let large = format!("{{\"x\":\"{}\"}}", "x".repeat(1 << 20));
-    stage.put(&[("at://did:plc:a/a.b/1", large.as_str())]);
-    let failure = stage.handle("for i = 1, 17 do db.query{ collection = 'a.b' } end").await.unwrap_err();
+    stage.put(&[("at://did:plc:a/a.b.c/1", large.as_str())]);
+    let failure = stage.handle("for i = 1, 17 do db.query{ collection = 'a.b.c' } end").await.unwrap_err();
     assert!(failure.message.contains("too many bytes of rows"), "{failure}");
 
     // The fault of a refused call can be caught, but all further calls are refused too.
     let seen = stage
-        .handle("local n = 0 for i = 1, 2000 do if pcall(db.count, 'a.b') then n = n + 1 end end return n")
+        .handle("local n = 0 for i = 1, 2000 do if pcall(db.count, 'a.b.c') then n = n + 1 end end return n")
         .await
         .unwrap();
     assert_eq!(seen, json!(1000));

@@ -4,11 +4,15 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::{FailureKind, Invocation, Stage, TRIGGER, engine};
-use crate::scripts::services::{Backlinks, RawAnswer};
-use crate::scripts::{Index, IndexError, Page, Query, Row, ScriptFailure, Search, Services};
+use crate::scripts::services::RawAnswer;
+use crate::scripts::{Index, IndexError, ScriptFailure, Services};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_protocol::trigger::Trigger;
+use belvedere_storage::query::{Backlinks, Query, Search};
+use belvedere_storage::store::Backend;
+use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
 
 /// Checks that the message of a failure begins with the trigger and this line.
@@ -35,8 +39,8 @@ async fn tail_calls_into_the_server_have_one() {
     fail_on_line_3(
         FailureKind::Runtime,
         &[
-            ("return db.get('x')", "db.get: not an AT URI"),
-            ("return db.query{ collection = 'down' }", "database unavailable"),
+            ("return db.get('x')", "db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it does not begin with at://"),
+            ("return db.query{ collection = 'com.example.down' }", "database unavailable"),
             ("return db.query(7)", "db.query: table expected, got number"),
             ("return db.raw('')", "db.raw"),
             ("return log({})", "log: string expected, got table"),
@@ -74,7 +78,7 @@ async fn errors_of_lua_have_one() {
             ("return error({ code = 5 })", r#"{"code":5}"#),
             ("t.x.y = 1", "attempt to index a nil value (field 'x')"),
             ("return string.char(256)", "bad argument #1 to 'char'"),
-            ("coroutine.wrap(db.get)('x')", "db.get: not an AT URI"),
+            ("coroutine.wrap(db.get)('x')", "db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it does not begin with at://"),
             ("coroutine.wrap(error)({ code = 5 })", r#"{"code":5}"#),
             ("coroutine.wrap(function() error('inside') end)()", "inside"),
             ("table.sort({ 2, 1 }, function() return db.get('x') end)", "db.get"),
@@ -258,15 +262,15 @@ impl Index for Silent {
         std::future::pending().boxed()
     }
 
-    fn get(&self, _tenant: Tenant, _uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, _tenant: Tenant, _uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
         std::future::pending().boxed()
     }
 
     fn count(
         &self,
         _tenant: Tenant,
-        _collection: String,
-        _did: Option<String>,
+        _collection: Nsid,
+        _did: Option<Did>,
     ) -> BoxFuture<'_, Result<u64, IndexError>> {
         std::future::pending().boxed()
     }
@@ -284,12 +288,12 @@ impl Index for Silent {
         std::future::pending().boxed()
     }
 
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
         std::future::pending().boxed()
     }
 
-    fn backend(&self) -> &'static str {
-        "sqlite"
+    fn backend(&self) -> Backend {
+        Backend::Sqlite
     }
 }
 

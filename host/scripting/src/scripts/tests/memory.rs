@@ -61,7 +61,7 @@ async fn runs_that_need_more_than_there_is_end_one_after_the_other() {
 async fn a_run_without_memory_is_busy_whatever_its_script_catches() {
     let small = Small::open().await;
     // It has ten of the sixteen MiB of its tenant's share, and the reserve.
-    let large = "local kept = ('x'):rep(10 << 20) db.count('a.b') return #kept";
+    let large = "local kept = ('x'):rep(10 << 20) db.count('a.b.c') return #kept";
     let beside = async {
         small.gate.wait_for_runs(1).await;
         let greedy = "while true do pcall(string.rep, 'x', 8 << 20) end";

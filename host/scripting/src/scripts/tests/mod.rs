@@ -28,16 +28,19 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::services::{Backlinks, RawAnswer};
+use super::services::RawAnswer;
 use super::{
-    Engine, EngineConfig, FailureKind, Index, IndexError, Invocation, LogLine, LogSink, Outcome, Page, Query,
-    Row, ScriptFailure, Search, Services,
+    Engine, EngineConfig, FailureKind, Index, IndexError, Invocation, LogLine, LogSink, Outcome,
+    ScriptFailure, Services,
 };
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
 use belvedere_instance::xrpc::Caller;
-use belvedere_protocol::atproto::Did;
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_protocol::trigger::Trigger;
+use belvedere_storage::query::{Backlinks, Keyset, PageSize, Position, Query, Search};
+use belvedere_storage::store::Backend;
+use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
 
 pub(super) const TRIGGER: &str = "xrpc.query:com.example.get";
@@ -45,35 +48,35 @@ pub(super) const TRIGGER: &str = "xrpc.query:com.example.get";
 /// 2023-11-14T22:13:20.123456Z
 pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_123_456);
 
-/// An index of given rows that records its queries and searches.
+/// Where each page of the [`FakeIndex`] ends, unless its query has the default limit.
+pub(super) const END: Position = Position::Time(Keyset { indexed_at: NOW, id: 1 });
+
+/// An index of given rows that records its queries.
 #[derive(Default)]
 pub(super) struct FakeIndex {
-    pub(super) rows: Mutex<Vec<Row>>,
+    pub(super) rows: Mutex<Vec<RecordRow>>,
     pub(super) queries: Mutex<Vec<Query>>,
-    pub(super) searches: Mutex<Vec<Search>>,
 }
 
 impl Index for FakeIndex {
     fn query(&self, _tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
         async move {
-            if query.collection == "down" {
+            if query.collection.as_str() == "com.example.down" {
                 return Err(IndexError::Unavailable("the disk is on fire".into()));
             }
             let rows = self.rows.lock().unwrap().clone();
-            let cursor = query.limit.is_some().then(|| "next".to_owned());
+            let next = (query.limit != PageSize::RECORDS.default).then_some(END);
             self.queries.lock().unwrap().push(query);
             tokio::task::yield_now().await; // as a database would
-            Ok(Page { rows, cursor })
+            Ok(Page { rows, next })
         }
         .boxed()
     }
 
-    fn get(&self, _tenant: Tenant, uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, _tenant: Tenant, uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
         async move {
-            if !uri.starts_with("at://") {
-                return Err(IndexError::Invalid("not an AT URI".to_owned()));
-            }
-            Ok(self.rows.lock().unwrap().iter().find(|row| row.uri == uri).cloned())
+            let uri = uri.to_string();
+            Ok(self.rows.lock().unwrap().iter().find(|row| row.uri() == uri).cloned())
         }
         .boxed()
     }
@@ -81,14 +84,14 @@ impl Index for FakeIndex {
     fn count(
         &self,
         _tenant: Tenant,
-        _collection: String,
-        did: Option<String>,
+        _collection: Nsid,
+        did: Option<Did>,
     ) -> BoxFuture<'_, Result<u64, IndexError>> {
         async move { Ok(if did.is_some() { 1 } else { self.rows.lock().unwrap().len() as u64 }) }.boxed()
     }
 
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
-        self.query(tenant, Query { collection: links.collection, limit: links.limit, ..Query::default() })
+        self.query(tenant, Query { limit: links.limit, ..Query::of(links.collection) })
     }
 
     fn raw(
@@ -107,17 +110,12 @@ impl Index for FakeIndex {
         .boxed()
     }
 
-    fn search(&self, _tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
-        async move {
-            let rows = self.rows.lock().unwrap().clone();
-            self.searches.lock().unwrap().push(search);
-            Ok(rows)
-        }
-        .boxed()
+    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
+        async move { Ok(self.rows.lock().unwrap().clone()) }.boxed()
     }
 
-    fn backend(&self) -> &'static str {
-        "sqlite"
+    fn backend(&self) -> Backend {
+        Backend::Sqlite
     }
 }
 
@@ -210,12 +208,17 @@ impl Stage {
     }
 
     pub(super) fn put(&self, rows: &[(&str, &str)]) {
-        *self.index.rows.lock().unwrap() = rows
-            .iter()
-            .map(|(uri, record)| Row {
-                uri: (*uri).to_owned(),
+        let row = |(uri, record): &(&str, &str)| {
+            let RecordUri { did, collection, rkey } = RecordUri::parse(uri).unwrap();
+            RecordRow {
+                id: 0,
+                did: did.to_string(),
+                collection,
+                rkey: rkey.to_string(),
+                indexed_at: NOW,
                 record: Bytes::copy_from_slice(record.as_bytes()),
-            })
-            .collect();
+            }
+        };
+        *self.index.rows.lock().unwrap() = rows.iter().map(row).collect();
     }
 }

@@ -12,13 +12,17 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::{EngineConfig, Invocation, Stage, TRIGGER, cache_dir, of_client};
-use crate::scripts::services::{Backlinks, RawAnswer};
+use crate::scripts::services::RawAnswer;
 use crate::scripts::{
-    CallOutcome, CompiledScript, Engine, FailureKind, Index, IndexError, Lineage, Page, Query, Row,
-    ScriptFailure, Search, Services, Xrpc, XrpcError, limits,
+    CallOutcome, CompiledScript, Engine, FailureKind, Index, IndexError, Lineage, ScriptFailure, Services,
+    Xrpc, XrpcError, limits,
 };
 use belvedere_instance::xrpc::{Answer, Call};
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_protocol::trigger::Trigger;
+use belvedere_storage::query::{Backlinks, Query, Search};
+use belvedere_storage::store::Backend;
+use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
 
 /// Instances of the tests' engines.
@@ -49,7 +53,7 @@ impl Gate {
     }
 
     fn empty() -> BoxFuture<'static, Result<Page, IndexError>> {
-        async { Ok(Page::default()) }.boxed()
+        async { Ok(Page::empty()) }.boxed()
     }
 }
 
@@ -58,15 +62,15 @@ impl Index for Gate {
         Self::empty()
     }
 
-    fn get(&self, _tenant: Tenant, _uri: String) -> BoxFuture<'_, Result<Option<Row>, IndexError>> {
+    fn get(&self, _tenant: Tenant, _uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
         async { Ok(None) }.boxed()
     }
 
     fn count(
         &self,
         _tenant: Tenant,
-        _collection: String,
-        _did: Option<String>,
+        _collection: Nsid,
+        _did: Option<Did>,
     ) -> BoxFuture<'_, Result<u64, IndexError>> {
         async move {
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -90,12 +94,12 @@ impl Index for Gate {
         async { Ok(RawAnswer::default()) }.boxed()
     }
 
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<Row>, IndexError>> {
+    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
         async { Ok(Vec::new()) }.boxed()
     }
 
-    fn backend(&self) -> &'static str {
-        "sqlite"
+    fn backend(&self) -> Backend {
+        Backend::Sqlite
     }
 }
 
@@ -114,10 +118,10 @@ async fn twice_the_pool_of_every_kind_runs_without_an_error() {
     // Exceptions are kept in the garbage-collected heap; a job and an event take the same slots of the pool as a query.
     let throwing = "function handle()
             for i = 1, 200 do pcall(error, { deep = { i } }) end
-            db.count('a.b')
+            db.count('a.b.c')
             for i = 1, 200 do pcall(error, { deep = { i } }) end
         end";
-    let plain = "function handle() db.count('a.b') return 1 end";
+    let plain = "function handle() db.count('a.b.c') return 1 end";
     let kinds = ["xrpc.query:a.b.c", "xrpc.procedure:a.b.c", "record.index:a.b.c", "job.run:work"];
     let mut scripts = Vec::new();
     for kind in kinds {
@@ -217,7 +221,7 @@ async fn run_as(
 async fn scripts_that_call_scripts_never_wait_in_a_circle() {
     let (engine, services, gate) = gated().await;
     // The runs that no script called wait until there are as many of them as instances.
-    let source = format!("db.count('a.b') {RECURSE}");
+    let source = format!("db.count('a.b.c') {RECURSE}");
     let (recursive, services) = Recursive::start(&engine, services, &source).await;
     let run = |tenant: &'static str| {
         let (engine, services, script) = (engine.clone(), services.clone(), Arc::clone(&recursive.script));
@@ -244,7 +248,7 @@ async fn scripts_that_call_scripts_never_wait_in_a_circle() {
 async fn a_tenant_that_takes_all_it_may_leaves_instances_to_others() {
     let (engine, services, gate) = gated().await;
     let trigger = || Trigger::parse(TRIGGER).unwrap();
-    let waiting = Arc::new(engine.compile(trigger(), "function handle() db.count('a.b') end").await);
+    let waiting = Arc::new(engine.compile(trigger(), "function handle() db.count('a.b.c') end").await);
     let greedy: Vec<_> = (0..4 * INSTANCES)
         .map(|_| {
             let (engine, services, script) = (engine.clone(), services.clone(), Arc::clone(&waiting));
@@ -264,7 +268,7 @@ async fn a_tenant_that_takes_all_it_may_leaves_instances_to_others() {
 async fn a_run_and_what_it_calls_have_one_deadline() {
     let (engine, services, _gate) = gated().await;
     let source = "function handle()
-            pcall(db.count, 'a.b')
+            pcall(db.count, 'a.b.c')
             while true do pcall(xrpc.query, 'a.b.c') end
         end";
     let (recursive, services) = Recursive::start(&engine, services, source).await;
@@ -298,7 +302,7 @@ async fn a_caller_that_goes_away_pays_for_what_was_burnt() {
         engine.compile(Trigger::parse(TRIGGER).unwrap(), &source).await
     };
     let whole = engine.run(&compile("").await, Invocation::default(), &services).await.unwrap();
-    let script = compile("db.count('a.b')").await;
+    let script = compile("db.count('a.b.c')").await;
     for n in 0..=limits::FUEL / whole.usage.fuel {
         tokio::select! {
             ended = run_as(&engine, &services, &script, "a") => panic!("{ended:?}"),

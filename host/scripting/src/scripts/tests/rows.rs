@@ -51,11 +51,11 @@ const USES: [&str; 37] = [
 #[tokio::test]
 async fn a_record_that_stays_text_is_a_table() {
     let stage = Stage::set().await;
-    stage.put(&[("at://did:plc:a/a.b/1", RECORD)]);
+    stage.put(&[("at://did:plc:a/a.b.c/1", RECORD)]);
     for body in USES {
         let source = format!(
             "local function use(r) return toarray({{ (function() {body} end)() }}) end \
-             local function row() return db.query{{ collection = 'a.b' }}.records[1] end \
+             local function row() return db.query{{ collection = 'a.b.c' }}.records[1] end \
              local opened = row() \
              for _ in pairs(opened) do break end \
              return {{ text = use(row()), table = use(opened), copy = use(json.decode(json.encode(row()))) }}"
@@ -69,13 +69,14 @@ async fn a_record_that_stays_text_is_a_table() {
 #[tokio::test]
 async fn an_untouched_record_is_returned_as_it_is_stored() {
     let stage = Stage::set().await;
-    stage.put(&[("at://did:plc:a/a.b/1", RECORD), ("at://did:plc:a/a.b/2", r#"{"a":{"uri":1},"uri":2}"#)]);
-    let text = stage.eval("json.encode(db.query{ collection = 'a.b' }.records)").await;
-    let first = format!("{},\"uri\":\"at://did:plc:a/a.b/1\"}}", &RECORD[..RECORD.len() - 1]);
+    stage
+        .put(&[("at://did:plc:a/a.b.c/1", RECORD), ("at://did:plc:a/a.b.c/2", r#"{"a":{"uri":1},"uri":2}"#)]);
+    let text = stage.eval("json.encode(db.query{ collection = 'a.b.c' }.records)").await;
+    let first = format!("{},\"uri\":\"at://did:plc:a/a.b.c/1\"}}", &RECORD[..RECORD.len() - 1]);
     let text = text.as_str().unwrap();
     assert!(text.starts_with(&format!("[{first},{{")), "{text}");
     let records: serde_json::Value = serde_json::from_str(text).unwrap();
-    assert_eq!(records[1], json!({ "a": { "uri": 1 }, "uri": "at://did:plc:a/a.b/2" }));
+    assert_eq!(records[1], json!({ "a": { "uri": 1 }, "uri": "at://did:plc:a/a.b.c/2" }));
 }
 
 /// The collector frees the text of a page once all of its records were opened or dropped, and not before.
@@ -83,10 +84,10 @@ async fn an_untouched_record_is_returned_as_it_is_stored() {
 async fn records_outlive_collections_of_garbage() {
     let stage = Stage::set().await;
     let large = format!("{{\"n\":1,\"x\":\"{}\"}}", "x".repeat(100 << 10));
-    stage.put(&[("at://did:plc:a/a.b/1", large.as_str()); 10]);
+    stage.put(&[("at://did:plc:a/a.b.c/1", large.as_str()); 10]);
     let source = "local kept = {} \
                   for i = 1, 14 do \
-                    local records = db.query{ collection = 'a.b' }.records \
+                    local records = db.query{ collection = 'a.b.c' }.records \
                     kept[i] = { records[1], records[2].n, records[3] } \
                     kept[i][1].n = i \
                     for j = 1, 100 do local garbage = { ('y'):rep(10000) } end \
@@ -94,7 +95,7 @@ async fn records_outlive_collections_of_garbage() {
                   local sum, same = 0, true \
                   for i = 1, 14 do \
                     sum = sum + kept[i][1].n + kept[i][2] \
-                    same = same and #kept[i][3].x == 102400 and kept[i][3].uri == 'at://did:plc:a/a.b/1' \
+                    same = same and #kept[i][3].x == 102400 and kept[i][3].uri == 'at://did:plc:a/a.b.c/1' \
                   end \
                   return { sum, same }";
     assert_eq!(stage.handle(source).await.unwrap(), json!([105 + 14, true]));

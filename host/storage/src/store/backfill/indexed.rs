@@ -4,7 +4,7 @@ use sqlx::AssertSqlSafe;
 
 use super::work::{Discovery, add_repos};
 use crate::store::index::{AccountStatus, RevLimit};
-use crate::store::partitions::PerPartition;
+use crate::store::partitions::{PerPartition, Tables};
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, intern, on};
 use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey};
@@ -48,10 +48,12 @@ const ROWS_PER_PART: usize = 1_000;
 
 type Row = (String, i64, Option<Vec<u8>>);
 
-pub(in crate::store) static SELECT: PerPartition<&str> = PerPartition::new(
-    "SELECT r.rkey, r.rev, r.cid FROM {records} r \
-     WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2)",
-);
+pub(in crate::store) static SELECT: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
+    format!(
+        "SELECT r.rkey, r.rev, r.cid FROM {records} r \
+     WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2)"
+    )
+});
 
 /// The records of the index in a range of record keys, the highest key first, at most `limit`.
 pub async fn in_range(
@@ -146,9 +148,9 @@ pub async fn accounts(
     after_id: i64,
     limit: usize,
 ) -> Result<Vec<IndexedAccount>, StoreError> {
-    static HAS_RECORDS: PerPartition<&str> = PerPartition::new(
-        "EXISTS (SELECT 1 FROM {records} r WHERE r.did_id = d.id AND r.collection_id = $3)",
-    );
+    static HAS_RECORDS: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
+        format!("EXISTS (SELECT 1 FROM {records} r WHERE r.did_id = d.id AND r.collection_id = $3)")
+    });
     let collection = match which {
         Indexed::Known => None,
         Indexed::With(nsid) | Indexed::ActiveWith(nsid) => match intern::collection(db, nsid).await? {

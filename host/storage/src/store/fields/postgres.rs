@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::store::StoreError;
 use crate::store::partitions::{Partition, partition_number};
-use crate::store::query::{Classes, Dialect, Keys, PostgresDialect};
+use crate::store::select::{Classes, Dialect, Keys, PostgresDialect};
 
 use super::error::BuildError;
 use super::{IndexKey, IndexKind};

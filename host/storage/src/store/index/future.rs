@@ -4,7 +4,7 @@
 use sqlx::{PgConnection, SqliteConnection};
 
 use super::plan::Key;
-use crate::store::partitions::{Partition, PerPartition};
+use crate::store::partitions::{Partition, PerPartition, Tables};
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, cursors};
 use belvedere_base::clock::Timestamp;
@@ -65,11 +65,14 @@ pub(super) async fn forget_sqlite(
     Ok(forgotten > 0)
 }
 
-pub(in crate::store) static RECORDS: PerPartition<&str> = PerPartition::new(
-    "UPDATE {records} r SET rev = 0 FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
+pub(in crate::store) static RECORDS: PerPartition<String> =
+    PerPartition::new(|Tables { records, .. }| {
+        format!(
+            "UPDATE {records} r SET rev = 0 FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
          AS v (collection_id, did_id, rkey) WHERE r.collection_id = v.collection_id AND r.did_id = v.did_id \
-         AND r.rkey = v.rkey AND r.rev > $4",
-);
+         AND r.rkey = v.rkey AND r.rev > $4"
+        )
+    });
 
 /// As [`forget_sqlite`], for records of one partition.
 pub(super) async fn forget_postgres(

@@ -15,7 +15,7 @@ use sqlx::PgConnection;
 use super::super::error::is_bad_value;
 use super::super::fence::Fence;
 use super::super::lease::{TERM_SOURCE, Term};
-use super::super::partitions::PerPartition;
+use super::super::partitions::{PerPartition, Tables};
 use super::super::{Postgres, StoreError};
 use super::plan::{DeleteRow, Key, Plan, Row};
 use super::repairs::{self, REQUEST_POSTGRES};
@@ -173,8 +173,9 @@ impl WrittenRow {
 }
 
 /// xmax is 0 in a row version that did not replace another.
-pub(in crate::store) static UPSERT: PerPartition<&str> = PerPartition::new(
-    "INSERT INTO {records} AS r \
+pub(in crate::store) static UPSERT: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
+    format!(
+        "INSERT INTO {records} AS r \
          (collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record, record_text) \
      SELECT v.collection_id, v.did_id, v.rkey, v.cid, v.cid_verified, v.rev, $8, $8, v.record::jsonb, v.record \
      FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::boolean[], $6::bigint[], \
@@ -185,8 +186,9 @@ pub(in crate::store) static UPSERT: PerPartition<&str> = PerPartition::new(
      ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET cid = excluded.cid, \
          cid_verified = excluded.cid_verified, rev = excluded.rev, updated_at = excluded.updated_at, \
          record = excluded.record, record_text = excluded.record_text WHERE r.rev < excluded.rev \
-     RETURNING r.id, r.collection_id, r.did_id, r.rkey, r.xmax = 0 AS inserted",
-);
+     RETURNING r.id, r.collection_id, r.did_id, r.rkey, r.xmax = 0 AS inserted"
+    )
+});
 
 /// Upserts rows of one partition.
 async fn upsert(
@@ -240,12 +242,17 @@ async fn upsert_by_halves(
 }
 
 /// Deletes the references of records, and adds some.
-pub(in crate::store) static REFS: PerPartition<[&str; 2]> = PerPartition::new([
-    "DELETE FROM {record_refs} WHERE record_id = ANY($1)",
-    // No conflicts: a record's references are distinct, and those of before were deleted.
-    "INSERT INTO {record_refs} (target, collection_id, record_id) \
-     SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[])",
-]);
+pub(in crate::store) static REFS: PerPartition<[String; 2]> =
+    PerPartition::new(|Tables { record_refs, .. }| {
+        [
+            format!("DELETE FROM {record_refs} WHERE record_id = ANY($1)"),
+            // No conflicts: a record's references are distinct, and those of before were deleted.
+            format!(
+                "INSERT INTO {record_refs} (target, collection_id, record_id) \
+     SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[])"
+            ),
+        ]
+    });
 
 /// Counts the written rows of one partition and replaces their references.
 async fn finish_upserts(
@@ -318,8 +325,10 @@ impl<'a> Invalid<'a> {
 
 /// All parts of the statement see the table as it was before it. A tombstone is also written for a record that was never
 /// indexed, but not where the record is newer.
-pub(in crate::store) static DELETE: PerPartition<&str> = PerPartition::new(
-    "WITH v AS MATERIALIZED (SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
+pub(in crate::store) static DELETE: PerPartition<String> = PerPartition::new(
+    |Tables { records, record_refs }| {
+        format!(
+            "WITH v AS MATERIALIZED (SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
          AS v (collection_id, did_id, rkey, rev)), \
      gone AS (DELETE FROM {records} r USING v WHERE r.collection_id = v.collection_id \
          AND r.did_id = v.did_id AND r.rkey = v.rkey AND r.rev < v.rev RETURNING r.id), \
@@ -331,7 +340,9 @@ pub(in crate::store) static DELETE: PerPartition<&str> = PerPartition::new(
              AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = v.did_id AND t.rev >= v.rev) \
          ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET rev = excluded.rev, \
              deleted_at = excluded.deleted_at WHERE tombstones.rev < excluded.rev RETURNING 1) \
-     SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM tombs)",
+     SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM tombs)"
+        )
+    },
 );
 
 /// Deletes rows of one partition. Returns how many of the deletions are newer than what the database has.

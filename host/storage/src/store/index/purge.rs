@@ -10,7 +10,7 @@ use sqlx::{PgConnection, SqliteConnection};
 
 use super::AccountStatus;
 use crate::store::intern::{self, Collection};
-use crate::store::partitions::{Partition, PerPartition, partition_number};
+use crate::store::partitions::{Partition, PerPartition, Tables, partition_number};
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, on};
 use belvedere_base::clock::Timestamp;
@@ -107,13 +107,16 @@ const COLLECTIONS: &str = concat!(
 
 /// Deletes the records of accounts in collections of one partition, up to the rev of their tombstone. Finds them through
 /// the unique index, whose first column is the collection.
-pub(in crate::store) static RECORDS: PerPartition<&str> = PerPartition::new(
-    "WITH gone AS (DELETE FROM {records} r USING collections c, repo_tombstones t \
+pub(in crate::store) static RECORDS: PerPartition<String> =
+    PerPartition::new(|Tables { records, record_refs }| {
+        format!(
+            "WITH gone AS (DELETE FROM {records} r USING collections c, repo_tombstones t \
          WHERE t.did_id = ANY($1) AND c.id = ANY($2) \
              AND r.collection_id = c.id AND r.did_id = t.did_id AND r.rev <= t.rev RETURNING r.id), \
      refs AS (DELETE FROM {record_refs} f USING gone WHERE f.record_id = gone.id) \
-     SELECT count(*) FROM gone",
-);
+     SELECT count(*) FROM gone"
+        )
+    });
 
 /// Accounts whose leftovers are looked for at a time.
 const ACCOUNTS_PER_STEP: i64 = 500;
@@ -187,16 +190,28 @@ async fn purge_all(db: &Db, accounts: &str) -> Result<u64, StoreError> {
 
 /// Deletes records of a collection, and their references.
 async fn delete_by_ids(db: &Db, collection: Collection, ids: &[i64]) -> Result<u64, StoreError> {
-    static SQLITE: PerPartition<[&str; 2]> = PerPartition::new([
-        "DELETE FROM {record_refs} WHERE collection_id = $2 AND record_id IN (SELECT value FROM json_each($1))",
-        "DELETE FROM {records} WHERE collection_id = $2 AND id IN (SELECT value FROM json_each($1))",
-    ]);
-    static POSTGRES: PerPartition<[&str; 2]> = PerPartition::new([
-        "DELETE FROM {record_refs} WHERE collection_id = $2 AND record_id IN \
-         (SELECT CAST(json_array_elements_text($1::json) AS BIGINT))",
-        "DELETE FROM {records} WHERE collection_id = $2 AND id IN \
-         (SELECT CAST(json_array_elements_text($1::json) AS BIGINT))",
-    ]);
+    static SQLITE: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, record_refs }| {
+        [
+            format!(
+                "DELETE FROM {record_refs} WHERE collection_id = $2 AND record_id IN (SELECT value FROM json_each($1))"
+            ),
+            format!(
+                "DELETE FROM {records} WHERE collection_id = $2 AND id IN (SELECT value FROM json_each($1))"
+            ),
+        ]
+    });
+    static POSTGRES: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, record_refs }| {
+        [
+            format!(
+                "DELETE FROM {record_refs} WHERE collection_id = $2 AND record_id IN \
+         (SELECT CAST(json_array_elements_text($1::json) AS BIGINT))"
+            ),
+            format!(
+                "DELETE FROM {records} WHERE collection_id = $2 AND id IN \
+         (SELECT CAST(json_array_elements_text($1::json) AS BIGINT))"
+            ),
+        ]
+    });
     let statements = match db {
         Db::Sqlite(_) => &SQLITE,
         Db::Postgres(_) => &POSTGRES,

@@ -8,23 +8,25 @@
 
 use std::time::Duration;
 
+use crate::query::Query;
 use crate::query::filter::{Combine, Filter, Op, Scalar};
 use crate::query::path::Path;
 use crate::query::sort::SortKey;
 use crate::store::fields::{IndexKey, IndexKind};
 use crate::store::intern::Collection;
+use crate::store::select::{
+    Bounds, Dialect, PostgresDialect, Sql, SqliteDialect, Value, Values, bound, conditions, within,
+};
 use crate::store::{Db, StoreError};
+use belvedere_web::fair_share::Tenant;
 
-use super::bounds::{Bounds, Values, conditions, within};
-use super::sql::{Dialect, Sql, Value};
 use super::walk::Walk;
-use super::{Order, PostgresDialect, QueryArgs, SqliteDialect, bound};
 
 /// Up to this number of rows within the bounds is read and sorted, in some milliseconds. If more rows match, reading in
 /// order finds a page of them as quickly.
 const MAX_SORTED_ROWS: i64 = 2_000;
 
-/// How a query reads its rows.
+/// The way in which a query reads its rows.
 pub(super) enum AccessPath<'a> {
     /// All records of the collection, or of an account in it.
     Scan,
@@ -58,35 +60,32 @@ impl AccessPath<'_> {
     }
 
     /// Whether the query reads few rows that are not on its page, so that it costs no more than a list.
-    pub(super) fn is_cheap(&self, args: &QueryArgs<'_>) -> bool {
-        let by_time = match &args.order {
-            Order::Newest { .. } => true,
-            Order::By { sort, .. } => sort.key == SortKey::IndexedAt,
-        };
-        if !args.narrow.is_cheap(args) {
+    pub(super) fn is_cheap(&self, query: &Query) -> bool {
+        let by_time = query.is_by_time();
+        if !narrows_cheaply(query) {
             return false;
         }
         match self {
-            Self::Scan => args.filter.is_none() && by_time,
+            Self::Scan => query.filter.is_none() && by_time,
             Self::Filter { is_small: true, .. } => true,
             Self::Filter { bounds, is_small: false } => {
-                let total = args.filter.map_or(0, conditions);
+                let total = query.filter.as_ref().map_or(0, conditions);
                 by_time && bounds.is_one_value() && bounds.values.conditions.len() == total
             }
-            Self::Sort(walk) => walk.reads_only_matches(args.filter),
+            Self::Sort(walk) => walk.reads_only_matches(query.filter.as_ref()),
         }
     }
 }
 
 impl<'a> IndexCandidates<'a> {
-    pub(super) fn of(collection: Collection, args: &QueryArgs<'a>) -> Self {
+    pub(super) fn of(collection: Collection, query: &'a Query) -> Self {
         let mut conditions = Vec::new();
         let (mut sort, mut sorted) = (None, None::<Values<'a>>);
-        if args.did.is_none() {
-            if let Some(filter) = args.filter {
+        if query.did.is_none() {
+            if let Some(filter) = &query.filter {
                 collect(filter, &mut conditions);
             }
-            if let Order::By { sort: by, .. } = &args.order
+            if let Some(by) = &query.sort
                 && let SortKey::Field(path) = &by.key
             {
                 sort = Some(path);
@@ -101,14 +100,19 @@ impl<'a> IndexCandidates<'a> {
         Self { collection, conditions, sort, sorted }
     }
 
-    pub(super) async fn choose(&self, db: &Db, args: &QueryArgs<'a>) -> Result<AccessPath<'a>, StoreError> {
+    pub(super) async fn choose(
+        &self,
+        db: &Db,
+        query: &'a Query,
+        tenant: &Tenant,
+    ) -> Result<AccessPath<'a>, StoreError> {
         let sort = self.sort.and_then(|path| {
             let index = db.fields().index(self.collection.id, path, IndexKind::Sort)?;
-            let Order::By { sort, after } = &args.order else { return None };
+            let sort = query.sort.as_ref()?;
             let values = self.sorted.clone();
-            Some(Walk { index, path, direction: sort.direction, after: *after, values })
+            Some(Walk { index, path, sort, after: query.after_value(), values })
         });
-        if let Some(walk) = sort.as_ref().filter(|walk| walk.reads_only_matches(args.filter)) {
+        if let Some(walk) = sort.as_ref().filter(|walk| walk.reads_only_matches(query.filter.as_ref())) {
             return Ok(AccessPath::Sort(walk.clone()));
         }
         let mut bounds = self.bounds(db);
@@ -118,7 +122,7 @@ impl<'a> IndexCandidates<'a> {
             let chosen = bounds.pop().map(|bounds| AccessPath::Filter { bounds, is_small: false });
             return Ok(chosen.unwrap_or(AccessPath::Scan));
         }
-        Ok(match (self.fewest(db, args, bounds).await?, sort) {
+        Ok(match (self.fewest(db, tenant, bounds).await?, sort) {
             (Some((count, bounds)), _) if count <= MAX_SORTED_ROWS => {
                 AccessPath::Filter { bounds, is_small: true }
             }
@@ -135,13 +139,13 @@ impl<'a> IndexCandidates<'a> {
     async fn fewest(
         &self,
         db: &Db,
-        args: &QueryArgs<'_>,
+        tenant: &Tenant,
         bounds: Vec<Bounds<'a>>,
     ) -> Result<Option<(i64, Bounds<'a>)>, StoreError> {
         if bounds.is_empty() {
             return Ok(None);
         }
-        let _place = db.read_place(args.tenant).await?;
+        let _place = db.read_place(tenant).await?;
         let mut fewest: Option<(i64, Bounds<'a>)> = None;
         for candidate in bounds {
             let count = count_within(db, self.collection, &candidate).await?;
@@ -197,6 +201,11 @@ impl<'a> IndexCandidates<'a> {
     }
 }
 
+/// Whether reading in order of time passes over few records that the query's narrowing leaves out.
+fn narrows_cheaply(query: &Query) -> bool {
+    query.narrow.label.is_none() && (query.narrow.rkey.is_none() || query.did.is_some())
+}
+
 /// Collects the conditions that must hold.
 fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Op, &'a Scalar)>) {
     match filter {
@@ -215,12 +224,12 @@ fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Op, &'a Scalar)>) {
 /// The number of rows within bounds, at most [`MAX_SORTED_ROWS`] + 1.
 async fn count_within(db: &Db, collection: Collection, bounds: &Bounds<'_>) -> Result<i64, StoreError> {
     fn compiled<D: Dialect>(collection: Collection, bounds: &Bounds<'_>) -> Sql {
-        let mut sql = Sql { text: String::with_capacity(512), values: Vec::new() };
-        let from = D::from_index(collection.partition, &bounds.index_name());
-        sql.push(&format!("SELECT count(*) FROM (SELECT 1{from}WHERE "));
+        let mut sql = Sql::new();
+        let table = D::index_table(collection.partition, &bounds.index_name());
+        sql.push(format_args!("SELECT count(*) FROM (SELECT 1 FROM {table} WHERE "));
         within::<D>(&mut sql, collection.id, bounds);
         let limit = sql.bind(Value::Integer(MAX_SORTED_ROWS + 1));
-        sql.push(&format!(" LIMIT {limit}) s"));
+        sql.push(format_args!(" LIMIT {limit}) s"));
         sql
     }
     macro_rules! fetch {

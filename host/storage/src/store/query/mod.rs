@@ -1,143 +1,49 @@
 //! Runs `db.query`: filters and sorts on record fields, compiled to SQL for each database.
 //!
 //! Only validated paths (letters, digits, `_`) and operators become part of the SQL text; values are parameters.
-//! [`crate::query::filter`] defines comparisons and [`crate::query::sort`] orders; `sqlite` and `postgres` implement
-//! them.
+//! [`crate::query::filter`] defines comparisons and [`crate::query::sort`] orders; the dialects of [`super::select`]
+//! implement them.
 //!
 //! A query uses an index of a field if there is one (`access`, `walk`). Otherwise it scans the collection, for which
 //! its tenant needs a place in the pool of scans ([`super::scans`]). Its duration is recorded, and
 //! `jobs::field_indexes` builds indexes for the fields that cost most.
 
 mod access;
-mod bounds;
-mod compile;
-mod narrow;
-mod postgres;
-mod sql;
-mod sqlite;
+mod position;
+mod sorted;
 mod walk;
 
 use std::time::{Duration, Instant};
 
-use sqlx::Row;
-
-use crate::query::Keyset;
-use crate::query::filter::Filter;
-use crate::query::sort::{Sort, SortKey, SortKeyset, SortValue};
-use belvedere_protocol::atproto::{Did, Nsid};
+use crate::query::sort::SortKeyset;
+use crate::query::{Position, Query, Sort};
+use belvedere_protocol::atproto::Nsid;
 use belvedere_web::fair_share::Tenant;
 
+use self::access::AccessPath;
+use self::position::PositionRow;
 use super::intern::{self, Collection};
-use super::records::{
-    self, HasRecord, ListArgs, PAGE_BYTES, PartialRow, RawRow, RecordRow, Slice, complete, invalid, packed,
-    page_rows, rows_to_read, unjoined,
-};
+use super::records::{self, FullRecordRow, Page, PartialRow, RawRow, RecordRow, invalid, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
+use super::select::{By, Columns, Select, Sql, bound};
 use super::{Db, StoreError};
 
-pub use narrow::{HasLabel, Narrow};
-pub(super) use postgres::Dialect as PostgresDialect;
-pub(super) use sql::{Classes, Dialect, Keys, MISSING, Sql, Value};
-pub(super) use sqlite::Dialect as SqliteDialect;
-
-/// Longer statements are not kept prepared: connections keep some hundred, and those of large filters differ.
-pub(super) const MAX_KEPT_BYTES: usize = 8_192;
-
-/// Creates the sqlx query of a [`Sql`], with its values bound.
-macro_rules! bound {
-    ($sql:expr) => {{
-        let $crate::store::query::Sql { text, values } = $sql;
-        let is_kept = text.len() <= $crate::store::query::MAX_KEPT_BYTES;
-        let mut query = sqlx::query(sqlx::AssertSqlSafe(text)).persistent(is_kept);
-        for value in values {
-            query = match value {
-                $crate::store::query::Value::Text(text) => query.bind(text),
-                $crate::store::query::Value::Integer(n) => query.bind(n),
-                $crate::store::query::Value::Float(n) => query.bind(n),
-                $crate::store::query::Value::Boolean(b) => query.bind(b),
-            };
-        }
-        query
-    }};
-}
-pub(super) use bound;
-
-/// The arguments of [`query`].
-#[derive(Clone, Debug)]
-pub struct QueryArgs<'a> {
-    pub collection: &'a Nsid,
-    pub did: Option<&'a Did>,
-    pub filter: Option<&'a Filter>,
-    pub narrow: &'a Narrow,
-    /// Only records that their lexicon accepts, or only those that it rejects.
-    pub valid: Option<bool>,
-    pub order: Order<'a>,
-    /// Maximum number of rows of the page.
-    pub limit: u32,
-    /// The tenant whose share of the scan pool a scan uses.
-    pub tenant: &'a Tenant,
-}
-
-impl QueryArgs<'_> {
-    /// Rows to read: one more than the page has, to know whether another page follows.
-    fn rows(&self) -> i64 {
-        rows_to_read(self.limit)
-    }
-
-    /// The same as a list, whose statements are constant, if the query has no condition and the order of lists.
-    fn as_list(&self) -> Option<ListArgs<'_>> {
-        let Order::Newest { after } = self.order else { return None };
-        let is_list = self.filter.is_none() && self.valid.is_none() && *self.narrow == Narrow::default();
-        is_list.then_some(ListArgs {
-            collection: self.collection,
-            did: self.did,
-            limit: self.limit,
-            after,
-            tenant: self.tenant,
-        })
-    }
-}
-
-/// The order of a query's rows, and the keyset after which its page begins.
-#[derive(Clone, Debug)]
-pub enum Order<'a> {
-    /// Newest first.
-    Newest { after: Option<Keyset> },
-    /// By a sort key. `after` must be a value that the sort accepts ([`Sort::accepts`]).
-    By { sort: &'a Sort, after: Option<&'a SortKeyset> },
-}
-
-/// A row with its keyset in the query's order.
-#[derive(Clone, Debug)]
-pub struct QueryRow {
-    pub row: RecordRow,
-    /// `Some` for [`Order::By`].
-    pub place: Option<SortKeyset>,
-}
-
-impl HasRecord for QueryRow {
-    fn record_row(&mut self) -> &mut RecordRow {
-        &mut self.row
-    }
-}
-
-/// Reads a page of at most [`PAGE_BYTES`] of records.
+/// Reads a page of at most [`PAGE_BYTES`](records::PAGE_BYTES) of records, at the expense of `tenant`.
 ///
 /// # Errors
 /// [`StoreError::Busy`], and [`StoreError::TooSlow`] for a scan.
-pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, StoreError> {
-    let Some(collection) = intern::collection(db, args.collection).await? else {
-        return Ok(Slice::empty());
-    };
-    if let Some(list) = args.as_list() {
-        let Slice { rows, more } = records::list(db, &list).await?;
-        return Ok(Slice { rows: rows.into_iter().map(|row| QueryRow { row, place: None }).collect(), more });
+pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, StoreError> {
+    let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(Page::empty()) };
+    let select = Select::of(query, collection, By::Time);
+    if query.sort.is_none() && query.valid.is_none() && !query.has_conditions() {
+        let _place = db.read_place(tenant).await?;
+        return select.complete(db, select.rows(db, false).await?).await;
     }
-    let candidates = access::IndexCandidates::of(collection, args);
-    let chosen = candidates.choose(db, args).await;
-    let index = chosen.as_ref().ok().and_then(access::AccessPath::index);
+    let candidates = access::IndexCandidates::of(collection, query);
+    let chosen = candidates.choose(db, query, tenant).await;
+    let index = chosen.as_ref().ok().and_then(AccessPath::index);
     let ran = match chosen {
-        Ok(chosen) => run(db, collection, args, &chosen).await,
+        Ok(chosen) => run(db, collection, query, tenant, &chosen).await,
         Err(error) => Err(error),
     };
     let (ran, index) = match ran {
@@ -145,7 +51,7 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, Sto
         Err(StoreError::Database(error)) if db.fields().any_ready() => {
             tracing::debug!(%error, "a query by an index failed; scanning the collection instead");
             candidates.forget(db);
-            (run(db, collection, args, &access::AccessPath::Scan).await, None)
+            (run(db, collection, query, tenant, &AccessPath::Scan).await, None)
         }
         ran => (ran, index),
     };
@@ -160,35 +66,62 @@ pub async fn query(db: &Db, args: &QueryArgs<'_>) -> Result<Slice<QueryRow>, Sto
         }
     };
     candidates.note(db, index, took);
-    complete(db, found, page_rows(args.limit), PAGE_BYTES).await
+    let mut page = select.complete(db, found).await?;
+    if let Some(Position::Time(keyset)) = page.next
+        && query.sort.is_some()
+    {
+        page.next = Some(Position::Sorted(SortKeyset::of_time(keyset)));
+    }
+    Ok(page)
+}
+
+/// Like [`read`], for the admin API: rows have CID and times. The query has no sort.
+///
+/// # Errors
+/// Those of [`read`].
+pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, StoreError> {
+    let tenant = Tenant::Instance;
+    if query.has_conditions() {
+        let Page { rows, next } = read(db, query, &tenant).await?;
+        return Ok(Page { rows: records::with_all_columns(db, rows).await?, next });
+    }
+    let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(Page::empty()) };
+    let _place = db.read_place(&tenant).await?;
+    let select = Select { columns: Columns::Full, ..Select::of(query, collection, By::Time) };
+    select.complete(db, select.full_rows(db).await?).await
 }
 
 /// The database's plan for a query, with one line per step. Tests use it to check which index a query uses.
 ///
 /// # Errors
-/// As [`query`].
+/// Those of [`read`].
 #[cfg(test)]
-pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError> {
-    let Some(collection) = intern::collection(db, args.collection).await? else {
-        return Ok(String::new());
-    };
-    let mut sql = match access::IndexCandidates::of(collection, args).choose(db, args).await? {
-        access::AccessPath::Scan => compile::compile(db.backend(), collection, args, None),
-        access::AccessPath::Filter { bounds, .. } => {
-            compile::compile(db.backend(), collection, args, Some(&bounds))
+pub async fn explain(db: &Db, query: &Query, tenant: &Tenant) -> Result<String, StoreError> {
+    let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(String::new()) };
+    let statement = |by| {
+        let select = Select::of(query, collection, by);
+        match &query.sort {
+            Some(sort) if !query.is_by_time() => {
+                sorted::statement(db.backend(), &select, sort, query.after_value())
+            }
+            _ => select.statement_on(db.backend()),
         }
-        access::AccessPath::Sort(walk) => walk.first(db.backend(), collection, args),
+    };
+    let sql = match access::IndexCandidates::of(collection, query).choose(db, query, tenant).await? {
+        AccessPath::Scan => statement(By::Time),
+        AccessPath::Filter { bounds, .. } => statement(By::Field(&bounds)),
+        AccessPath::Sort(walk) => walk.first(db.backend(), &Select::of(query, collection, By::Time)),
     };
     let (word, column) = match db.backend() {
         super::Backend::Sqlite => ("EXPLAIN QUERY PLAN", 3),
         super::Backend::Postgres => ("EXPLAIN", 0),
     };
-    sql.text = format!("{word} {}", sql.text);
+    let sql = sql.with_prefix(word);
     macro_rules! fetch {
         ($read_pool:expr) => {{
             let query = bound!(sql);
             let rows = query.fetch_all($read_pool.reads()).await?;
-            rows.iter().map(|row| row.try_get(column)).collect::<Result<Vec<String>, _>>()?
+            rows.iter().map(|row| sqlx::Row::try_get(row, column)).collect::<Result<Vec<String>, _>>()?
         }};
     }
     let lines = match db {
@@ -202,79 +135,57 @@ pub async fn explain(db: &Db, args: &QueryArgs<'_>) -> Result<String, StoreError
 async fn run(
     db: &Db,
     collection: Collection,
-    args: &QueryArgs<'_>,
-    chosen: &access::AccessPath<'_>,
-) -> Result<(Vec<PartialRow<QueryRow>>, Duration), StoreError> {
+    query: &Query,
+    tenant: &Tenant,
+    chosen: &AccessPath<'_>,
+) -> Result<(Vec<PartialRow<RecordRow>>, Duration), StoreError> {
     let is_cheap =
-        chosen.is_cheap(args) && (args.valid.is_none() || invalid::are_few(db, collection.id).await?);
-    let _place =
-        if is_cheap { db.read_place(args.tenant).await? } else { db.scan_place(args.tenant).await? };
+        chosen.is_cheap(query) && (query.valid.is_none() || invalid::are_few(db, collection.id).await?);
+    let _place = if is_cheap { db.read_place(tenant).await? } else { db.scan_place(tenant).await? };
     let (started, scans) = (Instant::now(), !is_cheap);
-    let found = match chosen {
-        access::AccessPath::Scan => {
-            fetch(db, scans, compile::compile(db.backend(), collection, args, None), args).await
+    let by = match chosen {
+        AccessPath::Filter { bounds, .. } => By::Field(bounds),
+        AccessPath::Scan | AccessPath::Sort(_) => By::Time,
+    };
+    let select = Select::of(query, collection, by);
+    let found = match (chosen, &query.sort) {
+        (AccessPath::Sort(walk), _) => walk.rows(db, scans, &select).await,
+        (_, Some(sort)) if !query.is_by_time() => {
+            let sql = sorted::statement(db.backend(), &select, sort, query.after_value());
+            fetch(db, scans, sql, sort, &query.collection).await
         }
-        access::AccessPath::Filter { bounds, .. } => {
-            fetch(db, scans, compile::compile(db.backend(), collection, args, Some(bounds)), args).await
-        }
-        access::AccessPath::Sort(walk) => walk.rows(db, scans, collection, args).await,
+        _ => select.rows(db, scans).await,
     };
     Ok((found?, started.elapsed()))
 }
 
-/// Runs a statement whose columns are those of a row, followed for [`Order::By`] by those of its position.
+/// Runs a statement whose columns are those of a row, followed by those of its position.
 async fn fetch(
     db: &Db,
     scans: bool,
     sql: Sql,
-    args: &QueryArgs<'_>,
-) -> Result<Vec<PartialRow<QueryRow>>, StoreError> {
+    sort: &Sort,
+    collection: &Nsid,
+) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     match db {
         Db::Sqlite(db) => {
-            let read_pool = if scans { &db.scan_pool } else { &db.read_pool };
-            if matches!(args.order, Order::By { .. }) {
-                let rows = bound!(sql).fetch_all(read_pool.reads()).await?;
-                return rows.into_iter().map(|row| read(row, args)).collect();
-            }
-            let sql = Sql { text: packed::statement(&sql.text), ..sql };
-            let query = bound!(sql);
-            let text = query.fetch_one(read_pool.reads()).await?.try_get(0)?;
-            let rows = packed::unpack(text, args.collection, args.limit)?;
-            Ok(rows.into_iter().map(|found| found.map(|row| QueryRow { row, place: None })).collect())
+            let pool = if scans { &db.scan_pool } else { &db.read_pool };
+            let rows = bound!(sql).fetch_all(pool.reads()).await?;
+            rows.into_iter().map(|row| sorted_row(row, sort, collection)).collect()
         }
         Db::Postgres(db) => {
-            let read_pool = if scans { &db.scan_pool } else { &db.read_pool };
-            let rows = bound!(sql).fetch_all(read_pool.reads()).await?;
-            unjoined::named(db, rows).await?.into_iter().map(|row| read(row, args)).collect()
+            let pool = if scans { &db.scan_pool } else { &db.read_pool };
+            let rows = unjoined::with_dids(db, bound!(sql).fetch_all(pool.reads()).await?).await?;
+            rows.into_iter().map(|row| sorted_row(row, sort, collection)).collect()
         }
     }
 }
 
-fn read<R: RawRow + PositionRow>(row: R, args: &QueryArgs<'_>) -> Result<PartialRow<QueryRow>, StoreError> {
-    let place = match args.order {
-        Order::Newest { .. } => None,
-        Order::By { sort, .. } => {
-            let (class, text) = row.position()?;
-            Some(sort_value(sort, class, text.unwrap_or_default()))
-        }
-    };
-    let found = row.raw(args.collection.clone())?;
-    Ok(found.map(|row| QueryRow { place: place.map(|value| SortKeyset { value, id: row.id }), row }))
-}
-
-/// Reads the class and the text of a row's sort value, from [`Dialect::POSITION`].
-pub(super) trait PositionRow {
-    fn position(&self) -> Result<(i64, Option<String>), sqlx::Error>;
-}
-
-fn sort_value(sort: &Sort, class: i64, text: String) -> SortValue {
-    let classes = Classes::of(sort.direction);
-    match &sort.key {
-        SortKey::IndexedAt => SortValue::Number(text),
-        SortKey::Did | SortKey::Uri => SortValue::Text(text),
-        SortKey::Field(_) if class == classes.number => SortValue::Number(text),
-        SortKey::Field(_) if class == classes.text => SortValue::Text(text),
-        SortKey::Field(_) if class == classes.boolean => SortValue::Boolean(text == "1"),
-        SortKey::Field(_) => SortValue::Missing,
-    }
+fn sorted_row<R: RawRow + PositionRow>(
+    row: R,
+    sort: &Sort,
+    collection: &Nsid,
+) -> Result<PartialRow<RecordRow>, StoreError> {
+    let value = Some(row.sort_value(sort)?);
+    Ok(PartialRow { value, ..row.raw(collection.clone())? })
 }

@@ -6,26 +6,28 @@
 
 use std::time::Instant;
 
+use crate::query::PageSize;
 use crate::query::filter::Filter;
 use crate::query::path::Path;
-use crate::query::sort::{Direction, SortKeyset, SortValue};
+use crate::query::sort::{Direction, Sort, SortKeyset, SortValue};
 use crate::store::fields::IndexKind;
-use crate::store::intern::Collection;
-use crate::store::records::PartialRow;
+use crate::store::records::{PartialRow, RecordRow};
 use crate::store::scans::SCAN_TIME_LIMIT;
+use crate::store::select::{
+    Accounts, By, Classes, Dialect, InIndex, PostgresDialect, Select, Sql, SqliteDialect, Value, ValueType,
+    Values, conditions, direction_words,
+};
 use crate::store::{Backend, Db, StoreError};
 
-use super::bounds::{Values, conditions};
-use super::compile::{direction_words, push_caller_conditions};
-use super::sql::{Classes, Dialect, InIndex, Sql, Value, ValueType};
-use super::{PostgresDialect, QueryArgs, QueryRow, SqliteDialect, fetch};
+use super::fetch;
+use super::sorted::rows_of;
 
 /// A read along an index for sorts.
 #[derive(Clone)]
 pub(super) struct Walk<'a> {
     pub(super) index: i64,
     pub(super) path: &'a Path,
-    pub(super) direction: Direction,
+    pub(super) sort: &'a Sort,
     pub(super) after: Option<&'a SortKeyset>,
     /// The query's conditions on the same field.
     pub(super) values: Option<Values<'a>>,
@@ -68,7 +70,7 @@ impl Walk<'_> {
 
     /// The ranges to read, in order.
     fn ranges(&self) -> Vec<IndexRange<'_>> {
-        let mut ranges = index_ranges(self.direction, self.after);
+        let mut ranges = index_ranges(self.sort.direction, self.after);
         if let Some(values) = &self.values {
             ranges.retain(|range| range.of() == values.of);
         }
@@ -80,98 +82,75 @@ impl Walk<'_> {
         &self,
         db: &Db,
         scans: bool,
-        collection: Collection,
-        args: &QueryArgs<'_>,
-    ) -> Result<Vec<PartialRow<QueryRow>>, StoreError> {
+        select: &Select<'_>,
+    ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
         let (mut rows, started) = (Vec::new(), Instant::now());
         for range in self.ranges() {
-            let wanted = (args.rows() as usize).saturating_sub(rows.len());
+            let wanted = (PageSize::rows_read(select.limit) as usize).saturating_sub(rows.len());
             if wanted == 0 {
                 break;
             }
             if started.elapsed() > SCAN_TIME_LIMIT {
                 return Err(StoreError::TooSlow);
             }
-            let sql = self.statement(db.backend(), collection, args, range, wanted);
-            rows.extend(fetch(db, scans, sql, args).await?);
+            let sql = self.statement(db.backend(), select, range, wanted);
+            rows.extend(fetch(db, scans, sql, self.sort, select.nsid).await?);
         }
         Ok(rows)
     }
 
     /// The statement for the first range.
     #[cfg(test)]
-    pub(super) fn first(&self, backend: Backend, collection: Collection, args: &QueryArgs<'_>) -> Sql {
+    pub(super) fn first(&self, backend: Backend, select: &Select<'_>) -> Sql {
         let first = self.ranges()[0];
-        self.statement(backend, collection, args, first, args.rows() as usize)
+        self.statement(backend, select, first, PageSize::rows_read(select.limit) as usize)
     }
 
-    fn statement(
-        &self,
-        backend: Backend,
-        collection: Collection,
-        args: &QueryArgs<'_>,
-        range: IndexRange<'_>,
-        limit: usize,
-    ) -> Sql {
+    fn statement(&self, backend: Backend, select: &Select<'_>, range: IndexRange<'_>, limit: usize) -> Sql {
         match backend {
-            Backend::Sqlite => self.compile::<SqliteDialect>(collection, args, range, limit),
-            Backend::Postgres => self.compile::<PostgresDialect>(collection, args, range, limit),
+            Backend::Sqlite => self.compile::<SqliteDialect>(select, range, limit),
+            Backend::Postgres => self.compile::<PostgresDialect>(select, range, limit),
         }
     }
 
-    fn compile<D: Dialect>(
-        &self,
-        collection: Collection,
-        args: &QueryArgs<'_>,
-        range: IndexRange<'_>,
-        limit: usize,
-    ) -> Sql {
-        let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
-        let (direction, than) = direction_words(self.direction);
+    fn compile<D: Dialect>(&self, select: &Select<'_>, range: IndexRange<'_>, limit: usize) -> Sql {
+        let (direction, than) = direction_words(self.sort.direction);
         let of = range.of();
-        let sort_class = of.class(Classes::of(self.direction));
-        let InIndex { condition, value: column, num, txt } = D::in_index(collection.id, self.path, of);
+        let sort_class = of.class(Classes::of(self.sort.direction));
+        let InIndex { condition, value: column, num, txt } = D::in_index(select.collection.id, self.path, of);
         let row_id = D::INDEX_ORDER.1;
-        sql.push(&format!(
-            "SELECT {}, {} FROM (SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt {}AND {condition}",
-            D::COLUMNS,
-            D::POSITION,
-            D::from_visible(collection.partition, Some(&IndexKind::Sort.index_name(self.index))),
-        ));
-        match range {
-            IndexRange::All(_) => {}
-            IndexRange::Tie(_, value, id) => {
-                if let Some(value) = bound_value::<D>(&mut sql, value) {
-                    sql.push(&format!(" AND {column} = {value}"));
+        rows_of::<D>(select, direction, |sql| {
+            sql.push(format_args!("SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt"));
+            let index = IndexKind::Sort.index_name(self.index);
+            D::from(sql, select.collection, By::Index(&index), Accounts::Visible);
+            sql.push(format_args!(" AND {condition}"));
+            match range {
+                IndexRange::All(_) => {}
+                IndexRange::Tie(_, value, id) => {
+                    if let Some(value) = bound_value::<D>(sql, value) {
+                        sql.push(format_args!(" AND {column} = {value}"));
+                    }
+                    let id = sql.bind(Value::Integer(id));
+                    sql.push(format_args!(" AND {row_id} {than} {id}"));
                 }
-                let id = sql.bind(Value::Integer(id));
-                sql.push(&format!(" AND {row_id} {than} {id}"));
-            }
-            IndexRange::Past(_, value) => {
-                if let Some(value) = bound_value::<D>(&mut sql, value) {
-                    sql.push(&format!(" AND {column} {than} {value}"));
+                IndexRange::Past(_, value) => {
+                    if let Some(value) = bound_value::<D>(sql, value) {
+                        sql.push(format_args!(" AND {column} {than} {value}"));
+                    }
                 }
             }
-        }
-        if let Some(values) = &self.values {
-            values.push::<D>(&mut sql, &column);
-        }
-        push_caller_conditions::<D>(&mut sql, args);
-        let limit = sql.bind(Value::Integer(limit as i64));
-        let keys = match (range, of) {
-            _ if D::ORDER_NAMES_NULLS => format!("{num} {direction}, {txt} {direction}, "),
-            (IndexRange::Tie(..), _) | (_, ValueType::Missing) => String::new(),
-            _ => format!("{column} {direction}, "),
-        };
-        let (join, joined) = D::COLUMNS_JOIN;
-        sql.push(&format!(
-            " ORDER BY {keys}{row_id} {direction} LIMIT {limit}) s \
-             CROSS JOIN {} r{join} WHERE r.collection_id = {} AND r.id = s.id{joined} \
-             ORDER BY s.num {direction}, s.txt {direction}, s.id {direction}",
-            collection.partition.records(),
-            collection.id
-        ));
-        sql
+            if let Some(values) = &self.values {
+                values.push::<D>(sql, &column);
+            }
+            select.write_conditions::<D>(sql);
+            let limit = sql.bind(Value::Integer(limit as i64));
+            let keys = match (range, of) {
+                _ if D::ORDER_NAMES_NULLS => format!("{num} {direction}, {txt} {direction}, "),
+                (IndexRange::Tie(..), _) | (_, ValueType::Missing) => String::new(),
+                _ => format!("{column} {direction}, "),
+            };
+            sql.push(format_args!(" ORDER BY {keys}{row_id} {direction} LIMIT {limit}"));
+        })
     }
 }
 
@@ -181,7 +160,7 @@ fn bound_value<D: Dialect>(sql: &mut Sql, value: &SortValue) -> Option<String> {
         SortValue::Missing => return None,
         SortValue::Number(text) => D::number(sql, text),
         SortValue::Boolean(value) => D::number(sql, if *value { "1" } else { "0" }),
-        SortValue::Text(text) => sql.bind(Value::Text(text.clone())),
+        SortValue::Text(text) => sql.bind(Value::Text(text.clone())).to_string(),
     })
 }
 

@@ -6,16 +6,19 @@ use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
-use super::super::partitions::PerPartition;
+use super::super::partitions::{PerPartition, Tables};
 use super::super::{Db, StoreError, on};
 
 /// Triggers keep the numbers (ADR 75, 83).
 const COUNT: &str =
     "SELECT CAST(coalesce(sum(records - hidden), 0) AS BIGINT) FROM record_counts WHERE collection_id = $1";
-pub(in crate::store) static COUNT_DID: PerPartition<&str> = PerPartition::new(
-    "SELECT count(*) FROM {records} WHERE collection_id = $1 AND did_id = \
-     (SELECT id FROM dids WHERE did = $2 AND status = 0)",
-);
+pub(in crate::store) static COUNT_DID: PerPartition<String> =
+    PerPartition::new(|Tables { records, .. }| {
+        format!(
+            "SELECT count(*) FROM {records} WHERE collection_id = $1 AND did_id = \
+     (SELECT id FROM dids WHERE did = $2 AND status = 0)"
+        )
+    });
 
 /// Number of visible records of a collection, or of one account in it.
 ///
@@ -60,9 +63,13 @@ pub struct CollectionCount {
 }
 
 /// The invalid records of visible accounts. Reads no others.
-pub(in crate::store) static COUNT_INVALID: PerPartition<&str> = PerPartition::new(
-    "SELECT count(*) FROM invalid_records i CROSS JOIN {records} r CROSS JOIN dids d \
-     WHERE i.collection_id = $1 AND r.collection_id = $1 AND r.id = i.record_id AND d.id = r.did_id AND d.status = 0",
+pub(in crate::store) static COUNT_INVALID: PerPartition<String> = PerPartition::new(
+    |Tables { records, .. }| {
+        format!(
+            "SELECT count(*) FROM invalid_records i CROSS JOIN {records} r CROSS JOIN dids d \
+     WHERE i.collection_id = $1 AND r.collection_id = $1 AND r.id = i.record_id AND d.id = r.did_id AND d.status = 0"
+        )
+    },
 );
 
 /// Number of visible records per collection, sorted by NSID, without empty collections.

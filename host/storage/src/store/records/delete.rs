@@ -3,15 +3,21 @@
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 
 use super::super::intern::{self, Collection};
-use super::super::partitions::PerPartition;
+use super::super::partitions::{PerPartition, Tables};
 use super::super::{Db, Postgres, Sqlite, StoreError, on};
 
 /// Deletes a record, and its references.
-pub(in crate::store) static DELETE_ONE: PerPartition<[&str; 2]> = PerPartition::new([
-    "DELETE FROM {records} WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
-         AND rkey = $3 RETURNING id",
-    "DELETE FROM {record_refs} WHERE record_id = $1",
-]);
+pub(in crate::store) static DELETE_ONE: PerPartition<[String; 2]> = PerPartition::new(
+    |Tables { records, record_refs }| {
+        [
+            format!(
+                "DELETE FROM {records} WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) \
+         AND rkey = $3 RETURNING id"
+            ),
+            format!("DELETE FROM {record_refs} WHERE record_id = $1"),
+        ]
+    },
+);
 
 /// Removes one record, visible or not, and its references. Leaves no tombstone: a later frame of the stream or a
 /// backfill indexes the record again. `false` when it did not exist.
@@ -37,11 +43,11 @@ pub async fn delete(db: &Db, uri: &RecordUri) -> Result<bool, StoreError> {
 /// Rows per step of [`delete_collection`]: some tens of milliseconds, after which the stream's writer can commit.
 const DELETE_STEP: i64 = 2_000;
 
-/// How often a step is tried. The stream's writer locks rows in another order, so that PostgreSQL may end one of both as
+/// Number of attempts of a step. The stream's writer locks rows in another order, so that PostgreSQL may end one of both as
 /// a deadlock.
 const MAX_TRIES: u32 = 5;
 
-/// What [`delete_collection`] has done, whether or not it reached the end.
+/// The result of [`delete_collection`], whether or not it reached the end.
 #[derive(Debug)]
 pub struct DeletedCollection {
     pub records: u64,
@@ -92,14 +98,16 @@ async fn delete_step_sqlite(db: &Sqlite, collection: i64) -> Result<u64, StoreEr
 
 /// The number of rows is a literal: PostgreSQL assumes that a limit in a parameter is a tenth of the table, and would read
 /// all of it.
-pub(in crate::store) static DELETE_STEP_POSTGRES: PerPartition<&str> = PerPartition::new(
-    "WITH gone AS (DELETE FROM {records} WHERE collection_id = $1 AND id IN \
-         (SELECT id FROM {records} WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT 2000 FOR UPDATE) RETURNING id), \
+pub(in crate::store) static DELETE_STEP_POSTGRES: PerPartition<String> = PerPartition::new(
+    |Tables { records, record_refs }| {
+        format!(
+            "WITH gone AS (DELETE FROM {records} WHERE collection_id = $1 AND id IN \
+         (SELECT id FROM {records} WHERE collection_id = $1 ORDER BY indexed_at, id LIMIT {DELETE_STEP} FOR UPDATE) RETURNING id), \
      refs AS (DELETE FROM {record_refs} f USING gone WHERE f.record_id = gone.id) \
-     SELECT count(*) FROM gone",
+     SELECT count(*) FROM gone"
+        )
+    },
 );
-const _: () = assert!(DELETE_STEP == 2_000, "the statement contains this number");
-
 async fn delete_step_postgres(db: &Postgres, collection: Collection) -> Result<u64, StoreError> {
     let query = sqlx::query_scalar(*DELETE_STEP_POSTGRES.of(collection.partition));
     let deleted: i64 = query.bind(collection.id).fetch_one(db.writer()).await?;

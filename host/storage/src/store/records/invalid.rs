@@ -1,12 +1,11 @@
 //! Records that their lexicon rejects: reading records to validate them again, and replacing what was found before.
 
-use super::super::intern::{self, Collection};
-use super::super::partitions::PerPartition;
+use super::super::intern;
+use super::super::partitions::{PerPartition, Tables};
+use super::super::select::{Accounts, Columns, Select};
 use super::super::{Db, StoreError, on};
-use super::slice::{PAGE_BYTES, complete};
-use super::unjoined::named;
-use super::{FullRecordRow, Slice, columns, full_rows};
-use crate::query::Keyset;
+use super::{FullRecordRow, Page};
+use crate::query::{Direction, Keyset};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Nsid;
 
@@ -23,53 +22,24 @@ pub(in crate::store) async fn are_few(db: &Db, collection: i64) -> Result<bool, 
     Ok(count <= FEW)
 }
 
-/// Records in ascending order, those of hidden accounts too; a template for both databases.
-macro_rules! walk_sql {
-    ($dialect:ident) => {
-        concat!(
-            "SELECT ",
-            columns!($dialect full),
-            walk_sql!(from $dialect),
-            "r.collection_id = $1 AND (r.indexed_at, r.id) > ($2, $3) ORDER BY r.indexed_at, r.id LIMIT $4"
-        )
-    };
-    (from sqlite) => {
-        " FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND "
-    };
-    (from postgres) => {
-        " FROM {records} r WHERE "
-    };
-}
-static WALK_SQLITE: PerPartition<&str> = PerPartition::new(walk_sql!(sqlite));
-pub(in crate::store) static WALK_POSTGRES: PerPartition<&str> = PerPartition::new(walk_sql!(postgres));
-
-/// The next records of a collection in the order in which they were indexed, at most `limit` and [`PAGE_BYTES`]. Those of
+/// The next records of a collection in the order in which they were indexed, at most `limit` and [`PAGE_BYTES`](super::PAGE_BYTES). Those of
 /// hidden accounts are included: the accounts may come back.
 pub async fn walk(
     db: &Db,
     collection: &Nsid,
     after: Keyset,
     limit: u32,
-) -> Result<Slice<FullRecordRow>, StoreError> {
-    let Some(Collection { id, partition }) = intern::collection(db, collection).await? else {
-        return Ok(Slice::empty());
+) -> Result<Page<FullRecordRow>, StoreError> {
+    let Some(id) = intern::collection(db, collection).await? else { return Ok(Page::empty()) };
+    let select = Select {
+        columns: Columns::Full,
+        accounts: Accounts::All,
+        direction: Direction::Asc,
+        after: Some(after),
+        limit,
+        ..Select::page(collection, id, limit)
     };
-    macro_rules! fetch {
-        ($pool:expr, $sql:expr) => {
-            sqlx::query(*$sql.of(partition))
-                .bind(id)
-                .bind(after.indexed_at)
-                .bind(after.id)
-                .bind(i64::from(limit) + 1)
-                .fetch_all($pool.reads())
-                .await?
-        };
-    }
-    let found = match db {
-        Db::Sqlite(db) => full_rows(fetch!(db.read_pool, WALK_SQLITE), collection)?,
-        Db::Postgres(db) => full_rows(named(db, fetch!(db.read_pool, WALK_POSTGRES)).await?, collection)?,
-    };
-    complete(db, found, limit, PAGE_BYTES).await
+    select.complete(db, select.full_rows(db).await?).await
 }
 
 /// A record that was validated again with another result.
@@ -83,14 +53,20 @@ pub struct Verdict {
 }
 
 /// Notes that a record is valid, and that it is not, unless it was changed.
-static SET: PerPartition<[&str; 2]> = PerPartition::new([
-    "DELETE FROM invalid_records WHERE record_id = $1 \
-     AND EXISTS (SELECT 1 FROM {records} r WHERE r.id = $1 AND r.updated_at = $2 AND r.collection_id = $3)",
-    "INSERT INTO invalid_records (record_id, collection_id, reason) \
+static SET: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, .. }| {
+    [
+        format!(
+            "DELETE FROM invalid_records WHERE record_id = $1 \
+     AND EXISTS (SELECT 1 FROM {records} r WHERE r.id = $1 AND r.updated_at = $2 AND r.collection_id = $3)"
+        ),
+        format!(
+            "INSERT INTO invalid_records (record_id, collection_id, reason) \
      SELECT r.id, r.collection_id, $4 FROM {records} r \
      WHERE r.id = $1 AND r.updated_at = $2 AND r.collection_id = $3 \
-     ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason",
-]);
+     ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason"
+        ),
+    ]
+});
 
 /// Replaces what is known of the validity of records of a collection.
 pub async fn set(db: &Db, collection: &Nsid, verdicts: &[Verdict]) -> Result<(), StoreError> {

@@ -5,28 +5,33 @@ use std::collections::HashMap;
 use sqlx::Row as _;
 
 use super::super::intern::{self, Collection};
-use super::super::partitions::PerPartition;
+use super::super::partitions::{Partition, PerPartition, Tables};
+use super::super::select::{Columns, Dialect, PostgresDialect, SqliteDialect};
 use super::super::{Db, StoreError};
-use super::{FullRecordRow, PartialRow, RawRow, RecordRow, Slice, columns, complete, unjoined};
+use super::{FullRecordRow, Page, PartialRow, RawRow, RecordRow, complete, unjoined};
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 
-const SQLITE: &str = concat!(
-    "SELECT ",
-    columns!(sqlite full),
-    ", r.collection_id FROM json_each($1) v CROSS JOIN dids d CROSS JOIN records r \
-     WHERE d.did = v.value ->> 1 AND d.status = 0 AND r.collection_id = v.value ->> 0 AND r.did_id = d.id \
-         AND r.rkey = v.value ->> 2"
-);
+static SQLITE: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
+    format!(
+        "SELECT {}, r.collection_id FROM json_each($1) v CROSS JOIN dids d CROSS JOIN {records} r \
+         WHERE d.did = v.value ->> 1 AND d.status = 0 AND r.collection_id = v.value ->> 0 AND r.did_id = d.id \
+             AND r.rkey = v.value ->> 2",
+        SqliteDialect::columns(Columns::Full)
+    )
+});
 
 /// For records of collections in one partition.
-pub(in crate::store) static POSTGRES: PerPartition<&str> = PerPartition::new(concat!(
-    "SELECT ",
-    columns!(postgres full),
-    ", r.collection_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS v (collection_id, did, rkey) \
-     CROSS JOIN LATERAL (SELECT id FROM dids WHERE dids.did = v.did AND status = 0 LIMIT 1) d \
-     CROSS JOIN LATERAL (SELECT * FROM {records} o WHERE o.collection_id = v.collection_id \
-         AND o.did_id = d.id AND o.rkey = v.rkey LIMIT 1) r"
-));
+pub(in crate::store) static POSTGRES: PerPartition<String> = PerPartition::new(
+    |Tables { records, .. }| {
+        format!(
+            "SELECT {}, r.collection_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS v (collection_id, did, rkey) \
+         CROSS JOIN LATERAL (SELECT id FROM dids WHERE dids.did = v.did AND status = 0 LIMIT 1) d \
+         CROSS JOIN LATERAL (SELECT * FROM {records} o WHERE o.collection_id = v.collection_id \
+             AND o.did_id = d.id AND o.rkey = v.rkey LIMIT 1) r",
+            PostgresDialect::columns(Columns::Full)
+        )
+    },
+);
 
 /// The position of the collection's id, after the columns of a full row.
 const COLLECTION_COLUMN: usize = 10;
@@ -37,7 +42,7 @@ pub async fn get_many_full(
     db: &Db,
     uris: &[RecordUri],
     bytes: usize,
-) -> Result<Slice<FullRecordRow>, StoreError> {
+) -> Result<Page<FullRecordRow>, StoreError> {
     let mut known: HashMap<&Nsid, Option<Collection>> = HashMap::new();
     let mut collections: HashMap<i64, &Nsid> = HashMap::new();
     let mut keys = Vec::with_capacity(uris.len());
@@ -54,13 +59,14 @@ pub async fn get_many_full(
         keys.push((partition, (id, uri.did.as_str(), uri.rkey.as_str())));
     }
     if keys.is_empty() {
-        return Ok(Slice::empty());
+        return Ok(Page::empty());
     }
     let found: Result<Vec<_>, StoreError> = match db {
         Db::Sqlite(db) => {
             let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
             let keys = serde_json::to_string(&keys).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-            let rows = sqlx::query(SQLITE).bind(keys).fetch_all(db.read_pool.reads()).await?;
+            let rows =
+                sqlx::query(*SQLITE.of(Partition::WHOLE)).bind(keys).fetch_all(db.read_pool.reads()).await?;
             rows.into_iter().map(|row| row_of(&collections, row.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
         Db::Postgres(db) => {
@@ -73,17 +79,18 @@ pub async fn get_many_full(
                 let query = sqlx::query(*POSTGRES.of(part[0].0)).bind(ids).bind(dids).bind(rkeys);
                 rows.extend(query.fetch_all(db.read_pool.reads()).await?);
             }
-            let named = unjoined::named(db, rows).await?.into_iter();
+            let named = unjoined::with_dids(db, rows).await?.into_iter();
             named.map(|row| row_of(&collections, row.columns.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
     };
-    let mut slice = complete(db, found?, u32::MAX, bytes).await?;
-    slice.rows.retain(|full| !full.row.record.is_empty());
-    Ok(slice)
+    complete(db, found?, u32::MAX, bytes).await
 }
 
 /// The same records, in the same order, with all columns. One that was deleted meanwhile is left out.
-pub async fn with_all_columns(db: &Db, rows: Vec<RecordRow>) -> Result<Vec<FullRecordRow>, StoreError> {
+pub(in crate::store) async fn with_all_columns(
+    db: &Db,
+    rows: Vec<RecordRow>,
+) -> Result<Vec<FullRecordRow>, StoreError> {
     let uris: Result<Vec<_>, _> = rows.iter().map(|row| RecordUri::parse(&row.uri())).collect();
     let uris = uris.map_err(|error| StoreError::Corrupt(error.to_string()))?;
     // The rows are one page, which is bounded.
@@ -102,23 +109,14 @@ fn row_of<R: RawRow>(
     row.raw_full((*collections.get(&id).ok_or_else(unknown)?).clone())
 }
 
-macro_rules! latest {
-    ($table:literal) => {
-        concat!(
-            "SELECT rev FROM ",
-            $table,
-            " WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) AND rkey = $3"
+pub(in crate::store) static LATEST_REV: PerPartition<String> = PerPartition::new(
+    |Tables { records, .. }| {
+        let of = "WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) AND rkey = $3";
+        format!(
+            "SELECT max(rev) FROM (SELECT rev FROM {records} {of} UNION ALL SELECT rev FROM tombstones {of}) AS revs"
         )
-    };
-}
-
-pub(in crate::store) static LATEST_REV: PerPartition<&str> = PerPartition::new(concat!(
-    "SELECT max(rev) FROM (",
-    latest!("{records}"),
-    " UNION ALL ",
-    latest!("tombstones"),
-    ") AS revs"
-));
+    },
+);
 
 /// The greatest `rev` of a record in the index, visible or not, or of its tombstone.
 pub async fn latest_rev(db: &Db, uri: &RecordUri) -> Result<Option<u64>, StoreError> {

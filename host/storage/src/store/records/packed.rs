@@ -1,88 +1,18 @@
 //! Reads a list from SQLite as one row.
 //!
 //! sqlx passes each row as a message from the connection's thread and copies each column to the heap: for a list of
-//! twenty rows that costs more than finding them. So the statement concatenates the rows into one text, each as
+//! twenty rows that costs more than finding them. So the statement concatenates the rows into one text (`Columns::Packed`), each as
 //! `id indexed_at did rkey length record`, and the records of a page are slices of it. DIDs and record keys contain no
 //! blanks; the length is in bytes. A record longer than [`INLINE_BYTES`] is left out: the next row follows its length.
 
 use bytes::Bytes;
-use sqlx::SqliteConnection;
 
+use crate::query::PageSize;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Nsid;
 
-use super::super::read_pool::ReadPool;
-use super::{INLINE_BYTES, ListArgs, PartialRow, RecordRow, StoreError, rows_to_read};
-
-/// The rows of a list that meet the further conditions, each packed as `p`, with the columns they are sorted by.
-macro_rules! rows_sql {
-    ($($where:literal)*) => {
-        concat!(
-            "SELECT r.indexed_at, r.id, r.id || ' ' || r.indexed_at || ' ' || d.did || ' ' || r.rkey \
-                 || ' ' || octet_length(r.record) || ' ' \
-                 || CASE WHEN octet_length(r.record) <= ",
-            $crate::store::records::inline_bytes!(),
-            " THEN r.record ELSE '' END AS p \
-             FROM records r CROSS JOIN dids d WHERE d.id = r.did_id AND d.status = 0 AND r.collection_id = $1",
-            $($where),*
-        )
-    };
-}
-
-macro_rules! packed_sql {
-    ($($rows:expr),+) => {
-        // The rows are concatenated in the order of the inner SELECT: its LIMIT keeps SQLite from flattening it.
-        concat!("SELECT group_concat(p, '') FROM (", $($rows),+, " ORDER BY 1 DESC, 2 DESC LIMIT $2)")
-    };
-}
-
-/// The statements of a first page, and of one after the row with a time and an id.
-///
-/// Rows of the same time are found apart from earlier ones, because SQLite looks up no pair whose second part is the id
-/// that it adds to every index: it would pass over all rows of that time, and a batch of the stream has one time.
-macro_rules! pages_sql {
-    ($where:literal, $time:literal, $id:literal) => {
-        [
-            packed_sql!(rows_sql!($where)),
-            packed_sql!(
-                rows_sql!($where " AND r.indexed_at = " $time " AND r.id < " $id),
-                " UNION ALL ",
-                rows_sql!($where " AND r.indexed_at < " $time)
-            ),
-        ]
-    };
-}
-
-pub(in crate::store) const STATEMENTS: super::Statements = [
-    pages_sql!("", "$3", "$4"),
-    pages_sql!(" AND r.did_id = (SELECT id FROM dids WHERE did = $3)", "$4", "$5"),
-];
-
-pub(super) async fn list(
-    pool: &ReadPool<SqliteConnection>,
-    collection: i64,
-    args: &ListArgs<'_>,
-) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
-    let sql = STATEMENTS[usize::from(args.did.is_some())][usize::from(args.after.is_some())];
-    let mut query = sqlx::query_scalar(sql).bind(collection).bind(rows_to_read(args.limit));
-    if let Some(did) = args.did {
-        query = query.bind(did.as_str());
-    }
-    if let Some(after) = args.after {
-        query = query.bind(after.indexed_at).bind(after.id);
-    }
-    let text: Option<String> = query.fetch_one(pool.reads()).await?;
-    unpack(text, args.collection, args.limit)
-}
-
-/// A statement that concatenates the rows of `inner` into one text. `inner` must select [`super::columns!`] and have a
-/// LIMIT.
-pub(in crate::store) fn statement(inner: &str) -> String {
-    format!(
-        "SELECT group_concat(id || ' ' || indexed_at || ' ' || did || ' ' || rkey || ' ' || size || ' ' \
-         || coalesce(record, ''), '') FROM ({inner})"
-    )
-}
+use super::super::select::INLINE_BYTES;
+use super::{PartialRow, RecordRow, StoreError};
 
 /// Splits the text into rows; SQLite concatenates no rows to NULL.
 pub(in crate::store) fn unpack(
@@ -96,7 +26,7 @@ pub(in crate::store) fn unpack(
 
 fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<PartialRow<RecordRow>>> {
     let all = Bytes::from(text);
-    let mut rows = Vec::with_capacity(limit.min(128) as usize);
+    let mut rows = Vec::with_capacity(PageSize::rows_read(limit) as usize);
     let mut at = 0;
     while at < all.len() {
         let mut field = || {
@@ -119,7 +49,7 @@ fn slices(text: String, collection: &Nsid, limit: u32) -> Option<Vec<PartialRow<
             indexed_at,
             record: all.slice(at..end),
         };
-        rows.push(PartialRow { row, size: i64::try_from(length).ok()? });
+        rows.push(PartialRow { row, size: i64::try_from(length).ok()?, value: None });
         at = end;
     }
     Some(rows)

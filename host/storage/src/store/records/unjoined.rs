@@ -15,26 +15,29 @@ use super::StoreError;
 use crate::store::postgres::Postgres;
 use belvedere_protocol::atproto::Did;
 
-/// A row whose columns are those of [`super::columns!`], and the DID of its account.
+/// A row with the columns of a row, and the DID of its account.
 #[derive(Debug)]
-pub(in crate::store) struct Named {
+pub(in crate::store) struct RowWithDid {
     pub(in crate::store) columns: PgRow,
     pub(in crate::store) did: Arc<str>,
 }
 
-impl Named {
+impl RowWithDid {
     pub(super) fn new(columns: PgRow, did: &Did) -> Self {
         Self { columns, did: did.as_str().into() }
     }
 }
 
 /// Adds the DIDs of the accounts to the rows.
-pub(in crate::store) async fn named(db: &Postgres, rows: Vec<PgRow>) -> Result<Vec<Named>, StoreError> {
+pub(in crate::store) async fn with_dids(
+    db: &Postgres,
+    rows: Vec<PgRow>,
+) -> Result<Vec<RowWithDid>, StoreError> {
     let ids = rows.iter().map(|row| row.try_get(1)).collect::<Result<Vec<i64>, _>>()?;
     let dids = dids(db, ids.iter().copied()).await?;
     let found = rows.into_iter().zip(ids).map(|(columns, id)| {
         let did = dids.get(&id).ok_or_else(|| StoreError::Corrupt(format!("dids has no row {id}")))?;
-        Ok(Named { columns, did: Arc::clone(did) })
+        Ok(RowWithDid { columns, did: Arc::clone(did) })
     });
     found.collect()
 }

@@ -10,44 +10,31 @@ pub(super) mod walk;
 
 use std::time::{Duration, Instant};
 
-use crate::query::path::Path;
-use belvedere_protocol::atproto::Nsid;
+use crate::query::Search;
 use belvedere_web::fair_share::Tenant;
 
 use super::fields::{IndexKey, IndexKind};
 use super::intern::{self, Collection};
-use super::partitions::Partition;
-use super::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use super::records::{self, PAGE_BYTES, PartialRow, RecordRow, complete, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
+use super::select::{Accounts, By, Columns, Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use super::{Db, StoreError};
 use walk::WALK_TIME_LIMIT;
 
 /// Shorter texts have no trigram: every record is searched for them.
 const MIN_INDEXED_CHARS: usize = 3;
 
-#[derive(Clone, Debug)]
-pub struct SearchArgs<'a> {
-    pub collection: &'a Nsid,
-    pub field: &'a Path,
-    /// Without U+0000, shorter than the keys of an index of texts (`MAX_TEXT_CHARS`).
-    pub text: &'a str,
-    pub limit: u32,
-    /// The tenant whose share of scans the search uses.
-    pub tenant: &'a Tenant,
-}
-
 /// The best matches, best first, at most [`PAGE_BYTES`] of records.
 ///
 /// # Errors
 /// [`StoreError::Busy`] and [`StoreError::TooSlow`]: matches are sorted, so every search is a scan, at least of the
 /// candidates from an index.
-pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, StoreError> {
-    let Some(collection) = intern::collection(db, args.collection).await? else { return Ok(Vec::new()) };
-    let index = db.fields().index(collection.id, args.field, IndexKind::Search);
+pub async fn read(db: &Db, args: &Search, tenant: &Tenant) -> Result<Vec<RecordRow>, StoreError> {
+    let Some(collection) = intern::collection(db, &args.collection).await? else { return Ok(Vec::new()) };
+    let index = db.fields().index(collection.id, &args.field, IndexKind::Search);
     let long_enough = args.text.chars().count() >= MIN_INDEXED_CHARS;
     let index = index.filter(|_| long_enough);
-    let place = db.scan_place(args.tenant).await?;
+    let place = db.scan_place(tenant).await?;
     let started = Instant::now();
     let (found, index) = match run(db, collection, args, index).await {
         // Another process may have dropped the index meanwhile.
@@ -71,9 +58,7 @@ pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, St
     match found {
         Ok(found) => {
             note(started.elapsed());
-            let mut slice = complete(db, found, args.limit, PAGE_BYTES).await?;
-            slice.rows.retain(|row| !row.record.is_empty());
-            Ok(slice.rows)
+            Ok(complete(db, found, args.limit, PAGE_BYTES).await?.rows)
         }
         Err(error) => {
             // A search that was stopped needs an index most.
@@ -88,31 +73,27 @@ pub async fn search(db: &Db, args: &SearchArgs<'_>) -> Result<Vec<RecordRow>, St
 async fn run(
     db: &Db,
     collection: Collection,
-    args: &SearchArgs<'_>,
+    args: &Search,
     index: Option<i64>,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     match db {
         Db::Sqlite(db) => {
             if let Some(index) = index
                 && walk::is_better(db, index, collection.id, args).await?
-                && let Some(found) = walk::sqlite(db, index, args, WALK_TIME_LIMIT).await?
+                && let Some(found) = walk::sqlite(db, collection, index, args, WALK_TIME_LIMIT).await?
             {
                 return Ok(found);
             }
-            let sql = compile::<SqliteDialect>(collection.id, args, sqlite_from(index, args));
-            records::rows(bound!(sql).fetch_all(db.scan_pool.reads()).await?, args.collection)
+            let sql = compile::<SqliteDialect>(collection, args, index);
+            records::rows(bound!(sql).fetch_all(db.scan_pool.reads()).await?, &args.collection)
         }
         Db::Postgres(db) => {
             if index.is_some() {
                 return walk::postgres(db, collection, args).await;
             }
-            let visible = Source {
-                text: PostgresDialect::from_accounts(collection.partition, None).into_owned(),
-                pattern: None,
-            };
-            let sql = compile::<PostgresDialect>(collection.id, args, visible);
+            let sql = compile::<PostgresDialect>(collection, args, None);
             let found = bound!(sql).fetch_all(db.scan_pool.reads()).await?;
-            records::rows(unjoined::named(db, found).await?, args.collection)
+            records::rows(unjoined::with_dids(db, found).await?, &args.collection)
         }
     }
 }
@@ -137,49 +118,32 @@ fn trigrams(text: &str) -> String {
     found.join(" AND ")
 }
 
-/// The FROM clause: visible records, by a search table if there is one.
-struct Source {
-    text: String,
-    /// The pattern for the search table, bound as the first parameter.
-    pattern: Option<String>,
-}
-
-fn sqlite_from(index: Option<i64>, args: &SearchArgs<'_>) -> Source {
-    let Some(id) = index else {
-        return Source {
-            text: SqliteDialect::from_visible(Partition::WHOLE, None).into_owned(),
-            pattern: None,
-        };
-    };
-    let name = IndexKind::Search.index_name(id);
-    Source {
-        text: format!(
-            " FROM {name} f CROSS JOIN records r CROSS JOIN dids d \
-             WHERE f.{name} MATCH $1 AND r.id = f.rowid AND d.id = r.did_id AND d.status = 0 "
-        ),
-        pattern: Some(trigrams(args.text)),
-    }
-}
-
-fn compile<D: Dialect>(collection: i64, args: &SearchArgs<'_>, from: Source) -> Sql {
-    let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
-    if let Some(pattern) = from.pattern {
-        sql.bind(Value::Text(pattern));
-    }
-    let text = D::text("r.record", args.field);
-    let escaped = escape(args.text);
-    let like = D::LIKE;
+/// `index`: the search table to find candidates with, on SQLite.
+fn compile<D: Dialect>(collection: Collection, args: &Search, index: Option<i64>) -> Sql {
+    let mut sql = Sql::new();
+    let text = D::text("r.record", &args.field);
+    let escaped = escape(&args.text);
+    let (like, folded) = (D::LIKE, D::folded(&text));
     let exact = sql.bind(Value::Text(escaped.clone()));
     let prefix = sql.bind(Value::Text(format!("{escaped}%")));
     let anywhere = sql.bind(Value::Text(format!("%{escaped}%")));
     let limit = sql.bind(Value::Integer(i64::from(args.limit)));
-    sql.push(&format!(
-        "SELECT {columns}{from}AND r.collection_id = {collection} AND {text} {like} {anywhere} ESCAPE '\\' \
+    sql.push(format_args!("SELECT {}", D::columns(Columns::Row)));
+    if let Some(index) = index {
+        let name = IndexKind::Search.index_name(index);
+        let pattern = sql.bind(Value::Text(trigrams(&args.text)));
+        sql.push(format_args!(
+            " FROM {name} f CROSS JOIN records r CROSS JOIN dids d \
+             WHERE f.{name} MATCH {pattern} AND r.id = f.rowid AND d.id = r.did_id AND d.status = 0"
+        ));
+    } else {
+        D::from(&mut sql, collection, By::Time, Accounts::VisibleJoined);
+    }
+    sql.push(format_args!(
+        " AND r.collection_id = {} AND {text} {like} {anywhere} ESCAPE '\\' \
          ORDER BY CASE WHEN {text} {like} {exact} ESCAPE '\\' THEN 0 \
              WHEN {text} {like} {prefix} ESCAPE '\\' THEN 1 ELSE 2 END, {folded}, r.id LIMIT {limit}",
-        folded = D::folded(&text),
-        columns = D::COLUMNS,
-        from = from.text,
+        collection.id
     ));
     sql
 }

@@ -10,17 +10,19 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+use crate::query::Search;
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::fields::IndexKind;
 use crate::store::fields::sqlite::texts_name;
 use crate::store::intern::Collection;
-use crate::store::partitions::Partition;
-use crate::store::query::{Dialect, PostgresDialect, Sql, SqliteDialect, Value, bound};
 use crate::store::records::{self, PartialRow, RecordRow, unjoined};
 use crate::store::scans::SCAN_TIME_LIMIT;
+use crate::store::select::{
+    Accounts, By, Columns, Dialect, Placeholder, PostgresDialect, Sql, SqliteDialect, Value, bound,
+};
 use crate::store::{Postgres, Sqlite, StoreError};
 
-use super::{SearchArgs, escape, trigrams};
+use super::{escape, trigrams};
 
 /// Number of texts that a walk reads in the time in which one candidate is read and compared. Measured at ten million
 /// records, where each candidate is on a page of its own, while a walk reads pages full of texts.
@@ -36,15 +38,15 @@ pub(super) async fn is_better(
     db: &Sqlite,
     index: i64,
     collection: i64,
-    args: &SearchArgs<'_>,
+    args: &Search,
 ) -> Result<bool, StoreError> {
     let sql = "SELECT records FROM record_counts WHERE collection_id = $1";
     let records = sqlx::query_scalar(sql).bind(collection).fetch_optional(db.scan_pool.reads()).await?;
     let most = most_sorted(records.unwrap_or_default(), args.limit);
     let table = IndexKind::Search.index_name(index);
-    let mut sql = Sql { text: String::with_capacity(128), values: Vec::new() };
-    let (pattern, limit) = (sql.bind(Value::Text(trigrams(args.text))), sql.bind(Value::Integer(most + 1)));
-    sql.push(&format!(
+    let mut sql = Sql::new();
+    let (pattern, limit) = (sql.bind(Value::Text(trigrams(&args.text))), sql.bind(Value::Integer(most + 1)));
+    sql.push(format_args!(
         "SELECT count(*) FROM (SELECT rowid FROM {table} WHERE {table} MATCH {pattern} LIMIT {limit})"
     ));
     let query = bound!(sql);
@@ -67,9 +69,9 @@ enum Match {
 }
 
 /// The records by their texts.
-struct Texts {
-    /// The FROM clause of the visible records of the collection, with a condition at its end.
-    from: String,
+struct Texts<'a> {
+    collection: Collection,
+    by: By<'a>,
     /// The text as results are sorted by it.
     key: String,
     /// The id of the record.
@@ -88,7 +90,7 @@ macro_rules! rows {
             if started.elapsed() > SCAN_TIME_LIMIT {
                 return Err(StoreError::TooSlow);
             }
-            found.extend(records::rows($fetched, $args.collection)?);
+            found.extend(records::rows($fetched, &$args.collection)?);
         }
         found
     }};
@@ -97,22 +99,23 @@ macro_rules! rows {
 /// `None` if the texts that have it elsewhere than at their beginning are not found within `time_limit`.
 pub(in crate::store) async fn sqlite(
     db: &Sqlite,
+    collection: Collection,
     index: i64,
-    args: &SearchArgs<'_>,
+    args: &Search,
     time_limit: Duration,
 ) -> Result<Option<Vec<PartialRow<RecordRow>>>, StoreError> {
-    let from = SqliteDialect::from_visible(Partition::WHOLE, Some(&texts_name(index))).into_owned();
-    let texts = Texts { from, key: "f.key".to_owned(), id: "f.id" };
-    let contains = |sql: &mut Sql, text: &str| {
-        let pattern = sql.bind(Value::Text(format!("%{}%", escape(args.text))));
-        let whole = SqliteDialect::text("w.record", args.field);
+    let name = texts_name(index);
+    let texts = Texts { collection, by: By::Index(&name), key: "f.key".to_owned(), id: "f.id" };
+    let contains = |sql: &mut Sql, text: Placeholder| {
+        let pattern = sql.bind(Value::Text(format!("%{}%", escape(&args.text))));
+        let whole = SqliteDialect::text("w.record", &args.field);
         format!(
             "(instr(f.key, {text}) > 0 OR (length(f.key) = {MAX_TEXT_CHARS} AND EXISTS (SELECT 1 FROM records w \
                  WHERE w.id = f.id AND {whole} LIKE {pattern} ESCAPE '\\')))"
         )
     };
     Ok(Some(rows!(args, |what, limit| {
-        let query = bound!(compile::<SqliteDialect>(&texts, args.text, contains, what, limit));
+        let query = bound!(compile::<SqliteDialect>(&texts, &args.text, contains, what, limit));
         let fetch = query.fetch_all(db.scan_pool.reads());
         match what {
             Match::Exact | Match::Prefix => fetch.await?,
@@ -127,56 +130,52 @@ pub(in crate::store) async fn sqlite(
 pub(super) async fn postgres(
     db: &Postgres,
     collection: Collection,
-    args: &SearchArgs<'_>,
+    args: &Search,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     // Planned for this text each time: a plan for all texts would be wrong for most.
     Ok(rows!(args, |what, limit| {
         let query = bound!(postgres_statement(collection, args, what, limit)).persistent(false);
-        unjoined::named(db, query.fetch_all(db.search_pool.reads()).await?).await?
+        unjoined::with_dids(db, query.fetch_all(db.search_pool.reads()).await?).await?
     }))
 }
 
-fn postgres_statement(collection: Collection, args: &SearchArgs<'_>, what: Match, limit: usize) -> Sql {
-    let visible = PostgresDialect::from_accounts(collection.partition, None);
-    let text = PostgresDialect::text("r.record", args.field);
-    let texts = Texts {
-        from: format!("{visible}AND r.collection_id = {} ", collection.id),
-        key: PostgresDialect::folded(&text),
-        id: "r.id",
-    };
-    let contains = |sql: &mut Sql, _: &str| {
-        let pattern = sql.bind(Value::Text(format!("%{}%", escape(args.text))));
+fn postgres_statement(collection: Collection, args: &Search, what: Match, limit: usize) -> Sql {
+    let text = PostgresDialect::text("r.record", &args.field);
+    let texts = Texts { collection, by: By::Time, key: PostgresDialect::folded(&text), id: "r.id" };
+    let contains = |sql: &mut Sql, _: Placeholder| {
+        let pattern = sql.bind(Value::Text(format!("%{}%", escape(&args.text))));
         format!("{text} {} {pattern} ESCAPE '\\'", PostgresDialect::LIKE)
     };
-    compile::<PostgresDialect>(&texts, args.text, contains, what, limit)
+    compile::<PostgresDialect>(&texts, &args.text, contains, what, limit)
 }
 
 /// PostgreSQL's plan for the rows that have the text elsewhere than at the beginning; `None` on SQLite.
 #[cfg(test)]
 pub(in crate::store) async fn explain(
     db: &crate::store::Db,
-    args: &SearchArgs<'_>,
+    args: &Search,
 ) -> Result<Option<String>, StoreError> {
     let crate::store::Db::Postgres(postgres) = db else { return Ok(None) };
-    let Some(collection) = crate::store::intern::collection(db, args.collection).await? else {
+    let Some(collection) = crate::store::intern::collection(db, &args.collection).await? else {
         return Ok(None);
     };
-    let mut sql = postgres_statement(collection, args, Match::Elsewhere, args.limit as usize);
-    sql.text.insert_str(0, "EXPLAIN ");
-    let rows = bound!(sql).persistent(false).fetch_all(postgres.search_pool.reads()).await?;
+    let sql = postgres_statement(collection, args, Match::Elsewhere, args.limit as usize);
+    let rows =
+        bound!(sql.with_prefix("EXPLAIN")).persistent(false).fetch_all(postgres.search_pool.reads()).await?;
     let lines = rows.iter().map(|row| sqlx::Row::try_get(row, 0)).collect::<Result<Vec<String>, _>>()?;
     Ok(Some(lines.join("\n")))
 }
 
 /// `contains`: the condition that a record has the text, from the statement and the placeholder of the text in lower case.
 fn compile<D: Dialect>(
-    Texts { from, key, id }: &Texts,
+    texts: &Texts<'_>,
     text: &str,
-    contains: impl FnOnce(&mut Sql, &str) -> String,
+    contains: impl FnOnce(&mut Sql, Placeholder) -> String,
     what: Match,
     limit: usize,
 ) -> Sql {
-    let mut sql = Sql { text: String::with_capacity(1024), values: Vec::new() };
+    let mut sql = Sql::new();
+    let Texts { collection, by, key, id } = texts;
     let folded = text.to_ascii_lowercase();
     // No text continues with the last of all characters.
     let end = format!("{folded}\u{10ffff}");
@@ -186,11 +185,17 @@ fn compile<D: Dialect>(
         Match::Prefix => format!("{key} > {text} AND {key} < {}", sql.bind(Value::Text(end))),
         Match::Elsewhere => {
             let end = sql.bind(Value::Text(end));
-            format!("NOT ({key} >= {text} AND {key} < {end}) AND {}", contains(&mut sql, &text))
+            format!("NOT ({key} >= {text} AND {key} < {end}) AND {}", contains(&mut sql, text))
         }
     };
     let limit = sql.bind(Value::Integer(limit as i64));
-    sql.push(&format!("SELECT {} {from}AND {condition} ORDER BY {key}, {id} LIMIT {limit}", D::COLUMNS));
+    sql.push(format_args!("SELECT {}", D::columns(Columns::Row)));
+    D::from(&mut sql, *collection, *by, Accounts::VisibleJoined);
+    // An index has the texts of one collection.
+    if let By::Time = by {
+        sql.push(format_args!(" AND r.collection_id = {}", collection.id));
+    }
+    sql.push(format_args!(" AND {condition} ORDER BY {key}, {id} LIMIT {limit}"));
     sql
 }
 

@@ -2,13 +2,16 @@
 
 use super::fixtures::*;
 
-use crate::records::{Query, page};
+use crate::query::Query;
+use crate::store::query;
+use crate::store::records;
+
 use crate::store::dead_letters::{self, Letter};
 use crate::store::index::{self, AccountStatus, ApplyReport, Batch};
 use crate::store::labels::{self, Label};
-use crate::store::records::{self, ListArgs};
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Did;
 
 async fn three_accounts(db: &TestDb) {
     let changes = (1..=3)
@@ -29,11 +32,11 @@ on_both! {
             set_status(&db, 2, status).await;
             let hidden = uri(2, NOTE, "a");
             let (note, one, two) = (nsid(NOTE), did(1), did(2));
-            let args = |did| ListArgs { collection: &note, did, limit: 10, after: None, tenant: &US };
-            assert_eq!(records::list(&db, &args(None)).await.unwrap().rows.len(), 2);
-            assert_eq!(records::list_full(&db, &args(None), None).await.unwrap().rows.len(), 2);
-            assert_eq!(records::list(&db, &args(Some(&two))).await.unwrap().rows.len(), 0);
-            assert_eq!(records::list(&db, &args(Some(&one))).await.unwrap().rows.len(), 1);
+            let of = |did: Option<&Did>| Query { did: did.cloned(), ..Query::of(note.clone()) };
+            assert_eq!(query::read(&db, &of(None), &US).await.unwrap().rows.len(), 2);
+            assert_eq!(query::read_full(&db, &of(None)).await.unwrap().rows.len(), 2);
+            assert_eq!(query::read(&db, &of(Some(&two)), &US).await.unwrap().rows.len(), 0);
+            assert_eq!(query::read(&db, &of(Some(&one)), &US).await.unwrap().rows.len(), 1);
             assert!(records::get(&db, &hidden).await.unwrap().is_none());
             assert!(records::get_full(&db, &hidden).await.unwrap().is_none());
             let both = [hidden, uri(1, NOTE, "a")];
@@ -44,7 +47,7 @@ on_both! {
             for sort in [None, Some("n"), Some("did"), Some("indexed_at")] {
                 let sort = sort.map(|s| crate::query::Sort::parse(s, crate::query::Direction::Asc).unwrap());
                 let query = Query { sort, ..Query::of(note.clone()) };
-                assert_eq!(page::read(&db, &query, &US).await.unwrap().rows.len(), 2);
+                assert_eq!(query::read(&db, &query, &US).await.unwrap().rows.len(), 2);
             }
 
             set_status(&db, 2, AccountStatus::Active).await;

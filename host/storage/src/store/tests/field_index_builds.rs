@@ -7,9 +7,9 @@ use serde_json::json;
 use super::field_indexes::{NOW, build_all, execute, pages, states, store, unhurried, values};
 use super::fixtures::*;
 
-use crate::query::{Direction, Filter, Sort};
-use crate::records::Query;
-use crate::records::search::{self, Search};
+use crate::query::{Direction, Filter, Query, Search, Sort};
+use crate::store::search;
+
 use crate::store::Db;
 use crate::store::fields::advice::advise;
 use crate::store::fields::build;

@@ -4,12 +4,11 @@ use serde_json::{Value, json};
 
 use super::fixtures::*;
 
-use crate::query::{Direction, Filter, Sort};
-use crate::records::page::ReadError;
-use crate::records::{Query, page};
+use crate::query::{Direction, Filter, Query, Sort};
+use crate::store::query;
+
 use crate::store::fields::advice::advise;
 use crate::store::fields::table::{self, State};
-use crate::store::query::{self, Narrow, Order, QueryArgs};
 use crate::store::testing::sqlite;
 use crate::store::{Db, StoreError};
 use belvedere_base::clock::{Clock, Timestamp};
@@ -127,10 +126,10 @@ fn queries() -> Vec<Query> {
 }
 
 /// The result of a read. One that ends at its time limit is repeated: the machine may be busy with other tests.
-pub(super) async fn unhurried<T, E: Into<ReadError>>(mut read: impl AsyncFnMut() -> Result<T, E>) -> T {
+pub(super) async fn unhurried<T>(mut read: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     for _ in 0..20 {
-        match read().await.map_err(Into::into) {
-            Err(ReadError::Store(StoreError::TooSlow)) => {}
+        match read().await {
+            Err(StoreError::TooSlow) => {}
             read => return read.unwrap(),
         }
     }
@@ -141,12 +140,12 @@ pub(super) async fn unhurried<T, E: Into<ReadError>>(mut read: impl AsyncFnMut()
 pub(super) async fn pages(db: &Db, query: &Query) -> Vec<String> {
     let (mut query, mut found) = (query.clone(), Vec::new());
     loop {
-        let page = unhurried(async || page::read(db, &query, &US).await).await;
+        let page = unhurried(async || query::read(db, &query, &US).await).await;
         found.extend(page.rows.into_iter().map(|row| row.rkey));
-        if page.cursor.is_none() {
+        if page.next.is_none() {
             return found;
         }
-        query.cursor = page.cursor;
+        query.after = page.next;
     }
 }
 
@@ -199,7 +198,6 @@ on_both! {
             put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record)
         });
         apply(&db, 1, changes.collect()).await;
-        let note = nsid(NOTE);
         let filters = [
             json!({"field": "author", "value": "a7"}),
             json!([{"field": "n", "op": ">=", "value": 19_950}]),
@@ -209,19 +207,15 @@ on_both! {
         let sorts = ["n", "author", "flag"]
             .map(|key| [Direction::Asc, Direction::Desc].map(|d| Sort::parse(key, d).unwrap()))
             .concat();
-        let newest = |filter| QueryArgs {
-            collection: &note, did: None, filter: Some(filter), narrow: Narrow::ALL, valid: None, order: Order::Newest { after: None }, limit: 20, tenant: &US,
-        };
-        let sorted = |sort| QueryArgs {
-            collection: &note, did: None, filter: None, narrow: Narrow::ALL, valid: None, order: Order::By { sort, after: None }, limit: 20, tenant: &US,
-        };
+        let newest = |filter: &Filter| Query { filter: Some(filter.clone()), ..Query::of(nsid(NOTE)) };
+        let sorted = |sort: &Sort| Query { sort: Some(sort.clone()), ..Query::of(nsid(NOTE)) };
         let all: Vec<_> = filters.iter().map(newest).chain(sorts.iter().map(sorted)).collect();
         for args in &all {
-            query::query(&db, args).await.unwrap();
+            query::read(&db, args, &US).await.unwrap();
         }
         build_all(&db).await;
         for (n, args) in all.iter().enumerate() {
-            let plan = query::explain(&db, args).await.unwrap();
+            let plan = query::explain(&db, args, &US).await.unwrap();
             // SQLite's plans show the alias of the table that is the index.
             assert!(plan.contains("field_index_") || plan.contains("SEARCH f USING PRIMARY KEY"), "{n}: {plan}");
             assert!(!plan.contains("Seq Scan on records") && !plan.contains("SCAN r"), "{n}: {plan}");
@@ -230,7 +224,7 @@ on_both! {
             // The page itself is sorted once more after the index was read.
             let sorts = plan.matches("TEMP B-TREE").count() + plan.matches("Sort  (").count();
             assert!(!in_order || sorts <= usize::from(n >= filters.len()), "{n}: {plan}");
-            let found = query::query(&db, args).await.unwrap().rows.len();
+            let found = query::read(&db, args, &US).await.unwrap().rows.len();
             assert_eq!(found, if n == 2 { 1 } else { 20 }, "{n}");
         }
         // Beside an equality that many records match, with an index or without, the index of the range is read.
@@ -238,14 +232,14 @@ on_both! {
             .map(|equal| json!([equal, {"field": "n", "op": ">=", "value": 19_990}]))
             .map(|filter| Filter::from_json(&filter).unwrap());
         for filter in &beside {
-            let plan = query::explain(&db, &newest(filter)).await.unwrap();
+            let plan = query::explain(&db, &newest(filter), &US).await.unwrap();
             let reads_range = match &*db {
                 Db::Sqlite(_) => plan.contains("key>?"),
                 // The one for filters or the one for sorts.
                 Db::Postgres(_) => plan.lines().any(|line| line.contains("Index Cond") && line.contains("-> 'n'")),
             };
             assert!(reads_range, "{plan}");
-            assert_eq!(query::query(&db, &newest(filter)).await.unwrap().rows.len(), 10);
+            assert_eq!(query::read(&db, &newest(filter), &US).await.unwrap().rows.len(), 10);
         }
     }
 
@@ -281,13 +275,8 @@ on_both! {
         }
         assert_eq!(expected.iter().map(Vec::len).collect::<Vec<_>>()[..2], [37, 0]);
 
-        let (note, filter) = (nsid(NOTE), Filter::from_json(&within(2_990, 3_100)).unwrap());
-        let sort = Sort::parse("n", Direction::Asc).unwrap();
-        let args = QueryArgs {
-            collection: &note, did: None, filter: Some(&filter), narrow: Narrow::ALL, valid: None,
-            order: Order::By { sort: &sort, after: None }, limit: 20, tenant: &US,
-        };
-        let plan = query::explain(&db, &args).await.unwrap();
+        let args = query(within(2_990, 3_100), Direction::Asc);
+        let plan = query::explain(&db, &args, &US).await.unwrap();
         let part = match *db { Db::Sqlite(_) => "(class=? AND key>? AND key<?)", Db::Postgres(_) => ">= " };
         assert!(plan.contains(part), "{plan}");
     }

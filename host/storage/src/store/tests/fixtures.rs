@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::query::Keyset;
-use crate::records::Query;
+use crate::query::{Position, Query};
 use crate::store::Db;
 use crate::store::index::{
     self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert, Validity,
 };
 use crate::store::labelers;
 use crate::store::labels::Label;
-use crate::store::records::{self, ListArgs, RecordRow};
+use crate::store::query;
+use crate::store::records::{self, RecordRow};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere_web::fair_share::Tenant;
@@ -97,14 +97,12 @@ pub fn json(row: &RecordRow) -> Value {
 
 /// The URIs of a collection, newest first.
 pub async fn list(db: &Db, collection: &str) -> Vec<String> {
-    let collection = nsid(collection);
-    let mut args = ListArgs { collection: &collection, did: None, limit: 10_000, after: None, tenant: &US };
+    let mut query = Query { limit: 10_000, ..Query::of(nsid(collection)) };
     let mut uris = Vec::new();
     loop {
-        let page = records::list(db, &args).await.unwrap();
-        args.after = page.rows.last().map(|row| Keyset { indexed_at: row.indexed_at, id: row.id });
+        let page = query::read(db, &query, &US).await.unwrap();
         uris.extend(page.rows.iter().map(RecordRow::uri));
-        if !page.more {
+        if !advance(&mut query, page.next) {
             return uris;
         }
     }
@@ -142,10 +140,10 @@ pub async fn count(db: &Db, table: &str) -> i64 {
 ///
 /// # Panics
 /// When the next page begins where this one began.
-pub fn advance(query: &mut Query, cursor: Option<String>) -> bool {
-    let Some(cursor) = cursor else { return false };
-    assert_ne!(query.cursor.as_ref(), Some(&cursor), "the page after {cursor} begins where it began");
-    query.cursor = Some(cursor);
+pub fn advance(query: &mut Query, next: Option<Position>) -> bool {
+    let Some(next) = next else { return false };
+    assert_ne!(query.after.as_ref(), Some(&next), "the page after {next:?} begins where it began");
+    query.after = Some(next);
     true
 }
 

@@ -2,12 +2,12 @@
 
 use super::fixtures::*;
 
-use crate::query::{Filter, Sort};
-use crate::records::{Query, page};
+use crate::query::{Filter, Position, Query, Sort};
+use crate::store::query;
+use crate::store::records::{self, CollectionCount};
+
 use crate::store::index::{AccountStatus, Change, Upsert, Validity};
-use crate::store::query::{self, Narrow, Order, QueryArgs};
 use crate::store::records::invalid::{self, Verdict};
-use crate::store::records::{self, CollectionCount, ListArgs};
 use crate::store::testing::TestDb;
 use crate::store::validations::{self, START, Validation};
 use crate::store::{Backend, intern};
@@ -28,9 +28,9 @@ async fn rkeys(db: &TestDb, query: Query) -> Vec<String> {
     let mut query = Query { limit: 2, ..query };
     let mut rkeys = Vec::new();
     loop {
-        let page = page::read(db, &query, &US).await.unwrap();
+        let page = query::read(db, &query, &US).await.unwrap();
         rkeys.extend(page.rows.into_iter().map(|row| row.rkey));
-        if !advance(&mut query, page.cursor) {
+        if !advance(&mut query, page.next) {
             return rkeys;
         }
     }
@@ -42,9 +42,7 @@ fn notes(valid: bool) -> Query {
 
 /// The rkeys and reasons of all notes, as the admin API lists them.
 async fn reasons(db: &TestDb, valid: Option<bool>) -> Vec<(String, Option<String>)> {
-    let note = nsid(NOTE);
-    let args = ListArgs { collection: &note, did: None, limit: 100, after: None, tenant: &US };
-    let found = records::list_full(db, &args, valid).await.unwrap();
+    let found = query::read_full(db, &Query { valid, ..Query::of(nsid(NOTE)) }).await.unwrap();
     found.rows.into_iter().map(|full| (full.row.rkey, full.invalid_reason)).collect()
 }
 
@@ -120,13 +118,11 @@ on_both! {
         set_status(&db, 1, AccountStatus::Deactivated).await;
         let note = nsid(NOTE);
         let first = invalid::walk(&db, &note, START, 4).await.unwrap();
-        assert!(first.more);
         let seen: Vec<_> = first.rows.iter().map(|full| full.row.rkey.as_str()).collect();
         assert_eq!(seen, ["a", "b", "c", "d"], "those of hidden accounts too");
-        let last = first.rows.last().unwrap();
-        let after = crate::query::Keyset { indexed_at: last.row.indexed_at, id: last.row.id };
+        let Some(Position::Time(after)) = first.next else { panic!("two more records exist") };
         let rest = invalid::walk(&db, &note, after, 4).await.unwrap();
-        assert!(!rest.more && rest.rows.len() == 2);
+        assert_eq!((rest.rows.len(), rest.next), (2, None));
 
         let verdict = |at: usize, updated_at, reason: Option<&str>| Verdict {
             id: first.rows[at].row.id,
@@ -144,10 +140,7 @@ on_both! {
 
     async fn invalid_records_are_found_by_their_ids(db) {
         six(&db).await;
-        let (note, order) = (nsid(NOTE), Order::Newest { after: None });
-        let args =
-            QueryArgs { collection: &note, did: None, filter: None, narrow: Narrow::ALL, valid: Some(false), order, limit: 20, tenant: &US };
-        let plan = query::explain(&db, &args).await.unwrap();
+        let plan = query::explain(&db, &notes(false), &US).await.unwrap();
         // PostgreSQL chooses by the size of the tables, which are small here.
         if db.backend() == Backend::Sqlite {
             assert!(plan.contains("SEARCH r USING INTEGER PRIMARY KEY"), "{plan}");

@@ -6,12 +6,14 @@ use serde_json::json;
 use super::field_indexes::build_all;
 use super::fixtures::*;
 
-use crate::query::{Direction, Filter, Sort};
-use crate::records::backlinks::{self, Backlinks};
-use crate::records::search::{self, Search};
-use crate::records::{Page, Query, page};
+use crate::query::{Backlinks, Direction, Filter, Position, Query, Search, Sort};
+use crate::store::query;
+use crate::store::records::{
+    self, PAGE_BYTES, Page, PartialRow, RecordRow, backlinks, complete, get_many_full,
+};
+use crate::store::search;
+
 use crate::store::Db;
-use crate::store::records::{self, PAGE_BYTES, PartialRow, RecordRow, complete, get_many_full};
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 
@@ -49,10 +51,10 @@ async fn store(db: &Db) {
 }
 
 /// The numbers of all records, page by page.
-async fn walk(mut next: impl AsyncFnMut(Option<String>) -> Page) -> Vec<u64> {
-    let (mut seen, mut cursor) = (Vec::new(), None);
+async fn walk(mut next: impl AsyncFnMut(Option<Position>) -> Page) -> Vec<u64> {
+    let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = next(cursor).await;
+        let page = next(after).await;
         let bytes: usize = page.rows.iter().map(|row| row.record.len()).sum();
         assert!(!page.rows.is_empty(), "a page has a record");
         assert!(
@@ -66,15 +68,15 @@ async fn walk(mut next: impl AsyncFnMut(Option<String>) -> Page) -> Vec<u64> {
             assert_eq!(record["text"].as_str().unwrap().len(), SIZES[n as usize], "{n} is whole");
             seen.push(n);
         }
-        cursor = page.cursor;
-        if cursor.is_none() {
+        after = page.next;
+        if after.is_none() {
             return seen;
         }
     }
 }
 
 async fn read_all(db: &Db, query: &Query) -> Vec<u64> {
-    walk(async |cursor| page::read(db, &Query { cursor, ..query.clone() }, &US).await.unwrap()).await
+    walk(async |after| query::read(db, &Query { after, ..query.clone() }, &US).await.unwrap()).await
 }
 
 fn all() -> Vec<u64> {
@@ -96,32 +98,32 @@ on_both! {
         assert_eq!(read_all(&db, &of_one).await, [13, 10, 7, 4, 1]);
     }
 
-    async fn a_record_that_was_deleted_during_the_read_is_empty(db) {
+    async fn a_record_that_was_deleted_during_the_read_is_left_out(db) {
         let record = json!({ "text": "x".repeat(20_000) }).to_string();
         let (old, new) = (uri(1, NOTE, "old"), uri(2, NOTE, "new"));
         apply(&db, 1, vec![put(&old, 1, &record)]).await;
         let found = records::get(&db, &old).await.unwrap().unwrap();
         let row = RecordRow { record: Bytes::new(), ..found };
         let read = async || {
-            let found = PartialRow { row: row.clone(), size: 20_000 };
-            complete(&db, vec![found], 1, PAGE_BYTES).await.unwrap().rows.remove(0)
+            let found = PartialRow { row: row.clone(), size: 20_000, value: None };
+            complete(&db, vec![found], 1, PAGE_BYTES).await.unwrap().rows.pop()
         };
-        assert!(read().await.record.len() >= record.len());
+        assert!(read().await.unwrap().record.len() >= record.len());
         assert!(records::delete(&db, &old).await.unwrap());
-        assert!(read().await.record.is_empty());
+        assert!(read().await.is_none());
         apply(&db, 2, vec![put(&new, 1, &record)]).await;
         let id = records::get(&db, &new).await.unwrap().unwrap().id;
         // SQLite gives the id again.
         assert_eq!(id == row.id, matches!(*db, Db::Sqlite(_)));
-        assert!(read().await.record.is_empty());
+        assert!(read().await.is_none());
     }
 
     async fn the_admin_list_returns_all_records(db) {
         store(&db).await;
-        let seen = walk(async |cursor| {
-            let query = Query { cursor, limit: 100, ..Query::of(nsid(NOTE)) };
-            let page = page::read_full(&db, &query).await.unwrap();
-            Page { rows: page.rows.into_iter().map(|full| full.row).collect(), cursor: page.cursor }
+        let seen = walk(async |after| {
+            let query = Query { after, limit: 100, ..Query::of(nsid(NOTE)) };
+            let page = query::read_full(&db, &query).await.unwrap();
+            Page { rows: page.rows.into_iter().map(|full| full.row).collect(), next: page.next }
         });
         assert_eq!(seen.await, newest_first());
     }
@@ -152,9 +154,9 @@ on_both! {
     async fn backlinks_return_all_records(db) {
         store(&db).await;
         for did in [None, Some(did(0))] {
-            let links = Backlinks { collection: nsid(NOTE), uri: TARGET.to_owned(), did, limit: 100, cursor: None };
-            let seen = walk(async |cursor| {
-                backlinks::read(&db, &Backlinks { cursor, ..links.clone() }, &US).await.unwrap()
+            let links = Backlinks { collection: nsid(NOTE), uri: TARGET.to_owned(), did, limit: 100, after: None };
+            let seen = walk(async |after| {
+                backlinks::read(&db, &Backlinks { after, ..links.clone() }, &US).await.unwrap()
             });
             let expected =
                 if links.did.is_some() { vec![15, 12, 9, 6, 3, 0] } else { newest_first() };
@@ -177,13 +179,13 @@ on_both! {
             (from..to).map(|n| uri(n as u32 % 3, NOTE, &format!("r{n}"))).collect()
         };
         let whole = get_many_full(&db, &uris(0, 16), 8 << 20).await.unwrap();
-        assert!(!whole.more);
+        assert_eq!(whole.next, None);
         let mut rows: Vec<&RecordRow> = whole.rows.iter().map(|full| &full.row).collect();
         rows.sort_by_key(|row| row.id);
         let lengths = rows.iter().map(|row| json(row)["text"].as_str().unwrap().len());
         assert_eq!(lengths.collect::<Vec<_>>(), SIZES);
         let cut = get_many_full(&db, &uris(0, 16), PAGE_BYTES).await.unwrap();
-        assert!(cut.more && cut.rows.iter().map(|full| full.row.record.len()).sum::<usize>() <= PAGE_BYTES);
+        assert!(cut.next.is_some() && cut.rows.iter().map(|full| full.row.record.len()).sum::<usize>() <= PAGE_BYTES);
         let twice = get_many_full(&db, &[uris(1, 2), uris(1, 2)].concat(), 8 << 20).await.unwrap();
         assert_eq!(twice.rows.len(), 2);
     }
@@ -191,11 +193,11 @@ on_both! {
     async fn a_deletion_between_pages_does_not_end_the_list(db) {
         store(&db).await;
         let query = Query { limit: 2, ..Query::of(nsid(NOTE)) };
-        let first = page::read(&db, &query, &US).await.unwrap();
+        let first = query::read(&db, &query, &US).await.unwrap();
         apply(&db, 50, (2..14).map(|n| take(&uri(n % 3, NOTE, &format!("r{n}")), 2)).collect()).await;
-        let rest = walk(async |cursor| {
-            let cursor = cursor.or(first.cursor.clone());
-            page::read(&db, &Query { cursor, ..query.clone() }, &US).await.unwrap()
+        let rest = walk(async |after| {
+            let after = after.or(first.next.clone());
+            query::read(&db, &Query { after, ..query.clone() }, &US).await.unwrap()
         });
         assert_eq!(rest.await, [1, 0]);
     }

@@ -6,8 +6,11 @@ use proptest::prelude::*;
 
 use super::fixtures::*;
 
+use crate::query::Query;
+use crate::store::query;
+use crate::store::records;
+
 use crate::store::index::{self, AccountStatus, Batch};
-use crate::store::records::{self, ListArgs};
 use crate::store::testing::{TestDb, postgres, sqlite};
 use belvedere_base::clock::Timestamp;
 
@@ -149,8 +152,8 @@ async fn check(db: TestDb, batches: Vec<Vec<Op>>) {
         model.apply(&ops, now);
 
         let collection = nsid(NOTE);
-        let args = ListArgs { collection: &collection, did: None, limit: 1_000, after: None, tenant: &US };
-        let rows = records::list(&db, &args).await.unwrap().rows;
+        let all = Query { limit: 1_000, ..Query::of(collection.clone()) };
+        let rows = query::read(&db, &all, &US).await.unwrap().rows;
         let found: BTreeMap<_, _> = rows
             .iter()
             .map(|row| (row.uri(), (json(row)["rev"].as_u64().unwrap(), row.indexed_at.0)))

@@ -7,17 +7,20 @@ use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::field_indexes::build_all;
 use super::fixtures::*;
-use super::plans::{fill, note};
 
-use crate::query::{Direction, Filter, Sort};
+use super::plans::{fill, note};
+use crate::query::{Direction, Filter, Keyset, Query, Sort};
+use crate::store::query;
+use crate::store::records::{count, delete, many, page};
+
 use crate::store::backfill::indexed;
 use crate::store::intern::{self, Collection};
 use crate::store::partitions::Partition;
-use crate::store::query::{self, Narrow, Order, QueryArgs};
-use crate::store::records::{backlinks, count, delete, invalid, many, slice};
 use crate::store::script_sql::guard::{Catalog, Parsed};
+use crate::store::select::{Accounts, By, Columns, PostgresDialect, Select};
 use crate::store::testing::postgres;
 use crate::store::{Backend, Db, index, records};
+use belvedere_base::clock::Timestamp;
 
 /// The tables and indexes of records and references that a plan names.
 fn named(plan: &str) -> BTreeSet<&str> {
@@ -47,19 +50,32 @@ fn is_scan(plan: &str, partition: Partition) -> bool {
 }
 
 /// The frequent statements. Those whose rows an index returns in order must not sort.
-fn statements(partition: Partition) -> Vec<(&'static str, bool)> {
-    let lists = records::LIST_POSTGRES.of(partition).iter().flatten().copied();
-    let [full, valid, of_invalid] = records::LIST_FULL_POSTGRES.of(partition);
-    let full = full.iter().chain(valid).flatten().copied();
-    let ordered = lists
-        .chain(full)
-        .chain(*backlinks::POSTGRES.of(partition))
-        .chain([*invalid::WALK_POSTGRES.of(partition)]);
+fn statements(collection: Collection) -> Vec<(String, bool)> {
+    let (nsid, partition) = (nsid(NOTE), collection.partition);
+    let page = Select::page(&nsid, collection, 20);
+    let after = Some(Keyset { indexed_at: Timestamp(1), id: 1 });
+    let (did, full) = (did(7), Select { columns: Columns::Full, ..page.clone() });
+    let kinds = [
+        (page.clone(), true),
+        (full.clone(), true),
+        (Select { valid: Some(true), ..full.clone() }, true),
+        (Select { valid: Some(false), ..full.clone() }, false),
+        (Select { by: By::Target("at://x"), ..page }, true),
+        (Select { accounts: Accounts::All, direction: Direction::Asc, limit: 500, ..full }, true),
+    ];
+    let of_accounts = kinds.iter().flat_map(|(select, is_ordered)| {
+        [None, Some(&did)].map(|did| (Select { did, ..select.clone() }, *is_ordered))
+    });
+    let selects = of_accounts.flat_map(|(select, is_ordered)| {
+        [None, after].map(|after| (Select { after, ..select.clone() }, is_ordered))
+    });
+    let selects = selects
+        .map(|(select, is_ordered)| (select.statement::<PostgresDialect>().text().to_owned(), is_ordered));
     let [delete_one, delete_its_refs] = *delete::DELETE_ONE.of(partition);
     let [delete_refs, insert_refs] = *index::postgres::REFS.of(partition);
     let others = [
         *records::GET_POSTGRES.of(partition),
-        *slice::FETCH_POSTGRES.of(partition),
+        *page::FETCH_POSTGRES.of(partition),
         *many::POSTGRES.of(partition),
         *many::LATEST_REV.of(partition),
         *count::COUNT_DID.of(partition),
@@ -73,8 +89,7 @@ fn statements(partition: Partition) -> Vec<(&'static str, bool)> {
         *index::postgres::DELETE.of(partition),
         *index::purge::RECORDS.of(partition),
     ];
-    let others = others.into_iter().chain(of_invalid.iter().flatten().copied());
-    ordered.map(|sql| (sql, true)).chain(others.map(|sql| (sql, false))).collect()
+    selects.chain(others.map(|sql| (sql.to_owned(), false))).collect()
 }
 
 async fn lines(conn: &mut PgConnection, sql: &str) -> String {
@@ -93,13 +108,14 @@ async fn execute(conn: &mut PgConnection, sql: &str) {
 async fn frequent_statements_read_one_partition_by_an_index() {
     let db = postgres().await;
     fill(&db).await;
-    let Collection { partition, .. } = note(&db).await;
+    let collection = note(&db).await;
+    let partition = collection.partition;
     let Db::Postgres(db) = &*db else { panic!("the database is PostgreSQL") };
     let mut conn = db.pool.acquire().await.unwrap();
     // The setting of the connections for frequent reads.
     execute(&mut conn, "ANALYZE; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan")
         .await;
-    for (sql, is_ordered) in statements(partition) {
+    for (sql, is_ordered) in statements(collection) {
         execute(&mut conn, &format!("PREPARE s AS {sql}")).await;
         let parameters = (1..10).take_while(|n| sql.contains(&format!("${n}"))).count();
         let nulls = vec!["NULL"; parameters].join(", ");
@@ -123,39 +139,30 @@ async fn frequent_statements_read_one_partition_by_an_index() {
 async fn queries_read_one_partition() {
     let db = postgres().await;
     fill(&db).await;
-    let (collection, Collection { partition, .. }) = (nsid(NOTE), note(&db).await);
+    let Collection { partition, .. } = note(&db).await;
     let filter = Filter::from_json(&json!({"field": "n", "value": 7})).unwrap();
     let by_field = Sort::parse("n", Direction::Desc).unwrap();
     let by_uri = Sort::parse("uri", Direction::Asc).unwrap();
-    let newest = QueryArgs {
-        collection: &collection,
-        did: None,
-        filter: None,
-        narrow: Narrow::ALL,
-        valid: None,
-        order: Order::Newest { after: None },
-        limit: 20,
-        tenant: &US,
-    };
-    let sorted = |sort| QueryArgs { order: Order::By { sort, after: None }, ..newest.clone() };
+    let newest = Query::of(nsid(NOTE));
+    let sorted = |sort| Query { sort: Some(sort), ..newest.clone() };
     let all = [
         newest.clone(),
-        QueryArgs { filter: Some(&filter), ..newest.clone() },
-        QueryArgs { did: Some(&did(7)), ..newest.clone() },
-        QueryArgs { valid: Some(true), ..newest.clone() },
-        QueryArgs { valid: Some(false), ..newest.clone() },
-        sorted(&by_field),
-        sorted(&by_uri),
+        Query { filter: Some(filter), ..newest.clone() },
+        Query { did: Some(did(7)), ..newest.clone() },
+        Query { valid: Some(true), ..newest.clone() },
+        Query { valid: Some(false), ..newest.clone() },
+        sorted(by_field),
+        sorted(by_uri),
     ];
     for is_indexed in [false, true] {
         if is_indexed {
             for args in &all {
-                query::query(&db, args).await.unwrap();
+                query::read(&db, args, &US).await.unwrap();
             }
             build_all(&db).await;
         }
         for args in &all {
-            let plan = query::explain(&db, args).await.unwrap();
+            let plan = query::explain(&db, args, &US).await.unwrap();
             // The index of a field has a name of its own; its table is that of the partition.
             assert_reads_one(&plan, partition);
         }

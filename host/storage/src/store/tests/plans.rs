@@ -4,12 +4,14 @@ use sqlx::Row;
 
 use super::fixtures::*;
 
+use crate::query::{Direction, Keyset};
 use crate::store::Db;
 use crate::store::index::sqlite::statements;
 use crate::store::intern::{self, Collection};
-use crate::store::query::{Dialect, PostgresDialect};
-use crate::store::records::{LIST_POSTGRES, packed};
+use crate::store::select::{PostgresDialect, Select, SqliteDialect, bound};
 use crate::store::testing::{TestDb, postgres, sqlite};
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::{Did, Nsid};
 
 pub(super) async fn fill(db: &TestDb) {
     for batch in 0..4_u32 {
@@ -29,15 +31,29 @@ pub(super) async fn fill(db: &TestDb) {
     }
 }
 
-fn lists(collection: Collection) -> [String; 4] {
-    let visible = PostgresDialect::from_visible(collection.partition, None);
-    [
-        "ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
-        "AND (r.indexed_at, r.id) < (2, 5000) ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
-        "AND r.did_id = (SELECT id FROM dids WHERE did = 'x') ORDER BY r.indexed_at DESC, r.id DESC LIMIT 21",
-        "AND (r.indexed_at, r.id) > (2, 5000) ORDER BY r.indexed_at ASC, r.id ASC LIMIT 21",
-    ]
-    .map(|rest| format!("SELECT r.id {visible} AND r.collection_id = {} {rest}", collection.id))
+const AFTER: Option<Keyset> = Some(Keyset { indexed_at: Timestamp(2), id: 5_000 });
+
+/// The lists of all accounts and of one; of each the first page and the next.
+fn lists<'a>(nsid: &'a Nsid, collection: Collection, did: &'a Did) -> [[Select<'a>; 2]; 2] {
+    [None, Some(did)]
+        .map(|did| [None, AFTER].map(|after| Select { did, after, ..Select::page(nsid, collection, 20) }))
+}
+
+async fn plan_of(db: &Db, select: &Select<'_>) -> String {
+    match db {
+        Db::Sqlite(db) => {
+            let sql = select.statement::<SqliteDialect>().with_prefix("EXPLAIN QUERY PLAN");
+            let rows = bound!(sql).fetch_all(&db.reader).await.unwrap();
+            rows.iter().map(|row| row.get::<String, _>(3)).collect::<Vec<_>>().join("\n")
+        }
+        Db::Postgres(db) => {
+            let sql = select.statement::<PostgresDialect>().with_prefix("EXPLAIN");
+            let mut conn = db.pool.acquire().await.unwrap();
+            sqlx::query("SET enable_bitmapscan = off").execute(&mut *conn).await.unwrap();
+            let rows = bound!(sql).fetch_all(&mut *conn).await.unwrap();
+            rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
+        }
+    }
 }
 
 fn get_sql(collection: Collection) -> String {
@@ -76,15 +92,19 @@ async fn sqlite_reads_use_indexes() {
     let db = sqlite().await;
     fill(&db).await;
     let collection = note(&db).await;
-    for (statements, index) in packed::STATEMENTS.into_iter().zip(["records_list ", "records_list_did"]) {
-        for sql in statements {
-            let plan = plan(&db, sql).await;
+    let (nsid, did) = (nsid(NOTE), did(7));
+    for (selects, index) in lists(&nsid, collection, &did).iter().zip(["records_list ", "records_list_did"]) {
+        for select in selects {
+            let plan = plan_of(&db, select).await;
             // The rows of the page are scanned, to be concatenated.
             let scans = plan.lines().filter(|line| line.contains("SCAN")).count();
-            assert!(!plan.contains("TEMP B-TREE") && scans == 1 && plan.contains(index), "{sql}\n{plan}");
+            assert!(
+                !plan.contains("TEMP B-TREE") && scans == 1 && plan.contains(index),
+                "{select:?}\n{plan}"
+            );
         }
         // A page passes over no row of the same time that an earlier page had.
-        let plan = plan(&db, statements[1]).await;
+        let plan = plan_of(&db, &selects[1]).await;
         assert!(plan.contains("indexed_at=? AND rowid<?"), "{plan}");
     }
     let plan = plan(&db, &get_sql(collection)).await;
@@ -126,10 +146,13 @@ async fn postgres_reads_use_indexes() {
         if let Db::Postgres(db) = &*db {
             sqlx::query(statement).execute(&db.pool).await.unwrap();
         }
-        for sql in lists(collection) {
-            let plan = plan(&db, &sql).await;
-            assert!(!plan.contains("Sort") && !plan.contains("Seq Scan"), "{statement}: {sql}\n{plan}");
-            assert!(plan.contains(&format!("{records}_list")), "{statement}: {sql}\n{plan}");
+        let (nsid, did) = (nsid(NOTE), did(7));
+        let ascending =
+            Select { direction: Direction::Asc, after: AFTER, ..Select::page(&nsid, collection, 20) };
+        for select in lists(&nsid, collection, &did).into_iter().flatten().chain([ascending]) {
+            let plan = plan_of(&db, &select).await;
+            assert!(!plan.contains("Sort") && !plan.contains("Seq Scan"), "{statement}: {select:?}\n{plan}");
+            assert!(plan.contains(&format!("{records}_list")), "{statement}: {select:?}\n{plan}");
         }
         let plan = plan(&db, &get_sql(collection)).await;
         assert!(
@@ -144,8 +167,8 @@ async fn postgres_reads_use_indexes() {
 async fn postgres_plans_lists_once() {
     let db = postgres().await;
     fill(&db).await;
-    let Collection { id, partition } = note(&db).await;
-    let index = format!("{}_list", partition.records());
+    let collection = note(&db).await;
+    let index = format!("{}_list", collection.partition.records());
     let Db::Postgres(db) = &*db else { panic!("the database is PostgreSQL") };
     let mut conn = db.pool.acquire().await.unwrap();
     let mut run = async |sql: String| {
@@ -154,24 +177,26 @@ async fn postgres_plans_lists_once() {
     };
     run("SET enable_bitmapscan = off".to_owned()).await;
     run("ANALYZE".to_owned()).await;
-    let [[first, next], [first_of_one, next_of_one]] = *LIST_POSTGRES.of(partition);
+    let (nsid, did, id) = (nsid(NOTE), did(7), collection.id);
+    let [[first, next], [first_of_one, next_of_one]] = lists(&nsid, collection, &did);
     // PostgreSQL may prefer a plan for the values of a list of one account, which has few rows.
-    for (sql, types, values, is_kept) in [
-        (first, "bigint, bigint", "21", true),
-        (next, "bigint, bigint, bigint, bigint", "21, 2, 5000", true),
-        (first_of_one, "bigint, bigint, text", "21, 'x'", false),
-        (next_of_one, "bigint, bigint, text, bigint, bigint", "21, 'x', 2, 5000", false),
+    for (select, types, values, is_kept) in [
+        (first, "bigint, bigint", "", true),
+        (next, "bigint, bigint, bigint, bigint", ", 2, 5000", true),
+        (first_of_one, "bigint, bigint, text", ", 'x'", false),
+        (next_of_one, "bigint, bigint, text, bigint, bigint", ", 'x', 2, 5000", false),
     ] {
-        run(format!("PREPARE list ({types}) AS {sql}")).await;
+        let sql = select.statement::<PostgresDialect>();
+        run(format!("PREPARE list ({types}) AS {}", sql.text())).await;
         // The first five executions are planned with their values.
         for _ in 0..8 {
-            run(format!("EXECUTE list ({id}, {values})")).await;
+            run(format!("EXECUTE list (21, {id}{values})")).await;
         }
         let kept =
             run("SELECT generic_plans::text FROM pg_prepared_statements WHERE name = 'list'".to_owned())
                 .await;
-        let plan = run(format!("EXPLAIN EXECUTE list ({id}, {values})")).await;
-        assert!(!is_kept || kept == "3", "{kept} of 8: {sql}\n{plan}");
+        let plan = run(format!("EXPLAIN EXECUTE list (21, {id}{values})")).await;
+        assert!(!is_kept || kept == "3", "{kept} of 8: {select:?}\n{plan}");
         assert!(plan.contains(&index) && !plan.contains("Sort") && !plan.contains("Seq Scan"), "{plan}");
         run("DEALLOCATE list".to_owned()).await;
     }

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::fixtures::*;
 
-use crate::query::Filter;
-use crate::records::{Query, page};
+use crate::query::{Filter, Query};
+use crate::store::query;
+
 use crate::store::Db;
 
 /// Stores one record per value, with its position as the rkey.
@@ -22,7 +23,7 @@ async fn store(db: &Db, values: &[Value]) {
 async fn matching(db: &Db, filter: &Value) -> Vec<usize> {
     let query =
         Query { limit: 100, filter: Some(Filter::from_json(filter).unwrap()), ..Query::of(nsid(NOTE)) };
-    let page = page::read(db, &query, &US).await.unwrap_or_else(|e| panic!("{filter}: {e}"));
+    let page = query::read(db, &query, &US).await.unwrap_or_else(|e| panic!("{filter}: {e}"));
     let mut found: Vec<usize> = page.rows.iter().map(|row| row.rkey[1..].parse().unwrap()).collect();
     found.sort_unstable();
     found

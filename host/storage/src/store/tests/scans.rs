@@ -10,11 +10,11 @@ use serde_json::json;
 use super::field_indexes::build_all;
 use super::fixtures::*;
 
-use crate::query::{Direction, Filter, Sort};
-use crate::records::backlinks::{self, Backlinks};
-use crate::records::search::{self, Search};
-use crate::records::{Query, ReadError, page};
-use crate::store::records::{self, PAGE_BYTES};
+use crate::query::{Backlinks, Direction, Filter, Query, Search, Sort};
+use crate::store::query;
+use crate::store::records::{self, PAGE_BYTES, backlinks};
+use crate::store::search;
+
 use crate::store::{Db, StoreError};
 use belvedere_web::fair_share::{FairPool, Full, Place, Tenant};
 
@@ -62,8 +62,8 @@ fn like() -> Query {
 
 /// Runs one read of each kind that scans.
 async fn scan_all(db: &Db, tenant: &Tenant) {
-    page::read(db, &like(), tenant).await.unwrap();
-    page::read(db, &sorted("n"), tenant).await.unwrap();
+    query::read(db, &like(), tenant).await.unwrap();
+    query::read(db, &sorted("n"), tenant).await.unwrap();
     records::count(db, &nsid(NOTE), None, tenant).await.unwrap();
     records::count(db, &nsid(NOTE), Some(&did(1)), tenant).await.unwrap();
     let search = Search::parse(nsid(NOTE), "text", "text".to_owned(), None).unwrap();
@@ -74,7 +74,7 @@ async fn scan_all(db: &Db, tenant: &Tenant) {
 /// Runs one read of each kind that does not scan.
 async fn read_all(db: &Db, tenant: &Tenant) {
     for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
-        assert!(!page::read(db, &query, tenant).await.unwrap().rows.is_empty());
+        assert!(!query::read(db, &query, tenant).await.unwrap().rows.is_empty());
     }
     let one = uri(1, NOTE, "r1");
     assert!(records::get(db, &one).await.unwrap().is_some());
@@ -84,7 +84,7 @@ async fn read_all(db: &Db, tenant: &Tenant) {
 }
 
 fn links() -> Backlinks {
-    Backlinks { collection: nsid(NOTE), uri: TARGET.to_owned(), did: None, limit: 20, cursor: None }
+    Backlinks { collection: nsid(NOTE), uri: TARGET.to_owned(), did: None, limit: 20, after: None }
 }
 
 on_both! {
@@ -96,8 +96,8 @@ on_both! {
         for n in 0..6 {
             let waits = async {
                 match n {
-                    0 => drop(page::read(&db, &like(), &greedy).await.unwrap()),
-                    1 => drop(page::read(&db, &sorted("n"), &greedy).await.unwrap()),
+                    0 => drop(query::read(&db, &like(), &greedy).await.unwrap()),
+                    1 => drop(query::read(&db, &sorted("n"), &greedy).await.unwrap()),
                     2 => drop(records::count(&db, &nsid(NOTE), Some(&did(1)), &greedy).await.unwrap()),
                     3 => {
                         let search = Search::parse(nsid(NOTE), "text", "text".to_owned(), None).unwrap();
@@ -107,7 +107,7 @@ on_both! {
                         let of_one = Backlinks { did: Some(did(1)), ..links() };
                         drop(backlinks::read(&db, &of_one, &greedy).await.unwrap());
                     }
-                    _ => drop(page::read(&db, &Query { did: Some(did(1)), ..like() }, &greedy).await.unwrap()),
+                    _ => drop(query::read(&db, &Query { did: Some(did(1)), ..like() }, &greedy).await.unwrap()),
                 }
             };
             tokio::select! {
@@ -117,7 +117,7 @@ on_both! {
             }
         }
         let like = like();
-        let mut waits = pin!(page::read(&db, &like, &greedy));
+        let mut waits = pin!(query::read(&db, &like, &greedy));
         tokio::select! {
             biased;
             _ = &mut waits => panic!("it was read without a place"),
@@ -136,7 +136,7 @@ on_both! {
         assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
         let held = all_places(db.reads(), &greedy).await;
         for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
-            let mut waits = pin!(page::read(&db, &query, &greedy));
+            let mut waits = pin!(query::read(&db, &query, &greedy));
             tokio::select! {
                 biased;
                 _ = &mut waits => panic!("it was read without a place"),
@@ -170,8 +170,8 @@ on_both! {
         let held = all_places(db.scans(), &tenant).await;
         let waiting = join_all((0..bounds.waiting_per_tenant).map(|_| db.scan_place(&tenant)));
         let refused = async {
-            let read = page::read(&db, &like(), &tenant).await;
-            assert!(matches!(read, Err(ReadError::Store(StoreError::Busy(Full::Tenant)))), "{read:?}");
+            let read = query::read(&db, &like(), &tenant).await;
+            assert!(matches!(read, Err(StoreError::Busy(Full::Tenant))), "{read:?}");
         };
         tokio::select! {
             biased;
@@ -191,12 +191,12 @@ on_both! {
             sorted("n"),
         ];
         for query in &queries {
-            page::read(&db, query, &US).await.unwrap();
+            query::read(&db, query, &US).await.unwrap();
         }
         build_all(&db).await;
         let _held: Vec<_> = join_all((0..db.scans().bounds().per_tenant).map(|_| db.scan_place(&US))).await;
         for query in &queries {
-            assert!(!page::read(&db, query, &US).await.unwrap().rows.is_empty(), "{query:?}");
+            assert!(!query::read(&db, query, &US).await.unwrap().rows.is_empty(), "{query:?}");
         }
     }
 }

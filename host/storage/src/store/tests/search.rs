@@ -7,11 +7,12 @@ use sqlx::AssertSqlSafe;
 use super::field_indexes::build_all;
 use super::fixtures::*;
 
+use crate::query::Search;
+use crate::store::search;
+
 use crate::query::path::Path;
-use crate::records::search::{self, Search};
 use crate::store::fields::IndexKind;
 use crate::store::index::AccountStatus;
-use crate::store::search::SearchArgs;
 use crate::store::search::walk::{self, explain};
 use crate::store::{Db, intern};
 
@@ -163,7 +164,7 @@ on_both! {
         assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
         let Db::Sqlite(sqlite) = &*db else { return };
         let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
-        let args = SearchArgs { collection: &note, field: &field, text: "therent", limit: 20, tenant: &US };
+        let args = Search::parse(note.clone(), "text", "therent".to_owned(), Some(20)).unwrap();
         let collection = intern::collection(&db, &note).await.unwrap().unwrap();
         let index = db.fields().index(collection.id, &field, IndexKind::Search).unwrap();
         // So many other texts that a walk takes some tens of milliseconds.
@@ -172,7 +173,7 @@ on_both! {
              INSERT INTO field_texts_{index} (key, id) SELECT printf('zz%08d', x), 1000000 + x FROM n"
         );
         sqlx::query(AssertSqlSafe(others)).execute(&sqlite.writer).await.unwrap();
-        let found = walk::sqlite(sqlite, index, &args, Duration::from_millis(1)).await.unwrap();
+        let found = walk::sqlite(sqlite, collection, index, &args, Duration::from_millis(1)).await.unwrap();
         assert!(found.is_none(), "the candidates are sorted instead");
         assert_eq!(find(&db, "text", "therent").await, expected);
     }
@@ -188,9 +189,8 @@ on_both! {
         assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
         build_all(&db).await;
         assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
-        let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
         for (text, index) in [("plain", "field_texts_"), ("quixotry", "field_search_")] {
-            let args = SearchArgs { collection: &note, field: &field, text, limit: 20, tenant: &US };
+            let args = Search::parse(nsid(NOTE), "text", text.to_owned(), Some(20)).unwrap();
             let Some(plan) = explain(&db, &args).await.unwrap() else { continue };
             assert!(plan.contains(index) && !plan.contains("Seq Scan on records"), "{text}: {plan}");
         }

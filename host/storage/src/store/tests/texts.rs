@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
 
 use super::fixtures::*;
+
 use super::older;
+use crate::query::{Backlinks, Direction, Filter, Keyset, Query, Search, Sort};
+use crate::store::query;
+use crate::store::records::{self, PAGE_BYTES, backlinks, invalid};
+use crate::store::search;
 use crate::store::testing;
 
-use crate::query::{Direction, Filter, Keyset, Sort};
-use crate::records::backlinks::{self, Backlinks};
-use crate::records::search::{self, Search};
-use crate::records::{Query, page};
 use crate::store::Db;
-use crate::store::records::{self, PAGE_BYTES, invalid};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::RecordUri;
 
@@ -34,19 +34,19 @@ async fn read_everywhere(db: &Db, uri: &RecordUri) -> Vec<Bytes> {
     let sort = Sort::parse("n", Direction::Asc).unwrap();
     let search = Search::parse(collection(), "text", "needle".to_owned(), Some(10)).unwrap();
     let links =
-        Backlinks { collection: collection(), uri: TARGET.to_owned(), did: None, limit: 10, cursor: None };
+        Backlinks { collection: collection(), uri: TARGET.to_owned(), did: None, limit: 10, after: None };
     let start = Keyset { indexed_at: Timestamp(0), id: 0 };
 
     let rows = [
-        page::read(db, &query, &US).await.unwrap().rows,
-        page::read(db, &Query { filter: Some(filter), ..query.clone() }, &US).await.unwrap().rows,
-        page::read(db, &Query { sort: Some(sort), ..query.clone() }, &US).await.unwrap().rows,
+        query::read(db, &query, &US).await.unwrap().rows,
+        query::read(db, &Query { filter: Some(filter), ..query.clone() }, &US).await.unwrap().rows,
+        query::read(db, &Query { sort: Some(sort), ..query.clone() }, &US).await.unwrap().rows,
         backlinks::read(db, &links, &US).await.unwrap().rows,
         search::read(db, &search, &US).await.unwrap(),
         Vec::from_iter(records::get(db, uri).await.unwrap()),
     ];
     let full = [
-        page::read_full(db, &query).await.unwrap().rows,
+        query::read_full(db, &query).await.unwrap().rows,
         records::get_many_full(db, std::slice::from_ref(uri), PAGE_BYTES).await.unwrap().rows,
         invalid::walk(db, &uri.collection, start, 10).await.unwrap().rows,
     ];

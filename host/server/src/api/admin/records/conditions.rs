@@ -5,10 +5,8 @@ use serde_json::Value;
 use crate::api::paging;
 use crate::app::App;
 use belvedere_protocol::atproto::{Nsid, RecordKey};
-use belvedere_storage::query::{Filter, PageSize};
-use belvedere_storage::records::{Query, ReadError};
+use belvedere_storage::query::{Filter, HasLabel, Narrow, PageSize, Position, Query};
 use belvedere_storage::store::StoreError;
-use belvedere_storage::store::query::{HasLabel, Narrow};
 use belvedere_web::http::{Error, Request};
 
 /// The query that a request describes. A handle in `repo` is resolved.
@@ -33,7 +31,8 @@ pub(super) async fn read(app: &App, request: &Request) -> Result<Query, Error> {
     Ok(Query {
         did,
         limit: paging::limit(request, PageSize::RECORDS)?,
-        cursor: request.query("cursor"),
+        after: Position::read(request.query("cursor").as_deref(), None)
+            .map_err(|invalid| Error::bad_request(invalid.to_string()))?,
         filter: paging::optional(request, "filter").map(|text| filter(&text)).transpose()?,
         valid: paging::valid(request.query("valid").as_deref())?,
         narrow: Narrow { rkey, from, before, label },
@@ -49,9 +48,9 @@ fn filter(text: &str) -> Result<Filter, Error> {
 }
 
 /// Maps a failed read to a response: conditions may need a scan of the collection, whose time is limited.
-pub(super) fn read_error(error: ReadError) -> Error {
+pub(super) fn read_error(error: StoreError) -> Error {
     match error {
-        ReadError::Store(StoreError::TooSlow) => Error::bad_request(
+        StoreError::TooSlow => Error::bad_request(
             "the conditions have to be looked up in too many records: name an account, or a shorter time",
         ),
         error => error.into(),

@@ -17,8 +17,9 @@ use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::{Nsid, RecordUri};
-use belvedere_storage::records::page;
+use belvedere_storage::query::Position;
 use belvedere_storage::store::labels::{self, ActiveLabel};
+use belvedere_storage::store::query;
 use belvedere_storage::store::records::{self, DeletedCollection, FullRecordRow};
 use belvedere_storage::store::replicas::Writer;
 use belvedere_web::http::{Error, Request, Response, response};
@@ -90,16 +91,16 @@ impl RecordView {
 
 /// `GET /admin/records`: the records of one collection that meet conditions, newest first, with their index metadata.
 pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let query = conditions::read(&app, &request).await?;
-    let page = page::read_full(&app.db, &query).await.map_err(conditions::read_error)?;
+    let wanted = conditions::read(&app, &request).await?;
+    let page = query::read_full(&app.db, &wanted).await.map_err(conditions::read_error)?;
     let uris: Vec<String> = page.rows.iter().map(|full| full.row.uri()).collect();
     let mut labels = labels::active(&app.db, &uris, app.clock.now()).await?;
     let records = page.rows.into_iter().map(|full| RecordView::new(full, &mut labels));
     let mut records = records.collect::<Result<Vec<_>, _>>().map_err(Error::internal)?;
-    if let Some(wanted) = query.narrow.label {
-        records.retain(|record| record.labels.iter().any(|label| label.val == wanted.val));
+    if let Some(label) = wanted.narrow.label {
+        records.retain(|record| record.labels.iter().any(|given| given.val == label.val));
     }
-    let answer = Answer { records, cursor: page.cursor };
+    let answer = Answer { records, cursor: page.next.as_ref().map(Position::cursor) };
     Ok(response::json(StatusCode::OK, &answer))
 }
 

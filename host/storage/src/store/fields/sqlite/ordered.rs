@@ -8,7 +8,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 
 use crate::query::path::Path;
-use crate::store::query::{Dialect, MISSING, SqliteDialect};
+use crate::store::select::{Dialect, MISSING, SqliteDialect};
 use crate::store::{Sqlite, StoreError};
 
 use super::super::IndexKey;

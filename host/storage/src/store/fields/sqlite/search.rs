@@ -4,7 +4,7 @@
 use sqlx::AssertSqlSafe;
 
 use crate::store::Sqlite;
-use crate::store::query::{Dialect, SqliteDialect};
+use crate::store::select::{Dialect, SqliteDialect};
 
 use super::super::IndexKey;
 use super::super::error::BuildError;

@@ -7,8 +7,9 @@ use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_instance::lexicons::Snapshot;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::query::PageSize;
-use belvedere_storage::records::{Query, page};
+use belvedere_storage::query::Query;
 use belvedere_storage::store::index::Validity;
+use belvedere_storage::store::query;
 use belvedere_storage::store::records::{self, FullRecordRow};
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::Error;
@@ -67,17 +68,18 @@ pub(super) async fn validate(
     }
     let total = records::count(&app.db, collection, None, &Tenant::Instance).await?;
     let mut view = RecordsView { total, ..RecordsView::default() };
-    let mut query = Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
+    let mut newest =
+        Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
     while view.checked < MAX_CHECKED {
-        let page = page::read_full(&app.db, &query).await?;
+        let page = query::read_full(&app.db, &newest).await?;
         let bytes = page.rows.iter().map(|full| full.row.record.len()).sum();
         hand_over_thread(bytes, || {
             for full in page.rows.iter().take(MAX_CHECKED - view.checked) {
                 view.add(full, &next.validate(id, &full.row.rkey, &full.row.record));
             }
         });
-        query.cursor = page.cursor;
-        if query.cursor.is_none() {
+        newest.after = page.next;
+        if newest.after.is_none() {
             break;
         }
     }

@@ -1,12 +1,9 @@
-//! Checks the arguments of `db.search` and runs the search.
+//! Checks the arguments of `db.search`.
 
-use crate::query::sort::MAX_TEXT_CHARS;
-use crate::query::{PageSize, Path};
-use crate::store::records::RecordRow;
-use crate::store::search::{self, SearchArgs};
-use crate::store::{Db, StoreError};
 use belvedere_protocol::atproto::Nsid;
-use belvedere_web::fair_share::Tenant;
+
+use super::sort::MAX_TEXT_CHARS;
+use super::{PageSize, Path};
 
 /// Longer texts are rejected: no database checks its deadline while it looks for one, and indexes have the beginnings of
 /// texts only.
@@ -16,13 +13,14 @@ const _: () = assert!(MAX_TEXT_BYTES < MAX_TEXT_CHARS, "the index of texts serve
 
 #[derive(Clone, Debug)]
 pub struct Search {
-    collection: Nsid,
-    field: Path,
-    text: String,
-    limit: u32,
+    pub(crate) collection: Nsid,
+    pub(crate) field: Path,
+    /// Without U+0000, shorter than the keys of an index of texts.
+    pub(crate) text: String,
+    pub(crate) limit: u32,
 }
 
-/// Why a search is invalid. The text is for the script's author.
+/// Error for an invalid search. The text is for the script's author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
     #[error("invalid search field {0:?}")]
@@ -58,12 +56,6 @@ impl Search {
         }
         Ok(Self { collection, field: path, text, limit: PageSize::SEARCH.clamp(limit) })
     }
-}
-
-/// Returns the best matches, best first, up to the byte limit of a page.
-pub async fn read(db: &Db, search: &Search, tenant: &Tenant) -> Result<Vec<RecordRow>, StoreError> {
-    let Search { collection, field, text, limit } = search;
-    search::search(db, &SearchArgs { collection, field, text, limit: *limit, tenant }).await
 }
 
 #[cfg(test)]

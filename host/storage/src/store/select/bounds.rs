@@ -4,18 +4,18 @@ use crate::query::filter::{Filter, Op, Scalar};
 use crate::query::path::Path;
 use crate::store::fields::IndexKind;
 
-use super::sql::{Dialect, InIndex, Sql, ValueType};
+use super::{Dialect, InIndex, Sql, ValueType};
 
 /// The part of an index for filters that a query reads.
 #[derive(Clone, Debug)]
-pub(super) struct Bounds<'a> {
-    pub(super) index: i64,
-    pub(super) path: &'a Path,
-    pub(super) values: Values<'a>,
+pub(in crate::store) struct Bounds<'a> {
+    pub(in crate::store) index: i64,
+    pub(in crate::store) path: &'a Path,
+    pub(in crate::store) values: Values<'a>,
 }
 
 /// The number of conditions in a filter, including those under an OR.
-pub(super) fn conditions(filter: &Filter) -> usize {
+pub(in crate::store) fn conditions(filter: &Filter) -> usize {
     match filter {
         Filter::Condition { .. } => 1,
         Filter::Group { children, .. } => children.iter().map(conditions).sum(),
@@ -24,25 +24,25 @@ pub(super) fn conditions(filter: &Filter) -> usize {
 
 /// Conditions on one field that must all hold, for values of one type.
 #[derive(Clone, Debug)]
-pub(super) struct Values<'a> {
-    pub(super) of: ValueType,
-    pub(super) conditions: Vec<(Op, &'a Scalar)>,
+pub(in crate::store) struct Values<'a> {
+    pub(in crate::store) of: ValueType,
+    pub(in crate::store) conditions: Vec<(Op, &'a Scalar)>,
 }
 
 impl<'a> Values<'a> {
-    pub(super) fn of(op: Op, value: &'a Scalar) -> Self {
+    pub(in crate::store) fn of(op: Op, value: &'a Scalar) -> Self {
         Self { of: ValueType::of(value), conditions: vec![(op, value)] }
     }
 
     /// Adds a condition. One of another type is left out: no row matches both, and the filter's own conditions follow.
-    pub(super) fn add(&mut self, op: Op, value: &'a Scalar) {
+    pub(in crate::store) fn add(&mut self, op: Op, value: &'a Scalar) {
         if self.of == ValueType::of(value) {
             self.conditions.push((op, value));
         }
     }
 
     /// Adds the conditions to a statement, for the column of an index that has the values of this type.
-    pub(super) fn push<D: Dialect>(&self, sql: &mut Sql, column: &str) {
+    pub(in crate::store) fn push<D: Dialect>(&self, sql: &mut Sql, column: &str) {
         for (op, value) in &self.conditions {
             // Keys of long texts are truncated, so different values may have the same key. The filter's own condition
             // follows and decides.
@@ -52,25 +52,25 @@ impl<'a> Values<'a> {
                 _ => "=",
             };
             let value = D::key_of(sql, value);
-            sql.push(&format!(" AND {column} {op} {value}"));
+            sql.push(format_args!(" AND {column} {op} {value}"));
         }
     }
 }
 
 impl Bounds<'_> {
-    pub(super) fn index_name(&self) -> String {
+    pub(in crate::store) fn index_name(&self) -> String {
         IndexKind::Filter.index_name(self.index)
     }
 
-    pub(super) fn is_one_value(&self) -> bool {
+    pub(in crate::store) fn is_one_value(&self) -> bool {
         self.values.conditions.iter().any(|(op, _)| *op == Op::Eq)
     }
 }
 
 /// Adds the conditions for the rows within the bounds. The collection is a literal, because the databases use an index
 /// of one collection only for a statement with its literal id.
-pub(super) fn within<D: Dialect>(sql: &mut Sql, collection: i64, bounds: &Bounds<'_>) {
+pub(in crate::store) fn within<D: Dialect>(sql: &mut Sql, collection: i64, bounds: &Bounds<'_>) {
     let InIndex { condition, value: column, .. } = D::in_index(collection, bounds.path, bounds.values.of);
-    sql.push(&condition);
+    sql.push(format_args!("{condition}"));
     bounds.values.push::<D>(sql, &column);
 }

@@ -3,17 +3,16 @@
 //! A row is rendered as the record's fields with `uri` first; a field `uri` of the record itself is left out. DIDs,
 //! NSIDs and record keys contain no character that JSON escapes, so a URI is written verbatim.
 
+mod own_uri;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 use memchr::memmem::Finder;
 
-use crate::store::records::RecordRow;
+use crate::store::records::{Page, RecordRow};
 use belvedere_protocol::atproto::blobs;
-
-use super::own_uri;
-use super::page::Page;
 
 /// Only a text that contains this can have a blob (`"$type":"blob"`).
 static BLOB: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"blob\""));
@@ -42,10 +41,10 @@ pub fn list_body<'a>(page: &Page, pds: impl Fn(&str) -> Option<&'a str>) -> Byte
         push_row(&mut out, row, &text);
     }
     out.push(b']');
-    if let Some(cursor) = &page.cursor {
+    if let Some(next) = &page.next {
         // base64url: nothing to escape.
         out.extend(br#","cursor":""#);
-        out.extend(cursor.as_bytes());
+        out.extend(next.cursor().as_bytes());
         out.push(b'"');
     }
     out.push(b'}');
@@ -133,6 +132,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::query::{Keyset, Position};
     use belvedere_base::clock::Timestamp;
     use belvedere_protocol::atproto::Nsid;
 
@@ -177,12 +177,14 @@ mod tests {
 
     #[test]
     fn bodies() {
-        let page = Page { rows: vec![row(r#"{"a":1}"#), row("{}")], cursor: Some("abc".into()) };
+        let next = Position::Time(Keyset { indexed_at: Timestamp(1), id: 2 });
+        let cursor = next.cursor();
+        let page = Page { rows: vec![row(r#"{"a":1}"#), row("{}")], next: Some(next) };
         assert_eq!(
             list_body(&page, |_| None),
-            format!(r#"{{"records":[{{"uri":"{URI}","a":1}},{{"uri":"{URI}"}}],"cursor":"abc"}}"#)
+            format!(r#"{{"records":[{{"uri":"{URI}","a":1}},{{"uri":"{URI}"}}],"cursor":"{cursor}"}}"#)
         );
-        let empty = Page::<RecordRow> { rows: vec![], cursor: None };
+        let empty = Page::<RecordRow>::empty();
         assert_eq!(list_body(&empty, |_| None), r#"{"records":[]}"#);
         assert_eq!(single_body(&page.rows[0], None), format!(r#"{{"record":{{"uri":"{URI}","a":1}}}}"#));
     }

@@ -8,51 +8,32 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::super::partitions::PerPartition;
+use super::super::partitions::{PerPartition, Tables};
+use super::super::select::{INLINE_BYTES, Select, WHOLE_TEXT};
 use super::super::{Db, StoreError, intern};
-use super::{FullRecordRow, RecordRow, whole_text};
-use crate::query::PageSize;
+use super::{FullRecordRow, RecordRow};
+use crate::query::sort::{SortKeyset, SortValue};
+use crate::query::{Keyset, PageSize, Position};
 
 /// Largest size of all records of a page, in bytes: some thousand ordinary records, or one of the largest.
 pub const PAGE_BYTES: usize = 1 << 20;
 
-/// Most rows of a page of a list; see [`page_rows`].
-pub(super) const MAX_ROWS: u32 = PageSize::RECORDS.max;
-
-/// Rows of a page, and the one after it, as a literal for statements.
-macro_rules! most_rows {
-    () => {
-        101
-    };
-}
-pub(in crate::store) use most_rows;
-const _: () = assert!(most_rows!() == MAX_ROWS + 1, "statements return a page and the row after it");
-
-/// [`INLINE_BYTES`] as a literal for statements.
-macro_rules! inline_bytes {
-    () => {
-        10240
-    };
-}
-pub(in crate::store) use inline_bytes;
-
-/// Largest size of a record that is returned with its row, in bytes. A page and the row after it stay within
-/// [`PAGE_BYTES`].
-pub(in crate::store) const INLINE_BYTES: usize = inline_bytes!();
-const _: () =
-    assert!(most_rows!() * INLINE_BYTES <= PAGE_BYTES, "a page of small records takes one statement");
+const _: () = assert!(
+    PageSize::rows_read(PageSize::RECORDS.max) as usize * INLINE_BYTES <= PAGE_BYTES,
+    "a page of small records takes one statement"
+);
 
 /// Number of large records fetched by one statement. PostgreSQL reports the compressed size of a record without its text
 /// (ADR 84), so up to this many may be read in vain.
 const FETCH_BATCH: usize = 4;
 
-/// The rows that a read returns.
+/// A page of records.
 #[derive(Clone, Debug)]
-pub struct Slice<R> {
-    /// A record is empty if it was deleted during the read; only the row's position is meaningful then.
+pub struct Page<R = RecordRow> {
+    /// Without those that were deleted during the read.
     pub rows: Vec<R>,
-    /// Whether rows follow: there are more than the limit, or more than fit into the size limit.
-    pub more: bool,
+    /// The position of the last row, if rows follow: there are more than the limit, or more than fit into the size limit.
+    pub next: Option<Position>,
 }
 
 /// A row as a statement returns it: without its record if that is large.
@@ -61,55 +42,53 @@ pub(in crate::store) struct PartialRow<R> {
     pub(in crate::store) row: R,
     /// Bytes of the record, exact unless PostgreSQL has no text of it: then compressed.
     pub(in crate::store) size: i64,
+    /// The value by which the query is sorted, unless that is the time.
+    pub(in crate::store) value: Option<SortValue>,
 }
 
-/// A type that is or contains a [`RecordRow`].
-pub(in crate::store) trait HasRecord {
-    fn record_row(&mut self) -> &mut RecordRow;
-}
-
-impl HasRecord for RecordRow {
-    fn record_row(&mut self) -> &mut RecordRow {
+impl AsMut<Self> for RecordRow {
+    fn as_mut(&mut self) -> &mut Self {
         self
     }
 }
 
-impl HasRecord for FullRecordRow {
-    fn record_row(&mut self) -> &mut RecordRow {
+impl AsMut<RecordRow> for FullRecordRow {
+    fn as_mut(&mut self) -> &mut RecordRow {
         &mut self.row
     }
 }
 
-impl<R> Slice<R> {
-    pub(in crate::store) fn empty() -> Self {
-        Self { rows: Vec::new(), more: false }
+impl<R> Page<R> {
+    pub fn empty() -> Self {
+        Self { rows: Vec::new(), next: None }
     }
 }
 
 impl<R> PartialRow<R> {
     pub(in crate::store) fn map<T>(self, make: impl FnOnce(R) -> T) -> PartialRow<T> {
-        PartialRow { row: make(self.row), size: self.size }
+        PartialRow { row: make(self.row), size: self.size, value: self.value }
     }
 }
 
-/// The rows of a page of a list: `limit`, at most [`MAX_ROWS`].
-pub(in crate::store) fn page_rows(limit: u32) -> u32 {
-    limit.min(MAX_ROWS)
-}
-
-/// Rows to read for a page of a list: one more, which shows whether another page follows.
-pub(in crate::store) fn rows_to_read(limit: u32) -> i64 {
-    i64::from(page_rows(limit)) + 1
+impl Select<'_> {
+    /// The page of the statement's rows.
+    pub(in crate::store) async fn complete<R: AsMut<RecordRow>>(
+        &self,
+        db: &Db,
+        found: Vec<PartialRow<R>>,
+    ) -> Result<Page<R>, StoreError> {
+        complete(db, found, self.limit, PAGE_BYTES).await
+    }
 }
 
 /// The first `limit` rows, as long as their records take at most `bytes` together. The first row is always returned,
 /// whatever its size.
-pub(in crate::store) async fn complete<R: HasRecord>(
+pub(in crate::store) async fn complete<R: AsMut<RecordRow>>(
     db: &Db,
     mut found: Vec<PartialRow<R>>,
     limit: u32,
     bytes: usize,
-) -> Result<Slice<R>, StoreError> {
+) -> Result<Page<R>, StoreError> {
     let limit = limit as usize;
     let more = found.len() > limit;
     found.truncate(limit);
@@ -124,7 +103,7 @@ pub(in crate::store) async fn complete<R: HasRecord>(
             fetched = at + fitting.max(1);
             fetch(db, &mut found[at..fetched]).await?;
         }
-        let size = found[at].row.record_row().record.len();
+        let size = found[at].row.as_mut().record.len();
         if taken > 0 && taken + size > bytes {
             break;
         }
@@ -133,23 +112,40 @@ pub(in crate::store) async fn complete<R: HasRecord>(
     }
     let more = more || at < found.len();
     found.truncate(at);
-    Ok(Slice { rows: found.into_iter().map(|found| found.row).collect(), more })
+    Ok(page(found, more))
 }
 
-impl<R: HasRecord> PartialRow<R> {
+/// The page with these rows, of which those that were deleted during the read have no record. It ends at the last row, even
+/// if that was deleted.
+fn page<R: AsMut<RecordRow>>(mut found: Vec<PartialRow<R>>, more: bool) -> Page<R> {
+    let next = if more { found.last_mut().map(PartialRow::position) } else { None };
+    let mut rows: Vec<R> = found.into_iter().map(|found| found.row).collect();
+    rows.retain_mut(|row| !row.as_mut().record.is_empty());
+    Page { rows, next }
+}
+
+impl<R: AsMut<RecordRow>> PartialRow<R> {
+    fn position(&mut self) -> Position {
+        let RecordRow { indexed_at, id, .. } = *self.row.as_mut();
+        match self.value.take() {
+            Some(value) => Position::Sorted(SortKeyset { value, id }),
+            None => Position::Time(Keyset { indexed_at, id }),
+        }
+    }
+
     /// Whether the row was returned without its record.
     fn is_large(&mut self) -> bool {
-        self.row.record_row().record.is_empty()
+        self.row.as_mut().record.is_empty()
     }
 }
 
-/// How many rows from the start can fit into `bytes`, with at most [`FETCH_BATCH`] large ones among them.
-fn fitting<R: HasRecord>(found: &mut [PartialRow<R>], bytes: usize) -> usize {
+/// The number of rows from the start that can fit into `bytes`, with at most [`FETCH_BATCH`] large ones among them.
+fn fitting<R: AsMut<RecordRow>>(found: &mut [PartialRow<R>], bytes: usize) -> usize {
     let (mut taken, mut large) = (0, 0);
     for (n, row) in found.iter_mut().enumerate() {
         let is_large = row.is_large();
         large += usize::from(is_large);
-        taken += if is_large { row.size.max(0) as usize } else { row.row.record_row().record.len() };
+        taken += if is_large { row.size.max(0) as usize } else { row.row.as_mut().record.len() };
         if taken > bytes || large > FETCH_BATCH {
             return n;
         }
@@ -163,18 +159,20 @@ const FETCH_SQLITE: &str = "SELECT r.id, r.record, c.nsid, d.did, r.rkey FROM re
      CROSS JOIN collections c CROSS JOIN dids d \
      WHERE r.id IN ($1, $2, $3, $4) AND c.id = r.collection_id AND d.id = r.did_id";
 /// `$5` is their collection.
-pub(in crate::store) static FETCH_POSTGRES: PerPartition<&str> = PerPartition::new(concat!(
-    "SELECT r.id, ",
-    whole_text!(),
-    " FROM {records} r WHERE r.collection_id = $5 AND r.id IN ($1, $2, $3, $4)",
-));
+pub(in crate::store) static FETCH_POSTGRES: PerPartition<String> = PerPartition::new(
+    |Tables { records, .. }| {
+        format!(
+            "SELECT r.id, {WHOLE_TEXT} FROM {records} r WHERE r.collection_id = $5 AND r.id IN ($1, $2, $3, $4)"
+        )
+    },
+);
 
 /// Fetches the records of the large rows, at most [`FETCH_BATCH`].
-async fn fetch<R: HasRecord>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), StoreError> {
+async fn fetch<R: AsMut<RecordRow>>(db: &Db, rows: &mut [PartialRow<R>]) -> Result<(), StoreError> {
     let mut large: Vec<&mut RecordRow> = Vec::with_capacity(FETCH_BATCH);
     for found in rows {
         if found.is_large() {
-            large.push(found.row.record_row());
+            large.push(found.row.as_mut());
         }
     }
     let records: Vec<(i64, String)> = match db {
@@ -242,7 +240,24 @@ mod tests {
             indexed_at: Timestamp(0),
             record: if is_large { Bytes::new() } else { vec![b'x'; size].into() },
         };
-        PartialRow { row, size: size as i64 }
+        PartialRow { row, size: size as i64, value: None }
+    }
+
+    #[test]
+    fn a_page_has_a_position_only_if_more_rows_exist() {
+        let of = |rows: &[(i64, usize)], more| {
+            let rows = rows
+                .iter()
+                .map(|(id, size)| found(*size, *size == 0).map(|row| RecordRow { id: *id, ..row }));
+            let Page { rows, next } = page(rows.collect(), more);
+            (rows.iter().map(|row| row.id).collect::<Vec<_>>(), next)
+        };
+        let at = |id| Some(Position::Time(Keyset { indexed_at: Timestamp(0), id }));
+        assert_eq!(of(&[(1, 2), (2, 2)], false), (vec![1, 2], None));
+        assert_eq!(of(&[(1, 2), (2, 2)], true), (vec![1, 2], at(2)));
+        assert_eq!(of(&[], false), (vec![], None));
+        // A record that was deleted during the read is left out, and the next page continues after it.
+        assert_eq!(of(&[(1, 2), (2, 0)], true), (vec![1], at(2)));
     }
 
     #[test]

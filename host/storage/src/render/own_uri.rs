@@ -20,7 +20,7 @@ pub(super) struct OwnUri {
     pub(super) uris: Vec<Range<usize>>,
 }
 
-/// The store holds JSON objects only. Of any other text nothing is found.
+/// The store holds JSON objects only. Nothing is found in any other text.
 pub(super) fn find(text: &[u8]) -> OwnUri {
     let (Some(open), Some(close)) = (memchr::memchr(b'{', text), memchr::memrchr(b'}', text)) else {
         return OwnUri::default();

@@ -1,69 +1,53 @@
-//! Defines the SQL builder of `db.query`, and the trait for what differs between the databases.
-
-use std::borrow::Cow;
+//! The differences between the databases.
 
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::Path;
 use crate::query::sort::Direction;
+use crate::store::Backend;
+use crate::store::intern::Collection;
 use crate::store::partitions::Partition;
 
-/// A statement being written.
-#[derive(Debug)]
-pub(in crate::store) struct Sql {
-    pub(in crate::store) text: String,
-    pub(in crate::store) values: Vec<Value>,
-}
-
-/// A value to bind.
-#[derive(Debug)]
-pub(in crate::store) enum Value {
-    Text(String),
-    Integer(i64),
-    Float(f64),
-    Boolean(bool),
-}
-
-impl Sql {
-    /// Adds a value and returns its placeholder.
-    pub(in crate::store) fn bind(&mut self, value: Value) -> String {
-        self.values.push(value);
-        format!("${}", self.values.len())
-    }
-
-    pub(in crate::store) fn push(&mut self, text: &str) {
-        self.text.push_str(text);
-    }
-}
+use super::{Accounts, By, Columns, Placeholder, Sql};
 
 /// The SQL that differs between the databases.
 pub(in crate::store) trait Dialect {
-    /// The columns of a row, in the order of `RawRow`.
-    const COLUMNS: &'static str;
-    /// What begins a statement whose rows an index returns in order, and what stands before its limit. See
-    /// `limited` of `store::records`.
-    const LIMITED: (&'static str, &'static str);
+    /// The database, which the shape of a statement names.
+    const BACKEND: Backend;
+    /// Whether the rows after a keyset are read in two parts: those of its time, and earlier ones. SQLite looks up no pair
+    /// whose second part is the id that it adds to every index: it would pass over all rows of that time, and a batch of
+    /// the stream has one time.
+    const SPLITS_TIMES: bool;
+    /// The columns of a statement.
+    fn columns(columns: Columns) -> &'static str;
+    /// FROM and the first conditions, for records `r`. Those of the collection are only selected for [`By::Target`].
+    fn from(sql: &mut Sql, collection: Collection, by: By<'_>, accounts: Accounts);
+    /// Writes a statement whose rows an index returns in order: what `rows` writes, with a limit. `is_page`: the limit is
+    /// that of a page.
+    fn limited(
+        sql: &mut Sql,
+        columns: Columns,
+        is_page: bool,
+        limit: Placeholder,
+        rows: impl FnOnce(&mut Sql),
+    );
     /// Whether ORDER BY must list keys that are constant because they are NULL, so that the order of an index is used.
     /// PostgreSQL treats a column as constant if it equals a value, but not if it IS NULL. SQLite does both, and with a
     /// NULL expression in ORDER BY it would not use the index.
     const ORDER_NAMES_NULLS: bool;
-    /// What stands before and after a subquery of ids, among which a row's id has to be. Makes the database find the rows
+    /// The SQL before and after a subquery of ids, among which a row's id has to be. Makes the database find the rows
     /// by these ids.
     const ID_IS_AMONG: (&'static str, &'static str);
     /// The `LIKE` operator that ignores case only for ASCII letters.
     const LIKE: &'static str;
     /// The time and the id of a row in an index, in the order of the index.
     const INDEX_ORDER: (&'static str, &'static str);
-    /// FROM and the first conditions: visible records `r` of a partition. Uses `index` if it is given.
-    fn from_visible(partition: Partition, index: Option<&str>) -> Cow<'static, str>;
-    /// As [`Self::from_visible`], with their account `d`, for a statement that sorts all records it finds.
-    fn from_accounts(partition: Partition, index: Option<&str>) -> Cow<'static, str>;
     /// The DID of the account of `r`, where the account may not be joined.
     const DID: &'static str;
-    /// A table to join and the condition for it, so that [`Self::COLUMNS`] can be selected from records `r`.
+    /// A table to join and the condition for it, so that [`Columns::Row`] can be selected from records `r`.
     const COLUMNS_JOIN: (&'static str, &'static str);
-    /// FROM of a statement that reads only an index of a partition.
-    fn from_index(partition: Partition, index: &str) -> Cow<'static, str>;
-    /// How a statement reads the rows of one type in the index of a field of a collection.
+    /// The table, with its alias, of a statement that reads only an index of a partition.
+    fn index_table(partition: Partition, index: &str) -> String;
+    /// The way in which a statement reads the rows of one type in the index of a field of a collection.
     fn in_index(collection: i64, field: &Path, of: ValueType) -> InIndex;
     /// The SQL of one condition of a filter.
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String;
@@ -79,8 +63,6 @@ pub(in crate::store) trait Dialect {
     fn key_of(sql: &mut Sql, value: &Scalar) -> String;
     /// The columns that `PositionRow` reads, from the columns of `s`.
     const POSITION: &'static str;
-    /// The same columns for a sort by time, which has no `s`.
-    const POSITION_INDEXED_AT: &'static str;
     /// The placeholder of a decimal number, in a form that can be compared with `num`.
     fn number(sql: &mut Sql, text: &str) -> String;
 }
@@ -89,9 +71,9 @@ pub(in crate::store) trait Dialect {
 /// descending. Rows without a value are always last ([`MISSING`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Classes {
-    pub(super) number: i64,
-    pub(super) text: i64,
-    pub(super) boolean: i64,
+    pub(in crate::store) number: i64,
+    pub(in crate::store) text: i64,
+    pub(in crate::store) boolean: i64,
 }
 
 /// The class of rows without a value.
@@ -101,7 +83,7 @@ impl Classes {
     /// The classes in indexes of fields.
     pub(in crate::store) const INDEXED: Self = Self { number: 0, text: 1, boolean: 2 };
 
-    pub(super) fn of(direction: Direction) -> Self {
+    pub(in crate::store) fn of(direction: Direction) -> Self {
         match direction {
             Direction::Asc => Self::INDEXED,
             Direction::Desc => Self { number: 2, text: 1, boolean: 0 },
@@ -120,7 +102,7 @@ pub(in crate::store) enum ValueType {
 }
 
 impl ValueType {
-    pub(super) fn of(value: &Scalar) -> Self {
+    pub(in crate::store) fn of(value: &Scalar) -> Self {
         match value {
             Scalar::Text(_) => Self::Text,
             Scalar::Integer(_) | Scalar::Float(_) => Self::Number,
@@ -128,7 +110,7 @@ impl ValueType {
         }
     }
 
-    pub(super) fn class(self, classes: Classes) -> i64 {
+    pub(in crate::store) fn class(self, classes: Classes) -> i64 {
         match self {
             Self::Number => classes.number,
             Self::Text => classes.text,
@@ -141,12 +123,12 @@ impl ValueType {
 /// The rows of one type in an index.
 pub(in crate::store) struct InIndex {
     /// The condition that selects them.
-    pub(super) condition: String,
+    pub(in crate::store) condition: String,
     /// Their value; meaningless for [`ValueType::Missing`].
-    pub(super) value: String,
+    pub(in crate::store) value: String,
     /// The same as in [`Keys`].
-    pub(super) num: String,
-    pub(super) txt: String,
+    pub(in crate::store) num: String,
+    pub(in crate::store) txt: String,
 }
 
 /// Expressions for the keys by which a field is sorted and found. `num` is NULL for strings, `txt` for all other types.

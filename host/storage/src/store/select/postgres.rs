@@ -4,16 +4,17 @@
 //! `#>` the `0` of `{a,0}` could be a key or an index.) For an element of an array it is a strict JSON path, because `->`
 //! takes a string or number for an array that contains it.
 
-use std::borrow::Cow;
-
-use sqlx::Row;
-
-use super::sql::{Classes, InIndex, Keys, MISSING, Sql, Value, ValueType, operator, pattern};
+use super::dialect::{operator, pattern};
+use super::{
+    Accounts, By, Classes, Columns, InIndex, Keys, MISSING, Placeholder, Sql, Value, ValueType, columns,
+};
+use crate::query::PageSize;
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
-use crate::store::partitions::{Partition, PerPartition};
-use crate::store::records::{Named, columns, from_visible, most_rows};
+use crate::store::Backend;
+use crate::store::intern::Collection;
+use crate::store::partitions::Partition;
 
 pub(in crate::store) struct Dialect;
 
@@ -42,10 +43,13 @@ fn bounded(numeric: &str) -> String {
     format!("round(least(greatest({numeric}, -1e307), 1e307), 20)")
 }
 
-impl super::sql::Dialect for Dialect {
-    const COLUMNS: &'static str = columns!(postgres);
-    const LIMITED: (&'static str, &'static str) =
-        ("SELECT * FROM (", concat!(" LIMIT ", most_rows!(), ") page LIMIT "));
+/// The condition that the account of `r` is not hidden, without a join. PostgreSQL expects it of nearly all rows, and `IS
+/// NULL` of one in two hundred, for which it would read a collection and sort it.
+const IS_VISIBLE: &str = "(SELECT 1 FROM dids d WHERE d.id = r.did_id AND d.status <> 0) IS DISTINCT FROM 1";
+
+impl super::Dialect for Dialect {
+    const BACKEND: Backend = Backend::Postgres;
+    const SPLITS_TIMES: bool = false;
     const ORDER_NAMES_NULLS: bool = true;
     const ID_IS_AMONG: (&'static str, &'static str) = ("= ANY (ARRAY (", "))");
     const LIKE: &'static str = "ILIKE";
@@ -126,20 +130,61 @@ impl super::sql::Dialect for Dialect {
     const DID: &'static str = "(SELECT a.did FROM dids a WHERE a.id = r.did_id)";
     const COLUMNS_JOIN: (&'static str, &'static str) = ("", "");
 
-    // The planner has statistics and chooses the index itself.
-    fn from_visible(partition: Partition, _index: Option<&str>) -> Cow<'static, str> {
-        static VISIBLE: PerPartition<&str> = PerPartition::new(from_visible!(postgres));
-        (*VISIBLE.of(partition)).into()
+    fn columns(columns: Columns) -> &'static str {
+        columns::postgres(columns)
     }
 
-    fn from_accounts(partition: Partition, _index: Option<&str>) -> Cow<'static, str> {
-        static JOINED: PerPartition<&str> = PerPartition::new(from_visible!(postgres joined));
-        (*JOINED.of(partition)).into()
+    // PostgreSQL has statistics and chooses the indexes of fields itself.
+    fn from(sql: &mut Sql, Collection { id, partition }: Collection, by: By<'_>, accounts: Accounts) {
+        let records = partition.records();
+        let visible = match accounts {
+            Accounts::All => "true",
+            Accounts::Visible => IS_VISIBLE,
+            Accounts::VisibleJoined => "d.status = 0",
+        };
+        if let By::Target(target) = by {
+            let target = sql.bind(Value::Text(target.to_owned()));
+            let collection = sql.bind(Value::Integer(id));
+            sql.push(format_args!(
+                " FROM {} f CROSS JOIN LATERAL \
+                 (SELECT * FROM {records} o WHERE o.collection_id = {collection} AND o.id = f.record_id LIMIT 1) r \
+                 WHERE f.target = {target} AND f.collection_id = {collection} AND {visible}",
+                partition.record_refs()
+            ));
+            return;
+        }
+        sql.push(format_args!(" FROM {records} r"));
+        if accounts == Accounts::VisibleJoined {
+            sql.push(format_args!(
+                " CROSS JOIN LATERAL (SELECT did, status FROM dids WHERE dids.id = r.did_id LIMIT 1) d"
+            ));
+        }
+        sql.push(format_args!(" WHERE {visible}"));
     }
 
-    fn from_index(partition: Partition, _index: &str) -> Cow<'static, str> {
-        static ROWS: PerPartition<&str> = PerPartition::new(" FROM {records} r ");
-        (*ROWS.of(partition)).into()
+    /// PostgreSQL assumes that a limit in a parameter is a tenth of the table, so that it would plan such a statement again
+    /// on each execution, for longer than it runs. The inner limit, which no page exceeds, makes the plan for all values
+    /// good enough to be kept.
+    fn limited(
+        sql: &mut Sql,
+        _columns: Columns,
+        is_page: bool,
+        limit: Placeholder,
+        rows: impl FnOnce(&mut Sql),
+    ) {
+        let max_rows = PageSize::rows_read(PageSize::RECORDS.max);
+        if is_page {
+            sql.push(format_args!("SELECT * FROM ("));
+        }
+        rows(sql);
+        if is_page {
+            sql.push(format_args!(" LIMIT {max_rows}) page"));
+        }
+        sql.push(format_args!(" LIMIT {limit}"));
+    }
+
+    fn index_table(partition: Partition, _index: &str) -> String {
+        format!("{} r", partition.records())
     }
 
     /// The collection is a literal, because an index of one collection is used only with its literal id.
@@ -175,15 +220,8 @@ impl super::sql::Dialect for Dialect {
     }
 
     const POSITION: &'static str = "s.class::bigint, coalesce(s.num::text, s.txt)";
-    const POSITION_INDEXED_AT: &'static str = "0::bigint, r.indexed_at::text";
 
     fn number(sql: &mut Sql, text: &str) -> String {
         format!("{}::text::numeric", sql.bind(Value::Text(text.to_owned())))
-    }
-}
-
-impl super::PositionRow for Named {
-    fn position(&self) -> Result<(i64, Option<String>), sqlx::Error> {
-        Ok((self.columns.try_get(6)?, self.columns.try_get(7)?))
     }
 }

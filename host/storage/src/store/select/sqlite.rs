@@ -2,18 +2,18 @@
 //!
 //! SQLite caches the parsed form of the last few JSON texts, so a record is parsed once however many fields are read.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, TypeInfo, ValueRef};
-
-use super::sql::{Classes, InIndex, Keys, MISSING, Sql, Value, ValueType, operator, pattern};
+use super::dialect::{operator, pattern};
+use super::{
+    Accounts, By, Classes, Columns, InIndex, Keys, MISSING, Placeholder, Sql, Value, ValueType, columns,
+};
 use crate::query::filter::{Op, Scalar};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
+use crate::store::Backend;
+use crate::store::intern::Collection;
 use crate::store::partitions::Partition;
-use crate::store::records::{columns, from_visible};
 
 pub(in crate::store) struct Dialect;
 
@@ -40,9 +40,9 @@ impl Dialect {
     }
 }
 
-impl super::sql::Dialect for Dialect {
-    const COLUMNS: &'static str = columns!(sqlite);
-    const LIMITED: (&'static str, &'static str) = ("", " LIMIT ");
+impl super::Dialect for Dialect {
+    const BACKEND: Backend = Backend::Sqlite;
+    const SPLITS_TIMES: bool = true;
     const ORDER_NAMES_NULLS: bool = false;
     const ID_IS_AMONG: (&'static str, &'static str) = ("IN (", ")");
     const LIKE: &'static str = "LIKE";
@@ -56,10 +56,10 @@ impl super::sql::Dialect for Dialect {
             Scalar::Text(text) if matches!(op, Op::Like | Op::NotLike) => {
                 ("('text')", format!("{} ESCAPE '\\'", sql.bind(Value::Text(pattern(text)))))
             }
-            Scalar::Text(text) => ("('text')", sql.bind(Value::Text(text.clone()))),
-            Scalar::Integer(n) => ("('integer', 'real')", sql.bind(Value::Integer(*n))),
-            Scalar::Float(n) => ("('integer', 'real')", sql.bind(Value::Float(*n))),
-            Scalar::Boolean(b) => ("('true', 'false')", sql.bind(Value::Integer(i64::from(*b)))),
+            Scalar::Text(text) => ("('text')", sql.bind(Value::Text(text.clone())).to_string()),
+            Scalar::Integer(n) => ("('integer', 'real')", sql.bind(Value::Integer(*n)).to_string()),
+            Scalar::Float(n) => ("('integer', 'real')", sql.bind(Value::Float(*n)).to_string()),
+            Scalar::Boolean(b) => ("('true', 'false')", sql.bind(Value::Integer(i64::from(*b))).to_string()),
         };
         let operator = operator(op);
         match op {
@@ -97,23 +97,57 @@ impl super::sql::Dialect for Dialect {
     const DID: &'static str = "d.did";
     const COLUMNS_JOIN: (&'static str, &'static str) = (" CROSS JOIN dids d", " AND d.id = r.did_id");
 
-    fn from_visible(_partition: Partition, index: Option<&str>) -> Cow<'static, str> {
-        index.map_or(Cow::Borrowed(from_visible!(sqlite)), |index| {
-            // SQLite has no statistics to choose by; `access` has chosen this index.
-            format!(
-                " FROM {index} f CROSS JOIN records r CROSS JOIN dids d \
-                 WHERE r.id = f.id AND d.id = r.did_id AND d.status = 0 "
-            )
-            .into()
-        })
+    fn columns(columns: Columns) -> &'static str {
+        columns::sqlite(columns)
     }
 
-    fn from_accounts(partition: Partition, index: Option<&str>) -> Cow<'static, str> {
-        Self::from_visible(partition, index)
+    fn from(sql: &mut Sql, collection: Collection, by: By<'_>, accounts: Accounts) {
+        // SQLite has no statistics to choose an index by.
+        let index = match by {
+            By::Time => None,
+            By::Field(bounds) => Some(bounds.index_name()),
+            By::Index(name) => Some(name.to_owned()),
+            By::Target(_) => Some("record_refs".to_owned()),
+        };
+        sql.push(format_args!(" FROM "));
+        if let Some(index) = &index {
+            sql.push(format_args!("{index} f CROSS JOIN "));
+        }
+        sql.push(format_args!("records r CROSS JOIN dids d WHERE "));
+        match by {
+            By::Time => {}
+            By::Field(_) | By::Index(_) => sql.push(format_args!("r.id = f.id AND ")),
+            By::Target(target) => {
+                let target = sql.bind(Value::Text(target.to_owned()));
+                let collection = sql.bind(Value::Integer(collection.id));
+                sql.push(format_args!(
+                    "f.target = {target} AND f.collection_id = {collection} AND r.id = f.record_id AND "
+                ));
+            }
+        }
+        sql.push(format_args!("d.id = r.did_id"));
+        if accounts != Accounts::All {
+            sql.push(format_args!(" AND d.status = 0"));
+        }
     }
 
-    fn from_index(_partition: Partition, index: &str) -> Cow<'static, str> {
-        format!(" FROM {index} f ").into()
+    fn limited(
+        sql: &mut Sql,
+        columns: Columns,
+        _is_page: bool,
+        limit: Placeholder,
+        rows: impl FnOnce(&mut Sql),
+    ) {
+        // The rows are concatenated in the order of the inner SELECT: its LIMIT keeps SQLite from flattening it.
+        let (begin, end) =
+            if columns == Columns::Packed { ("SELECT group_concat(p, '') FROM (", ")") } else { ("", "") };
+        sql.push(format_args!("{begin}"));
+        rows(sql);
+        sql.push(format_args!(" LIMIT {limit}{end}"));
+    }
+
+    fn index_table(_partition: Partition, index: &str) -> String {
+        format!("{index} f")
     }
 
     fn in_index(_collection: i64, _field: &Path, of: ValueType) -> InIndex {
@@ -134,38 +168,20 @@ impl super::sql::Dialect for Dialect {
     }
 
     fn key_of(sql: &mut Sql, value: &Scalar) -> String {
-        match value {
-            Scalar::Text(text) => {
-                sql.bind(Value::Text(text.chars().take(MAX_TEXT_CHARS).collect::<String>()))
-            }
-            Scalar::Integer(n) => sql.bind(Value::Integer(*n)),
-            Scalar::Float(n) => sql.bind(Value::Float(*n)),
-            Scalar::Boolean(b) => sql.bind(Value::Integer(i64::from(*b))),
-        }
+        let value = match value {
+            Scalar::Text(text) => Value::Text(text.chars().take(MAX_TEXT_CHARS).collect::<String>()),
+            Scalar::Integer(n) => Value::Integer(*n),
+            Scalar::Float(n) => Value::Float(*n),
+            Scalar::Boolean(b) => Value::Integer(i64::from(*b)),
+        };
+        sql.bind(value).to_string()
     }
 
     const POSITION: &'static str = "s.class, s.num, s.txt";
-    const POSITION_INDEXED_AT: &'static str = "0, r.indexed_at, NULL";
 
     fn number(sql: &mut Sql, text: &str) -> String {
-        match text.parse() {
-            Ok(n) => sql.bind(Value::Integer(n)),
-            // Cursors with other numbers were rejected before.
-            Err(_) => sql.bind(Value::Float(text.parse().unwrap_or_default())),
-        }
-    }
-}
-
-impl super::PositionRow for SqliteRow {
-    fn position(&self) -> Result<(i64, Option<String>), sqlx::Error> {
-        let class = self.try_get(6)?;
-        let number = self.try_get_raw(7)?;
-        // Rust's text of a double parses to the same double; SQLite's does not.
-        let text = match number.type_info().name() {
-            _ if number.is_null() => self.try_get(8)?,
-            "REAL" => Some(format!("{:e}", self.try_get_unchecked::<f64, _>(7)?)),
-            _ => Some(self.try_get_unchecked::<i64, _>(7)?.to_string()),
-        };
-        Ok((class, text))
+        // Cursors with other numbers were rejected before.
+        let float = || Value::Float(text.parse().unwrap_or_default());
+        sql.bind(text.parse().map_or_else(|_| float(), Value::Integer)).to_string()
     }
 }

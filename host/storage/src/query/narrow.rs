@@ -1,0 +1,48 @@
+//! Conditions on the columns of records and on their labels, which the lists of the admin API may add to those of a query.
+
+use serde_json::json;
+
+use super::Filter;
+use super::filter::FilterError;
+use belvedere_base::clock::Timestamp;
+
+/// The labels that a lexicon lets an author put into a record, at most.
+const MAX_OWN_LABELS: usize = 10;
+
+/// The records that a list contains: by default all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Narrow {
+    pub rkey: Option<String>,
+    /// Indexed at this time or later.
+    pub from: Option<Timestamp>,
+    /// Indexed before this time.
+    pub before: Option<Timestamp>,
+    pub label: Option<HasLabel>,
+}
+
+/// A label that records must have, of a labeler or of their author. Labels of labelers that are being deleted and those of
+/// another version of the record are taken as well: `store::labels::active` says which apply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HasLabel {
+    pub val: String,
+    /// The time at which it has to be in effect.
+    pub(crate) now: Timestamp,
+    /// The condition that its author has put it into the record.
+    pub(crate) own: Filter,
+}
+
+impl HasLabel {
+    /// # Errors
+    /// When the value can't be that of a label.
+    pub fn new(val: String, now: Timestamp) -> Result<Self, FilterError> {
+        let own =
+            (0..MAX_OWN_LABELS).map(|n| json!({ "field": format!("labels.values[{n}].val"), "value": val }));
+        let own = Filter::from_json(&json!({ "combine": "OR", "children": own.collect::<Vec<_>>() }))?;
+        Ok(Self { val, now, own })
+    }
+}
+
+impl Narrow {
+    /// The list of all records.
+    pub const ALL: &'static Self = &Self { rkey: None, from: None, before: None, label: None };
+}

@@ -1,0 +1,86 @@
+//! The arguments of reads of records. They are checked where one of these is made of a request or of a script's call.
+
+use belvedere_protocol::atproto::{Did, Nsid};
+
+use super::cursor::Position;
+use super::sort::{Direction, Sort, SortKey, SortKeyset};
+use super::{Filter, Keyset, Narrow, PageSize};
+
+/// A query for a page of records.
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub collection: Nsid,
+    pub did: Option<Did>,
+    pub filter: Option<Filter>,
+    /// Further conditions, which only lists of the admin API have.
+    pub narrow: Narrow,
+    /// Only records that their lexicon accepts, or only those that it rejects.
+    pub valid: Option<bool>,
+    /// Newest first without one.
+    pub sort: Option<Sort>,
+    /// The position at which the page before ended, in the order of this query.
+    pub after: Option<Position>,
+    /// Rows of the page, see [`PageSize::clamp`].
+    pub limit: u32,
+}
+
+/// A query for a page of backlinks: the records of a collection that refer to a target, last created first.
+#[derive(Clone, Debug)]
+pub struct Backlinks {
+    /// The collection of the records that refer to the target.
+    pub collection: Nsid,
+    /// The target's AT URI, spelled as in the records.
+    pub uri: String,
+    pub did: Option<Did>,
+    /// The position at which the page before ended.
+    pub after: Option<Position>,
+    /// Rows of the page, see [`PageSize::clamp`].
+    pub limit: u32,
+}
+
+impl Query {
+    /// The first page of a collection, newest first.
+    pub fn of(collection: Nsid) -> Self {
+        Self {
+            collection,
+            did: None,
+            filter: None,
+            narrow: Narrow::default(),
+            valid: None,
+            sort: None,
+            after: None,
+            limit: PageSize::RECORDS.default,
+        }
+    }
+
+    /// Whether it has conditions beyond an account and the validity.
+    pub(crate) fn has_conditions(&self) -> bool {
+        self.filter.is_some() || self.narrow != *Narrow::ALL
+    }
+
+    /// Whether its rows are in the order in which they were indexed, or in the reverse.
+    pub(crate) fn is_by_time(&self) -> bool {
+        self.sort.as_ref().is_none_or(|sort| sort.key == SortKey::IndexedAt)
+    }
+
+    pub(crate) fn direction(&self) -> Direction {
+        self.sort.as_ref().map_or(Direction::Desc, |sort| sort.direction)
+    }
+
+    /// The row after which the page begins, if it is by time.
+    pub(crate) fn after_time(&self) -> Option<Keyset> {
+        match self.after.as_ref()? {
+            Position::Time(keyset) => Some(*keyset),
+            Position::Sorted(keyset) if self.is_by_time() => keyset.as_time(),
+            Position::Sorted(_) => None,
+        }
+    }
+
+    /// The row after which the page begins, if it is by a value.
+    pub(crate) fn after_value(&self) -> Option<&SortKeyset> {
+        match self.after.as_ref()? {
+            Position::Sorted(keyset) => Some(keyset),
+            Position::Time(_) => None,
+        }
+    }
+}
