@@ -20,7 +20,7 @@ pub use values::{
     SecretInfo, Start, Tokens,
 };
 
-use super::engine::{CallBounds, CallFailure, Component, PluginEngine};
+use super::engine::{CallFailure, Component, PluginEngine};
 use super::host::{Account, CallState, Hidden, HostPlaces, Instance, PluginLog};
 use super::limits;
 use super::registry::{LoadedPlugin, PluginStatus};
@@ -269,8 +269,8 @@ impl Calls {
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
         let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_places, None, deadline);
-        let bounds = CallBounds { tenant: Some(Tenant::Instance), guest_time: limits::GUEST_TIME, deadline };
-        self.0.engine.call(component, state, bounds, work).await.map_err(failed)
+        let called = self.0.engine.call(component, state, Some(Tenant::Instance), limits::GUEST_TIME, work);
+        called.await.map_err(failed)
     }
 
     /// Calls a function of a plugin. `private` is kept out of the plugin's log and errors.
@@ -313,12 +313,11 @@ impl Calls {
         let tenant = kind.run.is_none().then(|| scope.tenant.clone());
         // A run pays for what its plugins compute, so it ends with what it has left.
         let guest_time = kind.run.map_or(kind.guest_time, |run| kind.guest_time.min(run.time_left));
-        let bounds = CallBounds { tenant, guest_time, deadline };
         let work = async |instance: &Instance<'_>, store: &mut Store<CallState>| {
             let answer = work(instance, store).await?;
             Ok(answer.map(|answer| answer.map_err(|fault| presentable(fault, store.data()))))
         };
-        let ended = engine.call(&plugin.component, state, bounds, work).await;
+        let ended = engine.call(&plugin.component, state, tenant, guest_time, work).await;
         let ended = match ended {
             Err(CallFailure::Plugin(failure))
                 if failure.cause == FailureCause::GuestTime && guest_time < kind.guest_time =>

@@ -51,9 +51,14 @@ impl Program {
         })))
     }
 
-    /// A fresh instance. [`wasmtime::PoolConcurrencyLimitError`] means that nothing was run yet.
-    pub(in crate::plugins) async fn instantiate(&self, store: &mut Store<CallState>) -> Result<Instance<'_>> {
-        Ok(Instance { instance: self.0.pre.instantiate_async(store).await?, linked: &self.0 })
+    /// What instances are made of.
+    pub(in crate::plugins) fn pre(&self) -> &InstancePre<CallState> {
+        &self.0.pre
+    }
+
+    /// The functions of an instance.
+    pub(in crate::plugins) fn of(&self, instance: &WasmInstance) -> Instance<'_> {
+        Instance { instance: *instance, linked: &self.0 }
     }
 }
 

@@ -34,9 +34,9 @@ impl Host for RunState {
     }
 
     async fn blob_download(&mut self, did: String, cid: String) -> wasmtime::Result<Result<WitBlob, Fault>> {
-        let memory = ResultMemory::new(self.memory.run().cloned(), 0);
+        let memory = self.memory.keeping();
         let downloaded = download(self, &did, &cid, &memory).await;
-        self.memory.check(&memory)?;
+        memory.check()?;
         Ok(downloaded)
     }
 

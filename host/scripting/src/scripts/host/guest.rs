@@ -1,14 +1,14 @@
 //! Calls into the guest, and converts the generated types to the engine's.
 
 use bytes::Bytes;
-use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::component::{Component, HasSelf, Instance as WasmInstance, InstancePre, Linker};
 use wasmtime::{Engine, Result, Store};
 
 use super::autopsy::Autopsy;
 use super::bindings::belvedere::script::types::{
     Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
 };
-use super::bindings::{Guest as ScriptBindings, GuestPre};
+use super::bindings::{Guest as ScriptBindings, GuestIndices};
 use super::plugins;
 use super::state::RunState;
 use crate::scripts::failure::{FailureAnswer, FailureKind, FaultCode, ScriptFailure};
@@ -19,7 +19,8 @@ use crate::scripts::raised::{self, Field};
 /// The guest, linked and ready to be instantiated.
 #[derive(Clone)]
 pub(in crate::scripts) struct Guest {
-    pre: GuestPre<RunState>,
+    pre: InstancePre<RunState>,
+    indices: GuestIndices,
     autopsy: Autopsy,
 }
 
@@ -42,13 +43,22 @@ pub(in crate::scripts) fn linker(engine: &Engine) -> Result<Linker<RunState>> {
 
 impl Guest {
     pub(in crate::scripts) fn link(engine: &Engine, component: &Component) -> Result<Self> {
-        let pre = GuestPre::new(linker(engine)?.instantiate_pre(component)?)?;
-        Ok(Self { pre, autopsy: Autopsy::new(engine)? })
+        let pre = linker(engine)?.instantiate_pre(component)?;
+        Ok(Self { indices: GuestIndices::new(&pre)?, pre, autopsy: Autopsy::new(engine)? })
     }
 
-    /// A fresh instance. [`wasmtime::PoolConcurrencyLimitError`] means that nothing was run yet.
-    pub(in crate::scripts) async fn instantiate(&self, store: &mut Store<RunState>) -> Result<Instance> {
-        Ok(Instance(self.pre.instantiate_async(store).await?))
+    /// What instances are made of.
+    pub(in crate::scripts) fn program(&self) -> &InstancePre<RunState> {
+        &self.pre
+    }
+
+    /// The functions of an instance.
+    pub(in crate::scripts) fn of(
+        &self,
+        instance: &WasmInstance,
+        store: &mut Store<RunState>,
+    ) -> Result<Instance> {
+        Ok(Instance(self.indices.load(store, instance)?))
     }
 
     /// How many instructions an instance in the store has executed since its run began; `None` when it does not tell.

@@ -18,10 +18,8 @@ mod handles;
 mod http;
 mod jobs;
 mod json;
-mod limiter;
 mod linked_repos;
 mod log;
-mod memory;
 mod meter;
 mod plugins;
 mod pretend;
@@ -33,6 +31,5 @@ mod types;
 mod xrpc;
 
 pub(super) use guest::{Guest, Instance};
-pub(super) use memory::Memory;
 pub(super) use meter::InstructionsExhausted;
 pub(super) use state::{RunInfo, RunState};

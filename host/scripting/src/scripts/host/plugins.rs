@@ -18,9 +18,9 @@ use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{fault, json};
 use crate::plugins::calls::{self, RunContext};
-use crate::scripts::failure::clip;
 use crate::scripts::limits;
 use crate::scripts::services::{PluginCall, PluginCallError};
+use belvedere_base::error_text::cut;
 use belvedere_protocol::trigger::TriggerKind;
 
 /// The interface, as the guest imports it.
@@ -133,7 +133,7 @@ fn plugin_fault(what: &str, error: PluginCallError) -> PluginFault {
 
 fn raised_fault(what: &str, raised: &calls::Fault) -> PluginFault {
     let mut message = format!("{what}: {}", raised.message);
-    clip(&mut message);
+    cut(&mut message, limits::FAILURE_TEXT_BYTES);
     PluginFault { code: raised.code.as_str().to_owned(), message, status: raised.status }
 }
 

@@ -8,7 +8,6 @@ use super::allowances::{Outbound, WriteCount};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::blobs::Blobs;
 use super::fault;
-use super::memory::Memory;
 use super::tid::TidClock;
 use crate::scripts::OutboundHttp;
 use crate::scripts::dry_run::DryRun;
@@ -22,7 +21,15 @@ use belvedere_instance::repos::caller_session::NoSession;
 use belvedere_instance::xrpc::{Answer, Caller};
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::trigger::TriggerKind;
+use belvedere_wasm::sandbox::{GrowthLimits, InstanceMemory, RunData};
 use belvedere_web::fair_share::{Place, Tenant};
+
+/// An ordinary run leaves as much of the memory with which its instance begins unused as a page of usual records has.
+const GROWTH: GrowthLimits = GrowthLimits {
+    memory_bytes: limits::LINEAR_MEMORY,
+    table_elements: limits::TABLE_ELEMENTS,
+    free_result_bytes: 256 << 10,
+};
 
 /// The trigger and the caller of a run. Capabilities decide by it what they allow, and log lines carry it.
 #[derive(Clone, Debug)]
@@ -77,7 +84,13 @@ pub(in crate::scripts) struct RunState {
     unpaid_fuel: u64,
     /// The session with the caller's PDS; `None` when this kind of run may use none.
     session: Option<Result<Arc<Session>, NoSession>>,
-    pub(in crate::scripts) memory: Memory,
+    pub(super) memory: InstanceMemory,
+}
+
+impl RunData for RunState {
+    fn memory(&mut self) -> &mut InstanceMemory {
+        &mut self.memory
+    }
 }
 
 impl RunState {
@@ -118,8 +131,13 @@ impl RunState {
             plugin_time: Duration::ZERO,
             unpaid_fuel: 0,
             session: None,
-            memory: Memory::new(None),
+            memory: InstanceMemory::new(GROWTH),
         }
+    }
+
+    /// Whether the instance asked for more memory than it may have.
+    pub(in crate::scripts) fn memory_was_refused(&self) -> bool {
+        self.memory.was_refused()
     }
 
     /// The tenant that pays for the run.
