@@ -6,6 +6,7 @@ mod log_shares;
 mod memory;
 mod outbound;
 mod processor;
+mod refusal;
 mod runner;
 mod wasm_config;
 
@@ -17,5 +18,6 @@ pub use memory::{
 };
 pub use outbound::{outbound_headers, outbound_places};
 pub use processor::{ProcessorPool, RunBounds};
+pub use refusal::Refusal;
 pub use runner::{RunData, RunEnd, RunLimits, RunStore, Runner};
 pub use wasm_config::{InstanceLimits, pooled_config};

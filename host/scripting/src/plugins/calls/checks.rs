@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use serde::de::IgnoredAny;
 use url::Url;
 
-use super::Answer;
 use super::values::{Fault, FaultCode, Function, Info, Page, Profile, Tokens};
 use crate::plugins::limits;
 
@@ -30,16 +29,15 @@ impl Offence {
 }
 
 /// Checks an answer's value, and tidies it.
-pub(super) fn answer<T>(answer: Answer<T>, check: impl FnOnce(&mut T) -> Result<(), Offence>) -> Answer<T> {
-    answer.map(|answer| {
-        let mut value = answer?;
-        match check(&mut value) {
-            Ok(()) => Ok(value),
-            Err(Offence { code, text: message }) => {
-                Err(Fault { code, message, status: None, body: None, retry_after_ms: None })
-            }
-        }
-    })
+pub(super) fn answer<T>(
+    answer: Result<T, Fault>,
+    check: impl FnOnce(&mut T) -> Result<(), Offence>,
+) -> Result<T, Fault> {
+    let mut value = answer?;
+    match check(&mut value) {
+        Ok(()) => Ok(value),
+        Err(Offence { code, text }) => Err(Fault::new(code, text)),
+    }
 }
 
 /// The fault with texts that a response and a row can hold.
@@ -184,8 +182,8 @@ mod tests {
     #[test]
     fn an_offence_is_a_fault() {
         let long = Page { items: Vec::new(), next: Some("x".repeat(limits::CURSOR_BYTES + 1)) };
-        let code = |page: Page| match answer(Some(Ok(page)), self::page) {
-            Some(Err(fault)) => fault.code,
+        let code = |page: Page| match answer(Ok(page), self::page) {
+            Err(fault) => fault.code,
             other => panic!("{other:?}"),
         };
         assert_eq!(code(long), FaultCode::TooLarge);

@@ -9,7 +9,7 @@ use wasmtime_wasi::I32Exit;
 
 use super::{Component, Inner, PluginEngine};
 use crate::plugins::calls::{Failure, FailureCause};
-use crate::plugins::host::{CallState, Instance};
+use crate::plugins::host::{CallState, Guest};
 use crate::plugins::limits;
 use belvedere_wasm::sandbox::{RunBounds, RunEnd, RunLimits};
 use belvedere_web::fair_share::Tenant;
@@ -44,7 +44,7 @@ impl PluginEngine {
         state: CallState,
         tenant: Option<Tenant>,
         guest_time: Duration,
-        work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
+        work: impl AsyncFnOnce(&Guest<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, CallFailure> {
         let Inner { runner, ticker, .. } = &*self.0;
         let _ticking = ticker.tick();

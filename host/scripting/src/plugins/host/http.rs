@@ -16,9 +16,9 @@ use url::{Host as UrlHost, Url};
 
 use super::bindings::belvedere::plugin::http::{Host, Request, Response};
 use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
-use super::fault;
 use super::places::HostPlaces;
 use super::state::CallState;
+use super::{Refusal, fault};
 use crate::plugins::calls::RunContext;
 use crate::plugins::limits;
 use crate::plugins::manifest::Permission;
@@ -37,18 +37,18 @@ const METHODS: [Method; 6] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 impl Host for CallState {
-    async fn send(&mut self, request: Request) -> wasmtime::Result<Result<Response, Fault>> {
+    async fn send(&mut self, request: Request) -> Result<Response, Refusal> {
         let none = || Err(fault::new(FaultCode::Internal, "http.send: no response"));
-        let sent = send(self, "http.send", vec![request]).await?;
-        Ok(sent.and_then(|mut responses| responses.pop().unwrap_or_else(none)))
+        let mut responses = send(self, "http.send", vec![request]).await?;
+        Ok(responses.pop().unwrap_or_else(none)?)
     }
 
     async fn send_all(&mut self, requests: Vec<Request>) -> wasmtime::Result<Vec<Result<Response, Fault>>> {
         let count = requests.len();
-        Ok(match send(self, "http.send-all", requests).await? {
-            Ok(responses) => responses,
-            Err(fault) => vec![Err(fault); count.min(limits::HTTP_BATCH)],
-        })
+        match send(self, "http.send-all", requests).await {
+            Ok(responses) => Ok(responses),
+            Err(refusal) => Ok(vec![Err(refusal.into_fault()?); count.min(limits::HTTP_BATCH)]),
+        }
     }
 }
 
@@ -87,16 +87,16 @@ struct BatchBytes {
     reserved: usize,
 }
 
-/// The outer error ends the call: there was no memory for the responses.
+/// Ends the call when there was no memory for the responses.
 async fn send(
     state: &mut CallState,
     function: &str,
     requests: Vec<Request>,
-) -> wasmtime::Result<Result<Vec<Result<Response, Fault>>, Fault>> {
+) -> Result<Vec<Result<Response, Fault>>, Refusal> {
     state.memory.results.begin().await;
     let responses = send_all(state, function, requests).await;
     state.memory.results.check()?;
-    Ok(responses)
+    Ok(responses?)
 }
 
 async fn send_all(

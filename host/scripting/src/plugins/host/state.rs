@@ -138,11 +138,11 @@ impl CallState {
     }
 
     /// The account that the call is about.
-    pub(super) fn account_did(&self) -> Option<String> {
+    pub(in crate::plugins) fn account_did(&self) -> Option<String> {
         self.account.as_ref().and_then(|account| account.did.as_ref()).map(ToString::to_string)
     }
 
-    pub(super) fn now(&self) -> Timestamp {
+    pub(in crate::plugins) fn now(&self) -> Timestamp {
         self.services.clock.now()
     }
 
