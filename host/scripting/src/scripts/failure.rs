@@ -47,16 +47,8 @@ impl FailureKind {
     }
 }
 
-/// The code of a fault (`wit/guest.wit`, `fault-code`): why a host function refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FaultCode {
-    BadInput,
-    Forbidden,
-    NoSession,
-    Limit,
-    Unavailable,
-    Upstream,
-}
+/// Why a host function refused.
+pub use super::host::bindings::belvedere::script::types::FaultCode;
 
 impl FaultCode {
     const ALL: [Self; 6] =

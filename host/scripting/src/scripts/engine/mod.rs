@@ -146,7 +146,7 @@ impl Engine {
             self.admit(&self.0.answer_buckets, &tenant, &services.clock).await?;
         }
         let may_act = kind == TriggerKind::Procedure || invocation.inherit_auth;
-        let dry_run = services.dry_run.as_ref();
+        let dry_run = services.effects.dry_run();
         let session = if may_act && dry_run.is_none() { session(&info, services).await? } else { None };
         let has_session = match dry_run {
             Some(dry_run) => info.dry_run_account(dry_run).is_some(),

@@ -13,19 +13,22 @@ use super::allowances::too_many_bytes;
 use super::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Request, Response};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{fault, pretend};
+use super::{Refusal, fault, report};
 use crate::scripts::dry_run::DryRun;
 use crate::scripts::limits;
 use belvedere_wasm::sandbox::outbound_headers;
 use belvedere_web::net::{Client, FetchedResponse, Limits, NetError};
 
 impl Host for RunState {
-    async fn send(&mut self, requests: Vec<Request>) -> wasmtime::Result<Result<Vec<Outcome>, Fault>> {
+    async fn send(&mut self, requests: Vec<Request>) -> Result<Vec<Outcome>, Refusal> {
         let results = self.memory.results.clone();
         results.begin().await;
-        let outcomes = send(self, requests).await;
+        let outcomes = match self.dry_run().cloned() {
+            Some(dry_run) => send_reads(self, &dry_run, requests).await,
+            None => send_all(self, requests).await,
+        };
         results.check()?;
-        Ok(outcomes)
+        Ok(outcomes?)
     }
 }
 
@@ -48,13 +51,6 @@ struct Batch {
     received: AtomicUsize,
 }
 
-async fn send(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcome>, Fault> {
-    match state.dry_run().cloned() {
-        Some(dry_run) => send_reads(state, &dry_run, requests).await,
-        None => send_all(state, requests).await,
-    }
-}
-
 /// In a dry run: sends the requests that only read, if it may use the network.
 async fn send_reads(
     state: &mut RunState,
@@ -67,7 +63,7 @@ async fn send_reads(
     let mut outcomes = Vec::with_capacity(requests.len());
     for request in requests {
         let bytes = request.body.as_ref().map_or(0, Vec::len);
-        match pretend::request(dry_run, &method(request.method), &request.url, bytes) {
+        match report::request(dry_run, &method(request.method), &request.url, bytes) {
             Some(outcome) => {
                 state.count_call()?;
                 outcomes.push(outcome);

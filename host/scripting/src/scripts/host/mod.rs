@@ -2,13 +2,12 @@
 //! same name for [`RunState`]. A new capability adds its file here and the line that declares it; the generated
 //! linker ([`guest::linker`]) does not build without it.
 //!
-//! A refusal that the script may handle is a [`bindings::belvedere::script::types::Fault`]; an error that ends
-//! the run is a trap.
+//! A function refuses with a [`Refusal`]: a fault that the script may handle, or an error that ends the run.
 
 mod allowances;
 mod atproto;
 mod autopsy;
-mod bindings;
+pub(super) mod bindings;
 mod blobs;
 mod clock;
 mod db;
@@ -22,13 +21,16 @@ mod linked_repos;
 mod log;
 mod meter;
 mod plugins;
-mod pretend;
 mod repo;
+mod report;
 mod rows;
 mod state;
 pub(super) mod tid;
 mod types;
 mod xrpc;
+
+/// Why a function gave no value.
+type Refusal = belvedere_wasm::sandbox::Refusal<bindings::belvedere::script::types::Fault>;
 
 pub(super) use guest::{Guest, Instance};
 pub(super) use meter::InstructionsExhausted;

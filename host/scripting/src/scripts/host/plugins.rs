@@ -139,7 +139,7 @@ fn raised_fault(what: &str, raised: &calls::Fault) -> PluginFault {
 
 impl From<Fault> for PluginFault {
     fn from(fault: Fault) -> Self {
-        Self { code: fault::code_name(fault.code).to_owned(), message: fault.message, status: fault.status }
+        Self { code: fault.code.as_str().to_owned(), message: fault.message, status: fault.status }
     }
 }
 

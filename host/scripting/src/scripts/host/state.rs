@@ -11,6 +11,7 @@ use super::fault;
 use super::tid::TidClock;
 use crate::scripts::OutboundHttp;
 use crate::scripts::dry_run::DryRun;
+use crate::scripts::effects::Effects;
 use crate::scripts::failure::FailureAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::{Lineage, limits};
@@ -101,7 +102,8 @@ impl RunState {
         session: Option<Result<Arc<Session>, NoSession>>,
     ) -> Self {
         let (mut services, clock) = (services.clone(), services.clock.clone());
-        if info.kind == TriggerKind::Query && info.lineage.may_lag() {
+        let reads_only = info.kind == TriggerKind::Query && services.effects.dry_run().is_none();
+        if reads_only && info.lineage.may_lag() {
             services.index = services.index.for_query(&info.caller).unwrap_or(services.index);
         }
         Self { services: Some(services), session, ..Self::without_services(info, clock, tids) }
@@ -273,7 +275,7 @@ impl RunState {
                 "{function} can't be used while the script is being saved"
             )));
         };
-        pick(services).ok_or_else(|| match &services.dry_run {
+        pick(services).ok_or_else(|| match services.effects.dry_run() {
             Some(dry_run) => fault::forbidden(dry_run.refuse(function)),
             None => fault::forbidden(format!("{function} is not available here")),
         })
@@ -301,13 +303,14 @@ impl RunState {
         }
     }
 
-    pub(super) fn log(&self) -> Option<&dyn LogSink> {
-        self.services.as_ref().map(|services| &*services.log)
+    /// What log lines go to; `None` while a script is only checked.
+    pub(super) fn log(&self) -> Option<(&dyn LogSink, &Effects)> {
+        self.services.as_ref().map(|services| (&*services.log, &services.effects))
     }
 
     /// What collects the writes of a dry run; `None` in other runs.
     pub(in crate::scripts) fn dry_run(&self) -> Option<&DryRun> {
-        self.services.as_ref()?.dry_run.as_ref()
+        self.services.as_ref()?.effects.dry_run()
     }
 
     /// The account that a dry run acts for as if it had a session.
