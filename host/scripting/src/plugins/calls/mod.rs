@@ -140,7 +140,7 @@ impl Calls {
         let described =
             self.inspect(component, async |guest, store| guest.describe(&mut *store)?.call_get(store).await);
         let mut info = described.await?;
-        checks::info(&mut info).map_err(|offence| unusable(offence.text))?;
+        checks::info(&mut info).map_err(|fault| unusable(fault.message))?;
         Ok(info)
     }
 
@@ -152,7 +152,7 @@ impl Calls {
         let surface = self
             .inspect(component, async |guest, store| guest.callable(&mut *store)?.call_surface(store).await);
         let mut functions = surface.await?;
-        checks::functions(&mut functions).map_err(|offence| unusable(offence.text))?;
+        checks::functions(&mut functions).map_err(|fault| unusable(fault.message))?;
         Ok(functions)
     }
 

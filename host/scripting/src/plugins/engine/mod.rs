@@ -44,7 +44,7 @@ pub struct Component {
     pub exports: Exports,
     /// Capabilities that it imports, such as `http`.
     pub imports: Vec<&'static str>,
-    program: Program,
+    program: Arc<Program>,
     /// Bytes that the instance of the last call had, at most [`super::limits::EXPECTED_MEMORY`].
     expected_memory: Arc<AtomicUsize>,
 }
@@ -114,7 +114,7 @@ impl PluginEngine {
             Program::link(self.wasm(), &component, &surface.imports, surface.exports).map_err(|error| {
                 LoadError::Invalid(format!("the component does not fit the contract: {error:#}"))
             })?;
-        let expected_memory = Arc::default();
+        let (program, expected_memory) = (Arc::new(program), Arc::default());
         Ok(Component { sha256, exports: surface.exports, imports: surface.imports, program, expected_memory })
     }
 

@@ -1,7 +1,5 @@
 //! A component, linked with the capabilities that it imports, and the interfaces that it exports.
 
-use std::sync::Arc;
-
 use wasmtime::component::{Component, HasSelf, Instance, InstancePre, Linker};
 use wasmtime::{Engine, Result, Store};
 
@@ -11,11 +9,8 @@ use super::state::CallState;
 use super::wasi;
 use crate::plugins::engine::Exports;
 
-/// A component, linked and ready to be instantiated. Cheap to clone.
-#[derive(Clone)]
-pub(in crate::plugins) struct Program(Arc<Linked>);
-
-struct Linked {
+/// A component, linked and ready to be instantiated.
+pub(in crate::plugins) struct Program {
     pre: InstancePre<CallState>,
     describe: exported::describe::GuestIndices,
     linking: Option<exported::linking::GuestIndices>,
@@ -26,7 +21,7 @@ struct Linked {
 /// What an instance of a component exports.
 pub(in crate::plugins) struct Guest<'a> {
     instance: Instance,
-    linked: &'a Linked,
+    program: &'a Program,
 }
 
 impl Program {
@@ -38,23 +33,23 @@ impl Program {
         exports: Exports,
     ) -> Result<Self> {
         let pre = linker(engine, imports)?.instantiate_pre(component)?;
-        Ok(Self(Arc::new(Linked {
+        Ok(Self {
             describe: exported::describe::GuestIndices::new(&pre)?,
             linking: exports.linking.then(|| exported::linking::GuestIndices::new(&pre)).transpose()?,
             sync: exports.sync.then(|| exported::sync::GuestIndices::new(&pre)).transpose()?,
             callable: exports.callable.then(|| exported::callable::GuestIndices::new(&pre)).transpose()?,
             pre,
-        })))
+        })
     }
 
     /// What instances are made of.
     pub(in crate::plugins) fn pre(&self) -> &InstancePre<CallState> {
-        &self.0.pre
+        &self.pre
     }
 
     /// What an instance exports.
     pub(in crate::plugins) fn of(&self, instance: &Instance) -> Guest<'_> {
-        Guest { instance: *instance, linked: &self.0 }
+        Guest { instance: *instance, program: self }
     }
 }
 
@@ -85,25 +80,25 @@ impl Guest<'_> {
         &self,
         store: &mut Store<CallState>,
     ) -> Result<exported::describe::Guest> {
-        self.linked.describe.load(store, &self.instance)
+        self.program.describe.load(store, &self.instance)
     }
 
     pub(in crate::plugins) fn linking(
         &self,
         store: &mut Store<CallState>,
     ) -> Result<exported::linking::Guest> {
-        indices(self.linked.linking.as_ref())?.load(store, &self.instance)
+        indices(self.program.linking.as_ref())?.load(store, &self.instance)
     }
 
     pub(in crate::plugins) fn sync(&self, store: &mut Store<CallState>) -> Result<exported::sync::Guest> {
-        indices(self.linked.sync.as_ref())?.load(store, &self.instance)
+        indices(self.program.sync.as_ref())?.load(store, &self.instance)
     }
 
     pub(in crate::plugins) fn callable(
         &self,
         store: &mut Store<CallState>,
     ) -> Result<exported::callable::Guest> {
-        indices(self.linked.callable.as_ref())?.load(store, &self.instance)
+        indices(self.program.callable.as_ref())?.load(store, &self.instance)
     }
 }
 

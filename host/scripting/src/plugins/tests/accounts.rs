@@ -37,7 +37,7 @@ impl Stage {
     }
 }
 
-/// The text of an offence, which is a fault.
+/// The text of the fault of an answer that can't be used.
 fn refused<T: std::fmt::Debug>(result: Result<T, CallError>) -> String {
     match result {
         Err(CallError::Fault(fault)) => {

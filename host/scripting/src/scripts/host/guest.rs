@@ -4,13 +4,13 @@ use bytes::Bytes;
 use wasmtime::component::{Component, HasSelf, Instance as WasmInstance, InstancePre, Linker};
 use wasmtime::{Engine, Result, Store};
 
-use super::autopsy::Autopsy;
 use super::bindings::belvedere::script::types::{
     Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
 };
 use super::bindings::{Guest as ScriptBindings, GuestIndices};
 use super::plugins;
 use super::state::RunState;
+use super::stopped_guest::StoppedGuest;
 use crate::scripts::failure::{FailureAnswer, FailureKind, FaultCode, ScriptFailure};
 use crate::scripts::invocation::ReturnKind;
 use crate::scripts::limits;
@@ -21,7 +21,7 @@ use crate::scripts::raised::{self, Field};
 pub(in crate::scripts) struct Guest {
     pre: InstancePre<RunState>,
     indices: GuestIndices,
-    autopsy: Autopsy,
+    stopped: StoppedGuest,
 }
 
 /// One instance of the guest, in one store.
@@ -44,7 +44,7 @@ pub(in crate::scripts) fn linker(engine: &Engine) -> Result<Linker<RunState>> {
 impl Guest {
     pub(in crate::scripts) fn link(engine: &Engine, component: &Component) -> Result<Self> {
         let pre = linker(engine)?.instantiate_pre(component)?;
-        Ok(Self { indices: GuestIndices::new(&pre)?, pre, autopsy: Autopsy::new(engine)? })
+        Ok(Self { indices: GuestIndices::new(&pre)?, pre, stopped: StoppedGuest::new(engine)? })
     }
 
     /// What instances are made of.
@@ -63,13 +63,13 @@ impl Guest {
 
     /// How many instructions an instance in the store has executed since its run began; `None` when it does not tell.
     pub(in crate::scripts) async fn instructions(&self, store: &mut Store<RunState>) -> Option<u32> {
-        let left = self.autopsy.instructions_left(store).await?;
+        let left = self.stopped.instructions_left(store).await?;
         Some(limits::INSTRUCTIONS.saturating_sub(left))
     }
 
     /// The script's line at which an instance in the store stopped, after a call that did not return.
     pub(in crate::scripts) async fn script_line(&self, store: &mut Store<RunState>) -> Option<u32> {
-        self.autopsy.script_line(store).await
+        self.stopped.script_line(store).await
     }
 }
 

@@ -6,7 +6,6 @@
 
 mod allowances;
 mod atproto;
-mod autopsy;
 pub(super) mod bindings;
 mod blobs;
 mod clock;
@@ -25,6 +24,7 @@ mod repo;
 mod report;
 mod rows;
 mod state;
+mod stopped_guest;
 pub(super) mod tid;
 mod types;
 mod xrpc;

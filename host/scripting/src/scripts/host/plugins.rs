@@ -17,9 +17,9 @@ use super::bindings::belvedere::script::plugins::{Host, PluginFault};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{fault, json};
-use crate::plugins::calls::{self, RunContext};
+use crate::plugins::calls::{self, CallScope, RunContext};
 use crate::scripts::limits;
-use crate::scripts::services::{PluginCall, PluginCallError};
+use crate::scripts::services::PluginCallError;
 use belvedere_base::error_text::cut;
 use belvedere_protocol::trigger::TriggerKind;
 
@@ -84,17 +84,9 @@ async fn call(
         time_left: Duration::from_micros(fuel / limits::PLUGIN_FUEL_PER_MICROSECOND),
         memory: state.lineage().memory().clone(),
     };
-    let requests_left = Arc::clone(&run.requests_left);
-    let call = PluginCall {
-        plugin,
-        function,
-        args,
-        caller: state.info.caller.did.clone(),
-        run,
-        tenant: state.tenant().clone(),
-    };
-    let called = timed(plugins.call(call), &mut state.plugin_time).await;
-    state.outbound.count_sent(requests.saturating_sub(requests_left.load(Ordering::Relaxed)));
+    let scope = CallScope { tenant: state.tenant().clone(), did: state.info.caller.did.clone(), flow: None };
+    let called = timed(plugins.call(&plugin, &function, &args, &scope, &run), &mut state.plugin_time).await;
+    state.outbound.count_sent(requests.saturating_sub(run.requests_left.load(Ordering::Relaxed)));
     let result = called.map_err(|error| plugin_fault(&what, error))?.into_bytes();
     json::check(state, &format!("{what}: the result"), &result, limits::PLUGIN_RESULT_BYTES).map_err(
         |mut fault| {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 pub use outbound_http::OutboundHttp;
-pub use plugins::{Names, PluginCall, PluginCallError, PluginCalls, ServerPlugins};
+pub use plugins::{Names, PluginCallError, PluginCalls, ServerPlugins};
 pub use server::{ServerIndex, ServerLabels, ServerLog};
 pub use variables::Variables;
 
