@@ -1,4 +1,4 @@
-//! What becomes of the effects of a run: an ordinary run has them, a dry run reports them (`docs/adr/0104-dry-runs-report-their-effects.md`).
+//! Decides whether the effects of a run happen: those of an ordinary run do, a dry run reports them (`docs/adr/0104-dry-runs-report-their-effects.md`).
 
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::script_sql::guard::Parsed;
@@ -6,8 +6,7 @@ use belvedere_storage::store::script_sql::guard::Parsed;
 use super::dry_run::{DryRun, DryRunOptions};
 use super::services::Services;
 
-/// What becomes of the effects of a run. A host function that changes something outside of the run, or that shows what only
-/// its caller may see, matches on it.
+/// Decides whether the effects of a run happen. A host function that changes something outside of the run matches on it.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Effects {
     /// They happen.

@@ -47,7 +47,7 @@ impl FailureKind {
     }
 }
 
-/// Why a host function refused.
+/// The reason for a refusal by a host function.
 pub use super::host::bindings::belvedere::script::types::FaultCode;
 
 impl FaultCode {

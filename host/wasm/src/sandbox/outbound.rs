@@ -27,8 +27,8 @@ pub fn outbound_places(name: &'static str, places: usize, instances: usize) -> F
 /// The headers of a program's request.
 ///
 /// # Errors
-/// What is wrong with one of them, for the program's author. The client writes some headers itself, and those that
-/// `is_reserved`.
+/// The reason why one of them can't be sent, for the program's author. The client writes some headers itself; `is_reserved`
+/// names more.
 pub fn outbound_headers<V: AsRef<[u8]>>(
     given: impl ExactSizeIterator<Item = (String, V)>,
     is_reserved: impl Fn(&HeaderName) -> bool,

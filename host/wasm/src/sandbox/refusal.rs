@@ -1,8 +1,8 @@
-//! Why a function of the host gave no value.
+//! Errors of host functions.
 
 use super::NoMemory;
 
-/// `F` is the fault of an engine's contract.
+/// The error of a host function that gives no value. `F` is the fault of an engine's contract.
 #[derive(Debug)]
 pub enum Refusal<F> {
     /// The program may handle it.

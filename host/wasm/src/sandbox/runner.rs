@@ -35,11 +35,11 @@ pub struct RunLimits {
     /// after it has changed something.
     pub expected_memory: usize,
     pub bounds: RunBounds,
-    /// When the run ends, done or not.
+    /// The time at which the run ends, done or not.
     pub deadline: Instant,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 pub enum RunEnd<T> {
     Returned(T),

@@ -23,7 +23,7 @@ mod types;
 mod wasi;
 mod wasi_context;
 
-/// Why a function gave no value.
+/// The error of a function that gives no value.
 type Refusal = belvedere_wasm::sandbox::Refusal<bindings::belvedere::plugin::types::Fault>;
 
 pub(super) use hidden::Hidden;

@@ -18,7 +18,7 @@ pub(in crate::plugins) struct Program {
     callable: Option<exported::callable::GuestIndices>,
 }
 
-/// What an instance of a component exports.
+/// The exports of an instance of a component.
 pub(in crate::plugins) struct Guest<'a> {
     instance: Instance,
     program: &'a Program,
@@ -42,12 +42,12 @@ impl Program {
         })
     }
 
-    /// What instances are made of.
+    /// The component, ready to be instantiated.
     pub(in crate::plugins) fn pre(&self) -> &InstancePre<CallState> {
         &self.pre
     }
 
-    /// What an instance exports.
+    /// The exports of an instance.
     pub(in crate::plugins) fn of(&self, instance: &Instance) -> Guest<'_> {
         Guest { instance: *instance, program: self }
     }

@@ -187,7 +187,7 @@ impl CallState {
         self.waits_for_host
     }
 
-    /// When the call ends, done or not.
+    /// The time at which the call ends, done or not.
     pub(in crate::plugins) fn deadline(&self) -> Instant {
         self.deadline
     }

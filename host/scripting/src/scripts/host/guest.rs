@@ -47,7 +47,7 @@ impl Guest {
         Ok(Self { indices: GuestIndices::new(&pre)?, pre, stopped: StoppedGuest::new(engine)? })
     }
 
-    /// What instances are made of.
+    /// The guest, ready to be instantiated.
     pub(in crate::scripts) fn program(&self) -> &InstancePre<RunState> {
         &self.pre
     }

@@ -29,7 +29,7 @@ pub(super) mod tid;
 mod types;
 mod xrpc;
 
-/// Why a function gave no value.
+/// The error of a function that gives no value.
 type Refusal = belvedere_wasm::sandbox::Refusal<bindings::belvedere::script::types::Fault>;
 
 pub(super) use guest::{Guest, Instance};

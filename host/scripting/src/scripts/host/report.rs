@@ -1,5 +1,5 @@
-//! What host functions add to the report of a dry run. They have checked their arguments as always, and return what a
-//! write that succeeds returns.
+//! Adds entries to the report of a dry run. Host functions have checked their arguments as always, and
+//! return the result of a write that succeeds.
 
 use bytes::Bytes;
 use http::Method;
@@ -24,7 +24,7 @@ pub(super) fn json(bytes: &[u8]) -> &RawValue {
     serde_json::from_slice(bytes).unwrap_or(RawValue::NULL)
 }
 
-/// The refusal of a function whose answer nobody can know.
+/// The refusal of a function whose answer can't be known.
 pub(super) fn refusal(dry_run: &DryRun, function: &str) -> Fault {
     fault::forbidden(dry_run.refuse(function))
 }

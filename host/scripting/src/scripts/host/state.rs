@@ -303,7 +303,7 @@ impl RunState {
         }
     }
 
-    /// What log lines go to; `None` while a script is only checked.
+    /// The destination of log lines; `None` while a script is only checked.
     pub(super) fn log(&self) -> Option<(&dyn LogSink, &Effects)> {
         self.services.as_ref().map(|services| (&*services.log, &services.effects))
     }
