@@ -13,7 +13,7 @@ use belvedere_base::random::Random;
 use belvedere_instance::events::EventLog;
 use belvedere_instance::keys::attestation::Attestation;
 use belvedere_protocol::crypto::{Algorithm, PrivateKey};
-use belvedere_scripting::plugins::calls::{CallScope, Calls, RunContext};
+use belvedere_scripting::plugins::calls::{CallScope, Calls, Linker as _, RunContext};
 use belvedere_scripting::plugins::manifest::{Grants, Manifest, Permission};
 use belvedere_scripting::plugins::{
     Compiler, EngineConfig, LoadedPlugin, PluginEngine, PluginServices, PluginStatus,
@@ -126,7 +126,7 @@ async fn main() {
             let config = format!("{{\"do\":\"{what}\"}}");
             let one = async |client: String| loop {
                 calls_of_task.resume("hostile");
-                let _ = calls_of_task.connect(&hostile, &scope(&client), &config).await;
+                let _ = calls_of_task.of(&hostile).connect(&scope(&client), &config).await;
             };
             tokio::join!(one("1".to_owned()), one("2".to_owned()), one("3".to_owned()), one("4".to_owned()));
         });

@@ -122,7 +122,7 @@ async fn call<T>(function: &str, call: impl Future<Output = Result<T, CallError>
 /// Whether the module exports what accounts of its kind need.
 fn exports_fit(manifest: &Manifest, exports: Exports) -> Result<(), CheckError> {
     let writes = manifest.permissions.iter().any(|one| matches!(one, Permission::WriteRecords(_)));
-    let offence = match manifest.auth_type {
+    let reason = match manifest.auth_type {
         AuthType::None if exports.linking => "auth_type is none, but the module exports linking",
         AuthType::None if !exports.callable => "auth_type is none, but the module does not export callable",
         AuthType::Oauth2 | AuthType::Openid | AuthType::ApiKey if !exports.linking => {
@@ -132,7 +132,7 @@ fn exports_fit(manifest: &Manifest, exports: Exports) -> Result<(), CheckError> 
         _ if writes && !exports.sync => "the manifest lists collections, but the module does not export sync",
         _ => return Ok(()),
     };
-    Err(CheckError::Invalid(offence.to_owned()))
+    Err(CheckError::Invalid(reason.to_owned()))
 }
 
 /// Whether the module says of itself what the manifest says.

@@ -41,7 +41,7 @@ impl ManifestFile {
     /// Reads the bytes of a `manifest.json`.
     ///
     /// # Errors
-    /// The first offence.
+    /// The first reason why it is none.
     pub fn read(bytes: &[u8]) -> Result<Self, InvalidManifest> {
         let manifest = Manifest::parse(bytes)?;
         // Fields that are ignored are not decoded, so they may hold what the database can't store.

@@ -1,5 +1,4 @@
-//! Collects what a dry run would have written, and what it logged. Host functions that change something add a
-//! [`DryWrite`] here instead (`host/pretend.rs`).
+//! Collects what a dry run would have written, and what it logged.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -43,7 +42,7 @@ pub struct DryRunReport {
     /// Functions that were refused because it is a dry run.
     pub refused: BTreeSet<String>,
     /// Whether a request got an answer that no server sent.
-    pub pretended_answer: bool,
+    pub answered_unsent: bool,
     pub usage: DryRunUsage,
     bytes: usize,
 }
@@ -133,8 +132,8 @@ impl DryRun {
     }
 
     /// Says that a request got an answer that no server sent.
-    pub fn pretend_answer(&self) {
-        self.report().pretended_answer = true;
+    pub fn answer_unsent(&self) {
+        self.report().answered_unsent = true;
     }
 
     pub(in crate::scripts) fn set_usage(&self, usage: DryRunUsage) {

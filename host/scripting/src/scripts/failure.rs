@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::limits;
+use belvedere_base::error_text::cut;
 use belvedere_instance::xrpc::Answer;
 use belvedere_protocol::trigger::Trigger;
 
@@ -46,16 +47,8 @@ impl FailureKind {
     }
 }
 
-/// The code of a fault (`wit/guest.wit`, `fault-code`): why a host function refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FaultCode {
-    BadInput,
-    Forbidden,
-    NoSession,
-    Limit,
-    Unavailable,
-    Upstream,
-}
+/// The reason for a refusal by a host function.
+pub use super::host::bindings::belvedere::script::types::FaultCode;
 
 impl FaultCode {
     const ALL: [Self; 6] =
@@ -181,21 +174,13 @@ impl ScriptFailure {
         }
     }
 
-    /// Truncates the texts that a script can make arbitrarily long, at a character boundary.
+    /// Cuts the texts that a script can make arbitrarily long.
     pub(super) fn clipped(mut self) -> Self {
-        clip(&mut self.message);
+        cut(&mut self.message, limits::FAILURE_TEXT_BYTES);
         if let Some(traceback) = &mut self.traceback {
-            clip(traceback);
+            cut(traceback, limits::FAILURE_TEXT_BYTES);
         }
         self
-    }
-}
-
-/// Truncates a text to [`limits::FAILURE_TEXT_BYTES`], at a character boundary.
-pub(super) fn clip(text: &mut String) {
-    if text.len() > limits::FAILURE_TEXT_BYTES {
-        text.truncate(text.floor_char_boundary(limits::FAILURE_TEXT_BYTES));
-        text.push('…');
     }
 }
 

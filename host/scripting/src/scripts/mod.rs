@@ -7,6 +7,7 @@
 
 pub mod annotations;
 mod dry_run;
+mod effects;
 mod engine;
 mod failure;
 mod host;

@@ -5,6 +5,7 @@
 
 use http::StatusCode;
 
+use belvedere_base::error_text::cut;
 use belvedere_instance::xrpc::Answer;
 use belvedere_web::http::Error;
 
@@ -61,10 +62,7 @@ fn code(text: Vec<u8>) -> Result<String, String> {
 fn cleaned(text: &[u8]) -> String {
     let is_bad = |c: char| c.is_control() && c != '\n' && c != '\t';
     let mut text = String::from_utf8_lossy(text).replace(is_bad, "\u{fffd}");
-    if text.len() > MESSAGE_BYTES {
-        text.truncate(text.floor_char_boundary(MESSAGE_BYTES));
-        text.push('…');
-    }
+    cut(&mut text, MESSAGE_BYTES);
     text
 }
 

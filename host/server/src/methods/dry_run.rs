@@ -109,7 +109,7 @@ impl DryRunMethods {
                 let input: Option<&RawValue> =
                     input.as_deref().and_then(|input| serde_json::from_slice(input).ok());
                 self.dry_run.write(&DryWrite::XrpcProcedure { nsid: call.nsid.as_str(), input });
-                self.dry_run.pretend_answer();
+                self.dry_run.answer_unsent();
                 Ok(Answer::json(StatusCode::OK, "{}".into()))
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belvedere_base::clock::Timestamp;
 
@@ -21,12 +21,10 @@ const SWEEP_AT: usize = 1_024;
 
 /// The buckets of all owners: tenants or plugins.
 #[derive(Debug)]
-pub struct LogShares<K>(Mutex<HashMap<K, Bucket>>);
-
-impl<K> Default for LogShares<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+pub struct LogShares<K> {
+    buckets: Mutex<HashMap<K, Bucket>>,
+    /// The metric that counts dropped lines.
+    dropped: &'static str,
 }
 
 #[derive(Debug)]
@@ -44,13 +42,9 @@ pub struct DroppedLines {
     pub source: Arc<str>,
 }
 
-/// Whether a line is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The line is written, after a report of the lines that were dropped before it.
-    Written(Option<DroppedLines>),
-    Dropped,
-}
+/// The owner's share is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Full;
 
 impl Bucket {
     fn fill(&mut self, now: Timestamp) {
@@ -62,10 +56,43 @@ impl Bucket {
 }
 
 impl<K: Clone + Eq + Hash> LogShares<K> {
-    /// Takes a line of `bytes` out of its owner's share.
-    pub fn take(&self, owner: &K, source: &Arc<str>, bytes: usize, now: Timestamp) -> Verdict {
+    /// `dropped` names the metric that counts dropped lines.
+    pub fn new(dropped: &'static str) -> Self {
+        Self { buckets: Mutex::default(), dropped }
+    }
+
+    /// Takes a line of `bytes` out of its owner's share, and counts it when it does not fit. Whether it may be written, after a
+    /// report of the lines that were dropped before it.
+    pub fn admit(
+        &self,
+        owner: &K,
+        source: &Arc<str>,
+        bytes: usize,
+        now: Timestamp,
+        report: impl FnOnce(DroppedLines),
+    ) -> bool {
+        match self.take(owner, source, bytes, now) {
+            Ok(None) => true,
+            Ok(Some(dropped)) => {
+                report(dropped);
+                true
+            }
+            Err(Full) => {
+                metrics::counter!(self.dropped).increment(1);
+                false
+            }
+        }
+    }
+
+    fn take(
+        &self,
+        owner: &K,
+        source: &Arc<str>,
+        bytes: usize,
+        now: Timestamp,
+    ) -> Result<Option<DroppedLines>, Full> {
         let cost = (bytes + LINE_BYTES) as i64;
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
         if all.len() >= SWEEP_AT && !all.contains_key(owner) {
             all.retain(|_, bucket| {
                 bucket.fill(now);
@@ -78,15 +105,15 @@ impl<K: Clone + Eq + Hash> LogShares<K> {
         if bucket.bytes < cost {
             let lines = bucket.dropped.as_ref().map_or(0, |dropped| dropped.lines) + 1;
             bucket.dropped = Some(DroppedLines { lines, source: Arc::clone(source) });
-            return Verdict::Dropped;
+            return Err(Full);
         }
         bucket.bytes -= cost;
-        Verdict::Written(bucket.dropped.take())
+        Ok(bucket.dropped.take())
     }
 
     /// Takes the counts of dropped lines that no later line has reported.
     pub fn take_dropped(&self, now: Timestamp) -> Vec<DroppedLines> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
         let mut dropped = Vec::new();
         all.retain(|_, bucket| {
             bucket.fill(now);
@@ -94,6 +121,10 @@ impl<K: Clone + Eq + Hash> LogShares<K> {
             bucket.bytes < BURST
         });
         dropped
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Bucket>> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,42 +137,42 @@ mod tests {
 
     #[test]
     fn a_flood_is_dropped_counted_and_reported_once() {
-        let shares = LogShares::default();
+        let shares = LogShares::new("dropped");
         let (a, b) = (Tenant::client("a"), Tenant::client("b"));
         let source: Arc<str> = "xrpc.query:com.example.get".into();
         let take = |tenant, at| shares.take(tenant, &source, 4 << 10, Timestamp(at));
         let mut written = 0_i64;
-        while take(&a, 0) == Verdict::Written(None) {
+        while take(&a, 0) == Ok(None) {
             written += 1;
             assert!(written < 1_000, "the bucket never empties");
         }
         assert_eq!(written, BURST / (LINE_BYTES as i64 + (4 << 10)));
         for _ in 1..10 {
-            assert_eq!(take(&a, 0), Verdict::Dropped);
+            assert_eq!(take(&a, 0), Err(Full));
         }
-        assert_eq!(take(&b, 0), Verdict::Written(None), "each tenant has a share of its own");
+        assert_eq!(take(&b, 0), Ok(None), "each tenant has a share of its own");
         let dropped = Some(DroppedLines { lines: 10, source: Arc::clone(&source) });
-        assert_eq!(take(&a, SECOND), Verdict::Written(dropped));
-        assert_eq!(take(&a, SECOND), Verdict::Written(None));
+        assert_eq!(take(&a, SECOND), Ok(dropped));
+        assert_eq!(take(&a, SECOND), Ok(None));
     }
 
     #[test]
     fn what_was_dropped_last_is_reported_too() {
-        let shares = LogShares::default();
+        let shares = LogShares::new("dropped");
         let (a, source) = (Tenant::client("a"), Arc::from("job.run:x"));
-        while shares.take(&a, &source, 4 << 10, Timestamp(0)) != Verdict::Dropped {}
+        while shares.take(&a, &source, 4 << 10, Timestamp(0)) != Err(Full) {}
         assert_eq!(shares.take_dropped(Timestamp(1)), [DroppedLines { lines: 1, source }]);
         assert!(shares.take_dropped(Timestamp(2)).is_empty());
         shares.take_dropped(Timestamp(100 * SECOND));
-        assert!(shares.0.lock().unwrap().is_empty(), "a full bucket is removed");
+        assert!(shares.buckets.lock().unwrap().is_empty(), "a full bucket is removed");
     }
 
     #[test]
     fn memory_is_bounded() {
-        let shares = LogShares::default();
+        let shares = LogShares::new("dropped");
         for n in 0..10_000 {
-            shares.take(&Tenant::client(n.to_string()), &"x".into(), 1, Timestamp(n * SECOND));
+            let _ = shares.take(&Tenant::client(n.to_string()), &"x".into(), 1, Timestamp(n * SECOND));
         }
-        assert!(shares.0.lock().unwrap().len() <= SWEEP_AT);
+        assert!(shares.buckets.lock().unwrap().len() <= SWEEP_AT);
     }
 }

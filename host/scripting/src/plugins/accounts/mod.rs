@@ -6,7 +6,6 @@
 mod check;
 mod error;
 mod flow;
-mod linker;
 mod linking;
 mod sweep;
 mod sync;
@@ -15,10 +14,10 @@ mod tests;
 mod tokens;
 mod unlinking;
 
+pub use super::calls::{InstalledPlugins, Linker, Linkers};
 pub use check::ServiceUrl;
 pub use error::AccountError;
 pub use flow::Completed;
-pub use linker::{InstalledPlugins, Linker, Linkers};
 pub use sync::SyncState;
 
 use std::sync::Arc;

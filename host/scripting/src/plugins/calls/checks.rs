@@ -1,4 +1,4 @@
-//! Checks what plugins return before it is stored or shown. An offence becomes a fault of the call. It is no trap: what a
+//! Checks what plugins return before it is stored or shown. What can't be used becomes a fault of the call. It is no trap: what a
 //! service answers, or a user typed, can cause it.
 
 use std::collections::BTreeSet;
@@ -6,40 +6,22 @@ use std::collections::BTreeSet;
 use serde::de::IgnoredAny;
 use url::Url;
 
-use super::Answer;
 use super::values::{Fault, FaultCode, Function, Info, Page, Profile, Tokens};
 use crate::plugins::limits;
 
-/// Why a value can't be used.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Offence {
-    code: FaultCode,
-    pub(super) text: String,
-}
-
-impl From<String> for Offence {
-    fn from(text: String) -> Self {
-        Self { code: FaultCode::Upstream, text }
-    }
-}
-
-impl Offence {
-    fn too_large(text: String) -> Self {
-        Self { code: FaultCode::TooLarge, text }
-    }
+/// The fault of a value that can't be used.
+fn unusable(text: impl Into<String>) -> Fault {
+    Fault::new(FaultCode::Upstream, text)
 }
 
 /// Checks an answer's value, and tidies it.
-pub(super) fn answer<T>(answer: Answer<T>, check: impl FnOnce(&mut T) -> Result<(), Offence>) -> Answer<T> {
-    answer.map(|answer| {
-        let mut value = answer?;
-        match check(&mut value) {
-            Ok(()) => Ok(value),
-            Err(Offence { code, text: message }) => {
-                Err(Fault { code, message, status: None, body: None, retry_after_ms: None })
-            }
-        }
-    })
+pub(super) fn answer<T>(
+    answer: Result<T, Fault>,
+    check: impl FnOnce(&mut T) -> Result<(), Fault>,
+) -> Result<T, Fault> {
+    let mut value = answer?;
+    check(&mut value)?;
+    Ok(value)
 }
 
 /// The fault with texts that a response and a row can hold.
@@ -53,38 +35,38 @@ pub(super) fn shortened(mut fault: Fault) -> Fault {
 }
 
 /// A text of 1 to `max` bytes without U+0000, which the database can't store.
-fn text(what: &str, text: &str, max: usize) -> Result<(), String> {
+fn text(what: &str, text: &str, max: usize) -> Result<(), Fault> {
     if text.is_empty() || text.len() > max || text.contains('\0') {
-        return Err(format!("{what} must have 1 to {max} bytes without U+0000"));
+        return Err(unusable(format!("{what} must have 1 to {max} bytes without U+0000")));
     }
     Ok(())
 }
 
 /// As [`text`]; an empty text is none.
-fn optional(what: &str, value: &mut Option<String>, max: usize) -> Result<(), String> {
+fn optional(what: &str, value: &mut Option<String>, max: usize) -> Result<(), Fault> {
     value.take_if(|value| value.is_empty());
     value.as_ref().map_or(Ok(()), |value| text(what, value, max))
 }
 
 /// JSON text. Escapes of U+0000 are the caller's matter: they are valid JSON.
-pub(super) fn json(what: &str, value: &str, max: usize) -> Result<(), Offence> {
+pub(super) fn json(what: &str, value: &str, max: usize) -> Result<(), Fault> {
     if value.len() > max {
-        return Err(format!("{what} is larger than {max} bytes").into());
+        return Err(unusable(format!("{what} is larger than {max} bytes")));
     }
     let parsed: Result<IgnoredAny, _> = serde_json::from_str(value);
-    parsed.map(drop).map_err(|error| format!("{what} is not JSON: {error}").into())
+    parsed.map(drop).map_err(|error| unusable(format!("{what} is not JSON: {error}")))
 }
 
-pub(super) fn url(what: &str, value: &str) -> Result<(), Offence> {
+pub(super) fn url(what: &str, value: &str) -> Result<(), Fault> {
     text(what, value, limits::URL_BYTES)?;
-    let parsed = Url::parse(value).map_err(|error| format!("{what} is not a URL: {error}"))?;
+    let parsed = Url::parse(value).map_err(|error| unusable(format!("{what} is not a URL: {error}")))?;
     if !matches!(parsed.scheme(), "https" | "http") {
-        return Err(format!("{what} does not begin with https://").into());
+        return Err(unusable(format!("{what} does not begin with https://")));
     }
     Ok(())
 }
 
-pub(super) fn info(info: &mut Info) -> Result<(), Offence> {
+pub(super) fn info(info: &mut Info) -> Result<(), Fault> {
     for (what, value) in [("id", &info.id), ("name", &info.name), ("version", &info.version)] {
         text(&format!("describe: {what}"), value, limits::TEXT_BYTES)?;
     }
@@ -99,15 +81,15 @@ pub(super) fn info(info: &mut Info) -> Result<(), Offence> {
     }
 }
 
-pub(super) fn tokens(tokens: &mut Tokens) -> Result<(), Offence> {
+pub(super) fn tokens(tokens: &mut Tokens) -> Result<(), Fault> {
     text("the access token", &tokens.access, limits::TOKEN_BYTES)?;
     optional("the refresh token", &mut tokens.refresh, limits::TOKEN_BYTES)?;
     text("token-type", &tokens.token_type, limits::TEXT_BYTES)?;
-    Ok(optional("the scope", &mut tokens.scope, limits::LONG_TEXT_BYTES)?)
+    optional("the scope", &mut tokens.scope, limits::LONG_TEXT_BYTES)
 }
 
 /// An address that is no web page is left out: a service's picture must not keep its users from linking.
-pub(super) fn profile(profile: &mut Profile) -> Result<(), Offence> {
+pub(super) fn profile(profile: &mut Profile) -> Result<(), Fault> {
     text("account-id", &profile.account_id, limits::TEXT_BYTES)?;
     optional("display-name", &mut profile.display_name, limits::TEXT_BYTES)?;
     for address in [&mut profile.profile_url, &mut profile.avatar_url] {
@@ -117,35 +99,34 @@ pub(super) fn profile(profile: &mut Profile) -> Result<(), Offence> {
 }
 
 /// Items are checked one by one when they become records: one that is not valid is left out.
-pub(super) fn page(page: &mut Page) -> Result<(), Offence> {
+pub(super) fn page(page: &mut Page) -> Result<(), Fault> {
     let (count, max) = (page.items.len(), limits::PAGE_ITEMS);
     if count > max {
-        return Err(Offence::too_large(format!("the page has {count} items; at most {max} are allowed")));
+        let text = format!("the page has {count} items; at most {max} are allowed");
+        return Err(Fault::new(FaultCode::TooLarge, text));
     }
     if page.next.as_ref().is_some_and(|next| next.len() > limits::CURSOR_BYTES) {
         let max = limits::CURSOR_BYTES;
-        return Err(Offence::too_large(format!("next is larger than {max} bytes")));
+        return Err(Fault::new(FaultCode::TooLarge, format!("next is larger than {max} bytes")));
     }
-    Ok(optional("next", &mut page.next, limits::CURSOR_BYTES)?)
+    optional("next", &mut page.next, limits::CURSOR_BYTES)
 }
 
-pub(super) fn functions(functions: &mut [Function]) -> Result<(), Offence> {
+pub(super) fn functions(functions: &mut [Function]) -> Result<(), Fault> {
     if functions.is_empty() || functions.len() > limits::LIBRARY_FUNCTIONS {
-        return Err(format!("a library has 1 to {} functions", limits::LIBRARY_FUNCTIONS).into());
+        return Err(unusable(format!("a library has 1 to {} functions", limits::LIBRARY_FUNCTIONS)));
     }
     let mut names = BTreeSet::new();
     for Function { name, params, help } in functions {
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if name.is_empty() || name.len() > 64 || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err("a function's name has 1 to 64 characters and begins with a letter"
-                .to_owned()
-                .into());
+            return Err(unusable("a function's name has 1 to 64 characters and begins with a letter"));
         }
         if !name.chars().all(letters) || !names.insert(name.clone()) {
-            return Err(format!("{name:?} is no name of a function, or there are two of it").into());
+            return Err(unusable(format!("{name:?} is no name of a function, or there are two of it")));
         }
         if params.len() > limits::PARAMETERS {
-            return Err(format!("{name} has more than {} parameters", limits::PARAMETERS).into());
+            return Err(unusable(format!("{name} has more than {} parameters", limits::PARAMETERS)));
         }
         for parameter in params.iter() {
             text(&format!("a parameter of {name}"), parameter, limits::TEXT_BYTES)?;
@@ -182,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn an_offence_is_a_fault() {
+    fn what_is_too_large_or_unusable_is_a_fault() {
         let long = Page { items: Vec::new(), next: Some("x".repeat(limits::CURSOR_BYTES + 1)) };
-        let code = |page: Page| match answer(Some(Ok(page)), self::page) {
-            Some(Err(fault)) => fault.code,
+        let code = |page: Page| match answer(Ok(page), self::page) {
+            Err(fault) => fault.code,
             other => panic!("{other:?}"),
         };
         assert_eq!(code(long), FaultCode::TooLarge);

@@ -1,7 +1,8 @@
-//! Calls of a plugin's functions: the values that cross, the errors, and who may call at the same time.
+//! Calls of the functions that plugins export: the values that cross, the errors, and who may call at the same time.
 
 mod checks;
 pub(super) mod failure;
+mod linker;
 mod pausing;
 mod places;
 mod private_values;
@@ -15,13 +16,15 @@ use tokio::time::Instant;
 use wasmtime::Store;
 
 pub use failure::{Failure, FailureCause};
+pub use linker::{Called, InstalledPlugin, InstalledPlugins, Linker, Linkers};
 pub use values::{
     AuthKind, Callback, Expiry, Fault, FaultCode, Function, Info, Item, Page, Profile, RunContext,
     SecretInfo, Start, Tokens,
 };
 
-use super::engine::{CallBounds, CallFailure, Component, PluginEngine};
-use super::host::{Account, CallState, Hidden, HostPlaces, Instance, PluginLog};
+use super::engine::{CallFailure, Component, Exports, PluginEngine};
+use super::host::bindings::exports::belvedere::plugin::callable::Context;
+use super::host::{Account, CallState, Guest, Hidden, HostPlaces, PluginLog};
 use super::limits;
 use super::registry::{LoadedPlugin, PluginStatus};
 use super::services::PluginServices;
@@ -80,12 +83,11 @@ pub enum CallError {
     Unsupported(&'static str),
 }
 
-/// What a function of an instance returned; `None` when the plugin does not export its interface.
-type Answer<T> = Option<Result<T, Fault>>;
-
 /// How long a call may compute, and in whose turns of the processor.
+#[derive(Clone, Copy)]
 struct Kind<'a> {
     interface: &'static str,
+    is_exported: fn(&Exports) -> bool,
     guest_time: Duration,
     /// The run of the script that calls. It has a turn already.
     run: Option<&'a RunContext>,
@@ -93,15 +95,21 @@ struct Kind<'a> {
     returns_tokens: bool,
 }
 
-impl Kind<'_> {
-    fn of(interface: &'static str) -> Self {
-        Self { interface, guest_time: limits::GUEST_TIME, run: None, returns_tokens: false }
-    }
-
-    fn of_tokens() -> Self {
-        Self { returns_tokens: true, ..Self::of("linking") }
-    }
-}
+const LINKING: Kind<'_> = Kind {
+    interface: "linking",
+    is_exported: |exports| exports.linking,
+    guest_time: limits::GUEST_TIME,
+    run: None,
+    returns_tokens: false,
+};
+const LINKING_TOKENS: Kind<'_> = Kind { returns_tokens: true, ..LINKING };
+const SYNC: Kind<'_> = Kind {
+    interface: "sync",
+    is_exported: |exports| exports.sync,
+    guest_time: limits::SYNC_GUEST_TIME,
+    ..LINKING
+};
+const CALLABLE: Kind<'_> = Kind { interface: "callable", is_exported: |exports| exports.callable, ..LINKING };
 
 impl Calls {
     pub fn new(engine: PluginEngine, services: PluginServices) -> Self {
@@ -129,116 +137,22 @@ impl Calls {
 
     /// What a component says of itself, without secrets, network or store.
     pub async fn describe(&self, component: &Component) -> Result<Info, CallError> {
-        let described = self.inspect(component, async |instance, store| instance.describe(store).await);
+        let described =
+            self.inspect(component, async |guest, store| guest.describe(&mut *store)?.call_get(store).await);
         let mut info = described.await?;
-        checks::info(&mut info).map_err(|offence| unusable(offence.text))?;
+        checks::info(&mut info).map_err(|fault| unusable(fault.message))?;
         Ok(info)
-    }
-
-    pub async fn authorize_url(
-        &self,
-        plugin: &Arc<LoadedPlugin>,
-        scope: &CallScope,
-        start: Start,
-    ) -> Result<String, CallError> {
-        let private = private_values::of_start(&start);
-        let call = self.call(plugin, scope, Kind::of("linking"), private, async |instance, store| {
-            let answer = instance.authorize_url(store, start).await?;
-            Ok(checks::answer(answer, |url| checks::url("the authorize URL", url)))
-        });
-        call.await
-    }
-
-    pub async fn handle_callback(
-        &self,
-        plugin: &Arc<LoadedPlugin>,
-        scope: &CallScope,
-        callback: Callback,
-    ) -> Result<Tokens, CallError> {
-        let private = private_values::of_callback(&callback);
-        let call = self.call(plugin, scope, Kind::of_tokens(), private, async |instance, store| {
-            Ok(checks::answer(instance.handle_callback(store, callback).await?, checks::tokens))
-        });
-        call.await
-    }
-
-    /// `config` is JSON text, as in all calls.
-    pub async fn connect(
-        &self,
-        plugin: &Arc<LoadedPlugin>,
-        scope: &CallScope,
-        config: &str,
-    ) -> Result<Tokens, CallError> {
-        let private = private_values::of_config(config);
-        let call = self.call(plugin, scope, Kind::of_tokens(), private, async |instance, store| {
-            Ok(checks::answer(instance.connect(store, config).await?, checks::tokens))
-        });
-        call.await
-    }
-
-    pub async fn refresh(
-        &self,
-        plugin: &Arc<LoadedPlugin>,
-        scope: &CallScope,
-        tokens: &Tokens,
-        config: &str,
-    ) -> Result<Tokens, CallError> {
-        let private = private_values::of_account(tokens, config);
-        let call = self.call(plugin, scope, Kind::of_tokens(), private, async |instance, store| {
-            Ok(checks::answer(instance.refresh(store, tokens, config).await?, checks::tokens))
-        });
-        call.await
-    }
-
-    pub async fn profile(
-        &self,
-        plugin: &Arc<LoadedPlugin>,
-        scope: &CallScope,
-        tokens: &Tokens,
-        config: &str,
-    ) -> Result<Profile, CallError> {
-        let private = private_values::of_account(tokens, config);
-        let call = self.call(plugin, scope, Kind::of("linking"), private, async |instance, store| {
-            Ok(checks::answer(instance.profile(store, tokens, config).await?, checks::profile))
-        });
-        call.await
-    }
-
-    pub async fn revoke(
-        &self,
-        plugin: &Arc<LoadedPlugin>,
-        scope: &CallScope,
-        tokens: &Tokens,
-    ) -> Result<(), CallError> {
-        let private = private_values::of_account(tokens, "");
-        let call = self.call(plugin, scope, Kind::of("linking"), private, async |instance, store| {
-            instance.revoke(store, tokens).await
-        });
-        call.await
-    }
-
-    /// One page of a sync. `cursor` is `None` at the start.
-    pub async fn pull(
-        &self,
-        plugin: &Arc<LoadedPlugin>,
-        scope: &CallScope,
-        tokens: &Tokens,
-        config: &str,
-        cursor: Option<&str>,
-    ) -> Result<Page, CallError> {
-        let kind = Kind { guest_time: limits::SYNC_GUEST_TIME, ..Kind::of("sync") };
-        let private = private_values::of_account(tokens, config);
-        let call = self.call(plugin, scope, kind, private, async |instance, store| {
-            Ok(checks::answer(instance.pull(store, tokens, config, cursor).await?, checks::page))
-        });
-        call.await
     }
 
     /// The functions that a library offers, without secrets, network or store.
     pub async fn surface(&self, component: &Component) -> Result<Vec<Function>, CallError> {
-        let surface = self.inspect(component, async |instance, store| instance.surface(store).await);
-        let mut functions = surface.await?.ok_or(CallError::Unsupported("callable"))?;
-        checks::functions(&mut functions).map_err(|offence| unusable(offence.text))?;
+        if !component.exports.callable {
+            return Err(CallError::Unsupported(CALLABLE.interface));
+        }
+        let surface = self
+            .inspect(component, async |guest, store| guest.callable(&mut *store)?.call_surface(store).await);
+        let mut functions = surface.await?;
+        checks::functions(&mut functions).map_err(|fault| unusable(fault.message))?;
         Ok(functions)
     }
 
@@ -252,9 +166,11 @@ impl Calls {
         args: &str,
         run: &RunContext,
     ) -> Result<String, CallError> {
-        let kind = Kind { run: Some(run), ..Kind::of("callable") };
-        let call = self.call(plugin, scope, kind, Vec::new(), async |instance, store| {
-            let answer = instance.call_function(store, name, args, run.has_session).await?;
+        let kind = Kind { run: Some(run), ..CALLABLE };
+        let call = self.call(plugin, scope, kind, Vec::new(), async |guest, store| {
+            let context = Context { caller: store.data().account_did(), has_session: run.has_session };
+            let answer =
+                guest.callable(&mut *store)?.call_call(store, name, &args.to_owned(), &context).await?;
             Ok(checks::answer(answer, |result| checks::json("the result", result, limits::RESULT_BYTES)))
         });
         call.await
@@ -264,13 +180,13 @@ impl Calls {
     async fn inspect<T>(
         &self,
         component: &Component,
-        work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
+        work: impl AsyncFnOnce(&Guest<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, CallError> {
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
         let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_places, None, deadline);
-        let bounds = CallBounds { tenant: Some(Tenant::Instance), guest_time: limits::GUEST_TIME, deadline };
-        self.0.engine.call(component, state, bounds, work).await.map_err(failed)
+        let called = self.0.engine.call(component, state, Some(Tenant::Instance), limits::GUEST_TIME, work);
+        called.await.map_err(failed)
     }
 
     /// Calls a function of a plugin. `private` is kept out of the plugin's log and errors.
@@ -280,7 +196,7 @@ impl Calls {
         scope: &CallScope,
         kind: Kind<'_>,
         private: PrivateValues,
-        work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<Answer<T>>,
+        work: impl AsyncFnOnce(&Guest<'_>, &mut Store<CallState>) -> wasmtime::Result<Result<T, Fault>>,
     ) -> Result<T, CallError> {
         let Inner { engine, services, log, places, host_places, pausing } = &*self.0;
         let id = &plugin.manifest.id;
@@ -291,6 +207,9 @@ impl Calls {
         if !missing.is_empty() {
             let text = format!("the plugin imports what the operator did not grant: {}", missing.join(", "));
             return Err(CallError::Failed(Failure::new(FailureCause::Grants, text)));
+        }
+        if !(kind.is_exported)(&plugin.component.exports) {
+            return Err(CallError::Unsupported(kind.interface));
         }
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = places.enter(id, &scope.tenant).await?;
@@ -313,12 +232,11 @@ impl Calls {
         let tenant = kind.run.is_none().then(|| scope.tenant.clone());
         // A run pays for what its plugins compute, so it ends with what it has left.
         let guest_time = kind.run.map_or(kind.guest_time, |run| kind.guest_time.min(run.time_left));
-        let bounds = CallBounds { tenant, guest_time, deadline };
-        let work = async |instance: &Instance<'_>, store: &mut Store<CallState>| {
-            let answer = work(instance, store).await?;
-            Ok(answer.map(|answer| answer.map_err(|fault| presentable(fault, store.data()))))
+        let work = async |guest: &Guest<'_>, store: &mut Store<CallState>| {
+            let answer = work(guest, store).await?;
+            Ok(answer.map_err(|fault| presentable(fault, store.data())))
         };
-        let ended = engine.call(&plugin.component, state, bounds, work).await;
+        let ended = engine.call(&plugin.component, state, tenant, guest_time, work).await;
         let ended = match ended {
             Err(CallFailure::Plugin(failure))
                 if failure.cause == FailureCause::GuestTime && guest_time < kind.guest_time =>
@@ -328,7 +246,7 @@ impl Calls {
             ended => ended,
         };
         let outcome = match &ended {
-            Ok(Some(Ok(_))) => "ok",
+            Ok(Ok(_)) => "ok",
             Ok(_) => "fault",
             Err(CallFailure::Run) => "ended",
             Err(_) => "failed",
@@ -338,10 +256,7 @@ impl Calls {
         match ended {
             Ok(answer) => {
                 pausing.succeeded(plugin, &scope.tenant);
-                match answer {
-                    None => Err(CallError::Unsupported(kind.interface)),
-                    Some(answer) => answer.map_err(CallError::Fault),
-                }
+                answer.map_err(CallError::Fault)
             }
             Err(failure) => {
                 let counts = matches!(failure, CallFailure::Plugin(_));

@@ -1,44 +1,26 @@
-//! The values of `wit/plugin` as types of this room; the generated bindings stay within `engine`.
+//! The values that cross between the host and a plugin. Those of `wit/plugin` are generated from it.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::plugins::host::bindings::belvedere::plugin::types;
+use crate::plugins::host::bindings::exports::belvedere::plugin::{callable, describe, linking, sync};
 use crate::plugins::limits;
 use belvedere_base::clock::Timestamp;
 use belvedere_wasm::sandbox::MemoryGroup;
 
-/// The error of a plugin or of a host function (`types.fault`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    pub code: FaultCode,
-    pub message: String,
-    /// The HTTP status of an upstream server's answer.
-    pub status: Option<u16>,
-    pub body: Option<String>,
-    pub retry_after_ms: Option<u64>,
-}
+pub use callable::Function;
+pub use describe::{AuthKind, Info, Secret as SecretInfo};
+pub use linking::{Callback, Profile, Start};
+pub use sync::{Item, Page};
+pub use types::{Fault, FaultCode};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultCode {
-    BadInput,
-    InvalidRecord,
-    Forbidden,
-    NotFound,
-    Conflict,
-    NoSession,
-    AuthRequired,
-    OutOfScope,
-    NeedsReauth,
-    NotLinked,
-    Upstream,
-    RateLimited,
-    TimedOut,
-    TooLarge,
-    Quota,
-    Unsupported,
-    Internal,
+impl Fault {
+    pub fn new(code: FaultCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), status: None, body: None, retry_after_ms: None }
+    }
 }
 
 impl FaultCode {
@@ -66,51 +48,6 @@ impl FaultCode {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthKind {
-    Oauth2,
-    Openid,
-    ApiKey,
-    None,
-}
-
-/// What a plugin says of itself (`describe.info`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Info {
-    pub id: String,
-    pub name: String,
-    pub version: String,
-    pub auth: AuthKind,
-    pub secrets: Vec<SecretInfo>,
-    pub config_schema: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecretInfo {
-    pub name: String,
-    pub label: String,
-    pub help: Option<String>,
-}
-
-/// The beginning of a sign-in (`linking.start`).
-#[derive(Clone, Debug)]
-pub struct Start {
-    pub state: String,
-    pub redirect_uri: String,
-    /// JSON text.
-    pub config: String,
-}
-
-/// The end of a sign-in (`linking.callback`).
-#[derive(Clone, Debug)]
-pub struct Callback {
-    pub state: String,
-    pub redirect_uri: String,
-    pub params: Vec<(String, String)>,
-    /// JSON text.
-    pub config: String,
-}
-
 /// Tokens of an account (`linking.tokens`). `Debug` shows none of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tokens {
@@ -134,38 +71,33 @@ pub enum Expiry {
     At(Timestamp),
 }
 
-/// The linked account (`linking.profile`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Profile {
-    pub account_id: String,
-    pub display_name: Option<String>,
-    pub profile_url: Option<String>,
-    pub avatar_url: Option<String>,
-}
+impl Tokens {
+    /// The tokens that a plugin returned. A lifetime in seconds counts from `now`.
+    ///
+    /// # Errors
+    /// A fault when the expiry is no time.
+    pub(super) fn returned(tokens: linking::Tokens, now: Timestamp) -> Result<Self, Fault> {
+        let linking::Tokens { access, refresh, token_type, scope, expiry } = tokens;
+        let expiry = match expiry {
+            linking::Expiry::Never => Expiry::Never,
+            linking::Expiry::InSeconds(seconds) => Expiry::At(now.plus_seconds(i64::from(seconds))),
+            linking::Expiry::At(text) => {
+                let unusable = || Fault::new(FaultCode::Upstream, "the expiry of the tokens is not RFC 3339");
+                Expiry::At(Timestamp::parse(&text).map_err(|_| unusable())?)
+            }
+        };
+        Ok(Self { access, refresh, token_type, scope, expiry })
+    }
 
-/// A record that a sync writes (`sync.item`), unchecked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    pub collection: String,
-    /// JSON text.
-    pub value: String,
-    pub dedup_key: Option<String>,
-    pub sign: bool,
-}
-
-/// A page of a sync (`sync.page`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    pub items: Vec<Item>,
-    pub next: Option<String>,
-}
-
-/// A function of a library (`callable.function`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Function {
-    pub name: String,
-    pub params: Vec<String>,
-    pub help: Option<String>,
+    /// The tokens as a plugin gets them.
+    pub(super) fn given(&self) -> linking::Tokens {
+        let Self { access, refresh, token_type, scope, expiry } = self.clone();
+        let expiry = match expiry {
+            Expiry::Never => linking::Expiry::Never,
+            Expiry::At(at) => linking::Expiry::At(at.to_string()),
+        };
+        linking::Tokens { access, refresh, token_type, scope, expiry }
+    }
 }
 
 /// What the run of a script lets a library's function do.

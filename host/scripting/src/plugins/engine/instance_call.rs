@@ -2,38 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap};
 use wasmtime_wasi::I32Exit;
 
-use super::{Component, PluginEngine};
+use super::{Component, Inner, PluginEngine};
 use crate::plugins::calls::{Failure, FailureCause};
-use crate::plugins::host::{CallState, Instance};
+use crate::plugins::host::{CallState, Guest};
 use crate::plugins::limits;
-use belvedere_wasm::sandbox::{NoMemory, RunBounds};
+use belvedere_wasm::sandbox::{RunBounds, RunEnd, RunLimits};
 use belvedere_web::fair_share::Tenant;
-
-/// Attempts to allocate an instance. wasmtime's pool has enough slots for all calls that hold a place, but it searches
-/// its shards one after the other, and a slot may become free in one that was already searched.
-const POOL_ATTEMPTS: u32 = 1_000;
 
 /// Part of the text of wasmtime's error when a call hands over more than [`limits::HANDED_OVER_BYTES`].
 const OUTPUT_EXHAUSTED: &str = "fuel allocated for hostcalls has been exhausted";
 
 /// Bytes of a failure's text. Some of it comes from the plugin.
 const FAILURE_BYTES: usize = 500;
-
-/// The limits of one call.
-#[derive(Clone, Debug)]
-pub(in crate::plugins) struct CallBounds {
-    /// The tenant whose turns of the processor the call takes; `None` for a call by a script, which uses the script's.
-    pub(in crate::plugins) tenant: Option<Tenant>,
-    /// Guest time.
-    pub(in crate::plugins) guest_time: std::time::Duration,
-    /// When the call ends, done or not.
-    pub(in crate::plugins) deadline: Instant,
-}
 
 /// Why a call gave no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,70 +36,58 @@ pub(in crate::plugins) enum CallFailure {
 }
 
 impl PluginEngine {
-    /// Calls `work` with a fresh instance, in a store of its own; both are dropped when this returns.
+    /// Calls `work` with a fresh instance, in a store of its own; both are dropped when this returns. `tenant` is that whose
+    /// turns of the processor the call takes; `None` for a call by a script, which uses the script's.
     pub(in crate::plugins) async fn call<T>(
         &self,
         component: &Component,
-        mut state: CallState,
-        bounds: CallBounds,
-        work: impl AsyncFnOnce(&Instance<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
+        state: CallState,
+        tenant: Option<Tenant>,
+        guest_time: Duration,
+        work: impl AsyncFnOnce(&Guest<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, CallFailure> {
-        let _ticking = self.0.ticker.tick();
-        let expected = component.expected_memory.load(Ordering::Relaxed);
-        // Released after the store has freed the instance.
-        let _memory = state.take_memory(self.memory(), expected).await.map_err(|_| CallFailure::Busy)?;
-        let mut store = self.store(state);
-        let run_bounds = RunBounds {
-            tenant: bounds.tenant,
-            total: bounds.guest_time,
-            slice: bounds.guest_time,
-            calls: Arc::default(),
+        let Inner { runner, ticker, .. } = &*self.0;
+        let _ticking = ticker.tick();
+        let run = RunLimits {
+            expected_memory: component.expected_memory.load(Ordering::Relaxed),
+            bounds: RunBounds { tenant, total: guest_time, slice: guest_time, calls: Arc::default() },
+            deadline: state.deadline(),
         };
-        // Instantiating runs the module's start functions, so it is within the bounds too.
-        let run = async {
-            let mut attempts = 1;
-            let instance = loop {
-                match component.program.instantiate(&mut store).await {
-                    Ok(instance) => break instance,
-                    Err(error) if attempts < POOL_ATTEMPTS && error.is::<PoolConcurrencyLimitError>() => {
-                        attempts += 1;
-                        tokio::task::yield_now().await;
-                    }
-                    Err(error) => return Err(error),
-                }
-            };
-            work(&instance, &mut store).await
-        };
-        let ended = timeout_at(bounds.deadline, self.processor().run(run, &run_bounds)).await;
-        store.data_mut().log_output();
-        match ended {
-            Ok((Some(Ok(value)), _)) => {
-                let expected = store.data().grown().min(limits::EXPECTED_MEMORY);
-                component.expected_memory.store(expected, Ordering::Relaxed);
+        let memory = state.run_memory(self.memory());
+        let mut store = runner.store(state, memory);
+        let program = &component.program;
+        let work =
+            async |instance: &_, store: &mut Store<CallState>| work(&program.of(instance), store).await;
+        let (end, _) = runner.run(&mut store, &run, program.pre(), work).await;
+        let state = store.get_mut().data_mut();
+        state.log_output();
+        match end {
+            RunEnd::Returned(value) => {
+                let grown = state.memory.grown().min(limits::EXPECTED_MEMORY);
+                component.expected_memory.store(grown, Ordering::Relaxed);
                 Ok(value)
             }
-            Ok((Some(Err(error)), _)) => Err(failure(&error, &store)),
-            Ok((None, _)) => Err(plugin_failure(
-                FailureCause::GuestTime,
-                format!("computed for more than {:?}", bounds.guest_time),
-            )),
-            Err(_) if store.data().waits_for_host() => Err(CallFailure::Deadline),
-            Err(_) => Err(plugin_failure(
-                FailureCause::CallTime,
-                format!("took longer than {:?}", limits::CALL_TIME),
-            )),
+            RunEnd::NoMemory(_) => Err(CallFailure::Busy),
+            RunEnd::Failed(error) => Err(failure(&error, state)),
+            RunEnd::GuestTime => {
+                let text = format!("computed for more than {guest_time:?}");
+                Err(plugin_failure(FailureCause::GuestTime, text))
+            }
+            RunEnd::Deadline if state.waits_for_host() => Err(CallFailure::Deadline),
+            RunEnd::Deadline => {
+                let text = format!("took longer than {:?}", limits::CALL_TIME);
+                Err(plugin_failure(FailureCause::CallTime, text))
+            }
         }
     }
+}
 
-    fn store(&self, state: CallState) -> Store<CallState> {
-        let mut store = Store::new(&self.0.wasm, state);
-        store.limiter_async(|state| state);
-        store.set_epoch_deadline(1);
-        store.epoch_deadline_async_yield_and_update(1);
-        store.set_hostcall_fuel(limits::HANDED_OVER_BYTES);
-        store.set_max_component_handles(limits::RESOURCES);
-        store
-    }
+/// Makes a call yield with each tick of the engine, and bounds what the host keeps for it.
+pub(super) fn limit(store: &mut Store<CallState>) {
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_async_yield_and_update(1);
+    store.set_hostcall_fuel(limits::HANDED_OVER_BYTES);
+    store.set_max_component_handles(limits::RESOURCES);
 }
 
 fn plugin_failure(cause: FailureCause, text: String) -> CallFailure {
@@ -122,20 +95,16 @@ fn plugin_failure(cause: FailureCause, text: String) -> CallFailure {
 }
 
 /// The failure of a call whose guest did not return.
-fn failure(error: &wasmtime::Error, store: &Store<CallState>) -> CallFailure {
-    let state = store.data();
+fn failure(error: &wasmtime::Error, state: &CallState) -> CallFailure {
     if error.is::<PoolConcurrencyLimitError>() {
         return CallFailure::Engine("no instance is free".to_owned());
-    }
-    if error.is::<NoMemory>() {
-        return CallFailure::Busy;
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return plugin_failure(FailureCause::Exit, format!("exited with status {}", exit.0));
     }
     let trap = error.downcast_ref::<Trap>();
-    if state.memory_refused() && trap.is_some() {
-        let max = state.most_memory() >> 20;
+    if state.memory.was_refused() && trap.is_some() {
+        let max = state.memory.most() >> 20;
         return plugin_failure(FailureCause::Memory, format!("needs more than {max} MiB of memory"));
     }
     let (cause, text) = match trap {

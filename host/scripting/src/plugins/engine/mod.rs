@@ -18,18 +18,18 @@ pub use compiler::Compiler;
 pub use compiler_process::{COMPILE_COMMAND, CompileLimits, compile_module};
 pub use config::EngineConfig;
 pub use inspect::Surface;
-pub(in crate::plugins) use instance_call::{CallBounds, CallFailure};
+pub(in crate::plugins) use instance_call::CallFailure;
 
-use super::host::Program;
+use super::host::{CallState, Program};
 use super::manifest::{Grants, Permission};
-use belvedere_wasm::sandbox::{MemoryPool, ProcessorPool};
+use belvedere_wasm::sandbox::{MemoryPool, Runner};
 
 /// Compiles components and runs calls of them. Cheap to clone.
 #[derive(Clone)]
 pub struct PluginEngine(Arc<Inner>);
 
 struct Inner {
-    wasm: wasmtime::Engine,
+    runner: Runner<CallState>,
     config: EngineConfig,
     /// Held while a module is compiled: one at a time, each within [`super::limits::COMPILE_PATIENCE`].
     compiling: tokio::sync::Mutex<()>,
@@ -44,7 +44,7 @@ pub struct Component {
     pub exports: Exports,
     /// Capabilities that it imports, such as `http`.
     pub imports: Vec<&'static str>,
-    program: Program,
+    program: Arc<Program>,
     /// Bytes that the instance of the last call had, at most [`super::limits::EXPECTED_MEMORY`].
     expected_memory: Arc<AtomicUsize>,
 }
@@ -91,7 +91,8 @@ impl PluginEngine {
         let wasm =
             wasmtime::Engine::new(&wasm_config::wasm_config(config.pool_size)).map_err(EngineError::Wasm)?;
         let ticker = ticker::Ticker::start(&wasm).map_err(EngineError::Ticker)?;
-        Ok(Self(Arc::new(Inner { wasm, config, compiling: tokio::sync::Mutex::default(), ticker })))
+        let runner = Runner::new(wasm, config.processor.clone(), instance_call::limit);
+        Ok(Self(Arc::new(Inner { runner, config, compiling: tokio::sync::Mutex::default(), ticker })))
     }
 
     /// Compiles a module, or loads it from the cache, and checks it against the contract. Modules are compiled one at a
@@ -110,10 +111,10 @@ impl PluginEngine {
             tokio::spawn(async move { engine.compile(module).await }).await.map_err(ended)??
         };
         let program =
-            Program::link(&self.0.wasm, &component, &surface.imports, surface.exports).map_err(|error| {
+            Program::link(self.wasm(), &component, &surface.imports, surface.exports).map_err(|error| {
                 LoadError::Invalid(format!("the component does not fit the contract: {error:#}"))
             })?;
-        let expected_memory = Arc::default();
+        let (program, expected_memory) = (Arc::new(program), Arc::default());
         Ok(Component { sha256, exports: surface.exports, imports: surface.imports, program, expected_memory })
     }
 
@@ -121,7 +122,7 @@ impl PluginEngine {
         &self,
         module: Arc<[u8]>,
     ) -> Result<Option<(String, wasmtime::component::Component)>, LoadError> {
-        let (wasm, folder) = (self.0.wasm.clone(), self.0.config.cache_dir.clone());
+        let (wasm, folder) = (self.wasm().clone(), self.0.config.cache_dir.clone());
         let cached = tokio::task::spawn_blocking(move || compiled_modules::cached(&wasm, &folder, &module));
         cached.await.map_err(ended)
     }
@@ -136,7 +137,7 @@ impl PluginEngine {
             return Ok(cached);
         }
         let machine_code = self.0.config.compiler.compile(Arc::clone(&module)).await?;
-        let (wasm, folder) = (self.0.wasm.clone(), self.0.config.cache_dir.clone());
+        let (wasm, folder) = (self.wasm().clone(), self.0.config.cache_dir.clone());
         let kept = tokio::task::spawn_blocking(move || {
             compiled_modules::keep(&wasm, &folder, &module, &machine_code)
         });
@@ -156,7 +157,7 @@ impl PluginEngine {
     /// Whether the module with this SHA-256 was compiled before, so that loading it compiles nothing.
     pub async fn has_compiled(&self, sha256: &str) -> bool {
         let (wasm, folder, sha256) =
-            (self.0.wasm.clone(), self.0.config.cache_dir.clone(), sha256.to_owned());
+            (self.wasm().clone(), self.0.config.cache_dir.clone(), sha256.to_owned());
         let cached =
             tokio::task::spawn_blocking(move || compiled_modules::is_cached(&wasm, &folder, &sha256));
         cached.await.unwrap_or(false)
@@ -172,8 +173,8 @@ impl PluginEngine {
         &self.0.config.memory
     }
 
-    fn processor(&self) -> &ProcessorPool {
-        &self.0.config.processor
+    fn wasm(&self) -> &wasmtime::Engine {
+        self.0.runner.engine()
     }
 }
 

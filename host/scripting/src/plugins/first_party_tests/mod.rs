@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::calls::{
-    CallError, CallScope, Callback, Calls, Expiry, FaultCode, Item, Profile, RunContext, Start, Tokens,
+    CallError, CallScope, Callback, Calls, Expiry, FaultCode, Item, Linker as _, Profile, RunContext, Start,
+    Tokens,
 };
 use super::check::examine;
 use super::folder;
@@ -104,7 +105,7 @@ impl Stage {
     async fn callback(&self) -> Callback {
         let start =
             Start { state: STATE.to_owned(), redirect_uri: REDIRECT_URI.to_owned(), config: "{}".to_owned() };
-        let url = self.calls.authorize_url(&self.plugin, &scope(), start).await.unwrap();
+        let url = self.calls.of(&self.plugin).authorize_url(&scope(), start).await.unwrap();
         let page = self.browser.get(&url, LIMITS).await.unwrap();
         let text = String::from_utf8_lossy(&page.body).into_owned();
         let location = page.headers.get("location").unwrap_or_else(|| panic!("{url}: {text}"));
@@ -121,7 +122,7 @@ impl Stage {
     }
 
     async fn finish(&self, callback: Callback) -> Result<Tokens, CallError> {
-        self.calls.handle_callback(&self.plugin, &scope(), callback).await
+        self.calls.of(&self.plugin).handle_callback(&scope(), callback).await
     }
 
     async fn link(&self) -> Tokens {
@@ -129,18 +130,18 @@ impl Stage {
     }
 
     async fn profile(&self, tokens: &Tokens) -> Result<Profile, CallError> {
-        self.calls.profile(&self.plugin, &scope(), tokens, "{}").await
+        self.calls.of(&self.plugin).profile(&scope(), tokens, "{}").await
     }
 
     async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, CallError> {
-        self.calls.refresh(&self.plugin, &scope(), tokens, "{}").await
+        self.calls.of(&self.plugin).refresh(&scope(), tokens, "{}").await
     }
 
     /// All pages.
     async fn sync(&self, tokens: &Tokens) -> Result<Vec<Vec<Item>>, CallError> {
         let (mut pages, mut cursor) = (Vec::new(), None::<String>);
         loop {
-            let pulled = self.calls.pull(&self.plugin, &scope(), tokens, "{}", cursor.as_deref()).await?;
+            let pulled = self.calls.of(&self.plugin).pull(&scope(), tokens, "{}", cursor.as_deref()).await?;
             pages.push(pulled.items);
             assert!(pulled.next.is_none() || pulled.next != cursor);
             cursor = pulled.next;
@@ -236,7 +237,7 @@ async fn a_code_can_be_redeemed_only_by_the_sign_in_that_began() {
     let stage = xbox_stage(Database::sqlite(), &service).await;
     let callback = stage.callback().await;
     let other = CallScope { flow: Some("1".repeat(64)), ..scope() };
-    let finished = stage.calls.handle_callback(&stage.plugin, &other, callback.clone()).await;
+    let finished = stage.calls.of(&stage.plugin).handle_callback(&other, callback.clone()).await;
     assert!(code(finished).1.contains("begin again"));
     stage.finish(callback.clone()).await.unwrap();
     assert_eq!(code(stage.finish(callback).await).0, FaultCode::NeedsReauth);
@@ -272,7 +273,7 @@ async fn itchio_links_refreshes_and_syncs() {
         service.set_games(0);
         assert_eq!(sizes(&stage.sync(&renewed).await.unwrap()), [0]);
 
-        let revoked = stage.calls.revoke(&stage.plugin, &scope(), &renewed).await;
+        let revoked = stage.calls.of(&stage.plugin).revoke(&scope(), &renewed).await;
         assert_eq!(code(revoked).0, FaultCode::Unsupported);
         service.end_sign_ins();
         assert_eq!(code(stage.refresh(&renewed).await).0, FaultCode::NeedsReauth);

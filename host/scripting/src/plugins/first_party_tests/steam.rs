@@ -5,7 +5,7 @@ use belvedere_standins::steam::{self, Steam};
 use serde_json::json;
 
 use super::{NOW_TEXT, Stage, both, code, scope, sizes, value};
-use crate::plugins::calls::{Expiry, FaultCode};
+use crate::plugins::calls::{Expiry, FaultCode, Linker as _};
 use belvedere_protocol::atproto::Nsid;
 
 async fn steam_stage(database: Database, service: &Steam, key: &str) -> Stage {
@@ -38,7 +38,7 @@ async fn steam_links_and_syncs() {
             "playtimeMinutes": 10, "lastPlayedAt": "2023-11-14T22:13:20Z"});
         assert_eq!(value(&pages[0][1]), expected);
 
-        let revoked = stage.calls.revoke(&stage.plugin, &scope(), &tokens).await;
+        let revoked = stage.calls.of(&stage.plugin).revoke(&scope(), &tokens).await;
         assert_eq!(code(revoked).0, FaultCode::Unsupported);
     }
 }

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::bindings::belvedere::plugin::attest::Host;
 use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
-use super::fault;
 use super::state::CallState;
+use super::{Refusal, fault};
 use crate::plugins::limits;
 use crate::plugins::registry::LoadedPlugin;
 use belvedere_protocol::atproto::Nsid;
@@ -21,8 +21,8 @@ impl Host for CallState {
         Ok(self.account.is_some())
     }
 
-    fn sign(&mut self, value: String, repo: String) -> wasmtime::Result<Result<String, Fault>> {
-        Ok(sign(self, &value, &repo))
+    fn sign(&mut self, value: String, repo: String) -> Result<String, Refusal> {
+        Ok(sign(self, &value, &repo)?)
     }
 
     fn verify(&mut self, value: String, signature: String, repo: String) -> wasmtime::Result<bool> {

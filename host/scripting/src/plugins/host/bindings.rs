@@ -1,5 +1,5 @@
-//! The Rust bindings of the contract, generated from `wit/plugin`. Generated types stay in `host/`: each capability's file
-//! implements its interface, and [`super::program`] wraps the calls into plugins.
+//! The Rust bindings of the contract, generated from `wit/plugin`. Each capability's file implements its interface, and
+//! `plugins::calls` names the values that other rooms use.
 
 wasmtime::component::bindgen!({
     // Every import and export of the contract: which of them a plugin has is read from its module.
@@ -20,4 +20,6 @@ wasmtime::component::bindgen!({
         default: trappable,
     },
     exports: { default: async },
+    trappable_error_type: { "belvedere:plugin/types.fault" => super::Refusal },
+    additional_derives: [PartialEq, Eq],
 });

@@ -2,10 +2,17 @@
 
 use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use belvedere_storage::store::StoreError;
+use belvedere_wasm::sandbox::Refusal;
 use belvedere_web::net::NetError;
 
 pub(super) fn new(code: FaultCode, message: impl Into<String>) -> Fault {
-    Fault { code, message: message.into(), status: None, body: None, retry_after_ms: None }
+    Fault::new(code, message)
+}
+
+impl From<Fault> for Refusal<Fault> {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
 }
 
 pub(super) fn bad_input(message: impl Into<String>) -> Fault {

@@ -9,41 +9,26 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use http::Method;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{EXPECT, HeaderMap, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::{Host as UrlHost, Url};
 
 use super::bindings::belvedere::plugin::http::{Host, Request, Response};
 use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
-use super::fault;
 use super::places::HostPlaces;
 use super::state::CallState;
+use super::{Refusal, fault};
 use crate::plugins::calls::RunContext;
 use crate::plugins::limits;
 use crate::plugins::manifest::Permission;
 use crate::plugins::registry::LoadedPlugin;
-use belvedere_wasm::sandbox::NoMemory;
+use belvedere_wasm::sandbox::outbound_headers;
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::net::{Client, FetchedResponse, Limits, NetError};
 
-/// Headers that the client writes itself, or that belong to one connection: with headers of the plugin about the message's
-/// framing, it could smuggle a request.
-const RESERVED_HEADERS: [HeaderName; 10] = [
-    HOST,
-    CONTENT_LENGTH,
-    TRANSFER_ENCODING,
-    CONNECTION,
-    UPGRADE,
-    TE,
-    TRAILER,
-    EXPECT,
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-];
+/// Headers that belong to one connection, besides those that the client writes itself.
+const RESERVED_HEADERS: [HeaderName; 3] = [EXPECT, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION];
 /// More of them, without a constant in the library.
 const RESERVED_NAMES: [&str; 2] = ["keep-alive", "proxy-connection"];
 
@@ -52,18 +37,18 @@ const METHODS: [Method; 6] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 impl Host for CallState {
-    async fn send(&mut self, request: Request) -> wasmtime::Result<Result<Response, Fault>> {
+    async fn send(&mut self, request: Request) -> Result<Response, Refusal> {
         let none = || Err(fault::new(FaultCode::Internal, "http.send: no response"));
-        let sent = send(self, "http.send", vec![request]).await?;
-        Ok(sent.and_then(|mut responses| responses.pop().unwrap_or_else(none)))
+        let mut responses = send(self, "http.send", vec![request]).await?;
+        Ok(responses.pop().unwrap_or_else(none)?)
     }
 
     async fn send_all(&mut self, requests: Vec<Request>) -> wasmtime::Result<Vec<Result<Response, Fault>>> {
         let count = requests.len();
-        Ok(match send(self, "http.send-all", requests).await? {
-            Ok(responses) => responses,
-            Err(fault) => vec![Err(fault); count.min(limits::HTTP_BATCH)],
-        })
+        match send(self, "http.send-all", requests).await {
+            Ok(responses) => Ok(responses),
+            Err(refusal) => Ok(vec![Err(refusal.into_fault()?); count.min(limits::HTTP_BATCH)]),
+        }
     }
 }
 
@@ -102,18 +87,16 @@ struct BatchBytes {
     reserved: usize,
 }
 
-/// The outer error ends the call: there was no memory for the responses.
+/// Ends the call when there was no memory for the responses.
 async fn send(
     state: &mut CallState,
     function: &str,
     requests: Vec<Request>,
-) -> wasmtime::Result<Result<Vec<Result<Response, Fault>>, Fault>> {
-    state.results.begin().await;
+) -> Result<Vec<Result<Response, Fault>>, Refusal> {
+    state.memory.results.begin().await;
     let responses = send_all(state, function, requests).await;
-    match state.results.full() {
-        Some(full) => Err(wasmtime::Error::new(NoMemory(full))),
-        None => Ok(responses),
-    }
+    state.memory.results.check()?;
+    Ok(responses?)
 }
 
 async fn send_all(
@@ -130,7 +113,7 @@ async fn send_all(
         tenant: account.tenant.clone(),
         places: state.places.clone(),
         run: state.run.clone(),
-        net: state.services.net.in_memory(Arc::new(state.results.clone())),
+        net: state.services.net.in_memory(Arc::new(state.memory.results.clone())),
         deadline: state.deadline,
         requests: AtomicU32::new(state.requests),
         share: share(requests.len()),
@@ -312,18 +295,9 @@ fn headers(given: Vec<(String, String)>) -> Result<HeaderMap, Fault> {
             "a request has at most {count} headers of {bytes} bytes in all"
         )));
     }
-    let mut headers = HeaderMap::with_capacity(given.len());
-    for (name, value) in given {
-        let parsed = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| fault::bad_input(format!("{name:?} is not a header name")))?;
-        if RESERVED_HEADERS.contains(&parsed) || RESERVED_NAMES.contains(&parsed.as_str()) {
-            return Err(fault::bad_input(format!("the header {parsed} can't be set")));
-        }
-        let value = HeaderValue::from_bytes(value.as_bytes())
-            .map_err(|_| fault::bad_input(format!("header {parsed}: not a header value")))?;
-        headers.append(parsed, value);
-    }
-    Ok(headers)
+    let is_reserved =
+        |name: &HeaderName| RESERVED_HEADERS.contains(name) || RESERVED_NAMES.contains(&name.as_str());
+    outbound_headers(given.into_iter(), is_reserved).map_err(fault::bad_input)
 }
 
 fn response(fetched: FetchedResponse) -> Response {

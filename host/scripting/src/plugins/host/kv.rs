@@ -2,15 +2,18 @@
 
 use super::bindings::belvedere::plugin::kv::{Host, Scope};
 use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
-use super::fault;
 use super::state::CallState;
+use super::{Refusal, fault};
 use crate::plugins::limits;
 use belvedere_storage::store::plugin_values::{self, Expiry, Quota, ValueKey};
 use belvedere_web::fair_share::Place;
 
 impl Host for CallState {
-    async fn get(&mut self, scope: Scope, key: String) -> wasmtime::Result<Result<Option<Vec<u8>>, Fault>> {
-        Ok(get(self, scope, &key).await)
+    async fn get(&mut self, scope: Scope, key: String) -> Result<Option<Vec<u8>>, Refusal> {
+        let owner = owner(self, "kv.get", scope, &key)?;
+        let key = value_key(self, scope, &owner, &key);
+        let found = plugin_values::get(&self.services.db, &key, self.now()).await;
+        Ok(found.map_err(|error| fault::store("kv.get", &error))?)
     }
 
     async fn set(
@@ -19,61 +22,40 @@ impl Host for CallState {
         key: String,
         value: Vec<u8>,
         ttl_s: Option<u32>,
-    ) -> wasmtime::Result<Result<(), Fault>> {
-        Ok(set(self, scope, &key, &value, ttl_s).await)
-    }
-
-    async fn delete(&mut self, scope: Scope, key: String) -> wasmtime::Result<Result<bool, Fault>> {
-        Ok(delete(self, scope, &key).await)
-    }
-}
-
-async fn get(state: &mut CallState, scope: Scope, key: &str) -> Result<Option<Vec<u8>>, Fault> {
-    let owner = owner(state, "kv.get", scope, key)?;
-    let key = value_key(state, scope, &owner, key);
-    let found = plugin_values::get(&state.services.db, &key, state.services.clock.now()).await;
-    found.map_err(|error| fault::store("kv.get", &error))
-}
-
-async fn set(
-    state: &mut CallState,
-    scope: Scope,
-    key: &str,
-    value: &[u8],
-    ttl_s: Option<u32>,
-) -> Result<(), Fault> {
-    let owner = owner(state, "kv.set", scope, key)?;
-    state.count_write("kv.set")?;
-    let (bytes, ttl_s) = match scope {
-        Scope::Flow => {
-            let ttl = ttl_s.unwrap_or(limits::KV_FLOW_SECONDS).min(limits::KV_FLOW_SECONDS);
-            (limits::KV_FLOW_BYTES, Some(ttl))
+    ) -> Result<(), Refusal> {
+        let owner = owner(self, "kv.set", scope, &key)?;
+        self.count_write("kv.set")?;
+        let (bytes, ttl_s) = match scope {
+            Scope::Flow => {
+                let ttl = ttl_s.unwrap_or(limits::KV_FLOW_SECONDS).min(limits::KV_FLOW_SECONDS);
+                (limits::KV_FLOW_BYTES, Some(ttl))
+            }
+            Scope::Account | Scope::Plugin => (limits::KV_BYTES, ttl_s),
+        };
+        let now = self.now();
+        let at = |seconds: u32| now.plus_seconds(i64::from(seconds));
+        let unlinked_ttl = ttl_s.unwrap_or(u32::MAX).min(limits::KV_UNLINKED_SECONDS);
+        let expiry = Expiry { linked: ttl_s.map(at), unlinked: at(unlinked_ttl) };
+        let _place = write_place(self, "kv.set").await?;
+        self.wait_for_host(true);
+        let (key, quota) = (value_key(self, scope, &owner, &key), Quota { bytes, keys: limits::KV_KEYS });
+        let stored = plugin_values::set(&self.services.db, &key, &value, expiry, quota, now).await;
+        self.wait_for_host(false);
+        if stored.map_err(|error| fault::store("kv.set", &error))? {
+            return Ok(());
         }
-        Scope::Account | Scope::Plugin => (limits::KV_BYTES, ttl_s),
-    };
-    let now = state.services.clock.now();
-    let at = |seconds: u32| now.plus_seconds(i64::from(seconds));
-    let unlinked_ttl = ttl_s.unwrap_or(u32::MAX).min(limits::KV_UNLINKED_SECONDS);
-    let expiry = Expiry { linked: ttl_s.map(at), unlinked: at(unlinked_ttl) };
-    let _place = write_place(state, "kv.set").await?;
-    state.wait_for_host(true);
-    let (key, quota) = (value_key(state, scope, &owner, key), Quota { bytes, keys: limits::KV_KEYS });
-    let stored = plugin_values::set(&state.services.db, &key, value, expiry, quota, now).await;
-    state.wait_for_host(false);
-    if stored.map_err(|error| fault::store("kv.set", &error))? {
-        return Ok(());
+        let text = format!("kv.set: more than {bytes} bytes or {} keys", limits::KV_KEYS);
+        Err(fault::new(FaultCode::Quota, text).into())
     }
-    let text = format!("kv.set: more than {bytes} bytes or {} keys", limits::KV_KEYS);
-    Err(fault::new(FaultCode::Quota, text))
-}
 
-async fn delete(state: &mut CallState, scope: Scope, key: &str) -> Result<bool, Fault> {
-    let owner = owner(state, "kv.delete", scope, key)?;
-    state.count_write("kv.delete")?;
-    let _place = write_place(state, "kv.delete").await?;
-    let key = value_key(state, scope, &owner, key);
-    let removed = plugin_values::delete(&state.services.db, &key, state.services.clock.now()).await;
-    removed.map_err(|error| fault::store("kv.delete", &error))
+    async fn delete(&mut self, scope: Scope, key: String) -> Result<bool, Refusal> {
+        let owner = owner(self, "kv.delete", scope, &key)?;
+        self.count_write("kv.delete")?;
+        let _place = write_place(self, "kv.delete").await?;
+        let key = value_key(self, scope, &owner, &key);
+        let removed = plugin_values::delete(&self.services.db, &key, self.now()).await;
+        Ok(removed.map_err(|error| fault::store("kv.delete", &error))?)
+    }
 }
 
 /// Waits for the place of a write.

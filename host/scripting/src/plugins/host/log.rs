@@ -6,6 +6,7 @@ use super::bindings::belvedere::plugin::log::{Host, Level};
 use super::plugin_log::Line;
 use super::state::CallState;
 use crate::plugins::limits;
+use belvedere_base::error_text::cut;
 
 impl Host for CallState {
     fn write(&mut self, level: Level, message: String, fields: Option<String>) -> wasmtime::Result<()> {
@@ -49,16 +50,9 @@ fn emit(state: &CallState, line: Line) {
     let Line { level, message, fields, at } = line;
     // What is cut first could end within a hidden value.
     let mut message = state.redact(&message).into_owned();
-    cut(&mut message);
+    cut(&mut message, limits::LOG_LINE_BYTES);
     let fields = fields.map(|fields| state.hidden.redact_json(parse(&fields)));
     state.log.write(&state.plugin, level, message, fields, at);
-}
-
-fn cut(text: &mut String) {
-    if text.len() > limits::LOG_LINE_BYTES {
-        text.truncate(text.floor_char_boundary(limits::LOG_LINE_BYTES));
-        text.push('…');
-    }
 }
 
 /// Fields that are not JSON are shown as text.

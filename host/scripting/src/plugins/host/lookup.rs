@@ -5,9 +5,9 @@
 use serde_json::Value;
 
 use super::bindings::belvedere::plugin::lookup::Host;
-use super::bindings::belvedere::plugin::types::{Fault, FaultCode, StrongRef};
-use super::fault;
+use super::bindings::belvedere::plugin::types::{FaultCode, StrongRef};
 use super::state::CallState;
+use super::{Refusal, fault};
 use crate::plugins::limits;
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 use belvedere_storage::query::{Filter, Query};
@@ -20,54 +20,50 @@ impl Host for CallState {
         collection: String,
         path: String,
         value: String,
-    ) -> wasmtime::Result<Result<Option<StrongRef>, Fault>> {
-        Ok(find(self, &collection, &path, &value).await)
+    ) -> Result<Option<StrongRef>, Refusal> {
+        let account = self.account("lookup.find")?;
+        let (tenant, grants) = (account.tenant.clone(), &account.plugin.grants);
+        let collection = Nsid::try_from(collection.as_str())
+            .map_err(|_| fault::bad_input("lookup.find: the collection is not an NSID"))?;
+        if !grants.allow_find(&collection) {
+            return Err(
+                fault::forbidden(format!("lookup.find: the operator did not grant {collection}")).into()
+            );
+        }
+        self.count_lookup()?;
+        if value.len() > limits::LONG_TEXT_BYTES {
+            return Err(fault::bad_input(format!(
+                "lookup.find: the value is larger than {} bytes",
+                limits::LONG_TEXT_BYTES
+            ))
+            .into());
+        }
+        let value: Value = serde_json::from_str(&value)
+            .map_err(|error| fault::bad_input(format!("lookup.find: the value is not JSON: {error}")))?;
+        let condition = serde_json::json!({ "field": path, "op": "=", "value": value });
+        let filter = Filter::from_json(&condition)
+            .map_err(|error| fault::bad_input(format!("lookup.find: {error}")))?;
+        // Without a sort, the first match ends the search.
+        let first = Query { filter: Some(filter), limit: 1, ..Query::of(collection) };
+        let db = self.services.db.clone();
+        self.wait_for_host(true);
+        let found = query::read(&db, &first, &tenant).await;
+        self.wait_for_host(false);
+        let found = found.map_err(|error| match error {
+            StoreError::TooSlow => fault::new(
+                FaultCode::TimedOut,
+                format!(
+                    "lookup.find: {path} has no index yet, and the collection is too large to be searched"
+                ),
+            ),
+            error => fault::store("lookup.find", &error),
+        })?;
+        let Some(row) = found.rows.into_iter().next() else { return Ok(None) };
+        let uri = row.uri();
+        let Ok(parsed) = RecordUri::parse(&uri) else { return Ok(None) };
+        // The row of a query has no CID.
+        let full = get_many_full(&db, &[parsed], limits::RECORD_BYTES).await;
+        let full = full.map_err(|error| fault::store("lookup.find", &error))?.rows.into_iter().next();
+        Ok(full.map(|full| StrongRef { uri, cid: full.cid.map(|cid| cid.to_string()) }))
     }
-}
-
-async fn find(
-    state: &mut CallState,
-    collection: &str,
-    path: &str,
-    value: &str,
-) -> Result<Option<StrongRef>, Fault> {
-    let account = state.account("lookup.find")?;
-    let (tenant, grants) = (account.tenant.clone(), &account.plugin.grants);
-    let collection = Nsid::try_from(collection)
-        .map_err(|_| fault::bad_input("lookup.find: the collection is not an NSID"))?;
-    if !grants.allow_find(&collection) {
-        return Err(fault::forbidden(format!("lookup.find: the operator did not grant {collection}")));
-    }
-    state.count_lookup()?;
-    if value.len() > limits::LONG_TEXT_BYTES {
-        return Err(fault::bad_input(format!(
-            "lookup.find: the value is larger than {} bytes",
-            limits::LONG_TEXT_BYTES
-        )));
-    }
-    let value: Value = serde_json::from_str(value)
-        .map_err(|error| fault::bad_input(format!("lookup.find: the value is not JSON: {error}")))?;
-    let condition = serde_json::json!({ "field": path, "op": "=", "value": value });
-    let filter =
-        Filter::from_json(&condition).map_err(|error| fault::bad_input(format!("lookup.find: {error}")))?;
-    // Without a sort, the first match ends the search.
-    let first = Query { filter: Some(filter), limit: 1, ..Query::of(collection) };
-    let db = state.services.db.clone();
-    state.wait_for_host(true);
-    let found = query::read(&db, &first, &tenant).await;
-    state.wait_for_host(false);
-    let found = found.map_err(|error| match error {
-        StoreError::TooSlow => fault::new(
-            FaultCode::TimedOut,
-            format!("lookup.find: {path} has no index yet, and the collection is too large to be searched"),
-        ),
-        error => fault::store("lookup.find", &error),
-    })?;
-    let Some(row) = found.rows.into_iter().next() else { return Ok(None) };
-    let uri = row.uri();
-    let Ok(parsed) = RecordUri::parse(&uri) else { return Ok(None) };
-    // The row of a query has no CID.
-    let full = get_many_full(&db, &[parsed], limits::RECORD_BYTES).await;
-    let full = full.map_err(|error| fault::store("lookup.find", &error))?.rows.into_iter().next();
-    Ok(full.map(|full| StrongRef { uri, cid: full.cid.map(|cid| cid.to_string()) }))
 }

@@ -2,13 +2,11 @@
 //! same name for [`CallState`]. A new capability adds its file here, the line that declares it, and the line that links it
 //! ([`program`]).
 //!
-//! A refusal that the plugin may handle is a [`bindings::belvedere::plugin::types::Fault`]; an error that ends the call is
-//! a trap.
+//! A function refuses with a [`Refusal`]: a fault that the plugin may handle, or an error that ends the call.
 
 mod attest;
-mod bindings;
+pub(super) mod bindings;
 mod clock;
-mod convert;
 mod fault;
 mod hidden;
 mod http;
@@ -25,8 +23,11 @@ mod types;
 mod wasi;
 mod wasi_context;
 
+/// The error of a function that gives no value.
+type Refusal = belvedere_wasm::sandbox::Refusal<bindings::belvedere::plugin::types::Fault>;
+
 pub(super) use hidden::Hidden;
 pub(super) use places::HostPlaces;
 pub(super) use plugin_log::PluginLog;
-pub(super) use program::{Instance, Program};
+pub(super) use program::{Guest, Program};
 pub(super) use state::{Account, CallState};

@@ -9,7 +9,7 @@ use crate::plugins::calls::Failure;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::{Event, EventLog, PluginCallEvent};
 use belvedere_storage::store::events::Severity;
-use belvedere_wasm::sandbox::{DroppedLines, LogShares, Verdict};
+use belvedere_wasm::sandbox::{DroppedLines, LogShares};
 
 /// A line as the plugin wrote it.
 pub(super) struct Line {
@@ -29,7 +29,7 @@ pub(in crate::plugins) struct PluginLog {
 
 impl PluginLog {
     pub(in crate::plugins) fn new(events: EventLog) -> Self {
-        Self { events, shares: LogShares::default() }
+        Self { events, shares: LogShares::new("belvedere_plugin_log_lines_dropped_total") }
     }
 
     pub(super) fn write(
@@ -81,18 +81,7 @@ impl PluginLog {
 
     /// Takes a line out of the plugin's share. What does not fit is counted.
     fn is_within_share(&self, plugin: &Arc<str>, bytes: usize, now: Timestamp) -> bool {
-        match self.shares.take(plugin, plugin, bytes, now) {
-            Verdict::Dropped => {
-                metrics::counter!("belvedere_plugin_log_lines_dropped_total").increment(1);
-                false
-            }
-            Verdict::Written(dropped) => {
-                if let Some(dropped) = dropped {
-                    self.report(&dropped);
-                }
-                true
-            }
-        }
+        self.shares.admit(plugin, plugin, bytes, now, |dropped| self.report(&dropped))
     }
 
     fn report(&self, dropped: &DroppedLines) {

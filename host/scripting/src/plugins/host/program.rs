@@ -1,22 +1,16 @@
-//! A component, linked with the capabilities that it imports, and the calls into an instance of it.
+//! A component, linked with the capabilities that it imports, and the interfaces that it exports.
 
-use std::sync::Arc;
-
-use wasmtime::component::{Component, HasSelf, Instance as WasmInstance, InstancePre, Linker};
+use wasmtime::component::{Component, HasSelf, Instance, InstancePre, Linker};
 use wasmtime::{Engine, Result, Store};
 
 use super::bindings::belvedere::plugin as capabilities;
 use super::bindings::exports::belvedere::plugin as exported;
 use super::state::CallState;
-use super::{convert, wasi};
-use crate::plugins::calls::{Callback, Fault, Function, Info, Page, Profile, Start, Tokens};
+use super::wasi;
 use crate::plugins::engine::Exports;
 
-/// A component, linked and ready to be instantiated. Cheap to clone.
-#[derive(Clone)]
-pub(in crate::plugins) struct Program(Arc<Linked>);
-
-struct Linked {
+/// A component, linked and ready to be instantiated.
+pub(in crate::plugins) struct Program {
     pre: InstancePre<CallState>,
     describe: exported::describe::GuestIndices,
     linking: Option<exported::linking::GuestIndices>,
@@ -24,14 +18,11 @@ struct Linked {
     callable: Option<exported::callable::GuestIndices>,
 }
 
-/// One instance of a component, in one store.
-pub(in crate::plugins) struct Instance<'a> {
-    instance: WasmInstance,
-    linked: &'a Linked,
+/// The exports of an instance of a component.
+pub(in crate::plugins) struct Guest<'a> {
+    instance: Instance,
+    program: &'a Program,
 }
-
-/// What a function of a plugin returns; `None` when the plugin does not export its interface.
-type Answer<T> = Result<Option<std::result::Result<T, Fault>>>;
 
 impl Program {
     /// Links a component with its imports. Whether they were granted is checked before each call.
@@ -42,18 +33,23 @@ impl Program {
         exports: Exports,
     ) -> Result<Self> {
         let pre = linker(engine, imports)?.instantiate_pre(component)?;
-        Ok(Self(Arc::new(Linked {
+        Ok(Self {
             describe: exported::describe::GuestIndices::new(&pre)?,
             linking: exports.linking.then(|| exported::linking::GuestIndices::new(&pre)).transpose()?,
             sync: exports.sync.then(|| exported::sync::GuestIndices::new(&pre)).transpose()?,
             callable: exports.callable.then(|| exported::callable::GuestIndices::new(&pre)).transpose()?,
             pre,
-        })))
+        })
     }
 
-    /// A fresh instance. [`wasmtime::PoolConcurrencyLimitError`] means that nothing was run yet.
-    pub(in crate::plugins) async fn instantiate(&self, store: &mut Store<CallState>) -> Result<Instance<'_>> {
-        Ok(Instance { instance: self.0.pre.instantiate_async(store).await?, linked: &self.0 })
+    /// The component, ready to be instantiated.
+    pub(in crate::plugins) fn pre(&self) -> &InstancePre<CallState> {
+        &self.pre
+    }
+
+    /// The exports of an instance.
+    pub(in crate::plugins) fn of(&self, instance: &Instance) -> Guest<'_> {
+        Guest { instance: *instance, program: self }
     }
 }
 
@@ -79,124 +75,34 @@ fn linker(engine: &Engine, imports: &[&'static str]) -> Result<Linker<CallState>
     Ok(linker)
 }
 
-impl Instance<'_> {
-    pub(in crate::plugins) async fn describe(&self, store: &mut Store<CallState>) -> Result<Info> {
-        let guest = self.linked.describe.load(&mut *store, &self.instance)?;
-        guest.call_get(store).await.map(convert::info)
-    }
-
-    pub(in crate::plugins) async fn authorize_url(
+impl Guest<'_> {
+    pub(in crate::plugins) fn describe(
         &self,
         store: &mut Store<CallState>,
-        start: Start,
-    ) -> Answer<String> {
-        let Some(guest) = self.linking(store)? else { return Ok(None) };
-        let answer = guest.call_authorize_url(store, &convert::start(start)).await?;
-        Ok(Some(answer.map_err(convert::fault)))
+    ) -> Result<exported::describe::Guest> {
+        self.program.describe.load(store, &self.instance)
     }
 
-    pub(in crate::plugins) async fn handle_callback(
+    pub(in crate::plugins) fn linking(
         &self,
         store: &mut Store<CallState>,
-        callback: Callback,
-    ) -> Answer<Tokens> {
-        let Some(guest) = self.linking(store)? else { return Ok(None) };
-        let answer = guest.call_handle_callback(&mut *store, &convert::callback(callback)).await?;
-        Ok(Some(tokens(store, answer)))
+    ) -> Result<exported::linking::Guest> {
+        indices(self.program.linking.as_ref())?.load(store, &self.instance)
     }
 
-    pub(in crate::plugins) async fn connect(
+    pub(in crate::plugins) fn sync(&self, store: &mut Store<CallState>) -> Result<exported::sync::Guest> {
+        indices(self.program.sync.as_ref())?.load(store, &self.instance)
+    }
+
+    pub(in crate::plugins) fn callable(
         &self,
         store: &mut Store<CallState>,
-        config: &str,
-    ) -> Answer<Tokens> {
-        let Some(guest) = self.linking(store)? else { return Ok(None) };
-        let answer = guest.call_connect(&mut *store, &config.to_owned()).await?;
-        Ok(Some(tokens(store, answer)))
-    }
-
-    pub(in crate::plugins) async fn refresh(
-        &self,
-        store: &mut Store<CallState>,
-        held: &Tokens,
-        config: &str,
-    ) -> Answer<Tokens> {
-        let Some(guest) = self.linking(store)? else { return Ok(None) };
-        let answer = guest.call_refresh(&mut *store, &convert::to_plugin(held), &config.to_owned()).await?;
-        Ok(Some(tokens(store, answer)))
-    }
-
-    pub(in crate::plugins) async fn profile(
-        &self,
-        store: &mut Store<CallState>,
-        held: &Tokens,
-        config: &str,
-    ) -> Answer<Profile> {
-        let Some(guest) = self.linking(store)? else { return Ok(None) };
-        let answer = guest.call_get_profile(store, &convert::to_plugin(held), &config.to_owned()).await?;
-        Ok(Some(answer.map(convert::profile).map_err(convert::fault)))
-    }
-
-    pub(in crate::plugins) async fn revoke(&self, store: &mut Store<CallState>, held: &Tokens) -> Answer<()> {
-        let Some(guest) = self.linking(store)? else { return Ok(None) };
-        let answer = guest.call_revoke(store, &convert::to_plugin(held)).await?;
-        Ok(Some(answer.map_err(convert::fault)))
-    }
-
-    pub(in crate::plugins) async fn pull(
-        &self,
-        store: &mut Store<CallState>,
-        held: &Tokens,
-        config: &str,
-        cursor: Option<&str>,
-    ) -> Answer<Page> {
-        let Some(indices) = &self.linked.sync else { return Ok(None) };
-        let guest = indices.load(&mut *store, &self.instance)?;
-        let answer = guest.call_pull(store, &convert::to_plugin(held), &config.to_owned(), cursor).await?;
-        Ok(Some(answer.map(convert::page).map_err(convert::fault)))
-    }
-
-    pub(in crate::plugins) async fn surface(
-        &self,
-        store: &mut Store<CallState>,
-    ) -> Result<Option<Vec<Function>>> {
-        let Some(indices) = &self.linked.callable else { return Ok(None) };
-        let guest = indices.load(&mut *store, &self.instance)?;
-        let functions = guest.call_surface(store).await?;
-        Ok(Some(functions.into_iter().map(convert::function).collect()))
-    }
-
-    pub(in crate::plugins) async fn call_function(
-        &self,
-        store: &mut Store<CallState>,
-        name: &str,
-        args: &str,
-        has_session: bool,
-    ) -> Answer<String> {
-        let Some(indices) = &self.linked.callable else { return Ok(None) };
-        let caller = store.data().account_did();
-        let context = exported::callable::Context { caller, has_session };
-        let guest = indices.load(&mut *store, &self.instance)?;
-        let answer = guest.call_call(store, name, &args.to_owned(), &context).await?;
-        Ok(Some(answer.map_err(convert::fault)))
-    }
-
-    fn linking(&self, store: &mut Store<CallState>) -> Result<Option<exported::linking::Guest>> {
-        let indices = self.linked.linking.as_ref();
-        indices.map(|indices| indices.load(store, &self.instance)).transpose()
+    ) -> Result<exported::callable::Guest> {
+        indices(self.program.callable.as_ref())?.load(store, &self.instance)
     }
 }
 
-/// Converts the tokens that a plugin returned, and hides them. Their lifetime counts from now.
-fn tokens(
-    store: &mut Store<CallState>,
-    answer: std::result::Result<exported::linking::Tokens, capabilities::types::Fault>,
-) -> std::result::Result<Tokens, Fault> {
-    let given = answer.map_err(convert::fault)?;
-    let state = store.data_mut();
-    state.hide("access token", &given.access);
-    if let Some(refresh) = &given.refresh {
-        state.hide("refresh token", refresh);
-    }
-    convert::from_plugin(given, state.now())
+/// Calls check what a plugin exports before they make an instance.
+fn indices<T>(found: Option<&T>) -> Result<&T> {
+    found.ok_or_else(|| wasmtime::Error::msg("the plugin does not export the interface"))
 }

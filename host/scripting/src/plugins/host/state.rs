@@ -1,14 +1,10 @@
 //! The host's state of one call: its services, and how much of its limits it has used.
 
 use std::borrow::Cow;
-use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use tokio::time::Instant;
-use wasmtime::ResourceLimiterAsync;
 
 use super::bindings::belvedere::plugin::types::Fault;
 use super::fault;
@@ -22,8 +18,14 @@ use crate::plugins::registry::LoadedPlugin;
 use crate::plugins::services::PluginServices;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
-use belvedere_wasm::sandbox::{MemoryPool, NoMemory, ResultMemory, RunMemory};
-use belvedere_web::fair_share::{Full, Tenant};
+use belvedere_wasm::sandbox::{GrowthLimits, InstanceMemory, MemoryPool, RunData, RunMemory};
+use belvedere_web::fair_share::Tenant;
+
+const GROWTH: GrowthLimits = GrowthLimits {
+    memory_bytes: limits::LINEAR_MEMORY,
+    table_elements: limits::TABLE_ELEMENTS,
+    free_result_bytes: 0,
+};
 
 /// For whom a call is made.
 #[derive(Clone, Debug)]
@@ -60,15 +62,13 @@ pub(in crate::plugins) struct CallState {
     pub(super) hidden: Hidden,
     /// Lines that wait until the call ends, because it returns what they must not show.
     pub(super) held_lines: Option<Vec<Line>>,
-    /// The memory of the call's instance; `None` until the engine makes one.
-    memory: Option<RunMemory>,
-    /// Bytes that the call took before it began and its instance has not grown by yet.
-    prepaid: usize,
-    /// Bytes by which the instance has grown.
-    grown: usize,
-    /// For the responses of other servers.
-    pub(super) results: ResultMemory,
-    memory_refused: bool,
+    pub(in crate::plugins) memory: InstanceMemory,
+}
+
+impl RunData for CallState {
+    fn memory(&mut self) -> &mut InstanceMemory {
+        &mut self.memory
+    }
 }
 
 impl CallState {
@@ -100,11 +100,7 @@ impl CallState {
             waits_for_host: false,
             hidden: hidden.unwrap_or_default(),
             held_lines: None,
-            memory: None,
-            prepaid: 0,
-            grown: 0,
-            results: ResultMemory::new(None, 0),
-            memory_refused: false,
+            memory: InstanceMemory::new(GROWTH),
         }
     }
 
@@ -113,39 +109,11 @@ impl CallState {
         self.run = Some(run.clone());
     }
 
-    /// Takes the memory that the call most likely needs, in the share of the tenant who calls, so that a call seldom ends for
-    /// want of it after it has changed something. The memory is the caller's to release, after the instance.
-    ///
-    /// # Errors
-    /// [`Full`] when no memory became free in time.
-    pub(in crate::plugins) async fn take_memory(
-        &mut self,
-        pool: &MemoryPool,
-        expected: usize,
-    ) -> Result<RunMemory, Full> {
+    /// The memory of the call, in the share of the tenant who calls.
+    pub(in crate::plugins) fn run_memory(&self, pool: &MemoryPool) -> RunMemory {
         let tenant = self.account.as_ref().map_or(Tenant::Instance, |account| account.tenant.clone());
         let group = self.run.as_ref().map(|run| run.memory.clone()).unwrap_or_default();
-        let memory = RunMemory::new(pool, tenant, group);
-        memory.grow(expected).await?;
-        self.prepaid = expected;
-        self.results = ResultMemory::new(Some(memory.clone()), 0);
-        self.memory = Some(memory.clone());
-        Ok(memory)
-    }
-
-    /// The most bytes that the instance may have.
-    pub(in crate::plugins) fn most_memory(&self) -> usize {
-        self.memory.as_ref().map_or(limits::LINEAR_MEMORY, RunMemory::most).min(limits::LINEAR_MEMORY)
-    }
-
-    /// The bytes that the instance has.
-    pub(in crate::plugins) fn grown(&self) -> usize {
-        self.grown
-    }
-
-    /// Whether the instance asked for more linear memory than it may have.
-    pub(in crate::plugins) fn memory_refused(&self) -> bool {
-        self.memory_refused
+        RunMemory::new(pool, tenant, group)
     }
 
     /// Keeps a value out of the plugin's log lines and errors, which show its name instead.
@@ -170,11 +138,11 @@ impl CallState {
     }
 
     /// The account that the call is about.
-    pub(super) fn account_did(&self) -> Option<String> {
+    pub(in crate::plugins) fn account_did(&self) -> Option<String> {
         self.account.as_ref().and_then(|account| account.did.as_ref()).map(ToString::to_string)
     }
 
-    pub(super) fn now(&self) -> Timestamp {
+    pub(in crate::plugins) fn now(&self) -> Timestamp {
         self.services.clock.now()
     }
 
@@ -219,51 +187,13 @@ impl CallState {
         self.waits_for_host
     }
 
+    /// The time at which the call ends, done or not.
+    pub(in crate::plugins) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// How long the call may still wait.
     pub(super) fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
-    }
-}
-
-impl ResourceLimiterAsync for CallState {
-    fn memory_growing<'a, 'b>(
-        &'a mut self,
-        current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> BoxFuture<'b, wasmtime::Result<bool>>
-    where
-        'a: 'b,
-        Self: 'b,
-    {
-        if desired > self.most_memory() {
-            self.memory_refused = true;
-            return ready(Ok(false)).boxed();
-        }
-        let more = desired.saturating_sub(current);
-        self.grown += more;
-        let unpaid = more.saturating_sub(self.prepaid);
-        self.prepaid -= more - unpaid;
-        let Some(memory) = self.memory.as_ref().filter(|_| unpaid > 0) else {
-            return ready(Ok(true)).boxed();
-        };
-        async move {
-            memory.grow(unpaid).await.map_err(|full| wasmtime::Error::new(NoMemory(full)))?;
-            Ok(true)
-        }
-        .boxed()
-    }
-
-    fn table_growing<'a, 'b>(
-        &'a mut self,
-        _current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> BoxFuture<'b, wasmtime::Result<bool>>
-    where
-        'a: 'b,
-        Self: 'b,
-    {
-        ready(Ok(desired <= limits::TABLE_ELEMENTS)).boxed()
     }
 }

@@ -1,6 +1,11 @@
 //! `types`: the shared types, which have no functions.
 
-use super::bindings::belvedere::plugin::types::Host;
+use super::Refusal;
+use super::bindings::belvedere::plugin::types::{Fault, Host};
 use super::state::CallState;
 
-impl Host for CallState {}
+impl Host for CallState {
+    fn convert_fault(&mut self, refusal: Refusal) -> wasmtime::Result<Fault> {
+        refusal.into_fault()
+    }
+}

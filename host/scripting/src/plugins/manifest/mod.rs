@@ -118,7 +118,7 @@ impl Manifest {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// The first offence.
+    /// The first reason why it is none.
     pub fn parse(text: &[u8]) -> Result<Self, InvalidManifest> {
         if text.len() > MAX_BYTES {
             return Err(InvalidManifest(format!("larger than {MAX_BYTES} bytes")));

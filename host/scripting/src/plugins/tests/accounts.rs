@@ -8,7 +8,7 @@ use super::{NOW, Stage, all_grants, hostile, plugin, scope};
 use crate::plugins::Plugins;
 use crate::plugins::accounts::{InstalledPlugins, Linkers as _};
 use crate::plugins::calls::{
-    CallError, CallScope, Callback, Expiry, Failure, FaultCode, Page, Profile, Start, Tokens,
+    CallError, CallScope, Callback, Expiry, Failure, FaultCode, Linker as _, Page, Profile, Start, Tokens,
 };
 use crate::plugins::limits;
 use belvedere_base::clock::Timestamp;
@@ -25,19 +25,19 @@ fn tokens(access: &str) -> Tokens {
 
 impl Stage {
     async fn connect(&self, config: Value) -> Result<Tokens, CallError> {
-        self.calls.connect(&self.plugin, &scope(), &config.to_string()).await
+        self.calls.of(&self.plugin).connect(&scope(), &config.to_string()).await
     }
 
     async fn profile(&self, config: Value) -> Result<Profile, CallError> {
-        self.calls.profile(&self.plugin, &scope(), &tokens("abcdef"), &config.to_string()).await
+        self.calls.of(&self.plugin).profile(&scope(), &tokens("abcdef"), &config.to_string()).await
     }
 
     async fn pull(&self, config: Value, cursor: Option<&str>) -> Result<Page, CallError> {
-        self.calls.pull(&self.plugin, &scope(), &tokens("abcdef"), &config.to_string(), cursor).await
+        self.calls.of(&self.plugin).pull(&scope(), &tokens("abcdef"), &config.to_string(), cursor).await
     }
 }
 
-/// The text of an offence, which is a fault.
+/// The text of the fault of an answer that can't be used.
 fn refused<T: std::fmt::Debug>(result: Result<T, CallError>) -> String {
     match result {
         Err(CallError::Fault(fault)) => {
@@ -65,7 +65,7 @@ async fn a_sign_in_shares_values_between_its_two_calls() {
         redirect_uri: "https://here.example/callback".to_owned(),
         config: "{}".to_owned(),
     };
-    let url = stage.calls.authorize_url(&stage.plugin, &flow("f1"), start.clone()).await.unwrap();
+    let url = stage.calls.of(&stage.plugin).authorize_url(&flow("f1"), start.clone()).await.unwrap();
     assert_eq!(url, "https://service.example/?state=state-1");
     let callback = Callback {
         state: "state-1".to_owned(),
@@ -73,14 +73,14 @@ async fn a_sign_in_shares_values_between_its_two_calls() {
         params: vec![("code".to_owned(), "x".to_owned())],
         config: "{}".to_owned(),
     };
-    let linked = stage.calls.handle_callback(&stage.plugin, &flow("f1"), callback.clone()).await.unwrap();
+    let linked = stage.calls.of(&stage.plugin).handle_callback(&flow("f1"), callback.clone()).await.unwrap();
     assert_eq!(linked.access, "state-1", "kept by authorize-url");
-    let other = stage.calls.handle_callback(&stage.plugin, &flow("f2"), callback.clone()).await.unwrap();
+    let other = stage.calls.of(&stage.plugin).handle_callback(&flow("f2"), callback.clone()).await.unwrap();
     assert_eq!(other.access, "access-token-1", "another sign-in has values of its own");
-    let none = stage.calls.handle_callback(&stage.plugin, &scope(), callback).await;
+    let none = stage.calls.of(&stage.plugin).handle_callback(&scope(), callback).await;
     let Err(CallError::Fault(fault)) = none else { panic!("{none:?}") };
     assert_eq!(fault.code, FaultCode::NotLinked);
-    let without = stage.calls.authorize_url(&stage.plugin, &scope(), start).await;
+    let without = stage.calls.of(&stage.plugin).authorize_url(&scope(), start).await;
     assert!(matches!(without, Err(CallError::Fault(fault)) if fault.code == FaultCode::NotLinked));
 }
 
@@ -101,10 +101,10 @@ async fn tokens_and_profiles_cross_as_they_are() {
     assert!(!format!("{linked:?}").contains("\"a\""), "tokens are not shown");
     let at = stage.connect(json!({"tokens": {"at": "2030-01-01T00:00:00+01:00"}})).await.unwrap();
     assert_eq!(at.expiry, Expiry::At(Timestamp::parse("2029-12-31T23:00:00Z").unwrap()));
-    let refreshed = stage.calls.refresh(&stage.plugin, &scope(), &expected, "{}").await.unwrap();
+    let refreshed = stage.calls.of(&stage.plugin).refresh(&scope(), &expected, "{}").await.unwrap();
     assert_eq!(refreshed.access, "a again");
-    stage.calls.revoke(&stage.plugin, &scope(), &expected).await.unwrap();
-    let unknown = stage.calls.revoke(&stage.plugin, &scope(), &tokens("unknown")).await;
+    stage.calls.of(&stage.plugin).revoke(&scope(), &expected).await.unwrap();
+    let unknown = stage.calls.of(&stage.plugin).revoke(&scope(), &tokens("unknown")).await;
     assert!(matches!(unknown, Err(CallError::Fault(fault)) if fault.message == "there are no such tokens"));
     let profile = stage.profile(json!({"profile": {"display_name": "Alice"}})).await.unwrap();
     assert_eq!((profile.account_id.as_str(), profile.display_name.as_deref()), ("abcdef", Some("Alice")));
@@ -167,7 +167,7 @@ async fn results_that_nothing_can_store_are_faults_and_no_traps() {
     };
     let flow = CallScope { flow: Some("f".to_owned()), ..scope() };
     for url in ["javascript:alert(1)", "no url", "https://a\0.example"] {
-        let text = refused(stage.calls.authorize_url(&stage.plugin, &flow, start(url)).await);
+        let text = refused(stage.calls.of(&stage.plugin).authorize_url(&flow, start(url)).await);
         assert!(text.contains("the authorize URL"), "{text}");
     }
 }

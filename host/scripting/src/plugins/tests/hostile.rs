@@ -40,7 +40,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{ALICE, Stage, built, engine, plugin, scope};
-use crate::plugins::calls::{CallError, Failure, FailureCause, FaultCode, RunContext};
+use crate::plugins::calls::{CallError, Failure, FailureCause, FaultCode, Linker as _, RunContext};
 use crate::plugins::{PluginStatus, limits};
 use belvedere_web::fair_share::Tenant;
 
@@ -224,7 +224,7 @@ async fn logs_are_bounded_and_show_no_secrets() {
     // In parts that are too short to be hidden as texts of the configuration.
     let parts = json!(["the-", "acces", "s-", "token", ", ", "the-", "refre", "sh-", "token"]);
     let config = json!({"do": "log", "with": {"parts": parts, "in_fields": true}});
-    stage.calls.profile(&stage.plugin, &scope(), &tokens, &config.to_string()).await.unwrap();
+    stage.calls.of(&stage.plugin).profile(&scope(), &tokens, &config.to_string()).await.unwrap();
     let lines = stage.events("plugin.log").await;
     let details: Vec<Value> = lines.iter().map(|line| serde_json::from_str(&line.detail).unwrap()).collect();
     let hidden = "[access token], [refresh token]";

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Stage, all_grants, built, engine, scope};
-use crate::plugins::calls::{CallError, CallScope, RunContext};
+use crate::plugins::calls::{CallError, CallScope, Linker as _, RunContext};
 use crate::plugins::manifest::{Grants, Manifest};
 use crate::plugins::{LoadedPlugin, PluginStatus, limits};
 use belvedere_web::fair_share::Tenant;
@@ -42,7 +42,7 @@ async fn a_hanging_plugin_delays_no_other() {
             let stage = Arc::clone(&stage);
             tokio::spawn(async move {
                 let config = json!({"do": "hang"}).to_string();
-                stage.calls.connect(&stage.plugin, &of(&n.to_string()), &config).await.map(drop)
+                stage.calls.of(&stage.plugin).connect(&of(&n.to_string()), &config).await.map(drop)
             })
         })
         .collect();
@@ -65,7 +65,7 @@ async fn a_tenant_occupies_half_of_a_plugin() {
     tokio::time::pause();
     let sleeping = async |client: &'static str| {
         let config = json!({"do": "nap", "with": 5}).to_string();
-        stage.calls.connect(&stage.plugin, &of(client), &config).await.map(drop)
+        stage.calls.of(&stage.plugin).connect(&of(client), &config).await.map(drop)
     };
     let echo = async {
         tokio::time::sleep(Duration::from_secs(1)).await;

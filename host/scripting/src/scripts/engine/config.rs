@@ -12,7 +12,7 @@ use belvedere_wasm::sandbox::{InstanceLimits, ProcessorPool, pooled_config};
 /// Core instances in a component instance: the guest and the two adapters that wit-component puts around it.
 const CORE_INSTANCES: u32 = 3;
 /// Core instances that are made in the store of a run that did not end by itself.
-const AUTOPSIES: u32 = 1;
+const STOPPED_GUEST_READERS: u32 = 1;
 /// Function tables in a component instance: the guest's and the adapters'.
 const TABLES: u32 = 2;
 /// Linear memories in a component instance: the guest's. The adapters use it too.
@@ -82,7 +82,7 @@ pub(in crate::scripts) fn wasm_config(config: &EngineConfig) -> Config {
         fiber_stack: limits::FIBER_STACK,
     };
     let mut wasm = pooled_config(&of_each, |pool| {
-        pool.total_core_instances(instances * (CORE_INSTANCES + AUTOPSIES))
+        pool.total_core_instances(instances * (CORE_INSTANCES + STOPPED_GUEST_READERS))
             .total_memories(instances * (MEMORIES + GC_HEAPS))
             .total_gc_heaps(instances * GC_HEAPS);
     });

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::timeout_at;
-use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap, WasmCoreDump};
+use wasmtime::component::Instance as WasmInstance;
+use wasmtime::{Store, Trap, WasmCoreDump};
 
 use crate::scripts::dry_run::DryRunUsage;
 use crate::scripts::failure::{FailureKind, ScriptFailure};
@@ -13,12 +13,8 @@ use crate::scripts::host::{Guest, Instance, InstructionsExhausted, RunState};
 use crate::scripts::invocation::Usage;
 use crate::scripts::limits;
 use crate::scripts::scheduling::Lineage;
-use belvedere_wasm::sandbox::{ProcessorPool, RunBounds, RunMemory};
+use belvedere_wasm::sandbox::{RunBounds, RunEnd, RunLimits, RunMemory, RunStore, Runner};
 use belvedere_web::fair_share::Full;
-
-/// Attempts to allocate an instance. wasmtime's pool has enough slots for all runs that hold a place, but it searches
-/// its shards one after the other, and a slot may become free in one that was already searched.
-const POOL_ATTEMPTS: u32 = 1_000;
 
 /// First byte of Lua bytecode. Only bytecode from the engine's own compiler is run: crafted bytecode can break the VM.
 const BYTECODE: u8 = 0x1b;
@@ -69,51 +65,59 @@ pub(in crate::scripts) struct RunReport<T> {
     pub(in crate::scripts) usage: Usage,
 }
 
+/// Sets the fuel of a run, and how much of it a run may burn before it yields.
+pub(in crate::scripts) fn limit(store: &mut Store<RunState>) {
+    let set = store.set_fuel(fuel_of(store.data().factor()));
+    set.and_then(|()| store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD)))
+        .expect("the engine counts fuel");
+}
+
+fn fuel_of(factor: u32) -> u64 {
+    limits::FUEL * u64::from(factor)
+}
+
 /// Runs `work` in a fresh instance, in a store of its own; both are dropped when this returns. Stores the fuel used in
 /// `fuel_used`, also when this future is dropped before it ends.
 pub(in crate::scripts) async fn within_limits<T>(
-    engine: &Engine,
+    runner: &Runner<RunState>,
     guest: &Guest,
-    processor: &ProcessorPool,
+    memory: RunMemory,
     state: RunState,
     fuel_used: &AtomicU64,
     work: impl AsyncFnOnce(&Instance, &mut Store<RunState>) -> wasmtime::Result<Result<T, ScriptFailure>>,
 ) -> RunReport<T> {
     let factor = state.factor();
-    let fuel = limits::FUEL * u64::from(factor);
     let lineage = state.lineage().clone();
-    let memory = state.memory.run().cloned();
     let bounds = RunBounds {
         tenant: (lineage.depth() == 0).then(|| state.tenant().clone()),
         total: limits::GUEST_TIME * factor,
         slice: limits::GUEST_TIME,
         calls: Arc::clone(state.host_calls()),
     };
-    let (instance, store) = match timeout_at(lineage.deadline(), instance(engine, guest, state, fuel)).await {
-        Ok(Ok(ready)) => ready,
-        Ok(Err(failure)) => return RunReport { result: Err(failure), usage: Usage::default() },
-        Err(_) => return RunReport { result: Err(deadline_exceeded(&lineage)), usage: Usage::default() },
+    let run = RunLimits { expected_memory: 0, bounds, deadline: lineage.deadline() };
+    let mut metered = MeteredStore { store: runner.store(state, memory), fuel: fuel_of(factor), fuel_used };
+    let work = async |instance: &WasmInstance, store: &mut Store<RunState>| {
+        work(&guest.of(instance, store)?, store).await
     };
-    let mut metered = MeteredStore { store, fuel, fuel_used, _memory: memory };
-    let run = processor.run(work(&instance, &mut metered.store), &bounds);
-    let (ended, guest_time) = match timeout_at(lineage.deadline(), run).await {
-        Ok((Some(ended), guest_time)) => (ended.map_err(|error| trap_failure(&error, &metered)), guest_time),
-        Ok((None, guest_time)) => (Err(time_exceeded(guest_time, &bounds)), guest_time),
-        Err(_) => (Err(deadline_exceeded(&lineage)), Duration::ZERO),
-    };
-    let host_calls = bounds.calls.load(Ordering::Relaxed);
+    let (end, guest_time) = runner.run(&mut metered.store, &run, guest.program(), work).await;
+    let host_calls = run.bounds.calls.load(Ordering::Relaxed);
     let usage = Usage { fuel: metered.read(), guest_time, host_calls };
-    if let Some(dry_run) = metered.store.data().dry_run().filter(|_| lineage.depth() == 0).cloned() {
-        let instructions = if factor > 1 { None } else { guest.instructions(&mut metered.store).await };
+    let ended = match end {
+        RunEnd::Returned(result) => Ok(result),
+        RunEnd::NoMemory(full) => Err(no_memory(full)),
+        RunEnd::GuestTime => Err(time_exceeded(guest_time, &run.bounds)),
+        RunEnd::Deadline => Err(deadline_exceeded(&lineage)),
+        RunEnd::Failed(error) => Err(trap_failure(&error, metered.store.get().data())),
+    };
+    let store = metered.store.get_mut();
+    if let Some(dry_run) = store.data().dry_run().filter(|_| lineage.depth() == 0).cloned() {
+        let instructions = if factor > 1 { None } else { guest.instructions(store).await };
         dry_run.set_usage(DryRunUsage { instructions, fuel: usage.fuel, guest_time, host_calls });
     }
     let result = match ended {
         Ok(returned) => returned,
         Err(failure) if failure.line.is_some() || failure.kind == FailureKind::Internal => Err(failure),
-        Err(failure) => {
-            let line = guest.script_line(&mut metered.store).await;
-            Err(ScriptFailure { line, ..failure })
-        }
+        Err(failure) => Err(ScriptFailure { line: guest.script_line(store).await, ..failure }),
     };
     RunReport { result, usage }
 }
@@ -130,19 +134,18 @@ fn time_exceeded(guest_time: Duration, bounds: &RunBounds) -> ScriptFailure {
 
 /// A run's store. Writes `fuel_used` when it is dropped.
 struct MeteredStore<'a> {
-    store: Store<RunState>,
+    store: RunStore<RunState>,
     /// The fuel at the start.
     fuel: u64,
     fuel_used: &'a AtomicU64,
-    /// Released after the store has freed the memory.
-    _memory: Option<RunMemory>,
 }
 
 impl MeteredStore<'_> {
     /// The fuel that the run used, with what plugins computed for it.
     fn read(&self) -> u64 {
-        let own = self.fuel - self.store.get_fuel().unwrap_or(0);
-        own.saturating_add(self.store.data().plugin_fuel())
+        let store = self.store.get();
+        let own = self.fuel - store.get_fuel().unwrap_or(0);
+        own.saturating_add(store.data().plugin_fuel())
     }
 }
 
@@ -152,42 +155,8 @@ impl Drop for MeteredStore<'_> {
     }
 }
 
-/// A fresh instance in a store with every limit.
-async fn instance(
-    engine: &Engine,
-    guest: &Guest,
-    mut state: RunState,
-    fuel: u64,
-) -> Result<(Instance, Store<RunState>), ScriptFailure> {
-    let mut attempts = 1;
-    loop {
-        let mut store = Store::new(engine, state);
-        store.limiter_async(|state| state);
-        store
-            .set_fuel(fuel)
-            .and_then(|()| store.fuel_async_yield_interval(Some(limits::FUEL_PER_YIELD)))
-            .map_err(|error| internal(&error))?;
-        match guest.instantiate(&mut store).await {
-            Ok(instance) => return Ok((instance, store)),
-            Err(error) if attempts < POOL_ATTEMPTS && error.is::<PoolConcurrencyLimitError>() => {
-                attempts += 1;
-                state = store.into_data();
-                if let Some(memory) = state.memory.run() {
-                    memory.release();
-                }
-                tokio::task::yield_now().await;
-            }
-            Err(error) => return Err(store.data().memory.full.map_or_else(|| internal(&error), no_memory)),
-        }
-    }
-}
-
 /// The failure of a run whose guest did not return.
-fn trap_failure(error: &wasmtime::Error, metered: &MeteredStore<'_>) -> ScriptFailure {
-    let state = metered.store.data();
-    if let Some(full) = state.memory.full {
-        return no_memory(full);
-    }
+fn trap_failure(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
     if let Some(exhausted) = error.downcast_ref::<InstructionsExhausted>() {
         let within = if state.factor() > 1 { " between two calls into the server" } else { "" };
         let message = format!("more than {} instructions{within}", limits::INSTRUCTIONS);
@@ -204,7 +173,7 @@ fn trap_failure(error: &wasmtime::Error, metered: &MeteredStore<'_>) -> ScriptFa
         Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => {
             ScriptFailure::new(FailureKind::Runtime, "stack overflow")
         }
-        Some(Trap::UnreachableCodeReached) if state.memory.refused => {
+        Some(Trap::UnreachableCodeReached) if state.memory_was_refused() => {
             ScriptFailure::new(FailureKind::Memory, "not enough memory")
         }
         _ => internal(error),

@@ -16,7 +16,7 @@ use config::wasm_config;
 use instance_run::RunReport;
 
 use crate::scripts::host::tid::TidClock;
-use crate::scripts::host::{Guest, Instance, Memory, RunInfo, RunState};
+use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
 use crate::scripts::library::tally::Tally;
 use crate::scripts::mentions::called_methods;
 use crate::scripts::scheduling::{InstancePlaces, Lineage, TokenBuckets};
@@ -26,7 +26,7 @@ use belvedere_base::random::Random;
 use belvedere_instance::pds::Session;
 use belvedere_instance::repos::caller_session::NoSession;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
-use belvedere_wasm::sandbox::{MemoryPool, ProcessorPool, RunMemory};
+use belvedere_wasm::sandbox::{MemoryPool, RunMemory, Runner};
 use belvedere_web::fair_share::Tenant;
 
 /// The shortest time that a throttled run waits before it tries again.
@@ -37,14 +37,13 @@ const MIN_PAUSE: Duration = Duration::from_millis(5);
 pub struct Engine(Arc<Inner>);
 
 struct Inner {
-    wasm: wasmtime::Engine,
+    runner: Runner<RunState>,
     guest: Guest,
     instance_places: InstancePlaces,
     memory: MemoryPool,
     fuel_buckets: TokenBuckets,
     /// For the bytes of large answers.
     answer_buckets: TokenBuckets,
-    processor: ProcessorPool,
     tids: Arc<TidClock>,
 }
 
@@ -69,13 +68,12 @@ impl Engine {
         let fuel_buckets = TokenBuckets::new(config.client_fuel);
         let answer_buckets = TokenBuckets::for_answers();
         Ok(Self(Arc::new(Inner {
-            wasm,
+            runner: Runner::new(wasm, config.processor, instance_run::limit),
             guest,
             instance_places,
             memory,
             fuel_buckets,
             answer_buckets,
-            processor: config.processor,
             tids,
         })))
     }
@@ -148,7 +146,7 @@ impl Engine {
             self.admit(&self.0.answer_buckets, &tenant, &services.clock).await?;
         }
         let may_act = kind == TriggerKind::Procedure || invocation.inherit_auth;
-        let dry_run = services.dry_run.as_ref();
+        let dry_run = services.effects.dry_run();
         let session = if may_act && dry_run.is_none() { session(&info, services).await? } else { None };
         let has_session = match dry_run {
             Some(dry_run) => info.dry_run_account(dry_run).is_some(),
@@ -216,7 +214,7 @@ impl Engine {
     /// however it ended. The outer error means that there was no place.
     async fn run_in_instance<T>(
         &self,
-        mut state: RunState,
+        state: RunState,
         fuel: &AtomicU64,
         work: impl AsyncFnOnce(
             &Instance,
@@ -226,9 +224,8 @@ impl Engine {
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
         let entered = self.0.instance_places.enter(&tenant, lineage.depth(), lineage.time_left()).await;
         let _place = entered.map_err(instance_run::no_instance)?;
-        state.memory = Memory::new(Some(RunMemory::new(&self.0.memory, tenant, lineage.memory().clone())));
-        let work =
-            instance_run::within_limits(&self.0.wasm, &self.0.guest, &self.0.processor, state, fuel, work);
+        let memory = RunMemory::new(&self.0.memory, tenant, lineage.memory().clone());
+        let work = instance_run::within_limits(&self.0.runner, &self.0.guest, memory, state, fuel, work);
         Ok(work.await)
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{blobs, fault, json, pretend, repo};
+use super::{Refusal, blobs, fault, json, repo, report};
 use crate::scripts::limits;
 use belvedere_instance::identity::DidDocument;
 use belvedere_instance::xrpc::ServiceRef;
@@ -22,34 +22,93 @@ use belvedere_wasm::sandbox::ResultMemory;
 use belvedere_web::net::Limits;
 
 impl Host for RunState {
-    async fn resolve_service_endpoint(
-        &mut self,
-        did: String,
-    ) -> wasmtime::Result<Result<Option<String>, Fault>> {
-        Ok(endpoint(self, &did).await)
+    async fn resolve_service_endpoint(&mut self, did: String) -> Result<Option<String>, Refusal> {
+        let function = "atproto.resolve_service_endpoint";
+        let did = parse_did(function, &did)?;
+        let document = document(self, function, &did).await?;
+        Ok(document.and_then(|document| document.pds().map(str::to_owned)))
     }
 
-    async fn labels(&mut self, uris: Vec<String>) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        Ok(labels(self, uris).await)
+    async fn labels(&mut self, uris: Vec<String>) -> Result<Vec<u8>, Refusal> {
+        let function = "atproto.get_labels";
+        let labels = self.service(function, |services| services.labels.clone())?;
+        let mut seen = HashSet::new();
+        let subjects: Vec<String> = uris.into_iter().filter(|uri| seen.insert(uri.clone())).collect();
+        if subjects.len() > limits::LABEL_SUBJECTS {
+            let max = limits::LABEL_SUBJECTS;
+            return Err(
+                fault::new(FaultCode::Limit, format!("{function}: at most {max} URIs at once")).into()
+            );
+        }
+        if let Some(bad) = subjects.iter().find(|uri| !is_subject(uri)) {
+            let message = format!("{function}: {bad:?} is neither an at-uri nor a DID");
+            return Err(fault::new(FaultCode::BadInput, message).into());
+        }
+        let mut labels = labels.active(subjects.clone()).await.map_err(|e| fault::index(function, &e))?;
+        self.count_rows(labels.values().map(Vec::len).sum(), 0)?;
+        let answer: Map<String, Value> = subjects
+            .into_iter()
+            .map(|uri| {
+                let list = labels.remove(&uri).unwrap_or_default().into_iter();
+                let list =
+                    list.map(|l| json!({ "src": l.src, "uri": uri, "val": l.val, "cts": l.cts })).collect();
+                (uri, Value::Array(list))
+            })
+            .collect();
+        Ok(Value::Object(answer).to_string().into_bytes())
     }
 
-    async fn blob_download(&mut self, did: String, cid: String) -> wasmtime::Result<Result<WitBlob, Fault>> {
-        let memory = ResultMemory::new(self.memory.run().cloned(), 0);
+    async fn blob_download(&mut self, did: String, cid: String) -> Result<WitBlob, Refusal> {
+        let memory = self.memory.keeping();
         let downloaded = download(self, &did, &cid, &memory).await;
-        self.memory.check(&memory)?;
-        Ok(downloaded)
+        memory.check()?;
+        Ok(downloaded?)
     }
 
-    async fn blob_upload(
-        &mut self,
-        handle: u32,
-        mime_type: String,
-    ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        Ok(upload(self, handle, &mime_type).await)
+    async fn blob_upload(&mut self, handle: u32, mime_type: String) -> Result<Vec<u8>, Refusal> {
+        let function = "atproto.blob_upload";
+        let repos = self.service(function, |services| services.repos.clone())?;
+        let Some(blob) = self.blobs.get(handle) else {
+            return Err(
+                fault::new(FaultCode::BadInput, format!("{function}: there is no blob {handle}")).into()
+            );
+        };
+        if let Some(dry_run) = self.dry_run() {
+            return Err(report::refusal(dry_run, function).into());
+        }
+        let session = self.session(function)?;
+        if http::HeaderValue::try_from(&mime_type).is_err() {
+            let message = format!("{function}: {mime_type:?} is not a content type");
+            return Err(fault::new(FaultCode::BadInput, message).into());
+        }
+        self.outbound.count(1)?;
+        let tenant = self.tenant().clone();
+        let agent = repos.agent(&session, &tenant).within(self.outbound.time_left()?);
+        let started = Instant::now();
+        let answer = agent.upload_blob(blob.bytes, &mime_type).await;
+        self.outbound.charge(0, started.elapsed());
+        match answer {
+            Ok(body) if serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok() => Ok(body.into()),
+            Ok(_) => {
+                let message = format!("{function}: the PDS's answer is not JSON");
+                Err(fault::new(FaultCode::Upstream, message).into())
+            }
+            Err(error) => Err(repo::pds_fault(self, function, error).into()),
+        }
     }
 
-    async fn sign(&mut self, record: Vec<u8>) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        Ok(sign(self, &record))
+    async fn sign(&mut self, record: Vec<u8>) -> Result<Vec<u8>, Refusal> {
+        let function = "atproto.sign";
+        let attestation = self.service(function, |services| services.attestation.clone())?;
+        json::check(self, function, &record, MAX_RECORD_BYTES)?;
+        // Without a caller the signature would be bound to no repo, and so be valid in all of them.
+        let Some(caller) = &self.info.caller.did else {
+            return Err(fault::forbidden(format!("{function} needs an authenticated caller")).into());
+        };
+        let record = as_saved(self, &record);
+        let signature = attestation.sign(&record, caller.as_str());
+        let bad = |error| fault::new(FaultCode::BadInput, format!("{function}: {error}"));
+        Ok(signature.map_err(bad)?.to_string().into_bytes())
     }
 
     async fn verify_signature(
@@ -57,16 +116,29 @@ impl Host for RunState {
         record: Vec<u8>,
         signature: Vec<u8>,
         repo_did: String,
-    ) -> wasmtime::Result<Result<bool, Fault>> {
-        Ok(verify(self, &record, &signature, &repo_did))
+    ) -> Result<bool, Refusal> {
+        let function = "atproto.verify_signature";
+        let attestation = self.service(function, |services| services.attestation.clone())?;
+        json::check(self, function, &record, MAX_RECORD_BYTES)?;
+        json::check(self, function, &signature, limits::SIGNATURE_BYTES)?;
+        let signature = serde_json::from_slice(&signature).unwrap_or(Value::Null);
+        let record = as_saved(self, &record);
+        Ok(attestation.verify(&record, &signature, &repo_did))
     }
 
-    async fn service_token(
-        &mut self,
-        audience: String,
-        method: String,
-    ) -> wasmtime::Result<Result<String, Fault>> {
-        Ok(service_token(self, &audience, &method))
+    async fn service_token(&mut self, audience: String, method: String) -> Result<String, Refusal> {
+        let function = "atproto.service_token";
+        let (identity, random, now) = self.service(function, |services| {
+            let identity = services.identity.clone()?;
+            Some((identity, services.random.clone(), services.clock.now()))
+        })?;
+        let bad = |what: &str| fault::new(FaultCode::BadInput, format!("{function}: {what}"));
+        if !Did::is_valid(&audience) && ServiceRef::parse(&audience).is_none() {
+            return Err(bad("audience is not a DID, with or without the fragment of a service").into());
+        }
+        let method = Nsid::try_from(method.as_str()).map_err(|_| bad("method is not an NSID"))?;
+        let token = identity.sign_token(&audience, &method, &random, now);
+        Ok(token.map_err(|error| fault::forbidden(format!("{function}: {error}")))?)
     }
 }
 
@@ -89,40 +161,6 @@ async fn document(
         }
         Err(_) => Ok(None),
     }
-}
-
-async fn endpoint(state: &mut RunState, did: &str) -> Result<Option<String>, Fault> {
-    let function = "atproto.resolve_service_endpoint";
-    let did = parse_did(function, did)?;
-    let document = document(state, function, &did).await?;
-    Ok(document.and_then(|document| document.pds().map(str::to_owned)))
-}
-
-async fn labels(state: &mut RunState, uris: Vec<String>) -> Result<Vec<u8>, Fault> {
-    let function = "atproto.get_labels";
-    let labels = state.service(function, |services| services.labels.clone())?;
-    let mut seen = HashSet::new();
-    let subjects: Vec<String> = uris.into_iter().filter(|uri| seen.insert(uri.clone())).collect();
-    if subjects.len() > limits::LABEL_SUBJECTS {
-        let max = limits::LABEL_SUBJECTS;
-        return Err(fault::new(FaultCode::Limit, format!("{function}: at most {max} URIs at once")));
-    }
-    if let Some(bad) = subjects.iter().find(|uri| !is_subject(uri)) {
-        let message = format!("{function}: {bad:?} is neither an at-uri nor a DID");
-        return Err(fault::new(FaultCode::BadInput, message));
-    }
-    let mut labels = labels.active(subjects.clone()).await.map_err(|e| fault::index(function, &e))?;
-    state.count_rows(labels.values().map(Vec::len).sum(), 0)?;
-    let answer: Map<String, Value> = subjects
-        .into_iter()
-        .map(|uri| {
-            let list = labels.remove(&uri).unwrap_or_default().into_iter();
-            let list =
-                list.map(|l| json!({ "src": l.src, "uri": uri, "val": l.val, "cts": l.cts })).collect();
-            (uri, Value::Array(list))
-        })
-        .collect();
-    Ok(Value::Object(answer).to_string().into_bytes())
 }
 
 /// The blob takes `memory` while it arrives, and keeps it.
@@ -165,75 +203,6 @@ async fn download(
     })?;
     let (mime_type, size) = (blob.mime_type.clone(), blob.bytes.len() as u64);
     Ok(WitBlob { handle: state.blobs.keep(blob), mime_type, size })
-}
-
-async fn upload(state: &mut RunState, handle: u32, mime_type: &str) -> Result<Vec<u8>, Fault> {
-    let function = "atproto.blob_upload";
-    let repos = state.service(function, |services| services.repos.clone())?;
-    let Some(blob) = state.blobs.get(handle) else {
-        return Err(fault::new(FaultCode::BadInput, format!("{function}: there is no blob {handle}")));
-    };
-    if let Some(dry_run) = state.dry_run() {
-        return Err(pretend::refusal(dry_run, function));
-    }
-    let session = state.session(function)?;
-    if http::HeaderValue::try_from(mime_type).is_err() {
-        return Err(fault::new(
-            FaultCode::BadInput,
-            format!("{function}: {mime_type:?} is not a content type"),
-        ));
-    }
-    state.outbound.count(1)?;
-    let tenant = state.tenant().clone();
-    let agent = repos.agent(&session, &tenant).within(state.outbound.time_left()?);
-    let started = Instant::now();
-    let answer = agent.upload_blob(blob.bytes, mime_type).await;
-    state.outbound.charge(0, started.elapsed());
-    match answer {
-        Ok(body) if serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_ok() => Ok(body.into()),
-        Ok(_) => Err(fault::new(FaultCode::Upstream, format!("{function}: the PDS's answer is not JSON"))),
-        Err(error) => Err(repo::pds_fault(state, function, error)),
-    }
-}
-
-fn sign(state: &mut RunState, record: &[u8]) -> Result<Vec<u8>, Fault> {
-    let function = "atproto.sign";
-    let attestation = state.service(function, |services| services.attestation.clone())?;
-    json::check(state, function, record, MAX_RECORD_BYTES)?;
-    // Without a caller the signature would be bound to no repo, and so be valid in all of them.
-    let Some(caller) = &state.info.caller.did else {
-        return Err(fault::forbidden(format!("{function} needs an authenticated caller")));
-    };
-    let record = as_saved(state, record);
-    let signature = attestation.sign(&record, caller.as_str());
-    signature
-        .map(|signature| signature.to_string().into_bytes())
-        .map_err(|error| fault::new(FaultCode::BadInput, format!("{function}: {error}")))
-}
-
-fn verify(state: &mut RunState, record: &[u8], signature: &[u8], repo_did: &str) -> Result<bool, Fault> {
-    let function = "atproto.verify_signature";
-    let attestation = state.service(function, |services| services.attestation.clone())?;
-    json::check(state, function, record, MAX_RECORD_BYTES)?;
-    json::check(state, function, signature, limits::SIGNATURE_BYTES)?;
-    let signature = serde_json::from_slice(signature).unwrap_or(Value::Null);
-    let record = as_saved(state, record);
-    Ok(attestation.verify(&record, &signature, repo_did))
-}
-
-fn service_token(state: &mut RunState, audience: &str, method: &str) -> Result<String, Fault> {
-    let function = "atproto.service_token";
-    let (identity, random, now) = state.service(function, |services| {
-        let identity = services.identity.clone()?;
-        Some((identity, services.random.clone(), services.clock.now()))
-    })?;
-    let bad = |what: &str| fault::new(FaultCode::BadInput, format!("{function}: {what}"));
-    if !Did::is_valid(audience) && ServiceRef::parse(audience).is_none() {
-        return Err(bad("audience is not a DID, with or without the fragment of a service"));
-    }
-    let method = Nsid::try_from(method).map_err(|_| bad("method is not an NSID"))?;
-    let token = identity.sign_token(audience, &method, &random, now);
-    token.map_err(|error| fault::forbidden(format!("{function}: {error}")))
 }
 
 /// The record as a repo holds it when it is saved: its signature must be over the same bytes.

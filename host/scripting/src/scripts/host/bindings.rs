@@ -1,5 +1,5 @@
-//! The Rust bindings of the contract, generated from `wit/`. Generated types stay in `host/`: each capability's file
-//! implements its interface, and [`super::guest`] wraps the calls into the guest.
+//! The Rust bindings of the contract, generated from `wit/`. Each capability's file implements its interface, and
+//! [`super::guest`] wraps the calls into the guest.
 
 #![expect(clippy::too_many_arguments, reason = "the generated code takes every interface as an argument")]
 
@@ -18,4 +18,5 @@ wasmtime::component::bindgen!({
         default: trappable,
     },
     exports: { default: async },
+    trappable_error_type: { "belvedere:script/types.fault" => super::Refusal },
 });

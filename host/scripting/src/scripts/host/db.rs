@@ -7,7 +7,9 @@ use super::bindings::belvedere::script::db::{BacklinksArgs, Host, Page, QueryArg
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::rows::pack;
 use super::state::RunState;
-use super::{fault, handles, json};
+use super::{Refusal, fault, handles, json, report};
+use crate::scripts::dry_run::DryWrite;
+use crate::scripts::effects::writes;
 use crate::scripts::limits;
 use crate::scripts::services::IndexError;
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
@@ -17,39 +19,35 @@ use belvedere_storage::query::{
 use belvedere_storage::store::records;
 
 impl Host for RunState {
-    async fn query(&mut self, args: QueryArgs) -> wasmtime::Result<Result<Page, Fault>> {
-        let page = query(self, args).await;
-        self.memory.hold_result(page.as_ref().map_or(0, |page| page.records.len())).await?;
+    async fn query(&mut self, args: QueryArgs) -> Result<Page, Refusal> {
+        let page = query(self, args).await?;
+        self.memory.hold_result(page.records.len()).await?;
         Ok(page)
     }
 
-    async fn get(&mut self, uri: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        Ok(get(self, uri).await)
+    async fn get(&mut self, uri: String) -> Result<Vec<u8>, Refusal> {
+        Ok(get(self, uri).await?)
     }
 
-    async fn count(
-        &mut self,
-        collection: String,
-        did: Option<String>,
-    ) -> wasmtime::Result<Result<u64, Fault>> {
-        Ok(count(self, collection, did).await)
+    async fn count(&mut self, collection: String, did: Option<String>) -> Result<u64, Refusal> {
+        Ok(count(self, collection, did).await?)
     }
 
-    async fn backlinks(&mut self, args: BacklinksArgs) -> wasmtime::Result<Result<Page, Fault>> {
-        let page = backlinks(self, args).await;
-        self.memory.hold_result(page.as_ref().map_or(0, |page| page.records.len())).await?;
+    async fn backlinks(&mut self, args: BacklinksArgs) -> Result<Page, Refusal> {
+        let page = backlinks(self, args).await?;
+        self.memory.hold_result(page.records.len()).await?;
         Ok(page)
     }
 
-    async fn raw(&mut self, sql: String, params: Vec<u8>) -> wasmtime::Result<Result<RawAnswer, Fault>> {
-        let answer = raw(self, sql, params).await;
-        self.memory.hold_result(answer.as_ref().map_or(0, |answer| answer.rows.len())).await?;
+    async fn raw(&mut self, sql: String, params: Vec<u8>) -> Result<RawAnswer, Refusal> {
+        let answer = raw(self, sql, params).await?;
+        self.memory.hold_result(answer.rows.len()).await?;
         Ok(answer)
     }
 
-    async fn search(&mut self, args: SearchArgs) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        let rows = search(self, args).await;
-        self.memory.hold_result(rows.as_ref().map_or(0, Vec::len)).await?;
+    async fn search(&mut self, args: SearchArgs) -> Result<Vec<u8>, Refusal> {
+        let rows = search(self, args).await?;
+        self.memory.hold_result(rows.len()).await?;
         Ok(rows)
     }
 
@@ -150,6 +148,12 @@ async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fa
 async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
     let index = state.index("db.raw")?;
     json::check(state, "db.raw: params", &params, limits::SQL_PARAMS_BYTES)?;
+    if let Some(dry_run) = state.dry_run()
+        && writes(&sql, index.backend())
+    {
+        dry_run.write(&DryWrite::Sql { statement: &sql, params: report::json(&params) });
+        return Ok(RawAnswer { rows: b"[]".to_vec(), changed: Some(0) });
+    }
     let tenant = state.tenant().clone();
     let answer = call_index(state, "db.raw", index.raw(tenant, sql, params.into())).await?;
     state.count_rows(answer.count, answer.rows.len())?;

@@ -2,24 +2,17 @@
 
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::services::IndexError;
+use belvedere_wasm::sandbox::Refusal;
 use belvedere_web::net::NetError;
 
 pub(super) fn new(code: FaultCode, message: impl Into<String>) -> Fault {
     Fault { code, message: message.into(), status: None, answer: None }
 }
 
-/// The name of a code in the contract.
-pub(super) fn code_name(code: FaultCode) -> &'static str {
-    use crate::scripts::failure::FaultCode as Named;
-    let named = match code {
-        FaultCode::BadInput => Named::BadInput,
-        FaultCode::Forbidden => Named::Forbidden,
-        FaultCode::NoSession => Named::NoSession,
-        FaultCode::Limit => Named::Limit,
-        FaultCode::Unavailable => Named::Unavailable,
-        FaultCode::Upstream => Named::Upstream,
-    };
-    named.as_str()
+impl From<Fault> for Refusal<Fault> {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
 }
 
 /// A limit of the run is used up; `what` names it.

@@ -1,16 +1,16 @@
 //! Calls into the guest, and converts the generated types to the engine's.
 
 use bytes::Bytes;
-use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::component::{Component, HasSelf, Instance as WasmInstance, InstancePre, Linker};
 use wasmtime::{Engine, Result, Store};
 
-use super::autopsy::Autopsy;
 use super::bindings::belvedere::script::types::{
     Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
 };
-use super::bindings::{Guest as ScriptBindings, GuestPre};
+use super::bindings::{Guest as ScriptBindings, GuestIndices};
 use super::plugins;
 use super::state::RunState;
+use super::stopped_guest::StoppedGuest;
 use crate::scripts::failure::{FailureAnswer, FailureKind, FaultCode, ScriptFailure};
 use crate::scripts::invocation::ReturnKind;
 use crate::scripts::limits;
@@ -19,8 +19,9 @@ use crate::scripts::raised::{self, Field};
 /// The guest, linked and ready to be instantiated.
 #[derive(Clone)]
 pub(in crate::scripts) struct Guest {
-    pre: GuestPre<RunState>,
-    autopsy: Autopsy,
+    pre: InstancePre<RunState>,
+    indices: GuestIndices,
+    stopped: StoppedGuest,
 }
 
 /// One instance of the guest, in one store.
@@ -42,24 +43,33 @@ pub(in crate::scripts) fn linker(engine: &Engine) -> Result<Linker<RunState>> {
 
 impl Guest {
     pub(in crate::scripts) fn link(engine: &Engine, component: &Component) -> Result<Self> {
-        let pre = GuestPre::new(linker(engine)?.instantiate_pre(component)?)?;
-        Ok(Self { pre, autopsy: Autopsy::new(engine)? })
+        let pre = linker(engine)?.instantiate_pre(component)?;
+        Ok(Self { indices: GuestIndices::new(&pre)?, pre, stopped: StoppedGuest::new(engine)? })
     }
 
-    /// A fresh instance. [`wasmtime::PoolConcurrencyLimitError`] means that nothing was run yet.
-    pub(in crate::scripts) async fn instantiate(&self, store: &mut Store<RunState>) -> Result<Instance> {
-        Ok(Instance(self.pre.instantiate_async(store).await?))
+    /// The guest, ready to be instantiated.
+    pub(in crate::scripts) fn program(&self) -> &InstancePre<RunState> {
+        &self.pre
+    }
+
+    /// The functions of an instance.
+    pub(in crate::scripts) fn of(
+        &self,
+        instance: &WasmInstance,
+        store: &mut Store<RunState>,
+    ) -> Result<Instance> {
+        Ok(Instance(self.indices.load(store, instance)?))
     }
 
     /// How many instructions an instance in the store has executed since its run began; `None` when it does not tell.
     pub(in crate::scripts) async fn instructions(&self, store: &mut Store<RunState>) -> Option<u32> {
-        let left = self.autopsy.instructions_left(store).await?;
+        let left = self.stopped.instructions_left(store).await?;
         Some(limits::INSTRUCTIONS.saturating_sub(left))
     }
 
     /// The script's line at which an instance in the store stopped, after a call that did not return.
     pub(in crate::scripts) async fn script_line(&self, store: &mut Store<RunState>) -> Option<u32> {
-        self.autopsy.script_line(store).await
+        self.stopped.script_line(store).await
     }
 }
 

@@ -6,33 +6,29 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE,
-};
+use http::HeaderMap;
 use url::Url;
 
 use super::allowances::too_many_bytes;
 use super::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Request, Response};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{fault, pretend};
+use super::{Refusal, fault, report};
 use crate::scripts::dry_run::DryRun;
 use crate::scripts::limits;
+use belvedere_wasm::sandbox::outbound_headers;
 use belvedere_web::net::{Client, FetchedResponse, Limits, NetError};
 
-/// Headers that the client writes itself: with headers of the script about the message's framing, it could smuggle a
-/// request.
-const RESERVED_HEADERS: [HeaderName; 7] =
-    [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, TE, TRAILER];
-
 impl Host for RunState {
-    async fn send(&mut self, requests: Vec<Request>) -> wasmtime::Result<Result<Vec<Outcome>, Fault>> {
+    async fn send(&mut self, requests: Vec<Request>) -> Result<Vec<Outcome>, Refusal> {
         let results = self.memory.results.clone();
         results.begin().await;
-        let outcomes = send(self, requests).await;
-        self.memory.check(&results)?;
-        Ok(outcomes)
+        let outcomes = match self.dry_run().cloned() {
+            Some(dry_run) => send_reads(self, &dry_run, requests).await,
+            None => send_all(self, requests).await,
+        };
+        results.check()?;
+        Ok(outcomes?)
     }
 }
 
@@ -55,13 +51,6 @@ struct Batch {
     received: AtomicUsize,
 }
 
-async fn send(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Outcome>, Fault> {
-    match state.dry_run().cloned() {
-        Some(dry_run) => send_reads(state, &dry_run, requests).await,
-        None => send_all(state, requests).await,
-    }
-}
-
 /// In a dry run: sends the requests that only read, if it may use the network.
 async fn send_reads(
     state: &mut RunState,
@@ -74,7 +63,7 @@ async fn send_reads(
     let mut outcomes = Vec::with_capacity(requests.len());
     for request in requests {
         let bytes = request.body.as_ref().map_or(0, Vec::len);
-        match pretend::request(dry_run, &method(request.method), &request.url, bytes) {
+        match report::request(dry_run, &method(request.method), &request.url, bytes) {
             Some(outcome) => {
                 state.count_call()?;
                 outcomes.push(outcome);
@@ -146,16 +135,8 @@ fn check(request: Request) -> Result<ValidRequest, Fault> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("a URL begins with https://".to_owned()));
     }
-    let mut headers = HeaderMap::with_capacity(request.headers.len());
-    for Header { name, value } in request.headers {
-        let parsed = HeaderName::from_bytes(name.as_bytes());
-        let parsed = parsed.map_err(|_| bad(format!("{name:?} is not a header name")))?;
-        if RESERVED_HEADERS.contains(&parsed) {
-            return Err(bad(format!("the header {parsed} can't be set")));
-        }
-        let value = HeaderValue::from_bytes(&value);
-        headers.append(parsed, value.map_err(|_| bad(format!("header {name}: not a header value")))?);
-    }
+    let headers = request.headers.into_iter().map(|Header { name, value }| (name, value));
+    let headers = outbound_headers(headers, |_| false).map_err(bad)?;
     let body = request.body.map(Bytes::from);
     if body.as_ref().is_some_and(|body| body.len() > limits::HTTP_BODY_BYTES) {
         return Err(fault::limit("the body is too large", format!("{} bytes", limits::HTTP_BODY_BYTES)));

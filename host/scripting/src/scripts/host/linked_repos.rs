@@ -8,7 +8,7 @@ use url::form_urlencoded;
 use super::bindings::belvedere::script::linked_repos::{Host, Put};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::{RunInfo, RunState};
-use super::{fault, json, pretend, repo, xrpc};
+use super::{Refusal, fault, json, repo, report, xrpc};
 use crate::scripts::limits;
 use belvedere_instance::pds::{PdsError, Write};
 use belvedere_instance::repos::Validation;
@@ -18,12 +18,36 @@ use belvedere_protocol::atproto::record::MAX_RECORD_BYTES;
 use belvedere_storage::store::StoreError;
 
 impl Host for RunState {
-    async fn list(&mut self) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        Ok(list(self).await)
+    async fn list(&mut self) -> Result<Vec<u8>, Refusal> {
+        let grants = grants(self, "linked_repos.list")?;
+        let rows = grants.list(&runner(self)).await.map_err(|error| database(&error))?;
+        let rows: Vec<Value> = rows
+            .into_iter()
+            .map(|row| {
+                json!({ "id": row.id, "did": row.did, "handle": row.handle, "reason": row.reason,
+                    "status": row.status, "scopes": row.scopes })
+            })
+            .collect();
+        Ok(Value::from(rows).to_string().into_bytes())
     }
 
-    async fn get(&mut self, did: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        Ok(get(self, &did).await)
+    async fn get(&mut self, did: String) -> Result<Vec<u8>, Refusal> {
+        const FUNCTION: &str = "linked_repos.get";
+        let grants = grants(self, FUNCTION)?;
+        let did = parse_did(FUNCTION, &did)?;
+        let runner = runner(self);
+        let found = grants.find(&did, &runner).await.map_err(|error| database(&error))?;
+        let Some(row) = found else { return Ok(b"null".to_vec()) };
+        // An unusable grant fails here instead of at the script's first write. Opening it may renew its tokens, which a dry
+        // run does not.
+        if self.dry_run().is_none()
+            && let Err(error) = grants.open(&did, &runner).await
+        {
+            return Err(grant_fault(self, FUNCTION, error).into());
+        }
+        let repo =
+            json!({ "did": row.did, "handle": row.handle, "status": row.status, "scopes": row.scopes });
+        Ok(repo.to_string().into_bytes())
     }
 
     async fn create_record(
@@ -33,12 +57,12 @@ impl Host for RunState {
         rkey: Option<String>,
         value: Vec<u8>,
         validate: bool,
-    ) -> wasmtime::Result<Result<Put, Fault>> {
+    ) -> Result<Put, Refusal> {
         const FUNCTION: &str = "repo:create_record";
-        Ok(put(self, FUNCTION, &did, &collection, value, |repos, value| {
+        let written = put(self, FUNCTION, &did, &collection, value, |repos, value| {
             repos.creation(&collection, rkey.as_deref(), value, Validation::of(validate))
-        })
-        .await)
+        });
+        Ok(written.await?)
     }
 
     async fn put_record(
@@ -49,22 +73,18 @@ impl Host for RunState {
         value: Vec<u8>,
         swap: Option<String>,
         validate: bool,
-    ) -> wasmtime::Result<Result<Put, Fault>> {
+    ) -> Result<Put, Refusal> {
         const FUNCTION: &str = "repo:put_record";
-        Ok(put(self, FUNCTION, &did, &collection, value, |repos, value| {
+        let written = put(self, FUNCTION, &did, &collection, value, |repos, value| {
             repos.put(&collection, &rkey, value, swap, Validation::of(validate))
-        })
-        .await)
+        });
+        Ok(written.await?)
     }
 
-    async fn delete_record(
-        &mut self,
-        did: String,
-        collection: String,
-        rkey: String,
-    ) -> wasmtime::Result<Result<(), Fault>> {
+    async fn delete_record(&mut self, did: String, collection: String, rkey: String) -> Result<(), Refusal> {
         const FUNCTION: &str = "repo:delete_record";
-        Ok(write(self, FUNCTION, &did, |_| LinkedRepos::deletion(&collection, &rkey)).await.map(drop))
+        write(self, FUNCTION, &did, |_| LinkedRepos::deletion(&collection, &rkey)).await?;
+        Ok(())
     }
 
     async fn upload_blob(
@@ -72,12 +92,12 @@ impl Host for RunState {
         did: String,
         bytes: Vec<u8>,
         mime_type: String,
-    ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+    ) -> Result<Vec<u8>, Refusal> {
         const FUNCTION: &str = "repo:upload_blob";
         let done = with_grant(self, FUNCTION, &did, async |_, repo, patience| {
             repo.upload(bytes.into(), &mime_type, patience).await
         });
-        Ok(done.await.and_then(|answer| pds_json(FUNCTION, &answer)))
+        Ok(pds_json(FUNCTION, &done.await?)?)
     }
 
     async fn call(
@@ -86,20 +106,18 @@ impl Host for RunState {
         nsid: String,
         params: Option<Vec<u8>>,
         input: Option<Vec<u8>>,
-    ) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
+    ) -> Result<Vec<u8>, Refusal> {
         const FUNCTION: &str = "repo:call";
         if input.as_ref().is_some_and(|input| input.len() > limits::HTTP_BODY_BYTES) {
-            return Ok(Err(fault::limit("repo:call: the input is too large", limits::HTTP_BODY_BYTES)));
+            return Err(fault::limit("repo:call: the input is too large", limits::HTTP_BODY_BYTES).into());
         }
-        let params = match params.map(|json| xrpc::query_params(self, FUNCTION, &json)).transpose() {
-            Ok(params) => params.unwrap_or_default(),
-            Err(fault) => return Ok(Err(fault)),
-        };
+        let params = params.map(|json| xrpc::query_params(self, FUNCTION, &json)).transpose()?;
+        let params = params.unwrap_or_default();
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
         let done = with_grant(self, FUNCTION, &did, async |_, repo, patience| {
             repo.call(&nsid, &query, input, patience).await
         });
-        Ok(done.await.and_then(|answer| pds_json(FUNCTION, &answer)))
+        Ok(pds_json(FUNCTION, &done.await?)?)
     }
 }
 
@@ -170,43 +188,12 @@ async fn write(
             None => Err(GrantError::Unknown),
         };
         let write = write.map_err(|error| grant_fault(state, function, error))?;
-        return Ok(Some(pretend::linked_write(state, &dry_run, &did, &write)));
+        return Ok(Some(report::linked_write(state, &dry_run, &did, &write)));
     }
     let written = with_grant(state, function, did, async |grants, repo, patience| {
         repo.write(&make(grants)?, patience).await
     });
     Ok(written.await?.map(|(uri, cid)| Put { uri: uri.to_string(), cid: cid.to_string() }))
-}
-
-async fn list(state: &mut RunState) -> Result<Vec<u8>, Fault> {
-    let grants = grants(state, "linked_repos.list")?;
-    let rows = grants.list(&runner(state)).await.map_err(|error| database(&error))?;
-    let rows: Vec<Value> = rows
-        .into_iter()
-        .map(|row| {
-            json!({ "id": row.id, "did": row.did, "handle": row.handle, "reason": row.reason,
-                "status": row.status, "scopes": row.scopes })
-        })
-        .collect();
-    Ok(Value::from(rows).to_string().into_bytes())
-}
-
-async fn get(state: &mut RunState, did: &str) -> Result<Vec<u8>, Fault> {
-    const FUNCTION: &str = "linked_repos.get";
-    let grants = grants(state, FUNCTION)?;
-    let did = parse_did(FUNCTION, did)?;
-    let runner = runner(state);
-    let found = grants.find(&did, &runner).await.map_err(|error| database(&error))?;
-    let Some(row) = found else { return Ok(b"null".to_vec()) };
-    // An unusable grant fails here instead of at the script's first write. Opening it may renew its tokens, which a dry
-    // run does not.
-    if state.dry_run().is_none()
-        && let Err(error) = grants.open(&did, &runner).await
-    {
-        return Err(grant_fault(state, FUNCTION, error));
-    }
-    let repo = json!({ "did": row.did, "handle": row.handle, "status": row.status, "scopes": row.scopes });
-    Ok(repo.to_string().into_bytes())
 }
 
 /// Uses a grant for one call, within what the run has left for other servers.
@@ -217,7 +204,7 @@ async fn with_grant<T>(
     work: impl AsyncFnOnce(&LinkedRepos, &LinkedRepo, std::time::Duration) -> Result<T, GrantError>,
 ) -> Result<T, Fault> {
     if let Some(dry_run) = state.dry_run() {
-        return Err(pretend::refusal(dry_run, function));
+        return Err(report::refusal(dry_run, function));
     }
     let grants = grants(state, function)?;
     let did = parse_did(function, did)?;

@@ -1,29 +1,24 @@
 //! `log`: writes the lines of `log`, `print` and `warn`.
 
+use super::Refusal;
 use super::bindings::belvedere::script::log::{Host, Level};
-use super::bindings::belvedere::script::types::Fault;
 use super::state::RunState;
+use crate::scripts::effects::Effects;
 use crate::scripts::limits;
-use crate::scripts::services::{LogLevel, LogLine};
+use crate::scripts::services::LogLine;
 
 impl Host for RunState {
-    fn write(&mut self, level: Level, message: Vec<u8>) -> wasmtime::Result<Result<(), Fault>> {
-        if let Err(fault) = self.count_call().and_then(|()| self.count_log_line()) {
-            return Ok(Err(fault));
-        }
-        let level = match level {
-            Level::Debug => LogLevel::Debug,
-            Level::Info => LogLevel::Info,
-            Level::Warn => LogLevel::Warn,
-        };
+    fn write(&mut self, level: Level, message: Vec<u8>) -> Result<(), Refusal> {
+        self.count_call()?;
+        self.count_log_line()?;
         write_line(self, level, message);
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
 /// Writes a line to the log, cut to the longest line of a script.
-pub(super) fn write_line(state: &RunState, level: LogLevel, mut message: Vec<u8>) {
-    let Some(sink) = state.log() else { return };
+pub(super) fn write_line(state: &RunState, level: Level, mut message: Vec<u8>) {
+    let Some((sink, effects)) = state.log() else { return };
     let cut = message.len() > limits::LOG_LINE_BYTES;
     message.truncate(limits::LOG_LINE_BYTES);
     // Nearly every line is valid UTF-8, and checking is much cheaper than replacing invalid bytes.
@@ -32,12 +27,15 @@ pub(super) fn write_line(state: &RunState, level: LogLevel, mut message: Vec<u8>
     if cut {
         message.push('…');
     }
-    sink.write(LogLine {
-        level,
-        trigger: state.info.trigger.clone(),
-        tenant: state.tenant().clone(),
-        caller_did: state.info.caller.did.as_ref().map(ToString::to_string),
-        message,
-        at: state.clock.now(),
-    });
+    match effects {
+        Effects::Reported(dry_run) => dry_run.log(level.as_str(), message),
+        Effects::Real => sink.write(LogLine {
+            level,
+            trigger: state.info.trigger.clone(),
+            tenant: state.tenant().clone(),
+            caller_did: state.info.caller.did.as_ref().map(ToString::to_string),
+            message,
+            at: state.clock.now(),
+        }),
+    }
 }

@@ -2,13 +2,11 @@
 //! same name for [`RunState`]. A new capability adds its file here and the line that declares it; the generated
 //! linker ([`guest::linker`]) does not build without it.
 //!
-//! A refusal that the script may handle is a [`bindings::belvedere::script::types::Fault`]; an error that ends
-//! the run is a trap.
+//! A function refuses with a [`Refusal`]: a fault that the script may handle, or an error that ends the run.
 
 mod allowances;
 mod atproto;
-mod autopsy;
-mod bindings;
+pub(super) mod bindings;
 mod blobs;
 mod clock;
 mod db;
@@ -18,21 +16,22 @@ mod handles;
 mod http;
 mod jobs;
 mod json;
-mod limiter;
 mod linked_repos;
 mod log;
-mod memory;
 mod meter;
 mod plugins;
-mod pretend;
 mod repo;
+mod report;
 mod rows;
 mod state;
+mod stopped_guest;
 pub(super) mod tid;
 mod types;
 mod xrpc;
 
+/// The error of a function that gives no value.
+type Refusal = belvedere_wasm::sandbox::Refusal<bindings::belvedere::script::types::Fault>;
+
 pub(super) use guest::{Guest, Instance};
-pub(super) use memory::Memory;
 pub(super) use meter::InstructionsExhausted;
 pub(super) use state::{RunInfo, RunState};

@@ -17,10 +17,10 @@ use super::bindings::belvedere::script::plugins::{Host, PluginFault};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{fault, json};
-use crate::plugins::calls::{self, RunContext};
-use crate::scripts::failure::clip;
+use crate::plugins::calls::{self, CallScope, RunContext};
 use crate::scripts::limits;
-use crate::scripts::services::{PluginCall, PluginCallError};
+use crate::scripts::services::PluginCallError;
+use belvedere_base::error_text::cut;
 use belvedere_protocol::trigger::TriggerKind;
 
 /// The interface, as the guest imports it.
@@ -84,17 +84,9 @@ async fn call(
         time_left: Duration::from_micros(fuel / limits::PLUGIN_FUEL_PER_MICROSECOND),
         memory: state.lineage().memory().clone(),
     };
-    let requests_left = Arc::clone(&run.requests_left);
-    let call = PluginCall {
-        plugin,
-        function,
-        args,
-        caller: state.info.caller.did.clone(),
-        run,
-        tenant: state.tenant().clone(),
-    };
-    let called = timed(plugins.call(call), &mut state.plugin_time).await;
-    state.outbound.count_sent(requests.saturating_sub(requests_left.load(Ordering::Relaxed)));
+    let scope = CallScope { tenant: state.tenant().clone(), did: state.info.caller.did.clone(), flow: None };
+    let called = timed(plugins.call(&plugin, &function, &args, &scope, &run), &mut state.plugin_time).await;
+    state.outbound.count_sent(requests.saturating_sub(run.requests_left.load(Ordering::Relaxed)));
     let result = called.map_err(|error| plugin_fault(&what, error))?.into_bytes();
     json::check(state, &format!("{what}: the result"), &result, limits::PLUGIN_RESULT_BYTES).map_err(
         |mut fault| {
@@ -133,13 +125,13 @@ fn plugin_fault(what: &str, error: PluginCallError) -> PluginFault {
 
 fn raised_fault(what: &str, raised: &calls::Fault) -> PluginFault {
     let mut message = format!("{what}: {}", raised.message);
-    clip(&mut message);
+    cut(&mut message, limits::FAILURE_TEXT_BYTES);
     PluginFault { code: raised.code.as_str().to_owned(), message, status: raised.status }
 }
 
 impl From<Fault> for PluginFault {
     fn from(fault: Fault) -> Self {
-        Self { code: fault::code_name(fault.code).to_owned(), message: fault.message, status: fault.status }
+        Self { code: fault.code.as_str().to_owned(), message: fault.message, status: fault.status }
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
-use super::{fault, handles, log, pretend};
+use super::{Refusal, fault, handles, log, report};
 use crate::scripts::dry_run::{DryRun, DryWrite};
 use crate::scripts::failure::FailureAnswer;
 use crate::scripts::limits;
@@ -21,44 +21,141 @@ use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri};
 use belvedere_storage::store::StoreError;
 
 impl Host for RunState {
-    async fn schema(&mut self, collection: String) -> wasmtime::Result<Result<Vec<u8>, Fault>> {
-        Ok(schema(self, &collection))
+    async fn schema(&mut self, collection: String) -> Result<Vec<u8>, Refusal> {
+        let repos = repos(self)?;
+        Ok(repos.schema(&parse_collection(&collection)?).map_or_else(|| b"null".to_vec(), Vec::from))
     }
 
-    async fn load(&mut self, uris: Vec<String>) -> wasmtime::Result<Result<Vec<Loaded>, Fault>> {
-        Ok(load(self, uris).await)
+    async fn load(&mut self, uris: Vec<String>) -> Result<Vec<Loaded>, Refusal> {
+        let repos = repos(self)?;
+        if uris.len() > limits::LOAD_URIS {
+            let max = limits::LOAD_URIS;
+            let message = format!("Record.load_all: at most {max} URIs at once");
+            return Err(fault::new(FaultCode::Limit, message).into());
+        }
+        let mut named = Vec::with_capacity(uris.len());
+        for uri in uris {
+            named.push(parse_uri(&handles::without_handle(self, "Record", uri).await?)?);
+        }
+        let uris = named;
+        let max_bytes = limits::LOAD_BYTES.min(usize::try_from(self.row_bytes_left()).unwrap_or(usize::MAX));
+        let loaded = repos.load(&uris, max_bytes).await.map_err(|error| database(&error))?;
+        if loaded.next.is_some() {
+            let message =
+                format!("Record.load_all: the records are larger than {max_bytes} bytes: load fewer at once");
+            return Err(fault::new(FaultCode::Limit, message).into());
+        }
+        let rows = loaded.rows;
+        self.count_rows(rows.len(), rows.iter().map(|full| full.row.record.len()).sum())?;
+        let mut found = Vec::with_capacity(uris.len());
+        for (position, uri) in uris.iter().enumerate() {
+            let is_it = |row: &belvedere_storage::store::records::RecordRow| {
+                row.did == uri.did.as_str()
+                    && row.rkey == uri.rkey.as_str()
+                    && row.collection == uri.collection
+            };
+            let Some(full) = rows.iter().find(|full| is_it(&full.row)) else { continue };
+            found.push(Loaded {
+                position: position as u32,
+                uri: full.row.uri(),
+                cid: full.cid.map(|cid| cid.to_string()),
+                value: full.row.record.to_vec(),
+            });
+        }
+        Ok(found)
     }
 
-    async fn save(
-        &mut self,
-        writes: Vec<WitWrite>,
-        validate: bool,
-    ) -> wasmtime::Result<Result<Vec<Written>, Fault>> {
-        Ok(save(self, writes, Validation::of(validate)).await)
+    async fn save(&mut self, writes: Vec<WitWrite>, validate: bool) -> Result<Vec<Written>, Refusal> {
+        let validation = Validation::of(validate);
+        let repos = repos(self)?;
+        let author = match self.dry_run_account() {
+            Some((dry_run, account)) => Author::DryRun(dry_run, account),
+            None => Author::Session(self.session("Record")?),
+        };
+        if writes.len() > pds::MAX_WRITES {
+            return Err(fault::limit("too many records in one commit", pds::MAX_WRITES).into());
+        }
+        let checked: Vec<ValidWrite> =
+            writes.into_iter().map(|write| check(self, write)).collect::<Result<_, _>>()?;
+        let mut writes = Vec::with_capacity(checked.len());
+        for ValidWrite { target, collection, uri, rkey, value } in checked {
+            if target != *author.did() {
+                let message = format!("Record: this run may not write to the repo of {target}");
+                return Err(fault::forbidden(message).into());
+            }
+            let action = match (uri, value) {
+                (None, Some(value)) => WriteAction::Create(value),
+                (Some(_), Some(value)) => WriteAction::Put(value),
+                (Some(_), None) => WriteAction::Delete,
+                (None, None) => return Err(bad("Record: a record that is not saved can't be deleted").into()),
+            };
+            writes.push(pds::Write { collection, rkey, action, swap: None });
+        }
+        repos.check_writes(&writes, validation).map_err(|invalid| invalid_fault(self, "Record", invalid))?;
+        let session = match author {
+            Author::Session(session) => session,
+            Author::DryRun(dry_run, account) => return Ok(report::commit(self, &dry_run, &account, &writes)),
+        };
+        let committed = send(self, &repos, &session, &writes).await?;
+        let mut written = Vec::with_capacity(writes.len());
+        let mirrored = repos.mirror_writes(&session.did, &writes, committed, RecordScripts::Now).await;
+        self.announce_write(&session.did).await;
+        for (write, done) in writes.iter().zip(mirrored) {
+            let Some(done) = done else { continue };
+            let deleted = matches!(write.action, WriteAction::Delete);
+            written.push(Written {
+                uri: (!deleted).then(|| done.uri.to_string()),
+                cid: done.cid.map(|cid| cid.to_string()),
+            });
+        }
+        Ok(written)
     }
 
-    async fn save_local(
-        &mut self,
-        write: WitWrite,
-        validate: bool,
-    ) -> wasmtime::Result<Result<Written, Fault>> {
-        Ok(save_local(self, write, Validation::of(validate)).await)
+    async fn save_local(&mut self, write: WitWrite, validate: bool) -> Result<Written, Refusal> {
+        let validation = Validation::of(validate);
+        let repos = repos(self)?;
+        let ValidWrite { target, collection, rkey, value, .. } = check(self, write)?;
+        let Some(value) = value else { return Err(bad("Record:save_local: there is no record").into()) };
+        let Some(rkey) = rkey else { return Err(bad("Record:save_local: the record key is missing").into()) };
+        let uri = RecordUri { did: target, collection, rkey };
+        let inspected = repos
+            .check_local(&uri, &value, validation)
+            .map_err(|invalid| invalid_fault(self, "Record:save_local", invalid))?;
+        if let Some(dry_run) = self.dry_run() {
+            dry_run.write(&DryWrite::IndexSave { uri: uri.to_string(), record: report::json(&value) });
+            return Ok(Written { uri: Some(uri.to_string()), cid: None });
+        }
+        repos.save_local(&uri, value, inspected).await.map_err(|error| match error {
+            LocalError::Store(error) => database(&error),
+            LocalError::NoWriter => fault::new(FaultCode::Unavailable, format!("Record:save_local: {error}")),
+        })?;
+        self.announce_write(&uri.did).await;
+        Ok(Written { uri: Some(uri.to_string()), cid: None })
     }
 
-    async fn log_left_out(
-        &mut self,
-        collection: String,
-        fields: Vec<String>,
-    ) -> wasmtime::Result<Result<(), Fault>> {
-        Ok(log_left_out(self, &collection, &fields))
+    /// Writes the line for the operator. It does not count as one of the script's own.
+    async fn log_left_out(&mut self, collection: String, fields: Vec<String>) -> Result<(), Refusal> {
+        self.count_call()?;
+        let fields = fields.join(", ");
+        let line =
+            format!("Record: fields that the lexicon {collection} does not declare were left out: {fields}");
+        log::write_line(self, LogLevel::Debug, line.into_bytes());
+        Ok(())
     }
 
-    async fn delete_local(
-        &mut self,
-        uri: String,
-        repo: Option<String>,
-    ) -> wasmtime::Result<Result<bool, Fault>> {
-        Ok(delete_local(self, &uri, repo.as_deref()).await)
+    async fn delete_local(&mut self, uri: String, repo: Option<String>) -> Result<bool, Refusal> {
+        let repos = repos(self)?;
+        let uri = parse_uri(&uri)?;
+        check_owner(&uri, &target(self, repo.as_deref())?)?;
+        self.writes.add(1, 0)?;
+        if let Some(dry_run) = self.dry_run() {
+            dry_run.write(&DryWrite::IndexDelete { uri: uri.to_string() });
+            let found = repos.load(std::slice::from_ref(&uri), limits::LOAD_BYTES).await;
+            return Ok(!found.map_err(|error| database(&error))?.rows.is_empty());
+        }
+        let existed = repos.delete_local(&uri).await.map_err(|error| database(&error))?;
+        self.announce_write(&uri.did).await;
+        Ok(existed)
     }
 }
 
@@ -83,16 +180,6 @@ fn database(error: &StoreError) -> Fault {
     fault::new(FaultCode::Unavailable, "Record: database unavailable")
 }
 
-/// Writes the line for the operator. It does not count as one of the script's own.
-fn log_left_out(state: &mut RunState, collection: &str, fields: &[String]) -> Result<(), Fault> {
-    state.count_call()?;
-    let fields = fields.join(", ");
-    let line =
-        format!("Record: fields that the lexicon {collection} does not declare were left out: {fields}");
-    log::write_line(state, LogLevel::Debug, line.into_bytes());
-    Ok(())
-}
-
 /// The record with `[]` for each empty table that its collection's lexicon declares as an array. In Lua an empty table is
 /// both an empty array and an empty object.
 pub(super) fn with_arrays(state: &RunState, collection: &str, value: Vec<u8>) -> Bytes {
@@ -100,47 +187,6 @@ pub(super) fn with_arrays(state: &RunState, collection: &str, value: Vec<u8>) ->
         Some(repos) => repos.record_with_arrays(collection, value.into()),
         None => value.into(),
     }
-}
-
-fn schema(state: &mut RunState, collection: &str) -> Result<Vec<u8>, Fault> {
-    let repos = repos(state)?;
-    Ok(repos.schema(&parse_collection(collection)?).map_or_else(|| b"null".to_vec(), Vec::from))
-}
-
-async fn load(state: &mut RunState, uris: Vec<String>) -> Result<Vec<Loaded>, Fault> {
-    let repos = repos(state)?;
-    if uris.len() > limits::LOAD_URIS {
-        let max = limits::LOAD_URIS;
-        return Err(fault::new(FaultCode::Limit, format!("Record.load_all: at most {max} URIs at once")));
-    }
-    let mut named = Vec::with_capacity(uris.len());
-    for uri in uris {
-        named.push(parse_uri(&handles::without_handle(state, "Record", uri).await?)?);
-    }
-    let uris = named;
-    let max_bytes = limits::LOAD_BYTES.min(usize::try_from(state.row_bytes_left()).unwrap_or(usize::MAX));
-    let loaded = repos.load(&uris, max_bytes).await.map_err(|error| database(&error))?;
-    if loaded.next.is_some() {
-        let message =
-            format!("Record.load_all: the records are larger than {max_bytes} bytes: load fewer at once");
-        return Err(fault::new(FaultCode::Limit, message));
-    }
-    let rows = loaded.rows;
-    state.count_rows(rows.len(), rows.iter().map(|full| full.row.record.len()).sum())?;
-    let mut found = Vec::with_capacity(uris.len());
-    for (position, uri) in uris.iter().enumerate() {
-        let is_it = |row: &belvedere_storage::store::records::RecordRow| {
-            row.did == uri.did.as_str() && row.rkey == uri.rkey.as_str() && row.collection == uri.collection
-        };
-        let Some(full) = rows.iter().find(|full| is_it(&full.row)) else { continue };
-        found.push(Loaded {
-            position: position as u32,
-            uri: full.row.uri(),
-            cid: full.cid.map(|cid| cid.to_string()),
-            value: full.row.record.to_vec(),
-        });
-    }
-    Ok(found)
 }
 
 /// A write whose record and target belong together.
@@ -210,55 +256,6 @@ impl Author {
     }
 }
 
-async fn save(
-    state: &mut RunState,
-    writes: Vec<WitWrite>,
-    validation: Validation,
-) -> Result<Vec<Written>, Fault> {
-    let repos = repos(state)?;
-    let author = match state.dry_run_account() {
-        Some((dry_run, account)) => Author::DryRun(dry_run, account),
-        None => Author::Session(state.session("Record")?),
-    };
-    if writes.len() > pds::MAX_WRITES {
-        return Err(fault::limit("too many records in one commit", pds::MAX_WRITES));
-    }
-    let checked: Vec<ValidWrite> =
-        writes.into_iter().map(|write| check(state, write)).collect::<Result<_, _>>()?;
-    let mut writes = Vec::with_capacity(checked.len());
-    for ValidWrite { target, collection, uri, rkey, value } in checked {
-        if target != *author.did() {
-            let message = format!("Record: this run may not write to the repo of {target}");
-            return Err(fault::forbidden(message));
-        }
-        let action = match (uri, value) {
-            (None, Some(value)) => WriteAction::Create(value),
-            (Some(_), Some(value)) => WriteAction::Put(value),
-            (Some(_), None) => WriteAction::Delete,
-            (None, None) => return Err(bad("Record: a record that is not saved can't be deleted")),
-        };
-        writes.push(pds::Write { collection, rkey, action, swap: None });
-    }
-    repos.check_writes(&writes, validation).map_err(|invalid| invalid_fault(state, "Record", invalid))?;
-    let session = match author {
-        Author::Session(session) => session,
-        Author::DryRun(dry_run, account) => return Ok(pretend::commit(state, &dry_run, &account, &writes)),
-    };
-    let committed = send(state, &repos, &session, &writes).await?;
-    let mut written = Vec::with_capacity(writes.len());
-    let mirrored = repos.mirror_writes(&session.did, &writes, committed, RecordScripts::Now).await;
-    state.announce_write(&session.did).await;
-    for (write, done) in writes.iter().zip(mirrored) {
-        let Some(done) = done else { continue };
-        let deleted = matches!(write.action, WriteAction::Delete);
-        written.push(Written {
-            uri: (!deleted).then(|| done.uri.to_string()),
-            cid: done.cid.map(|cid| cid.to_string()),
-        });
-    }
-    Ok(written)
-}
-
 /// Sends one write by its own method, several in one commit.
 async fn send(
     state: &mut RunState,
@@ -321,40 +318,4 @@ pub(super) fn invalid_fault(state: &mut RunState, function: &str, invalid: Inval
     let message = format!("{function}: {invalid}");
     let answer = state.keep_answer(FailureAnswer::Pds(Answer::of_error(&invalid.into())));
     Fault { answer: Some(answer), ..fault::new(FaultCode::BadInput, message) }
-}
-
-async fn save_local(state: &mut RunState, write: WitWrite, validation: Validation) -> Result<Written, Fault> {
-    let repos = repos(state)?;
-    let ValidWrite { target, collection, rkey, value, .. } = check(state, write)?;
-    let Some(value) = value else { return Err(bad("Record:save_local: there is no record")) };
-    let Some(rkey) = rkey else { return Err(bad("Record:save_local: the record key is missing")) };
-    let uri = RecordUri { did: target, collection, rkey };
-    let inspected = repos
-        .check_local(&uri, &value, validation)
-        .map_err(|invalid| invalid_fault(state, "Record:save_local", invalid))?;
-    if let Some(dry_run) = state.dry_run() {
-        dry_run.write(&DryWrite::IndexSave { uri: uri.to_string(), record: pretend::json(&value) });
-        return Ok(Written { uri: Some(uri.to_string()), cid: None });
-    }
-    repos.save_local(&uri, value, inspected).await.map_err(|error| match error {
-        LocalError::Store(error) => database(&error),
-        LocalError::NoWriter => fault::new(FaultCode::Unavailable, format!("Record:save_local: {error}")),
-    })?;
-    state.announce_write(&uri.did).await;
-    Ok(Written { uri: Some(uri.to_string()), cid: None })
-}
-
-async fn delete_local(state: &mut RunState, uri: &str, repo: Option<&str>) -> Result<bool, Fault> {
-    let repos = repos(state)?;
-    let uri = parse_uri(uri)?;
-    check_owner(&uri, &target(state, repo)?)?;
-    state.writes.add(1, 0)?;
-    if let Some(dry_run) = state.dry_run() {
-        dry_run.write(&DryWrite::IndexDelete { uri: uri.to_string() });
-        let found = repos.load(std::slice::from_ref(&uri), limits::LOAD_BYTES).await;
-        return found.map(|found| !found.rows.is_empty()).map_err(|error| database(&error));
-    }
-    let existed = repos.delete_local(&uri).await.map_err(|error| database(&error))?;
-    state.announce_write(&uri.did).await;
-    Ok(existed)
 }

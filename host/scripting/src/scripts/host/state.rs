@@ -8,10 +8,10 @@ use super::allowances::{Outbound, WriteCount};
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::blobs::Blobs;
 use super::fault;
-use super::memory::Memory;
 use super::tid::TidClock;
 use crate::scripts::OutboundHttp;
 use crate::scripts::dry_run::DryRun;
+use crate::scripts::effects::Effects;
 use crate::scripts::failure::FailureAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
 use crate::scripts::{Lineage, limits};
@@ -22,7 +22,15 @@ use belvedere_instance::repos::caller_session::NoSession;
 use belvedere_instance::xrpc::{Answer, Caller};
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::trigger::TriggerKind;
+use belvedere_wasm::sandbox::{GrowthLimits, InstanceMemory, RunData};
 use belvedere_web::fair_share::{Place, Tenant};
+
+/// An ordinary run leaves as much of the memory with which its instance begins unused as a page of usual records has.
+const GROWTH: GrowthLimits = GrowthLimits {
+    memory_bytes: limits::LINEAR_MEMORY,
+    table_elements: limits::TABLE_ELEMENTS,
+    free_result_bytes: 256 << 10,
+};
 
 /// The trigger and the caller of a run. Capabilities decide by it what they allow, and log lines carry it.
 #[derive(Clone, Debug)]
@@ -77,7 +85,13 @@ pub(in crate::scripts) struct RunState {
     unpaid_fuel: u64,
     /// The session with the caller's PDS; `None` when this kind of run may use none.
     session: Option<Result<Arc<Session>, NoSession>>,
-    pub(in crate::scripts) memory: Memory,
+    pub(super) memory: InstanceMemory,
+}
+
+impl RunData for RunState {
+    fn memory(&mut self) -> &mut InstanceMemory {
+        &mut self.memory
+    }
 }
 
 impl RunState {
@@ -88,7 +102,8 @@ impl RunState {
         session: Option<Result<Arc<Session>, NoSession>>,
     ) -> Self {
         let (mut services, clock) = (services.clone(), services.clock.clone());
-        if info.kind == TriggerKind::Query && info.lineage.may_lag() {
+        let reads_only = info.kind == TriggerKind::Query && services.effects.dry_run().is_none();
+        if reads_only && info.lineage.may_lag() {
             services.index = services.index.for_query(&info.caller).unwrap_or(services.index);
         }
         Self { services: Some(services), session, ..Self::without_services(info, clock, tids) }
@@ -118,8 +133,13 @@ impl RunState {
             plugin_time: Duration::ZERO,
             unpaid_fuel: 0,
             session: None,
-            memory: Memory::new(None),
+            memory: InstanceMemory::new(GROWTH),
         }
+    }
+
+    /// Whether the instance asked for more memory than it may have.
+    pub(in crate::scripts) fn memory_was_refused(&self) -> bool {
+        self.memory.was_refused()
     }
 
     /// The tenant that pays for the run.
@@ -255,7 +275,7 @@ impl RunState {
                 "{function} can't be used while the script is being saved"
             )));
         };
-        pick(services).ok_or_else(|| match &services.dry_run {
+        pick(services).ok_or_else(|| match services.effects.dry_run() {
             Some(dry_run) => fault::forbidden(dry_run.refuse(function)),
             None => fault::forbidden(format!("{function} is not available here")),
         })
@@ -283,13 +303,14 @@ impl RunState {
         }
     }
 
-    pub(super) fn log(&self) -> Option<&dyn LogSink> {
-        self.services.as_ref().map(|services| &*services.log)
+    /// The destination of log lines; `None` while a script is only checked.
+    pub(super) fn log(&self) -> Option<(&dyn LogSink, &Effects)> {
+        self.services.as_ref().map(|services| (&*services.log, &services.effects))
     }
 
     /// What collects the writes of a dry run; `None` in other runs.
     pub(in crate::scripts) fn dry_run(&self) -> Option<&DryRun> {
-        self.services.as_ref()?.dry_run.as_ref()
+        self.services.as_ref()?.effects.dry_run()
     }
 
     /// The account that a dry run acts for as if it had a session.

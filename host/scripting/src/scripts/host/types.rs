@@ -1,6 +1,11 @@
 //! `types`: the shared types, which have no functions.
 
-use super::bindings::belvedere::script::types::Host;
+use super::Refusal;
+use super::bindings::belvedere::script::types::{Fault, Host};
 use super::state::RunState;
 
-impl Host for RunState {}
+impl Host for RunState {
+    fn convert_fault(&mut self, refusal: Refusal) -> wasmtime::Result<Fault> {
+        refusal.into_fault()
+    }
+}

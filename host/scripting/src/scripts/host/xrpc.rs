@@ -8,20 +8,16 @@ use serde_json::Value;
 use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::bindings::belvedere::script::xrpc::{Answer, Host};
 use super::state::{RunInfo, RunState};
-use super::{allowances, fault, json};
+use super::{Refusal, allowances, fault, json};
 use crate::scripts::limits;
 use crate::scripts::services::{CallOutcome, XrpcError};
 use belvedere_instance::xrpc::{Call, CallHeaders, Verb};
 use belvedere_protocol::atproto::Nsid;
 
 impl Host for RunState {
-    async fn query(
-        &mut self,
-        nsid: String,
-        params: Option<Vec<u8>>,
-    ) -> wasmtime::Result<Result<Answer, Fault>> {
-        let answer = call(self, Verb::Query, nsid, None, params).await;
-        self.memory.hold_result(answer.as_ref().map_or(0, |answer| answer.body.len())).await?;
+    async fn query(&mut self, nsid: String, params: Option<Vec<u8>>) -> Result<Answer, Refusal> {
+        let answer = call(self, Verb::Query, nsid, None, params).await?;
+        self.memory.hold_result(answer.body.len()).await?;
         Ok(answer)
     }
 
@@ -30,9 +26,9 @@ impl Host for RunState {
         nsid: String,
         input: Option<Vec<u8>>,
         params: Option<Vec<u8>>,
-    ) -> wasmtime::Result<Result<Answer, Fault>> {
-        let answer = call(self, Verb::Procedure, nsid, input, params).await;
-        self.memory.hold_result(answer.as_ref().map_or(0, |answer| answer.body.len())).await?;
+    ) -> Result<Answer, Refusal> {
+        let answer = call(self, Verb::Procedure, nsid, input, params).await?;
+        self.memory.hold_result(answer.body.len()).await?;
         Ok(answer)
     }
 }

@@ -1,7 +1,6 @@
 //! The services of the server that a run may use, as narrow interfaces: the capabilities under `host/` are written
 //! against these, and tests implement them with fakes.
 
-mod dry_run;
 mod outbound_http;
 mod plugins;
 mod server;
@@ -15,12 +14,12 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 pub use outbound_http::OutboundHttp;
-pub use plugins::{Names, PluginCall, PluginCallError, PluginCalls, ServerPlugins};
+pub use plugins::{Names, PluginCallError, PluginCalls, ServerPlugins};
 pub use server::{ServerIndex, ServerLabels, ServerLog};
 pub use variables::Variables;
 
 use crate::scripts::Lineage;
-use crate::scripts::dry_run::DryRun;
+use crate::scripts::effects::Effects;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
 use belvedere_instance::identity::Resolver;
@@ -66,8 +65,7 @@ pub struct Services {
     pub(in crate::scripts) linked_repos: Option<LinkedRepos>,
     /// Functions of plugins.
     pub plugins: Option<Arc<dyn PluginCalls>>,
-    /// For a dry run: collects what it would have written.
-    pub(in crate::scripts) dry_run: Option<DryRun>,
+    pub(in crate::scripts) effects: Effects,
 }
 
 impl Services {
@@ -90,7 +88,7 @@ impl Services {
             repos: None,
             linked_repos: None,
             plugins: None,
-            dry_run: None,
+            effects: Effects::Real,
         }
     }
 
@@ -269,14 +267,19 @@ pub trait Xrpc: Send + Sync {
     fn call(&self, call: Call, lineage: Lineage) -> BoxFuture<'_, Result<CallOutcome, XrpcError>>;
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// `print`: the server's log only.
-    Debug,
-    /// `log`: the server's log at debug level and the event log (`script.log`).
-    Info,
-    /// `warn`: the server's log only.
-    Warn,
+/// `print` writes at `Debug`, to the server's log only. `log` writes at `Info`, to the server's log at debug level and to the
+/// event log (`script.log`). `warn` writes at `Warn`, to the server's log only.
+pub use crate::scripts::host::bindings::belvedere::script::log::Level as LogLevel;
+
+impl LogLevel {
+    /// The name in the contract.
+    pub(in crate::scripts) fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+        }
+    }
 }
 
 /// One line that a script wrote.

@@ -8,25 +8,9 @@ use futures_util::future::BoxFuture;
 
 use crate::plugins::calls::{CallError, CallScope, Calls, FailureCause, Fault, RunContext};
 use crate::plugins::{LoadedPlugin, PluginStatus, Plugins};
-use belvedere_protocol::atproto::Did;
-use belvedere_web::fair_share::Tenant;
 
 /// Names in the message of an error that lists what exists.
 const MAX_LISTED: usize = 20;
-
-/// A call of a plugin's function, on behalf of a run's caller.
-#[derive(Clone, Debug)]
-pub struct PluginCall {
-    /// As the script wrote it.
-    pub plugin: String,
-    pub function: String,
-    /// JSON text of an array.
-    pub args: String,
-    pub caller: Option<Did>,
-    pub run: RunContext,
-    /// Who pays for the run.
-    pub tenant: Tenant,
-}
 
 /// Why a call gave no value. The script sees the text, except where a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -53,9 +37,17 @@ pub struct Names(Vec<String>);
 
 /// Calls functions of plugins, for `plugin.*`.
 pub trait PluginCalls: Send + Sync {
-    /// Returns JSON text. The plugin computes within the polls of the future, in the place of the calling run among
-    /// those that compute, and ends when the future is dropped.
-    fn call(&self, call: PluginCall) -> BoxFuture<'_, Result<String, PluginCallError>>;
+    /// Calls a function by the names that the script wrote. `args` is the JSON text of an array; returns JSON text. The plugin
+    /// computes within the polls of the future, in the place of the calling run among those that compute, and ends when the
+    /// future is dropped.
+    fn call<'a>(
+        &'a self,
+        plugin: &'a str,
+        function: &'a str,
+        args: &'a str,
+        scope: &'a CallScope,
+        run: &'a RunContext,
+    ) -> BoxFuture<'a, Result<String, PluginCallError>>;
 }
 
 /// The plugins of this server.
@@ -86,16 +78,22 @@ fn is_library(plugin: &LoadedPlugin) -> bool {
 }
 
 impl PluginCalls for ServerPlugins {
-    fn call(&self, call: PluginCall) -> BoxFuture<'_, Result<String, PluginCallError>> {
+    fn call<'a>(
+        &'a self,
+        plugin: &'a str,
+        function: &'a str,
+        args: &'a str,
+        scope: &'a CallScope,
+        run: &'a RunContext,
+    ) -> BoxFuture<'a, Result<String, PluginCallError>> {
         async move {
-            let plugin = self.library(&call.plugin)?;
-            if !plugin.functions.iter().any(|function| function.name == call.function) {
+            let plugin = self.library(plugin)?;
+            if !plugin.functions.iter().any(|known| known.name == function) {
                 let names = plugin.functions.iter().map(|function| function.name.clone());
                 return Err(PluginCallError::NoFunction(names.collect()));
             }
-            let scope = CallScope { tenant: call.tenant, did: call.caller, flow: None };
-            let called = self.calls.call_function(&plugin, &scope, &call.function, &call.args, &call.run);
-            called.await.map_err(PluginCallError::from)
+            let called = self.calls.call_function(&plugin, scope, function, args, run).await;
+            called.map_err(PluginCallError::from)
         }
         .boxed()
     }

@@ -18,7 +18,7 @@ use belvedere_storage::store::records::{self, Page, RecordRow, backlinks};
 use belvedere_storage::store::replicas::{CallerReads, ReadDb};
 use belvedere_storage::store::script_sql::{self, ScriptSqlError};
 use belvedere_storage::store::{Backend, Db, StoreError, query, search};
-use belvedere_wasm::sandbox::{DroppedLines, LogShares, Verdict};
+use belvedere_wasm::sandbox::{DroppedLines, LogShares};
 use belvedere_web::fair_share::Tenant;
 
 /// Implements `db.*` on the record index. A malformed argument is the script's error, with a text for its author.
@@ -183,7 +183,7 @@ pub struct ServerLog {
 
 impl ServerLog {
     pub fn new(events: EventLog, variables: Variables) -> Self {
-        Self { events, variables, shares: LogShares::default() }
+        Self { events, variables, shares: LogShares::new("belvedere_script_log_lines_dropped_total") }
     }
 
     fn report(&self, dropped: DroppedLines) {
@@ -226,18 +226,7 @@ impl LogSink for ServerLog {
     }
 
     fn admit(&self, tenant: &Tenant, trigger: &Arc<str>, bytes: usize, now: Timestamp) -> bool {
-        match self.shares.take(tenant, trigger, bytes, now) {
-            Verdict::Written(dropped) => {
-                if let Some(dropped) = dropped {
-                    self.report(dropped);
-                }
-                true
-            }
-            Verdict::Dropped => {
-                metrics::counter!("belvedere_script_log_lines_dropped_total").increment(1);
-                false
-            }
-        }
+        self.shares.admit(tenant, trigger, bytes, now, |dropped| self.report(dropped))
     }
 
     fn report_dropped(&self, now: Timestamp) {

@@ -8,9 +8,9 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{EngineConfig, FailureKind, Invocation, Stage, account, of_client};
-use crate::plugins::calls::{FailureCause, Fault, FaultCode as PluginCode};
+use crate::plugins::calls::{CallScope, FailureCause, Fault, FaultCode as PluginCode, RunContext};
 use crate::scripts::failure::FaultCode;
-use crate::scripts::services::{PluginCall, PluginCallError, PluginCalls};
+use crate::scripts::services::{PluginCallError, PluginCalls};
 use crate::scripts::{Engine, Lineage, limits};
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
@@ -22,10 +22,28 @@ const STEP: Duration = Duration::from_millis(1);
 
 /// A plugin whose functions do what their names say. Records the calls.
 #[derive(Default)]
-struct FakePlugins(Mutex<Vec<PluginCall>>);
+struct FakePlugins(Mutex<Vec<Call>>);
+
+#[derive(Clone)]
+struct Call {
+    plugin: String,
+    function: String,
+    args: String,
+    scope: CallScope,
+    run: RunContext,
+}
 
 impl PluginCalls for FakePlugins {
-    fn call(&self, call: PluginCall) -> BoxFuture<'_, Result<String, PluginCallError>> {
+    fn call<'a>(
+        &'a self,
+        plugin: &'a str,
+        function: &'a str,
+        args: &'a str,
+        scope: &'a CallScope,
+        run: &'a RunContext,
+    ) -> BoxFuture<'a, Result<String, PluginCallError>> {
+        let (plugin, function, args) = (plugin.to_owned(), function.to_owned(), args.to_owned());
+        let call = Call { plugin, function, args, scope: scope.clone(), run: run.clone() };
         self.0.lock().unwrap().push(call.clone());
         async move {
             if call.plugin == "missing" {
@@ -66,8 +84,7 @@ impl PluginCalls for FakePlugins {
 }
 
 fn fault(code: PluginCode, message: &str, status: Option<u16>) -> PluginCallError {
-    let message = message.to_owned();
-    PluginCallError::Fault(Fault { code, message, status, body: None, retry_after_ms: None })
+    PluginCallError::Fault(Fault { status, ..Fault::new(code, message) })
 }
 
 async fn stage() -> (Stage, Arc<FakePlugins>) {
@@ -136,7 +153,7 @@ async fn the_caller_comes_from_the_host() {
     let calls = plugins.0.lock().unwrap();
     let seen: Vec<_> = calls
         .iter()
-        .map(|call| (call.caller.as_ref().map(Did::as_str), call.run.has_session, &call.tenant))
+        .map(|call| (call.scope.did.as_ref().map(Did::as_str), call.run.has_session, &call.scope.tenant))
         .collect();
     let client = Tenant::client("client-1");
     assert_eq!(seen, [(Some("did:plc:a"), false, &client), (None, false, &Tenant::Instance)]);

@@ -10,11 +10,13 @@
 //! that do not. Two kinds of groups have no reserve: see [`WhenFull`].
 
 mod group;
+mod instance;
 mod reserve;
 mod results;
 mod run_memory;
 
 pub use group::{MemoryGroup, WhenFull};
+pub use instance::{GrowthLimits, InstanceMemory};
 pub use results::ResultMemory;
 pub use run_memory::{NoMemory, RunMemory};
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::RunMemory;
+use super::{NoMemory, RunMemory};
 use belvedere_web::fair_share::Full;
 use belvedere_web::net::BodyMemory;
 
@@ -18,7 +18,7 @@ pub struct ResultMemory(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// `None` in tests of the state alone.
+    /// `None` where nothing pays.
     memory: Option<RunMemory>,
     /// Locked while memory is taken: responses of one batch arrive at the same time, and a run waits for one thing at a
     /// time.
@@ -49,7 +49,7 @@ impl ResultMemory {
     /// Takes memory for `bytes` more of the present result, and waits for it if it has to.
     ///
     /// # Errors
-    /// [`Full`] when no memory became free in time. [`Self::full`] tells it later too.
+    /// [`Full`] when no memory became free in time. [`Self::check`] tells it later too.
     pub async fn take(&self, bytes: usize) -> Result<(), Full> {
         let Inner { memory, sizes, full } = &*self.0;
         let mut sizes = sizes.lock().await;
@@ -68,9 +68,13 @@ impl ResultMemory {
         Ok(())
     }
 
-    /// Why there was no memory, if there was none.
-    pub fn full(&self) -> Option<Full> {
-        *self.0.full.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether everything got its memory.
+    ///
+    /// # Errors
+    /// When no memory became free in time. The error must end the run.
+    pub fn check(&self) -> Result<(), NoMemory> {
+        let full = *self.0.full.lock().unwrap_or_else(PoisonError::into_inner);
+        full.map_or(Ok(()), |full| Err(NoMemory(full)))
     }
 
     /// Releases all but `bytes`, which the run keeps.

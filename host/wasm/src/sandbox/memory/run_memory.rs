@@ -18,7 +18,7 @@ struct Inner {
 }
 
 /// Ends a run for which no memory became free. It is no error of the program's, so it can't catch it.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("no memory for the run: {0}")]
 pub struct NoMemory(pub Full);
 

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
+use wasmtime::ResourceLimiterAsync as _;
 
 use super::*;
 
@@ -170,11 +171,29 @@ async fn results_take_what_the_largest_needs_and_bodies_what_has_arrived() {
     // Several responses that arrive at the same time wait one after the other, and have one reserve.
     let parts = join_all((0..8).map(|_| results.take(3 * MIB))).await;
     assert!(parts.iter().all(Result::is_ok), "{parts:?}");
-    assert_eq!((used(&memory).1, results.full()), (1, None));
+    assert!(used(&memory).1 == 1 && results.check().is_ok());
     results.keep(MIB).await;
     assert_eq!(used(&memory).1, 0);
     let other = run(&memory, "b");
     other.grow(40 * MIB).await.unwrap();
     assert_eq!(results.take(40 * MIB).await, Err(Full::Patience));
-    assert_eq!(results.full(), Some(Full::Patience));
+    assert!(matches!(results.check(), Err(NoMemory(Full::Patience))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_has_what_the_attempt_before_took() {
+    let memory = small();
+    let run = run(&memory, "a");
+    let limits = GrowthLimits { memory_bytes: 8 * MIB, table_elements: 1, free_result_bytes: 0 };
+    let mut instance = InstanceMemory::new(limits);
+    instance.begin(&run, MIB).await.unwrap();
+    assert_eq!(used(&memory), (1, 0), "taken before there is an instance");
+    for _ in 0..3 {
+        assert!(instance.memory_growing(0, 2 * MIB, None).await.unwrap());
+        assert_eq!((used(&memory), instance.grown()), ((2, 0), 2 * MIB));
+        instance.restart();
+    }
+    assert!(instance.memory_growing(0, 8 * MIB, None).await.unwrap());
+    assert_eq!(used(&memory), (8, 0));
+    assert!(!instance.memory_growing(8 * MIB, 8 * MIB + 1, None).await.unwrap() && instance.was_refused());
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::super::linker::{Called, Linker, Linkers};
 use crate::plugins::calls::{
-    CallError, CallScope, Callback, Expiry, Fault, FaultCode, Item, Page, Profile, Start, Tokens,
+    CallError, CallScope, Callback, Called, Expiry, Fault, FaultCode, Item, Linker, Linkers, Page, Profile,
+    Start, Tokens,
 };
 use crate::plugins::engine::Exports;
 use crate::plugins::manifest::{Grants, Manifest, Permission};
@@ -189,13 +189,7 @@ impl State {
 }
 
 pub(super) fn fault(code: FaultCode, message: &str) -> CallError {
-    CallError::Fault(Fault {
-        code,
-        message: message.to_owned(),
-        status: None,
-        body: None,
-        retry_after_ms: None,
-    })
+    CallError::Fault(Fault::new(code, message))
 }
 
 /// An item of a collection.

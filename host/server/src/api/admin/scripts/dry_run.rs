@@ -1,5 +1,5 @@
 //! `POST /admin/scripts/dry-run`: runs a script once on an event or a request, and answers what it returned, logged and
-//! would have written. Nothing is written (docs/adr/0071).
+//! would have written. Nothing is written (docs/adr/0104).
 
 mod answer;
 mod event;

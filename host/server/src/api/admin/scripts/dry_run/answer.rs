@@ -115,7 +115,7 @@ fn notes(report: &DryRunReport, options: DryRunOptions) -> Vec<&'static str> {
     if !options.with_variables {
         notes.push("Script variables had placeholders: their values need script-variables:read.");
     }
-    if report.pretended_answer {
+    if report.answered_unsent {
         notes.push("Requests that write were not sent: their answer is empty (204, or {} of a procedure).");
     }
     if report.left_out > 0 {

@@ -1,5 +1,5 @@
-//! What host functions do in a dry run instead of writing: they check their arguments as always, add what they would
-//! have written to the report, and return what a successful write returns.
+//! Adds entries to the report of a dry run. Host functions have checked their arguments as always, and
+//! return the result of a write that succeeds.
 
 use bytes::Bytes;
 use http::Method;
@@ -24,40 +24,32 @@ pub(super) fn json(bytes: &[u8]) -> &RawValue {
     serde_json::from_slice(bytes).unwrap_or(RawValue::NULL)
 }
 
-/// The refusal of a function that can't be imitated.
+/// The refusal of a function whose answer can't be known.
 pub(super) fn refusal(dry_run: &DryRun, function: &str) -> Fault {
     fault::forbidden(dry_run.refuse(function))
 }
 
-/// Adds the writes of a commit to the report.
+/// Adds the writes of a commit.
 pub(super) fn commit(state: &RunState, dry_run: &DryRun, repo: &Did, writes: &[Write]) -> Vec<Written> {
-    writes.iter().map(|write| one(state, dry_run, repo, write)).collect()
-}
-
-fn one(state: &RunState, dry_run: &DryRun, repo: &Did, write: &Write) -> Written {
-    let uri = uri_of(state, repo, write);
-    let (entry, written) = match &write.action {
-        WriteAction::Create(record) => (
-            DryWrite::RecordCreate { uri: uri.clone(), record: json(record) },
-            Written { uri: Some(uri), cid: cid(record) },
-        ),
-        WriteAction::Put(record) => (
-            DryWrite::RecordUpdate { uri: uri.clone(), record: json(record) },
-            Written { uri: Some(uri), cid: cid(record) },
-        ),
-        WriteAction::Delete => (DryWrite::RecordDelete { uri }, Written { uri: None, cid: None }),
+    let one = |write: &Write| {
+        let uri = uri_of(state, repo, write);
+        let (entry, cid) = match &write.action {
+            WriteAction::Create(record) => {
+                (DryWrite::RecordCreate { uri: uri.clone(), record: json(record) }, cid(record))
+            }
+            WriteAction::Put(record) => {
+                (DryWrite::RecordUpdate { uri: uri.clone(), record: json(record) }, cid(record))
+            }
+            WriteAction::Delete => (DryWrite::RecordDelete { uri: uri.clone() }, None),
+        };
+        dry_run.write(&entry);
+        let deleted = matches!(write.action, WriteAction::Delete);
+        Written { uri: (!deleted).then_some(uri), cid }
     };
-    dry_run.write(&entry);
-    written
+    writes.iter().map(one).collect()
 }
 
-/// A key as a PDS would generate one.
-fn new_key(state: &RunState) -> RecordKey {
-    let tid = state.tids.next(state.clock.now());
-    RecordKey::try_from(tid.as_str()).expect("a TID is a record key")
-}
-
-/// Adds a write to a linked repo to the report.
+/// Adds a write to a linked repo.
 pub(super) fn linked_write(state: &RunState, dry_run: &DryRun, repo: &Did, write: &Write) -> Put {
     let uri = uri_of(state, repo, write);
     let (entry, cid) = match &write.action {
@@ -75,7 +67,11 @@ pub(super) fn linked_write(state: &RunState, dry_run: &DryRun, repo: &Did, write
 
 /// The URI of the record of a write, with a key as a PDS would generate one.
 fn uri_of(state: &RunState, repo: &Did, write: &Write) -> String {
-    let rkey = write.rkey.clone().unwrap_or_else(|| new_key(state));
+    let new_key = || {
+        let tid = state.tids.next(state.clock.now());
+        RecordKey::try_from(tid.as_str()).expect("a TID is a record key")
+    };
+    let rkey = write.rkey.clone().unwrap_or_else(new_key);
     RecordUri { did: repo.clone(), collection: write.collection.clone(), rkey }.to_string()
 }
 
@@ -84,7 +80,7 @@ fn cid(record: &Bytes) -> Option<String> {
     Some(record::inspect(record).ok()?.cid.ok()?.to_string())
 }
 
-/// The outcome of a request that is not sent; `None` for one that only reads and may be sent.
+/// Adds a request, and returns the outcome of one that is not sent. `None` for one that only reads and may be sent.
 pub(super) fn request(dry_run: &DryRun, method: &Method, url: &str, body_bytes: usize) -> Option<Outcome> {
     let only_reads = matches!(*method, Method::GET | Method::HEAD);
     if only_reads {
@@ -93,7 +89,7 @@ pub(super) fn request(dry_run: &DryRun, method: &Method, url: &str, body_bytes: 
         return refused.then(|| Outcome { response: None, fault: Some(refusal(dry_run, &name)) });
     }
     dry_run.write(&DryWrite::HttpRequest { method: method.as_str(), url, body_bytes });
-    dry_run.pretend_answer();
+    dry_run.answer_unsent();
     let response = Response { status: NOT_SENT, headers: Vec::new(), body: Vec::new() };
     Some(Outcome { response: Some(response), fault: None })
 }

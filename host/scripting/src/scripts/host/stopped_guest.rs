@@ -33,9 +33,9 @@ const FUEL: u64 = 10_000_000;
 
 /// Finds lines; one per engine.
 #[derive(Clone)]
-pub(super) struct Autopsy(Module);
+pub(super) struct StoppedGuest(Module);
 
-impl Autopsy {
+impl StoppedGuest {
     pub(super) fn new(engine: &Engine) -> Result<Self> {
         Ok(Self(Module::new(engine, TRAP)?))
     }
