@@ -34,6 +34,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 
 use super::super::Backend;
+pub(super) use names::CTE_PREFIX;
 pub use scope::Catalog;
 use scope::{Columns, Cost, Scope};
 

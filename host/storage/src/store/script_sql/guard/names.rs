@@ -12,7 +12,7 @@ use super::{Emitter, GuardError, OWN_PREFIX, refuse_if};
 const MAX_NAME: usize = 50;
 
 /// Prefix of the generated names of common table expressions. No relation's name has it.
-const CTE_PREFIX: &str = "cte_";
+pub(in crate::store::script_sql) const CTE_PREFIX: &str = "cte_";
 
 /// A common table expression.
 #[derive(Debug)]
