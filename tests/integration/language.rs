@@ -64,7 +64,6 @@ const EXCLUDED: &[&str] = &[
     "host/storage/src/store/jobs.rs",
     "host/storage/src/store/query",
     "host/storage/src/store/records",
-    "host/storage/src/store/script_sql",
     "host/wasm",
 ];
 

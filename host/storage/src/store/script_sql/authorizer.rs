@@ -3,7 +3,7 @@
 //!
 //! A statement reads the own tables and our temporary views. Only a view of ours reads the attached index: SQLite says
 //! which view or common table expression an access comes from. An expression can have the name of a view, so a view
-//! reads only the tables that it shows, and none of them has a secret. Nobody but us can create views and triggers.
+//! reads only the tables that it shows, and none of them has a secret. No statement can create a view or a trigger.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -25,9 +25,9 @@ const VIEWS: [(&str, &[&str]); 5] = [
     ("labels", &["labels"]),
     ("lexicons", &["lexicons"]),
 ];
-/// Operators that are functions to SQLite, and what the guard writes.
+/// Operators that are functions to SQLite, and the function that the guard adds.
 const OPERATORS: [&str; 5] = ["->", "->>", "like", "glob", SQLITE_LENGTH_CHECK];
-/// What any statement may call.
+/// The functions and operators that any statement may call.
 static CALLABLE: LazyLock<HashSet<&str>> =
     LazyLock::new(|| guard::callable(Backend::Sqlite).chain(OPERATORS).collect());
 /// Functions with which SQLite itself changes the schema for an ALTER TABLE.
@@ -40,7 +40,7 @@ const SCHEMA_FUNCTIONS: [&str; 6] = [
     "sqlite_rename_test",
 ];
 
-/// What the next statements on a connection may do.
+/// The rights of the next statements on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Rights {
     /// Read the views and the own tables.
@@ -51,7 +51,7 @@ pub(in crate::store) enum Rights {
     Define,
 }
 
-/// What SQLite asks.
+/// An access that SQLite asks about.
 #[derive(Debug)]
 struct Access<'a> {
     action: c_int,
@@ -135,7 +135,7 @@ impl Access<'_> {
     }
 }
 
-/// Sets what the next statements of a connection may do.
+/// Sets the rights of the next statements of a connection.
 pub(super) async fn allow(connection: &mut SqliteConnection, rights: Rights) -> Result<(), sqlx::Error> {
     let mut handle = connection.lock_handle().await?;
     install(handle.as_raw_handle().as_ptr(), rights);

@@ -75,7 +75,7 @@ pub struct Answer {
     pub changed: Option<u64>,
 }
 
-/// Why a statement failed. The script sees all texts but that of [`ScriptSqlError::Store`].
+/// The reason why a statement failed. The script sees all texts but that of [`ScriptSqlError::Store`].
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptSqlError {
     #[error(transparent)]
@@ -147,7 +147,7 @@ fn is_statements_fault(code: &str) -> bool {
     code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 1 | 18 | 19 | 20 | 23 | 25))
 }
 
-/// What keeps scripts' SQL from the rest of the database.
+/// The protection of the rest of the database from scripts' SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptIsolation {
     /// The guard, and connections that can't write the index.
@@ -198,8 +198,8 @@ impl<C: Poolable> Connections<C> {
 pub async fn run(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, ScriptSqlError> {
     let parsed = guard::Parsed::new(sql, db.backend())?;
     match db {
-        Db::Sqlite(db) => sqlite::run(&db.script_sql, &parsed, params).await,
-        Db::Postgres(db) => postgres::run(&db.script_sql, &parsed, params, &db.script_role).await,
+        Db::Sqlite(db) => sqlite::run(&db.script_sql, parsed, params).await,
+        Db::Postgres(db) => postgres::run(&db.script_sql, sql, parsed, params, &db.script_role).await,
     }
 }
 
@@ -208,7 +208,7 @@ type OwnColumn = (String, String, bool);
 
 /// Checks and rewrites a statement. `columns` are those of the own tables that it names.
 fn resolve(
-    parsed: &guard::Parsed,
+    parsed: guard::Parsed,
     params: &[Value],
     columns: Vec<OwnColumn>,
 ) -> Result<guard::Statement, ScriptSqlError> {

@@ -85,10 +85,10 @@ fn read_only_uri(path: &Path) -> Result<String, StoreError> {
 
 pub(super) async fn run(
     connections: &Connections<SqliteConnection>,
-    parsed: &Parsed,
+    parsed: Parsed,
     params: &[Value],
 ) -> Result<Answer, ScriptSqlError> {
-    let mut pooled = connections.get(parsed).await?;
+    let mut pooled = connections.get(&parsed).await?;
     // The connections for SELECT always have the rights to read.
     if !parsed.is_select() {
         let rights = if parsed.is_write() { Rights::Write } else { Rights::Define };

@@ -11,7 +11,7 @@ use crate::store::{Backend, Db};
 
 const SECRET: &str = "canary-b7d1f0";
 
-/// Statements that read or change the table `{t}`, which is none of the scripts'. `{own}` is one of theirs.
+/// Statements that read or change the table `{t}`, which does not belong to scripts. The table `{own}` does.
 const ON_A_TABLE: &[&str] = &[
     "SELECT * FROM {t}",
     "SELECT secret FROM {t}",
