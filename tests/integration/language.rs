@@ -60,7 +60,6 @@ const EXCLUDED: &[&str] = &[
     "host/storage/src/store/backfill",
     "host/storage/src/store/index",
     "host/storage/src/store/jobs.rs",
-    "host/storage/src/store/script_sql",
     "host/wasm",
 ];
 

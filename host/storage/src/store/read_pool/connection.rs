@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 
 use super::deadline::Deadline;
 use crate::store::replicas::REPLAYED;
+use crate::store::script_sql::authorizer::{self, Rights};
 use crate::store::script_sql::statement_limits;
 
 /// Steps of SQLite's virtual machine between two checks of the deadline. Most take less than a microsecond, but a function
@@ -23,9 +24,9 @@ const STEPS_PER_CHECK: i32 = 50;
 pub(in crate::store) struct ConnectionSetup {
     pub(super) statements: Vec<String>,
     pub(super) limits: &'static [SqliteLimit],
-    /// SQLite: whether the memory and the temporary files of each statement are limited
-    /// (`script_sql::statement_limits`).
-    pub(super) limits_memory: bool,
+    /// SQLite: whether the connection runs scripts' SQL: the memory and the temporary files of each statement are limited
+    /// (`script_sql::statement_limits`), and it may only read (`script_sql::authorizer`).
+    pub(super) is_for_scripts: bool,
     /// PostgreSQL: a query that returns what is wrong with the connection's role, or NULL.
     pub(super) role_check: Option<String>,
 }
@@ -93,12 +94,13 @@ impl Poolable for SqliteConnection {
             let deadline = Arc::clone(deadline);
             let mut handle = self.lock_handle().await?;
             configure(&mut handle, setup.limits);
-            if setup.limits_memory {
+            if setup.is_for_scripts {
                 if !statement_limits::add_length_check(handle.as_raw_handle().as_ptr()) {
                     return Err(sqlx::Error::Configuration(
                         "the SQL function belvedere_short can't be registered".into(),
                     ));
                 }
+                authorizer::install(handle.as_raw_handle().as_ptr(), Rights::Read);
                 let mut seen = 0;
                 handle.set_progress_handler(STEPS_PER_CHECK, move || {
                     let checkouts = deadline.checkouts.load(Ordering::Relaxed);

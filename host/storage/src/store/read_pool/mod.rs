@@ -132,9 +132,9 @@ impl<C: Poolable> ReadPool<C> {
         self
     }
 
-    /// Limits the memory and the temporary files of each statement on SQLite.
-    pub(super) fn limit_memory(mut self) -> Self {
-        self.setup.limits_memory = true;
+    /// Limits what a statement on SQLite may access, and its memory and temporary files.
+    pub(super) fn for_scripts(mut self) -> Self {
+        self.setup.is_for_scripts = true;
         self
     }
 

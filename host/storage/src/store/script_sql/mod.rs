@@ -5,12 +5,16 @@
 //! they can be written. Every statement has a deadline and limits on memory and temporary files; results have limits
 //! on rows and bytes. On PostgreSQL the connections log in as a separate role ([`role`]).
 
+pub(super) mod authorizer;
 pub mod guard;
 pub(super) mod postgres;
 pub mod role;
 pub(super) mod sqlite;
 pub(super) mod statement_limits;
 mod views;
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -27,6 +31,11 @@ use role::RoleError;
 pub(super) const VIEW_SCHEMA: &str = "script_views";
 /// PostgreSQL: the schema of the scripts' own tables.
 pub(super) const OWN_SCHEMA: &str = "script_tables";
+
+/// SQLite: the name under which the index is attached.
+const INDEX: &str = "belvedere";
+/// SQLite: the view of the columns of the own tables (`views`).
+const OWN_COLUMNS: &str = "own_columns";
 
 /// SQLite: the function that rejects values above a size (`guard::bounds`). It exists only on these connections. On
 /// PostgreSQL it is `short` in [`VIEW_SCHEMA`].
@@ -66,7 +75,7 @@ pub struct Answer {
     pub changed: Option<u64>,
 }
 
-/// Why a statement failed. The script sees all texts but that of [`ScriptSqlError::Store`].
+/// The reason why a statement failed. The script sees all texts but that of [`ScriptSqlError::Store`].
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptSqlError {
     #[error(transparent)]
@@ -130,15 +139,15 @@ fn is_out_of_memory(code: &str, message: &str) -> bool {
 }
 
 /// Whether the statement is wrong, rather than the database: PostgreSQL's error classes for data, constraints, syntax
-/// and names, limits and features; SQLite's ERROR, TOOBIG, CONSTRAINT, MISMATCH and RANGE.
+/// and names, limits and features; SQLite's ERROR, TOOBIG, CONSTRAINT, MISMATCH, AUTH and RANGE.
 fn is_statements_fault(code: &str) -> bool {
     if code.len() == 5 {
         return ["0A", "21", "22", "23", "25", "2B", "42", "54"].iter().any(|class| code.starts_with(class));
     }
-    code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 1 | 18 | 19 | 20 | 25))
+    code.parse::<u32>().is_ok_and(|code| matches!(code & 0xff, 1 | 18 | 19 | 20 | 23 | 25))
 }
 
-/// What keeps scripts' SQL from the rest of the database.
+/// The protection of the rest of the database from scripts' SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptIsolation {
     /// The guard, and connections that can't write the index.
@@ -189,8 +198,8 @@ impl<C: Poolable> Connections<C> {
 pub async fn run(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, ScriptSqlError> {
     let parsed = guard::Parsed::new(sql, db.backend())?;
     match db {
-        Db::Sqlite(db) => sqlite::run(&db.script_sql, &parsed, params).await,
-        Db::Postgres(db) => postgres::run(&db.script_sql, &parsed, params, &db.script_role).await,
+        Db::Sqlite(db) => sqlite::run(&db.script_sql, parsed, params).await,
+        Db::Postgres(db) => postgres::run(&db.script_sql, sql, parsed, params, &db.script_role).await,
     }
 }
 
@@ -199,7 +208,7 @@ type OwnColumn = (String, String, bool);
 
 /// Checks and rewrites a statement. `columns` are those of the own tables that it names.
 fn resolve(
-    parsed: &guard::Parsed,
+    parsed: guard::Parsed,
     params: &[Value],
     columns: Vec<OwnColumn>,
 ) -> Result<guard::Statement, ScriptSqlError> {

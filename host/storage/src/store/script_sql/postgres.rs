@@ -17,9 +17,10 @@ use super::{
     write_json_member,
 };
 use crate::store::executor::ConnectionPool as _;
+use crate::store::Backend;
 use crate::store::read_pool::ExcessPrivilege;
 
-/// How long a statement waits for another statement's lock on an own table.
+/// Longest wait of a statement for another statement's lock on an own table.
 const LOCK_TIMEOUT: &str = "2s";
 /// Types of JSON values.
 const JSON_TYPES: [&str; 2] = ["JSON", "JSONB"];
@@ -43,7 +44,7 @@ const PLAIN_TYPES: [&str; 16] = [
     "UUID",
 ];
 
-/// How often PostgreSQL checks that the connection of a running statement is still open. It is closed when the caller
+/// Interval at which PostgreSQL checks that the connection of a running statement is still open. It is closed when the caller
 /// is gone.
 const CONNECTION_CHECK_INTERVAL: &str = "250ms";
 /// Memory of one sort or hash table; larger ones use temporary files. A statement may have several.
@@ -80,7 +81,8 @@ impl Connections<PgConnection> {
 /// Runs a statement. A SELECT whose connection was lost runs once more.
 pub(super) async fn run(
     connections: &Connections<PgConnection>,
-    parsed: &Parsed,
+    sql: &str,
+    parsed: Parsed,
     params: &[Value],
     role: &Result<Option<Role>, RoleError>,
 ) -> Result<Answer, ScriptSqlError> {
@@ -88,10 +90,11 @@ pub(super) async fn run(
         Ok(role) => role.as_ref().map_or("", Role::name),
         Err(no_role) => return Err(ScriptSqlError::RoleError(no_role.clone())),
     };
+    let is_select = parsed.is_select();
     match attempt(connections, parsed, params, name).await {
-        Err(ScriptSqlError::Store(error)) if parsed.is_select() && error.is_lost_connection() => {
+        Err(ScriptSqlError::Store(error)) if is_select && error.is_lost_connection() => {
             connections.readers.lost();
-            attempt(connections, parsed, params, name).await
+            attempt(connections, Parsed::new(sql, Backend::Postgres)?, params, name).await
         }
         result => result,
     }
@@ -99,11 +102,11 @@ pub(super) async fn run(
 
 async fn attempt(
     connections: &Connections<PgConnection>,
-    parsed: &Parsed,
+    parsed: Parsed,
     params: &[Value],
     name: &str,
 ) -> Result<Answer, ScriptSqlError> {
-    let mut pooled = connections.get(parsed).await.map_err(|error| role_error(error, name))?;
+    let mut pooled = connections.get(&parsed).await.map_err(|error| role_error(error, name))?;
     let result = if parsed.own_tables().is_empty() || !(parsed.is_select() || parsed.is_write()) {
         run_on(&mut pooled, parsed, params).await
     } else {
@@ -131,7 +134,7 @@ fn must_close_connection(error: &ScriptSqlError) -> bool {
 
 async fn run_on(
     connection: &mut PgConnection,
-    parsed: &Parsed,
+    parsed: Parsed,
     params: &[Value],
 ) -> Result<Answer, ScriptSqlError> {
     let columns = own_columns(connection, parsed.own_tables()).await?;

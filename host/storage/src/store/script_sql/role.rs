@@ -45,7 +45,7 @@ impl std::fmt::Debug for ScriptRole {
     }
 }
 
-/// Why the role of scripts' SQL can't be used.
+/// The reason why the role of scripts' SQL can't be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RoleError {
     #[error("the server's role {server} can't create roles")]

@@ -9,11 +9,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, Column, Row, SqliteConnection, TypeInfo, ValueRef};
 
 use super::super::read_pool::SqliteLimit;
-use super::MAX_VALUE_BYTES;
+use super::authorizer::{self, Rights};
 use super::guard::{Kind, Parsed, Statement};
 use super::{
-    Answer, Connections, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS, OwnColumn, ReadPool,
-    Rows, ScriptSqlError, StoreError, write_json_member, write_member,
+    Answer, Connections, INDEX, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_VALUE_BYTES, MAX_WRITERS,
+    OWN_COLUMNS, OwnColumn, ReadPool, Rows, ScriptSqlError, StoreError, write_json_member, write_member,
 };
 
 /// Page size of the file, in bytes: SQLite's default.
@@ -32,7 +32,7 @@ impl Connections<SqliteConnection> {
     pub(in crate::store) fn beside(options: &SqliteConnectOptions) -> Result<Self, StoreError> {
         let index = options.get_filename();
         let own = own_file(index);
-        let mut views = vec![format!("ATTACH DATABASE '{}' AS belvedere", read_only_uri(index)?)];
+        let mut views = vec![format!("ATTACH DATABASE '{}' AS {INDEX}", read_only_uri(index)?)];
         views.extend(super::views::sqlite());
         let writer = options
             .clone()
@@ -52,11 +52,11 @@ impl Connections<SqliteConnection> {
             readers: ReadPool::new(reader, MAX_READERS)
                 .setup_statements(reader_views)
                 .sqlite_limits(&BOUNDS)
-                .limit_memory(),
+                .for_scripts(),
             writers: ReadPool::new(writer.thread_name(|_| "script-sql-write".into()), MAX_WRITERS)
                 .setup_statements(views)
                 .sqlite_limits(&BOUNDS)
-                .limit_memory(),
+                .for_scripts(),
         })
     }
 }
@@ -85,10 +85,15 @@ fn read_only_uri(path: &Path) -> Result<String, StoreError> {
 
 pub(super) async fn run(
     connections: &Connections<SqliteConnection>,
-    parsed: &Parsed,
+    parsed: Parsed,
     params: &[Value],
 ) -> Result<Answer, ScriptSqlError> {
-    let mut pooled = connections.get(parsed).await?;
+    let mut pooled = connections.get(&parsed).await?;
+    // The connections for SELECT always have the rights to read.
+    if !parsed.is_select() {
+        let rights = if parsed.is_write() { Rights::Write } else { Rights::Define };
+        authorizer::allow(&mut pooled, rights).await?;
+    }
     let columns = own_columns(&mut pooled, parsed.own_tables()).await?;
     let statement = match super::resolve(parsed, params, columns) {
         Ok(statement) => statement,
@@ -123,13 +128,15 @@ async fn own_columns(
     connection: &mut SqliteConnection,
     tables: &[String],
 ) -> Result<Vec<OwnColumn>, ScriptSqlError> {
-    const COLUMNS: &str = "SELECT m.name, c.name, upper(c.type) IN ('JSON', 'JSONB') FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') c \
-        WHERE m.type = 'table' AND m.name IN (SELECT value FROM json_each($1))";
+    let sql = format!(
+        "SELECT table_name, column_name, is_json FROM temp.{OWN_COLUMNS} \
+         WHERE table_name IN (SELECT value FROM json_each($1))"
+    );
     if tables.is_empty() {
         return Ok(Vec::new());
     }
     let tables = Value::from(tables).to_string();
-    Ok(sqlx::query_as(COLUMNS).bind(tables).fetch_all(connection).await?)
+    Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(tables).fetch_all(connection).await?)
 }
 
 async fn fetch(
@@ -214,7 +221,7 @@ mod tests {
     use super::*;
     use crate::store::script_sql::guard;
 
-    /// The connections protect the index even without the guard.
+    /// The connections protect the index even without the guard and the authorizer.
     #[tokio::test]
     async fn the_index_can_not_be_written_even_by_ourselves() {
         let directory = tempfile::tempdir().unwrap();
@@ -224,6 +231,7 @@ mod tests {
         let crate::store::Db::Sqlite(db) = db else { unreachable!("the test opened SQLite") };
 
         let mut writer = db.script_sql.writers.get().await.unwrap();
+        authorizer::remove(&mut writer).await.unwrap();
         for sql in [
             "DELETE FROM belvedere.records",
             "CREATE TABLE belvedere.x (a)",
@@ -237,6 +245,7 @@ mod tests {
         assert_eq!(pages as u64 * PAGE_BYTES, MAX_OWN_BYTES);
 
         let mut reader = db.script_sql.readers.get().await.unwrap();
+        authorizer::remove(&mut reader).await.unwrap();
         let refused = reader.execute("INSERT INTO main.script_x VALUES (1)").await.unwrap_err().to_string();
         assert!(refused.contains("readonly"), "{refused}");
         for sql in

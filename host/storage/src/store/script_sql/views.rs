@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use super::{LEAN_RECORDS, MAX_VALUE_BYTES};
+use super::{LEAN_RECORDS, MAX_VALUE_BYTES, OWN_COLUMNS};
 
 /// A time column as text.
 macro_rules! time {
@@ -39,7 +39,17 @@ pub(super) fn sqlite() -> Vec<String> {
     let cid = format!("{} AS cid, ", cid_text("r.cid"));
     let mut views = vec![records("records", &cid), records(LEAN_RECORDS, "")];
     views.extend(OTHER_VIEWS.iter().map(|view| (*view).to_owned()));
+    views.push(own_columns());
     views
+}
+
+/// The view of the columns of the own tables, for ourselves: scripts' statements read no schema.
+fn own_columns() -> String {
+    format!(
+        "CREATE TEMP VIEW {OWN_COLUMNS} AS SELECT m.name AS table_name, c.name AS column_name, \
+             upper(c.type) IN ('JSON', 'JSONB') AS is_json \
+         FROM main.sqlite_schema m, pragma_table_info(m.name, 'main') c WHERE m.type = 'table'"
+    )
 }
 
 const OTHER_VIEWS: [&str; 3] = [

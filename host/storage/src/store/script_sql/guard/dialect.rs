@@ -7,7 +7,7 @@ use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence, SQLiteDialect};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
-use super::super::super::Backend;
+use crate::store::Backend;
 
 pub(super) fn of(backend: Backend) -> &'static dyn Dialect {
     match backend {

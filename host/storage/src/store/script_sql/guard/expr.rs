@@ -1,363 +1,377 @@
-//! Writes expressions, with explicit parentheses, so that the database's precedence rules do not matter.
+//! Rewrites expressions. Every operator gets parentheses, so that the database's precedence rules do not matter.
 
 use serde_json::Value as Json;
-use sqlparser::ast::{Array, BinaryOperator, CaseWhen, Expr, TypedString, UnaryOperator, Value};
+use sqlparser::ast::{
+    Array, BinaryOperator, CaseWhen, CeilFloorKind, DateTimeField, Expr, TrimWhereField, TypedString,
+    UnaryOperator, Value,
+};
 
-use super::bounds::{self, Bound};
-use super::names::single;
-use super::{Emitter, GuardError, operators, refuse_if, unsupported};
+use super::lists::{self, Bound, is_in};
+use super::names::{checked_name, single};
+use super::{GuardError, Rewriter, raw, refuse_if, replace, unsupported};
 
-impl Emitter<'_> {
-    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(), GuardError> {
-        self.deeper(|emit| emit.expr_body(expr))
+/// Takes an expression out of the statement, to put it back elsewhere.
+pub(super) fn taken(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, raw(String::new()))
+}
+
+/// Removes the parentheses around an expression.
+pub(super) fn unnested(expr: &mut Expr) {
+    while let Expr::Nested(inner) = expr {
+        *expr = taken(inner);
+    }
+}
+
+impl Rewriter<'_> {
+    /// Rewrites an expression, and returns whether its values are JSON.
+    pub(super) fn expr(&mut self, expr: &mut Expr) -> Result<bool, GuardError> {
+        self.deeper(|rewriter| rewriter.expr_body(expr))
     }
 
-    /// Writes the parts in parentheses.
-    pub(super) fn bracketed(&mut self, parts: &[Part<'_>]) -> Result<(), GuardError> {
-        self.push("(");
-        for part in parts {
-            match part {
-                Part::Word(word) => self.push(word),
-                Part::Expr(expr) => self.expr(expr)?,
-                Part::BoundedArg(expr, bound) => self.bounded_arg(expr, *bound)?,
+    fn exprs<'e>(&mut self, exprs: impl IntoIterator<Item = &'e mut Expr>) -> Result<(), GuardError> {
+        exprs.into_iter().try_for_each(|expr| self.expr(expr).map(drop))
+    }
+
+    fn expr_body(&mut self, expr: &mut Expr) -> Result<bool, GuardError> {
+        unnested(expr);
+        match expr {
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => self.column(expr),
+            Expr::Subquery(query) => Ok(self.query(query)?.first().is_some_and(|column| column.is_json)),
+            Expr::BinaryOp { .. } => self.binary(expr),
+            Expr::Function(_) => self.function(expr),
+            Expr::Substring { .. }
+            | Expr::Trim { .. }
+            | Expr::Position { .. }
+            | Expr::Ceil { .. }
+            | Expr::Floor { .. } => {
+                self.special(expr)?;
+                self.function(expr)
             }
+            _ => self.without_json(expr).map(|()| false),
         }
-        self.push(")");
+    }
+
+    /// Rewrites an expression that is neither a name, a call nor JSON.
+    fn without_json(&mut self, expr: &mut Expr) -> Result<(), GuardError> {
+        let text = match expr {
+            Expr::Value(value) => self.value(&value.value)?,
+            Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false })
+                if self.is_postgres() =>
+            {
+                let name = lists::type_name(data_type, self.backend)?;
+                format!("CAST({} AS {name})", self.value(&value.value)?)
+            }
+            Expr::Interval(interval) if self.is_postgres() => {
+                let has_field = interval.leading_field.is_some() || interval.last_field.is_some();
+                refuse_if("this INTERVAL", has_field)?;
+                self.expr(&mut interval.value)?;
+                format!("CAST({} AS interval)", interval.value)
+            }
+            Expr::Extract { field, syntax: _, expr: e } if self.is_postgres() => {
+                refuse_if("this field of EXTRACT", !is_in(lists::FIELDS, &field.to_string()))?;
+                self.expr(e)?;
+                format!("EXTRACT({field} FROM {e})")
+            }
+            Expr::Collate { expr: e, collation } => {
+                let name = checked_name(self.backend, single(collation)?)?;
+                let known = if self.is_postgres() { "C" } else { "NOCASE BINARY RTRIM" };
+                let Some(name) = known.split(' ').find(|known| known.eq_ignore_ascii_case(&name)) else {
+                    return unsupported("this collation");
+                };
+                self.expr(e)?;
+                format!("({e} COLLATE {})", self.quoted(name))
+            }
+            Expr::Cast { kind: _, expr: e, data_type, format } => {
+                refuse_if("CAST FORMAT", format.is_some())?;
+                let name = lists::type_name(data_type, self.backend)?;
+                self.cast(e, &name)?
+            }
+            Expr::Tuple(items) => return self.exprs(items),
+            Expr::Array(Array { elem, named: true }) if self.is_postgres() => {
+                self.exprs(elem)?;
+                return self.bounded_result(expr);
+            }
+            Expr::Like { .. } | Expr::ILike { .. } => return self.like(expr),
+            _ => {
+                self.children(expr)?;
+                format!("({expr})")
+            }
+        };
+        replace(expr, text);
         Ok(())
     }
 
-    fn expr_body(&mut self, expr: &Expr) -> Result<(), GuardError> {
-        use Part::{Expr as E, Word as W};
-        let not = |negated: bool, plain: &'static str, negative: &'static str| {
-            W(if negated { negative } else { plain })
-        };
+    /// Rewrites the parts of an expression that is otherwise as the script wrote it.
+    fn children(&mut self, expr: &mut Expr) -> Result<(), GuardError> {
         match expr {
-            Expr::Identifier(name) => {
-                let found = self.resolve_unqualified(name)?;
-                self.write_resolved(&found)
-            }
-            Expr::CompoundIdentifier(names) => {
-                let [table, column] = names.as_slice() else {
-                    return unsupported("a column with a schema in front");
-                };
-                let found = self.resolve_qualified(table, column)?;
-                self.write_resolved(&found)
-            }
-            Expr::Value(value) => self.value(&value.value),
-            Expr::Nested(inner) => self.expr(inner),
-            Expr::IsNull(e) => self.bracketed(&[E(e), W(" IS NULL")]),
-            Expr::IsNotNull(e) => self.bracketed(&[E(e), W(" IS NOT NULL")]),
-            Expr::IsTrue(e) => self.bracketed(&[E(e), W(" IS TRUE")]),
-            Expr::IsNotTrue(e) => self.bracketed(&[E(e), W(" IS NOT TRUE")]),
-            Expr::IsFalse(e) => self.bracketed(&[E(e), W(" IS FALSE")]),
-            Expr::IsNotFalse(e) => self.bracketed(&[E(e), W(" IS NOT FALSE")]),
-            Expr::IsDistinctFrom(a, b) => self.bracketed(&[E(a), W(" IS DISTINCT FROM "), E(b)]),
-            Expr::IsNotDistinctFrom(a, b) => self.bracketed(&[E(a), W(" IS NOT DISTINCT FROM "), E(b)]),
-            Expr::Between { expr, negated, low, high } => self.bracketed(&[
-                E(expr),
-                not(*negated, " BETWEEN ", " NOT BETWEEN "),
-                E(low),
-                W(" AND "),
-                E(high),
-            ]),
-            Expr::InList { expr, list, negated } => {
+            Expr::IsNull(e)
+            | Expr::IsNotNull(e)
+            | Expr::IsTrue(e)
+            | Expr::IsNotTrue(e)
+            | Expr::IsFalse(e)
+            | Expr::IsNotFalse(e) => self.exprs([&mut **e]),
+            Expr::IsDistinctFrom(a, b) | Expr::IsNotDistinctFrom(a, b) => self.exprs([&mut **a, b]),
+            Expr::Between { expr: e, negated: _, low, high } => self.exprs([&mut **e, low, high]),
+            Expr::InList { expr: e, list, negated: _ } => {
                 refuse_if("an empty list", list.is_empty() && self.is_postgres())?;
-                self.push("(");
-                self.expr(expr)?;
-                self.push(if *negated { " NOT IN (" } else { " IN (" });
-                self.list(list, Self::expr)?;
-                self.push("))");
-                Ok(())
+                self.exprs(std::iter::once(&mut **e).chain(list))
             }
-            Expr::InSubquery { expr, subquery, negated } => {
-                self.push("(");
-                self.expr(expr)?;
-                self.push(if *negated { " NOT IN (" } else { " IN (" });
-                self.query(subquery)?;
-                self.push("))");
-                Ok(())
+            Expr::InSubquery { expr: e, subquery, negated: _ } => {
+                self.expr(e)?;
+                self.query(subquery).map(drop)
             }
-            Expr::Exists { subquery, negated } => {
-                self.push(if *negated { "(NOT EXISTS (" } else { "(EXISTS (" });
-                self.query(subquery)?;
-                self.push("))");
-                Ok(())
+            Expr::Exists { subquery, negated: _ } => self.query(subquery).map(drop),
+            Expr::UnaryOp { op, expr: e } => {
+                use UnaryOperator::{BitwiseNot, Minus, Not, Plus};
+                refuse_if("this operator", !matches!(op, Plus | Minus | Not | BitwiseNot))?;
+                self.exprs([&mut **e])
             }
-            Expr::Subquery(query) => {
-                self.push("(");
-                self.query(query)?;
-                self.push(")");
-                Ok(())
-            }
-            Expr::Like { negated, any, expr, pattern, escape_char } => {
-                refuse_if("LIKE ANY", *any)?;
-                self.like(not(*negated, " LIKE ", " NOT LIKE "), expr, pattern, escape_char.as_deref())
-            }
-            Expr::ILike { negated, any, expr, pattern, escape_char } => {
-                refuse_if("LIKE ANY", *any)?;
-                refuse_if("ILIKE on SQLite (LIKE ignores case there)", !self.is_postgres())?;
-                self.like(not(*negated, " ILIKE ", " NOT ILIKE "), expr, pattern, escape_char.as_deref())
-            }
-            Expr::BinaryOp { left, op, right } => {
-                if *op == BinaryOperator::Eq
-                    && (self.uri_equals(left, right)? || self.collection_equals(left, right)?)
-                {
-                    return Ok(());
-                }
-                self.binary(left, op, right)
-            }
-            Expr::UnaryOp { op, expr } => {
-                let word = match op {
-                    UnaryOperator::Plus => "+ ",
-                    UnaryOperator::Minus => "- ",
-                    UnaryOperator::Not => "NOT ",
-                    UnaryOperator::BitwiseNot => "~ ",
-                    _ => return unsupported("this operator"),
-                };
-                self.bracketed(&[W(word), E(expr)])
-            }
-            Expr::AnyOp { left, compare_op, right, is_some: _ } if self.is_postgres() => {
-                self.quantified(left, operators::comparison(compare_op)?, "ANY", right)
-            }
-            Expr::AllOp { left, compare_op, right } if self.is_postgres() => {
-                self.quantified(left, operators::comparison(compare_op)?, "ALL", right)
-            }
-            Expr::Cast { kind: _, expr, data_type, format } => {
-                refuse_if("CAST FORMAT", format.is_some())?;
-                self.cast(expr, &self.type_name(data_type)?)
-            }
-            Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax }) if self.is_postgres() => {
-                refuse_if("{d …}", *uses_odbc_syntax)?;
-                let name = self.type_name(data_type)?;
-                self.push("CAST(");
-                self.value(&value.value)?;
-                self.push(&format!(" AS {name})"));
-                Ok(())
-            }
-            Expr::Interval(interval) if self.is_postgres() => {
+            Expr::AnyOp { left, compare_op, right, is_some: _ } | Expr::AllOp { left, compare_op, right }
+                if self.is_postgres() =>
+            {
+                // Each element of a list of patterns would be a pattern without a bound.
                 refuse_if(
-                    "this INTERVAL",
-                    interval.leading_field.is_some() || interval.last_field.is_some(),
+                    "this operator before ANY or ALL",
+                    !is_in(lists::COMPARISONS, &compare_op.to_string()),
                 )?;
-                self.push("CAST(");
-                self.expr(&interval.value)?;
-                self.push(" AS interval)");
-                Ok(())
+                self.exprs([&mut **left, right])
             }
             Expr::Case { case_token: _, end_token: _, operand, conditions, else_result } => {
-                self.case(operand.as_deref(), conditions, else_result.as_deref())
+                self.exprs(operand.as_deref_mut())?;
+                self.exprs(
+                    conditions.iter_mut().flat_map(|CaseWhen { condition, result }| [condition, result]),
+                )?;
+                self.exprs(else_result.as_deref_mut())
             }
-            Expr::Function(function) => self.function(function),
-            Expr::Tuple(items) => {
-                self.push("(");
-                self.list(items, Self::expr)?;
-                self.push(")");
-                Ok(())
+            Expr::AtTimeZone { timestamp, time_zone } if self.is_postgres() => {
+                self.exprs([&mut **timestamp, time_zone])
             }
-            Expr::Array(Array { elem, named: true }) if self.is_postgres() => self.bounded_result(|emit| {
-                emit.push("ARRAY[");
-                emit.list(elem, Self::expr)?;
-                emit.push("]");
-                Ok(())
-            }),
-            Expr::Collate { expr, collation } => {
-                let name = self.checked_name(single(collation)?)?;
-                let known: &[&str] = if self.is_postgres() { &["C"] } else { &["NOCASE", "BINARY", "RTRIM"] };
-                let Some(name) = known.iter().find(|known| known.eq_ignore_ascii_case(&name)) else {
-                    return unsupported("this collation");
-                };
-                let name = self.collation_text(name);
-                self.bracketed(&[E(expr), W(" COLLATE "), W(&name)])
-            }
-            _ => self.special(expr),
+            _ => unsupported("this expression"),
         }
     }
 
-    fn collation_text(&self, name: &str) -> String {
-        if self.is_postgres() { format!("\"{name}\"") } else { name.to_owned() }
+    /// Replaces the name of a column. Returns whether its values are JSON.
+    fn column(&mut self, expr: &mut Expr) -> Result<bool, GuardError> {
+        let found = match expr {
+            Expr::Identifier(name) => self.resolve_unqualified(name)?,
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [table, column] => self.resolve_qualified(table, column)?,
+                _ => return unsupported("a column with a schema in front"),
+            },
+            _ => return unsupported("this name"),
+        };
+        replace(expr, found.text);
+        self.spend(found.cost)?;
+        Ok(found.is_json)
     }
 
-    fn cast(&mut self, expr: &Expr, name: &str) -> Result<(), GuardError> {
-        let plain = |emit: &mut Self| {
-            emit.push("CAST(");
-            emit.expr(expr)?;
-            emit.push(&format!(" AS {name})"));
-            Ok(())
+    fn like(&mut self, expr: &mut Expr) -> Result<(), GuardError> {
+        let is_ilike = matches!(expr, Expr::ILike { .. });
+        refuse_if("ILIKE on SQLite (LIKE ignores case there)", is_ilike && !self.is_postgres())?;
+        let (Expr::Like { negated: _, any: false, expr: e, pattern, escape_char }
+        | Expr::ILike { negated: _, any: false, expr: e, pattern, escape_char }) = expr
+        else {
+            return unsupported("LIKE ANY");
         };
+        self.expr(e)?;
+        // SQLite limits patterns itself.
+        self.bounded_arg(pattern, Some(lists::PATTERN).filter(|_| self.is_postgres()))?;
+        self.exprs(escape_char.as_deref_mut())?;
+        nest(expr);
+        self.bounded_result(expr)
+    }
+
+    /// Replaces a function with special syntax by the call that it stands for.
+    fn special(&self, expr: &mut Expr) -> Result<(), GuardError> {
+        let no_field =
+            |field: &CeilFloorKind| matches!(field, CeilFloorKind::DateTimeField(DateTimeField::NoDateTime));
+        let (name, args) = match expr {
+            Expr::Substring {
+                expr: e,
+                substring_from: Some(from),
+                substring_for,
+                special: _,
+                shorthand: _,
+            } => ("substr", [e, from].into_iter().chain(substring_for).map(|e| taken(e)).collect()),
+            Expr::Trim { trim_where, trim_what, expr: e, trim_characters } => {
+                let name = match trim_where {
+                    Some(TrimWhereField::Leading) => "ltrim",
+                    Some(TrimWhereField::Trailing) => "rtrim",
+                    _ if self.is_postgres() => "btrim",
+                    _ => "trim",
+                };
+                let characters =
+                    trim_what.as_deref_mut().into_iter().chain(trim_characters.iter_mut().flatten());
+                (name, std::iter::once(&mut **e).chain(characters).map(taken).collect())
+            }
+            Expr::Position { expr: e, r#in } if self.is_postgres() => ("strpos", vec![taken(r#in), taken(e)]),
+            Expr::Ceil { expr: e, field } if self.is_postgres() && no_field(field) => {
+                ("ceil", vec![taken(e)])
+            }
+            Expr::Floor { expr: e, field } if self.is_postgres() && no_field(field) => {
+                ("floor", vec![taken(e)])
+            }
+            _ => return unsupported("this expression"),
+        };
+        *expr = lists::call(name, args);
+        Ok(())
+    }
+
+    /// The SQL of a cast.
+    fn cast(&mut self, value: &mut Expr, name: &str) -> Result<String, GuardError> {
         // These casts can enlarge a value: a short text becomes a number of a hundred thousand digits, and JSON becomes
         // text.
         let grows = ["NUMERIC", "DECIMAL", "TEXT", "VARCHAR", "CHAR", "JSON"];
-        let is_bounded =
-            grows.iter().any(|grows| name.starts_with(grows)) && self.known_bytes(expr) != Some(0);
-        let write = |emit: &mut Self| if is_bounded { emit.bounded_result(plain) } else { plain(emit) };
+        let grows = grows.iter().any(|grows| name.starts_with(grows)) && self.known_bytes(value) != Some(0);
+        self.expr(value)?;
+        replace(value, format!("CAST({value} AS {name})"));
+        if grows {
+            self.bounded_result(value)?;
+        }
         if ["TEXT", "VARCHAR", "CHAR"].iter().any(|text| name.starts_with(text)) {
-            return self.by_bytes(write);
+            self.by_bytes(value);
         }
-        write(self)
+        Ok(value.to_string())
     }
 
-    /// Writes a text with the collation of the views' columns, so that PostgreSQL sorts and compares it as SQLite does.
-    fn by_bytes(
-        &mut self,
-        write: impl FnOnce(&mut Self) -> Result<(), GuardError>,
-    ) -> Result<(), GuardError> {
-        if !self.is_postgres() {
-            return write(self);
+    /// Gives a text the collation of the views' columns, so that PostgreSQL sorts and compares it as SQLite does.
+    fn by_bytes(&self, expr: &mut Expr) {
+        if self.is_postgres() {
+            replace(expr, format!("({expr} COLLATE \"C\")"));
         }
-        self.push("(");
-        write(self)?;
-        self.push(" COLLATE \"C\")");
-        Ok(())
     }
 
-    fn binary(&mut self, left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<(), GuardError> {
+    fn binary(&mut self, expr: &mut Expr) -> Result<bool, GuardError> {
         use BinaryOperator as Op;
-        use Part::{BoundedArg, Expr as E, Word as W};
-        let word = operators::word(op, self.backend)?;
-        let plain = [E(left), W(" "), W(word), W(" "), E(right)];
-        match op {
-            Op::StringConcat | Op::Glob => self.bounded_result(|emit| emit.bracketed(&plain)),
-            // A product has as many digits as both factors together.
-            Op::Multiply if self.is_postgres() && !is_literal(left) && !is_literal(right) => {
-                self.bounded_result(|emit| emit.bracketed(&plain))
+        let Expr::BinaryOp { left, op, right } = expr else { return unsupported("this operator") };
+        if *op == Op::Eq
+            && let Some(text) = self.equals(left, right)?
+        {
+            replace(expr, text);
+            return Ok(false);
+        }
+        refuse_if("this operator", !lists::is_operator(op, self.backend))?;
+        let op = op.clone();
+        // A product has as many digits as both factors together.
+        let is_product =
+            op == Op::Multiply && self.is_postgres() && !is_number_literal(left) && !is_number_literal(right);
+        let (left_bound, right_bound) = match op {
+            Op::AtArrow => (None, Some(lists::PART)),
+            Op::ArrowAt => (Some(lists::PART), None),
+            Op::PGRegexMatch | Op::PGRegexIMatch | Op::PGRegexNotMatch | Op::PGRegexNotIMatch => {
+                (None, Some(lists::PATTERN))
             }
+            _ => (None, None),
+        };
+        self.bounded_arg(left, left_bound)?;
+        self.bounded_arg(right, right_bound)?;
+        nest(expr);
+        let is_bounded = left_bound.is_some() || right_bound.is_some() || is_product;
+        match op {
             Op::LongArrow | Op::HashLongArrow => {
                 self.count_call()?;
-                self.by_bytes(|emit| emit.bracketed(&plain))
+                self.by_bytes(expr);
             }
             Op::Arrow | Op::HashArrow | Op::Question | Op::QuestionAnd | Op::QuestionPipe => {
                 self.count_call()?;
-                self.bracketed(&plain)
             }
-            Op::AtArrow => {
-                let parts = [E(left), W(" "), W(word), W(" "), BoundedArg(right, bounds::PART)];
-                self.bounded_result(|emit| emit.bracketed(&parts))
-            }
-            Op::ArrowAt => {
-                let parts = [BoundedArg(left, bounds::PART), W(" "), W(word), W(" "), E(right)];
-                self.bounded_result(|emit| emit.bracketed(&parts))
-            }
-            Op::PGRegexMatch | Op::PGRegexIMatch | Op::PGRegexNotMatch | Op::PGRegexNotIMatch => {
-                let parts = [E(left), W(" "), W(word), W(" "), BoundedArg(right, bounds::PATTERN)];
-                self.bounded_result(|emit| emit.bracketed(&parts))
-            }
-            _ => self.bracketed(&plain),
+            _ if is_bounded || matches!(op, Op::StringConcat | Op::Glob) => self.bounded_result(expr)?,
+            _ => {}
+        }
+        Ok(matches!(op, Op::Arrow | Op::HashArrow))
+    }
+
+    /// The parameter that an expression is.
+    pub(super) fn param(&self, expr: &Expr) -> Option<&Json> {
+        let Expr::Value(value) = expr else { return None };
+        let Value::Placeholder(name) = &value.value else { return None };
+        let number = name.strip_prefix('$')?.parse::<usize>().ok()?;
+        self.params.get(number.checked_sub(1)?)
+    }
+
+    /// The length in bytes of a literal or text parameter, 0 for other parameters; `None` for other expressions.
+    fn known_bytes(&self, expr: &Expr) -> Option<usize> {
+        match expr {
+            Expr::Nested(inner) => self.known_bytes(inner),
+            Expr::Value(value) => match &value.value {
+                Value::SingleQuotedString(text) | Value::Number(text, _) => Some(text.len()),
+                Value::Null | Value::Boolean(_) => Some(0),
+                _ => self.param(expr).map(|value| value.as_str().map_or(0, str::len)),
+            },
+            _ => None,
         }
     }
 
-    fn like(
-        &mut self,
-        word: Part<'_>,
-        expr: &Expr,
-        pattern: &Expr,
-        escape: Option<&Expr>,
-    ) -> Result<(), GuardError> {
-        // SQLite limits patterns itself.
-        let bounded =
-            if self.is_postgres() { Part::BoundedArg(pattern, bounds::PATTERN) } else { Part::Expr(pattern) };
-        let mut parts = vec![Part::Expr(expr), word, bounded];
-        if let Some(escape) = escape {
-            parts.extend([Part::Word(" ESCAPE "), Part::Expr(escape)]);
+    /// Rewrites an argument whose length is limited, if there is a bound. Literals and parameters are checked here, the
+    /// values of other expressions by a function in the database.
+    pub(super) fn bounded_arg(&mut self, expr: &mut Expr, bound: Option<Bound>) -> Result<bool, GuardError> {
+        let known = self.known_bytes(expr);
+        let is_json = self.expr(expr)?;
+        match (bound, known) {
+            (Some(Bound { what, max_bytes }), Some(bytes)) if bytes > max_bytes => {
+                Err(GuardError::TooLong { what, max_bytes })
+            }
+            (Some(Bound { what: _, max_bytes }), None) => {
+                replace(expr, format!("{}({expr}, {max_bytes})", lists::length_check(self.backend)));
+                Ok(is_json)
+            }
+            _ => Ok(is_json),
         }
-        self.bounded_result(|emit| emit.bracketed(&parts))
     }
 
-    fn quantified(&mut self, left: &Expr, op: &str, which: &str, right: &Expr) -> Result<(), GuardError> {
-        self.push("(");
-        self.expr(left)?;
-        self.push(&format!(" {op} {which} ("));
-        match right {
-            Expr::Subquery(query) => drop(self.query(query)?),
-            other => self.expr(other)?,
+    /// Counts an operation whose time grows with the size of a value. On PostgreSQL it is wrapped in `fits`, which limits
+    /// the size of the result and checks the deadline; SQLite does both for every value.
+    pub(super) fn bounded_result(&mut self, expr: &mut Expr) -> Result<(), GuardError> {
+        if self.is_postgres() {
+            replace(expr, format!("{}.fits({expr})", super::super::VIEW_SCHEMA));
         }
-        self.push("))");
-        Ok(())
+        self.count_call()
     }
 
-    fn case(
-        &mut self,
-        operand: Option<&Expr>,
-        conditions: &[CaseWhen],
-        otherwise: Option<&Expr>,
-    ) -> Result<(), GuardError> {
-        self.push("CASE ");
-        if let Some(operand) = operand {
-            self.expr(operand)?;
-        }
-        for CaseWhen { condition, result } in conditions {
-            self.push(" WHEN ");
-            self.expr(condition)?;
-            self.push(" THEN ");
-            self.expr(result)?;
-        }
-        if let Some(otherwise) = otherwise {
-            self.push(" ELSE ");
-            self.expr(otherwise)?;
-        }
-        self.push(" END");
-        Ok(())
-    }
-
-    pub(super) fn value(&mut self, value: &Value) -> Result<(), GuardError> {
+    /// The SQL of a literal or a parameter. Not sqlparser's: it does not escape every quote of a text.
+    fn value(&mut self, value: &Value) -> Result<String, GuardError> {
         match value {
-            Value::Number(text, false) if is_number(text) => self.push(text),
-            Value::SingleQuotedString(text) => self.text(text)?,
-            Value::Boolean(true) => self.push("TRUE"),
-            Value::Boolean(false) => self.push("FALSE"),
-            Value::Null => self.push("NULL"),
-            Value::Placeholder(name) => self.parameter(name)?,
-            _ => return unsupported("this kind of literal (write 'text' or use a parameter)"),
+            Value::Number(text, false) if is_number(text) => Ok(text.clone()),
+            // Backslashes are not special on either database (`standard_conforming_strings`).
+            Value::SingleQuotedString(text) => {
+                refuse_if("U+0000 in a text", text.contains('\0'))?;
+                Ok(format!("'{}'", text.replace('\'', "''")))
+            }
+            Value::Boolean(_) | Value::Null => Ok(value.to_string()),
+            Value::Placeholder(name) => self.parameter(name),
+            _ => unsupported("this kind of literal (write 'text' or use a parameter)"),
         }
-        Ok(())
     }
 
-    /// Writes a text literal. Backslashes are not special on either database (`standard_conforming_strings`).
-    fn text(&mut self, text: &str) -> Result<(), GuardError> {
-        refuse_if("U+0000 in a text", text.contains('\0'))?;
-        self.push(&format!("'{}'", text.replace('\'', "''")));
-        Ok(())
-    }
-
-    fn parameter(&mut self, name: &str) -> Result<(), GuardError> {
+    fn parameter(&mut self, name: &str) -> Result<String, GuardError> {
         let number = name.strip_prefix(['$', '?']).and_then(|n| n.parse::<usize>().ok());
         let Some(number) = number.filter(|n| *n > 0) else {
             return unsupported("a named parameter (use $1)");
         };
         self.highest_param = self.highest_param.max(number);
-        let Some(value) = self.params.get(number - 1) else {
-            return Err(GuardError::Parameters { has: number, given: self.params.len() });
-        };
-        let literal = match value {
-            Json::Null => Some("NULL".to_owned()),
+        match self.params.get(number - 1) {
+            None => return Err(GuardError::Parameters { has: number, given: self.params.len() }),
+            Some(Json::Null) => return Ok("NULL".to_owned()),
             // The type of a literal follows from its context; a bound number would always be a bigint.
-            Json::Number(n) if self.is_postgres() => Some(format!("({n})")),
-            Json::Bool(b) if self.is_postgres() => Some(if *b { "TRUE" } else { "FALSE" }.to_owned()),
-            Json::Number(_) | Json::Bool(_) | Json::String(_) => None,
-            Json::Array(_) | Json::Object(_) => return Err(GuardError::Parameter),
-        };
-        if let Some(literal) = literal {
-            self.push(&literal);
-            return Ok(());
+            Some(Json::Number(n)) if self.is_postgres() => return Ok(format!("({n})")),
+            Some(Json::Bool(b)) if self.is_postgres() => return Ok(b.to_string()),
+            Some(Json::Number(_) | Json::Bool(_) | Json::String(_)) => {}
+            Some(Json::Array(_) | Json::Object(_)) => return Err(GuardError::Parameter),
         }
         let index = self.binds.iter().position(|bound| *bound == number - 1).unwrap_or_else(|| {
             self.binds.push(number - 1);
             self.binds.len() - 1
         });
-        self.push(&format!("${}", index + 1));
-        Ok(())
+        Ok(format!("${}", index + 1))
     }
 }
 
-/// A part of an expression.
-#[derive(Clone, Copy)]
-pub(super) enum Part<'e> {
-    Word(&'e str),
-    Expr(&'e Expr),
-    BoundedArg(&'e Expr, Bound),
+/// Puts parentheses around an expression.
+fn nest(expr: &mut Expr) {
+    *expr = Expr::Nested(Box::new(taken(expr)));
 }
 
-/// Whether it is a number literal.
-fn is_literal(expr: &Expr) -> bool {
+fn is_number_literal(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
 }
 

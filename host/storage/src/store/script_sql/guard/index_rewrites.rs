@@ -11,13 +11,14 @@
 //! long to prepare; on PostgreSQL it also has the collection's id, which `*` must not include, and so has that of
 //! `record_refs`.
 
-use sqlparser::ast::{Expr, GroupByExpr, Ident, OrderByExpr, Query, Select, SelectItem, SetExpr, Value};
+use sqlparser::ast::{Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, Value};
 use sqlparser::tokenizer::Token;
 
-use super::super::super::Backend;
 use super::super::VIEW_SCHEMA;
+use super::names::checked_name;
 use super::scope::Cost;
-use super::{Emitter, GuardError, refuse_if};
+use super::{GuardError, Rewriter, replace};
+use crate::store::Backend;
 
 /// Whether the statement can use the lean view of `records`: it has no `*` except in `count(*)`, and on SQLite no CID.
 pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
@@ -46,10 +47,12 @@ pub(super) fn is_lean(tokens: &[Token], backend: Backend) -> bool {
 /// Factor for the cost of the value that a URI is compared with, because it is written several times.
 const URI_REPEATS: u32 = 8;
 
-impl Emitter<'_> {
+impl Rewriter<'_> {
     /// The prefix of the columns of `records` or `record_refs`, if `expr` is its column of that name.
     fn rewritten_column(&self, expr: &Expr, column: &str) -> Option<String> {
-        let is = |name: &Ident| self.checked_name(name).is_ok_and(|plain| plain.eq_ignore_ascii_case(column));
+        let is = |name: &Ident| {
+            checked_name(self.backend, name).is_ok_and(|plain| plain.eq_ignore_ascii_case(column))
+        };
         let found = match expr {
             Expr::Identifier(name) if is(name) => self.resolve_unqualified(name),
             Expr::CompoundIdentifier(names) => match names.as_slice() {
@@ -58,84 +61,69 @@ impl Emitter<'_> {
             },
             _ => return None,
         };
-        // A name that can't be resolved is refused when it is written.
+        // A name that can't be resolved is refused when it is rewritten.
         found.ok()?.of_rewritten
     }
 
-    /// Writes `left = right` with the URI's parts, if one side is the URI of a record and the other a column or a text.
-    /// Otherwise writes nothing and returns false.
-    pub(super) fn uri_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, GuardError> {
-        let sides = [(left, right), (right, left)];
-        let found = sides.into_iter().find_map(|(column, other)| {
-            let before = self.rewritten_column(column, "uri")?;
-            self.is_column_or_text(other).then_some((before, other))
-        });
-        let Some((before, other)) = found else { return Ok(false) };
-        let (start, before_it) = (self.out.len(), self.spent);
+    /// The SQL of `left = right` if it can use an index; `None` if the comparison stays as it is.
+    pub(super) fn equals(&mut self, left: &mut Expr, right: &mut Expr) -> Result<Option<String>, GuardError> {
+        for column in ["uri", "collection"] {
+            for is_left in [true, false] {
+                let (own, other) = if is_left { (&*left, &mut *right) } else { (&*right, &mut *left) };
+                let Some(before) = self.rewritten_column(own, column) else { continue };
+                if !self.is_column_or_text(other) {
+                    continue;
+                }
+                let is_value = matches!(other, Expr::Value(_));
+                if column == "uri" {
+                    return self.uri_equals(&before, other, is_value).map(Some);
+                }
+                if is_value && self.is_postgres() && self.lean {
+                    self.expr(other)?;
+                    let same_id = collection_id(&before, &other.to_string());
+                    return Ok(Some(format!("({before}\"collection\" = {other}{same_id})")));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The SQL of the comparison of a URI with `other`, a column or a text, and of the URI's parts.
+    fn uri_equals(&mut self, before: &str, other: &mut Expr, is_value: bool) -> Result<String, GuardError> {
+        let spent = self.spent;
         self.expr(other)?;
-        let uri = self.out.split_off(start);
+        let uri = other.to_string();
         self.spend(Cost {
-            nodes: (self.spent.nodes - before_it.nodes).saturating_mul(URI_REPEATS),
-            calls: (self.spent.calls - before_it.calls).saturating_mul(URI_REPEATS),
+            nodes: (self.spent.nodes - spent.nodes).saturating_mul(URI_REPEATS),
+            calls: (self.spent.calls - spent.calls).saturating_mul(URI_REPEATS),
         })?;
         let [uri_column, did, collection, rkey] =
             ["uri", "did", "collection", "rkey"].map(|name| format!("{before}{}", self.quoted(name)));
         let [is_did, is_collection, is_rkey] = parts(&uri, self.is_postgres());
-        let same_id = if self.is_postgres() && self.lean && matches!(other, Expr::Value(_)) {
-            collection_id(&before, &is_collection)
-        } else {
-            String::new()
-        };
-        self.push(&format!(
+        let has_id = is_value && self.is_postgres() && self.lean;
+        let same_id = if has_id { collection_id(before, &is_collection) } else { String::new() };
+        Ok(format!(
             "({uri_column} = {uri} AND {did} = {is_did} AND {collection} = {is_collection}{same_id} AND {rkey} = {is_rkey})"
-        ));
-        Ok(true)
-    }
-
-    /// Writes `left = right` with the collection's id, on PostgreSQL, if one side is the collection of a record or a
-    /// reference and the other a literal or parameter. Otherwise writes nothing and returns false.
-    pub(super) fn collection_equals(&mut self, left: &Expr, right: &Expr) -> Result<bool, GuardError> {
-        if !self.is_postgres() || !self.lean {
-            return Ok(false);
-        }
-        let sides = [(left, right), (right, left)];
-        let found = sides.into_iter().find_map(|(column, other)| {
-            let before = self.rewritten_column(column, "collection")?;
-            (matches!(other, Expr::Value(_)) && self.is_column_or_text(other)).then_some((before, other))
-        });
-        let Some((before, other)) = found else { return Ok(false) };
-        let start = self.out.len();
-        self.expr(other)?;
-        let nsid = self.out.split_off(start);
-        let same_id = collection_id(&before, &nsid);
-        self.push(&format!("({before}\"collection\" = {nsid}{same_id})"));
-        Ok(true)
+        ))
     }
 
     /// Whether it is a column, or a text literal or parameter.
     fn is_column_or_text(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
-            Expr::Value(value) => match &value.value {
-                Value::SingleQuotedString(_) => true,
-                Value::Placeholder(name) => {
-                    let number = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
-                    let value = number.and_then(|n| self.params.get(n.checked_sub(1)?));
-                    value.is_some_and(serde_json::Value::is_string)
-                }
-                _ => false,
-            },
+            Expr::Value(value) => {
+                matches!(value.value, Value::SingleQuotedString(_))
+                    || self.param(expr).is_some_and(serde_json::Value::is_string)
+            }
             _ => false,
         }
     }
 
-    /// Writes `indexed_us` for an ORDER BY item `indexed_at` of `records`. Otherwise writes nothing and returns false.
-    pub(super) fn order_by_indexed_us(&mut self, item: &OrderByExpr) -> Result<bool, GuardError> {
-        let Some(before) = self.rewritten_column(&item.expr, "indexed_at") else { return Ok(false) };
-        refuse_if("WITH FILL", item.with_fill.is_some())?;
-        let column = self.quoted("indexed_us");
-        self.push(&format!("{before}{column}"));
-        Ok(true)
+    /// Replaces an ORDER BY `indexed_at` of `records` with `indexed_us`. Returns whether it is that.
+    pub(super) fn order_by_indexed_us(&self, expr: &mut Expr) -> bool {
+        let Some(before) = self.rewritten_column(expr, "indexed_at") else { return false };
+        replace(expr, format!("{before}{}", self.quoted("indexed_us")));
+        true
     }
 }
 

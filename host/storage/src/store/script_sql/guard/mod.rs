@@ -1,41 +1,41 @@
-//! Checks a script's SQL: parses the statement and generates a new one from the parts that are allowed. The database
-//! never sees the script's text, so nothing unknown can reach it, and differences between this parser and the
-//! database's can't be exploited. Comments, quoting and letter case are dropped; literals are quoted again. Every name
-//! is resolved before it is written ([`scope`]).
+//! Checks a script's SQL and rewrites it: parses the statement, keeps the parts that are allowed, and prints them. The
+//! database never sees the script's text, so nothing unknown can reach it. Comments, quoting and letter case are dropped;
+//! literals are quoted again.
 //!
 //! Allowed: one SELECT over the views and the scripts' own tables; on own tables also INSERT, UPDATE, DELETE, CREATE
 //! and DROP of tables and indexes, and simple ALTER TABLE. Relations, functions, operators and types have allowlists.
 //! Every relation is written with its schema, so the search path does not matter.
+//!
+//! The wall of the data is the database: [`super::authorizer`] on SQLite, [`super::role`] on PostgreSQL. The guard is the
+//! second one. Only the guard limits what a statement costs, and rewrites it for indexes and the same answers on both.
 
-mod bounds;
 mod define;
 mod dialect;
 mod expr;
 mod from;
 mod functions;
 mod index_rewrites;
-mod json;
 mod lists;
 mod names;
-mod operators;
-mod projection;
+mod plain;
 mod query;
 mod scope;
-mod special;
-mod types;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 use serde_json::Value;
-use sqlparser::ast::Statement as Ast;
-use sqlparser::parser::Parser;
+use sqlparser::ast::{Expr, Statement as Ast, Value as Literal};
+use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 
-use super::super::Backend;
+pub(super) use names::CTE_PREFIX;
+use plain::only;
 pub use scope::Catalog;
 use scope::{Columns, Cost, Scope};
+
+use super::super::Backend;
 
 /// Maximum size of a statement, in bytes: a long report has a few thousand.
 pub const MAX_BYTES: usize = 16 << 10;
@@ -67,7 +67,7 @@ pub const VIEWS: [&str; 4] = ["labels", "lexicons", "record_refs", "records"];
 /// Prefix of the names of the scripts' own tables and indexes.
 pub const OWN_PREFIX: &str = "script_";
 
-/// What a statement does.
+/// The kind of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only reads.
@@ -92,7 +92,7 @@ pub struct Statement {
     pub json: Vec<bool>,
 }
 
-/// Why a statement was refused. The texts are for the script's author.
+/// The reason why a statement was refused. The texts are for the script's author.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GuardError {
     #[error("{0}")]
@@ -147,7 +147,7 @@ pub fn callable(backend: Backend) -> impl Iterator<Item = &'static str> {
         Backend::Sqlite => (lists::SQLITE, lists::TABLE_SQLITE),
         Backend::Postgres => (lists::POSTGRES, lists::TABLE_POSTGRES),
     };
-    [lists::BOTH, own, tables, lists::WITHOUT_PARENTHESES].into_iter().flatten().copied()
+    [lists::BOTH, own, tables, lists::WITHOUT_PARENTHESES].into_iter().flat_map(str::split_whitespace)
 }
 
 /// Checks one statement and generates its SQL for `backend`. `catalog` has the own tables that it names.
@@ -166,7 +166,8 @@ pub fn check(
 /// A parsed statement that is not checked yet.
 #[derive(Debug)]
 pub struct Parsed {
-    ast: Ast,
+    /// On the heap, because futures hold it.
+    ast: Box<Ast>,
     backend: Backend,
     /// Whether it can use the lean view of `records`.
     lean: bool,
@@ -197,12 +198,12 @@ impl Parsed {
         let own = names::own_names_in(&tokens);
         let mut parser = Parser::new(dialect).with_recursion_limit(PARSER_DEPTH).with_tokens(tokens);
         let mut statements = parser.parse_statements().map_err(|error| match error {
-            sqlparser::parser::ParserError::RecursionLimitExceeded => GuardError::TooLarge,
+            ParserError::RecursionLimitExceeded => GuardError::TooLarge,
             other => syntax(other.to_string()),
         })?;
         match (statements.pop(), statements.is_empty()) {
             (None, _) => Err(GuardError::Empty),
-            (Some(ast), true) => Ok(Self { ast, backend, lean, own }),
+            (Some(ast), true) => Ok(Self { ast: Box::new(ast), backend, lean, own }),
             (Some(_), false) => Err(GuardError::Several),
         }
     }
@@ -214,40 +215,49 @@ impl Parsed {
 
     /// Whether the statement only reads.
     pub fn is_select(&self) -> bool {
-        matches!(self.ast, Ast::Query(_))
+        matches!(*self.ast, Ast::Query(_))
     }
 
     /// Whether the statement changes rows.
     pub fn is_write(&self) -> bool {
-        matches!(self.ast, Ast::Insert(_) | Ast::Update(_) | Ast::Delete(_))
+        matches!(*self.ast, Ast::Insert(_) | Ast::Update(_) | Ast::Delete(_))
     }
 
     /// Checks the statement and generates its SQL.
     ///
     /// # Errors
     /// [`GuardError`].
-    pub fn write(&self, params: &[Value], catalog: &Catalog) -> Result<Statement, GuardError> {
+    pub fn write(self, params: &[Value], catalog: &Catalog) -> Result<Statement, GuardError> {
         let is_long = |value: &Value| value.as_str().is_some_and(|text| text.len() > MAX_PARAM_BYTES);
         if params.len() > MAX_PARAMS || params.iter().any(is_long) {
             return Err(GuardError::TooLarge);
         }
-        let mut emit = Emitter::new(self.backend, params, catalog);
-        emit.lean = self.lean;
-        let kind = match &self.ast {
+        let Self { mut ast, backend, lean, own: _ } = self;
+        let mut rewriter = Rewriter { lean, ..Rewriter::new(backend, params, catalog) };
+        let (sql, kind) = match &mut *ast {
             Ast::Query(query) => {
-                emit.result = emit.query(query)?;
-                Kind::Select
+                rewriter.result = rewriter.query(query)?;
+                (query.to_string(), Kind::Select)
             }
-            Ast::Insert(insert) => Kind::Write { rows: emit.insert(insert)? },
-            Ast::Update(update) => Kind::Write { rows: emit.update(update)? },
-            Ast::Delete(delete) => Kind::Write { rows: emit.delete(delete)? },
-            other => Kind::Define { creates: emit.definition(other)? },
+            Ast::Insert(insert) => {
+                (rewriter.insert(insert)?, Kind::Write { rows: insert.returning.is_some() })
+            }
+            Ast::Update(update) => {
+                (rewriter.update(update)?, Kind::Write { rows: update.returning.is_some() })
+            }
+            Ast::Delete(delete) => {
+                (rewriter.delete(delete)?, Kind::Write { rows: delete.returning.is_some() })
+            }
+            other => {
+                let (sql, creates) = rewriter.definition(other)?;
+                (sql, Kind::Define { creates })
+            }
         };
-        if emit.highest_param != params.len() {
-            return Err(GuardError::Parameters { has: emit.highest_param, given: params.len() });
+        if rewriter.highest_param != params.len() {
+            return Err(GuardError::Parameters { has: rewriter.highest_param, given: params.len() });
         }
-        let json = emit.result.iter().map(|column| column.is_json).collect();
-        Ok(Statement { sql: emit.out, kind, binds: emit.binds, json })
+        let json = rewriter.result.iter().map(|column| column.is_json).collect();
+        Ok(Statement { sql, kind, binds: rewriter.binds, json })
     }
 }
 
@@ -276,54 +286,49 @@ fn number_parameters(tokens: &mut Vec<Token>) -> Result<(), GuardError> {
     Ok(())
 }
 
-/// Generates a statement.
-struct Emitter<'a> {
+/// Rewrites a statement.
+struct Rewriter<'a> {
     backend: Backend,
     params: &'a [Value],
     catalog: &'a Catalog,
-    out: String,
     binds: Vec<usize>,
     /// The highest parameter number in the statement.
     highest_param: usize,
     depth: u32,
     /// Number of aliases and names of common table expressions assigned so far.
     aliases: u32,
-    /// The cost of everything written so far.
+    /// The cost of everything rewritten so far.
     spent: Cost,
     /// The visible common table expressions, innermost last.
-    ctes: Vec<names::Cte>,
-    /// The scopes of the SELECTs that are being written, innermost last.
+    common: Vec<names::CommonTable>,
+    /// The scopes of the SELECTs that are being rewritten, innermost last.
     scopes: Vec<Scope>,
-    /// Whether `records` is written as its lean view.
+    /// Whether `records` becomes its lean view.
     lean: bool,
-    /// Whether the SELECT or VALUES that is written next is the first part of a recursive query.
+    /// Whether the SELECT or VALUES that comes next is the first part of a recursive query.
     is_anchor: bool,
-    /// Whether the first column of the query that was written last is JSON.
-    last_query_is_json: bool,
     /// The columns of the statement's result.
     result: Columns,
 }
 
-impl<'a> Emitter<'a> {
+impl<'a> Rewriter<'a> {
     fn new(backend: Backend, params: &'a [Value], catalog: &'a Catalog) -> Self {
-        let (out, binds, ctes, scopes) = Default::default();
-        let (highest_param, depth, aliases, lean) = (0, 0, 0, false);
+        let (binds, common, scopes, result, spent) = Default::default();
+        let (highest_param, depth, aliases, lean, is_anchor) = Default::default();
         Self {
             backend,
             params,
             catalog,
-            out,
             binds,
             highest_param,
             depth,
             aliases,
-            spent: Cost::default(),
-            ctes,
+            spent,
+            common,
             scopes,
             lean,
-            is_anchor: false,
-            last_query_is_json: false,
-            result: Columns::new(),
+            is_anchor,
+            result,
         }
     }
 
@@ -341,40 +346,42 @@ impl<'a> Emitter<'a> {
         if self.spent.nodes > MAX_NODES { Err(GuardError::TooLarge) } else { Ok(()) }
     }
 
-    fn push(&mut self, text: &str) {
-        self.out.push_str(text);
-    }
-
     fn is_postgres(&self) -> bool {
         self.backend == Backend::Postgres
     }
 
-    /// Runs `write` one level deeper.
-    fn deeper<T>(&mut self, write: impl FnOnce(&mut Self) -> Result<T, GuardError>) -> Result<T, GuardError> {
+    /// Runs `rewrite` one level deeper.
+    fn deeper<T>(
+        &mut self,
+        rewrite: impl FnOnce(&mut Self) -> Result<T, GuardError>,
+    ) -> Result<T, GuardError> {
         self.depth += 1;
         self.spend(Cost { nodes: 1, calls: 0 })?;
         if self.depth > MAX_DEPTH {
             return Err(GuardError::TooLarge);
         }
-        let result = write(self);
+        let result = rewrite(self);
         self.depth -= 1;
         result
     }
+}
 
-    /// Writes items with commas between them.
-    fn list<T>(
-        &mut self,
-        items: &[T],
-        mut write: impl FnMut(&mut Self, &T) -> Result<(), GuardError>,
-    ) -> Result<(), GuardError> {
-        for (i, item) in items.iter().enumerate() {
-            if i > 0 {
-                self.push(", ");
-            }
-            write(self, item)?;
-        }
-        Ok(())
-    }
+/// An expression with this SQL, which the guard has written.
+fn raw(text: String) -> Expr {
+    Expr::value(Literal::Placeholder(text))
+}
+
+/// Replaces an expression with SQL that the guard has written.
+fn replace(expr: &mut Expr, text: String) {
+    *expr = raw(text);
+}
+
+/// The SQL of a list.
+fn separated<I: IntoIterator>(
+    items: I,
+    text: impl FnMut(I::Item) -> Result<String, GuardError>,
+) -> Result<String, GuardError> {
+    Ok(items.into_iter().map(text).collect::<Result<Vec<_>, _>>()?.join(", "))
 }
 
 /// Refuses something that is not supported. `what` must not be an expression: formatting one recurses.

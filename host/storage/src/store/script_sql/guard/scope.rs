@@ -2,15 +2,19 @@
 //! of views are listed here, those of own tables come from the database's catalog, those of subqueries and functions
 //! from the statement. A name that is not found is refused.
 //!
-//! PostgreSQL reads `t.name` as `name(t)` if `t` has no such column. Two rules prevent this: only resolved names are
-//! written, and every relation gets a unique alias (`t1`, `t2` …), so that a name can't mean a different relation to
+//! The databases resolve names themselves and decide what may be read. This resolver is for what they can't do:
+//! PostgreSQL reads `t.name` as the call `name(t)` if `t` has no such column, and has no list of the functions that
+//! scripts may call. Also the rewrites for indexes, JSON columns on SQLite and the cost of subqueries depend on what a
+//! name refers to. Every relation gets a unique alias (`t1`, `t2` …), so that a name can't mean a different relation to
 //! the database.
 
 use std::collections::BTreeMap;
 
 use sqlparser::ast::Ident;
 
-use super::{Emitter, GuardError};
+use super::names::{checked_name, same_name};
+use super::{GuardError, Rewriter, unsupported};
+use crate::store::Backend;
 
 /// The cost of an expression, including the expressions of the columns that it uses: databases replace the columns of
 /// subqueries with their expressions, so a few nested subqueries could grow to millions of expressions.
@@ -41,40 +45,23 @@ impl Column {
 /// Columns of a relation or a query, in order.
 pub(super) type Columns = Vec<Column>;
 
-/// The columns of the views, on both databases.
-const RECORDS: &[&str] =
-    &["uri", "did", "collection", "rkey", "cid", "indexed_at", "indexed_us", "record", "valid"];
-const RECORD_REFS: &[&str] = &["source_uri", "target_uri", "collection"];
-const LABELS: &[&str] = &["src", "uri", "val", "cid", "cts", "exp"];
-const LEXICONS: &[&str] = &[
-    "id",
-    "revision",
-    "lexicon_type",
-    "lexicon_json",
-    "action",
-    "target_collection",
-    "source",
-    "authority_did",
-    "created_at",
-    "updated_at",
-];
-
-/// SQLite's row id, which `*` does not include.
-const ROWID: &[&str] = &["rowid"];
-
-pub(super) fn view_columns(name: &str) -> Option<Columns> {
-    let (names, json) = match name {
-        "records" => (RECORDS, "record"),
-        "record_refs" => (RECORD_REFS, ""),
-        "labels" => (LABELS, ""),
-        "lexicons" => (LEXICONS, "lexicon_json"),
-        _ => return None,
-    };
-    Some(names.iter().map(|name| Column { is_json: *name == json, ..Column::new(name) }).collect())
+pub(super) fn columns_named(names: &str) -> Columns {
+    names.split(' ').map(Column::new).collect()
 }
 
-pub(super) fn columns_named(names: &[&str]) -> Columns {
-    names.iter().map(|name| Column::new(name)).collect()
+/// The columns of a view, on both databases.
+pub(super) fn view_columns(name: &str) -> Option<Columns> {
+    let (names, json) = match name {
+        "records" => ("uri did collection rkey cid indexed_at indexed_us record valid", "record"),
+        "record_refs" => ("source_uri target_uri collection", ""),
+        "labels" => ("src uri val cid cts exp", ""),
+        "lexicons" => (
+            "id revision lexicon_type lexicon_json action target_collection source authority_did created_at updated_at",
+            "lexicon_json",
+        ),
+        _ => return None,
+    };
+    Some(names.split(' ').map(|name| Column { is_json: name == json, ..Column::new(name) }).collect())
 }
 
 /// The own tables that a statement may use, with their columns.
@@ -90,15 +77,15 @@ impl Catalog {
 }
 
 /// One table, view, function or subquery after FROM.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Relation {
     /// The name in the script's statement. Empty if it has none.
     pub(super) name: String,
     /// The quoted alias that is written before its columns. Empty where columns must be unqualified.
     pub(super) alias: String,
     pub(super) columns: Columns,
-    /// Further columns, which `*` does not include.
-    pub(super) hidden: &'static [&'static str],
+    /// SQLite: whether it has a `rowid`, which `*` does not include.
+    pub(super) has_rowid: bool,
     /// The view `records` or `record_refs` with its original column names: `index_rewrites` rewrites its conditions.
     pub(super) is_rewritten: bool,
     /// A function with one column, which may also be named by the function's alias.
@@ -108,21 +95,18 @@ pub(super) struct Relation {
 }
 
 impl Relation {
-    pub(super) fn new(name: String, alias: String, columns: Columns) -> Self {
-        let (is_rewritten, is_scalar, needs_qualifier) = (false, false, false);
-        Self { name, alias, columns, hidden: &[], is_rewritten, is_scalar, needs_qualifier }
+    pub(super) fn new(name: &str, alias: String, columns: Columns) -> Self {
+        Self { name: name.to_owned(), alias, columns, ..Self::default() }
     }
+}
 
-    /// Renames the first columns.
-    pub(super) fn rename(&mut self, names: Vec<String>) -> Result<(), GuardError> {
-        if names.len() > self.columns.len() {
-            return Err(GuardError::Unsupported("a list of more columns than there are".to_owned()));
-        }
-        for (column, name) in self.columns.iter_mut().zip(names) {
-            column.name = Some(name);
-        }
-        Ok(())
+/// Gives the first columns other names.
+pub(super) fn rename(columns: &mut Columns, names: Vec<String>) -> Result<(), GuardError> {
+    if names.len() > columns.len() {
+        return unsupported("a list of more columns than there are");
     }
+    columns.iter_mut().zip(names).for_each(|(column, name)| column.name = Some(name));
+    Ok(())
 }
 
 /// The names that one SELECT or one writing statement can use.
@@ -146,12 +130,7 @@ pub(super) struct ResolvedColumn {
     pub(super) of_rewritten: Option<String>,
 }
 
-impl Emitter<'_> {
-    /// Whether two names are the same for the database. On PostgreSQL unquoted names are already in lower case.
-    pub(super) fn same_name(&self, a: &str, b: &str) -> bool {
-        if self.is_postgres() { a == b } else { a.eq_ignore_ascii_case(b) }
-    }
-
+impl Rewriter<'_> {
     /// Returns a new quoted alias for a relation.
     pub(super) fn next_alias(&mut self) -> String {
         self.aliases += 1;
@@ -162,7 +141,7 @@ impl Emitter<'_> {
     pub(super) fn add_relation(&mut self, relation: Relation) -> Result<(), GuardError> {
         let scope = self.scope()?;
         if !relation.name.is_empty() && scope.relations.iter().any(|other| other.name == relation.name) {
-            return Err(GuardError::Unsupported(format!("the name {} for two tables", relation.name)));
+            return unsupported(format!("the name {} for two tables", relation.name));
         }
         scope.relations.push(relation);
         Ok(())
@@ -178,16 +157,17 @@ impl Emitter<'_> {
     }
 
     pub(super) fn own_relation(&self, lower: &str, alias: String) -> Result<Relation, GuardError> {
-        let mut relation = Relation::new(lower.to_owned(), alias, self.own_columns(lower)?);
-        relation.hidden = if self.is_postgres() { &[] } else { ROWID };
-        Ok(relation)
+        let relation = Relation::new(lower, alias, self.own_columns(lower)?);
+        Ok(Relation { has_rowid: self.backend == Backend::Sqlite, ..relation })
     }
 
     /// The column of `relation` with this name, in the relation's spelling.
     fn column_of(&self, relation: &Relation, name: &str) -> Option<Column> {
-        let is = |column: &str| self.same_name(column, name);
-        let shown = relation.columns.iter().find(|column| column.name.as_deref().is_some_and(is));
-        shown.cloned().or_else(|| relation.hidden.iter().find(|column| is(column)).map(|c| Column::new(c)))
+        let is =
+            |column: &Column| column.name.as_deref().is_some_and(|own| same_name(self.backend, own, name));
+        let shown = relation.columns.iter().find(|column| is(column)).cloned();
+        let rowid = Some(Column::new("rowid"));
+        shown.or_else(|| rowid.filter(|rowid| relation.has_rowid && is(rowid)))
     }
 
     fn resolved(&self, relation: &Relation, column: &Column) -> ResolvedColumn {
@@ -203,7 +183,7 @@ impl Emitter<'_> {
 
     /// Resolves an unqualified name in one scope.
     fn resolve_in(&self, scope: &Scope, name: &str) -> Result<Option<ResolvedColumn>, GuardError> {
-        if let Some(merged) = scope.merged.iter().find(|merged| self.same_name(merged, name)) {
+        if let Some(merged) = scope.merged.iter().find(|merged| same_name(self.backend, merged, name)) {
             return Ok(Some(self.unqualified(merged)));
         }
         let visible = scope.relations.iter().filter(|relation| !relation.needs_qualifier);
@@ -217,14 +197,14 @@ impl Emitter<'_> {
 
     /// Resolves an unqualified name.
     pub(super) fn resolve_unqualified(&self, name: &Ident) -> Result<ResolvedColumn, GuardError> {
-        let name = self.checked_name(name)?;
+        let name = checked_name(self.backend, name)?;
         for scope in self.scopes.iter().rev() {
             if let Some(found) = self.resolve_in(scope, &name)? {
                 return Ok(found);
             }
             // On SQLite every expression can use the names of the SELECT's result columns.
             if !self.is_postgres()
-                && let Some(output) = scope.outputs.iter().find(|output| self.same_name(output, &name))
+                && let Some(output) = self.output_named(scope, &name)
             {
                 return Ok(self.unqualified(output));
             }
@@ -232,7 +212,7 @@ impl Emitter<'_> {
         // The alias of a function that returns single values also names the value.
         let relations = self.scopes.iter().rev().flat_map(|scope| &scope.relations);
         let mut scalars = relations.filter(|relation| relation.is_scalar);
-        if let Some(relation) = scalars.find(|relation| self.same_name(&relation.name, &name))
+        if let Some(relation) = scalars.find(|relation| same_name(self.backend, &relation.name, &name))
             && let Some(column) = relation.columns.first()
         {
             return Ok(self.resolved(relation, column));
@@ -242,11 +222,8 @@ impl Emitter<'_> {
 
     /// The relation with this name in the innermost scope that has one.
     pub(super) fn relation_named(&self, name: &str) -> Option<&Relation> {
-        if name.is_empty() {
-            return None;
-        }
-        let mut outwards = self.scopes.iter().rev().flat_map(|scope| &scope.relations);
-        outwards.find(|relation| self.same_name(&relation.name, name))
+        let outwards = self.scopes.iter().rev().flat_map(|scope| &scope.relations);
+        outwards.filter(|_| !name.is_empty()).find(|relation| same_name(self.backend, &relation.name, name))
     }
 
     /// Resolves `table.column`.
@@ -255,58 +232,50 @@ impl Emitter<'_> {
         table: &Ident,
         column: &Ident,
     ) -> Result<ResolvedColumn, GuardError> {
-        let (table, column) = (self.checked_name(table)?, self.checked_name(column)?);
+        let (table, column) = (checked_name(self.backend, table)?, checked_name(self.backend, column)?);
         let relation = self.relation_named(&table);
         let found = relation.and_then(|r| Some(self.resolved(r, &self.column_of(r, &column)?)));
         found.ok_or_else(|| GuardError::Column(format!("{table}.{column}")))
     }
 
-    /// Resolves a name in ORDER BY or DISTINCT ON (`outputs_first`) or in GROUP BY to a result column. `None` if it is
-    /// to be resolved like any other expression.
+    fn output_named<'s>(&self, scope: &'s Scope, name: &str) -> Option<&'s String> {
+        scope.outputs.iter().find(|output| same_name(self.backend, output, name))
+    }
+
+    /// The SQL of the result column of the current SELECT that `name` refers to in GROUP BY or ORDER BY. In GROUP BY a
+    /// column of its tables takes precedence.
     pub(super) fn output_column(
         &self,
         name: &Ident,
         outputs_first: bool,
     ) -> Result<Option<String>, GuardError> {
-        let name = self.checked_name(name)?;
+        let name = checked_name(self.backend, name)?;
         let Some(scope) = self.scopes.last() else { return Ok(None) };
-        let Some(output) = scope.outputs.iter().find(|output| self.same_name(output, &name)) else {
-            return Ok(None);
-        };
+        let Some(output) = self.output_named(scope, &name) else { return Ok(None) };
         if !outputs_first && self.resolve_in(scope, &name)?.is_some() {
             return Ok(None);
         }
         Ok(Some(self.quoted(output)))
     }
 
-    /// Writes a column of the table that is changed or defined, without a table name.
-    pub(super) fn known_column(&mut self, name: &Ident, columns: &Columns) -> Result<(), GuardError> {
-        let plain = self.checked_name(name)?;
-        let Some(found) = columns
-            .iter()
-            .filter_map(|column| column.name.as_deref())
-            .find(|column| self.same_name(column, &plain))
-        else {
-            return Err(GuardError::Column(plain));
-        };
-        let text = self.quoted(found);
-        self.push(&text);
-        Ok(())
+    /// The SQL of a column of the table that is changed or defined, without a table name.
+    pub(super) fn known_column(&self, name: &Ident, columns: &Columns) -> Result<String, GuardError> {
+        let plain = checked_name(self.backend, name)?;
+        let mut names = columns.iter().filter_map(|column| column.name.as_deref());
+        match names.find(|column| same_name(self.backend, column, &plain)) {
+            Some(found) => Ok(self.quoted(found)),
+            None => Err(GuardError::Column(plain)),
+        }
     }
 
     /// The columns that `*` stands for in the current scope.
     pub(super) fn star_columns(&self) -> Columns {
         let Some(scope) = self.scopes.last() else { return Columns::new() };
-        let is_merged = |column: &str| scope.merged.iter().any(|merged| self.same_name(merged, column));
+        let is_merged =
+            |column: &str| scope.merged.iter().any(|merged| same_name(self.backend, merged, column));
         let merged = scope.merged.iter().map(|name| Column::new(name));
         let rest = scope.relations.iter().flat_map(|relation| &relation.columns);
         let rest = rest.filter(|column| !column.name.as_deref().is_some_and(is_merged)).cloned();
         merged.chain(rest).collect()
-    }
-
-    /// Writes a resolved column.
-    pub(super) fn write_resolved(&mut self, found: &ResolvedColumn) -> Result<(), GuardError> {
-        self.push(&found.text);
-        self.spend(found.cost)
     }
 }

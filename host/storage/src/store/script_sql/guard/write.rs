@@ -1,111 +1,68 @@
-//! Writes INSERT, UPDATE and DELETE on own tables.
+//! Rebuilds INSERT, UPDATE and DELETE on own tables.
 
 use sqlparser::ast::{
-    Assignment, AssignmentTarget, ConflictTarget, Delete, DoUpdate, FromTable, Insert, OnConflict,
-    OnConflictAction, OnInsert, SelectItem, SqliteOnConflict, TableFactor, TableObject, TableWithJoins,
-    Update, UpdateTableFromKind,
+    Assignment, AssignmentTarget, ConflictTarget, Delete, DoUpdate, Expr, FromTable, Insert, OnConflict,
+    OnConflictAction, OnInsert, SelectItem, SetExpr, SqliteOnConflict, TableFactor, TableObject,
+    TableWithJoins, Update, UpdateTableFromKind,
 };
 
 use super::names::single;
 use super::scope::{Columns, Relation, Scope};
-use super::{Emitter, GuardError, refuse_if, unsupported};
+use super::{GuardError, Rewriter, only, plain, refuse_if, separated, unsupported};
 
-impl Emitter<'_> {
-    /// Writes an INSERT. Returns whether it returns rows.
-    pub(super) fn insert(&mut self, insert: &Insert) -> Result<bool, GuardError> {
-        let Insert {
-            insert_token: _,
-            optimizer_hints,
+impl Rewriter<'_> {
+    pub(super) fn insert(&mut self, insert: &mut Insert) -> Result<String, GuardError> {
+        let clauses = "a clause of this INSERT";
+        only!(
+            clauses,
+            insert,
+            plain::insert()?,
+            into,
             or,
-            ignore,
-            into: _,
-            table,
-            table_alias,
-            columns,
-            overwrite,
-            source,
-            assignments,
-            partitioned,
-            after_columns,
-            has_table_keyword,
-            on,
-            returning,
-            output,
             replace_into,
-            priority,
-            insert_alias,
-            settings,
-            format_clause,
-            multi_table_insert_type,
-            multi_table_into_clauses,
-            multi_table_when_clauses,
-            multi_table_else_clause,
-        } = insert;
-        refuse_if(
-            "this INSERT",
-            !optimizer_hints.is_empty()
-                || *ignore
-                || table_alias.is_some()
-                || *overwrite
-                || !assignments.is_empty()
-                || partitioned.is_some()
-                || !after_columns.is_empty()
-                || *has_table_keyword
-                || output.is_some()
-                || priority.is_some()
-                || insert_alias.is_some()
-                || settings.is_some()
-                || format_clause.is_some()
-                || multi_table_insert_type.is_some()
-                || !multi_table_into_clauses.is_empty()
-                || !multi_table_when_clauses.is_empty()
-                || multi_table_else_clause.is_some(),
-        )?;
+            table,
+            columns,
+            source,
+            on,
+            returning
+        );
+        let Insert { or, replace_into, table, columns, source, on, returning, .. } = insert;
         let replaces = *replace_into || matches!(or, Some(SqliteOnConflict::Replace));
         let ignores = matches!(or, Some(SqliteOnConflict::Ignore));
         refuse_if("INSERT OR", or.is_some() && !replaces && !ignores)?;
         refuse_if("REPLACE (use ON CONFLICT)", (replaces || ignores) && self.is_postgres())?;
+        let word = match (replaces, ignores) {
+            (true, _) => "INSERT OR REPLACE",
+            (_, true) => "INSERT OR IGNORE",
+            _ => "INSERT",
+        };
         let TableObject::TableName(table) = table else { return unsupported("this INSERT") };
-        self.push(match (replaces, ignores) {
-            (true, _) => "INSERT OR REPLACE INTO ",
-            (_, true) => "INSERT OR IGNORE INTO ",
-            _ => "INSERT INTO ",
-        });
-        let name = self.write_own(table)?;
-        let written = self.next_alias();
-        self.push(&format!(" AS {written}"));
-        let target = self.own_relation(&name, written)?;
-        if !columns.is_empty() {
-            self.push(" (");
-            self.list(columns, |emit, column| emit.known_column(single(column)?, &target.columns))?;
-            self.push(")");
-        }
-        match source {
-            None => self.push(" DEFAULT VALUES"),
+        let name = self.own_name(table)?;
+        let (text, alias) = (self.own_text(&name), self.next_alias());
+        let target = self.own_relation(&name, alias.clone())?;
+        let columns = separated(columns, |column| self.known_column(single(column)?, &target.columns))?;
+        let columns = if columns.is_empty() { columns } else { format!(" ({columns})") };
+        let source = match source {
+            None => "DEFAULT VALUES".to_owned(),
             Some(query) => {
-                self.push(" ");
                 // SQLite reads `SELECT … FROM t ON CONFLICT` as a join. A WHERE in between makes it unambiguous.
-                let is_ambiguous = on.is_some() && !self.is_postgres();
-                if is_ambiguous && !matches!(*query.body, sqlparser::ast::SetExpr::Values(_)) {
-                    self.push("SELECT * FROM (");
-                    self.query(query)?;
-                    self.push(") WHERE TRUE");
-                } else {
-                    self.query(query)?;
-                }
+                let is_ambiguous =
+                    on.is_some() && !self.is_postgres() && !matches!(*query.body, SetExpr::Values(_));
+                self.query(query)?;
+                if is_ambiguous { format!("SELECT * FROM ({query}) WHERE TRUE") } else { query.to_string() }
             }
-        }
-        let mut excluded =
-            Relation::new("excluded".to_owned(), "excluded".to_owned(), target.columns.clone());
-        excluded.needs_qualifier = true;
+        };
+        let excluded = Relation::new("excluded", "excluded".to_owned(), target.columns.clone());
+        let excluded = Relation { needs_qualifier: true, ..excluded };
         self.scopes.push(Scope { relations: vec![target, excluded], ..Scope::default() });
-        match on {
-            None => {}
+        let on = match on {
+            None => String::new(),
             Some(OnInsert::OnConflict(conflict)) => self.on_conflict(conflict)?,
             Some(_) => return unsupported("ON DUPLICATE KEY (use ON CONFLICT)"),
-        }
+        };
         self.scope()?.relations.truncate(1);
-        self.returning(returning.as_deref())
+        let returning = self.returning(returning)?;
+        Ok(format!("{word} INTO {text} AS {alias}{columns} {source}{on}{returning}"))
     }
 
     /// The columns of the table that the statement changes.
@@ -114,149 +71,107 @@ impl Emitter<'_> {
         relation.map(|relation| relation.columns.clone()).unwrap_or_default()
     }
 
-    fn on_conflict(&mut self, conflict: &OnConflict) -> Result<(), GuardError> {
-        let OnConflict { conflict_target, action } = conflict;
-        self.push(" ON CONFLICT");
-        match conflict_target {
-            None => {}
+    fn on_conflict(&mut self, conflict: &mut OnConflict) -> Result<String, GuardError> {
+        let known = self.target_columns();
+        let target = match &conflict.conflict_target {
+            None => String::new(),
             Some(ConflictTarget::Columns(columns)) => {
-                let known = self.target_columns();
-                self.push(" (");
-                self.list(columns, |emit, column| emit.known_column(column, &known))?;
-                self.push(")");
+                format!(" ({})", separated(columns, |column| self.known_column(column, &known))?)
             }
             Some(ConflictTarget::OnConstraint(_)) => return unsupported("ON CONSTRAINT"),
-        }
-        match action {
-            OnConflictAction::DoNothing => self.push(" DO NOTHING"),
-            OnConflictAction::DoUpdate(DoUpdate { assignments, selection }) => {
-                self.push(" DO UPDATE SET ");
-                self.list(assignments, Self::assignment)?;
-                if let Some(selection) = selection {
-                    self.push(" WHERE ");
-                    self.expr(selection)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn assignment(&mut self, assignment: &Assignment) -> Result<(), GuardError> {
-        let Assignment { target, value } = assignment;
-        let AssignmentTarget::ColumnName(column) = target else {
-            return unsupported("an assignment to several columns");
         };
-        let known = self.target_columns();
-        self.known_column(single(column)?, &known)?;
-        self.push(" = ");
-        self.expr(value)
+        let action = match &mut conflict.action {
+            OnConflictAction::DoNothing => "NOTHING".to_owned(),
+            OnConflictAction::DoUpdate(DoUpdate { assignments, selection }) => {
+                format!("UPDATE SET {}{}", self.assignments(assignments)?, self.condition(selection)?)
+            }
+        };
+        Ok(format!(" ON CONFLICT{target} DO {action}"))
     }
 
-    pub(super) fn update(&mut self, update: &Update) -> Result<bool, GuardError> {
-        let Update {
-            update_token: _,
-            optimizer_hints,
+    fn assignments(&mut self, assignments: &mut [Assignment]) -> Result<String, GuardError> {
+        let known = self.target_columns();
+        separated(assignments, |Assignment { target, value }| {
+            let AssignmentTarget::ColumnName(column) = target else {
+                return unsupported("an assignment to several columns");
+            };
+            let column = self.known_column(single(column)?, &known)?;
+            self.expr(value)?;
+            Ok(format!("{column} = {value}"))
+        })
+    }
+
+    /// The SQL of a WHERE clause.
+    pub(super) fn condition(&mut self, condition: &mut Option<Expr>) -> Result<String, GuardError> {
+        let Some(condition) = condition else { return Ok(String::new()) };
+        self.expr(condition)?;
+        Ok(format!(" WHERE {condition}"))
+    }
+
+    pub(super) fn update(&mut self, update: &mut Update) -> Result<String, GuardError> {
+        only!(
+            "a clause of this UPDATE",
+            update,
+            plain::update()?,
             table,
             assignments,
             from,
             selection,
-            returning,
-            output,
-            or,
-            order_by,
-            limit,
-        } = update;
-        refuse_if(
-            "this UPDATE",
-            !optimizer_hints.is_empty()
-                || output.is_some()
-                || or.is_some()
-                || !order_by.is_empty()
-                || limit.is_some(),
-        )?;
-        self.push("UPDATE ");
-        self.target(table)?;
+            returning
+        );
+        let Update { table, assignments, from, selection, returning, .. } = update;
+        let target = self.target(table)?;
         // The FROM clause comes first: the new values may use its columns.
-        let start = self.out.len();
-        match from {
-            None => {}
+        let from = match from {
+            None => String::new(),
             Some(UpdateTableFromKind::AfterSet(tables)) => {
-                self.push(" FROM ");
-                self.list(tables, Self::joined)?;
+                let tables = separated(tables, |tables| {
+                    self.joined(tables)?;
+                    Ok(tables.to_string())
+                })?;
+                format!(" FROM {tables}")
             }
             Some(UpdateTableFromKind::BeforeSet(_)) => return unsupported("FROM before SET"),
-        }
-        let tables = self.out.split_off(start);
-        self.push(" SET ");
-        self.list(assignments, Self::assignment)?;
-        self.push(&tables);
-        if let Some(selection) = selection {
-            self.push(" WHERE ");
-            self.expr(selection)?;
-        }
-        self.returning(returning.as_deref())
+        };
+        let (set, condition) = (self.assignments(assignments)?, self.condition(selection)?);
+        Ok(format!("UPDATE {target} SET {set}{from}{condition}{}", self.returning(returning)?))
     }
 
-    pub(super) fn delete(&mut self, delete: &Delete) -> Result<bool, GuardError> {
-        let Delete {
-            delete_token: _,
-            optimizer_hints,
-            tables,
-            from,
-            using,
-            selection,
-            returning,
-            output,
-            order_by,
-            limit,
-        } = delete;
-        refuse_if(
-            "this DELETE (use a subquery)",
-            !optimizer_hints.is_empty()
-                || !tables.is_empty()
-                || using.is_some()
-                || output.is_some()
-                || !order_by.is_empty()
-                || limit.is_some(),
-        )?;
+    pub(super) fn delete(&mut self, delete: &mut Delete) -> Result<String, GuardError> {
+        let clauses = "a clause of this DELETE (use a subquery)";
+        only!(clauses, delete, plain::delete()?, from, selection, returning);
+        let Delete { from, selection, returning, .. } = delete;
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = from;
         let [table] = from.as_slice() else { return unsupported("DELETE from several tables") };
-        self.push("DELETE FROM ");
-        self.target(table)?;
-        if let Some(selection) = selection {
-            self.push(" WHERE ");
-            self.expr(selection)?;
-        }
-        self.returning(returning.as_deref())
+        let target = self.target(table)?;
+        let condition = self.condition(selection)?;
+        Ok(format!("DELETE FROM {target}{condition}{}", self.returning(returning)?))
     }
 
-    /// Writes the table that the statement changes, and makes it visible.
-    fn target(&mut self, table: &TableWithJoins) -> Result<(), GuardError> {
+    /// The SQL of the table that the statement changes, whose columns become visible.
+    fn target(&mut self, table: &TableWithJoins) -> Result<String, GuardError> {
         refuse_if("a join here", !table.joins.is_empty())?;
         let TableFactor::Table { name, alias, args: None, .. } = &table.relation else {
             return unsupported("this target table");
         };
-        let name = self.write_own(name)?;
+        let name = self.own_name(name)?;
         let written = self.next_alias();
         let relation = self.own_relation(&name, written)?;
-        refuse_if(
-            "a list of columns after its alias",
-            alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()),
-        )?;
+        let has_columns = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+        refuse_if("a list of columns after its alias", has_columns)?;
         self.scopes.push(Scope::default());
-        self.aliased(relation, alias.as_ref())
+        Ok(self.own_text(&name) + &self.aliased(relation, alias.as_ref())?)
     }
 
-    /// Writes a RETURNING clause. Returns whether there is one. On SQLite columns in it have no table name.
-    fn returning(&mut self, items: Option<&[SelectItem]>) -> Result<bool, GuardError> {
-        let Some(items) = items else { return Ok(false) };
+    /// The SQL of a RETURNING clause. On SQLite columns in it have no table name.
+    fn returning(&mut self, items: &mut Option<Vec<SelectItem>>) -> Result<String, GuardError> {
+        let Some(items) = items else { return Ok(String::new()) };
         if !self.is_postgres() {
             let scope = self.scope()?;
             scope.relations.truncate(1);
             scope.relations.iter_mut().for_each(|relation| relation.alias.clear());
         }
-        self.push(" RETURNING ");
-        self.result = self.projection(items)?;
-        Ok(true)
+        self.result = self.projection(items, false)?;
+        Ok(format!(" RETURNING {}", separated(items, |item| Ok(item.to_string()))?))
     }
 }

@@ -78,7 +78,7 @@ proptest! {
         for backend in BOTH {
             if let Ok(statement) = on(backend, &sql) {
                 for name in ["api_keys", "users"] {
-                    // As the name of a column or an alias it is harmless.
+                    // The name of a column or an alias is harmless.
                     for before in ["FROM ", "JOIN ", "INTO ", "UPDATE "] {
                         for quote in ["\"", "`", ""] {
                             let found = format!("{before}{quote}{name}");
