@@ -58,7 +58,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use apply::RecordChecker;
+pub use apply::{RecordChecker, RefusedRecord};
 pub use early::{EarlyDecision, EarlyEvents};
 pub use envelope::{Candidate, Claim};
 pub use handle::StreamHandle;

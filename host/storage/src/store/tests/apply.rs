@@ -5,7 +5,7 @@ use serde_json::json;
 use super::fixtures::*;
 
 use crate::store::Db;
-use crate::store::backfill::IndexedRow;
+use crate::store::backfill::IndexedRecords;
 use crate::store::index::{
     self, AccountStatus, ApplyReport, Batch, Change, RevLimit, StreamCursor, prune_tombstones,
 };
@@ -82,9 +82,10 @@ on_both! {
         index::apply(&db, &live).await.unwrap();
         assert_eq!(apply(&db, NOW, vec![put(&a, 10, "{}"), take(&a, 11)]).await, counted(0, 0, 0, 2));
         // Lists of PDSs don't correct such a row either.
-        let row = IndexedRow { rkey: a.rkey.clone(), rev: rev(DAY).as_u64(), cid: None };
         let limit = RevLimit::read(&db, Timestamp(NOW)).await.unwrap();
-        assert_eq!((row.rev_by(limit), limit.permits(rev(2 * DAY).as_u64())), (row.rev, false));
+        let rows = IndexedRecords::open(&db, &a.did, &a.collection, Timestamp(NOW)).await.unwrap();
+        let row = rows.with_keys(&["a"]).await.unwrap().remove(0);
+        assert_eq!((row.rev, limit.permits(rev(2 * DAY).as_u64())), (rev(DAY).as_u64(), false));
     }
 
     async fn only_the_streams_own_commits_say_that_the_clock_went_back(db) {

@@ -18,7 +18,7 @@ use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, Tid};
 use belvedere_storage::store::Db;
-use belvedere_storage::store::backfill::{self, KeyRange};
+use belvedere_storage::store::backfill::{IndexedRecords, KeyRange};
 use belvedere_storage::store::index::{AccountStatus, Change, Delete};
 
 /// The pipeline is killed in one of this many phases.
@@ -133,7 +133,8 @@ async fn store_page(
 ) -> Result<(), WriterClosed> {
     let collection = Nsid::try_from(collection).unwrap();
     let rev = Tid::new(page.rev, 0).unwrap();
-    let rows = backfill::in_range(db, did, &collection, KeyRange::default(), 1_000).await.unwrap();
+    let index = IndexedRecords::open(db, did, &collection, Clock::system().now()).await.unwrap();
+    let rows = index.in_range(&KeyRange::default(), 1_000).await.unwrap();
     let checker = RecordChecker::new(Arc::new(Recorder::default()), Arc::default(), Clock::system());
     let mut changes = Vec::new();
     for (key, value) in &page.records {
