@@ -18,7 +18,7 @@ AUTH_AREA = "test(/^access::/) + test(/^crypto::/) + test(/^oauth::/) + test(/^a
 PAGES = "test(/^store::tests::(paging|query|sort|large)::/) + test(/^query::/)"
 
 PLAN, SQLITE, ACCOUNTS, PURGE = (f"host/storage/src/store/index/{name}.rs" for name in ("plan", "sqlite", "accounts", "purge"))
-WATERMARK, ENVELOPE, CHECKER = (f"host/instance/src/indexing/{name}.rs" for name in ("watermark", "envelope", "apply"))
+WATERMARK, FILTER, CHECKER = (f"host/instance/src/indexing/{name}.rs" for name in ("watermark", "filter", "apply"))
 LIST, LIST_WRITER, PAGE, REQUEST, DISCOVERY, HOSTS, FETCHING, FAILURE, ABSENCE, NEXT_PAGE, DIFF = (
     f"host/instance/src/backfill/{name}.rs"
     for name in (
@@ -61,7 +61,7 @@ def proof(name, file, original, **how):
 
 MUTANTS = [
     # The writer.
-    writer("within a batch the last change wins, whatever its rev", PLAN, "change.rev() > entry.get().1.rev()", expression="true"),
+    writer("within a batch the last change wins, whatever its rev", PLAN, "change.rev > entry.get().1.rev", expression="true"),
     writer("a deleted repo's tombstone does not hold back its older records", SQLITE, "repo_tombstones t WHERE t.did_id = v.column3 AND t.rev >= v.column7", sql="repo_tombstones t WHERE t.did_id = v.column3 AND t.rev < 0"),
     writer("an update ignores the stored rev", SQLITE, "if !is_new && rev < row.rev {", changed="if !is_new && (rev < row.rev || MUTANT) {"),
     writer("a delete ignores the stored rev", SQLITE, ".is_some_and(|row| rev < row.rev)", changed=".is_some_and(|row| rev < row.rev || MUTANT)"),
@@ -102,14 +102,14 @@ MUTANTS = [
     stream("a server that is live before the position is believed to replay", "host/instance/src/indexing/resumption.rs", "if progress > time.saturating_mul(5) / 4 + 1_000_000 {", changed="if progress > time.saturating_mul(5) / 4 + 1_000_000 || MUTANT {"),
     stream("a server that comes back is asked from the position", "host/instance/src/indexing/stream/servers.rs", "self.urls.len() > 1 && self.is_lost", expression="false"),
     stream("a pause in a replay is a gap", "host/instance/src/indexing/resumption.rs", "if replay.is_silent {", changed="if replay.is_silent && !MUTANT {"),
-    stream("a commit of the future is indexed", ENVELOPE, "if rev::is_of_the_future(rev, now) {", changed="if rev::is_of_the_future(rev, now) && !MUTANT {"),
+    stream("a commit of the future is indexed", FILTER, "if rev::is_of_the_future(rev, now) {", changed="if rev::is_of_the_future(rev, now) && !MUTANT {"),
     # Events of the stream.
-    stream("the CID of a record is not checked", CHECKER, "Ok(computed)) if claimed == computed", changed="Ok(computed)) if claimed == computed || MUTANT"),
-    stream("a CID that can't be checked counts as verified", CHECKER, "(Claim::Cid(claimed), Err(_)) => (Some(*claimed), false)", changed="(Claim::Cid(claimed), Err(_)) => (Some(*claimed), MUTANT)"),
+    stream("the CID of a record is not checked", CHECKER, "Ok(computed)) if claimed == *computed", changed="Ok(computed)) if claimed == *computed || MUTANT"),
+    stream("a CID that can't be checked counts as verified", CHECKER, "(Claim::Cid(claimed), Err(_)) => (Some(claimed), false)", changed="(Claim::Cid(claimed), Err(_)) => (Some(claimed), MUTANT)"),
     stream("a claimed CID that is none is accepted", CHECKER, "(Claim::None, _) => (None, false)", changed="(Claim::None, _) => (None, false),\n            (Claim::Garbage(_), _) if MUTANT => (None, false)"),
-    stream("deletes are dropped", ENVELOPE, "commit.operation == Operation::Delete", expression="false"),
-    stream("every account is active", ENVELOPE, "_ if account.active", changed="_ if account.active || MUTANT"),
-    stream("a deleted account is only hidden", ENVELOPE, "=> AccountStatus::Deleted,", changed="=> if MUTANT { AccountStatus::Deactivated } else { AccountStatus::Deleted },"),
+    stream("deletes are dropped", FILTER, "RecordAction::Delete => None,", changed="RecordAction::Delete if !MUTANT => None,\n        RecordAction::Delete => return Err(DropReason::Unknown),"),
+    stream("every account is active", FILTER, "_ if account.active", changed="_ if account.active || MUTANT"),
+    stream("a deleted account is only hidden", FILTER, "=> AccountStatus::Deleted,", changed="=> if MUTANT { AccountStatus::Deactivated } else { AccountStatus::Deleted },"),
     # Backfill.
     listing("a list in any order proves what is missing", LIST, "() && descends", changed="() && (descends || MUTANT)"),
     listing("a page with invalid records proves what is missing", LIST, "page.strays.is_empty()", expression="true"),

@@ -5,7 +5,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::car_request::CarFile;
 use super::page::{ListedPage, ListedRecord};
 use crate::identity::Resolver;
-use crate::indexing::Claim;
+use crate::indexing::{Claim, ClaimedRecord};
 use belvedere_base::clock::Clock;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::repo_car::RecordList;
@@ -111,9 +111,9 @@ impl Car {
         let (mut page, mut bytes) = (ListedPage::default(), 0);
         while page.records.len() < PAGE_RECORDS && bytes < PAGE_BYTES {
             let Some((rkey, cid)) = self.list(collection).and_then(Vec::pop) else { break };
-            let value = self.repo.json(cid)?;
-            bytes += value.len();
-            page.records.push(ListedRecord { rkey, claim: Claim::Cid(cid), value });
+            let text = self.repo.json(cid)?;
+            bytes += text.len();
+            page.records.push(ListedRecord { rkey, record: ClaimedRecord { text, claim: Claim::Cid(cid) } });
         }
         if self.list(collection).is_some_and(|list| !list.is_empty()) {
             page.next = page.records.last().map(|last| last.rkey.to_string());

@@ -8,7 +8,7 @@ use belvedere_storage::store::StoreError;
 use belvedere_storage::store::backfill::{IndexedRecords, IndexedRow, KeyRange};
 
 /// How the index differs from a page. Each record of the page is in one of the first three lists, in the page's order.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Diff {
     /// Records that the index has in this version or a newer one.
     pub(super) same: Vec<ListedRecord>,
@@ -94,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::indexing::Claim;
+    use crate::indexing::{Claim, ClaimedRecord};
     use belvedere_protocol::atproto::{Cid, RecordKey, record};
 
     const REV: u64 = 1_700_000_000_000_000;
@@ -111,8 +111,12 @@ mod tests {
         record::inspect(format!("{{\"version\":{version}}}").as_bytes()).unwrap().cid.unwrap()
     }
 
+    fn listed_as(name: char, claim: Claim) -> ListedRecord {
+        ListedRecord { rkey: key(name), record: ClaimedRecord { text: Bytes::new(), claim } }
+    }
+
     fn listed(name: char, version: u8) -> ListedRecord {
-        ListedRecord { rkey: key(name), claim: Claim::Cid(cid(version)), value: Bytes::new() }
+        listed_as(name, Claim::Cid(cid(version)))
     }
 
     /// A row of a record in this version, stored with a rev that is `newer` than the list's. 0: the CID is unknown.
@@ -153,7 +157,7 @@ mod tests {
             assert_eq!(lists, [same, missing, stale], "{page} {rows:?}");
             assert_eq!(names(found.extra.iter().map(|row| &row.rkey)), extra, "{page} {rows:?}");
         }
-        let unclaimed = ListedRecord { claim: Claim::None, ..listed('a', 1) };
+        let unclaimed = listed_as('a', Claim::None);
         assert_eq!(diff(vec![unclaimed], vec![row('a', 0, -1)], rev()).stale.len(), 1);
     }
 

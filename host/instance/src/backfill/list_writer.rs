@@ -14,16 +14,16 @@ use tokio::time::Instant;
 use super::absence::denied;
 use super::diff::{Diff, Diffs};
 use super::listing::{Listing, MAX_ABSENT};
-use super::page::{ListedPage, ListedRecord, bytes_of};
+use super::page::{ListedPage, bytes_of};
 use super::reader::RepoReader;
 use super::repo::ReadError;
 use super::request::Server;
 use super::slow_guard;
-use crate::indexing::{Candidate, RecordAction, RecordEvent, RefusedRecord};
+use crate::indexing::{RecordAction, RecordEvent};
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere_storage::store::backfill::{IndexedRecords, IndexedRow};
-use belvedere_storage::store::index::{Change, Delete, Upsert};
+use belvedere_storage::store::index::Change;
 
 /// Records that are removed in one transaction, between which a stopped job breaks off.
 const REMOVED_TOGETHER: usize = 1_000;
@@ -87,14 +87,15 @@ impl ListWriter<'_> {
         let mut changes = Vec::new();
         hand_over_thread(bytes_of(missing.iter().chain(&stale)), || {
             for record in missing.into_iter().chain(stale) {
-                let (rkey, bytes) = (record.rkey.clone(), record.value.len());
-                match self.check(&listing.collection, record) {
-                    Ok(upsert) => {
-                        changes.push(Change::Upsert(upsert));
+                let (uri, bytes) = (self.uri(&listing.collection, record.rkey), record.record.text.len());
+                let change = Change { uri: uri.clone(), rev: self.rev, record: Some(record.record) };
+                match self.job.checker.accept(change) {
+                    Ok(change) => {
+                        changes.push(change);
                         stored.records += 1;
                         stored.bytes += bytes;
                     }
-                    Err(why) => listing.left_out.add(self.uri(&listing.collection, &rkey), why),
+                    Err(why) => listing.left_out.add(uri, why),
                 }
             }
         });
@@ -110,12 +111,6 @@ impl ListWriter<'_> {
             self.remove_absent(listing).await?;
         }
         Ok(())
-    }
-
-    fn check(&self, collection: &Nsid, record: ListedRecord) -> Result<Upsert, RefusedRecord> {
-        let ListedRecord { rkey, claim, value: record } = record;
-        let (did, collection, action) = (self.did.clone(), collection.clone(), RecordAction::Create);
-        self.job.checker.accept(Candidate { did, collection, rkey, rev: self.rev, record, claim, action })
     }
 
     /// Removes the records that a list in order lacks and the server denies. If the server has one of them, the list is
@@ -138,7 +133,7 @@ impl ListWriter<'_> {
             let asked = denied(server, self.did, &collection, keys);
             let (denied, next) = self.job.or_stop(asked).await?;
             if matches!(next, Ok(true)) {
-                let uri = self.uri(&collection, &listing.absent[rest + denied].0);
+                let uri = self.uri(&collection, listing.absent[rest + denied].0.clone());
                 listing.left_out.add(uri, "the PDS does not list it, although it has it");
                 listing.disprove();
                 return Ok(());
@@ -156,10 +151,7 @@ impl ListWriter<'_> {
     /// Removes records, in parts. A job that stops breaks off between two parts, and inside one that scripts decide on.
     async fn remove(&self, collection: &Nsid, mut gone: Vec<(RecordKey, Tid)>) -> Result<(), ReadError> {
         let job = self.job;
-        let delete = |(rkey, rev)| {
-            let (did, collection) = (self.did.clone(), collection.clone());
-            Change::Delete(Delete { did, collection, rkey, rev })
-        };
+        let delete = |(rkey, rev)| Change { uri: self.uri(collection, rkey), rev, record: None };
         while !gone.is_empty() {
             let rest = gone.split_off(gone.len().min(REMOVED_TOGETHER));
             let gone_now = gone.into_iter().map(delete).collect();
@@ -181,10 +173,7 @@ impl ListWriter<'_> {
     async fn decide(&self, changes: Vec<Change>) -> Vec<Change> {
         let (scripts, mut decided) = (&self.job.scripts, Vec::with_capacity(changes.len()));
         for change in changes {
-            let action = match change {
-                Change::Upsert(_) => RecordAction::Create,
-                Change::Delete(_) => RecordAction::Delete,
-            };
+            let action = if change.record.is_some() { RecordAction::Create } else { RecordAction::Delete };
             if scripts.is_idle() || !scripts.wants(action, &change) {
                 decided.push(change);
             } else {
@@ -199,8 +188,8 @@ impl ListWriter<'_> {
         self.job.writer.submit_all(changes).await.map_err(|_| ReadError::Uncommitted)
     }
 
-    fn uri(&self, collection: &Nsid, rkey: &RecordKey) -> String {
-        format!("at://{}/{collection}/{rkey}", self.did)
+    fn uri(&self, collection: &Nsid, rkey: RecordKey) -> RecordUri {
+        RecordUri { did: self.did.clone(), collection: collection.clone(), rkey }
     }
 }
 

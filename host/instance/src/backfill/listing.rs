@@ -199,7 +199,7 @@ mod tests {
 
     use super::super::page::ListedRecord;
     use super::*;
-    use crate::indexing::Claim;
+    use crate::indexing::{Claim, ClaimedRecord};
 
     fn listing() -> Listing {
         Listing::new(Nsid::try_from("com.example.note").unwrap())
@@ -208,8 +208,7 @@ mod tests {
     fn page(names: &[&str], next: Option<&str>) -> ListedPage {
         let record = |name: &&str| ListedRecord {
             rkey: RecordKey::try_from(*name).unwrap(),
-            claim: Claim::None,
-            value: Bytes::new(),
+            record: ClaimedRecord { text: Bytes::new(), claim: Claim::None },
         };
         let records = names.iter().map(record).collect();
         ListedPage { records, next: next.map(str::to_owned), ..ListedPage::default() }

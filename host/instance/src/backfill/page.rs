@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::failure::Failure;
 use super::left_out::LeftOut;
 use super::request::parse;
-use crate::indexing::Claim;
+use crate::indexing::{Claim, ClaimedRecord};
 use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, RecordUri};
 
 /// A page of the records of a collection, as its PDS gives it.
@@ -40,12 +40,10 @@ pub(super) struct ListedPage {
     pub(super) next: Option<String>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct ListedRecord {
     pub(super) rkey: RecordKey,
-    pub(super) claim: Claim,
-    /// JSON text of the record.
-    pub(super) value: Bytes,
+    pub(super) record: ClaimedRecord,
 }
 
 #[derive(Deserialize)]
@@ -90,7 +88,8 @@ impl RecordPage {
         for PageRecord { uri, cid, value } in self.records {
             match RecordUri::parse(&uri) {
                 Ok(RecordUri { did: repo, collection: of, rkey }) if repo == *did && of == *collection => {
-                    page.records.push(ListedRecord { rkey, claim: Claim::parse(&cid), value });
+                    let record = ClaimedRecord { text: value, claim: Claim::parse(&cid) };
+                    page.records.push(ListedRecord { rkey, record });
                 }
                 _ => page.strays.add(uri, "it is listed, but is no record of this collection"),
             }
@@ -105,13 +104,13 @@ impl RecordPage {
 impl ListedRecord {
     /// Whether the PDS says that the record has this CID.
     pub(super) fn claims(&self, cid: Cid) -> bool {
-        self.claim == Claim::Cid(cid)
+        self.record.claim == Claim::Cid(cid)
     }
 }
 
 /// Bytes of records.
 pub(super) fn bytes_of<'a>(records: impl IntoIterator<Item = &'a ListedRecord>) -> usize {
-    records.into_iter().map(|record| record.value.len()).sum()
+    records.into_iter().map(|listed| listed.record.text.len()).sum()
 }
 
 #[cfg(test)]

@@ -13,12 +13,12 @@ use super::super::page::{ListedPage, ListedRecord, bytes_of};
 use super::super::request::Server;
 use super::report::{Difference, Kind, Seen};
 use crate::identity::Resolver;
-use crate::indexing::{CURSOR_SOURCE, Candidate, RecordAction, RecordChecker};
+use crate::indexing::{CURSOR_SOURCE, RecordChecker};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::hand_over_thread::hand_over_thread;
-use belvedere_protocol::atproto::{Did, Nsid, RecordKey, Tid};
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere_storage::store::backfill::{self, IndexedRecords, KeyRange};
-use belvedere_storage::store::index::AccountStatus;
+use belvedere_storage::store::index::{AccountStatus, Change};
 use belvedere_storage::store::{Db, StoreError, cursors};
 use belvedere_web::net::Client;
 
@@ -143,22 +143,18 @@ impl Comparer {
             hand_over_thread(bytes_of(missing.iter().chain(&stale)), || {
                 let missing = missing.into_iter().map(|record| (Kind::Missing, record));
                 for (kind, record) in missing.chain(stale.into_iter().map(|record| (Kind::Stale, record))) {
-                    let uri = uri(&record.rkey);
-                    if self.is_indexable(did, &collection, rev, record) {
-                        differences.push((kind, uri));
+                    let ListedRecord { rkey, record } = record;
+                    let uri = RecordUri { did: did.clone(), collection: collection.clone(), rkey };
+                    let difference = (kind, uri.to_string());
+                    // One that is no record, or does not match its CID, is never in the index.
+                    if self.checker.accept(Change { uri, rev, record: Some(record) }).is_ok() {
+                        differences.push(difference);
                     }
                 }
             });
         }
         listing.advance(last, next, listed as i64)?;
         Ok(listed as u64)
-    }
-
-    /// Whether the index takes a record: one that is none, or does not match its CID, is never in the index.
-    fn is_indexable(&self, did: &Did, collection: &Nsid, rev: Tid, record: ListedRecord) -> bool {
-        let ListedRecord { rkey, claim, value: record } = record;
-        let (did, collection, action) = (did.clone(), collection.clone(), RecordAction::Create);
-        self.checker.accept(Candidate { did, collection, rkey, rev, record, claim, action }).is_ok()
     }
 }
 

@@ -7,7 +7,7 @@ use super::fixtures::*;
 use crate::store::Db;
 use crate::store::backfill::IndexedRecords;
 use crate::store::index::{
-    self, AccountStatus, ApplyReport, Batch, Change, RevLimit, StreamCursor, prune_tombstones,
+    self, AccountStatus, ApplyReport, Batch, Change, CheckedRecord, RevLimit, StreamCursor, prune_tombstones,
 };
 use crate::store::{cursors, records};
 use belvedere_base::clock::Timestamp;
@@ -173,9 +173,9 @@ on_both! {
         let a = uri(1, NOTE, "a");
         let text = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
         let cid: Cid = text.parse().unwrap();
-        let Change::Upsert(mut upsert) = put(&a, 1, "{}") else { unreachable!() };
-        (upsert.cid, upsert.cid_verified) = (Some(cid), true);
-        apply(&db, 10, vec![Change::Upsert(upsert), put(&uri(1, NOTE, "b"), 1, "{}")]).await;
+        let mut change = put(&a, 1, "{}");
+        change.record = change.record.map(|record| CheckedRecord { cid: Some(cid), cid_verified: true, ..record });
+        apply(&db, 10, vec![change, put(&uri(1, NOTE, "b"), 1, "{}")]).await;
         let row = records::get_full(&db, &a).await.unwrap().unwrap();
         assert_eq!((row.cid, row.cid_verified), (Some(cid), true));
         assert_eq!(row.cid.unwrap().to_string(), text);

@@ -4,7 +4,7 @@ use super::fixtures::*;
 
 use crate::query::{Filter, Sort};
 use crate::records::{Query, page};
-use crate::store::index::{AccountStatus, Change, Upsert, Validity};
+use crate::store::index::{AccountStatus, Change, Validity};
 use crate::store::query::{self, Narrow, Order, QueryArgs};
 use crate::store::records::invalid::{self, Verdict};
 use crate::store::records::{self, CollectionCount, ListArgs};
@@ -14,13 +14,11 @@ use crate::store::{Backend, intern};
 use belvedere_base::clock::Timestamp;
 
 /// A change with a record that its lexicon rejects.
-fn invalid(change: Change) -> Change {
-    match change {
-        Change::Upsert(upsert) => {
-            Change::Upsert(Upsert { validity: Validity::Invalid("bad".into()), ..upsert })
-        }
-        delete @ Change::Delete(_) => delete,
+fn invalid(mut change: Change) -> Change {
+    if let Some(record) = &mut change.record {
+        record.validity = Validity::Invalid("bad".into());
     }
+    change
 }
 
 /// The rkeys of the notes with this validity, newest first, read page by page.
