@@ -9,7 +9,7 @@ the whole new text, in which MUTANT is the switch. `tests` is a nextest filter, 
 APPLY = "test(/^store::tests::(apply|model|accounts|backlinks)::/) - test(/::postgres$/)"
 STREAM = "test(/^indexing::/)"
 INDEX_AREA = f"({APPLY}) + {STREAM}"
-LISTING = "test(/^backfill::(listing|next_page|hosts|failure)::/)"
+LISTING = "test(/^backfill::(listing|next_page|hosts|failure|diff)::/)"
 BACKFILL = "test(/^backfill::(reconcile|lies|lists)::.*::sqlite$/) + test(/^backfill::hosts/)"
 BACKFILL_AREA = "(test(/^backfill::/) + test(/^store::tests::backfill/)) - test(/::postgres$/)"
 TOKENS = "test(/^access::service_jwt::/)"
@@ -18,11 +18,11 @@ AUTH_AREA = "test(/^access::/) + test(/^crypto::/) + test(/^oauth::/) + test(/^a
 PAGES = "test(/^store::tests::(paging|query|sort|large)::/) + test(/^query::/)"
 
 PLAN, SQLITE, ACCOUNTS, PURGE = (f"host/storage/src/store/index/{name}.rs" for name in ("plan", "sqlite", "accounts", "purge"))
-WATERMARK, ENVELOPE, CHECKER = (f"host/instance/src/indexing/{name}.rs" for name in ("watermark", "envelope", "apply"))
-LIST, REPO, REQUEST, DISCOVERY, HOSTS, FETCHING, FAILURE, ABSENCE, NEXT_PAGE = (
+WATERMARK, FILTER, CHECKER = (f"host/instance/src/indexing/{name}.rs" for name in ("watermark", "filter", "apply"))
+LIST, LIST_WRITER, PAGE, REQUEST, DISCOVERY, HOSTS, FETCHING, FAILURE, ABSENCE, NEXT_PAGE, DIFF = (
     f"host/instance/src/backfill/{name}.rs"
     for name in (
-        "listing", "repo", "request", "discovery", "hosts", "fetching", "failure", "absence", "next_page"
+        "listing", "list_writer", "page", "request", "discovery", "hosts", "fetching", "failure", "absence", "next_page", "diff"
     )
 )
 WORK, CHECKPOINT = (f"host/storage/src/store/backfill/{name}.rs" for name in ("work", "checkpoint"))
@@ -61,7 +61,7 @@ def proof(name, file, original, **how):
 
 MUTANTS = [
     # The writer.
-    writer("within a batch the last change wins, whatever its rev", PLAN, "change.rev() > entry.get().1.rev()", expression="true"),
+    writer("within a batch the last change wins, whatever its rev", PLAN, "change.rev > entry.get().1.rev", expression="true"),
     writer("a deleted repo's tombstone does not hold back its older records", SQLITE, "repo_tombstones t WHERE t.did_id = v.column3 AND t.rev >= v.column7", sql="repo_tombstones t WHERE t.did_id = v.column3 AND t.rev < 0"),
     writer("an update ignores the stored rev", SQLITE, "if !is_new && rev < row.rev {", changed="if !is_new && (rev < row.rev || MUTANT) {"),
     writer("a delete ignores the stored rev", SQLITE, ".is_some_and(|row| rev < row.rev)", changed=".is_some_and(|row| rev < row.rev || MUTANT)"),
@@ -102,28 +102,30 @@ MUTANTS = [
     stream("a server that is live before the position is believed to replay", "host/instance/src/indexing/resumption.rs", "if progress > time.saturating_mul(5) / 4 + 1_000_000 {", changed="if progress > time.saturating_mul(5) / 4 + 1_000_000 || MUTANT {"),
     stream("a server that comes back is asked from the position", "host/instance/src/indexing/stream/servers.rs", "self.urls.len() > 1 && self.is_lost", expression="false"),
     stream("a pause in a replay is a gap", "host/instance/src/indexing/resumption.rs", "if replay.is_silent {", changed="if replay.is_silent && !MUTANT {"),
-    stream("a commit of the future is indexed", ENVELOPE, "if rev::is_of_the_future(rev, now) {", changed="if rev::is_of_the_future(rev, now) && !MUTANT {"),
+    stream("a commit of the future is indexed", FILTER, "if rev::is_of_the_future(rev, now) {", changed="if rev::is_of_the_future(rev, now) && !MUTANT {"),
     # Events of the stream.
-    stream("the CID of a record is not checked", CHECKER, "Ok(computed)) if claimed == computed", changed="Ok(computed)) if claimed == computed || MUTANT"),
-    stream("a CID that can't be checked counts as verified", CHECKER, "(Claim::Cid(claimed), Err(_)) => (Some(*claimed), false)", changed="(Claim::Cid(claimed), Err(_)) => (Some(*claimed), MUTANT)"),
+    stream("the CID of a record is not checked", CHECKER, "Ok(computed)) if claimed == *computed", changed="Ok(computed)) if claimed == *computed || MUTANT"),
+    stream("a CID that can't be checked counts as verified", CHECKER, "(Claim::Cid(claimed), Err(_)) => (Some(claimed), false)", changed="(Claim::Cid(claimed), Err(_)) => (Some(claimed), MUTANT)"),
     stream("a claimed CID that is none is accepted", CHECKER, "(Claim::None, _) => (None, false)", changed="(Claim::None, _) => (None, false),\n            (Claim::Garbage(_), _) if MUTANT => (None, false)"),
-    stream("deletes are dropped", ENVELOPE, "commit.operation == Operation::Delete", expression="false"),
-    stream("every account is active", ENVELOPE, "_ if account.active", changed="_ if account.active || MUTANT"),
-    stream("a deleted account is only hidden", ENVELOPE, "=> AccountStatus::Deleted,", changed="=> if MUTANT { AccountStatus::Deactivated } else { AccountStatus::Deleted },"),
+    stream("deletes are dropped", FILTER, "RecordAction::Delete => None,", changed="RecordAction::Delete if !MUTANT => None,\n        RecordAction::Delete => return Err(DropReason::Unknown),"),
+    stream("every account is active", FILTER, "_ if account.active", changed="_ if account.active || MUTANT"),
+    stream("a deleted account is only hidden", FILTER, "=> AccountStatus::Deleted,", changed="=> if MUTANT { AccountStatus::Deactivated } else { AccountStatus::Deleted },"),
     # Backfill.
-    listing("a list in any order proves what is missing", LIST, "self.is_ordered && is_clean && descends", expression="self.is_ordered && is_clean"),
-    backfill("a page with invalid records proves what is missing", REQUEST, "keys.len() == listed", expression="true"),
-    listing("equal keys count as ordered", LIST, "higher > lower.as_str()", expression="higher >= lower.as_str()"),
-    listing("a page proves everything above it to be missing", LIST, "KeyRange { below: before, from }", expression="KeyRange { below: None, from }"),
-    listing("a list that repeats its records is followed", LIST, "new == 0 && !keys.is_empty()", expression="false"),
-    backfill("a removal is as new as its list", REPO, "row < below", expression="false"),
-    backfill("a list leaves rows with a rev of the future alone", "host/storage/src/store/backfill/indexed.rs", "limit.permits(self.rev)", changed="limit.permits(self.rev) || MUTANT"),
-    backfill("records of other repos are accepted", REQUEST, "uri.did == *did && uri.collection == *collection", expression="true"),
-    backfill("a page of records is skipped", REPO, "let decided = self.or_stop(self.decide(changes)).await?;", changed="let mut decided = self.or_stop(self.decide(changes)).await?;\n        if MUTANT { decided.clear(); }"),
-    backfill("removals are not committed", ABSENCE, "self.commit(decided).await?;\n            gone", changed="if !MUTANT { self.commit(decided).await?; }\n            gone"),
+    listing("a list in any order proves what is missing", LIST, "() && descends", changed="() && (descends || MUTANT)"),
+    listing("a page with invalid records proves what is missing", LIST, "page.strays.is_empty()", expression="true"),
+    listing("equal keys count as ordered", LIST, "higher.as_str() > lower.as_str()", expression="higher.as_str() >= lower.as_str()"),
+    listing("a page proves everything above it to be missing", LIST, "KeyRange { below, from }", changed="KeyRange { below: below.filter(|_| !MUTANT), from }"),
+    listing("a list that repeats its records is followed", LIST, "new == 0 && !page.records.is_empty()", expression="false"),
+    backfill("a removal is as new as its list", LIST_WRITER, "if row < below", changed="if row < below && !MUTANT"),
+    backfill("a list leaves rows with a rev of the future alone", "host/storage/src/store/backfill/indexed.rs", "self.limit.permits(rev)", changed="self.limit.permits(rev) || MUTANT"),
+    backfill("records of other repos are accepted", PAGE, "if repo == *did && of == *collection", changed="if MUTANT || repo == *did && of == *collection"),
+    backfill("a page of records is skipped", LIST_WRITER, "let decided = self.job.or_stop(self.decide(changes)).await?;", changed="let mut decided = self.job.or_stop(self.decide(changes)).await?;\n        if MUTANT { decided.clear(); }"),
+    backfill("removals are not committed", LIST_WRITER, "self.commit(decided).await?;\n            gone", changed="if !MUTANT { self.commit(decided).await?; }\n            gone"),
     backfill("only the first page of the relay's list is read", REQUEST, "RepoPage { cursor: cursor.filter(|cursor| !cursor.is_empty()), dids, skipped }", changed="RepoPage { cursor: cursor.filter(|cursor| !cursor.is_empty() && !MUTANT), dids, skipped }"),
     listing("a page without records is the end", LIST, "let Some(next) = next else {", changed="let Some(next) = next.filter(|_| !MUTANT || last.is_some()) else {"),
-    backfill("what a list lacks is removed without asking", ABSENCE, "let Some(server) = server else {", changed="let Some(server) = server.filter(|_| !MUTANT) else {"),
+    backfill("what a list lacks is removed without asking", LIST_WRITER, "let Some(server) = self.server else {", changed="let Some(server) = self.server.filter(|_| !MUTANT) else {"),
+    listing("a list removes what is newer", DIFF, "extra.retain(|row| !is_newer(row));", without=True),
+    listing("a list overwrites what is newer", DIFF, "Some(row) if is_newer(row) || row", changed="Some(row) if (is_newer(row) && !MUTANT) || row"),
     backfill("a list that lacks an existing record is believed", ABSENCE, "if !matches!(has, Ok(false)) {", changed="if !matches!(has, Ok(false)) && !(MUTANT && has.is_ok()) {"),
     listing("any answer is the lowest key", NEXT_PAGE, "is_distinct && is_below", expression="true"),
     listing("a rate limit counts as a failure of the host", HOSTS, "failure.kind == ErrorKind::RateLimited", changed="failure.kind == ErrorKind::RateLimited && !MUTANT"),

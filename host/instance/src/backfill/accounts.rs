@@ -2,7 +2,8 @@
 //! decide, and during a gap they were missed.
 
 use super::failure::Failure;
-use super::repo::{Break, RepoReader};
+use super::reader::RepoReader;
+use super::repo::ReadError;
 use super::request::Server;
 use belvedere_protocol::atproto::{Did, rev};
 use belvedere_storage::store::backfill;
@@ -11,58 +12,61 @@ use belvedere_storage::store::index::{AccountChange, AccountStatus};
 /// How often a PDS is asked for a status that keeps changing.
 const MAX_LOOKS: u32 = 3;
 
-impl RepoReader {
-    /// Stores the status of an account whose PDS gives its repo, or says why it does not. Returns the status that the
-    /// index had before; `None` when the index never had records of the account.
-    ///
-    /// The PDS is asked again after the commit: an event of the stream that was committed just before may have been
-    /// newer than the answer.
-    pub(super) async fn fold(
-        &self,
-        server: &Server<'_>,
-        did: &Did,
-        mut status: AccountStatus,
-    ) -> Result<Option<AccountStatus>, Break> {
-        let before = backfill::account_status(&self.db, did).await?;
-        let mut known = before;
-        for _ in 0..MAX_LOOKS {
-            if !known.is_some_and(|known| replaces(status, known)) {
-                break;
-            }
-            self.store_status(did, status).await?;
-            known = Some(status);
-            status = match self.or_stop(server.latest_rev(did)).await? {
-                Ok(_) => AccountStatus::Active,
-                Err(Failure { status: Some(status), .. }) => status,
-                Err(_) => break,
-            };
+/// Stores the status of an account whose PDS gives its repo, or says why it does not. Returns the status that the index
+/// had before; `None` when the index never had records of the account.
+///
+/// The PDS is asked again after the commit: an event of the stream that was committed just before may have been newer
+/// than the answer.
+pub(super) async fn fold(
+    job: &RepoReader,
+    server: &Server<'_>,
+    did: &Did,
+    mut status: AccountStatus,
+) -> Result<Option<AccountStatus>, ReadError> {
+    let before = backfill::account_status(&job.db, did).await?;
+    let mut known = before;
+    for _ in 0..MAX_LOOKS {
+        if !known.is_some_and(|known| replaces(status, known)) {
+            break;
         }
-        Ok(before)
+        store_status(job, did, status).await?;
+        known = Some(status);
+        status = match job.or_stop(server.latest_rev(did)).await? {
+            Ok(_) => AccountStatus::Active,
+            Err(Failure { status: Some(status), .. }) => status,
+            Err(_) => break,
+        };
     }
+    Ok(before)
+}
 
-    /// Hides an account whose PDS does not give its repo. Other failures are returned.
-    pub(super) async fn hide(&self, server: &Server<'_>, did: &Did, failure: Failure) -> Result<(), Break> {
-        match failure.status {
-            Some(AccountStatus::Deleted) => self.remove_gone(did, failure).await,
-            Some(status) if self.changed_since.is_some() => self.fold(server, did, status).await.map(drop),
-            _ => Err(Break::Failed(failure)),
-        }
+/// Hides an account whose PDS does not give its repo. Other failures are returned.
+pub(super) async fn hide(
+    job: &RepoReader,
+    server: &Server<'_>,
+    did: &Did,
+    failure: Failure,
+) -> Result<(), ReadError> {
+    match failure.status {
+        Some(AccountStatus::Deleted) => remove_gone(job, did, failure).await,
+        Some(status) if job.changed_since.is_some() => fold(job, server, did, status).await.map(drop),
+        _ => Err(failure.into()),
     }
+}
 
-    /// Deletes an account whose DID is tombstoned. Other failures are returned.
-    pub(super) async fn remove_gone(&self, did: &Did, failure: Failure) -> Result<(), Break> {
-        if failure.status != Some(AccountStatus::Deleted) || self.changed_since.is_none() {
-            return Err(Break::Failed(failure));
-        }
-        self.store_status(did, AccountStatus::Deleted).await
+/// Deletes an account whose DID is tombstoned. Other failures are returned.
+pub(super) async fn remove_gone(job: &RepoReader, did: &Did, failure: Failure) -> Result<(), ReadError> {
+    if failure.status != Some(AccountStatus::Deleted) || job.changed_since.is_none() {
+        return Err(failure.into());
     }
+    store_status(job, did, AccountStatus::Deleted).await
+}
 
-    async fn store_status(&self, did: &Did, status: AccountStatus) -> Result<(), Break> {
-        // A deletion removes what was committed before it.
-        let rev = rev::highest_at(self.clock.now()).unwrap_or_default();
-        let change = AccountChange { did: did.clone(), status, rev };
-        self.writer.submit_account(change).await.map_err(|_| Break::Uncommitted)
-    }
+async fn store_status(job: &RepoReader, did: &Did, status: AccountStatus) -> Result<(), ReadError> {
+    // A deletion removes what was committed before it.
+    let rev = rev::highest_at(job.clock.now()).unwrap_or_default();
+    let change = AccountChange { did: did.clone(), status, rev };
+    job.writer.submit_account(change).await.map_err(|_| ReadError::Uncommitted)
 }
 
 /// Whether a status that a PDS reports replaces the one in the index. Being taken down or suspended may be the relay's

@@ -3,13 +3,14 @@
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::car_request::CarFile;
-use super::request::{PageRecord, RecordPage};
+use super::page::{ListedPage, ListedRecord};
 use crate::identity::Resolver;
+use crate::indexing::{Claim, ClaimedRecord};
 use belvedere_base::clock::Clock;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::repo_car::RecordList;
 use belvedere_protocol::atproto::rev::is_of_the_future;
-use belvedere_protocol::atproto::{Cid, Did, InvalidCar, Nsid, RecordKey, RecordUri, RepoCar, Tid};
+use belvedere_protocol::atproto::{Did, InvalidCar, Nsid, RecordKey, RepoCar, Tid};
 use belvedere_protocol::crypto::{HighS, PublicKey};
 
 /// Records of one page of a CAR. They are compared with the index at a time.
@@ -101,32 +102,28 @@ impl Car {
     }
 
     /// The next page of a collection, the highest record keys first. Without a cursor after the last one.
-    pub(super) fn page(&mut self, collection: &Nsid) -> Result<RecordPage, InvalidCar> {
+    pub(super) fn page(&mut self, collection: &Nsid) -> Result<ListedPage, InvalidCar> {
         // A small CAR may have a record under many keys, so its size says nothing about that of a page.
         hand_over_thread(PAGE_BYTES, || self.build_page(collection))
     }
 
-    fn build_page(&mut self, collection: &Nsid) -> Result<RecordPage, InvalidCar> {
-        let (mut records, mut bytes, mut lowest) = (Vec::new(), 0, None);
-        while records.len() < PAGE_RECORDS && bytes < PAGE_BYTES {
+    fn build_page(&mut self, collection: &Nsid) -> Result<ListedPage, InvalidCar> {
+        let (mut page, mut bytes) = (ListedPage::default(), 0);
+        while page.records.len() < PAGE_RECORDS && bytes < PAGE_BYTES {
             let Some((rkey, cid)) = self.list(collection).and_then(Vec::pop) else { break };
-            lowest = Some(rkey.to_string());
-            let record = self.record(collection, rkey, cid)?;
-            bytes += record.value.len();
-            records.push(record);
+            let text = self.repo.json(cid)?;
+            bytes += text.len();
+            page.records.push(ListedRecord { rkey, record: ClaimedRecord { text, claim: Claim::Cid(cid) } });
         }
-        let is_last = self.list(collection).is_none_or(|list| list.is_empty());
+        if self.list(collection).is_some_and(|list| !list.is_empty()) {
+            page.next = page.records.last().map(|last| last.rkey.to_string());
+        }
         self.given_bytes += bytes;
-        Ok(RecordPage { cursor: lowest.filter(|_| !is_last), records, malformed: 0, bytes: 0 })
+        Ok(page)
     }
 
     fn list(&mut self, collection: &Nsid) -> Option<&mut RecordList> {
         self.lists.iter_mut().find(|(nsid, _)| nsid == collection).map(|(_, list)| list)
-    }
-
-    fn record(&self, collection: &Nsid, rkey: RecordKey, cid: Cid) -> Result<PageRecord, InvalidCar> {
-        let uri = RecordUri { did: self.did.clone(), collection: collection.clone(), rkey };
-        Ok(PageRecord { uri: uri.to_string(), cid: format!("\"{cid}\""), value: self.repo.json(cid)? })
     }
 }
 
@@ -167,16 +164,16 @@ mod tests {
             let memory = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
             let did = Did::try_from(DID).unwrap();
             let mut car = Car::read(CarFile { bytes, memory }, did, vec![notes.clone()]).unwrap();
-            let (mut sizes, mut uris) = (Vec::new(), Vec::new());
+            let (mut sizes, mut keys) = (Vec::new(), Vec::new());
             loop {
                 let page = car.page(&notes).unwrap();
                 sizes.push(page.records.len());
-                uris.extend(page.records.into_iter().map(|record| record.uri));
-                let Some(cursor) = page.cursor else { break };
-                assert!(uris.last().unwrap().ends_with(&cursor));
+                keys.extend(page.records.into_iter().map(|record| record.rkey.to_string()));
+                let Some(cursor) = page.next else { break };
+                assert_eq!(keys.last(), Some(&cursor));
             }
-            assert_eq!((sizes, uris.len()), (expected, count), "{count} of {text_bytes} bytes");
-            assert!(uris.is_sorted_by(|a, b| a > b));
+            assert_eq!((sizes, keys.len()), (expected, count), "{count} of {text_bytes} bytes");
+            assert!(keys.is_sorted_by(|a, b| a > b));
         }
     }
 }

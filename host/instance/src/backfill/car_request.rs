@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::car::Unusable;
 use super::failure::{ErrorKind, Failure};
 use super::meter::Source;
 use super::request::Server;
@@ -26,7 +27,7 @@ pub(super) struct CarFile {
     pub(super) memory: OwnedSemaphorePermit,
 }
 
-/// Why there is no CAR.
+/// Why there is no CAR that can be used.
 #[derive(Debug)]
 pub(super) enum NoCar {
     /// The server gives CARs to no client, or not to this server.
@@ -36,64 +37,64 @@ pub(super) enum NoCar {
     TooLarge(usize),
     /// After this many bytes, other CARs needed the memory.
     NoMemory(usize),
+    /// It is not what it should be, and had so many bytes.
+    Unusable(Unusable, usize),
 }
 
-impl Server<'_> {
-    /// The whole repo as a CAR of at most `max_bytes`, which takes its memory from `memory`.
-    pub(super) async fn car(
-        &self,
-        did: &Did,
-        max_bytes: usize,
-        memory: &Arc<Semaphore>,
-    ) -> Result<CarFile, NoCar> {
-        let reserve = || Arc::clone(memory).try_acquire_owned().ok();
-        let Some(mut reserved) = reserve() else { return Err(NoCar::NoMemory(0)) };
-        let url = self.url("com.atproto.sync.getRepo", &[("did", did.as_str())]).map_err(NoCar::Failed)?;
-        let limits = Limits { max_bytes, total: CAR_TIMEOUT };
-        self.meter.requested(Source::Car);
-        let mut bytes = BytesMut::new();
-        let failed = |error, arrived| match error {
-            NetError::TooLarge(_) => NoCar::TooLarge(arrived),
-            error => NoCar::Failed(Failure::of_net(&error)),
-        };
-        let opened = self.net.open(Method::GET, url.as_str(), HeaderMap::new(), None, limits).await;
-        let mut response = opened.map_err(|error| failed(error, 0))?;
-        if !response.status.is_success() {
-            return Err(self.no_car(response).await);
-        }
-        while let Some(chunk) = response.chunk().await.map_err(|error| failed(error, bytes.len()))? {
-            self.meter.received(Source::Car, chunk.len());
-            while bytes.len() + chunk.len() > reserved.num_permits() * MEMORY_UNIT {
-                // Waiting would be a deadlock: others may wait for what this one has.
-                let Some(more) = reserve() else { return Err(NoCar::NoMemory(bytes.len())) };
-                reserved.merge(more);
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(CarFile { bytes: bytes.freeze(), memory: reserved })
+/// The whole repo as a CAR of at most `max_bytes`, which takes its memory from `memory`.
+pub(super) async fn car(
+    server: &Server<'_>,
+    did: &Did,
+    max_bytes: usize,
+    memory: &Arc<Semaphore>,
+) -> Result<CarFile, NoCar> {
+    let reserve = || Arc::clone(memory).try_acquire_owned().ok();
+    let Some(mut reserved) = reserve() else { return Err(NoCar::NoMemory(0)) };
+    let url = server.url("com.atproto.sync.getRepo", &[("did", did.as_str())]).map_err(NoCar::Failed)?;
+    let limits = Limits { max_bytes, total: CAR_TIMEOUT };
+    server.meter.requested(Source::Car);
+    let mut bytes = BytesMut::new();
+    let failed = |error, arrived| match error {
+        NetError::TooLarge(_) => NoCar::TooLarge(arrived),
+        error => NoCar::Failed(Failure::of_net(&error)),
+    };
+    let opened = server.net.open(Method::GET, url.as_str(), HeaderMap::new(), None, limits).await;
+    let mut response = opened.map_err(|error| failed(error, 0))?;
+    if !response.status.is_success() {
+        return Err(no_car(server, response).await);
     }
-
-    /// Why a server responds with an error instead of a CAR.
-    async fn no_car(&self, response: ArrivingResponse) -> NoCar {
-        let status = response.status;
-        let response = match response.complete().await {
-            Ok(response) => response,
-            Err(error) => return NoCar::Failed(Failure::of_net(&error)),
-        };
-        let failure = Failure::of_response(&response, self.clock.now());
-        let is_about_method = matches!(
-            status,
-            StatusCode::UNAUTHORIZED
-                | StatusCode::FORBIDDEN
-                | StatusCode::NOT_FOUND
-                | StatusCode::METHOD_NOT_ALLOWED
-                | StatusCode::NOT_IMPLEMENTED
-        );
-        if is_about_method && matches!(failure.kind, ErrorKind::Other | ErrorKind::PdsServerError) {
-            NoCar::Refused(failure)
-        } else {
-            NoCar::Failed(failure)
+    while let Some(chunk) = response.chunk().await.map_err(|error| failed(error, bytes.len()))? {
+        server.meter.received(Source::Car, chunk.len());
+        while bytes.len() + chunk.len() > reserved.num_permits() * MEMORY_UNIT {
+            // Waiting would be a deadlock: others may wait for what this one has.
+            let Some(more) = reserve() else { return Err(NoCar::NoMemory(bytes.len())) };
+            reserved.merge(more);
         }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(CarFile { bytes: bytes.freeze(), memory: reserved })
+}
+
+/// Why a server responds with an error instead of a CAR.
+async fn no_car(server: &Server<'_>, response: ArrivingResponse) -> NoCar {
+    let status = response.status;
+    let response = match response.complete().await {
+        Ok(response) => response,
+        Err(error) => return NoCar::Failed(Failure::of_net(&error)),
+    };
+    let failure = Failure::of_response(&response, server.clock.now());
+    let is_about_method = matches!(
+        status,
+        StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::NOT_IMPLEMENTED
+    );
+    if is_about_method && matches!(failure.kind, ErrorKind::Other | ErrorKind::PdsServerError) {
+        NoCar::Refused(failure)
+    } else {
+        NoCar::Failed(failure)
     }
 }
 
@@ -126,17 +127,17 @@ mod tests {
         let memory = |units| Arc::new(Semaphore::new(units));
 
         let enough = memory(3);
-        let file = server.car(&did, 2_000_000, &enough).await.unwrap();
+        let file = car(&server, &did, 2_000_000, &enough).await.unwrap();
         assert!((1_600_000..1_700_000).contains(&file.bytes.len()), "{}", file.bytes.len());
         assert_eq!((meter.traffic().car_bytes, enough.available_permits()), (file.bytes.len() as i64, 1));
-        let other = server.car(&did, 2_000_000, &enough).await.unwrap_err();
+        let other = car(&server, &did, 2_000_000, &enough).await.unwrap_err();
         assert!(matches!(other, NoCar::NoMemory(bytes) if bytes > 0), "{other:?}");
         drop(file);
         assert_eq!(enough.available_permits(), 3, "given back");
-        let large = server.car(&did, 1_000_000, &enough).await.unwrap_err();
+        let large = car(&server, &did, 1_000_000, &enough).await.unwrap_err();
         assert!(matches!(large, NoCar::TooLarge(bytes) if bytes <= 1_000_000), "{large:?}");
         let before = meter.traffic().car_requests;
-        assert!(matches!(server.car(&did, 1_000_000, &memory(0)).await, Err(NoCar::NoMemory(0))));
+        assert!(matches!(car(&server, &did, 1_000_000, &memory(0)).await, Err(NoCar::NoMemory(0))));
         assert_eq!(meter.traffic().car_requests, before, "not even requested");
 
         for (status, error, is_refused, kind) in [
@@ -151,7 +152,7 @@ mod tests {
         ] {
             let body = format!("{{\"error\":\"{error}\"}}");
             network.faults(Site::Pds(0), move |_| Some(Fault::Status(status, Vec::new(), body.clone())));
-            match server.car(&did, 1_000_000, &enough).await {
+            match car(&server, &did, 1_000_000, &enough).await {
                 Err(NoCar::Refused(failure)) => {
                     assert_eq!((true, failure.kind), (is_refused, kind), "{status}");
                 }
@@ -162,7 +163,7 @@ mod tests {
             }
         }
         network.faults(Site::Pds(0), |_| Some(Fault::Reset));
-        let reset = server.car(&did, 2_000_000, &enough).await.unwrap_err();
+        let reset = car(&server, &did, 2_000_000, &enough).await.unwrap_err();
         assert!(
             matches!(reset, NoCar::Failed(Failure { kind: ErrorKind::ConnectionFailed, .. })),
             "{reset:?}"

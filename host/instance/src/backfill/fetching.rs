@@ -8,12 +8,14 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::accounts;
 use super::failure::{Attempts, ErrorKind, Failure};
 use super::growth::disk_is_full;
 use super::hosts::{Added, Hosts, Task, Ticket};
 use super::lookup::{self, pds_of};
 use super::outcome::RunError;
-use super::repo::{Break, Repo, RepoEnd, RepoReader};
+use super::reader::RepoReader;
+use super::repo::{ReadError, Repo, RepoEnd};
 use super::reporter::{Pace, Reporter};
 use crate::settings::Settings;
 use crate::settings::backfill::BackfillSettings;
@@ -322,9 +324,9 @@ async fn look_up(reader: Arc<RepoReader>, task: Task<Lookup>) -> Ended {
     let endpoint = match reader.stop.run_until_cancelled(found).await {
         None => return Ended::Stopped,
         Some(Ok(endpoint)) => Ok(endpoint),
-        Some(Err(failure)) => match reader.remove_gone(&lookup.did, failure).await {
+        Some(Err(failure)) => match accounts::remove_gone(&reader, &lookup.did, failure).await {
             Ok(()) => return Ended::Gone(ticket, lookup.did),
-            Err(Break::Failed(failure)) => Err(failure),
+            Err(ReadError::Failed(failure)) => Err(failure),
             Err(_) => return Ended::Stopped,
         },
     };

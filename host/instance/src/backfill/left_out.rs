@@ -23,6 +23,16 @@ impl LeftOut {
         });
     }
 
+    /// Adds what was left out after this.
+    pub(super) fn append(&mut self, later: Self) {
+        self.count += later.count;
+        self.first = self.first.take().or(later.first);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -51,5 +61,9 @@ mod tests {
         let text = left_out.failure().unwrap().text;
         assert_eq!(text, "2 records were left out, the first because it is large: at://a");
         assert!(!left_out.is_empty());
+        let mut before = LeftOut::default();
+        before.append(left_out);
+        before.append(before.clone());
+        assert_eq!((before.count(), before.failure().unwrap().text.contains("it is large")), (4, true));
     }
 }

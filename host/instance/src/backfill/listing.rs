@@ -8,10 +8,11 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::failure::Failure;
+use super::left_out::LeftOut;
+use super::page::ListedPage;
 use super::request::PAGE_RECORDS;
-use belvedere_protocol::atproto::{Nsid, RecordKey};
+use belvedere_protocol::atproto::{Nsid, RecordKey, Tid};
 use belvedere_storage::store::backfill::{CollectionPosition, KeyRange};
-use belvedere_storage::store::index::Delete;
 
 /// Pages of one collection of one repo, which are five million records if the PDS gives the pages that it is asked for. A
 /// list without an end is given up there.
@@ -32,10 +33,13 @@ pub(super) struct Listing {
     last_key: Option<RecordKey>,
     /// The URI of the record with the lowest key, if the PDS has proved it.
     pub(super) lowest: Option<String>,
-    /// Records of the index that the pages so far lack. They stay until the PDS denies each of them.
-    pub(super) absent: Vec<Delete>,
+    /// Records of the index that the pages so far lack, with the revs of their removals. They stay until the PDS denies
+    /// each of them.
+    pub(super) absent: Vec<(RecordKey, Tid)>,
     /// Those of them that the PDS has denied.
     pub(super) denied: i64,
+    /// What was listed but can't be indexed.
+    pub(super) left_out: LeftOut,
     is_ordered: bool,
     pub(super) is_done: bool,
     pub(super) records: i64,
@@ -49,28 +53,6 @@ pub(super) struct Listing {
     keys: HashSet<u64>,
 }
 
-/// How a page ended.
-#[derive(Debug, Default)]
-pub(super) struct PageEnd<'a> {
-    /// Its last valid record key.
-    pub(super) last: Option<&'a RecordKey>,
-    /// The cursor of the next page.
-    pub(super) next: Option<String>,
-    /// Valid records.
-    pub(super) records: i64,
-}
-
-/// What a page proves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proof<'a> {
-    /// In this range, the keys of the page are all that exist.
-    Complete(KeyRange<'a>),
-    /// The page has no records, and more pages may follow.
-    Open,
-    /// The keys of the page exist; there may be more anywhere.
-    Nothing,
-}
-
 impl Listing {
     pub(super) fn new(collection: Nsid) -> Self {
         Self {
@@ -80,6 +62,7 @@ impl Listing {
             lowest: None,
             absent: Vec::new(),
             denied: 0,
+            left_out: LeftOut::default(),
             is_ordered: true,
             is_done: false,
             records: 0,
@@ -144,28 +127,30 @@ impl Listing {
         self.absent.clear();
     }
 
-    /// Takes the keys of a page. `is_clean`: the page had nothing but valid records of this collection.
+    /// Ends the list where another source has read the rest of it.
+    pub(super) fn end_with(&mut self, rest: Self) {
+        self.is_done = true;
+        self.records = rest.records;
+        self.left_out.append(rest.left_out);
+    }
+
+    /// Takes the keys of a page. Returns the range of keys in which the page has all that exists; `None`: there may be
+    /// more anywhere.
     ///
     /// # Errors
     /// When the page has no new key: the list repeats itself. When a list without order has too many keys.
-    pub(super) fn take_page<'a>(
-        &'a mut self,
-        keys: &'a [RecordKey],
-        is_clean: bool,
-        next: Option<&str>,
-    ) -> Result<Proof<'a>, Failure> {
+    pub(super) fn take_page(&mut self, page: &ListedPage) -> Result<Option<KeyRange>, Failure> {
         self.pages += 1;
-        let before = self.last_key.as_ref().map(RecordKey::as_str);
-        let highest = before.into_iter().chain(keys.iter().map(RecordKey::as_str));
-        let mut follows = highest.zip(keys.iter().skip(usize::from(before.is_none())));
-        let descends = follows.all(|(higher, lower)| higher > lower.as_str());
-        self.is_ordered = self.is_ordered && is_clean && descends;
+        let keys = || page.records.iter().map(|record| &record.rkey);
+        let descends =
+            self.last_key.iter().chain(keys()).is_sorted_by(|higher, lower| higher.as_str() > lower.as_str());
+        self.is_ordered = self.is_ordered && page.strays.is_empty() && descends;
         if !self.is_ordered {
             let mut new = 0;
-            for key in keys {
+            for key in keys() {
                 new += usize::from(self.keys.insert(self.hasher.hash_one(key.as_str())));
             }
-            if new == 0 && !keys.is_empty() {
+            if new == 0 && !page.records.is_empty() {
                 return Err(Failure::other("the PDS lists the same records again"));
             }
             if self.keys.len() > MAX_UNORDERED_KEYS {
@@ -173,28 +158,30 @@ impl Listing {
                     "the PDS lists more than {MAX_UNORDERED_KEYS} records without an order"
                 )));
             }
-            return Ok(Proof::Nothing);
+            return Ok(None);
         }
-        let from = match (next, keys.last()) {
-            (None, _) => None,
-            (Some(_), Some(last)) => Some(last.as_str()),
-            (Some(_), None) => return Ok(Proof::Open),
-        };
-        Ok(Proof::Complete(KeyRange { below: before, from }))
+        let (below, from) = (self.last_key.clone(), page.next.as_ref().and(keys().last().cloned()));
+        // A page without records may be followed by others.
+        Ok((page.next.is_none() || from.is_some()).then_some(KeyRange { below, from }))
     }
 
-    /// Goes on to the next page, after the records of this one were committed. A page without a cursor is the last one.
+    /// Goes on to the next page, after the records of this one were committed: `last` was its last key, `next` is the
+    /// cursor of the next one, `records` were valid. A page without a cursor is the last one.
     ///
     /// # Errors
     /// When the list does not end.
-    pub(super) fn advance(&mut self, page: PageEnd<'_>) -> Result<(), Failure> {
-        let PageEnd { last, next, records } = page;
+    pub(super) fn advance(
+        &mut self,
+        last: Option<RecordKey>,
+        next: Option<String>,
+        records: i64,
+    ) -> Result<(), Failure> {
         self.records += records;
         let Some(next) = next else {
             self.is_done = true;
             return Ok(());
         };
-        self.last_key = last.cloned().or(self.last_key.take());
+        self.last_key = last.or(self.last_key.take());
         if self.cursor.as_ref() == Some(&next) || !self.cursors.insert(self.hasher.hash_one(&next)) {
             return Err(Failure::other("the PDS gave the same cursor again"));
         }
@@ -208,40 +195,53 @@ impl Listing {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
+    use super::super::page::ListedRecord;
     use super::*;
+    use crate::indexing::{Claim, ClaimedRecord};
 
     fn listing() -> Listing {
         Listing::new(Nsid::try_from("com.example.note").unwrap())
     }
 
-    fn keys(names: &[&str]) -> Vec<RecordKey> {
-        names.iter().map(|name| RecordKey::try_from(*name).unwrap()).collect()
+    fn page(names: &[&str], next: Option<&str>) -> ListedPage {
+        let record = |name: &&str| ListedRecord {
+            rkey: RecordKey::try_from(*name).unwrap(),
+            record: ClaimedRecord { text: Bytes::new(), claim: Claim::None },
+        };
+        let records = names.iter().map(record).collect();
+        ListedPage { records, next: next.map(str::to_owned), ..ListedPage::default() }
     }
 
-    fn end<'a>(keys: &'a [RecordKey], next: Option<&str>) -> PageEnd<'a> {
-        PageEnd { last: keys.last(), next: next.map(str::to_owned), records: keys.len() as i64 }
+    fn advance(list: &mut Listing, page: ListedPage) -> Result<(), Failure> {
+        let (end, records) = (page.records.last().map(|record| record.rkey.clone()), page.records.len());
+        list.advance(end, page.next, records as i64)
     }
 
-    fn complete<'a>(below: Option<&'a str>, from: Option<&'a str>) -> Proof<'a> {
-        Proof::Complete(KeyRange { below, from })
+    /// Takes a page and goes on after it.
+    fn take(list: &mut Listing, names: &[&str], next: Option<&str>) -> Option<KeyRange> {
+        let range = list.take_page(&page(names, next)).unwrap();
+        advance(list, page(names, next)).unwrap();
+        range
+    }
+
+    fn range(below: Option<&str>, from: Option<&str>) -> KeyRange {
+        let key = |name: Option<&str>| name.map(|name| RecordKey::try_from(name).unwrap());
+        KeyRange { below: key(below), from: key(from) }
     }
 
     #[test]
     fn ordered_pages_prove_the_range_from_the_page_before_to_their_last_key() {
         let mut list = listing();
-        let first = keys(&["i", "h", "g"]);
-        assert_eq!(list.take_page(&first, true, Some("1")), Ok(complete(None, Some("g"))));
-        list.advance(end(&first, Some("1"))).unwrap();
-        let second = keys(&["e"]);
+        assert_eq!(take(&mut list, &["i", "h", "g"], Some("1")), Some(range(None, Some("g"))));
         // A stored position goes on where it was.
         let mut list = Listing::at(list.collection.clone(), list.position());
         assert_eq!((list.cursor(), list.records), (Some("1"), 3));
-        assert_eq!(list.take_page(&second, true, Some("2")), Ok(complete(Some("g"), Some("e"))));
-        list.advance(end(&second, Some("2"))).unwrap();
-        assert_eq!(list.take_page(&[], true, None), Ok(complete(Some("e"), None)));
-        list.advance(PageEnd::default()).unwrap();
+        assert_eq!(take(&mut list, &["e"], Some("2")), Some(range(Some("g"), Some("e"))));
+        assert_eq!(take(&mut list, &[], None), Some(range(Some("e"), None)));
         assert!(list.is_done && list.is_ordered());
-        assert_eq!(listing().take_page(&[], true, None), Ok(complete(None, None)), "no records at all");
+        assert_eq!(take(&mut listing(), &[], None), Some(range(None, None)), "no records at all");
     }
 
     #[test]
@@ -250,10 +250,9 @@ mod tests {
         {
             let mut list = listing();
             assert!(list.is_new() && !list.is_long());
-            let page = keys(&["a"]);
-            list.take_page(&page, true, next).unwrap();
-            let next = next.map(str::to_owned);
-            list.advance(PageEnd { last: page.last(), next: next.clone(), records }).unwrap();
+            let page = page(&["a"], next);
+            list.take_page(&page).unwrap();
+            list.advance(page.records.first().map(|record| record.rkey.clone()), page.next, records).unwrap();
             assert_eq!((list.is_long(), list.is_new()), (expected, false), "{records} {next:?}");
             let stored = Listing::at(list.collection.clone(), list.position());
             assert_eq!((stored.is_long(), stored.last_key()), (expected, list.last_key()));
@@ -262,78 +261,67 @@ mod tests {
 
     #[test]
     fn nothing_is_concluded_from_disorder_or_an_open_end() {
-        for (names, is_clean) in [(&["a", "b"][..], true), (&["b", "b"], true), (&["b", "a"], false)] {
+        for (names, strays) in [(&["a", "b"][..], 0), (&["b", "b"], 0), (&["b", "a"], 1)] {
             let mut list = listing();
-            assert_eq!(list.take_page(&keys(names), is_clean, None), Ok(Proof::Nothing), "{names:?}");
+            let mut page = page(names, None);
+            (0..strays).for_each(|_| page.strays.add("at://other", "it is listed"));
+            assert_eq!(list.take_page(&page), Ok(None), "{names:?}");
             assert!(!list.is_ordered());
         }
         let mut list = listing();
-        let first = keys(&["e", "d"]);
-        list.take_page(&first, true, Some("1")).unwrap();
-        list.advance(end(&first, Some("1"))).unwrap();
-        // The second page is not below the first one.
-        assert_eq!(list.take_page(&keys(&["d", "c"]), true, None), Ok(Proof::Nothing));
-        assert_eq!(listing().take_page(&[], true, Some("1")), Ok(Proof::Open), "a cursor without records");
+        take(&mut list, &["e", "d"], Some("1"));
+        assert_eq!(take(&mut list, &["d", "c"], None), None, "the second page is not below the first one");
+        assert_eq!(take(&mut listing(), &[], Some("1")), None, "a cursor without records");
     }
 
     #[test]
     fn a_page_without_usable_records_is_not_the_end() {
         let mut list = listing();
-        let first = keys(&["e"]);
-        list.take_page(&first, true, Some("1")).unwrap();
-        list.advance(end(&first, Some("1"))).unwrap();
-        assert_eq!(list.take_page(&[], false, Some("2")), Ok(Proof::Nothing));
-        list.advance(end(&[], Some("2"))).unwrap();
+        take(&mut list, &["e"], Some("1"));
+        let mut unusable = page(&[], Some("2"));
+        unusable.strays.add("at://other", "it is listed");
+        assert_eq!(list.take_page(&unusable), Ok(None));
+        advance(&mut list, unusable).unwrap();
         assert_eq!((list.is_done, list.cursor(), list.is_ordered()), (false, Some("2"), false));
         assert_eq!(list.position().last_rkey.as_deref(), Some("e"));
         let mut list = listing();
-        list.take_page(&first, true, Some("1")).unwrap();
-        list.advance(end(&first, Some("1"))).unwrap();
-        assert_eq!(list.take_page(&[], true, Some("2")), Ok(Proof::Open), "no entries");
-        list.advance(end(&[], Some("2"))).unwrap();
+        take(&mut list, &["e"], Some("1"));
+        assert_eq!(take(&mut list, &[], Some("2")), None, "no entries");
         assert_eq!((list.is_done, list.cursor(), list.is_ordered()), (false, Some("2"), true));
-        let second = keys(&["c"]);
-        assert_eq!(list.take_page(&second, true, None), Ok(complete(Some("e"), None)), "no gap");
-        list.advance(end(&second, None)).unwrap();
+        assert_eq!(take(&mut list, &["c"], None), Some(range(Some("e"), None)), "no gap");
         assert!(list.is_done);
     }
 
     #[test]
     fn a_list_that_lacks_an_existing_record_proves_nothing() {
         let mut list = listing();
-        let first = keys(&["e", "d"]);
-        list.take_page(&first, true, Some("1")).unwrap();
-        list.advance(end(&first, Some("1"))).unwrap();
+        take(&mut list, &["e", "d"], Some("1"));
         list.disprove();
         let stored = Listing::at(list.collection.clone(), list.position());
         for mut list in [list, stored] {
-            assert_eq!(list.take_page(&keys(&["c"]), true, None), Ok(Proof::Nothing));
+            assert_eq!(take(&mut list, &["c"], None), None);
         }
     }
 
     #[test]
     fn lists_without_an_end_are_noticed() {
         let mut list = listing();
-        let page = keys(&["a", "b"]);
-        list.take_page(&page, true, Some("1")).unwrap();
-        list.advance(end(&page, Some("1"))).unwrap();
-        let error = list.take_page(&page, true, Some("2")).unwrap_err();
+        take(&mut list, &["a", "b"], Some("1"));
+        let error = list.take_page(&page(&["a", "b"], Some("2"))).unwrap_err();
         assert_eq!(error.text, "the PDS lists the same records again");
         for cursors in [&["1", "1"][..], &["1", "2", "1"]] {
             let mut list = listing();
-            let names = ["z", "y", "x"];
-            let mut ends = names.iter().zip(cursors).map(|(name, cursor)| {
-                let page = keys(&[name]);
-                list.take_page(&page, true, Some(cursor)).unwrap();
-                list.advance(end(&page, Some(cursor)))
+            let mut ends = ["z", "y", "x"].iter().zip(cursors).map(|(name, cursor)| {
+                list.take_page(&page(&[name], Some(cursor))).unwrap();
+                advance(&mut list, page(&[name], Some(cursor)))
             });
             assert_eq!(ends.find_map(Result::err).unwrap().text, "the PDS gave the same cursor again");
         }
         let mut list = listing();
         let end = (0..=u64::from(MAX_PAGES)).rev().find_map(|n| {
-            let page = keys(&[&format!("{n:08}")]);
-            assert!(matches!(list.take_page(&page, true, Some("x")), Ok(Proof::Complete(_))));
-            list.advance(end(&page, Some(&n.to_string()))).err()
+            let page = page(&[&format!("{n:08}")], Some(&n.to_string()));
+            assert!(list.take_page(&page).unwrap().is_some());
+            advance(&mut list, page).err()
         });
         assert!(end.unwrap().text.contains("has no end"));
         assert_eq!(list.pages(), MAX_PAGES);
@@ -343,10 +331,10 @@ mod tests {
     fn a_list_without_limit_and_order_ends_before_it_fills_the_memory() {
         let (mut list, per_page) = (listing(), 40_000);
         let failed = (0..=MAX_UNORDERED_KEYS / per_page).find_map(|n| {
-            let page: Vec<_> = (0..per_page).map(|key| format!("{:08}", n * per_page + key)).collect();
-            let page = keys(&page.iter().map(String::as_str).collect::<Vec<_>>());
-            let taken = list.take_page(&page, true, Some("x")).map(drop);
-            taken.and_then(|()| list.advance(end(&page, Some(&n.to_string())))).err()
+            let names: Vec<_> = (0..per_page).map(|key| format!("{:08}", n * per_page + key)).collect();
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            let page = page(&names, Some(&n.to_string()));
+            list.take_page(&page).and_then(|_| advance(&mut list, page)).err()
         });
         assert_eq!(failed.unwrap().text, "the PDS lists more than 1000000 records without an order");
         assert!(!list.is_done);

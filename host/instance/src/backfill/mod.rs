@@ -9,14 +9,15 @@
 //! | `run` | the stages of a job |
 //! | `discovery` | stage 1: the repos that the relay lists |
 //! | `fetching`, `hosts`, `rate_limit` | stage 2: looks up the PDSs and reads the repos, with queues by host |
-//! | `sources`, `choice` | reads one repo, and chooses where from |
-//! | `repo`, `listing`, `left_out` | stores pages of a repo's records, decides what they prove, and counts what can't be indexed |
-//! | `absence`, `slow_guard` | removes what a list lacks and its PDS denies; gives up PDSs that are too slow |
-//! | `car` | checks a repo that came as a CAR, and gives its records in pages |
+//! | `reader`, `repo`, `slow_guard` | reads one repo, page by page; gives up PDSs that are too slow |
+//! | `page`, `listing` | what a page lists of a collection, and what follows from a list's pages |
+//! | `diff` | how the index differs from a page |
+//! | `list_writer`, `left_out` | stores and removes what differs, and counts what can't be indexed |
+//! | `choice`, `car_reading`, `car` | whether the rest of a repo comes as a CAR, and its records in pages |
 //! | `accounts` | after a gap of the stream, hides and shows accounts as their PDSs say |
 //! | `lookup` | finds the PDS of a repo |
 //! | `verify` | compares the index with the PDSs, and changes nothing |
-//! | `request`, `next_page`, `car_request`, `failure` | queries to other servers, and their errors |
+//! | `request`, `next_page`, `absence`, `car_request`, `failure` | queries to other servers, and their errors |
 //! | `reporter`, `progress`, `meter` | counters and messages |
 //! | `plan` | estimates what a job would cost |
 //! | `feed` | messages for those who follow a job over HTTP |
@@ -29,9 +30,11 @@
 mod absence;
 mod accounts;
 mod car;
+mod car_reading;
 mod car_request;
 mod choice;
 mod deps;
+mod diff;
 mod discovery;
 mod failure;
 mod feed;
@@ -40,14 +43,17 @@ mod growth;
 mod handle;
 mod hosts;
 mod left_out;
+mod list_writer;
 mod listing;
 mod lookup;
 mod meter;
 mod next_page;
 mod outcome;
+mod page;
 mod plan;
 mod progress;
 mod rate_limit;
+mod reader;
 mod repairs;
 mod repo;
 mod reporter;
@@ -55,7 +61,6 @@ mod request;
 pub mod retention;
 mod run;
 mod slow_guard;
-mod sources;
 mod verify;
 mod worker;
 

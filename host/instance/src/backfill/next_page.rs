@@ -10,66 +10,65 @@ use futures_util::future::{Either, select};
 
 use super::failure::Failure;
 use super::listing::Listing;
-use super::request::{RecordPage, Server};
+use super::page::RecordPage;
+use super::request::Server;
 use belvedere_protocol::atproto::Did;
 
-impl Server<'_> {
-    /// The next page of a listing. It has no cursor if it is known to be the last one.
-    pub(super) async fn next_page(&self, did: &Did, listing: &mut Listing) -> Result<RecordPage, Failure> {
-        let mut limit = listing.limit;
-        let (page, oldest) = {
-            let page = pin!(self.records(did, &listing.collection, listing.cursor(), &mut limit));
-            if listing.is_new() {
-                match select(page, pin!(self.oldest(did, &listing.collection))).await {
-                    Either::Left((page, oldest)) if page.as_ref().is_ok_and(|page| page.cursor.is_some()) => {
-                        (page, oldest.await.ok())
-                    }
-                    Either::Left((page, _)) => (page, None),
-                    Either::Right((oldest, page)) => (page.await, oldest.ok()),
+/// The next page of a listing. It has no cursor if it is known to be the last one.
+pub(super) async fn next_page(
+    server: &Server<'_>,
+    did: &Did,
+    listing: &mut Listing,
+) -> Result<RecordPage, Failure> {
+    let mut limit = listing.limit;
+    let (page, oldest) = {
+        let page = pin!(server.records(did, &listing.collection, listing.cursor(), &mut limit));
+        if listing.is_new() {
+            match select(page, pin!(server.oldest(did, &listing.collection))).await {
+                Either::Left((page, oldest)) if page.as_ref().is_ok_and(|page| page.cursor.is_some()) => {
+                    (page, oldest.await.ok())
                 }
-            } else {
-                (page.await, None)
+                Either::Left((page, _)) => (page, None),
+                Either::Right((oldest, page)) => (page.await, oldest.ok()),
             }
-        };
-        listing.limit = limit;
-        let mut page = page?;
-        let prefix = format!("at://{did}/{}/", listing.collection);
-        if let Some(oldest) = oldest {
-            listing.lowest = page.lowest(oldest).filter(|uri| uri.starts_with(&prefix));
+        } else {
+            (page.await, None)
         }
-        let follows = |page: &RecordPage| match (listing.last_key(), page.records.first()) {
-            (Some(last), Some(first)) => first.uri < format!("{prefix}{last}"),
-            _ => true,
-        };
-        let ends_lowest = page.records.last().is_some_and(|last| Some(&last.uri) == listing.lowest.as_ref());
-        if ends_lowest && listing.is_ordered() && page.descends() && follows(&page) {
-            page.cursor = None;
-        }
-        Ok(page)
+    };
+    listing.limit = limit;
+    let mut page = page?;
+    let prefix = format!("at://{did}/{}/", listing.collection);
+    if let Some(oldest) = oldest {
+        listing.lowest = lowest(&page, oldest).filter(|uri| uri.starts_with(&prefix));
     }
+    let follows = match (listing.last_key(), page.records.first()) {
+        (Some(last), Some(first)) => first.uri < format!("{prefix}{last}"),
+        _ => true,
+    };
+    let ends_lowest = page.records.last().is_some_and(|last| Some(&last.uri) == listing.lowest.as_ref());
+    if ends_lowest && listing.is_ordered() && descends(&page) && follows {
+        page.cursor = None;
+    }
+    Ok(page)
 }
 
-impl RecordPage {
-    fn descends(&self) -> bool {
-        self.records.is_sorted_by(|higher, lower| higher.uri > lower.uri)
-    }
+fn descends(page: &RecordPage) -> bool {
+    page.records.is_sorted_by(|higher, lower| higher.uri > lower.uri)
+}
 
-    /// The URI of the record with the lowest key, if `oldest`, the answer to the request for it, proves it beside this
-    /// page.
-    fn lowest(&self, oldest: RecordPage) -> Option<String> {
-        let [lowest] = <[_; 1]>::try_from(oldest.records).ok().filter(|_| oldest.malformed == 0)?;
-        // Beside a page of one record, it may be the same answer: of a PDS that gives one each time, and ignores `reverse`.
-        let is_distinct = self.records.len() > 1;
-        let is_below = self.descends() && self.records.last().is_some_and(|last| lowest.uri <= last.uri);
-        (is_distinct && is_below).then_some(lowest.uri)
-    }
+/// The URI of the record with the lowest key, if `oldest`, the answer to the request for it, proves it beside this page.
+fn lowest(page: &RecordPage, oldest: RecordPage) -> Option<String> {
+    let [lowest] = <[_; 1]>::try_from(oldest.records).ok().filter(|_| oldest.malformed == 0)?;
+    // Beside a page of one record, it may be the same answer: of a PDS that gives one each time, and ignores `reverse`.
+    let is_distinct = page.records.len() > 1;
+    let is_below = descends(page) && page.records.last().is_some_and(|last| lowest.uri <= last.uri);
+    (is_distinct && is_below).then_some(lowest.uri)
 }
 
 #[cfg(test)]
 mod tests {
     use belvedere_standins::repos::{Fault, Query, RepoNetwork, Site};
 
-    use super::super::listing::PageEnd;
     use super::super::meter::Meter;
     use super::*;
     use belvedere_base::clock::Clock;
@@ -86,9 +85,9 @@ mod tests {
         let mut listing = Listing::new(collection.clone());
         let before = network.queries(Site::Pds(0)).iter().filter(|query| query.is_page()).count();
         while !listing.is_done {
-            let own = server.next_page(&did, &mut listing).await?.of(&did, &collection);
-            listing.take_page(&own.keys, own.is_clean, own.cursor.as_deref())?;
-            listing.advance(PageEnd { last: own.keys.last(), next: own.cursor, records: 0 })?;
+            let page = next_page(&server, &did, &mut listing).await?.of(&did, &collection);
+            listing.take_page(&page)?;
+            listing.advance(page.records.last().map(|last| last.rkey.clone()), page.next, 0)?;
         }
         Ok(network.queries(Site::Pds(0)).iter().filter(|query| query.is_page()).count() - before)
     }

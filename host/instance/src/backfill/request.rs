@@ -9,9 +9,10 @@ use url::Url;
 
 use super::failure::{ErrorKind, Failure, Missing};
 use super::meter::{Meter, Source};
+use super::page::RecordPage;
 use belvedere_base::clock::Clock;
 use belvedere_protocol::atproto::rev::is_of_the_future;
-use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey, Tid};
 use belvedere_web::net::{Client, Limits, NetError};
 
 /// From the DNS look-up to the last byte of a response (admin-api.md §12.3).
@@ -34,43 +35,6 @@ pub(super) struct Server<'a> {
     /// Without a trailing slash.
     pub(super) origin: &'a str,
     pub(super) meter: &'a Meter,
-}
-
-/// A page of the records of a collection, as its PDS gives it.
-#[derive(Debug)]
-pub(super) struct RecordPage {
-    pub(super) cursor: Option<String>,
-    pub(super) records: Vec<PageRecord>,
-    /// Records without a URI, a CID or a value.
-    pub(super) malformed: usize,
-    /// Bytes of the response; 0 if the page is part of a CAR.
-    pub(super) bytes: usize,
-}
-
-/// The records of a page that are of one repo and collection.
-#[derive(Debug)]
-pub(super) struct OwnRecords {
-    pub(super) cursor: Option<String>,
-    /// The keys of `records`, in their order.
-    pub(super) keys: Vec<RecordKey>,
-    pub(super) records: Vec<PageRecord>,
-    /// The page has nothing else.
-    pub(super) is_clean: bool,
-    /// Everything on the page.
-    pub(super) listed: u64,
-    /// URIs of records of other repos or collections.
-    pub(super) foreign: Vec<String>,
-    /// Records without a URI, a CID or a value.
-    pub(super) malformed: usize,
-}
-
-#[derive(Debug)]
-pub(super) struct PageRecord {
-    pub(super) uri: String,
-    /// JSON text of the claimed CID.
-    pub(super) cid: String,
-    /// JSON text of the record.
-    pub(super) value: Bytes,
 }
 
 /// A list of repos at the relay.
@@ -106,22 +70,6 @@ struct ListedRepo {
 }
 
 #[derive(Deserialize)]
-struct RecordsOutput<'a> {
-    cursor: Option<String>,
-    #[serde(borrow)]
-    records: Vec<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct RecordOutput<'a> {
-    uri: String,
-    #[serde(borrow)]
-    cid: &'a RawValue,
-    #[serde(borrow)]
-    value: &'a RawValue,
-}
-
-#[derive(Deserialize)]
 struct LatestCommit {
     rev: String,
 }
@@ -134,26 +82,6 @@ struct Description {
 enum GetError {
     TooLarge,
     Failed(Failure),
-}
-
-impl RecordPage {
-    pub(super) fn of(self, did: &Did, collection: &Nsid) -> OwnRecords {
-        let Self { cursor, records, malformed, bytes: _ } = self;
-        let listed = records.len() + malformed;
-        let mut foreign = Vec::new();
-        let (keys, records): (Vec<RecordKey>, Vec<PageRecord>) = records
-            .into_iter()
-            .filter_map(|record| match RecordUri::parse(&record.uri) {
-                Ok(uri) if uri.did == *did && uri.collection == *collection => Some((uri.rkey, record)),
-                _ => {
-                    foreign.push(record.uri);
-                    None
-                }
-            })
-            .unzip();
-        let is_clean = keys.len() == listed;
-        OwnRecords { cursor, keys, records, is_clean, listed: listed as u64, foreign, malformed }
-    }
 }
 
 impl Server<'_> {
@@ -184,7 +112,7 @@ impl Server<'_> {
                 vec![("repo", did.as_str()), ("collection", collection.as_str()), ("limit", text.as_str())];
             query.extend(cursor.map(|cursor| ("cursor", cursor)));
             match self.try_get("com.atproto.repo.listRecords", &query).await {
-                Ok(body) => return record_page(&body),
+                Ok(body) => return RecordPage::parse(&body),
                 Err(GetError::Failed(failure)) => return Err(failure),
                 Err(GetError::TooLarge) if *limit > 1 => *limit = (*limit / 5).max(1),
                 Err(GetError::TooLarge) => {
@@ -204,7 +132,7 @@ impl Server<'_> {
             ("limit", "1"),
             ("reverse", "true"),
         ];
-        record_page(&self.get("com.atproto.repo.listRecords", &query).await?)
+        RecordPage::parse(&self.get("com.atproto.repo.listRecords", &query).await?)
     }
 
     /// Whether the repo has a record. `false` only when its PDS says so: an answer that does not is a failure.
@@ -284,25 +212,6 @@ impl Server<'_> {
     }
 }
 
-fn record_page(body: &Bytes) -> Result<RecordPage, Failure> {
-    let RecordsOutput { cursor, records: listed } = parse(body)?;
-    let mut records = Vec::with_capacity(listed.len());
-    let mut malformed = 0;
-    for raw in listed {
-        match serde_json::from_str::<RecordOutput<'_>>(raw.get()) {
-            Ok(record) => records.push(PageRecord {
-                uri: record.uri,
-                cid: record.cid.get().to_owned(),
-                value: Bytes::copy_from_slice(record.value.get().as_bytes()),
-            }),
-            Err(_) => malformed += 1,
-        }
-    }
-    // A PDS may send an empty cursor instead of none.
-    let cursor = cursor.filter(|cursor| !cursor.is_empty());
-    Ok(RecordPage { cursor, records, malformed, bytes: body.len() })
-}
-
 fn repo_page(body: &Bytes) -> Result<RepoPage, Failure> {
     let ReposOutput { cursor, repos } = parse(body)?;
     let (mut dids, mut skipped) = (Vec::with_capacity(repos.len()), 0);
@@ -318,7 +227,7 @@ fn repo_page(body: &Bytes) -> Result<RepoPage, Failure> {
 }
 
 /// A body that is not the method's output is the server's failure: a proxy answers with a page of its own, for example.
-fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
     serde_json::from_slice(body)
         .map_err(|error| Failure::new(ErrorKind::PdsServerError, format!("unexpected response: {error}")))
 }
@@ -339,17 +248,5 @@ mod tests {
         );
         assert_eq!(repo_page(&Bytes::from_static(br#"{"cursor":"","repos":[]}"#)).unwrap().cursor, None);
         assert_eq!(repo_page(&Bytes::from_static(b"{}")).unwrap_err().kind, ErrorKind::PdsServerError);
-    }
-
-    #[test]
-    fn a_malformed_record_does_not_spoil_its_page() {
-        let body = br#"{"cursor":"","records":[{"uri":"at://x","cid":"bafy","value":{"a":1}},{"uri":7},3]}"#;
-        let page = record_page(&Bytes::from_static(body)).unwrap();
-        assert_eq!((page.cursor, page.records.len(), page.malformed), (None, 1, 2));
-        assert_eq!((&page.records[0].value[..], &*page.records[0].cid), (&br#"{"a":1}"#[..], "\"bafy\""));
-        for body in ["<html>", "[]", "{}", r#"{"records":{}}"#, r#"{"cursor":7,"records":[]}"#] {
-            let failure = record_page(&Bytes::from(body)).unwrap_err();
-            assert_eq!(failure.kind, ErrorKind::PdsServerError, "{body}");
-        }
     }
 }

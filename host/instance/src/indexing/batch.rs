@@ -10,7 +10,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::index::{AccountChange, AccountStatus, Batch, Change, StreamCursor};
 use belvedere_storage::store::lease::Term;
 
-use super::apply::IndexChange;
+use super::change::IndexChange;
 use super::message::{LocalAccount, Part, Refused};
 use super::watermark::{Ticket, Watermark};
 
@@ -74,7 +74,7 @@ impl PendingBatch {
     }
 
     pub(super) fn push_change(&mut self, change: Change) {
-        self.bytes += change.record().map_or(0, Bytes::len);
+        self.bytes += change.text().map_or(0, Bytes::len);
         self.batch.changes.push(change);
     }
 
@@ -115,7 +115,7 @@ impl PendingBatch {
                     let changes = std::iter::once(change).chain(changes).collect();
                     return Some(Part { changes, ..part });
                 }
-                IndexChange::Record(change) => self.push_change(change),
+                IndexChange::Record(event) => self.push_change(event.change),
                 IndexChange::Account(account) => self.push_status(account),
                 IndexChange::Repair(did) => {
                     self.contained(&did).repair = true;
@@ -129,7 +129,7 @@ impl PendingBatch {
 
     fn collides(&mut self, change: &IndexChange) -> bool {
         match change {
-            IndexChange::Record(change) => {
+            IndexChange::Record(_) => {
                 if self.repos.is_empty() {
                     return false;
                 }
@@ -145,7 +145,7 @@ impl PendingBatch {
     fn collides_with_status(&mut self, did: &Did) -> bool {
         let counted = std::mem::replace(&mut self.counted_changes, self.batch.changes.len());
         for change in &self.batch.changes[counted..] {
-            self.repos.entry(change.did().clone()).or_default().changes = true;
+            self.repos.entry(change.uri.did.clone()).or_default().changes = true;
         }
         self.repos.get(did).is_some_and(|of| of.changes || of.status.is_some() || of.repair)
     }
@@ -171,23 +171,18 @@ impl PendingBatch {
 
 #[cfg(test)]
 mod tests {
-    use belvedere_protocol::atproto::{Nsid, RecordKey, Tid};
-    use belvedere_storage::store::index::Delete;
-
     use super::*;
     use crate::indexing::watermark::Reach;
+    use crate::indexing::{RecordAction, RecordEvent, testing};
+    use belvedere_protocol::atproto::Tid;
 
     fn did(name: &str) -> Did {
         Did::try_from(format!("did:plc:{name}").as_str()).unwrap()
     }
 
     fn delete(name: &str) -> IndexChange {
-        IndexChange::Record(Change::Delete(Delete {
-            did: did(name),
-            collection: Nsid::try_from("app.example.note").unwrap(),
-            rkey: RecordKey::try_from("self").unwrap(),
-            rev: Tid::default(),
-        }))
+        let change = testing::delete(name, "self", 0);
+        IndexChange::Record(RecordEvent { action: RecordAction::Delete, change })
     }
 
     fn account(name: &str, status: AccountStatus) -> IndexChange {

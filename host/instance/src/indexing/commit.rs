@@ -16,9 +16,7 @@ use belvedere_base::random::Random;
 use belvedere_protocol::atproto::RecordUri;
 use belvedere_storage::store::cursors::StoredCursor;
 use belvedere_storage::store::gaps::Gap;
-use belvedere_storage::store::index::{
-    AccountChange, ApplyReport, Batch, Change, RejectedUpsert, StreamCursor,
-};
+use belvedere_storage::store::index::{AccountChange, ApplyReport, Batch, RejectedRecord, StreamCursor};
 use belvedere_storage::store::lease::Lease;
 use belvedere_storage::store::{Db, StoreError};
 
@@ -217,7 +215,7 @@ impl<S: Sink> Committer<S> {
             }
         }
         let mut refused = Vec::with_capacity(applied.rejected.len());
-        for RejectedUpsert { uri, reason } in applied.rejected {
+        for RejectedRecord { uri, reason } in applied.rejected {
             refused.push(uri.clone());
             self.reject(uri, reason);
         }
@@ -264,7 +262,7 @@ fn split(mut batch: Batch) -> Pieces {
 
 /// The record of a batch of one row; `None` when the row is an account.
 fn subject(batch: &Batch) -> Option<RecordUri> {
-    batch.changes.first().map(Change::uri)
+    batch.changes.first().map(|change| change.uri.clone())
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl EarlyEvent {
 }
 
 fn key(change: &Change) -> String {
-    format!("{} {}", change.uri(), change.rev())
+    format!("{} {}", change.uri, change.rev)
 }
 
 #[cfg(test)]

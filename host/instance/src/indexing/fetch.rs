@@ -8,20 +8,11 @@ use url::Url;
 
 use crate::identity::{IdentityError, Resolver};
 use belvedere_protocol::atproto::{Cid, RecordUri, record};
+use belvedere_storage::store::index::{CheckedRecord, Validity};
 use belvedere_web::net::{Client, Limits, NetError};
 
 /// A record has at most 1 MiB; the rest is for the URI and CID that the response adds.
 const MAX_RESPONSE_BYTES: usize = (1 << 20) + (64 << 10);
-
-/// A record as its PDS has it.
-#[derive(Debug)]
-pub struct FetchedRecord {
-    /// JSON text of the record.
-    pub record: Bytes,
-    pub cid: Option<Cid>,
-    pub cid_verified: bool,
-    pub refs: Vec<String>,
-}
 
 /// Why a fetch could not tell whether the record exists.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +46,7 @@ pub async fn record(
     net: &Client,
     resolver: &Resolver,
     uri: &RecordUri,
-) -> Result<Option<FetchedRecord>, FetchError> {
+) -> Result<Option<CheckedRecord>, FetchError> {
     let document = resolver.resolve(&uri.did).await?;
     let pds = document.pds().ok_or(FetchError::NoPds)?;
     let mut url = Url::parse(pds)
@@ -99,7 +90,7 @@ fn is_not_found(status: StatusCode, body: &[u8]) -> bool {
     error.is_ok_and(|body| denies_record(status, &body.error, &body.message))
 }
 
-fn read(body: &[u8]) -> Result<FetchedRecord, FetchError> {
+fn read(body: &[u8]) -> Result<CheckedRecord, FetchError> {
     let malformed = |error: String| FetchError::Malformed(error);
     let output: GetRecordOutput<'_> =
         serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))?;
@@ -114,7 +105,13 @@ fn read(body: &[u8]) -> Result<FetchedRecord, FetchError> {
         _ => false,
     };
     let record = inspected.canonical.unwrap_or_else(|| Bytes::copy_from_slice(text.as_bytes()));
-    Ok(FetchedRecord { record, cid: claimed, cid_verified, refs: inspected.refs })
+    Ok(CheckedRecord {
+        text: record,
+        cid: claimed,
+        cid_verified,
+        refs: inspected.refs,
+        validity: Validity::Unchecked,
+    })
 }
 
 #[cfg(test)]
@@ -126,7 +123,7 @@ mod tests {
         let cid = record::inspect(br#"{"a":1}"#).unwrap().cid.unwrap().to_string();
         let found =
             read(format!(r#"{{"uri":"at://x","cid":"{cid}","value":{{"a":1}}}}"#).as_bytes()).unwrap();
-        assert!(found.cid_verified && &found.record[..] == br#"{"a":1}"#);
+        assert!(found.cid_verified && &found.text[..] == br#"{"a":1}"#);
         let other = read(format!(r#"{{"cid":"{cid}","value":{{"a":2}}}}"#).as_bytes());
         assert!(matches!(other, Err(FetchError::CidMismatch)));
         assert!(matches!(read(br#"{"cid":"nonsense","value":{}}"#), Err(FetchError::CidMismatch)));

@@ -4,7 +4,7 @@
 //! Both protocols of Jetstream are read: `/subscribe`, and `network.bsky.jetstream.subscribeEvents`, which also has
 //! `#sync` events.
 //!
-//! Tolerant by design: unknown fields are skipped, an unknown kind or operation is [`Body::Other`]. A frame that
+//! Tolerant by design: unknown fields are skipped, an unknown kind or operation is [`EventKind::Other`]. A frame that
 //! isn't JSON, or lacks a field that every event has, is an error that the caller counts. What a server says of the stream
 //! itself is no event and no error.
 
@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
 
+use super::scripts::RecordAction;
 use belvedere_base::clock::Timestamp;
 
 /// What a frame contains.
@@ -42,11 +43,11 @@ pub struct Event<'a> {
     pub did: Cow<'a, str>,
     /// The server's time when it emitted the event, in microseconds. The cursor is such a time.
     pub time_us: i64,
-    pub body: Body<'a>,
+    pub kind: EventKind<'a>,
 }
 
 #[derive(Debug)]
-pub enum Body<'a> {
+pub enum EventKind<'a> {
     Commit(Commit<'a>),
     /// A handle or DID document changed.
     Identity,
@@ -59,7 +60,7 @@ pub enum Body<'a> {
 
 #[derive(Debug)]
 pub struct Commit<'a> {
-    pub operation: Operation,
+    pub action: RecordAction,
     pub rev: Cow<'a, str>,
     pub collection: Cow<'a, str>,
     pub rkey: Cow<'a, str>,
@@ -67,13 +68,6 @@ pub struct Commit<'a> {
     pub record: Option<&'a str>,
     /// JSON text of the claimed CID, with its quotes. Only the CID check parses it.
     pub cid: Option<&'a str>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    Create,
-    Update,
-    Delete,
 }
 
 #[derive(Debug)]
@@ -195,16 +189,16 @@ pub fn parse(bytes: &[u8]) -> Result<Frame<'_>, MalformedFrame> {
         return event.map(Frame::Event).or_else(|error| remark(bytes).map(Frame::Remark).ok_or(error));
     }
     let wire: Wire<'_> = serde_json::from_slice(bytes)?;
-    let body = match (&*wire.kind, wire.commit, wire.account) {
-        ("commit", Some(commit), _) => commit.into_body(),
-        ("identity", ..) => Body::Identity,
+    let kind = match (&*wire.kind, wire.commit, wire.account) {
+        ("commit", Some(commit), _) => commit.into_kind(),
+        ("identity", ..) => EventKind::Identity,
         ("account", _, Some(WireAccount { active, status, time })) => {
-            Body::Account(Account { active, status, time })
+            EventKind::Account(Account { active, status, time })
         }
-        ("sync", ..) => Body::Sync,
-        _ => Body::Other,
+        ("sync", ..) => EventKind::Sync,
+        _ => EventKind::Other,
     };
-    Ok(Frame::Event(Event { did: wire.did, time_us: wire.time_us, body }))
+    Ok(Frame::Event(Event { did: wire.did, time_us: wire.time_us, kind }))
 }
 
 /// Kinds of messages that are events, after the `#` of their type.
@@ -234,32 +228,27 @@ impl<'a> Frame<'a> {
 impl<'a> WirePayload<'a> {
     fn into_event(self) -> Result<Event<'a>, MalformedFrame> {
         let time = Timestamp::parse(&self.time).map_err(serde_json::Error::custom)?;
-        let body = match (self.kind.rsplit_once('#').map(|(_, kind)| kind), self.account) {
+        let kind = match (self.kind.rsplit_once('#').map(|(_, kind)| kind), self.account) {
             (Some("commit"), _) => {
                 let Self { rev, operation, collection, rkey, record, cid, .. } = self;
-                WireCommit { rev, operation, collection, rkey, record, cid }.into_body()
+                WireCommit { rev, operation, collection, rkey, record, cid }.into_kind()
             }
-            (Some("identity"), _) => Body::Identity,
-            (Some("sync"), _) => Body::Sync,
+            (Some("identity"), _) => EventKind::Identity,
+            (Some("sync"), _) => EventKind::Sync,
             (Some("account"), Some(WireAccount { active, status, time })) => {
-                Body::Account(Account { active, status, time })
+                EventKind::Account(Account { active, status, time })
             }
-            _ => Body::Other,
+            _ => EventKind::Other,
         };
-        Ok(Event { did: self.did, time_us: time.0, body })
+        Ok(Event { did: self.did, time_us: time.0, kind })
     }
 }
 
 impl<'a> WireCommit<'a> {
-    fn into_body(self) -> Body<'a> {
-        let operation = match &*self.operation {
-            "create" => Operation::Create,
-            "update" => Operation::Update,
-            "delete" => Operation::Delete,
-            _ => return Body::Other,
-        };
-        Body::Commit(Commit {
-            operation,
+    fn into_kind(self) -> EventKind<'a> {
+        let Some(action) = RecordAction::parse(&self.operation) else { return EventKind::Other };
+        EventKind::Commit(Commit {
+            action,
             rev: self.rev,
             collection: self.collection,
             rkey: self.rkey,

@@ -9,10 +9,12 @@ use tokio::time::Instant;
 use crate::lexicons::Followed;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::hand_over_thread::hand_over_thread;
+use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::gaps::{Gap, GapReason};
 
-use super::envelope::{self, Envelope};
-use super::frame::{self, Body, Frame, Remark};
+use super::change::{ClaimedRecord, IndexChange};
+use super::filter::filter;
+use super::frame::{self, EventKind, Frame, Remark};
 use super::gaps::Gaps;
 use super::notice::Observer;
 use super::position::{ChunkTimes, Position};
@@ -56,7 +58,7 @@ pub(super) struct Intake {
     malformed: Throttle,
     remarks: Throttle,
     tally: Tally,
-    envelopes: Vec<Envelope>,
+    changes: Vec<IndexChange<ClaimedRecord>>,
     submitted: Submitted,
     next_chunk: u64,
     gaps: Gaps,
@@ -83,7 +85,7 @@ impl Intake {
             malformed,
             remarks,
             tally: Tally::default(),
-            envelopes: Vec::with_capacity(CHUNK_FRAMES),
+            changes: Vec::with_capacity(CHUNK_FRAMES),
             submitted: Submitted::default(),
             next_chunk: 0,
             gaps,
@@ -159,7 +161,7 @@ impl Intake {
         }
         let chunk = self.next_chunk;
         self.next_chunk += 1;
-        let sent = self.shards.submit(chunk, reach, &mut self.envelopes, &mut self.tally).await;
+        let sent = self.shards.submit(chunk, reach, &mut self.changes, &mut self.tally).await;
         self.tally.flush();
         if let Some(resumption) = &mut self.resumption {
             resumption.paused(began.elapsed());
@@ -179,18 +181,21 @@ impl Intake {
         match frame::parse(bytes) {
             Ok(Frame::Remark(remark)) => self.log(&remark),
             Ok(Frame::Event(event)) => {
-                note(times, event.time_us, matches!(event.body, Body::Commit(_)), now);
+                note(times, event.time_us, matches!(event.kind, EventKind::Commit(_)), now);
                 if followed.published_lexicons
                     && let Some(published) = PublishedLexicon::of(&event)
                 {
                     self.observer.lexicon_published(published);
                 }
-                match envelope::filter(&event, &followed.collections, now) {
-                    Ok(envelope) if self.submitted.is_new(&envelope) => self.envelopes.push(envelope),
+                self.tally.events += 1;
+                if matches!(event.kind, EventKind::Identity) {
+                    return self.identity_changed(&event.did);
+                }
+                match filter(&event, &followed.collections, now) {
+                    Ok(change) if self.submitted.is_new(&change) => self.changes.push(change),
                     Ok(_) => self.tally.drop(DropReason::Replayed),
                     Err(why) => self.tally.drop(why),
                 }
-                self.tally.events += 1;
             }
             Err(error) => {
                 self.tally.drop(DropReason::Malformed);
@@ -201,6 +206,12 @@ impl Intake {
                 }
             }
         }
+    }
+
+    fn identity_changed(&mut self, did: &str) {
+        let Ok(did) = Did::try_from(did) else { return self.tally.drop(DropReason::BadDid) };
+        self.tally.identities += 1;
+        self.observer.identity_changed(&did);
     }
 
     /// Moves the position over a chunk, unless the server has not reached it yet. A gap before the chunk is stored first.

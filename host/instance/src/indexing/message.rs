@@ -9,7 +9,7 @@ use belvedere_storage::store::cursors;
 use belvedere_storage::store::index::{AccountChange, Change};
 use belvedere_storage::store::lease::Term;
 
-use super::apply::IndexChange;
+use super::change::IndexChange;
 use super::watermark::Ticket;
 
 /// The name under which the stream's cursor is stored. All servers share it, because their cursors are times.

@@ -6,10 +6,10 @@
 //! |---|---|---|---|
 //! | receive | `stream/` | WebSocket message | frame: the message's bytes. Up to 256 frames form a chunk |
 //! | parse | `intake`, `frame` | frame | event (`Event`): what happened to a record, an account, an identity or a repo |
-//! | filter | `intake`, `envelope`, `submitted` | event | event (`Envelope`) of a tracked collection, with valid identifiers, that was not submitted before |
-//! | split | `shard` | events of a chunk | slices, one per shard: all events of a DID go to the same shard |
-//! | apply | `apply` | event | change (`IndexChange`): a record's upsert or delete, an account's new status, or a mark to read a repo again |
-//! | queue | `repo_queues` | event with a large record, change with a record script | the change, or what the script made of it, or none |
+//! | filter | `intake`, `filter`, `submitted` | event | change (`IndexChange`) of a record in a tracked collection, of an account's status, or a mark to read a repo again; with valid identifiers, and not submitted before |
+//! | split | `shard` | changes of a chunk | slices, one per shard: all changes of a DID go to the same shard |
+//! | apply | `apply` | change with a `ClaimedRecord` | change with a `CheckedRecord` |
+//! | queue | `repo_queues` | change with a large record or a record script | the change, or what the script made of it, or none |
 //! | gather | `writer`, `batch` | part: changes of one slice, in order | batch: changes of many parts, and the cursor |
 //! | commit | `commit` | batch | one database transaction |
 //!
@@ -26,10 +26,11 @@
 
 mod apply;
 mod batch;
+mod change;
 mod commit;
 mod early;
-mod envelope;
 pub mod fetch;
+mod filter;
 pub mod frame;
 mod gaps;
 mod handle;
@@ -58,9 +59,9 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use apply::RecordChecker;
+pub use apply::{RecordChecker, RefusedRecord};
+pub use change::{Claim, ClaimedRecord};
 pub use early::{EarlyDecision, EarlyEvents};
-pub use envelope::{Candidate, Claim};
 pub use handle::StreamHandle;
 pub use launch::{Deps, start};
 pub use message::CURSOR_SOURCE;

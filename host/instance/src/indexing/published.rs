@@ -3,7 +3,8 @@
 use crate::lexicons::PUBLISHED_LEXICONS;
 use belvedere_protocol::atproto::{Did, Nsid};
 
-use super::frame::{Body, Event, Operation};
+use super::frame::{Event, EventKind};
+use super::scripts::RecordAction;
 
 /// What an account did with a lexicon that it publishes. The content is not part of it: whoever acts on the change
 /// fetches the lexicon from its publisher, with all checks.
@@ -17,14 +18,14 @@ pub struct PublishedLexicon {
 impl PublishedLexicon {
     /// `None` for other events, and for those whose DID or NSID is malformed.
     pub(super) fn of(event: &Event<'_>) -> Option<Self> {
-        let Body::Commit(commit) = &event.body else { return None };
+        let EventKind::Commit(commit) = &event.kind else { return None };
         if commit.collection != PUBLISHED_LEXICONS {
             return None;
         }
         Some(Self {
             did: Did::try_from(&*event.did).ok()?,
             nsid: Nsid::try_from(&*commit.rkey).ok()?,
-            is_deletion: commit.operation == Operation::Delete,
+            is_deletion: commit.action == RecordAction::Delete,
         })
     }
 }

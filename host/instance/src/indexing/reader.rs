@@ -18,7 +18,7 @@ use belvedere_storage::store::cursors::StoredCursor;
 use belvedere_storage::store::lease::{Lease, Term};
 use belvedere_web::websocket::Connect;
 
-use super::apply::Applier;
+use super::apply::RecordChecker;
 use super::commit::Sink;
 use super::gaps::Gaps;
 use super::intake::Intake;
@@ -120,9 +120,9 @@ impl<S: Sink + Clone, C: Connect + Clone + Sync> Reader<S, C> {
         let Some(stored) = self.stored_cursor(over).await else { return };
         self.live_status.committed(stored.map(|stored| stored.cursor));
         let shards = self.config.shards.unwrap_or_else(default_shards).clamp(1, MAX_SHARDS);
-        let applier = Applier::new(self.observer.clone(), self.registry.clone(), self.clock.clone());
+        let checker = RecordChecker::new(self.observer.clone(), self.registry.clone(), self.clock.clone());
         let limits = Limits::for_shards(shards);
-        let shards = Shards::start(shards, limits, applier, self.scripts.clone(), self.queue.clone(), term);
+        let shards = Shards::start(shards, limits, checker, self.scripts.clone(), self.queue.clone(), term);
         let gaps = Gaps {
             store: Arc::new(self.sink.clone()),
             observer: self.observer.clone(),

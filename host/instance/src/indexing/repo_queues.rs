@@ -14,16 +14,15 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::load::{Amount, Counted, Load};
-use super::apply::{Applier, IndexChange};
-use super::envelope::Envelope;
+use super::apply::RecordChecker;
+use super::change::{ClaimedRecord, IndexChange};
 use super::message::{Message, Part};
-use super::scripts::{RecordAction, RecordEvent, RecordScriptRunner};
+use super::scripts::{RecordEvent, RecordScriptRunner};
 use super::tally::Tally;
 use super::watermark::Ticket;
 use belvedere_base::hand_over_thread::{self, hand_over_thread};
@@ -59,35 +58,21 @@ impl Limits {
 /// stream waits.
 const BACKPRESSURE_FACTOR: usize = 2;
 
-/// How far an event of the stream has come on its way to the writer.
+/// How far a change has come on its way to the writer.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A large record, to be checked.
-    Unchecked(Envelope),
-    Checked(Checked),
-}
-
-#[derive(Debug)]
-pub(super) struct Checked {
-    pub change: IndexChange,
-    /// The action that a script is bound to; `None` when the change only waits for earlier ones of its repo.
-    pub action: Option<RecordAction>,
+    /// It has a large record, to be checked.
+    Unchecked(IndexChange<ClaimedRecord>),
+    Checked(IndexChange),
 }
 
 impl Step {
-    /// The repo of the event.
+    /// The repo that the change belongs to.
     pub(super) fn did(&self) -> &Did {
         match self {
-            Self::Unchecked(envelope) => envelope.did(),
-            Self::Checked(checked) => checked.change.did(),
+            Self::Unchecked(change) => change.did(),
+            Self::Checked(change) => change.did(),
         }
-    }
-}
-
-impl Checked {
-    fn record_bytes(&self) -> usize {
-        let IndexChange::Record(change) = &self.change else { return 0 };
-        change.record().map_or(0, Bytes::len)
     }
 }
 
@@ -107,7 +92,7 @@ struct Queued {
 
 /// The queues of all repos. Shared by the shards and one task per non-empty queue.
 pub(super) struct RepoQueues {
-    applier: Arc<Applier>,
+    checker: Arc<RecordChecker>,
     scripts: Arc<dyn RecordScriptRunner>,
     writer: mpsc::Sender<Message>,
     repos: Mutex<HashMap<Did, RepoQueue>>,
@@ -121,13 +106,13 @@ pub(super) struct RepoQueues {
 
 impl RepoQueues {
     pub(super) fn new(
-        applier: Arc<Applier>,
+        checker: Arc<RecordChecker>,
         scripts: Arc<dyn RecordScriptRunner>,
         writer: mpsc::Sender<Message>,
         limits: Limits,
     ) -> Arc<Self> {
         Arc::new(Self {
-            applier,
+            checker,
             scripts,
             writer,
             repos: Mutex::default(),
@@ -141,8 +126,8 @@ impl RepoQueues {
     }
 
     /// Whether an event is to be queued before its record is checked.
-    pub(super) fn takes_unchecked(&self, envelope: &Envelope) -> bool {
-        envelope.record_bytes() > self.limits.large_bytes
+    pub(super) fn takes_unchecked(&self, change: &IndexChange<ClaimedRecord>) -> bool {
+        change.record_bytes() > self.limits.large_bytes
     }
 
     /// Whether nothing is queued and no record script is bound: then changes need not be looked at one by one.
@@ -155,14 +140,9 @@ impl RepoQueues {
         self.unchecked.is_empty() && self.changes.is_empty()
     }
 
-    /// The action on this change, if a script is bound to it.
-    pub(super) fn scripted(
-        &self,
-        action: Option<RecordAction>,
-        change: &IndexChange,
-    ) -> Option<RecordAction> {
-        let IndexChange::Record(change) = change else { return None };
-        action.filter(|action| self.scripts.wants(*action, change))
+    /// Whether a script is bound to the event.
+    pub(super) fn is_scripted(&self, change: &IndexChange) -> bool {
+        matches!(change, IndexChange::Record(event) if self.scripts.wants(event.action, &event.change))
     }
 
     /// Whether events of the repo are queued.
@@ -178,8 +158,8 @@ impl RepoQueues {
         }
         for step in steps {
             let counted = match &step {
-                Step::Unchecked(envelope) => self.unchecked.count(envelope.record_bytes()),
-                Step::Checked(checked) => self.changes.count(checked.record_bytes()),
+                Step::Unchecked(change) => self.unchecked.count(change.record_bytes()),
+                Step::Checked(change) => self.changes.count(change.record_bytes()),
             };
             self.enqueue(Queued { step, ticket, counted });
         }
@@ -241,53 +221,48 @@ impl RepoQueues {
     ) -> Option<IndexChange> {
         let checked = match step {
             Step::Checked(checked) => checked,
-            Step::Unchecked(envelope) => {
-                let checked = self.check(envelope).await?;
+            Step::Unchecked(change) => {
+                let checked = self.check(change).await?;
                 *counted = self.changes.count(checked.record_bytes());
                 self.bypass_if_too_many(bypass);
                 checked
             }
         };
         let mut change = self.decide(checked, bypass).await?;
-        if let IndexChange::Record(change) = &mut change {
-            self.applier.validate(change);
+        if let IndexChange::Record(event) = &mut change {
+            self.checker.validate(&mut event.change);
         }
         Some(change)
     }
 
     /// `None` when the record is not indexed.
-    async fn check(&self, envelope: Envelope) -> Option<Checked> {
-        let _turn = self.checks.acquire().await.ok()?;
-        let (action, mut tally) = (envelope.action(), Tally::default());
-        let bytes = envelope.record_bytes();
-        let change = hand_over_thread(bytes, || self.applier.apply(envelope, &mut tally));
+    async fn check(&self, change: IndexChange<ClaimedRecord>) -> Option<IndexChange> {
+        let _permit = self.checks.acquire().await.ok()?;
+        let (bytes, mut tally) = (change.record_bytes(), Tally::default());
+        let checked = hand_over_thread(bytes, || self.checker.apply(change, &mut tally));
         tally.flush();
-        let change = change?;
-        Some(Checked { action: self.scripted(action, &change), change })
+        checked
     }
 
-    async fn decide(
-        &self,
-        Checked { change, action }: Checked,
-        bypass: &CancellationToken,
-    ) -> Option<IndexChange> {
-        let (change, action) = match (change, action) {
-            (IndexChange::Record(change), Some(action)) => (change, action),
-            (change, _) => return Some(change),
-        };
-        if self.scripts.was_decided_early(&change).await {
+    async fn decide(&self, change: IndexChange, bypass: &CancellationToken) -> Option<IndexChange> {
+        if !self.is_scripted(&change) {
+            return Some(change);
+        }
+        let IndexChange::Record(event) = change else { return Some(change) };
+        if self.scripts.was_decided_early(&event.change).await {
             return None;
         }
-        let event = RecordEvent { action, change };
+        let action = event.action;
         let decision = tokio::select! {
             biased;
             () = bypass.cancelled() => None,
             decision = self.scripts.decide(event.clone()) => Some(decision),
         };
-        match decision {
-            Some(decision) => decision.map(IndexChange::Record),
-            None => self.scripts.bypass(event).await.map(IndexChange::Record),
-        }
+        let decided = match decision {
+            Some(decision) => decision,
+            None => self.scripts.bypass(event).await,
+        };
+        decided.map(|change| IndexChange::Record(RecordEvent { action, change }))
     }
 
     /// Takes the repo's next event. An empty queue is removed: all changes that left it have been sent to the writer,
@@ -310,16 +285,5 @@ impl RepoQueues {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Did, RepoQueue>> {
         self.repos.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl IndexChange {
-    /// The repo that the change belongs to.
-    pub(super) fn did(&self) -> &Did {
-        match self {
-            Self::Record(change) => change.did(),
-            Self::Account(account) => &account.did,
-            Self::Repair(did) => did,
-        }
     }
 }

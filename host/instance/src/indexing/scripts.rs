@@ -5,7 +5,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 
 use super::early::EarlyDecision;
-use belvedere_storage::store::index::Change;
+use belvedere_storage::store::index::{Change, CheckedRecord};
 
 /// What happened to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,11 +37,11 @@ impl fmt::Display for RecordAction {
     }
 }
 
-/// A change as it came from the stream, and the action that its script is bound to.
+/// A change as it came from the stream, and the action that its script is bound to. `R`: what is known of the record.
 #[derive(Clone, Debug)]
-pub struct RecordEvent {
+pub struct RecordEvent<R = CheckedRecord> {
     pub action: RecordAction,
-    pub change: Change,
+    pub change: Change<R>,
 }
 
 /// Runs record scripts, which decide on changes before they are indexed.

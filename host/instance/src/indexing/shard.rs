@@ -12,10 +12,10 @@ use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::lease::Term;
 
-use super::apply::Applier;
-use super::envelope::Envelope;
+use super::apply::RecordChecker;
+use super::change::{ClaimedRecord, IndexChange};
 use super::message::{InitialCursor, Message, Part};
-use super::repo_queues::{Checked, Limits, RepoQueues, Step};
+use super::repo_queues::{Limits, RepoQueues, Step};
 use super::scripts::RecordScriptRunner;
 use super::tally::Tally;
 use super::watermark::{Reach, Ticket};
@@ -24,11 +24,11 @@ use super::watermark::{Reach, Ticket};
 /// When a shard's queue is full, the socket is not read.
 const SHARD_QUEUE: usize = 4;
 
-/// The events of a chunk that go to one shard.
+/// The changes of a chunk that go to one shard.
 #[derive(Debug)]
 struct Slice {
     ticket: Ticket,
-    envelopes: Vec<Envelope>,
+    changes: Vec<IndexChange<ClaimedRecord>>,
 }
 
 /// The writer has ended, so the pipeline accepts nothing more.
@@ -48,14 +48,14 @@ impl Shards {
     pub(super) fn start(
         count: usize,
         limits: Limits,
-        applier: Applier,
+        checker: RecordChecker,
         scripts: Arc<dyn RecordScriptRunner>,
         writer: mpsc::Sender<Message>,
         term: Term,
     ) -> Self {
-        let applier = Arc::new(applier);
-        let queues = RepoQueues::new(Arc::clone(&applier), scripts, writer.clone(), limits);
-        let worker = ShardWorker { applier, queues, writer };
+        let checker = Arc::new(checker);
+        let queues = RepoQueues::new(Arc::clone(&checker), scripts, writer.clone(), limits);
+        let worker = ShardWorker { checker, queues, writer };
         let mut shards = Self { term, worker, queues: Vec::new(), tasks: Vec::new() };
         if count > 1 {
             for _ in 0..count {
@@ -67,28 +67,28 @@ impl Shards {
         shards
     }
 
-    /// Splits one chunk over the shards; `envelopes` is left empty. Waits while queues are full.
+    /// Splits one chunk over the shards; `changes` is left empty. Waits while queues are full.
     pub(super) async fn submit(
         &self,
         chunk: u64,
         reach: Reach,
-        envelopes: &mut Vec<Envelope>,
+        changes: &mut Vec<IndexChange<ClaimedRecord>>,
         tally: &mut Tally,
     ) -> Result<(), PipelineClosed> {
-        if self.queues.is_empty() || envelopes.is_empty() {
+        if self.queues.is_empty() || changes.is_empty() {
             let ticket = Ticket { term: self.term, chunk, parts: 1, reach };
-            return self.worker.work(ticket, envelopes, tally).await;
+            return self.worker.work(ticket, changes, tally).await;
         }
-        let mut slices: Vec<Vec<Envelope>> = self.queues.iter().map(|_| Vec::new()).collect();
-        for envelope in envelopes.drain(..) {
-            let shard = shard_of(envelope.did(), slices.len());
-            slices[shard].push(envelope);
+        let mut slices: Vec<Vec<_>> = self.queues.iter().map(|_| Vec::new()).collect();
+        for change in changes.drain(..) {
+            let shard = shard_of(change.did(), slices.len());
+            slices[shard].push(change);
         }
         let parts = slices.iter().filter(|slice| !slice.is_empty()).count() as u32;
         let ticket = Ticket { term: self.term, chunk, parts, reach };
-        for (queue, envelopes) in self.queues.iter().zip(slices) {
-            if !envelopes.is_empty() {
-                queue.send(Slice { ticket, envelopes }).await.map_err(|_| PipelineClosed)?;
+        for (queue, changes) in self.queues.iter().zip(slices) {
+            if !changes.is_empty() {
+                queue.send(Slice { ticket, changes }).await.map_err(|_| PipelineClosed)?;
             }
         }
         Ok(())
@@ -120,55 +120,48 @@ impl Shards {
 /// The state that all shards share.
 #[derive(Clone)]
 struct ShardWorker {
-    applier: Arc<Applier>,
+    checker: Arc<RecordChecker>,
     queues: Arc<RepoQueues>,
     writer: mpsc::Sender<Message>,
 }
 
 impl ShardWorker {
-    /// Checks the events of one slice and sends their changes to the writer. Large records, changes with a script, and later
-    /// changes of their repos go through the queues. `envelopes` is left empty.
+    /// Checks the changes of one slice and sends them to the writer. Large records, changes with a script, and later
+    /// changes of their repos go through the queues. `changes` is left empty.
     async fn work(
         &self,
         ticket: Ticket,
-        envelopes: &mut Vec<Envelope>,
+        changes: &mut Vec<IndexChange<ClaimedRecord>>,
         tally: &mut Tally,
     ) -> Result<(), PipelineClosed> {
-        let is_small = |envelope: &&Envelope| !self.queues.takes_unchecked(envelope);
-        let bytes = envelopes.iter().filter(is_small).map(Envelope::record_bytes).sum();
-        let check = |envelope: Envelope| {
-            if self.queues.takes_unchecked(&envelope) {
-                return Some(Step::Unchecked(envelope));
+        let is_small = |change: &&IndexChange<ClaimedRecord>| !self.queues.takes_unchecked(change);
+        let bytes = changes.iter().filter(is_small).map(IndexChange::<ClaimedRecord>::record_bytes).sum();
+        let check = |change: IndexChange<ClaimedRecord>| {
+            if self.queues.takes_unchecked(&change) {
+                return Some(Step::Unchecked(change));
             }
-            let action = envelope.action();
-            self.applier.apply(envelope, tally).map(|change| Step::Checked(Checked { change, action }))
+            self.checker.apply(change, tally).map(Step::Checked)
         };
-        let (mut changes, mut queued) = (Vec::with_capacity(envelopes.len()), Vec::new());
+        let (mut checked, mut queued) = (Vec::with_capacity(changes.len()), Vec::new());
         let mut queued_repos = HashSet::new();
-        let steps: Vec<_> = hand_over_thread(bytes, || envelopes.drain(..).filter_map(check).collect());
+        let steps: Vec<_> = hand_over_thread(bytes, || changes.drain(..).filter_map(check).collect());
         for step in steps {
-            let step = match step {
-                Step::Checked(checked) if queued.is_empty() && self.queues.is_idle() => {
-                    changes.push(checked.change);
-                    continue;
+            match step {
+                Step::Checked(change)
+                    if queued.is_empty() && self.queues.is_idle()
+                        || !(self.queues.is_scripted(&change)
+                            || queued_repos.contains(change.did())
+                            || self.queues.has_queued(change.did())) =>
+                {
+                    checked.push(change);
                 }
-                Step::Checked(Checked { change, action }) => {
-                    let action = self.queues.scripted(action, &change);
-                    if action.is_none()
-                        && !queued_repos.contains(change.did())
-                        && !self.queues.has_queued(change.did())
-                    {
-                        changes.push(change);
-                        continue;
-                    }
-                    Step::Checked(Checked { change, action })
+                step => {
+                    queued_repos.insert(step.did().clone());
+                    queued.push(step);
                 }
-                step @ Step::Unchecked(_) => step,
-            };
-            queued_repos.insert(step.did().clone());
-            queued.push(step);
+            }
         }
-        let part = Part { ticket, deferred: queued.len() as u32, changes };
+        let part = Part { ticket, deferred: queued.len() as u32, changes: checked };
         self.writer.send(Message::Part(part)).await.map_err(|_| PipelineClosed)?;
         self.queues.add(ticket, queued).await;
         Ok(())
@@ -177,8 +170,8 @@ impl ShardWorker {
 
 async fn run(mut slices: mpsc::Receiver<Slice>, worker: ShardWorker) {
     let mut tally = Tally::default();
-    while let Some(Slice { ticket, mut envelopes }) = slices.recv().await {
-        let done = worker.work(ticket, &mut envelopes, &mut tally).await;
+    while let Some(Slice { ticket, mut changes }) = slices.recv().await {
+        let done = worker.work(ticket, &mut changes, &mut tally).await;
         tally.flush();
         if done.is_err() {
             return;

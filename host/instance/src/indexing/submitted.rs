@@ -8,8 +8,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use super::envelope::{Candidate, Claim, Envelope};
+use super::change::{Claim, ClaimedRecord, IndexChange};
+use super::scripts::RecordEvent;
 use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_storage::store::index::Change;
 
 /// Commits that are remembered, of a few bytes each: a minute of a stream with a thousand tracked commits a second.
 const MAX_COMMITS: usize = 64 << 10;
@@ -62,28 +64,25 @@ impl<S: BuildHasher> Submitted<S> {
     }
 
     /// Whether an event has to be submitted; then it counts as submitted. It does not if it is a commit that was.
-    pub(super) fn is_new(&mut self, envelope: &Envelope) -> bool {
-        let key = match envelope {
-            Envelope::Account(account) => {
+    pub(super) fn is_new(&mut self, change: &IndexChange<ClaimedRecord>) -> bool {
+        let RecordEvent { action, change: Change { uri, rev, record } } = match change {
+            IndexChange::Account(account) => {
                 self.account_changed(&account.did);
                 return true;
             }
-            Envelope::Identity(_) | Envelope::Sync(_) => return true,
-            Envelope::Record(Candidate { did, collection, rkey, rev, record, claim, action }) => {
-                let claim = match claim {
-                    Claim::None => None,
-                    Claim::Cid(cid) => Some(Ok(cid.to_bytes())),
-                    Claim::Garbage(text) => Some(Err(text)),
-                };
-                let name = (did.as_str(), collection.as_str(), rkey.as_str(), rev.as_u64());
-                self.hasher.hash_one((self.last_account_event(did), name, *action as u8, claim, record))
-            }
-            Envelope::Delete(delete) => {
-                let (did, collection) = (delete.did.as_str(), delete.collection.as_str());
-                let name = (did, collection, delete.rkey.as_str(), delete.rev.as_u64());
-                self.hasher.hash_one((self.last_account_event(&delete.did), name))
-            }
+            IndexChange::Repair(_) => return true,
+            IndexChange::Record(event) => event,
         };
+        let record = record.as_ref().map(|record| {
+            let claim = match &record.claim {
+                Claim::None => None,
+                Claim::Cid(cid) => Some(Ok(cid.to_bytes())),
+                Claim::Garbage(text) => Some(Err(text)),
+            };
+            (claim, &record.text)
+        });
+        let name = (uri.did.as_str(), uri.collection.as_str(), uri.rkey.as_str(), rev.as_u64());
+        let key = self.hasher.hash_one((self.last_account_event(&uri.did), name, *action as u8, record));
         if !self.commits.insert(key) {
             return false;
         }
@@ -124,8 +123,8 @@ mod tests {
 
     use super::*;
     use crate::indexing::RecordAction;
-    use belvedere_protocol::atproto::{RecordKey, Tid};
-    use belvedere_storage::store::index::{AccountChange, AccountStatus, Delete};
+    use belvedere_protocol::atproto::{RecordKey, RecordUri, Tid};
+    use belvedere_storage::store::index::{AccountChange, AccountStatus};
 
     fn did(name: &str) -> Did {
         Did::try_from(format!("did:plc:{name}").as_str()).unwrap()
@@ -135,24 +134,29 @@ mod tests {
         Nsid::try_from(name).unwrap()
     }
 
-    fn record(name: &str, rev: u64, record: &'static str) -> Envelope {
-        Envelope::Record(Candidate {
-            did: did(name),
-            collection: nsid("app.example.note"),
-            rkey: RecordKey::try_from("self").unwrap(),
-            rev: Tid::new(rev, 0).unwrap(),
-            record: Bytes::from_static(record.as_bytes()),
-            claim: Claim::None,
-            action: RecordAction::Create,
+    fn event(
+        action: RecordAction,
+        name: &str,
+        rev: u64,
+        record: Option<&'static str>,
+    ) -> IndexChange<ClaimedRecord> {
+        let rkey = RecordKey::try_from("self").unwrap();
+        let uri = RecordUri { did: did(name), collection: nsid("app.example.note"), rkey };
+        let text = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let record = record.map(|record| ClaimedRecord { text: text(record), claim: Claim::None });
+        IndexChange::Record(RecordEvent {
+            action,
+            change: Change { uri, rev: Tid::new(rev, 0).unwrap(), record },
         })
     }
 
-    fn account(name: &str) -> Envelope {
-        Envelope::Account(AccountChange {
-            did: did(name),
-            status: AccountStatus::Deleted,
-            rev: Tid::default(),
-        })
+    fn record(name: &str, rev: u64, record: &'static str) -> IndexChange<ClaimedRecord> {
+        event(RecordAction::Create, name, rev, Some(record))
+    }
+
+    fn account(name: &str) -> IndexChange<ClaimedRecord> {
+        let (status, rev) = (AccountStatus::Deleted, Tid::default());
+        IndexChange::Account(AccountChange { did: did(name), status, rev })
     }
 
     #[test]
@@ -163,19 +167,10 @@ mod tests {
         // Another server may send the right record for a wrong one.
         assert!(submitted.is_new(&record("a", 1, r#"{"a":1}"#)));
         assert!(submitted.is_new(&record("a", 2, "{}")) && submitted.is_new(&record("b", 1, "{}")));
-        let Envelope::Record(candidate) = record("a", 1, "{}") else { unreachable!() };
-        let Candidate { did, collection, rkey, rev, .. } = candidate;
-        let delete = || {
-            Envelope::Delete(Delete {
-                did: did.clone(),
-                collection: collection.clone(),
-                rkey: rkey.clone(),
-                rev,
-            })
-        };
+        let delete = || event(RecordAction::Delete, "a", 1, None);
         assert!(submitted.is_new(&delete()) && !submitted.is_new(&delete()));
-        let identity = Envelope::Identity(did.clone());
-        assert!(submitted.is_new(&identity) && submitted.is_new(&identity));
+        let repair = IndexChange::Repair(did("a"));
+        assert!(submitted.is_new(&repair) && submitted.is_new(&repair));
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use belvedere_base::clock::Timestamp;
-use belvedere_protocol::atproto::{Did, Nsid, RecordKey, Tid};
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::cursors::StoredCursor;
 use belvedere_storage::store::gaps::Gap;
-use belvedere_storage::store::index::{AccountStatus, ApplyReport, Batch, Change, Delete};
+use belvedere_storage::store::index::{AccountStatus, ApplyReport, Batch, Change};
 use belvedere_storage::store::lease::{Lease, Term};
 
 use super::commit::Sink;
@@ -153,7 +153,7 @@ impl Sink for Arc<FakeStore> {
         if batch.term != Term::ALONE && batch.term < model.term {
             return Err(StoreError::Superseded);
         }
-        let poisoned = batch.changes.iter().any(|change| model.refused.contains(change.names().2.as_str()));
+        let poisoned = batch.changes.iter().any(|change| model.refused.contains(change.uri.rkey.as_str()));
         if poisoned || model.refusals > 0 {
             model.refusals = model.refusals.saturating_sub(1);
             return Err(StoreError::Corrupt("refused by the test".to_owned()));
@@ -199,8 +199,8 @@ impl Model {
             }
         }
         for change in &batch.changes {
-            let record = change.record().map(|record| String::from_utf8(record.to_vec()).unwrap());
-            let ((did, collection, rkey), rev) = (change.names(), change.rev());
+            let record = change.text().map(|record| String::from_utf8(record.to_vec()).unwrap());
+            let (RecordUri { did, collection, rkey }, rev) = (&change.uri, change.rev);
             let key = (did.to_string(), collection.to_string(), rkey.to_string());
             let is_deleted = self.deleted.get(&key.0).is_some_and(|deleted| *deleted >= rev);
             if is_deleted || self.records.get(&key).is_some_and(|(known, _)| *known >= rev) {
@@ -223,10 +223,10 @@ impl Model {
 
 /// A deletion in `did:plc:<name>`, collection `app.example.note`.
 pub(super) fn delete(name: &str, rkey: &str, rev: u64) -> Change {
-    Change::Delete(Delete {
+    let uri = RecordUri {
         did: Did::try_from(format!("did:plc:{name}").as_str()).unwrap(),
         collection: Nsid::try_from("app.example.note").unwrap(),
         rkey: RecordKey::try_from(rkey).unwrap(),
-        rev: Tid::new(rev, 0).unwrap(),
-    })
+    };
+    Change { uri, rev: Tid::new(rev, 0).unwrap(), record: None }
 }

@@ -223,8 +223,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use belvedere_protocol::atproto::{Did, RecordKey, Tid};
-    use belvedere_storage::store::index::{self, Batch, Change, Upsert, Validity};
+    use belvedere_protocol::atproto::{Did, RecordKey, RecordUri, Tid};
+    use belvedere_storage::store::index::{self, Batch, Change, CheckedRecord, Validity};
     use belvedere_storage::store::lexicons::{self, MANUAL, NewLexicon};
     use belvedere_storage::store::records;
 
@@ -256,17 +256,19 @@ mod tests {
     /// Stores records as valid.
     async fn add(db: &Db, count: usize, indexed_at: Timestamp) {
         let record = |n: usize| {
-            Change::Upsert(Upsert {
+            let uri = RecordUri {
                 did: Did::try_from("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa").unwrap(),
                 collection: Nsid::try_from(NOTE).unwrap(),
                 rkey: RecordKey::try_from(format!("{}-{n}", indexed_at.0).as_str()).unwrap(),
-                rev: Tid::new(1_700_000_000_000_000, 0).unwrap(),
+            };
+            let record = CheckedRecord {
+                text: Bytes::from_static(br#"{"$type":"com.example.note"}"#),
                 cid: None,
                 cid_verified: false,
-                record: Bytes::from_static(br#"{"$type":"com.example.note"}"#),
                 refs: Vec::new(),
                 validity: Validity::Valid,
-            })
+            };
+            Change { uri, rev: Tid::new(1_700_000_000_000_000, 0).unwrap(), record: Some(record) }
         };
         let batch = Batch { changes: (0..count).map(record).collect(), now: indexed_at, ..Batch::default() };
         index::apply(db, &batch).await.unwrap();

@@ -105,9 +105,9 @@ impl NetworkLexicons {
             Ok(None) => return Err(ResolveError::NotFound { authority, nsid: nsid.clone() }),
             Err(error) => return Err(ResolveError::Fetch { authority, nsid: nsid.clone(), error }),
         };
-        let checked = check(nsid, &fetched.record, fetched.cid_verified);
+        let checked = check(nsid, &fetched.text, fetched.cid_verified);
         let (json, document) = checked.map_err(|error| invalid(error.to_string()))?;
-        let text = String::from_utf8_lossy(&fetched.record).into_owned();
+        let text = String::from_utf8_lossy(&fetched.text).into_owned();
         Ok(Resolved { authority, text, json, document })
     }
 }

@@ -7,7 +7,7 @@ use super::{LocalError, Repos, WrittenRecord, upsert};
 use crate::indexing::{EarlyDecision, RecordAction, RecordEvent};
 use crate::pds::{CommitResult, Write, WriteAction};
 use belvedere_protocol::atproto::{Cid, Did, RecordUri, Tid, record};
-use belvedere_storage::store::index::{Change, Delete};
+use belvedere_storage::store::index::Change;
 use belvedere_storage::store::records::get;
 use belvedere_storage::store::replicas::Writer;
 
@@ -160,9 +160,6 @@ fn change(uri: &RecordUri, action: &WriteAction, cid: Option<Cid>, rev: Tid) -> 
             }
             Some(upsert(uri, rev, cid, record.clone(), inspected))
         }
-        WriteAction::Delete => {
-            let RecordUri { did, collection, rkey } = uri.clone();
-            Some(Change::Delete(Delete { did, collection, rkey, rev }))
-        }
+        WriteAction::Delete => Some(Change { uri: uri.clone(), rev, record: None }),
     }
 }

@@ -20,7 +20,7 @@ use crate::lexicons::Registry;
 use crate::pds::{Agent, PdsPools, Session, SessionSelector, Sessions};
 use belvedere_protocol::atproto::record::Inspection;
 use belvedere_protocol::atproto::{Cid, Nsid, RecordUri, Tid};
-use belvedere_storage::store::index::{Change, Upsert, Validity};
+use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
 use belvedere_storage::store::records::{FullRecordRow, Page, delete, get_many_full, latest_rev};
 use belvedere_storage::store::replicas::Writer;
 use belvedere_storage::store::{Db, StoreError};
@@ -162,9 +162,8 @@ impl Repos {
 
 /// The change that stores a record, in the form that repos have.
 fn upsert(uri: &RecordUri, rev: Tid, cid: Option<Cid>, record: Bytes, inspected: Inspection) -> Change {
-    let RecordUri { did, collection, rkey } = uri.clone();
-    let cid_verified = cid.is_some();
     let Inspection { refs, canonical, .. } = inspected;
-    let (record, validity) = (canonical.unwrap_or(record), Validity::Unchecked);
-    Change::Upsert(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs, validity })
+    let (text, validity) = (canonical.unwrap_or(record), Validity::Unchecked);
+    let record = CheckedRecord { text, cid, cid_verified: cid.is_some(), refs, validity };
+    Change { uri: uri.clone(), rev, record: Some(record) }
 }

@@ -45,10 +45,10 @@ impl Observer for StreamObserver {
             return;
         }
         for change in changes {
-            let uri = change.uri();
-            self.events.record(match change {
-                Change::Upsert(_) => Event::RecordCreated { uri },
-                Change::Delete(_) => Event::RecordDeleted { actor: None, uri },
+            let uri = change.uri.clone();
+            self.events.record(match change.record {
+                Some(_) => Event::RecordCreated { uri },
+                None => Event::RecordDeleted { actor: None, uri },
             });
         }
     }

@@ -6,11 +6,11 @@ use super::EventScripts;
 use belvedere_base::clock::Clock;
 use belvedere_instance::events::Event;
 use belvedere_instance::indexing::{RecordAction, RecordEvent, Throttle};
-use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, Tid, record};
+use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid, record};
 use belvedere_scripting::scripts::ScriptFailure;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::dead_letters::{self, Letter, LetterRow};
-use belvedere_storage::store::index::{Change, Delete, Upsert, Validity};
+use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
 
 /// Interval between attempts to store a dead letter while the database is unreachable. Meanwhile the event stays queued
 /// and the cursor does not pass it.
@@ -118,7 +118,7 @@ impl EventScripts {
 
     /// Runs the currently bound script once on an event.
     async fn decide_once(&self, event: RecordEvent) -> Result<Change, RetryError> {
-        let uri = event.change.uri();
+        let uri = &event.change.uri;
         let script = self.record_script(uri.collection.as_str(), event.action).ok_or(RetryError::NoScript)?;
         let verdict = self.attempt(&script, &event).await.map_err(|e| RetryError::Failed(Box::new(e)))?;
         let decided = verdict.apply(event.change.clone());
@@ -156,44 +156,31 @@ pub fn original_event(letter: &Letter) -> Result<RecordEvent, RetryError> {
     let rkey = RecordKey::try_from(letter.rkey.as_str()).map_err(|_| unreadable("rkey"))?;
     let rev =
         letter.rev.as_deref().and_then(|rev| Tid::try_from(rev).ok()).ok_or_else(|| unreadable("rev"))?;
-    let change = match &letter.payload {
-        None => Change::Delete(Delete { did, collection, rkey, rev }),
-        Some(payload) => {
-            let inspected = record::inspect(payload.as_bytes())
-                .map_err(|error| RetryError::Unreadable(error.to_string()))?;
-            let cid = letter.cid.as_deref().and_then(|cid| cid.parse::<Cid>().ok());
-            let cid_verified = cid.is_some() && inspected.cid.ok() == cid;
-            let record = payload.clone().into();
-            Change::Upsert(Upsert {
-                did,
-                collection,
-                rkey,
-                rev,
-                cid,
-                cid_verified,
-                record,
-                refs: inspected.refs,
-                validity: Validity::Unchecked,
-            })
-        }
+    let checked = |payload: &String| {
+        let inspected =
+            record::inspect(payload.as_bytes()).map_err(|error| RetryError::Unreadable(error.to_string()))?;
+        let cid = letter.cid.as_deref().and_then(|cid| cid.parse::<Cid>().ok());
+        Ok(CheckedRecord {
+            text: payload.clone().into(),
+            cid,
+            cid_verified: cid.is_some() && inspected.cid.ok() == cid,
+            refs: inspected.refs,
+            validity: Validity::Unchecked,
+        })
     };
-    Ok(RecordEvent { action, change })
+    let record = letter.payload.as_ref().map(checked).transpose()?;
+    Ok(RecordEvent { action, change: Change { uri: RecordUri { did, collection, rkey }, rev, record } })
 }
 
 /// The decided change with the next possible rev after the event's: it replaces what was stored when the script failed,
 /// but not the result of any later commit of the repo.
 fn with_next_rev(event: RecordEvent, decided: Option<Change>) -> Change {
     match decided {
-        Some(Change::Upsert(upsert)) => Change::Upsert(Upsert { rev: next_rev(upsert.rev), ..upsert }),
-        Some(Change::Delete(delete)) => Change::Delete(Delete { rev: next_rev(delete.rev), ..delete }),
-        None => match event.change {
-            // Skipped, so the record that was stored unmodified is deleted.
-            Change::Upsert(Upsert { did, collection, rkey, rev, .. }) => {
-                Change::Delete(Delete { did, collection, rkey, rev: next_rev(rev) })
-            }
-            // A skipped delete would keep the row, but it was deleted when the script failed.
-            Change::Delete(delete) => Change::Delete(delete),
-        },
+        Some(change) => Change { rev: next_rev(change.rev), ..change },
+        // A skipped delete would keep the row, but it was deleted when the script failed.
+        None if event.change.record.is_none() => event.change,
+        // Skipped, so the record that was stored unmodified is deleted.
+        None => Change { rev: next_rev(event.change.rev), record: None, ..event.change },
     }
 }
 

@@ -15,7 +15,7 @@ use belvedere_scripting::scripts::{
     TriggerEvent,
 };
 use belvedere_storage::store::dead_letters::Letter;
-use belvedere_storage::store::index::{Change, Upsert, Validity};
+use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
 
 /// A script's decision on a record event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,17 +31,20 @@ pub enum Verdict {
 impl Verdict {
     /// The change with the verdict applied; `None` when it is skipped.
     pub fn apply(self, change: Change) -> Option<Change> {
-        match (self, change) {
-            (Self::Skip, _) => None,
-            (Self::Replace { record, refs }, Change::Upsert(upsert)) => Some(Change::Upsert(Upsert {
-                record,
-                refs,
-                cid_verified: false,
-                validity: Validity::Unchecked,
-                ..upsert
-            })),
-            // A delete has no record to replace.
-            (Self::Proceed | Self::Replace { .. }, change) => Some(change),
+        match self {
+            Self::Skip => None,
+            Self::Proceed => Some(change),
+            Self::Replace { record: text, refs } => {
+                // A delete has no record to replace.
+                let record = change.record.map(|CheckedRecord { cid, .. }| CheckedRecord {
+                    text,
+                    cid,
+                    cid_verified: false,
+                    refs,
+                    validity: Validity::Unchecked,
+                });
+                Some(Change { record, ..change })
+            }
         }
     }
 }
@@ -110,7 +113,7 @@ impl EventScripts {
         lineage: Option<&Lineage>,
         services: &Services,
     ) -> Result<Verdict, ScriptFailure> {
-        let uri = event.change.uri();
+        let uri = &event.change.uri;
         let text = uri.to_string();
         let invocation = Invocation {
             collection: Some(uri.collection.as_str()),
@@ -119,7 +122,7 @@ impl EventScripts {
                 uri: &text,
                 did: uri.did.as_str(),
                 rkey: uri.rkey.as_str(),
-                record: event.change.record().map(|record| &record[..]),
+                record: event.change.text().map(|text| &text[..]),
             }),
             lineage,
             ..Invocation::default()
@@ -136,7 +139,7 @@ impl EventScripts {
 
     /// Runs the script of an event, with retries.
     async fn decide_record(&self, event: RecordEvent) -> Option<Change> {
-        let uri = event.change.uri();
+        let uri = event.change.uri.clone();
         // The script may have been removed since the event was queued.
         let Some(script) = self.record_script(uri.collection.as_str(), event.action) else {
             return Some(event.change);
@@ -155,7 +158,7 @@ impl EventScripts {
 
     /// Runs the script of an early event once.
     async fn decide_record_early(&self, event: RecordEvent) -> Option<EarlyDecision> {
-        let uri = event.change.uri();
+        let uri = event.change.uri.clone();
         let script = self.record_script(uri.collection.as_str(), event.action)?;
         // The run that writes holds an instance: waiting for a place that only such runs give back would end nowhere.
         let _permit = self.0.runs.try_acquire().ok()?;
@@ -221,7 +224,7 @@ impl RecordScriptRunner for EventScripts {
     }
 
     fn wants(&self, action: RecordAction, change: &Change) -> bool {
-        self.record_script(change.names().1.as_str(), action).is_some()
+        self.record_script(change.uri.collection.as_str(), action).is_some()
     }
 
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
@@ -233,7 +236,7 @@ impl RecordScriptRunner for EventScripts {
     }
 
     fn puts_are_alike(&self, change: &Change) -> bool {
-        let collection = change.names().1.as_str();
+        let collection = change.uri.collection.as_str();
         let id =
             |action| self.record_script(collection, action).map(|script| script.trigger().id().to_owned());
         id(RecordAction::Create) == id(RecordAction::Update)
@@ -245,7 +248,7 @@ impl RecordScriptRunner for EventScripts {
 
     fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
         Box::pin(async move {
-            let uri = event.change.uri();
+            let uri = event.change.uri.clone();
             if let Some(script) = self.record_script(uri.collection.as_str(), event.action) {
                 let message = "too many events were queued for record scripts";
                 let failure = ScriptFailure::new(FailureKind::Busy, message);
@@ -258,10 +261,7 @@ impl RecordScriptRunner for EventScripts {
 
 /// The dead letter of a record event.
 fn letter(trigger: &str, event: &RecordEvent, uri: &RecordUri) -> NewLetter {
-    let (rev, cid) = match &event.change {
-        Change::Upsert(upsert) => (upsert.rev, upsert.cid.map(|cid| cid.to_string())),
-        Change::Delete(delete) => (delete.rev, None),
-    };
+    let Change { rev, record, .. } = &event.change;
     NewLetter {
         event_key: format!("{trigger} {uri} {rev}"),
         letter: Letter {
@@ -275,8 +275,8 @@ fn letter(trigger: &str, event: &RecordEvent, uri: &RecordUri) -> NewLetter {
             rkey: uri.rkey.to_string(),
             action: event.action.to_string(),
             rev: Some(rev.to_string()),
-            cid,
-            payload: event.change.record().map(|record| String::from_utf8_lossy(record).into_owned()),
+            cid: record.as_ref().and_then(|record| record.cid).map(|cid| cid.to_string()),
+            payload: record.as_ref().map(|record| String::from_utf8_lossy(&record.text).into_owned()),
         },
     }
 }

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::super::choice::{self, Wanted};
 use super::super::failure::{ErrorKind, Failure};
 use super::super::meter::Meter;
-use super::super::request::{PAGE_RECORDS, RecordPage, Server};
+use super::super::page::RecordPage;
+use super::super::request::{PAGE_RECORDS, Server};
 use super::Planner;
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri, Tid};
 
@@ -112,7 +113,7 @@ fn pages(newest: &RecordPage, oldest: &RecordPage) -> f64 {
 mod tests {
     use bytes::Bytes;
 
-    use super::super::super::request::PageRecord;
+    use super::super::super::page::PageRecord;
     use super::*;
 
     fn page(keys: &[&str]) -> RecordPage {

@@ -9,7 +9,7 @@ use super::super::failure::{Attempts, Failure};
 use super::super::hosts::{Added, Hosts, Task, Ticket};
 use super::super::lookup::{self, pds_of};
 use super::VerifyError;
-use super::compare::{Break, Comparer, repo_uri};
+use super::compare::{CompareError, Comparer, repo_uri};
 use super::report::{Before, Seen};
 use crate::settings::backfill::BackfillSettings;
 use belvedere_protocol::atproto::Did;
@@ -36,9 +36,9 @@ pub(super) struct Look<'a> {
 
 enum Ended {
     LookedUp(Ticket, Unit, Result<String, Failure>),
-    Compared(Ticket, Unit, Result<Seen, Break>),
+    Compared(Ticket, Unit, Result<Seen, CompareError>),
     /// The account is gone, so nothing of it may be visible.
-    Gone(Ticket, Unit, Result<Seen, Break>),
+    Gone(Ticket, Unit, Result<Seen, CompareError>),
 }
 
 impl Unit {
@@ -129,21 +129,21 @@ impl<'a> Look<'a> {
                 self.lookups.succeeded(&ticket, 1);
                 match seen {
                     Ok(seen) => vec![(unit, seen)],
-                    Err(Break::Store(error)) => return Err(error),
-                    Err(Break::Failed(failure)) => vec![(unit, Seen::NotReached(failure.text))],
-                    Err(Break::Moved(endpoint)) => self.queue(&endpoint, unit),
+                    Err(CompareError::Store(error)) => return Err(error),
+                    Err(CompareError::Failed(failure)) => vec![(unit, Seen::NotReached(failure.text))],
+                    Err(CompareError::Moved(endpoint)) => self.queue(&endpoint, unit),
                 }
             }
             Ended::Compared(ticket, unit, Ok(seen)) => {
                 self.repos.succeeded(&ticket, seen.given(self.comparer.collections.len()));
                 vec![(unit, seen)]
             }
-            Ended::Compared(ticket, unit, Err(Break::Moved(endpoint))) => {
+            Ended::Compared(ticket, unit, Err(CompareError::Moved(endpoint))) => {
                 self.repos.succeeded(&ticket, 1);
                 self.queue(&endpoint, unit)
             }
-            Ended::Compared(_, _, Err(Break::Store(error))) => return Err(error),
-            Ended::Compared(ticket, mut unit, Err(Break::Failed(failure))) => {
+            Ended::Compared(_, _, Err(CompareError::Store(error))) => return Err(error),
+            Ended::Compared(ticket, mut unit, Err(CompareError::Failed(failure))) => {
                 let again = unit.attempts.again(&failure, self.settings.max_attempts);
                 retry(&mut self.repos, &ticket, unit, again, lookup::MAX_HOST_FAILURES, failure)
             }

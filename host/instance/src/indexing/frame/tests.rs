@@ -11,8 +11,8 @@ fn event(text: &str) -> Event<'_> {
 }
 
 fn commit(text: &str) -> Commit<'_> {
-    match event(text).body {
-        Body::Commit(commit) => commit,
+    match event(text).kind {
+        EventKind::Commit(commit) => commit,
         other => panic!("not a commit: {other:?}"),
     }
 }
@@ -21,7 +21,7 @@ fn commit(text: &str) -> Commit<'_> {
 fn keeps_the_record_as_it_was_written() {
     let c = commit(CREATE);
     assert_eq!(c.record, Some(r#"{"$type":"app.example.note","n":[1, 2]}"#));
-    assert_eq!((c.operation, &*c.collection, &*c.rkey), (Operation::Create, "app.example.note", "k"));
+    assert_eq!((c.action, &*c.collection, &*c.rkey), (RecordAction::Create, "app.example.note", "k"));
     assert_eq!(c.cid, Some("\"bafy\""));
     assert!(matches!(c.rev, Cow::Borrowed(_)), "nothing is copied");
 }
@@ -43,7 +43,7 @@ fn unknown_kinds_and_operations_are_other() {
         r#"{"did":"d","time_us":1,"kind":"commit","commit":{"operation":"merge"}}"#,
         r#"{"did":"d","time_us":1,"kind":"account"}"#,
     ] {
-        assert!(matches!(event(text).body, Body::Other), "{text}");
+        assert!(matches!(event(text).kind, EventKind::Other), "{text}");
     }
 }
 
@@ -51,7 +51,7 @@ fn unknown_kinds_and_operations_are_other() {
 fn account_without_active_is_inactive() {
     let event = event(r#"{"did":"d","time_us":1,"kind":"account","account":{"status":"takendown"}}"#);
     assert!(
-        matches!(event.body, Body::Account(Account { active: false, status: Some(s), time: None }) if s == "takendown")
+        matches!(event.kind, EventKind::Account(Account { active: false, status: Some(s), time: None }) if s == "takendown")
     );
 }
 
@@ -68,14 +68,14 @@ fn messages_of_the_second_protocol_are_the_same_events() {
     let commit = r#","rev":"3mptbypluud2a","operation":"update","collection":"app.example.note","rkey":"k",
         "record":{"n":[1, 2]},"cid":"bafy""#;
     let text = message("commit", commit);
-    let Event { did, time_us, body: Body::Commit(c) } = event(&text) else { panic!("a commit") };
+    let Event { did, time_us, kind: EventKind::Commit(c) } = event(&text) else { panic!("a commit") };
     assert_eq!((&*did, time_us), ("did:plc:a", Timestamp::parse("2026-05-01T12:00:00.123456Z").unwrap().0));
     assert_eq!(
-        (c.operation, &*c.rev, &*c.collection),
-        (Operation::Update, "3mptbypluud2a", "app.example.note")
+        (c.action, &*c.rev, &*c.collection),
+        (RecordAction::Update, "3mptbypluud2a", "app.example.note")
     );
     assert_eq!((c.record, c.cid), (Some(r#"{"n":[1, 2]}"#), Some("\"bafy\"")));
-    let body = |kind, fields| format!("{:?}", event(&message(kind, fields)).body);
+    let body = |kind, fields| format!("{:?}", event(&message(kind, fields)).kind);
     assert_eq!(body("identity", r#","identity":{}"#), "Identity");
     assert_eq!(body("sync", r#","sync":{"rev":"x"}"#), "Sync");
     let account = body("account", r#","account":{"active":false,"status":"deleted","time":"x"}"#);
@@ -108,7 +108,7 @@ fn a_sync_event_needs_no_content() {
         r#"{"did":"d","time_us":1,"kind":"sync","sync":{"rev":"x"}}"#,
         r#"{"did":"d","time_us":1,"kind":"sync"}"#,
     ] {
-        assert!(matches!(event(text).body, Body::Sync), "{text}");
+        assert!(matches!(event(text).kind, EventKind::Sync), "{text}");
     }
 }
 
@@ -141,7 +141,7 @@ proptest! {
     fn never_panics_on_damaged_frames(at in 0..CREATE.len(), byte in any::<u8>(), cut in any::<bool>()) {
         let mut bytes = CREATE.as_bytes().to_vec();
         if cut { bytes.truncate(at); } else { bytes[at] = byte; }
-        if let Ok(Frame::Event(Event { body: Body::Commit(Commit { record: Some(record), .. }), .. })) = parse(&bytes) {
+        if let Ok(Frame::Event(Event { kind: EventKind::Commit(Commit { record: Some(record), .. }), .. })) = parse(&bytes) {
             prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(record).is_ok());
         }
     }

@@ -5,10 +5,10 @@ use super::*;
 use crate::indexing::early::EarlyDecision;
 use crate::indexing::testing::{Recorder, delete};
 use crate::indexing::watermark::Reach;
-use crate::indexing::{Candidate, Claim};
+use crate::indexing::{Claim, RecordAction};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::Tid;
-use belvedere_storage::store::index::{AccountChange, AccountStatus, Change, Delete, Upsert, Validity};
+use belvedere_storage::store::index::{AccountChange, AccountStatus, Change, CheckedRecord, Validity};
 use belvedere_storage::store::lease::Term;
 
 /// Wants every change. Decides on changes of `blocked` repos only after a permit was added, and has decided early on
@@ -30,12 +30,12 @@ impl RecordScriptRunner for Slow {
 
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
         Box::pin(async move {
-            if event.change.uri().did.as_str().ends_with(self.blocked) {
+            if event.change.uri.did.as_str().ends_with(self.blocked) {
                 self.permits.acquire().await.unwrap().forget();
             }
             let mut change = event.change;
-            if let Change::Upsert(upsert) = &mut change {
-                upsert.validity = Validity::Unchecked;
+            if let Some(record) = &mut change.record {
+                record.validity = Validity::Unchecked;
             }
             Some(change)
         })
@@ -50,11 +50,11 @@ impl RecordScriptRunner for Slow {
     }
 
     fn was_decided_early<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, bool> {
-        Box::pin(async move { change.uri().rkey.as_str() == "early" })
+        Box::pin(async move { change.uri.rkey.as_str() == "early" })
     }
 
     fn bypass(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
-        self.bypassed.lock().unwrap().push(event.change.uri().to_string());
+        self.bypassed.lock().unwrap().push(event.change.uri.to_string());
         Box::pin(async move { Some(event.change) })
     }
 }
@@ -67,38 +67,36 @@ const TICKET: Ticket = Ticket {
 };
 
 fn did(name: &str) -> Did {
-    delete(name, "k", 1).uri().did
+    delete(name, "k", 1).uri.did
 }
 
 fn scripted(name: &str, rkey: &str) -> Step {
-    let change = IndexChange::Record(delete(name, rkey, 1));
-    Step::Checked(Checked { change, action: Some(RecordAction::Delete) })
+    let event = RecordEvent { action: RecordAction::Delete, change: delete(name, rkey, 1) };
+    Step::Checked(IndexChange::Record(event))
+}
+
+fn create<R>(name: &str, rkey: &str, record: R) -> IndexChange<R> {
+    let Change { uri, rev, record: _ } = delete(name, rkey, 1);
+    let change = Change { uri, rev, record: Some(record) };
+    IndexChange::Record(RecordEvent { action: RecordAction::Create, change })
 }
 
 /// A record of `bytes` bytes.
 fn scripted_record(name: &str, rkey: &str, bytes: usize) -> Step {
-    let Change::Delete(Delete { did, collection, rkey, rev }) = delete(name, rkey, 1) else { unreachable!() };
-    let upsert = Upsert {
-        did,
-        collection,
-        rkey,
-        rev,
+    let record = CheckedRecord {
+        text: vec![b' '; bytes].into(),
         cid: None,
         cid_verified: false,
-        record: vec![b' '; bytes].into(),
         refs: Vec::new(),
         validity: Validity::Valid,
     };
-    let change = IndexChange::Record(Change::Upsert(upsert));
-    Step::Checked(Checked { change, action: Some(RecordAction::Create) })
+    Step::Checked(create(name, rkey, record))
 }
 
 /// A record of `bytes` bytes that is an object, or is not.
 fn unchecked(name: &str, rkey: &str, bytes: usize, is_object: bool) -> Step {
-    let Change::Delete(Delete { did, collection, rkey, rev }) = delete(name, rkey, 1) else { unreachable!() };
-    let record = if is_object { format!("{:bytes$}", "{}") } else { " ".repeat(bytes) };
-    let (record, claim, action) = (record.into(), Claim::None, RecordAction::Create);
-    Step::Unchecked(Envelope::Record(Candidate { did, collection, rkey, rev, record, claim, action }))
+    let text = if is_object { format!("{:bytes$}", "{}") } else { " ".repeat(bytes) };
+    Step::Unchecked(create(name, rkey, ClaimedRecord { text: text.into(), claim: Claim::None }))
 }
 
 fn limits(changes: usize, bytes: usize) -> Limits {
@@ -113,8 +111,8 @@ fn set_up(limits: Limits) -> (Arc<Slow>, Arc<RepoQueues>, mpsc::Receiver<Message
     let scripts = Arc::new(Slow { blocked: ":slow", permits: Semaphore::new(0), bypassed: Mutex::default() });
     let (writer, messages) = mpsc::channel(64);
     let clock = Clock::fixed(Timestamp(0));
-    let applier = Arc::new(Applier::new(Arc::new(Recorder::default()), Arc::default(), clock));
-    let queues = RepoQueues::new(applier, Arc::clone(&scripts) as _, writer, limits);
+    let checker = Arc::new(RecordChecker::new(Arc::new(Recorder::default()), Arc::default(), clock));
+    let queues = RepoQueues::new(checker, Arc::clone(&scripts) as _, writer, limits);
     (scripts, queues, messages)
 }
 
@@ -128,11 +126,13 @@ async fn next_uri(messages: &mut mpsc::Receiver<Message>) -> String {
         }
     };
     match part.changes.as_slice() {
-        [IndexChange::Record(change)] => {
-            let is_unchecked =
-                matches!(change, Change::Upsert(upsert) if upsert.validity == Validity::Unchecked);
-            assert!(!is_unchecked, "the writer gets only what is validated");
-            change.uri().to_string().replace("at://did:plc:", "")
+        [IndexChange::Record(RecordEvent { change, .. })] => {
+            let is_unchecked = |record: &CheckedRecord| record.validity == Validity::Unchecked;
+            assert!(
+                !change.record.as_ref().is_some_and(is_unchecked),
+                "the writer gets only what is validated"
+            );
+            change.uri.to_string().replace("at://did:plc:", "")
         }
         [IndexChange::Account(account)] => account.did.to_string(),
         other => panic!("{other:?}"),
@@ -146,7 +146,7 @@ async fn a_slow_repo_delays_only_itself_and_keeps_its_order() {
     assert!(queues.has_queued(&did("slow")));
     // A change of account status waits behind its repo's records.
     let account = AccountChange { did: did("slow"), status: AccountStatus::Deleted, rev: Tid::default() };
-    let behind = Step::Checked(Checked { change: IndexChange::Account(account), action: None });
+    let behind = Step::Checked(IndexChange::Account(account));
     queues
         .add(TICKET, vec![scripted("quick", "k1"), scripted("slow", "k2"), behind, scripted("quick", "k2")])
         .await;

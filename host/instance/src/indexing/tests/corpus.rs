@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use belvedere_standins::vectors;
 
-use crate::indexing::apply::{Applier, IndexChange};
+use crate::indexing::apply::RecordChecker;
+use crate::indexing::change::IndexChange;
+use crate::indexing::frame::{self, EventKind};
 use crate::indexing::stream::Inflate;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::Recorder;
-use crate::indexing::{envelope, frame};
+use crate::indexing::{RecordEvent, filter};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::index::Change;
@@ -20,19 +22,26 @@ fn every_cid_of_the_corpus_verifies() {
     for file in ["expected_v1.jsonl", "golden_v1.jsonl"] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
         let recorder = Arc::new(Recorder::default());
-        let applier = Applier::new(recorder.clone(), Arc::default(), Clock::system());
+        let checker = RecordChecker::new(recorder.clone(), Arc::default(), Clock::system());
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let event = frame::parse(line.as_bytes()).unwrap().into_event().unwrap();
-            let tracked: Vec<Nsid> = match &event.body {
-                frame::Body::Commit(commit) => vec![Nsid::try_from(&*commit.collection).unwrap()],
+            let tracked: Vec<Nsid> = match &event.kind {
+                EventKind::Commit(commit) => vec![Nsid::try_from(&*commit.collection).unwrap()],
+                EventKind::Identity => {
+                    others += 1;
+                    continue;
+                }
                 _ => Vec::new(),
             };
             let mut tally = Tally::default();
-            let envelope = envelope::filter(&event, &tracked, Timestamp(event.time_us))
+            let change = filter::filter(&event, &tracked, Timestamp(event.time_us))
                 .unwrap_or_else(|why| panic!("{why:?}: {line}"));
-            match applier.apply(envelope, &mut tally) {
-                Some(IndexChange::Record(Change::Upsert(upsert))) => {
-                    assert!(upsert.cid_verified, "{line}");
+            match checker.apply(change, &mut tally) {
+                Some(IndexChange::Record(RecordEvent {
+                    change: Change { record: Some(record), .. },
+                    ..
+                })) => {
+                    assert!(record.cid_verified, "{line}");
                     records += 1;
                 }
                 _ => others += 1,

@@ -12,12 +12,13 @@ use proptest::prelude::*;
 use serde_json::json;
 use tempfile::tempdir;
 
-use crate::indexing::apply::{Applier, IndexChange};
+use crate::indexing::apply::RecordChecker;
+use crate::indexing::change::IndexChange;
 use crate::indexing::commit::Sink;
 use crate::indexing::tally::Tally;
 use crate::indexing::testing::{FakeStore, Recorder};
 use crate::indexing::{EarlyDecision, NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
-use crate::indexing::{envelope, frame};
+use crate::indexing::{filter, frame};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_storage::store::Db;
 use belvedere_storage::store::index::Batch;
@@ -97,17 +98,14 @@ fn encode(event: &Event, i: usize) -> Bytes {
 
 /// Applies the events without the pipeline, one transaction each.
 async fn apply_one_by_one(sink: &impl Sink, frames: &[Bytes], scripts: &dyn RecordScriptRunner) {
-    let applier = Applier::new(Arc::new(Recorder::default()), Arc::default(), Clock::system());
+    let checker = RecordChecker::new(Arc::new(Recorder::default()), Arc::default(), Clock::system());
     for bytes in frames {
         let Ok(frame::Frame::Event(event)) = frame::parse(bytes) else { continue };
-        let Ok(envelope) = envelope::filter(&event, &nsids(&[NOTE]).collections, Timestamp(event.time_us))
-        else {
+        let Ok(change) = filter::filter(&event, &nsids(&[NOTE]).collections, Timestamp(event.time_us)) else {
             continue;
         };
-        let action = envelope.action();
-        let batch = match applier.apply(envelope, &mut Tally::default()) {
-            Some(IndexChange::Record(change)) => {
-                let event = RecordEvent { action: action.unwrap(), change };
+        let batch = match checker.apply(change, &mut Tally::default()) {
+            Some(IndexChange::Record(event)) => {
                 let decided = if scripts.wants(event.action, &event.change) {
                     scripts.decide(event).await
                 } else {
@@ -193,7 +191,7 @@ impl RecordScriptRunner for SlowScripts {
     }
 
     fn wants(&self, action: RecordAction, change: &Change) -> bool {
-        action != RecordAction::Delete || change.uri().rkey.as_str() == "k1"
+        action != RecordAction::Delete || change.uri.rkey.as_str() == "k1"
     }
 
     fn decide_early(&self, _event: RecordEvent) -> BoxFuture<'_, Option<EarlyDecision>> {
@@ -206,10 +204,7 @@ impl RecordScriptRunner for SlowScripts {
 
     fn decide(&self, event: RecordEvent) -> BoxFuture<'_, Option<Change>> {
         Box::pin(async move {
-            let number = match &event.change {
-                Change::Upsert(upsert) => number_of(&upsert.record),
-                Change::Delete(_) => 3,
-            };
+            let number = event.change.text().map_or(3, |text| number_of(text));
             tokio::time::sleep(Duration::from_millis(number * 7919 % 50)).await;
             (number % 5 != 0).then_some(event.change)
         })

@@ -10,7 +10,7 @@ use belvedere_standins::jetstream::{
     FakeJetstream, Frame, Mode, Place, binary, eventually, synthetic, synthetic_did, tid,
 };
 use belvedere_storage::store::cursors;
-use belvedere_storage::store::index::{Change, Delete};
+use belvedere_storage::store::index::Change;
 
 use super::{BASE, NOTE, database, nsids, run, visible};
 
@@ -82,10 +82,7 @@ async fn an_old_rev_never_overwrites_a_newer_one_from_anywhere() {
     jetstream.push(Frame::delete(BASE + 2, place(&did, "k", &tid(150, 0))));
     wait_until_committed(&db, BASE + 2).await;
     let uri = RecordUri::parse(&format!("at://{did}/{NOTE}/k")).unwrap();
-    let local = |rev: &str| {
-        let RecordUri { did, collection, rkey } = uri.clone();
-        Change::Delete(Delete { did, collection, rkey, rev: rev.parse().unwrap() })
-    };
+    let local = |rev: &str| Change { uri: uri.clone(), rev: rev.parse().unwrap(), record: None };
     server.handle.writer().submit(local(&tid(199, 0))).await.unwrap();
     assert_eq!(visible(&db, NOTE).await.into_values().collect::<Vec<_>>(), [new.to_string()]);
     server.handle.writer().submit(local(&tid(201, 0))).await.unwrap();

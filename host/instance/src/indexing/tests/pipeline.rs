@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::indexing::RecordScriptRunner;
-use crate::indexing::apply::Applier;
+use crate::indexing::apply::RecordChecker;
 use crate::indexing::commit::{Committer, Sink};
 use crate::indexing::gaps::Gaps;
 use crate::indexing::intake::Intake;
@@ -80,9 +80,9 @@ impl Pipeline {
         let writer = tokio::spawn(writer.run());
         let (tracked, watch) = watch::channel(super::nsids(&[collection]));
         let local = WriterHandle::new(queue.clone(), Arc::default());
-        let applier = Applier::new(recorder.clone(), Arc::default(), clock.clone());
+        let checker = RecordChecker::new(recorder.clone(), Arc::default(), clock.clone());
         let limits = Limits { large_bytes: layout.large_bytes, ..Limits::for_shards(layout.shards) };
-        let shards = Shards::start(layout.shards, limits, applier, scripts, queue, Term::ALONE);
+        let shards = Shards::start(layout.shards, limits, checker, scripts, queue, Term::ALONE);
         let intake = Intake::new(watch, shards, gaps);
         let position = Position::at(0, Timestamp(0));
         Self { intake, position, writer, local, _tracked: tracked }

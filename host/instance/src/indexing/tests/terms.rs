@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::indexing::apply::IndexChange;
+use crate::indexing::change::IndexChange;
 use crate::indexing::message::{InitialCursor, Message, Part};
 use crate::indexing::testing::{FakeStore, delete};
 use crate::indexing::watermark::{Reach, Ticket};
 use crate::indexing::writer::{WRITER_QUEUE, WriterHandle};
+use crate::indexing::{RecordAction, RecordEvent};
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_storage::store::index::{AccountChange, AccountStatus};
 use belvedere_storage::store::lease::Term;
@@ -19,7 +20,8 @@ use super::start_writer;
 fn part(term: i64, chunk: u64, rkey: &str) -> Message {
     let reach = Reach { events_until: Some(term * 100 + chunk as i64), ..Reach::default() };
     let ticket = Ticket { term: Term::numbered(term), chunk, parts: 1, reach };
-    Message::Part(Part { ticket, deferred: 0, changes: vec![IndexChange::Record(delete("a", rkey, 1))] })
+    let event = RecordEvent { action: RecordAction::Delete, change: delete("a", rkey, 1) };
+    Message::Part(Part { ticket, deferred: 0, changes: vec![IndexChange::Record(event)] })
 }
 
 fn writer(store: &Arc<FakeStore>) -> mpsc::Sender<Message> {

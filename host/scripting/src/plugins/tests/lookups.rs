@@ -5,23 +5,19 @@ use serde_json::{Value, json};
 use super::{NOW, Stage};
 use crate::plugins::calls::FaultCode;
 use crate::plugins::limits;
-use belvedere_protocol::atproto::{Did, Nsid, RecordKey, Tid, record};
-use belvedere_storage::store::index::{self, Batch, Change, Upsert, Validity};
+use belvedere_protocol::atproto::{RecordUri, Tid, record};
+use belvedere_storage::store::index::{self, Batch, Change, CheckedRecord, Validity};
 
 /// A record of `did:plc:maker` in the index.
 fn put(rkey: &str, record: &Value) -> Change {
     let text = record.to_string().into_bytes();
-    Change::Upsert(Upsert {
-        did: Did::try_from("did:plc:maker").unwrap(),
-        collection: Nsid::try_from("com.example.game").unwrap(),
-        rkey: RecordKey::try_from(rkey).unwrap(),
+    let cid = record::inspect(&text).unwrap().cid.ok();
+    let (text, validity) = (text.into(), Validity::Unchecked);
+    Change {
+        uri: RecordUri::parse(&format!("at://did:plc:maker/com.example.game/{rkey}")).unwrap(),
         rev: Tid::new(1_700_000_000_000_000, 0).unwrap(),
-        cid: record::inspect(&text).unwrap().cid.ok(),
-        cid_verified: true,
-        record: text.into(),
-        refs: Vec::new(),
-        validity: Validity::Unchecked,
-    })
+        record: Some(CheckedRecord { text, cid, cid_verified: true, refs: Vec::new(), validity }),
+    }
 }
 
 #[tokio::test]

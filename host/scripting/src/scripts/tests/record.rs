@@ -25,7 +25,7 @@ use belvedere_instance::pds::{SessionAuthority, Sessions};
 use belvedere_instance::repos::Repos;
 use belvedere_protocol::atproto::{Did, RecordUri, record};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::store::index::{Change, Upsert, Validity};
+use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
 use belvedere_storage::store::lexicons::{NewLexicon, upsert};
 use belvedere_storage::store::records::{FullRecordRow, get_full};
 use belvedere_storage::store::{self, Db};
@@ -175,23 +175,14 @@ impl Stage {
 
     /// Submits an upsert from the network, with the given rev.
     pub(super) async fn event(&self, uri: &str, value: &Value, rev_micros: u64) {
-        let RecordUri { did, collection, rkey } = RecordUri::parse(uri).unwrap();
         let text = value.to_string();
         let inspected = record::inspect(text.as_bytes()).unwrap();
         let rev = belvedere_protocol::atproto::Tid::new(rev_micros, 3).unwrap();
         let (cid, refs) = (inspected.cid.ok(), inspected.refs);
-        let change = Upsert {
-            did,
-            collection,
-            rkey,
-            rev,
-            cid,
-            cid_verified: true,
-            record: text.into(),
-            refs,
-            validity: Validity::Unchecked,
-        };
-        self.stream.writer().submit(Change::Upsert(change)).await.unwrap();
+        let (text, validity) = (text.into(), Validity::Unchecked);
+        let record = Some(CheckedRecord { text, cid, cid_verified: true, refs, validity });
+        let change = Change { uri: RecordUri::parse(uri).unwrap(), rev, record };
+        self.stream.writer().submit(change).await.unwrap();
     }
 
     pub(super) async fn row(&self, uri: &str) -> Option<FullRecordRow> {

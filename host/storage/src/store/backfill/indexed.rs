@@ -7,32 +7,26 @@ use crate::store::index::{AccountStatus, RevLimit};
 use crate::store::partitions::{PerPartition, Tables};
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError, intern, on};
+use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey};
 
 /// A record of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedRow {
     pub rkey: RecordKey,
-    /// The TID as an integer.
+    /// The TID as an integer. 0 instead of one of the future, which counts as none, as in [`crate::store::index::apply`]:
+    /// so a list corrects such a row.
     pub rev: u64,
     pub cid: Option<Cid>,
 }
 
-impl IndexedRow {
-    /// The rev that is compared with a list's: 0 instead of one of the future, which counts as none, as in
-    /// [`crate::store::index::apply`]. So a list corrects such a row.
-    pub fn rev_by(&self, limit: RevLimit) -> u64 {
-        if limit.permits(self.rev) { self.rev } else { 0 }
-    }
-}
-
 /// A range of record keys, in the order of their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeyRange<'a> {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRange {
     /// Exclusive; `None`: no end.
-    pub below: Option<&'a str>,
+    pub below: Option<RecordKey>,
     /// Inclusive; `None`: from the lowest.
-    pub from: Option<&'a str>,
+    pub from: Option<RecordKey>,
 }
 
 /// An account of the index.
@@ -55,79 +49,82 @@ pub(in crate::store) static SELECT: PerPartition<String> = PerPartition::new(|Ta
     )
 });
 
-/// The records of the index in a range of record keys, the highest key first, at most `limit`.
-pub async fn in_range(
-    db: &Db,
-    did: &Did,
-    collection: &Nsid,
-    range: KeyRange<'_>,
-    limit: usize,
-) -> Result<Vec<IndexedRow>, StoreError> {
-    let Some(collection) = intern::collection(db, collection).await? else { return Ok(Vec::new()) };
-    let select = SELECT.of(collection.partition);
-    // An open end has no condition, so that the key's index is used for the others.
-    let below = if range.below.is_some() { "r.rkey < $3" } else { "CAST($3 AS TEXT) IS NULL" };
-    // Every key is greater than the empty text.
-    let sql = format!("{select} AND {below} AND r.rkey >= $4 ORDER BY r.rkey DESC LIMIT $5");
-    let rows: Vec<Row> = on!(db, reader, |pool| {
-        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.id).bind(did.as_str());
-        let query = query.bind(range.below).bind(range.from.unwrap_or_default());
-        query.bind(limit as i64).fetch_all(pool).await
-    })?;
-    rows.into_iter().map(indexed_row).collect()
+/// What the index has of a collection of a repo.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexedRecords<'a> {
+    db: &'a Db,
+    did: &'a Did,
+    collection: &'a Nsid,
+    limit: RevLimit,
 }
 
-/// Reads the records of a range in parts, the highest key first.
-#[derive(Clone, Debug)]
-pub struct RangeReader<'a> {
-    below: Option<String>,
-    from: Option<&'a str>,
-    is_done: bool,
-}
-
-impl<'a> RangeReader<'a> {
-    pub fn new(range: KeyRange<'a>) -> Self {
-        Self { below: range.below.map(str::to_owned), from: range.from, is_done: false }
+impl<'a> IndexedRecords<'a> {
+    /// `now`: the time that decides which revs are of the future.
+    pub async fn open(
+        db: &'a Db,
+        did: &'a Did,
+        collection: &'a Nsid,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        Ok(Self { db, did, collection, limit: RevLimit::read(db, now).await? })
     }
 
-    /// The next part; `None` at the end of the range.
-    pub async fn next(
-        &mut self,
-        db: &Db,
-        did: &Did,
-        collection: &Nsid,
-    ) -> Result<Option<Vec<IndexedRow>>, StoreError> {
-        if self.is_done {
-            return Ok(None);
-        }
-        let part = KeyRange { below: self.below.as_deref(), from: self.from };
-        let rows = in_range(db, did, collection, part, ROWS_PER_PART).await?;
-        self.is_done = rows.len() < ROWS_PER_PART;
-        self.below = rows.last().map(|row| row.rkey.to_string());
-        Ok(Some(rows))
+    /// The records in a range of record keys, the highest key first, at most `max`.
+    pub async fn in_range(&self, range: &KeyRange, max: usize) -> Result<Vec<IndexedRow>, StoreError> {
+        let Some(collection) = intern::collection(self.db, self.collection).await? else {
+            return Ok(Vec::new());
+        };
+        let select = SELECT.of(collection.partition);
+        let (highest, lowest) =
+            [&range.below, &range.from].map(|key| key.as_ref().map(RecordKey::as_str)).into();
+        // An open end has no condition, so that the key's index is used for the others.
+        let below = if range.below.is_some() { "r.rkey < $3" } else { "CAST($3 AS TEXT) IS NULL" };
+        // Every key is greater than the empty text.
+        let sql = format!("{select} AND {below} AND r.rkey >= $4 ORDER BY r.rkey DESC LIMIT $5");
+        let rows: Vec<Row> = on!(self.db, reader, |pool| {
+            let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.id).bind(self.did.as_str());
+            let query = query.bind(highest).bind(lowest.unwrap_or_default());
+            query.bind(max as i64).fetch_all(pool).await
+        })?;
+        rows.into_iter().map(|row| self.read(row)).collect()
     }
-}
 
-/// The records of the index with these keys.
-pub async fn with_keys(
-    db: &Db,
-    did: &Did,
-    collection: &Nsid,
-    keys: &[&str],
-) -> Result<Vec<IndexedRow>, StoreError> {
-    let Some(collection) = intern::collection(db, collection).await? else { return Ok(Vec::new()) };
-    let select = SELECT.of(collection.partition);
-    let list = match db {
-        Db::Sqlite(_) => "SELECT value FROM json_each($3)",
-        Db::Postgres(_) => "SELECT json_array_elements_text($3::json)",
-    };
-    let sql = format!("{select} AND r.rkey IN ({list})");
-    let keys = to_json_text(keys);
-    let rows: Vec<Row> = on!(db, reader, |pool| {
-        let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.id).bind(did.as_str());
-        query.bind(keys).fetch_all(pool).await
-    })?;
-    rows.into_iter().map(indexed_row).collect()
+    /// The records with the highest keys of a range, and the rest of the range; `None`: these were all.
+    pub async fn part(&self, range: KeyRange) -> Result<(Vec<IndexedRow>, Option<KeyRange>), StoreError> {
+        let rows = self.in_range(&range, ROWS_PER_PART).await?;
+        let last = rows.last().filter(|_| rows.len() == ROWS_PER_PART).map(|row| row.rkey.clone());
+        let rest = last.map(|last| KeyRange { below: Some(last), from: range.from });
+        Ok((rows, rest))
+    }
+
+    /// The records with these keys.
+    pub async fn with_keys(&self, keys: &[&str]) -> Result<Vec<IndexedRow>, StoreError> {
+        let Some(collection) = intern::collection(self.db, self.collection).await? else {
+            return Ok(Vec::new());
+        };
+        let select = SELECT.of(collection.partition);
+        let list = match self.db {
+            Db::Sqlite(_) => "SELECT value FROM json_each($3)",
+            Db::Postgres(_) => "SELECT json_array_elements_text($3::json)",
+        };
+        let sql = format!("{select} AND r.rkey IN ({list})");
+        let keys = to_json_text(keys);
+        let rows: Vec<Row> = on!(self.db, reader, |pool| {
+            let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.id).bind(self.did.as_str());
+            query.bind(keys).fetch_all(pool).await
+        })?;
+        rows.into_iter().map(|row| self.read(row)).collect()
+    }
+
+    fn read(&self, (rkey, rev, cid): Row) -> Result<IndexedRow, StoreError> {
+        let corrupt = |what: &str| StoreError::Corrupt(format!("{what} of a record"));
+        let rev = u64::try_from(rev).map_err(|_| corrupt("the rev"))?;
+        Ok(IndexedRow {
+            rkey: RecordKey::try_from(rkey.as_str()).map_err(|_| corrupt("the key"))?,
+            rev: if self.limit.permits(rev) { rev } else { 0 },
+            cid: cid.map(|bytes| Cid::from_bytes(&bytes).map_err(|_| corrupt("the CID"))).transpose()?,
+        })
+    }
 }
 
 /// Which accounts of the index are meant.
@@ -211,13 +208,4 @@ pub async fn add_indexed_repos(
     let next = found.last().filter(|_| found.len() == limit).map(|last| last.id.to_string());
     let dids: Vec<String> = found.into_iter().map(|account| account.did).collect();
     add_repos(db, seq, &name, &dids, next.as_deref()).await.map(Some)
-}
-
-fn indexed_row((rkey, rev, cid): Row) -> Result<IndexedRow, StoreError> {
-    let corrupt = |what: &str| StoreError::Corrupt(format!("{what} of a record"));
-    Ok(IndexedRow {
-        rkey: RecordKey::try_from(rkey.as_str()).map_err(|_| corrupt("the key"))?,
-        rev: u64::try_from(rev).map_err(|_| corrupt("the rev"))?,
-        cid: cid.map(|bytes| Cid::from_bytes(&bytes).map_err(|_| corrupt("the CID"))).transpose()?,
-    })
 }

@@ -20,8 +20,8 @@ pub use checkpoint::{
 };
 pub use details::{delete_details, delete_details_older_than};
 pub use indexed::{
-    Indexed, IndexedAccount, IndexedRow, KeyRange, RangeReader, account_status, accounts, add_indexed_repos,
-    in_range, with_keys,
+    Indexed, IndexedAccount, IndexedRecords, IndexedRow, KeyRange, account_status, accounts,
+    add_indexed_repos,
 };
 pub use jobs::{JobRow, NewJob, Requested, count_unended, create, get, list, list_page, request};
 pub use repairs::create_repair;

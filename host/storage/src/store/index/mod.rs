@@ -17,7 +17,7 @@ pub use future::RevLimit;
 pub use purge::{prune_tombstones, purge_leftovers};
 
 use belvedere_base::clock::Timestamp;
-use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid};
+use belvedere_protocol::atproto::{Cid, Did, RecordUri, Tid};
 
 use super::lease::Term;
 use super::{Db, StoreError};
@@ -39,26 +39,34 @@ pub struct Batch {
     pub now: Timestamp,
 }
 
+/// A change of a record by a commit of its repo. `R`: what is known of its record.
 #[derive(Clone, Debug)]
-pub enum Change {
-    Upsert(Upsert),
-    Delete(Delete),
+pub struct Change<R = CheckedRecord> {
+    pub uri: RecordUri,
+    /// The commit's.
+    pub rev: Tid,
+    /// `None`: it is deleted.
+    pub record: Option<R>,
 }
 
+/// A record that can be stored.
 #[derive(Clone, Debug)]
-pub struct Upsert {
-    pub did: Did,
-    pub collection: Nsid,
-    pub rkey: RecordKey,
-    pub rev: Tid,
+pub struct CheckedRecord {
+    /// A JSON object, stored unchanged.
+    pub text: Bytes,
     pub cid: Option<Cid>,
     /// Whether `cid` was recomputed from the record and matched.
     pub cid_verified: bool,
-    /// A JSON object, stored unchanged.
-    pub record: Bytes,
     /// The `at://` strings in the record, without duplicates.
     pub refs: Vec<String>,
     pub validity: Validity,
+}
+
+impl Change {
+    /// The record's JSON text; `None` if it is deleted.
+    pub fn text(&self) -> Option<&Bytes> {
+        self.record.as_ref().map(|record| &record.text)
+    }
 }
 
 /// Whether a record matches its lexicon. It is stored in any case.
@@ -80,14 +88,6 @@ impl Validity {
             Self::Unchecked | Self::Valid => None,
         }
     }
-}
-
-#[derive(Clone, Debug)]
-pub struct Delete {
-    pub did: Did,
-    pub collection: Nsid,
-    pub rkey: RecordKey,
-    pub rev: Tid,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,12 +151,12 @@ pub struct ApplyReport {
     pub purged: u64,
     /// Indexed accounts whose status differs from before, in no order.
     pub statuses: Vec<AccountChange>,
-    /// Upserts that the database can't store. The others were committed.
-    pub rejected: Vec<RejectedUpsert>,
+    /// Records that the database can't store. The others were committed.
+    pub rejected: Vec<RejectedRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RejectedUpsert {
+pub struct RejectedRecord {
     pub uri: RecordUri,
     pub reason: String,
 }

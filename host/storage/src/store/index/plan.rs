@@ -4,16 +4,14 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use belvedere_base::clock::Timestamp;
-use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
-use bytes::Bytes;
+use belvedere_protocol::atproto::{Did, RecordUri};
 
 use super::super::intern::{self, Collection};
 use super::super::lease::Term;
 use super::super::partitions::Partition;
 use super::accounts::Accounts;
 use super::{
-    ApplyReport, Batch, Change, Db, Delete, MAX_TARGET_BYTES, RejectedUpsert, StoreError, StreamCursor,
-    Upsert,
+    ApplyReport, Batch, Change, CheckedRecord, Db, MAX_TARGET_BYTES, RejectedRecord, StoreError, StreamCursor,
 };
 
 /// The key of a record in the database.
@@ -27,7 +25,8 @@ pub(super) struct Row<'a> {
     pub(super) did_id: i64,
     pub(super) rev: i64,
     pub(super) text: &'a str,
-    pub(super) upsert: &'a Upsert,
+    pub(super) uri: &'a RecordUri,
+    pub(super) record: &'a CheckedRecord,
 }
 
 /// A row to delete, and the tombstone it leaves.
@@ -59,21 +58,16 @@ pub(super) struct Plan<'a> {
 
 impl<'a> Row<'a> {
     pub(super) fn key(&self) -> Key<'a> {
-        (self.collection_id, self.did_id, self.upsert.rkey.as_str())
+        (self.collection_id, self.did_id, self.uri.rkey.as_str())
     }
 
     /// The references that are stored, see [`MAX_TARGET_BYTES`].
     pub(super) fn refs(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.upsert.refs.iter().map(String::as_str).filter(|target| target.len() <= MAX_TARGET_BYTES)
+        self.record.refs.iter().map(String::as_str).filter(|target| target.len() <= MAX_TARGET_BYTES)
     }
 
-    pub(super) fn is_of(&self, uri: &RecordUri) -> bool {
-        let Upsert { did, collection, rkey, .. } = self.upsert;
-        (did, collection, rkey) == (&uri.did, &uri.collection, &uri.rkey)
-    }
-
-    pub(super) fn reject(&self, reason: impl Into<String>) -> RejectedUpsert {
-        reject(self.upsert, reason)
+    pub(super) fn reject(&self, reason: impl Into<String>) -> RejectedRecord {
+        RejectedRecord { uri: self.uri.clone(), reason: reason.into() }
     }
 }
 
@@ -83,49 +77,14 @@ impl<'a> DeleteRow<'a> {
     }
 }
 
-impl Change {
-    /// The revision of the commit that made the change.
-    pub fn rev(&self) -> Tid {
-        match self {
-            Self::Upsert(Upsert { rev, .. }) | Self::Delete(Delete { rev, .. }) => *rev,
-        }
-    }
-
-    /// The parts of [`Change::uri`].
-    pub fn names(&self) -> (&Did, &Nsid, &RecordKey) {
-        let (Self::Upsert(Upsert { did, collection, rkey, .. })
-        | Self::Delete(Delete { did, collection, rkey, .. })) = self;
-        (did, collection, rkey)
-    }
-
-    /// The repo of the record that is changed.
-    pub fn did(&self) -> &Did {
-        self.names().0
-    }
-
-    /// The record that is changed.
-    pub fn uri(&self) -> RecordUri {
-        let (did, collection, rkey) = self.names();
-        RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() }
-    }
-
-    /// The record's JSON text; `None` if it is deleted.
-    pub fn record(&self) -> Option<&Bytes> {
-        match self {
-            Self::Upsert(upsert) => Some(&upsert.record),
-            Self::Delete(_) => None,
-        }
-    }
-}
-
 impl<'a> Plan<'a> {
     pub(super) async fn of(db: &Db, batch: &'a Batch) -> Result<Self, StoreError> {
-        let names = || batch.changes.iter().map(Change::names);
-        let dids = intern::did_ids(db, names().map(|(did, ..)| did)).await?;
-        let collections = intern::collections(db, names().map(|(_, collection, _)| collection)).await?;
-        let id_of = |did, collection| {
+        let uris = || batch.changes.iter().map(|change| &change.uri);
+        let dids = intern::did_ids(db, uris().map(|uri| &uri.did)).await?;
+        let collections = intern::collections(db, uris().map(|uri| &uri.collection)).await?;
+        let id_of = |uri: &RecordUri| {
             // Both maps were made from the same names a few lines above.
-            Some((*collections.get(collection)?, *dids.get(did)?))
+            Some((*collections.get(&uri.collection)?, *dids.get(&uri.did)?))
         };
 
         let accounts = Accounts::of(&batch.accounts);
@@ -133,15 +92,14 @@ impl<'a> Plan<'a> {
         let mut newest: HashMap<Key<'a>, (Partition, &'a Change)> =
             HashMap::with_capacity(batch.changes.len());
         for change in &batch.changes {
-            let (did, collection, rkey) = change.names();
-            let Some((Collection { id, partition }, did_id)) = id_of(did, collection) else { continue };
-            match newest.entry((id, did_id, rkey.as_str())) {
+            let Some((Collection { id, partition }, did_id)) = id_of(&change.uri) else { continue };
+            match newest.entry((id, did_id, change.uri.rkey.as_str())) {
                 Entry::Vacant(entry) => {
                     entry.insert((partition, change));
                 }
                 Entry::Occupied(mut entry) => {
                     applied.stale += 1;
-                    if change.rev() > entry.get().1.rev() {
+                    if change.rev > entry.get().1.rev {
                         entry.insert((partition, change));
                     }
                 }
@@ -152,15 +110,17 @@ impl<'a> Plan<'a> {
         let mut deletes = Vec::new();
         for ((collection_id, did_id, rkey), (partition, change)) in newest {
             // The top bit of a TID is zero.
-            let rev = change.rev().as_u64() as i64;
-            match change {
-                Change::Delete(_) => {
-                    deletes.push(DeleteRow { partition, collection_id, did_id, rev, rkey });
+            let rev = change.rev.as_u64() as i64;
+            let Some(record) = &change.record else {
+                deletes.push(DeleteRow { partition, collection_id, did_id, rev, rkey });
+                continue;
+            };
+            let uri = &change.uri;
+            match std::str::from_utf8(&record.text) {
+                Ok(text) => rows.push(Row { partition, collection_id, did_id, rev, text, uri, record }),
+                Err(error) => {
+                    applied.rejected.push(RejectedRecord { uri: uri.clone(), reason: error.to_string() });
                 }
-                Change::Upsert(upsert) => match std::str::from_utf8(&upsert.record) {
-                    Ok(text) => rows.push(Row { partition, collection_id, did_id, rev, text, upsert }),
-                    Err(error) => applied.rejected.push(reject(upsert, error.to_string())),
-                },
             }
         }
         // All hosts write in this order, so that two of them can't deadlock. It also makes index accesses local.
@@ -169,7 +129,7 @@ impl<'a> Plan<'a> {
         Ok(Self {
             rows,
             deletes,
-            locks: locks(names().map(|(did, ..)| did).chain(accounts.dids())),
+            locks: locks(uris().map(|uri| &uri.did).chain(accounts.dids())),
             accounts,
             repairs: &batch.repairs,
             cursor: batch.cursor.as_ref(),
@@ -200,10 +160,4 @@ fn locks<'a>(dids: impl Iterator<Item = &'a Did>) -> Vec<i32> {
     };
     let numbers: BTreeSet<i32> = dids.map(|did| (hash(did) % LOCKS) as i32).collect();
     numbers.into_iter().collect()
-}
-
-fn reject(upsert: &Upsert, reason: impl Into<String>) -> RejectedUpsert {
-    let Upsert { did, collection, rkey, .. } = upsert;
-    let uri = RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() };
-    RejectedUpsert { uri, reason: reason.into() }
 }

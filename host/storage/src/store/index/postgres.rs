@@ -124,7 +124,7 @@ async fn upsert_newer(
     let mut stale = {
         let written: HashSet<Key<'_>> = written.iter().map(WrittenRow::key).collect();
         let is_stale = |row: &&Row<'_>| {
-            !written.contains(&row.key()) && !applied.rejected[rejected..].iter().any(|r| row.is_of(&r.uri))
+            !written.contains(&row.key()) && !applied.rejected[rejected..].iter().any(|r| *row.uri == r.uri)
         };
         rows.iter().filter(is_stale).copied().collect::<Vec<_>>()
     };
@@ -200,9 +200,9 @@ async fn upsert(
     sqlx::query_as(*UPSERT.of(*partition))
         .bind(rows.iter().map(|row| row.collection_id).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.did_id).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.upsert.rkey.as_str()).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.upsert.cid.map(|cid| cid.to_bytes())).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.upsert.cid_verified).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.uri.rkey.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.record.cid.map(|cid| cid.to_bytes())).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.record.cid_verified).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.rev).collect::<Vec<_>>())
         .bind(rows.iter().map(|row| row.text).collect::<Vec<_>>())
         .bind(plan.now)
@@ -274,7 +274,7 @@ async fn finish_upserts(
         sqlx::query(sql).bind(updated).execute(&mut *conn).await?;
     }
 
-    let is_more = |row: &&Row<'_>| !row.upsert.refs.is_empty() || row.upsert.validity.reason().is_some();
+    let is_more = |row: &&Row<'_>| !row.record.refs.is_empty() || row.record.validity.reason().is_some();
     let with_more: HashMap<Key<'_>, &Row<'_>> =
         rows.iter().filter(is_more).map(|row| (row.key(), row)).collect();
     let (mut targets, mut collections, mut ids) = (Vec::new(), Vec::new(), Vec::new());
@@ -304,7 +304,7 @@ struct Invalid<'a> {
 
 impl<'a> Invalid<'a> {
     fn push(&mut self, row: &Row<'a>, id: i64) {
-        if let Some(reason) = row.upsert.validity.reason() {
+        if let Some(reason) = row.record.validity.reason() {
             self.ids.push(id);
             self.collections.push(row.collection_id);
             self.reasons.push(reason);

@@ -229,9 +229,9 @@ async fn insert(
             .bind(id)
             .bind(row.collection_id)
             .bind(row.did_id)
-            .bind(row.upsert.rkey.as_str())
-            .bind(row.upsert.cid.map(|cid| cid.to_bytes().to_vec()))
-            .bind(row.upsert.cid_verified)
+            .bind(row.uri.rkey.as_str())
+            .bind(row.record.cid.map(|cid| cid.to_bytes().to_vec()))
+            .bind(row.record.cid_verified)
             .bind(row.rev)
             .bind(plan.now)
             .bind(row.text);
@@ -251,8 +251,8 @@ async fn update(
     for (id, row) in rows {
         query = query
             .bind(id)
-            .bind(row.upsert.cid.map(|cid| cid.to_bytes().to_vec()))
-            .bind(row.upsert.cid_verified)
+            .bind(row.record.cid.map(|cid| cid.to_bytes().to_vec()))
+            .bind(row.record.cid_verified)
             .bind(row.rev)
             .bind(plan.now)
             .bind(row.text);

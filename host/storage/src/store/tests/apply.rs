@@ -5,9 +5,9 @@ use serde_json::json;
 use super::fixtures::*;
 
 use crate::store::Db;
-use crate::store::backfill::IndexedRow;
+use crate::store::backfill::IndexedRecords;
 use crate::store::index::{
-    self, AccountStatus, ApplyReport, Batch, Change, RevLimit, StreamCursor, prune_tombstones,
+    self, AccountStatus, ApplyReport, Batch, Change, CheckedRecord, RevLimit, StreamCursor, prune_tombstones,
 };
 use crate::store::{cursors, records};
 use belvedere_base::clock::Timestamp;
@@ -82,9 +82,10 @@ on_both! {
         index::apply(&db, &live).await.unwrap();
         assert_eq!(apply(&db, NOW, vec![put(&a, 10, "{}"), take(&a, 11)]).await, counted(0, 0, 0, 2));
         // Lists of PDSs don't correct such a row either.
-        let row = IndexedRow { rkey: a.rkey.clone(), rev: rev(DAY).as_u64(), cid: None };
         let limit = RevLimit::read(&db, Timestamp(NOW)).await.unwrap();
-        assert_eq!((row.rev_by(limit), limit.permits(rev(2 * DAY).as_u64())), (row.rev, false));
+        let rows = IndexedRecords::open(&db, &a.did, &a.collection, Timestamp(NOW)).await.unwrap();
+        let row = rows.with_keys(&["a"]).await.unwrap().remove(0);
+        assert_eq!((row.rev, limit.permits(rev(2 * DAY).as_u64())), (rev(DAY).as_u64(), false));
     }
 
     async fn only_the_streams_own_commits_say_that_the_clock_went_back(db) {
@@ -172,9 +173,9 @@ on_both! {
         let a = uri(1, NOTE, "a");
         let text = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
         let cid: Cid = text.parse().unwrap();
-        let Change::Upsert(mut upsert) = put(&a, 1, "{}") else { unreachable!() };
-        (upsert.cid, upsert.cid_verified) = (Some(cid), true);
-        apply(&db, 10, vec![Change::Upsert(upsert), put(&uri(1, NOTE, "b"), 1, "{}")]).await;
+        let mut change = put(&a, 1, "{}");
+        change.record = change.record.map(|record| CheckedRecord { cid: Some(cid), cid_verified: true, ..record });
+        apply(&db, 10, vec![change, put(&uri(1, NOTE, "b"), 1, "{}")]).await;
         let row = records::get_full(&db, &a).await.unwrap().unwrap();
         assert_eq!((row.cid, row.cid_verified), (Some(cid), true));
         assert_eq!(row.cid.unwrap().to_string(), text);

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::query::{Position, Query};
 use crate::store::Db;
 use crate::store::index::{
-    self, AccountChange, AccountStatus, ApplyReport, Batch, Change, Delete, StreamCursor, Upsert, Validity,
+    self, AccountChange, AccountStatus, ApplyReport, Batch, Change, CheckedRecord, StreamCursor, Validity,
 };
 use crate::store::labelers;
 use crate::store::labels::Label;
@@ -44,26 +44,18 @@ pub fn put(uri: &RecordUri, n: u64, record: &str) -> Change {
 }
 
 pub fn put_with_refs(uri: &RecordUri, n: u64, record: &str, refs: &[&str]) -> Change {
-    Change::Upsert(Upsert {
-        did: uri.did.clone(),
-        collection: uri.collection.clone(),
-        rkey: uri.rkey.clone(),
-        rev: rev(n),
+    let record = CheckedRecord {
+        text: Bytes::copy_from_slice(record.as_bytes()),
         cid: None,
         cid_verified: false,
-        record: Bytes::copy_from_slice(record.as_bytes()),
         refs: refs.iter().map(|&r| r.to_owned()).collect(),
         validity: Validity::Unchecked,
-    })
+    };
+    Change { uri: uri.clone(), rev: rev(n), record: Some(record) }
 }
 
 pub fn take(uri: &RecordUri, n: u64) -> Change {
-    Change::Delete(Delete {
-        did: uri.did.clone(),
-        collection: uri.collection.clone(),
-        rkey: uri.rkey.clone(),
-        rev: rev(n),
-    })
+    Change { uri: uri.clone(), rev: rev(n), record: None }
 }
 
 pub async fn apply(db: &Db, now: i64, changes: Vec<Change>) -> ApplyReport {

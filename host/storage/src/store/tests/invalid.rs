@@ -6,7 +6,7 @@ use crate::query::{Filter, Position, Query, Sort};
 use crate::store::query;
 use crate::store::records::{self, CollectionCount};
 
-use crate::store::index::{AccountStatus, Change, Upsert, Validity};
+use crate::store::index::{AccountStatus, Change, Validity};
 use crate::store::records::invalid::{self, Verdict};
 use crate::store::testing::TestDb;
 use crate::store::validations::{self, START, Validation};
@@ -14,13 +14,11 @@ use crate::store::{Backend, intern};
 use belvedere_base::clock::Timestamp;
 
 /// A change with a record that its lexicon rejects.
-fn invalid(change: Change) -> Change {
-    match change {
-        Change::Upsert(upsert) => {
-            Change::Upsert(Upsert { validity: Validity::Invalid("bad".into()), ..upsert })
-        }
-        delete @ Change::Delete(_) => delete,
+fn invalid(mut change: Change) -> Change {
+    if let Some(record) = &mut change.record {
+        record.validity = Validity::Invalid("bad".into());
     }
+    change
 }
 
 /// The rkeys of the notes with this validity, newest first, read page by page.

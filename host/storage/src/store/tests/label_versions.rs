@@ -8,7 +8,6 @@ use super::labels::{LABELER, label as label_of};
 use super::older;
 
 use crate::store::dead_letters::{self, Letter, LetterFilter};
-use crate::store::index::Change;
 use crate::store::labels::{self, Label};
 use crate::store::{Db, script_sql};
 use belvedere_base::clock::Timestamp;
@@ -47,8 +46,8 @@ fn values(held: Vec<(String, i64)>) -> Vec<String> {
 
 async fn index_a(db: &Db) {
     let mut first = put(&uri(1, NOTE, "a"), 1, r#"{"text":"first"}"#);
-    if let Change::Upsert(upsert) = &mut first {
-        upsert.cid = Some(CURRENT.parse().unwrap());
+    if let Some(record) = &mut first.record {
+        record.cid = Some(CURRENT.parse().unwrap());
     }
     apply(db, 1, vec![first]).await;
 }

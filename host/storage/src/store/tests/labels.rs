@@ -5,7 +5,7 @@ use serde_json::json;
 use super::fixtures::*;
 
 use crate::store::Db;
-use crate::store::index::{AccountStatus, Change};
+use crate::store::index::AccountStatus;
 use crate::store::labelers::{self, LabelerStatus};
 use crate::store::labels::{self, ActiveLabel, Label};
 use belvedere_base::clock::Timestamp;
@@ -100,8 +100,8 @@ on_both! {
         let (a, b) = (uri(1, NOTE, "a"), uri(1, NOTE, "b"));
         let current = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
         let mut first = put(&a, 1, r#"{"text":"first"}"#);
-        if let Change::Upsert(upsert) = &mut first {
-            upsert.cid = Some(current.parse().unwrap());
+        if let Some(record) = &mut first.record {
+            record.cid = Some(current.parse().unwrap());
         }
         apply(&db, 1, vec![first]).await;
         let limited = |uri: &str, val: &str, cid: &str| Label { cid: Some(cid.to_owned()), ..label(uri, val, 1) };
@@ -123,8 +123,8 @@ on_both! {
         let current = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
         let other = "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm";
         let mut first = put(&a, 1, r#"{"text":"first"}"#);
-        if let Change::Upsert(upsert) = &mut first {
-            upsert.cid = Some(current.parse().unwrap());
+        if let Some(record) = &mut first.record {
+            record.cid = Some(current.parse().unwrap());
         }
         apply(&db, 1, vec![first]).await;
         let of_version = |n: i64, cid: &str| Label { cid: Some(cid.to_owned()), ..label(&a.to_string(), &format!("v{n:04}"), n % 90) };

@@ -6,7 +6,7 @@ use super::fixtures::*;
 
 use crate::store::Db;
 use crate::store::cursors;
-use crate::store::index::{self, Batch, Change};
+use crate::store::index::{self, Batch, CheckedRecord};
 use belvedere_base::clock::Timestamp;
 
 on_both! {
@@ -37,9 +37,10 @@ on_both! {
     }
 
     async fn what_is_not_utf8_is_rejected_alone(db) {
-        let Change::Upsert(mut bad) = put(&uri(1, NOTE, "bad"), 1, "") else { unreachable!() };
-        bad.record = Bytes::from_static(b"{\"a\":\"\xff\"}");
-        let applied = apply(&db, 1, vec![Change::Upsert(bad), put(&uri(1, NOTE, "good"), 1, "{}")]).await;
+        let mut bad = put(&uri(1, NOTE, "bad"), 1, "");
+        let text = Bytes::from_static(b"{\"a\":\"\xff\"}");
+        bad.record = bad.record.map(|record| CheckedRecord { text, ..record });
+        let applied = apply(&db, 1, vec![bad, put(&uri(1, NOTE, "good"), 1, "{}")]).await;
         assert_eq!((applied.inserted, applied.rejected.len()), (1, 1));
         assert_eq!(applied.rejected[0].uri, uri(1, NOTE, "bad"));
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::fixtures::*;
 
-use crate::store::index::{AccountStatus, Change};
+use crate::store::index::AccountStatus;
 use crate::store::labels::Label;
 use crate::store::lexicons::{self, NewLexicon};
 use crate::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, ScriptSqlError};
@@ -39,8 +39,8 @@ async fn error(db: &Db, sql: &str) -> ScriptSqlError {
 
 async fn fill(db: &Db) {
     let mut with_cid = put(&uri(1, NOTE, "a"), 1, r#"{"text":"eins","n":1,"tags":["x","y"]}"#);
-    if let Change::Upsert(upsert) = &mut with_cid {
-        upsert.cid = Some(CID.parse::<Cid>().unwrap());
+    if let Some(record) = &mut with_cid.record {
+        record.cid = Some(CID.parse::<Cid>().unwrap());
     }
     apply(db, 1_700_000_000_000_001, vec![with_cid]).await;
     let like = put_with_refs(&uri(2, LIKE, "b"), 1, r#"{"n":2}"#, &["at://did:plc:x/a/b"]);

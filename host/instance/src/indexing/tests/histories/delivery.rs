@@ -13,13 +13,13 @@ use crate::indexing::testing::Recorder;
 use crate::indexing::tests::BASE;
 use crate::indexing::tests::pipeline::{Layout, Pipeline, committed_until, cursor};
 use crate::indexing::writer::{WriterClosed, WriterHandle};
-use crate::indexing::{Candidate, Claim, NoScripts, RecordAction, RecordChecker};
+use crate::indexing::{Claim, ClaimedRecord, NoScripts, RecordChecker};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
-use belvedere_protocol::atproto::{Did, Nsid, RecordKey, Tid};
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere_storage::store::Db;
-use belvedere_storage::store::backfill::{self, KeyRange};
-use belvedere_storage::store::index::{AccountStatus, Change, Delete};
+use belvedere_storage::store::backfill::{IndexedRecords, KeyRange};
+use belvedere_storage::store::index::{AccountStatus, Change};
 
 /// The pipeline is killed in one of this many phases.
 const KILLED_PHASES: u64 = 3;
@@ -133,8 +133,10 @@ async fn store_page(
 ) -> Result<(), WriterClosed> {
     let collection = Nsid::try_from(collection).unwrap();
     let rev = Tid::new(page.rev, 0).unwrap();
-    let rows = backfill::in_range(db, did, &collection, KeyRange::default(), 1_000).await.unwrap();
+    let index = IndexedRecords::open(db, did, &collection, Clock::system().now()).await.unwrap();
+    let rows = index.in_range(&KeyRange::default(), 1_000).await.unwrap();
     let checker = RecordChecker::new(Arc::new(Recorder::default()), Arc::default(), Clock::system());
+    let uri = |rkey| RecordUri { did: did.clone(), collection: collection.clone(), rkey };
     let mut changes = Vec::new();
     for (key, value) in &page.records {
         let (rkey, record) = (rkey(*key), record(collection.as_str(), *value));
@@ -143,15 +145,12 @@ async fn store_page(
         if known.is_some_and(|row| row.cid.is_some_and(|cid| claim == Claim::Cid(cid))) {
             continue;
         }
-        let (did, collection) = (did.clone(), collection.clone());
-        let (record, action) = (record.to_string().into(), RecordAction::Create);
-        changes.extend(checker.accept(Candidate { did, collection, rkey, rev, record, claim, action }));
+        let record = Some(ClaimedRecord { text: record.to_string().into(), claim });
+        changes.extend(checker.accept(Change { uri: uri(rkey), rev, record }));
     }
-    let mut changes: Vec<_> = changes.into_iter().map(Change::Upsert).collect();
     for row in rows {
         if row.rev < rev.as_u64() && page.records.keys().all(|key| rkey(*key) != row.rkey) {
-            let (did, collection) = (did.clone(), collection.clone());
-            changes.push(Change::Delete(Delete { did, collection, rkey: row.rkey, rev }));
+            changes.push(Change { uri: uri(row.rkey), rev, record: None });
         }
     }
     writer.submit_all(changes).await.map(|refused| assert!(refused.is_empty()))

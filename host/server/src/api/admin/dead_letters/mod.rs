@@ -15,11 +15,11 @@ use crate::app::App;
 use crate::event_scripts::{RetryError, original_event};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
-use belvedere_instance::indexing::fetch::{self, FetchedRecord};
+use belvedere_instance::indexing::fetch;
 use belvedere_instance::indexing::{RecordAction, RecordEvent};
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::dead_letters::{self, LetterFilter, LetterRow};
-use belvedere_storage::store::index::{Change, Delete, Upsert, Validity};
+use belvedere_storage::store::index::{Change, CheckedRecord};
 use belvedere_web::http::{Error, Request, Response, response};
 
 /// Reads `collection` and `resolved` from the query: absent or `false` selects unresolved letters, `true` resolved
@@ -209,8 +209,8 @@ async fn fetch_and_index(app: &App, row: &LetterRow) -> Result<(), Error> {
         Ok(event) => event,
         Err(error) => return Err(record_failure(app, row, error).await),
     };
-    let uri = event.change.uri();
-    let fetched = fetch::record(&app.outbound.net, &app.outbound.resolver, &uri).await.map_err(|error| {
+    let uri = &event.change.uri;
+    let fetched = fetch::record(&app.outbound.net, &app.outbound.resolver, uri).await.map_err(|error| {
         let public =
             Error::new(StatusCode::INTERNAL_SERVER_ERROR, "the record could not be fetched from its PDS");
         Error { cause: Some(Box::new(error)), ..public }
@@ -222,20 +222,13 @@ async fn fetch_and_index(app: &App, row: &LetterRow) -> Result<(), Error> {
 }
 
 /// The event that makes the index match the PDS.
-fn current_event(event: RecordEvent, found: Option<FetchedRecord>) -> RecordEvent {
-    let (did, collection, rkey, rev) = match event.change {
-        Change::Upsert(Upsert { did, collection, rkey, rev, .. })
-        | Change::Delete(Delete { did, collection, rkey, rev }) => (did, collection, rkey, rev),
+fn current_event(event: RecordEvent, record: Option<CheckedRecord>) -> RecordEvent {
+    let action = match event.action {
+        _ if record.is_none() => RecordAction::Delete,
+        RecordAction::Delete => RecordAction::Create,
+        action => action,
     };
-    let Some(FetchedRecord { record, cid, cid_verified, refs }) = found else {
-        let change = Change::Delete(Delete { did, collection, rkey, rev });
-        return RecordEvent { action: RecordAction::Delete, change };
-    };
-    let action = if event.action == RecordAction::Delete { RecordAction::Create } else { event.action };
-    let validity = Validity::Unchecked;
-    let change =
-        Change::Upsert(Upsert { did, collection, rkey, rev, cid, cid_verified, record, refs, validity });
-    RecordEvent { action, change }
+    RecordEvent { action, change: Change { record, ..event.change } }
 }
 
 /// `POST /admin/dead-letters/{id}/retry`: runs the script that is currently bound on the original event, and applies

@@ -45,7 +45,7 @@ pub(super) struct Invalid<'a>(Vec<(i64, i64, &'a str)>);
 
 impl<'a> Invalid<'a> {
     pub(super) fn push(&mut self, row: &Row<'a>, id: i64) {
-        self.0.extend(row.upsert.validity.reason().map(|reason| (id, row.collection_id, reason)));
+        self.0.extend(row.record.validity.reason().map(|reason| (id, row.collection_id, reason)));
     }
 
     pub(super) async fn insert(self, conn: &mut SqliteConnection) -> Result<(), StoreError> {

@@ -83,7 +83,7 @@ fn result(app: &App, event: &DryEvent, result: RunResult) -> Value {
         RunResult::Record(Verdict::Replace { record, .. }) => {
             let reason = match event {
                 DryEvent::Record(event) => {
-                    let uri = event.change.uri();
+                    let uri = &event.change.uri;
                     let snapshot = app.registry.snapshot();
                     let validity = snapshot.validate(uri.collection.as_str(), uri.rkey.as_str(), &record);
                     validity.reason().map(str::to_owned)

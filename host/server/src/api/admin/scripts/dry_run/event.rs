@@ -13,7 +13,7 @@ use belvedere_protocol::atproto::record::{self, InvalidRecord};
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri, Tid, typed};
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_storage::store::dead_letters;
-use belvedere_storage::store::index::{Change, Delete, Upsert, Validity};
+use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
 use belvedere_storage::store::records;
 use belvedere_web::http::Error;
 
@@ -121,7 +121,7 @@ impl DryEvent {
                 if wanted.is_some_and(|wanted| wanted != event.action) {
                     return Err(bad(format!("{trigger} does not run on the action {}", event.action)));
                 }
-                event.change.uri().collection.to_string()
+                event.change.uri.collection.to_string()
             }
             (_, kind) => {
                 return Err(bad(format!("this type of event does not fit a script of {}", kind.as_str())));
@@ -142,11 +142,8 @@ impl DryEvent {
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::Record(event) => {
-                let uri = event.change.uri();
-                let record = match &event.change {
-                    Change::Upsert(upsert) => serde_json::from_slice(&upsert.record).unwrap_or_default(),
-                    Change::Delete(_) => Value::Null,
-                };
+                let uri = &event.change.uri;
+                let record = event.change.text().map(|text| parsed(text)).unwrap_or_default();
                 json!({ "type": "record", "action": event.action.as_str(), "uri": uri.to_string(),
                     "did": uri.did.as_str(), "collection": uri.collection.as_str(), "rkey": uri.rkey.as_str(),
                     "record": record })
@@ -189,30 +186,19 @@ async fn record_event(
     let now = u64::try_from(app.clock.now().0).unwrap_or_default();
     let rev = Tid::new(now, 0).map_err(Error::internal)?;
     if action == RecordAction::Delete {
-        let RecordUri { did, collection, rkey } = uri;
-        return Ok(RecordEvent { action, change: Change::Delete(Delete { did, collection, rkey, rev }) });
+        return Ok(RecordEvent { action, change: Change { uri, rev, record: None } });
     }
-    let record: Bytes = if let Some(record) = given {
+    let text: Bytes = if let Some(record) = given {
         record.to_string().into()
     } else {
         let row = records::get(&app.db, &uri).await?;
         row.ok_or_else(|| Error::not_found("the record is not in the index: send one in event.record"))?
             .record
     };
-    let inspected = record::inspect(&record).map_err(|error: InvalidRecord| bad(error.to_string()))?;
-    let RecordUri { did, collection, rkey } = uri;
-    let change = Change::Upsert(Upsert {
-        did,
-        collection,
-        rkey,
-        rev,
-        cid: inspected.cid.ok(),
-        cid_verified: false,
-        record,
-        refs: inspected.refs,
-        validity: Validity::Unchecked,
-    });
-    Ok(RecordEvent { action, change })
+    let inspected = record::inspect(&text).map_err(|error: InvalidRecord| bad(error.to_string()))?;
+    let (cid, refs, validity) = (inspected.cid.ok(), inspected.refs, Validity::Unchecked);
+    let record = Some(CheckedRecord { text, cid, cid_verified: false, refs, validity });
+    Ok(RecordEvent { action, change: Change { uri, rev, record } })
 }
 
 async fn dead_letter(app: &App, id: &str) -> Result<DryEvent, Error> {

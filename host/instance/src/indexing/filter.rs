@@ -1,47 +1,16 @@
-//! Filters events: an [`Envelope`] is an event of a tracked collection, an account, an identity or a whole repo, owned
-//! and with valid identifiers. Its record has not been parsed yet.
+//! Filters events: those of tracked collections, of accounts and of whole repos, owned and with valid identifiers. Their
+//! records are not parsed yet.
 
 use bytes::Bytes;
 
 use belvedere_base::clock::Timestamp;
-use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, Tid, rev};
-use belvedere_storage::store::index::{AccountChange, AccountStatus, Delete};
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid, rev};
+use belvedere_storage::store::index::{AccountChange, AccountStatus, Change};
 
-use super::frame::{Account, Body, Commit, Event, Operation};
-use super::scripts::RecordAction;
+use super::change::{Claim, ClaimedRecord, IndexChange};
+use super::frame::{Account, Commit, Event, EventKind};
+use super::scripts::{RecordAction, RecordEvent};
 use super::tally::DropReason;
-
-#[derive(Debug)]
-pub(super) enum Envelope {
-    Record(Candidate),
-    Delete(Delete),
-    Account(AccountChange),
-    Identity(Did),
-    Sync(Did),
-}
-
-/// A record that was created or updated, not yet checked.
-#[derive(Debug)]
-pub struct Candidate {
-    pub did: Did,
-    pub collection: Nsid,
-    pub rkey: RecordKey,
-    pub rev: Tid,
-    /// A copy of the record's JSON text: a slice would keep the socket's whole read buffer alive.
-    pub record: Bytes,
-    pub claim: Claim,
-    /// What happened to the record.
-    pub action: RecordAction,
-}
-
-/// The CID that the stream or a PDS claims for the record.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Claim {
-    None,
-    Cid(Cid),
-    /// Not a CID; cut to a length that can be logged.
-    Garbage(String),
-}
 
 /// How far our clock may be behind. An event of a later time is taken as one of the present.
 const MAX_CLOCK_ERROR_US: i64 = 24 * 3_600 * 1_000_000;
@@ -50,31 +19,32 @@ const MAX_CLOCK_ERROR_US: i64 = 24 * 3_600 * 1_000_000;
 /// wrong or the time was made up.
 const MAX_EVENT_DELAY_US: u64 = 60 * 60 * 1_000_000;
 
-/// Characters of an invalid claim that are kept for the log; a CID has 59.
-const MAX_CLAIM_CHARS: usize = 100;
-
 /// Filters one event. `tracked` must be sorted; events of other collections are dropped before anything is copied. `now`
 /// is our clock's time. A clock that is behind drops no commit and forgets no deletion: the event's own time counts too.
+/// An event of an identity changes nothing in the index.
 ///
 /// # Errors
 /// Why the event was dropped.
-pub(super) fn filter(event: &Event<'_>, tracked: &[Nsid], now: Timestamp) -> Result<Envelope, DropReason> {
+pub(super) fn filter(
+    event: &Event<'_>,
+    tracked: &[Nsid],
+    now: Timestamp,
+) -> Result<IndexChange<ClaimedRecord>, DropReason> {
     let is_believed = event.time_us <= now.0.saturating_add(MAX_CLOCK_ERROR_US);
     let received = if is_believed { Timestamp(event.time_us) } else { now };
     let did = || Did::try_from(&*event.did).map_err(|_| DropReason::BadDid);
-    match &event.body {
-        Body::Commit(commit) => {
+    match &event.kind {
+        EventKind::Commit(commit) => {
             let found = tracked.binary_search_by(|nsid| nsid.as_str().cmp(&commit.collection));
             let collection = &tracked[found.map_err(|_| DropReason::Untracked)?];
             open_commit(did()?, collection.clone(), commit, now.max(received))
         }
-        Body::Identity => Ok(Envelope::Identity(did()?)),
-        Body::Sync => Ok(Envelope::Sync(did()?)),
-        Body::Account(account) => {
+        EventKind::Sync => Ok(IndexChange::Repair(did()?)),
+        EventKind::Account(account) => {
             let rev = account_rev(account, received).ok_or(DropReason::BadTime)?;
-            Ok(Envelope::Account(AccountChange { did: did()?, status: account_status(account), rev }))
+            Ok(IndexChange::Account(AccountChange { did: did()?, status: account_status(account), rev }))
         }
-        Body::Other => Err(DropReason::Unknown),
+        EventKind::Identity | EventKind::Other => Err(DropReason::Unknown),
     }
 }
 
@@ -83,39 +53,21 @@ fn open_commit(
     collection: Nsid,
     commit: &Commit<'_>,
     now: Timestamp,
-) -> Result<Envelope, DropReason> {
+) -> Result<IndexChange<ClaimedRecord>, DropReason> {
     let rkey = RecordKey::try_from(&*commit.rkey).map_err(|_| DropReason::BadRkey)?;
     let rev = Tid::try_from(&*commit.rev).map_err(|_| DropReason::BadRev)?;
     if rev::is_of_the_future(rev, now) {
         return Err(DropReason::FutureRev);
     }
-    if commit.operation == Operation::Delete {
-        return Ok(Envelope::Delete(Delete { did, collection, rkey, rev }));
-    }
-    let record = commit.record.ok_or(DropReason::NoRecord)?;
-    let claim = commit.cid.map_or(Claim::None, Claim::parse);
-    let action =
-        if commit.operation == Operation::Update { RecordAction::Update } else { RecordAction::Create };
-    Ok(Envelope::Record(Candidate {
-        did,
-        collection,
-        rkey,
-        rev,
-        record: Bytes::copy_from_slice(record.as_bytes()),
-        claim,
-        action,
-    }))
-}
-
-impl Claim {
-    /// Parses a claim. `raw` is any JSON text; a valid claim is a quoted CID.
-    pub fn parse(raw: &str) -> Self {
-        let inner = raw.strip_prefix('"').and_then(|r| r.strip_suffix('"'));
-        match inner.and_then(|text| text.parse().ok()) {
-            Some(cid) => Self::Cid(cid),
-            None => Self::Garbage(raw.chars().take(MAX_CLAIM_CHARS).collect()),
-        }
-    }
+    let record = match commit.action {
+        RecordAction::Delete => None,
+        RecordAction::Create | RecordAction::Update => Some(ClaimedRecord {
+            text: Bytes::copy_from_slice(commit.record.ok_or(DropReason::NoRecord)?.as_bytes()),
+            claim: commit.cid.map_or(Claim::None, Claim::parse),
+        }),
+    };
+    let change = Change { uri: RecordUri { did, collection, rkey }, rev, record };
+    Ok(IndexChange::Record(RecordEvent { action: commit.action, change }))
 }
 
 /// The highest rev of a commit before an account event. The event's time is that of the account's server, whose clock
@@ -142,32 +94,6 @@ fn account_status(account: &Account<'_>) -> AccountStatus {
     }
 }
 
-impl Envelope {
-    /// What happened to the record; `None` for an event of an account, an identity or a whole repo.
-    pub(super) fn action(&self) -> Option<RecordAction> {
-        match self {
-            Self::Record(candidate) => Some(candidate.action),
-            Self::Delete(_) => Some(RecordAction::Delete),
-            Self::Account(_) | Self::Identity(_) | Self::Sync(_) => None,
-        }
-    }
-
-    /// Bytes of the record's text; 0 without one.
-    pub(super) fn record_bytes(&self) -> usize {
-        if let Self::Record(candidate) = self { candidate.record.len() } else { 0 }
-    }
-
-    /// The repo of the event. The order of its events must be kept.
-    pub(super) fn did(&self) -> &Did {
-        match self {
-            Self::Record(candidate) => &candidate.did,
-            Self::Delete(delete) => &delete.did,
-            Self::Account(change) => &change.did,
-            Self::Identity(did) | Self::Sync(did) => did,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::frame;
@@ -177,7 +103,7 @@ mod tests {
         ["app.example.like", "app.example.note"].into_iter().map(|n| Nsid::try_from(n).unwrap()).collect()
     }
 
-    fn read(text: &str) -> Result<Envelope, DropReason> {
+    fn read(text: &str) -> Result<IndexChange<ClaimedRecord>, DropReason> {
         filter(&frame::parse(text.as_bytes()).unwrap().into_event().unwrap(), &tracked(), NOW)
     }
 
@@ -190,12 +116,15 @@ mod tests {
     const NOTE: &str = r#""collection":"app.example.note","rkey":"self","rev":"3mptbypluud2a""#;
 
     #[test]
-    fn a_create_is_a_candidate_and_a_delete_needs_no_record() {
+    fn a_create_has_a_record_and_a_delete_needs_none() {
         let text = commit("did:plc:a", &format!(r#"{NOTE},"operation":"create","record":{{"a":1}}"#));
-        let Envelope::Record(c) = read(&text).unwrap() else { panic!() };
-        assert_eq!((&c.record[..], c.claim), (&br#"{"a":1}"#[..], Claim::None));
+        let IndexChange::Record(event) = read(&text).unwrap() else { panic!() };
+        let ClaimedRecord { text, claim } = event.change.record.unwrap();
+        assert_eq!((&text[..], claim), (&br#"{"a":1}"#[..], Claim::None));
         let text = commit("did:plc:a", &format!(r#"{NOTE},"operation":"delete""#));
-        assert!(matches!(read(&text).unwrap(), Envelope::Delete(d) if d.did.as_str() == "did:plc:a"));
+        let IndexChange::Record(event) = read(&text).unwrap() else { panic!() };
+        assert_eq!((event.action, event.change.uri.did.as_str()), (RecordAction::Delete, "did:plc:a"));
+        assert!(event.change.record.is_none());
     }
 
     #[test]
@@ -216,16 +145,6 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_cids_or_bounded_garbage() {
-        let good = "\"bafyreiguce4jh7kcbmof3pmcvasifqtw24b6isakj5ve5ga2b4z4alpc4i\"";
-        assert!(matches!(Claim::parse(good), Claim::Cid(_)));
-        assert_eq!(Claim::parse("12"), Claim::Garbage("12".into()));
-        assert!(
-            matches!(Claim::parse(&format!("\"{}\"", "é".repeat(5000))), Claim::Garbage(g) if g.chars().count() == 100)
-        );
-    }
-
-    #[test]
     fn account_events_map_to_statuses() {
         for (account, status) in [
             (r#"{"active":true}"#, AccountStatus::Active),
@@ -237,7 +156,7 @@ mod tests {
             (r#"{"active":false}"#, AccountStatus::Deactivated),
         ] {
             let text = format!(r#"{{"did":"did:plc:a","time_us":1,"kind":"account","account":{account}}}"#);
-            assert!(matches!(read(&text).unwrap(), Envelope::Account(c) if c.status == status), "{text}");
+            assert!(matches!(read(&text).unwrap(), IndexChange::Account(c) if c.status == status), "{text}");
         }
     }
 
@@ -257,17 +176,17 @@ mod tests {
             let text = format!(
                 r#"{{"did":"did:plc:a","time_us":{at},"kind":"account","account":{{"active":true,"time":{time}}}}}"#
             );
-            let Envelope::Account(change) = read(&text).unwrap() else { panic!("{text}") };
+            let IndexChange::Account(change) = read(&text).unwrap() else { panic!("{text}") };
             assert_eq!(change.rev, Tid::new(micros as u64, 0x3ff).unwrap(), "{time}");
         }
         let at = |time_us: i64| {
             read(&format!(r#"{{"did":"did:plc:a","time_us":{time_us},"kind":"account","account":{{}}}}"#))
         };
         assert_eq!(at(-1).unwrap_err(), DropReason::BadTime);
-        let Envelope::Account(change) = at(i64::MAX).unwrap() else { panic!("an account") };
+        let IndexChange::Account(change) = at(i64::MAX).unwrap() else { panic!("an account") };
         assert_eq!(Some(change.rev), rev::highest_at(NOW), "no clock is that far ahead of ours");
         let behind = NOW.0 + 3_600_000_000;
-        let Envelope::Account(change) = at(behind).unwrap() else { panic!("an account") };
+        let IndexChange::Account(change) = at(behind).unwrap() else { panic!("an account") };
         assert_eq!(Some(change.rev), rev::highest_at(Timestamp(behind)), "our clock is behind");
     }
 
@@ -296,7 +215,9 @@ mod tests {
     #[test]
     fn a_sync_event_names_its_repo() {
         let read = |did: &str| read(&format!(r#"{{"did":"{did}","time_us":1,"kind":"sync","sync":{{}}}}"#));
-        assert!(matches!(read("did:plc:a").unwrap(), Envelope::Sync(did) if did.as_str() == "did:plc:a"));
+        assert!(
+            matches!(read("did:plc:a").unwrap(), IndexChange::Repair(did) if did.as_str() == "did:plc:a")
+        );
         assert_eq!(read("a").unwrap_err(), DropReason::BadDid);
     }
 }
