@@ -62,7 +62,7 @@ pub use apply::RecordChecker;
 pub use early::{EarlyDecision, EarlyEvents};
 pub use envelope::{Candidate, Claim};
 pub use handle::StreamHandle;
-pub use launch::{Deps, start};
+pub use launch::start;
 pub use message::CURSOR_SOURCE;
 pub use notice::{Notice, Observer};
 pub use published::PublishedLexicon;
