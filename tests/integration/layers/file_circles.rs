@@ -10,6 +10,10 @@ type Names = Vec<String>;
 /// For each module those that it uses.
 type Uses = BTreeMap<Names, BTreeSet<Names>>;
 
+/// Folders with a circle between their entries that is not broken yet: pools, replicas and the databases; the parts of a
+/// plugin's call.
+const KNOWN_CIRCLES: [&str; 2] = ["store", "plugins"];
+
 /// The paths of one `use` tree, lists expanded.
 fn expand(prefix: &[&str], tree: &str, paths: &mut Vec<Names>) {
     let (head, list) = tree.split_once('{').unwrap_or((tree, ""));
@@ -132,11 +136,18 @@ fn no_files_use_each_other() {
         if let Some(used) = uses.get_mut(["api", "admin", "scripts", "body"].map(str::to_owned).as_slice()) {
             used.retain(|module| module.last().is_some_and(|name| name != "routes"));
         }
+        let files = circles(uses.clone());
+        assert!(files.is_empty(), "files that use each other, and those that use them: {files:#?}");
         let folders: BTreeSet<&[String]> =
             modules.keys().flat_map(|module| (0..module.len()).map(|length| &module[..length])).collect();
-        for between in folders.into_iter().map(|folder| uses_in(folder, &uses)).chain([uses.clone()]) {
-            let circles = circles(between);
-            assert!(circles.is_empty(), "modules that use each other, and those that use them: {circles:#?}");
+        for folder in folders {
+            let entries = circles(uses_in(folder, &uses));
+            let is_known = KNOWN_CIRCLES.contains(&folder.join("::").as_str());
+            assert_eq!(
+                !entries.is_empty(),
+                is_known,
+                "entries of {folder:?} that use each other: {entries:#?}"
+            );
         }
     }
     assert!(imports > 1_000, "only {imports} imports found");
