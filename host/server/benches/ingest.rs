@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use belvedere::event_scripts::EventScripts;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
+use belvedere_instance::core::Core;
 use belvedere_instance::events::EventLog;
 use belvedere_instance::indexing::{
-    CURSOR_SOURCE, Deps, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, start,
+    CURSOR_SOURCE, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, start,
 };
 use belvedere_instance::lexicons::{Followed, Registry};
 use belvedere_protocol::atproto::{Did, Nsid};
@@ -28,7 +29,6 @@ use belvedere_storage::store::{Db, Resources, cursors};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use belvedere_standins::jetstream::{FakeJetstream, synthetic};
 
@@ -73,17 +73,9 @@ fn main() -> anyhow::Result<()> {
         let scripts: Arc<dyn RecordScriptRunner> =
             if scripted { Arc::new(triggers(&db, &clock).await?) } else { Arc::new(NoScripts) };
         let (cpu, begun) = (cpu_time(), Instant::now());
-        let handle = start(Deps {
-            db: db.clone(),
-            tracked,
-            observer: Arc::new(NoObserver),
-            registry,
-            scripts,
-            clock,
-            random: Random::system(),
-            config: StreamConfig { urls: vec![jetstream.url()], ..StreamConfig::default() },
-            shutdown: CancellationToken::new(),
-        });
+        let core = Core { registry, ..Core::testing(&db, &clock) };
+        let config = StreamConfig { urls: vec![jetstream.url()], ..StreamConfig::default() };
+        let handle = start(&core, tracked, scripts, Arc::new(NoObserver), config);
         while cursors::get(&db, CURSOR_SOURCE).await? != Some(first + events as i64 - 1) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -1,11 +1,18 @@
-//! No two files use each other, directly or through others. Files above or below each other in one folder may: a
-//! `mod.rs` declares its files, and they use what it declares.
+//! No two files use each other, directly or through others, and no two entries of a folder do: a file and what is in the folder of
+//! its name count as one entry there. A file and those below it may use each other: a `mod.rs` declares its files, and they use
+//! what it declares.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The path of a module below `crate`, and of an item in it.
 type Names = Vec<String>;
+/// For each module those that it uses.
+type Uses = BTreeMap<Names, BTreeSet<Names>>;
+
+/// Folders with a circle between their entries that is not broken yet: pools, replicas and the databases; the parts of a
+/// plugin's call.
+const KNOWN_CIRCLES: [&str; 2] = ["store", "plugins"];
 
 /// The paths of one `use` tree, lists expanded.
 fn expand(prefix: &[&str], tree: &str, paths: &mut Vec<Names>) {
@@ -61,7 +68,7 @@ fn resolve(modules: &BTreeMap<Names, String>, from: &[String], path: &[String]) 
 }
 
 /// For each module those that it uses, without those above and below it.
-fn uses(modules: &BTreeMap<Names, String>) -> BTreeMap<&Names, BTreeSet<Names>> {
+fn uses(modules: &BTreeMap<Names, String>) -> Uses {
     let one = |(module, code): (&Names, &String)| {
         let mut paths = Vec::new();
         for tree in code.split("use ").skip(1) {
@@ -76,14 +83,14 @@ fn uses(modules: &BTreeMap<Names, String>) -> BTreeMap<&Names, BTreeSet<Names>> 
         let used = paths.iter().filter_map(|path| resolve(modules, module, path));
         used.filter(|other| !other.starts_with(module) && !module.starts_with(other)).collect()
     };
-    modules.iter().map(|entry| (entry.0, one(entry))).collect()
+    modules.iter().map(|entry| (entry.0.clone(), one(entry))).collect()
 }
 
 /// Removes the modules that use no other one that is left, until every one left uses another: the circles, and what
 /// uses them.
-fn circles(mut uses: BTreeMap<&Names, BTreeSet<Names>>) -> BTreeMap<&Names, BTreeSet<Names>> {
+fn circles(mut uses: Uses) -> Uses {
     loop {
-        let left: BTreeSet<Names> = uses.keys().map(|module| (*module).clone()).collect();
+        let left: BTreeSet<Names> = uses.keys().cloned().collect();
         for used in uses.values_mut() {
             used.retain(|other| left.contains(other));
         }
@@ -93,6 +100,19 @@ fn circles(mut uses: BTreeMap<&Names, BTreeSet<Names>>) -> BTreeMap<&Names, BTre
             return uses;
         }
     }
+}
+
+/// The uses between the entries of a folder: its files, each with what is in the folder of the same name.
+fn uses_in(folder: &[String], uses: &Uses) -> Uses {
+    let entry = |module: &Names| {
+        module.starts_with(folder).then(|| module.get(..=folder.len())).flatten().map(<[_]>::to_vec)
+    };
+    let mut between = Uses::new();
+    for (user, used) in uses.iter().filter_map(|(module, used)| Some((entry(module)?, used))) {
+        let others = used.iter().filter_map(entry).filter(|other| *other != user).collect::<Vec<_>>();
+        between.entry(user).or_default().extend(others);
+    }
+    between
 }
 
 fn module_of(file: &Path) -> Names {
@@ -110,10 +130,25 @@ fn no_files_use_each_other() {
             .filter(|(file, _)| file != Path::new("lib.rs") && file != Path::new("main.rs"))
             .map(|(file, code)| (module_of(&file), code))
             .collect();
-        let uses = uses(&modules);
+        let mut uses = uses(&modules);
         imports += uses.values().map(BTreeSet::len).sum::<usize>();
-        let circles = circles(uses);
-        assert!(circles.is_empty(), "files that use each other, and those that use them: {circles:#?}");
+        // The table of routes names all handlers, and that of scripts asks it which methods the server answers itself.
+        if let Some(used) = uses.get_mut(["api", "admin", "scripts", "body"].map(str::to_owned).as_slice()) {
+            used.retain(|module| module.last().is_some_and(|name| name != "routes"));
+        }
+        let files = circles(uses.clone());
+        assert!(files.is_empty(), "files that use each other, and those that use them: {files:#?}");
+        let folders: BTreeSet<&[String]> =
+            modules.keys().flat_map(|module| (0..module.len()).map(|length| &module[..length])).collect();
+        for folder in folders {
+            let entries = circles(uses_in(folder, &uses));
+            let is_known = KNOWN_CIRCLES.contains(&folder.join("::").as_str());
+            assert_eq!(
+                !entries.is_empty(),
+                is_known,
+                "entries of {folder:?} that use each other: {entries:#?}"
+            );
+        }
     }
     assert!(imports > 1_000, "only {imports} imports found");
 }
@@ -129,6 +164,6 @@ fn circles_are_found() {
     ];
     let modules: BTreeMap<Names, String> =
         code.into_iter().map(|(name, code)| (vec![name.to_owned()], code.to_owned())).collect();
-    let found: Vec<&str> = circles(uses(&modules)).into_keys().map(|module| &*module[0]).collect();
+    let found: Vec<String> = circles(uses(&modules)).into_keys().flatten().collect();
     assert_eq!(found, ["a", "b", "c", "d"], "and what uses the circle");
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::core::Core;
 use crate::lexicons::{Followed, Registry};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
-use belvedere_storage::store::Db;
 use belvedere_web::websocket::{Connect, Direct};
 
 use super::commit::{Committer, Sink};
@@ -21,34 +21,22 @@ use super::status::{EndGuard, LiveStatus};
 use super::stream::MAX_MESSAGE_BYTES;
 use super::writer::{WRITER_QUEUE, Writer, WriterHandle};
 
-/// What the stream needs from the rest of the server.
-pub struct Deps {
-    pub db: Db,
-    /// What the stream has to deliver: `lexicons::Registry::subscribe`.
-    pub tracked: watch::Receiver<Followed>,
-    pub observer: Arc<dyn Observer>,
-    /// Validates records.
-    pub registry: Arc<Registry>,
-    /// Decides on changes before they are indexed.
-    pub scripts: Arc<dyn RecordScriptRunner>,
-    pub clock: Clock,
-    pub random: Random,
-    pub config: StreamConfig,
-    /// Ends the connection. Events that were received are still committed; [`StreamHandle::finish`] waits for that.
-    pub shutdown: CancellationToken,
-}
-
-impl std::fmt::Debug for Deps {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Deps").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
 /// Starts the stream and the writer on the current runtime. Returns at once: the tasks retry while the database is
 /// unreachable.
-pub fn start(deps: Deps) -> StreamHandle {
-    let Deps { db, tracked, observer, registry, scripts, clock, random, config, shutdown } = deps;
+///
+/// `tracked` is what the stream has to deliver (`Registry::subscribe`). `scripts` decide on changes before they are indexed.
+/// When the server drains, the connection ends; events that were received are still committed, and
+/// [`StreamHandle::finish`] waits for that.
+pub fn start(
+    core: &Core,
+    tracked: watch::Receiver<Followed>,
+    scripts: Arc<dyn RecordScriptRunner>,
+    observer: Arc<dyn Observer>,
+    config: StreamConfig,
+) -> StreamHandle {
+    let Core { db, registry, clock, random, drain, .. } = core.clone();
     let direct = Direct { max_message_bytes: MAX_MESSAGE_BYTES };
+    let shutdown = drain.child_token();
     launch(db, direct, tracked, observer, registry, scripts, clock, random, config, shutdown)
 }
 

@@ -63,7 +63,7 @@ pub use apply::{RecordChecker, RefusedRecord};
 pub use change::{Claim, ClaimedRecord};
 pub use early::{EarlyDecision, EarlyEvents};
 pub use handle::StreamHandle;
-pub use launch::{Deps, start};
+pub use launch::start;
 pub use message::CURSOR_SOURCE;
 pub use notice::{Notice, Observer};
 pub use published::PublishedLexicon;

@@ -13,36 +13,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::events::EventLog;
-use crate::identity::Resolver;
+use crate::core::Core;
 use crate::indexing::PublishedLexicon;
-use crate::lexicons::{Authorities, Registry};
-use belvedere_base::clock::{Clock, Timestamp};
-use belvedere_base::random::Random;
+use crate::lexicons::Authorities;
+use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Nsid;
-use belvedere_storage::store::Db;
-use belvedere_web::net;
 
 pub use resolve::ResolveError;
 pub use worker::Reload;
 
-/// What this room needs from the rest of the server.
-#[derive(Clone, Debug)]
-pub struct Deps {
-    pub db: Db,
-    pub net: net::Client,
-    pub resolver: Resolver,
-    pub authorities: Authorities,
-    pub registry: Arc<Registry>,
-    pub events: EventLog,
-    pub clock: Clock,
-    pub random: Random,
-}
-
 /// The lexicons that follow the network. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct NetworkLexicons {
-    deps: Deps,
+    core: Core,
+    authorities: Authorities,
     noticed: Arc<Noticed>,
     started_at: Timestamp,
 }
@@ -56,14 +40,14 @@ struct Noticed {
 }
 
 impl NetworkLexicons {
-    pub fn new(deps: Deps) -> Self {
-        Self { started_at: deps.clock.now(), deps, noticed: Arc::default() }
+    pub fn new(core: Core, authorities: Authorities) -> Self {
+        Self { started_at: core.clock.now(), core, authorities, noticed: Arc::default() }
     }
 
     /// Takes note of a change on the network. Changes by accounts that do not publish the lexicon are ignored.
     pub fn published(&self, published: PublishedLexicon) {
         let PublishedLexicon { did, nsid, is_deletion } = published;
-        if self.deps.registry.snapshot().authority(nsid.as_str()) != Some(&did) {
+        if self.core.registry.snapshot().authority(nsid.as_str()) != Some(&did) {
             return;
         }
         let mut deleted = self.noticed.deleted.lock().unwrap_or_else(PoisonError::into_inner);

@@ -52,7 +52,7 @@ impl NetworkLexicons {
         if is_same(&row.lexicon_json, &resolved.text) {
             return self.keep_document(&row, nsid, resolved.authority).await;
         }
-        match breaks(&self.deps.db, &row, &resolved.json).await? {
+        match breaks(&self.core.db, &row, &resolved.json).await? {
             Some(reason) => Ok(Outcome::Kept(Kept::Refused(resolved.authority, reason))),
             None => self.replace_document(&row, nsid, resolved).await,
         }
@@ -60,12 +60,12 @@ impl NetworkLexicons {
 
     /// The lexicon, if it follows the network.
     async fn stored(&self, nsid: &Nsid) -> Result<Option<LexiconRow>, StoreError> {
-        let row = lexicons::get(&self.deps.db, nsid.as_str()).await?;
+        let row = lexicons::get(&self.core.db, nsid.as_str()).await?;
         Ok(row.filter(|row| row.source == NETWORK))
     }
 
     async fn remove(&self, nsid: &Nsid) -> Result<Outcome, StoreError> {
-        if !lexicons::delete_network(&self.deps.db, nsid.as_str()).await? {
+        if !lexicons::delete_network(&self.core.db, nsid.as_str()).await? {
             return Ok(Outcome::Unchanged);
         }
         self.record(nsid, NetworkLexiconChange::Removed);
@@ -84,7 +84,7 @@ impl NetworkLexicons {
             authority_did: authority.as_str(),
             document: None,
         };
-        let stored = lexicons::refresh(&self.deps.db, &fetched, self.deps.clock.now()).await?;
+        let stored = lexicons::refresh(&self.core.db, &fetched, self.core.clock.now()).await?;
         if !stored || row.authority_did.as_deref() == Some(authority.as_str()) {
             return Ok(Outcome::Unchanged);
         }
@@ -105,7 +105,7 @@ impl NetworkLexicons {
             authority_did: authority.as_str(),
             document: Some((&text, document.kind.as_str())),
         };
-        if !lexicons::refresh(&self.deps.db, &fetched, self.deps.clock.now()).await? {
+        if !lexicons::refresh(&self.core.db, &fetched, self.core.clock.now()).await? {
             return Ok(Outcome::Unchanged);
         }
         if row.authority_did.as_deref() != Some(authority.as_str()) {
@@ -122,7 +122,7 @@ impl NetworkLexicons {
     /// Records an event that no user caused.
     pub(super) fn record(&self, nsid: &Nsid, what: NetworkLexiconChange) {
         let event = NetworkLexiconEvent { nsid: nsid.clone(), actor: None, what };
-        self.deps.events.record(Event::NetworkLexicon(event));
+        self.core.events.record(Event::NetworkLexicon(event));
     }
 }
 

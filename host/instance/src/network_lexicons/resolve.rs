@@ -90,7 +90,7 @@ impl NetworkLexicons {
     /// # Errors
     /// When DNS names no publisher, or it has no valid document of this name.
     pub async fn resolve(&self, nsid: &Nsid) -> Result<Resolved, ResolveError> {
-        let authority = self.deps.authorities.publisher(nsid).await?;
+        let authority = self.authorities.publisher(nsid).await?;
         let invalid = |reason: String| ResolveError::Invalid {
             authority: authority.clone(),
             nsid: nsid.clone(),
@@ -99,7 +99,7 @@ impl NetworkLexicons {
         let collection = Nsid::try_from(PUBLISHED_LEXICONS).map_err(|error| invalid(error.to_string()))?;
         let rkey = RecordKey::try_from(nsid.as_str()).map_err(|error| invalid(error.to_string()))?;
         let uri = RecordUri { did: authority.clone(), collection, rkey };
-        let fetched = fetch::record(&self.deps.net, &self.deps.resolver, &uri).await;
+        let fetched = fetch::record(&self.core.net, &self.core.resolver, &uri).await;
         let fetched = match fetched {
             Ok(Some(fetched)) => fetched,
             Ok(None) => return Err(ResolveError::NotFound { authority, nsid: nsid.clone() }),

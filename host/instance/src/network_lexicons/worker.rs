@@ -77,8 +77,8 @@ impl NetworkLexicons {
 
     /// The lexicons to refresh: all but those that were fetched a moment ago, since the server's start.
     async fn due(&self) -> Result<Vec<Nsid>, StoreError> {
-        let fresh = self.started_at.max(self.deps.clock.now().plus_seconds(-FRESH_SECONDS));
-        let rows = lexicons::list(&self.deps.db).await?;
+        let fresh = self.started_at.max(self.core.clock.now().plus_seconds(-FRESH_SECONDS));
+        let rows = lexicons::list(&self.core.db).await?;
         let due = rows.iter().filter(|row| row.source == NETWORK && row.last_fetched_at < Some(fresh));
         Ok(due.filter_map(|row| Nsid::try_from(row.id.as_str()).ok()).collect())
     }
@@ -121,6 +121,6 @@ impl NetworkLexicons {
 
     fn up_to(&self, most: Duration) -> Duration {
         let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
-        Duration::from_micros(self.deps.random.u64() % micros)
+        Duration::from_micros(self.core.random.u64() % micros)
     }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::core::Core;
 use crate::indexing::{RecordScriptRunner, WriterHandle};
 use crate::lexicons::Registry;
 use crate::pds::{Agent, PdsPools, Session, SessionSelector, Sessions};
@@ -73,7 +74,8 @@ pub enum LocalError {
 }
 
 impl Repos {
-    pub fn new(db: Db, registry: Arc<Registry>, sessions: Sessions, net: net::Client) -> Self {
+    pub fn new(core: &Core, sessions: Sessions) -> Self {
+        let Core { db, registry, net, .. } = core.clone();
         let (places, index) = (PdsPools::default(), OnceLock::new());
         Self(Arc::new(Inner { db, registry, sessions, net, places, index }))
     }

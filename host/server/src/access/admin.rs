@@ -92,7 +92,7 @@ impl Access {
         let Some(missing) = needed.iter().find(|p| !admin.may(*p)) else {
             return Ok(Admin { admitted_for: needed, ..admin });
         };
-        self.events.record(Event::PermissionDenied {
+        self.core.events.record(Event::PermissionDenied {
             caller: admin.did.to_string(),
             user_id: admin.user_id,
             permission: missing.as_str().to_owned(),
@@ -103,7 +103,7 @@ impl Access {
     /// Whether a caller who was admitted with these headers still would be, for responses that stay open. A service
     /// token is not verified again: it counts once. A failing database refuses no caller.
     pub async fn still_admits(&self, admin: &Admin, headers: &HeaderMap) -> bool {
-        let now = self.clock.now();
+        let now = self.core.clock.now();
         if admin.via == Via::Session {
             let session = self.web_sessions.user(&Method::GET, headers, now).await;
             if session.is_ok_and(|user| user.is_none_or(|user| user.did != admin.did)) {
@@ -111,7 +111,9 @@ impl Access {
             }
         }
         let found = match (&admin.via, Credential::of(headers)) {
-            (Via::ApiKey(_), Credential::AdminKey(key)) => self.admin_keys.resolve(&self.db, key, now).await,
+            (Via::ApiKey(_), Credential::AdminKey(key)) => {
+                self.admin_keys.resolve(&self.core.db, key, now).await
+            }
             _ => self.users.in_person(self, &admin.did).await,
         };
         found.map_or(true, |found| found.is_some_and(|found| admin.admitted_for.iter().all(|p| found.may(p))))
@@ -128,12 +130,12 @@ impl Access {
             Credential::Bearer(token) => {
                 let sender = Sender::of(self, request);
                 sender.check_failures()?;
-                let verified = self.tokens.verify(&self.resolver, &sender, token, None).await;
+                let verified = self.tokens.verify(&self.core.resolver, &sender, token, None).await;
                 let is_failure = service_jwt::ServiceTokenError::is_failure;
                 Ok(sender.charge_if_failure(verified, is_failure)?.did)
             }
             Credential::Absent => {
-                let now = self.clock.now();
+                let now = self.core.clock.now();
                 let user = self.web_sessions.user(request.method(), request.headers(), now).await?;
                 Ok(user.ok_or_else(|| unauthorized("authentication required"))?.did)
             }
@@ -144,7 +146,7 @@ impl Access {
 
 /// Authenticates the caller, in the specification's order: API key, service token, session cookie.
 async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error> {
-    let now = access.clock.now();
+    let now = access.core.clock.now();
     let sender = Sender::of(access, request);
     let credential = Credential::of(request.headers());
     if !matches!(credential, Credential::Absent) {
@@ -152,7 +154,7 @@ async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error
     }
     match credential {
         Credential::AdminKey(key) => {
-            let admin = access.admin_keys.resolve(&access.db, key, now).await?;
+            let admin = access.admin_keys.resolve(&access.core.db, key, now).await?;
             let admin =
                 sender.charge_if_failure(admin.ok_or_else(|| unauthorized("invalid API key")), |_| true)?;
             if let Via::ApiKey(id) = &admin.via {
@@ -161,7 +163,7 @@ async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error
             Ok(admin)
         }
         Credential::Bearer(token) => {
-            let verified = access.tokens.verify(&access.resolver, &sender, token, None).await;
+            let verified = access.tokens.verify(&access.core.resolver, &sender, token, None).await;
             let did = sender.charge_if_failure(verified, service_jwt::ServiceTokenError::is_failure)?.did;
             // Anyone can sign with the key of some DID: one that is not a user counts as a failed proof.
             let admin = sender.charge_if_failure(access.users.of_did(access, &did, now).await, |_| true)?;

@@ -43,7 +43,7 @@ pub fn jwks_uri(access: &Access, client_id: &str) -> String {
 /// # Panics
 /// Never: the key is of P-256.
 pub fn generate(access: &Access, client_id: &str) -> ClientKeyRow {
-    let key = PrivateKey::generate(Algorithm::Es256, &access.random);
+    let key = PrivateKey::generate(Algorithm::Es256, &access.core.random);
     let kid = jwk::thumbprint(&key.public()).expect("a key of P-256 has a thumbprint");
     let mut public = jwk::public_jwk(&key.public()).expect("a key of P-256 has a JWK");
     public["kid"] = kid.as_str().into();
@@ -55,7 +55,7 @@ pub fn generate(access: &Access, client_id: &str) -> ClientKeyRow {
         client_id: client_id.to_owned(),
         public_jwk: public.to_string(),
         status: "current".to_owned(),
-        created_at: access.clock.now(),
+        created_at: access.core.clock.now(),
     }
 }
 
@@ -99,7 +99,7 @@ impl ClientKeys {
         access: &Access,
         client: &ApiClient,
     ) -> Result<Option<String>, StoreError> {
-        let Some(key) = api_client_keys::current(&access.db, &client.id).await? else { return Ok(None) };
+        let Some(key) = api_client_keys::current(&access.core.db, &client.id).await? else { return Ok(None) };
         let confidential = self.is_confidential(access, &client.id, &client.client_id_url).await;
         Ok((confidential != Some(false)).then_some(key.kid))
     }

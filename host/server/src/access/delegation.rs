@@ -91,9 +91,9 @@ pub async fn delegate(access: &Access, client: &str, account: &Did, user: &Did) 
 
 /// All delegates of a linked account.
 async fn linked(access: &Access, client: &str, account: &Did) -> Result<Vec<DelegateRow>, Error> {
-    let all = delegates::of_account(&access.db, client, account.as_str()).await?;
+    let all = delegates::of_account(&access.core.db, client, account.as_str()).await?;
     if all.is_empty() {
-        if delegates::linked_elsewhere(&access.db, client, account.as_str()).await? {
+        if delegates::linked_elsewhere(&access.core.db, client, account.as_str()).await? {
             return Err(Error::forbidden("delegation is scoped to a different application"));
         }
         return Err(Error::not_found("delegated account not found"));

@@ -32,18 +32,9 @@ pub mod users;
 mod web;
 pub mod xrpc;
 
-use std::sync::Arc;
-
-use tokio_util::task::TaskTracker;
-
-use belvedere_base::clock::Clock;
-use belvedere_base::random::Random;
 use belvedere_instance::config::{RateLimit, TrustedProxies};
-use belvedere_instance::events::EventLog;
-use belvedere_instance::identity::Resolver;
-use belvedere_instance::lexicons::Registry;
+use belvedere_instance::core::Core;
 use belvedere_instance::pds::Vault;
-use belvedere_storage::store::Db;
 
 pub use account_caller::AccountCaller;
 pub use admin::Admin;
@@ -72,16 +63,9 @@ pub use xrpc::{Admission, CalledMethod, Costs, Rejected};
 /// The services that authentication and authorization of requests need.
 #[derive(Debug)]
 pub struct Access {
-    pub db: Db,
-    pub clock: Clock,
-    pub random: Random,
-    pub events: EventLog,
-    pub registry: Arc<Registry>,
-    pub resolver: Resolver,
+    pub core: Core,
     /// The sessions with users' PDSs.
     pub vault: Vault,
-    /// Background work that outlives the request that started it.
-    pub tasks: TaskTracker,
     /// Our own origin: `https://HOST`.
     pub origin: String,
     pub proxies: TrustedProxies,

@@ -33,7 +33,7 @@ fn named_client(access: &Access, sender: &Sender<'_>, headers: &HeaderMap) -> Re
 /// Charges one call to an authenticated client's bucket for `/oauth`, and to its parent's if it has one.
 fn pay(access: &Access, client: &ApiClient) -> Result<(), Error> {
     let (buckets, defaults) = (&access.buckets, &access.rate_limit);
-    let buckets = ClientBuckets { buckets, defaults, now: access.clock.now(), kind: "oauth:" };
+    let buckets = ClientBuckets { buckets, defaults, now: access.core.clock.now(), kind: "oauth:" };
     access.clients.pay(&buckets, client, 1)?;
     Ok(())
 }

@@ -25,10 +25,10 @@ pub enum NotGranted {
 /// # Errors
 /// Names the first scope that is too much.
 pub async fn check_session(access: &Access, client: &ApiClient, requested: &str) -> Result<(), NotGranted> {
-    check_within(&access.db, &client.scopes, requested).await?;
+    check_within(&access.core.db, &client.scopes, requested).await?;
     match &client.parent {
         None => Ok(()),
-        Some(parent) => check_within(&access.db, &parent_scopes(access, parent), requested).await,
+        Some(parent) => check_within(&access.core.db, &parent_scopes(access, parent), requested).await,
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Sender<'a> {
 impl<'a> Sender<'a> {
     pub fn of(access: &'a Access, request: &Request) -> Self {
         let address = access.proxies.client(request.peer, request.headers());
-        Self::new(&access.sender_buckets, address, access.clock.now())
+        Self::new(&access.sender_buckets, address, access.core.clock.now())
     }
 
     pub fn new(buckets: &'a Buckets, address: IpAddr, now: Timestamp) -> Self {
@@ -47,7 +47,7 @@ impl<'a> Sender<'a> {
 
     /// The tenant that an admitted call is charged to.
     pub fn of_tenant(access: &'a Access, tenant: &Tenant) -> Self {
-        Self { buckets: &access.sender_buckets, tenant: tenant.clone(), now: access.clock.now() }
+        Self { buckets: &access.sender_buckets, tenant: tenant.clone(), now: access.core.clock.now() }
     }
 
     /// The network that the address belongs to, or the tenant of the call.

@@ -33,9 +33,9 @@ impl Users {
     /// # Errors
     /// 403 when the DID is not a user.
     pub(super) async fn of_did(&self, access: &Access, did: &Did, now: Timestamp) -> Result<Admin, Error> {
-        let mut user = users::get_by_did(&access.db, did.as_str()).await?;
+        let mut user = users::get_by_did(&access.core.db, did.as_str()).await?;
         if user.is_none() && self.bootstrap(access, did, now).await? {
-            user = users::get_by_did(&access.db, did.as_str()).await?;
+            user = users::get_by_did(&access.core.db, did.as_str()).await?;
         }
         let user = user.ok_or_else(|| Error::forbidden("forbidden"))?;
         Admin::in_person(&user)
@@ -47,7 +47,7 @@ impl Users {
     /// # Errors
     /// When the store can't be read.
     pub async fn in_person(&self, access: &Access, did: &Did) -> Result<Option<Admin>, StoreError> {
-        let user = users::get_by_did(&access.db, did.as_str()).await?;
+        let user = users::get_by_did(&access.core.db, did.as_str()).await?;
         Ok(user.as_ref().and_then(Admin::in_person))
     }
 
@@ -56,7 +56,7 @@ impl Users {
     /// # Errors
     /// When the store can't be read.
     pub async fn exist(&self, access: &Access) -> Result<bool, StoreError> {
-        if !self.has_users.load(Ordering::Relaxed) && !users::list(&access.db).await?.is_empty() {
+        if !self.has_users.load(Ordering::Relaxed) && !users::list(&access.core.db).await?.is_empty() {
             self.has_users.store(true, Ordering::Relaxed);
         }
         Ok(self.has_users.load(Ordering::Relaxed))
@@ -67,10 +67,10 @@ impl Users {
     /// # Errors
     /// When the store can't be read.
     pub async fn may_log_in(&self, access: &Access, did: &Did) -> Result<bool, StoreError> {
-        if users::get_by_did(&access.db, did.as_str()).await?.is_some() {
+        if users::get_by_did(&access.core.db, did.as_str()).await?.is_some() {
             return Ok(true);
         }
-        Ok(users::list(&access.db).await?.is_empty())
+        Ok(users::list(&access.core.db).await?.is_empty())
     }
 
     /// Makes the DID the first user if there is none, and returns whether it did.
@@ -80,11 +80,12 @@ impl Users {
         }
         let permissions: Vec<&str> = Permission::ALL.iter().map(|p| p.as_str()).collect();
         let first =
-            users::bootstrap(&access.db, &access.random.uuid(), did.as_str(), &permissions, now).await?;
+            users::bootstrap(&access.core.db, &access.core.random.uuid(), did.as_str(), &permissions, now)
+                .await?;
         self.has_users.store(true, Ordering::Relaxed);
         if first {
             tracing::info!(%did, "the first caller has become the super user");
-            access.events.record(Event::UserBootstrapped { did: did.to_string() });
+            access.core.events.record(Event::UserBootstrapped { did: did.to_string() });
         }
         Ok(first)
     }
@@ -92,16 +93,16 @@ impl Users {
     /// Records that a user made a request.
     pub(super) fn touch(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
-            let (db, id) = (access.db.clone(), id.to_owned());
-            access.tasks.spawn(async move { log_failure(users::touch(&db, &id, now).await) });
+            let (db, id) = (access.core.db.clone(), id.to_owned());
+            access.core.tasks.spawn(async move { log_failure(users::touch(&db, &id, now).await) });
         }
     }
 
     /// Records that an API key was used.
     pub(super) fn touch_key(&self, access: &Access, id: &str, now: Timestamp) {
         if self.is_due(id, now) {
-            let (db, id) = (access.db.clone(), id.to_owned());
-            access.tasks.spawn(async move { log_failure(api_keys::touch(&db, &id, now).await) });
+            let (db, id) = (access.core.db.clone(), id.to_owned());
+            access.core.tasks.spawn(async move { log_failure(api_keys::touch(&db, &id, now).await) });
         }
     }
 

@@ -85,7 +85,7 @@ impl Costs {
             Verb::Procedure => defaults.procedure,
             Verb::Query => defaults.query,
         };
-        match access.registry.get(method.nsid) {
+        match access.core.registry.get(method.nsid) {
             Some(lexicon) => lexicon.token_cost.unwrap_or_else(default),
             None if method.is_fixed => default(),
             None => defaults.proxy,
@@ -152,7 +152,7 @@ fn buckets(access: &Access) -> ClientBuckets<'_> {
     ClientBuckets {
         buckets: &access.buckets,
         defaults: &access.rate_limit,
-        now: access.clock.now(),
+        now: access.core.clock.now(),
         kind: "",
     }
 }
@@ -166,7 +166,7 @@ fn charge_user(access: &Access, kind: &str, did: &Did, cost: u32) -> Result<Budg
 fn charge_sender(access: &Access, key: &str, cost: u32) -> Result<Budget, Exhausted> {
     let defaults = &access.rate_limit;
     let limit = Limit { capacity: f64::from(defaults.capacity), refill_rate: defaults.refill_rate };
-    access.sender_buckets.take(key, limit, cost, access.clock.now())
+    access.sender_buckets.take(key, limit, cost, access.core.clock.now())
 }
 
 async fn identify(
@@ -218,11 +218,12 @@ async fn identify(
         }
         // 3. Service tokens. Their callers need no client key; then the DID has a bucket of its own.
         Credential::Bearer(token) => {
-            let verified = access.tokens.verify(&access.resolver, &sender, token, Some(method.nsid)).await;
+            let verified =
+                access.tokens.verify(&access.core.resolver, &sender, token, Some(method.nsid)).await;
             if let Err(ServiceTokenError::Denied(denial)) = &verified
                 && sender.may_log_denial()
             {
-                access.events.record(Event::ServiceAuthDenied {
+                access.core.events.record(Event::ServiceAuthDenied {
                     caller: denial.did.to_string(),
                     method: method.nsid.to_owned(),
                     fragment: denial.fragment.clone(),

@@ -54,7 +54,7 @@ impl App {
             self.call_attached(&session, "submitPlcOperation", Some(&body)).await?;
         }
         setup.account_updated(&account, began).await?;
-        self.outbound.resolver.invalidate(&account).await;
+        self.core.resolver.invalidate(&account).await;
         self.changed(Topic::ServiceIdentity).await
     }
 

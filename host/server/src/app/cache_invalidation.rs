@@ -163,7 +163,7 @@ impl App {
             Topic::ServiceIdentity => self.service_identity.reload(db, &self.sealing).await,
             Topic::Identities(dids) => {
                 for did in dids {
-                    self.outbound.resolver.invalidate(did).await;
+                    self.core.resolver.invalidate(did).await;
                 }
                 Ok(())
             }

@@ -1,46 +1,36 @@
 //! Builds [`Access`], which authenticates callers and checks their permissions.
 
-use std::sync::Arc;
-
-use super::ground::Ground;
 use super::open::StartError;
-use super::outbound::Outbound;
 use super::sessions::PdsSessions;
+use super::startup::Startup;
 use crate::access::{
     Access, AdminKeys, Buckets, ClientKeys, Clients, Costs, DpopProofs, Nonces, Origins, ServiceTokens,
     UsedProofs, Users, WebSessions,
 };
-use belvedere_instance::lexicons::Registry;
+use belvedere_instance::core::Core;
 use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_storage::store::domains;
 
 pub(super) async fn open(
-    ground: &Ground,
-    outbound: &Outbound,
+    startup: &Startup,
     sessions: &PdsSessions,
-    registry: &Arc<Registry>,
     service_identity: &ServiceIdentity,
     costs: Costs,
 ) -> Result<Access, StartError> {
-    let Ground { config, identity, secrets, clock, random, db, events, tasks, lifecycle, .. } = ground;
+    let Startup { core, config, identity, secrets, .. } = startup;
+    let Core { db, clock, random, .. } = core;
     let clients = Clients::default();
-    clients.reload(db).await.map_err(|error| ground.store_error(error))?;
+    clients.reload(db).await.map_err(|error| startup.store_error(error))?;
     domains::set_origin(db, &random.uuid(), &identity.origin, clock.now())
         .await
-        .map_err(|error| ground.store_error(error))?;
+        .map_err(|error| startup.store_error(error))?;
     let origins = Origins::new(&identity.origin);
     let is_secure = identity.origin.starts_with("https://");
-    let used = UsedProofs::start(db.clone(), clock.clone(), tasks, lifecycle.drain.clone());
+    let used = UsedProofs::start(db.clone(), clock.clone(), &core.tasks, core.drain.clone());
     let nonces = config.auth.dpop_nonces.then(|| Nonces::new(secrets.session.reveal()));
     Ok(Access {
-        db: db.clone(),
-        clock: clock.clone(),
-        random: random.clone(),
-        events: events.clone(),
-        registry: Arc::clone(registry),
-        resolver: outbound.resolver.clone(),
+        core: core.clone(),
         vault: sessions.vault.clone(),
-        tasks: tasks.clone(),
         origin: identity.origin.clone(),
         proxies: config.server.trusted_proxies.clone(),
         rate_limit: config.rate_limit,
@@ -54,6 +44,6 @@ pub(super) async fn open(
         buckets: Buckets::default(),
         sender_buckets: Buckets::default(),
         costs,
-        client_keys: ClientKeys::new(outbound.net.clone()),
+        client_keys: ClientKeys::new(core.net.clone()),
     })
 }

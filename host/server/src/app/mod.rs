@@ -5,65 +5,64 @@ mod cache_invalidation;
 mod callers;
 mod changed_identities;
 mod external_accounts;
-mod ground;
 mod history;
 mod observer;
 mod open;
-mod outbound;
 mod plugins;
 mod scripting;
 mod service_identity;
 mod sessions;
+mod startup;
 mod upkeep;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, Costs, rate_limit};
-use crate::labelers::{self, Labelers};
-use belvedere_base::clock::{Clock, Timestamp};
+use crate::labelers::Labelers;
+use belvedere_base::clock::Timestamp;
 use belvedere_base::lifecycle::Lifecycle;
-use belvedere_base::random::Random;
 use belvedere_instance::backfill::{self, Backfills, Feeds};
 use belvedere_instance::checks::LastChecks;
 use belvedere_instance::config::{Config, Identity};
-use belvedere_instance::events::{EventFeed, EventLog};
+use belvedere_instance::core::Core;
+use belvedere_instance::events::EventFeed;
 use belvedere_instance::history::History;
 use belvedere_instance::indexing::{self, Observer, RecordChecker, StreamHandle};
 use belvedere_instance::jobs::retention::{self, Retention};
-use belvedere_instance::lexicons::Registry;
-use belvedere_instance::network_lexicons::{self, NetworkLexicons};
+use belvedere_instance::lexicons::{Authorities, forwarding};
+use belvedere_instance::network_lexicons::NetworkLexicons;
 use belvedere_instance::pds::{Sessions, revocation, sweep};
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::{self, LinkedRepos};
 use belvedere_instance::service_identity::{ServiceIdentity, Setup};
 use belvedere_instance::settings::{self, Settings};
-use belvedere_protocol::crypto::SealingKey;
 use belvedere_scripting::plugins::accounts::{Accounts, InstalledPlugins};
 use belvedere_scripting::scripts::Xrpc;
-use belvedere_storage::store::Db;
 use belvedere_storage::store::fields::advice;
 use belvedere_storage::store::readiness::Readiness;
 use belvedere_storage::store::server_lock::ServerLock;
+use belvedere_web::fair_share::FairPool;
 use belvedere_web::http::event_stream;
 
 pub use cache_invalidation::Topic;
 use changed_identities::ChangedIdentities;
-use ground::Ground;
 use history::Counted;
 use observer::StreamObserver;
 use open::stream_config;
 pub use open::{StartError, engine_config, existing_script_access, net_client, resolver, resources};
-pub use outbound::Outbound;
 pub use plugins::PluginParts;
 pub use scripting::Scripting;
 pub use sessions::PdsSessions;
+use startup::Startup;
 
 /// Shared by every request as `Arc<App>`.
 #[derive(Debug)]
 pub struct App {
+    /// An `App` dereferences to it.
+    pub core: Core,
     pub config: Config,
     /// The instance's origin, and the DID of its configuration.
     pub identity: Identity,
@@ -71,15 +70,9 @@ pub struct App {
     pub service_identity: ServiceIdentity,
     /// Changes that identity.
     pub identity_setup: Setup,
-    /// Seals secrets at rest.
-    pub sealing: SealingKey,
-    pub clock: Clock,
-    pub random: Random,
-    pub db: Db,
     pub readiness: Readiness,
     /// What was found when the server was last checked.
     pub checks: LastChecks,
-    pub events: EventLog,
     /// The events, for those who follow them.
     pub event_feed: EventFeed,
     /// How much the server did.
@@ -90,10 +83,12 @@ pub struct App {
     pub settings: Arc<Settings>,
     /// The retention periods, derived from the settings.
     retention: watch::Sender<Retention>,
-    pub registry: Arc<Registry>,
     /// The lexicons of the registry that follow their publishers.
     pub network_lexicons: NetworkLexicons,
-    pub outbound: Outbound,
+    /// Resolves NSIDs without a lexicon here to the server of their authority.
+    pub authorities: Authorities,
+    /// Permits for forwarded calls.
+    pub forwarding: FairPool,
     pub sessions: PdsSessions,
     /// Authenticates callers and checks their permissions.
     pub access: Access,
@@ -115,11 +110,17 @@ pub struct App {
     pub labelers: Labelers,
     /// Checks the records that backfills read.
     record_checker: Arc<RecordChecker>,
-    /// Work that a request began and that outlives its answer; shutdown waits for it.
-    pub tasks: TaskTracker,
     pub lifecycle: Lifecycle,
     /// Keeps other servers from the database until this one has ended.
     _lock: ServerLock,
+}
+
+impl Deref for App {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
 }
 
 impl App {
@@ -135,78 +136,53 @@ impl App {
         xrpc: Arc<dyn Xrpc>,
     ) -> Result<Arc<Self>, StartError> {
         let stream_config = stream_config(&config.indexing)?;
-        let ground = Ground::open(config, port, lifecycle).await?;
+        let startup = Startup::open(config, port, lifecycle).await?;
         // After the database: preparing the guest keeps this thread busy, and a database that is being connected to
         // would seem not to answer in time.
-        let loaded = scripting::LoadedScripts::open(&ground).await?;
-        let registry = Arc::new(Registry::default());
-        registry.reload(&ground.db).await.map_err(|error| ground.store_error(error))?;
-        let (settings, costs) = (Settings::new(&ground.config), Costs::default());
+        let loaded = scripting::LoadedScripts::open(&startup).await?;
+        let core = startup.core.clone();
+        let (settings, costs) = (Settings::new(&startup.config), Costs::default());
         settings
-            .reload(&ground.db, |settings| costs.reload(settings))
+            .reload(&core.db, |settings| costs.reload(settings))
             .await
-            .map_err(|error| ground.store_error(error))?;
-        ground.events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
+            .map_err(|error| startup.store_error(error))?;
+        core.events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
         let (retention, _) = watch::channel(Retention { event_days: settings.event_retention_days() });
 
-        let outbound = Outbound::open(&ground)?;
-        let (service_identity, identity_setup) = service_identity::open(&ground, &outbound).await?;
-        let sessions = PdsSessions::open(&ground, &outbound).await?;
-        let repos = Repos::new(
-            ground.db.clone(),
-            Arc::clone(&registry),
-            Sessions::Stored(sessions.vault.clone()),
-            outbound.net.clone(),
-        );
+        let authorities = Authorities::new(core.net.clone(), core.resolver.clone());
+        let (service_identity, identity_setup) = service_identity::open(&startup).await?;
+        let sessions = PdsSessions::open(&startup).await?;
+        let repos = Repos::new(&core, Sessions::Stored(sessions.vault.clone()));
         let linked_repos =
-            LinkedRepos::new(ground.db.clone(), sessions.vault.clone(), repos.clone(), ground.clock.clone());
-        let attestation = Arc::new(scripting::attestation(&ground).await?);
-        let plugins = PluginParts::open(&ground, &outbound, &attestation, loaded.memory()).await?;
+            LinkedRepos::new(core.db.clone(), sessions.vault.clone(), repos.clone(), core.clock.clone());
+        let attestation = Arc::new(scripting::attestation(&startup).await?);
+        let plugins = PluginParts::open(&startup, &attestation, loaded.memory()).await?;
         let for_scripts = (&repos, &linked_repos, &plugins);
         let scripting =
-            Scripting::open(&ground, &outbound, loaded, xrpc, for_scripts, (&service_identity, &attestation))
-                .await?;
+            Scripting::open(&startup, loaded, xrpc, for_scripts, (&service_identity, &attestation)).await?;
         let installed = InstalledPlugins { plugins: plugins.loaded.clone(), calls: plugins.calls.clone() };
-        let accounts = external_accounts::open(&ground, installed, &registry, &repos, &attestation);
+        let accounts = external_accounts::open(&startup, installed, &repos, &attestation);
         // Last of the parts that can fail: it writes to the database and starts a task.
-        let access =
-            callers::open(&ground, &outbound, &sessions, &registry, &service_identity, costs).await?;
-        let network_lexicons = NetworkLexicons::new(network_lexicons::Deps {
-            db: ground.db.clone(),
-            net: outbound.net.clone(),
-            resolver: outbound.resolver.clone(),
-            authorities: outbound.authorities.clone(),
-            registry: Arc::clone(&registry),
-            events: ground.events.clone(),
-            clock: ground.clock.clone(),
-            random: ground.random.clone(),
-        });
+        let access = callers::open(&startup, &sessions, &service_identity, costs).await?;
+        let network_lexicons = NetworkLexicons::new(core.clone(), authorities.clone());
         let (identities, may_have_moved) = (ChangedIdentities::default(), ChangedIdentities::default());
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
-            events: ground.events.clone(),
-            resolver: outbound.resolver.clone(),
+            core: core.clone(),
             identities: identities.clone(),
             may_have_moved: may_have_moved.clone(),
             network_lexicons: network_lexicons.clone(),
         });
         let record_checker =
-            RecordChecker::new(Arc::clone(&observer), Arc::clone(&registry), ground.clock.clone());
+            RecordChecker::new(Arc::clone(&observer), Arc::clone(&core.registry), core.clock.clone());
         let record_checker = Arc::new(record_checker);
-        let stream = indexing::start(indexing::Deps {
-            db: ground.db.clone(),
-            tracked: registry.subscribe(),
-            scripts: Arc::new(scripting.events.clone()),
-            observer,
-            registry: Arc::clone(&registry),
-            clock: ground.clock.clone(),
-            random: ground.random.clone(),
-            config: stream_config,
-            shutdown: ground.lifecycle.drain.child_token(),
-        });
-        repos.attach(stream.writer(), Arc::new(scripting.events.clone()));
+        let record_scripts = Arc::new(scripting.events.clone());
+        let tracked = core.registry.subscribe();
+        let stream =
+            indexing::start(&core, tracked, Arc::clone(&record_scripts) as _, observer, stream_config);
+        repos.attach(stream.writer(), record_scripts);
 
-        let Ground { config, identity, sealing, clock, random, lock, db, events, tasks, lifecycle, .. } =
-            ground;
+        let Startup { config, identity, lock, lifecycle, .. } = startup;
+        let Core { db, clock, random, events, tasks, .. } = core.clone();
         let readiness = Readiness::default();
         let backfills = Backfills::new(db.clone(), events.clone(), clock.clone(), random.clone());
         let (history, started_at) = (History::new(clock.clone()), clock.now());
@@ -220,27 +196,24 @@ impl App {
         );
         let ending = (tasks.clone(), lifecycle.drain.child_token());
         let event_feed = EventFeed::new(db.clone(), &events, clock.clone(), streams, ending);
+        let labelers = Labelers::new(core.clone(), scripting.events.clone());
         let app = Arc::new(Self {
+            core,
             config,
             identity,
             service_identity,
             identity_setup,
-            sealing,
-            clock,
-            random,
-            db,
             readiness,
             checks: LastChecks::default(),
-            events,
             event_feed,
             history,
             counted: Counted::default(),
             started_at,
             settings: Arc::new(settings),
             retention,
-            registry,
             network_lexicons,
-            outbound,
+            authorities,
+            forwarding: forwarding::pool(),
             sessions,
             access,
             repos,
@@ -251,9 +224,8 @@ impl App {
             stream,
             backfills,
             backfill_feeds,
-            labelers: Labelers::default(),
+            labelers,
             record_checker,
-            tasks,
             lifecycle,
             _lock: lock,
         });
@@ -279,8 +251,8 @@ impl App {
         workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
         let deps = backfill::Deps {
             db: self.db.clone(),
-            net: self.outbound.net.clone(),
-            resolver: self.outbound.resolver.clone(),
+            net: self.core.net.clone(),
+            resolver: self.core.resolver.clone(),
             registry: Arc::clone(&self.registry),
             writer: self.stream.writer(),
             scripts: Arc::new(self.scripting.events.clone()),
@@ -291,17 +263,7 @@ impl App {
             relay_url: self.config.indexing.relay_url.clone(),
         };
         backfill::start(self.backfills.clone(), deps, &self.tasks, &self.lifecycle.drain);
-        let deps = labelers::Deps {
-            db: self.db.clone(),
-            net: self.outbound.net.clone(),
-            resolver: self.outbound.resolver.clone(),
-            scripts: self.scripting.events.clone(),
-            events: self.events.clone(),
-            clock: self.clock.clone(),
-            random: self.random.clone(),
-            verifying: labelers::Deps::places(),
-        };
-        labelers::start(self.labelers.clone(), deps, &self.tasks, &self.lifecycle.drain);
+        self.labelers.start();
         self.accounts.start_workers();
     }
 

@@ -1,7 +1,7 @@
 //! Writes the stream's notices to the event log, and drops cached documents of identities that changed.
 
-use belvedere_instance::events::{Event, EventLog, GapEvent};
-use belvedere_instance::identity::Resolver;
+use belvedere_instance::core::Core;
+use belvedere_instance::events::{Event, GapEvent};
 use belvedere_instance::indexing::{Notice, Observer, PublishedLexicon};
 use belvedere_instance::network_lexicons::NetworkLexicons;
 use belvedere_protocol::atproto::Did;
@@ -12,8 +12,7 @@ use super::ChangedIdentities;
 
 #[derive(Debug)]
 pub(super) struct StreamObserver {
-    pub(super) events: EventLog,
-    pub(super) resolver: Resolver,
+    pub(super) core: Core,
     /// Announced to the other hosts.
     pub(super) identities: ChangedIdentities,
     /// Accounts whose sessions are checked.
@@ -37,16 +36,16 @@ impl Observer for StreamObserver {
             }
             Notice::Rejected { uri, reason } => Event::RecordRejected { uri, reason },
         };
-        self.events.record(event);
+        self.core.events.record(event);
     }
 
     fn committed(&self, changes: &[Change]) {
-        if !self.events.is_verbose() {
+        if !self.core.events.is_verbose() {
             return;
         }
         for change in changes {
             let uri = change.uri.clone();
-            self.events.record(match change.record {
+            self.core.events.record(match change.record {
                 Some(_) => Event::RecordCreated { uri },
                 None => Event::RecordDeleted { actor: None, uri },
             });
@@ -55,7 +54,7 @@ impl Observer for StreamObserver {
 
     fn identity_changed(&self, did: &Did) {
         self.identities.note(did);
-        let (resolver, did) = (self.resolver.clone(), did.clone());
+        let (resolver, did) = (self.core.resolver.clone(), did.clone());
         let may_have_moved = self.may_have_moved.clone();
         tokio::spawn(async move {
             resolver.invalidate(&did).await;

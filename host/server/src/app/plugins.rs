@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::App;
-use super::ground::Ground;
 use super::open::StartError;
-use super::outbound::Outbound;
+use super::startup::Startup;
+use belvedere_instance::core::Core;
 use belvedere_instance::keys::attestation::Attestation;
 use belvedere_scripting::plugins::calls::Calls;
 use belvedere_scripting::plugins::catalogue::Catalogue;
@@ -44,12 +44,12 @@ pub struct PluginParts {
 impl PluginParts {
     /// Loads the stored plugins, and those of `PLUGIN_DIR`.
     pub(super) async fn open(
-        ground: &Ground,
-        outbound: &Outbound,
+        startup: &Startup,
         attestation: &Arc<Attestation>,
         memory_of_runs: MemoryPool,
     ) -> Result<Self, StartError> {
-        let Ground { db, clock, random, events, sealing, config, .. } = ground;
+        let Startup { core, config, .. } = startup;
+        let Core { db, clock, random, events, sealing, net, .. } = core;
         let cache_dir = config.server.data_dir.join("cache");
         let compile_limits = CompileLimits::beside(config.memory.limit);
         let config = &config.plugins;
@@ -66,7 +66,7 @@ impl PluginParts {
         let engine = PluginEngine::open(EngineConfig {
             cache_dir,
             pool_size: config.pool_size,
-            processor: ground.processor.clone(),
+            processor: startup.processor.clone(),
             memory: memory_of_runs,
             compiler: Compiler::this_program(compile_limits),
         })?;
@@ -75,7 +75,7 @@ impl PluginParts {
         let listener = paused_here.clone();
         let services = PluginServices::new(
             db.clone(),
-            outbound.net.clone(),
+            net.clone(),
             clock.clone(),
             random.clone(),
             events.clone(),
@@ -99,10 +99,9 @@ impl PluginParts {
             configured: all_configured,
             unrestricted: config.unrestricted.clone(),
         });
-        let store_error = |error| ground.store_error(error);
+        let store_error = |error| startup.store_error(error);
         configured::store_folder(&loader, found).await.map_err(store_error)?;
         loader.reload().await.map_err(store_error)?;
-        let net = outbound.net.clone();
         Ok(Self {
             installer: Installer::new(
                 db.clone(),
@@ -112,7 +111,7 @@ impl PluginParts {
                 registry.clone(),
             ),
             removals: Removals::new(db.clone(), loader.clone()),
-            catalogue: Catalogue::new(net, clock.clone(), config.catalogue_url.clone()),
+            catalogue: Catalogue::new(net.clone(), clock.clone(), config.catalogue_url.clone()),
             loaded: registry,
             calls,
             loader,

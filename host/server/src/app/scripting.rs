@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::ground::Ground;
 use super::open::{StartError, engine_config};
-use super::outbound::Outbound;
 use super::plugins::PluginParts;
+use super::startup::Startup;
 use crate::event_scripts::EventScripts;
 use crate::worker::{self, Workers};
+use belvedere_instance::core::Core;
 use belvedere_instance::jobs::JobQueue;
 use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::repos::Repos;
@@ -44,11 +44,11 @@ pub(super) struct LoadedScripts {
 }
 
 impl LoadedScripts {
-    pub(super) async fn open(ground: &Ground) -> Result<Self, StartError> {
-        let config = EngineConfig { processor: ground.processor.clone(), ..engine_config(&ground.config) };
+    pub(super) async fn open(startup: &Startup) -> Result<Self, StartError> {
+        let config = EngineConfig { processor: startup.processor.clone(), ..engine_config(&startup.config) };
         let engine = Engine::open(config).await?;
         let library = Arc::new(Library::new());
-        library.reload(&engine, &ground.db).await.map_err(|error| ground.store_error(error))?;
+        library.reload(&engine, &startup.core.db).await.map_err(|error| startup.store_error(error))?;
         Ok(Self { engine, library })
     }
 
@@ -60,18 +60,17 @@ impl LoadedScripts {
 
 impl Scripting {
     pub(super) async fn open(
-        ground: &Ground,
-        outbound: &Outbound,
+        startup: &Startup,
         loaded: LoadedScripts,
         xrpc: Arc<dyn Xrpc>,
         (repos, linked_repos, plugins): (&Repos, &LinkedRepos, &PluginParts),
         (identity, attestation): (&ServiceIdentity, &Arc<Attestation>),
     ) -> Result<Self, StartError> {
-        let Ground { db, clock, random, events, sealing, .. } = ground;
+        let Core { db, clock, random, events, sealing, .. } = &startup.core;
         let LoadedScripts { engine, library } = loaded;
         let variables = Variables::default();
-        variables.reload(sealing, db).await.map_err(|error| ground.store_error(error))?;
-        let web = OutboundHttp::new(outbound.net.clone(), ground.config.scripts.pool_size);
+        variables.reload(sealing, db).await.map_err(|error| startup.store_error(error))?;
+        let web = OutboundHttp::new(startup.core.net.clone(), startup.config.scripts.pool_size);
         let jobs = JobQueue::new(db.clone(), Arc::clone(&library) as _, clock.clone(), random.clone());
         let index = Arc::new(ServerIndex::new(db.clone()));
         let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
@@ -81,7 +80,7 @@ impl Scripting {
             .with_web(web.clone())
             .with_xrpc(xrpc)
             .with_jobs(jobs.clone())
-            .with_atproto(outbound.resolver.clone(), labels, Arc::clone(attestation))
+            .with_atproto(startup.core.resolver.clone(), labels, Arc::clone(attestation))
             .with_identity(identity.clone())
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone())
@@ -106,8 +105,8 @@ impl Scripting {
 }
 
 /// The key that signs records, under the DID of the instance.
-pub(super) async fn attestation(ground: &Ground) -> Result<Attestation, StartError> {
-    let Ground { config, identity, db, sealing, random, clock, .. } = ground;
+pub(super) async fn attestation(startup: &Startup) -> Result<Attestation, StartError> {
+    let Startup { core: Core { db, sealing, random, clock, .. }, config, identity, .. } = startup;
     let key_id = format!("{}#attestation", identity.did);
     let signature_type = format!("{}.attestation", config.auth.service_namespace);
     let names = (key_id, signature_type);

@@ -1,21 +1,18 @@
 //! The identity of the instance, and what changes it.
 
 use super::App;
-use super::ground::Ground;
 use super::open::StartError;
-use super::outbound::Outbound;
+use super::startup::Startup;
+use belvedere_instance::core::Core;
 use belvedere_instance::service_identity::plc::Directory;
 use belvedere_instance::service_identity::{ServiceIdentity, Setup};
 use belvedere_protocol::crypto::PublicKey;
 
-pub(super) async fn open(
-    ground: &Ground,
-    outbound: &Outbound,
-) -> Result<(ServiceIdentity, Setup), StartError> {
-    let Ground { config, identity, db, sealing, random, clock, .. } = ground;
+pub(super) async fn open(startup: &Startup) -> Result<(ServiceIdentity, Setup), StartError> {
+    let Startup { core: Core { db, sealing, random, clock, .. }, config, identity, .. } = startup;
     let service_identity = ServiceIdentity::new(identity.did.clone());
-    service_identity.reload(db, sealing).await.map_err(|error| ground.store_error(error))?;
-    let directory = Directory::new(&outbound.net, &config.indexing.plc_url, clock.clone());
+    service_identity.reload(db, sealing).await.map_err(|error| startup.store_error(error))?;
+    let directory = Directory::new(&startup.core.net, &config.indexing.plc_url, clock.clone());
     let sources = (random.clone(), clock.clone());
     let setup = Setup::new(db.clone(), sealing.clone(), sources, directory, identity.origin.clone());
     Ok((service_identity, setup))

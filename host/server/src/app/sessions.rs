@@ -1,8 +1,8 @@
 //! Starts, stores and renews sessions with users' PDSs.
 
-use super::ground::Ground;
 use super::open::StartError;
-use super::outbound::Outbound;
+use super::startup::Startup;
+use belvedere_instance::core::Core;
 use belvedere_instance::keys::instance;
 use belvedere_instance::oauth::{Authorizations, Discovery, DpopClient, OwnKeys};
 use belvedere_instance::pds::Vault;
@@ -22,11 +22,11 @@ pub struct PdsSessions {
 }
 
 impl PdsSessions {
-    pub(super) async fn open(ground: &Ground, outbound: &Outbound) -> Result<Self, StartError> {
-        let Ground { db, sealing, clock, random, tasks, .. } = ground;
-        let dpop = DpopClient::new(outbound.net.clone(), clock.clone(), random.clone());
-        let discovery = Discovery::new(outbound.net.clone(), outbound.resolver.clone());
-        let own_keys = own_keys(ground).await?;
+    pub(super) async fn open(startup: &Startup) -> Result<Self, StartError> {
+        let Core { db, sealing, clock, random, tasks, .. } = &startup.core;
+        let dpop = DpopClient::new(startup.core.net.clone(), clock.clone(), random.clone());
+        let discovery = Discovery::new(startup.core.net.clone(), startup.core.resolver.clone());
+        let own_keys = own_keys(startup).await?;
         let vault = Vault::new(
             db.clone(),
             sealing.clone(),
@@ -37,17 +37,17 @@ impl PdsSessions {
         );
         let authorizations =
             Authorizations::new(db.clone(), sealing.clone(), dpop.clone(), discovery.clone(), own_keys);
-        oauth_sessions::release_all(db).await.map_err(|error| ground.store_error(error))?;
+        oauth_sessions::release_all(db).await.map_err(|error| startup.store_error(error))?;
         Ok(Self { discovery, dpop, vault, authorizations })
     }
 }
 
 /// The instance's keys for authorization servers. The first is the one that versions before key rotation use, which may
 /// run on other hosts.
-async fn own_keys(ground: &Ground) -> Result<OwnKeys, StartError> {
-    let Ground { db, sealing, clock, random, .. } = ground;
+async fn own_keys(startup: &Startup) -> Result<OwnKeys, StartError> {
+    let Core { db, sealing, clock, random, .. } = &startup.core;
     let keys = OwnKeys::new(db.clone(), sealing.clone(), random.clone(), clock.clone());
-    let failed = |error| ground.store_error(error);
+    let failed = |error| startup.store_error(error);
     if keys.published().await.map_err(failed)?.is_empty() {
         let first = instance::load(db, sealing, random, clock, "oauth-client", Algorithm::Es256).await?;
         keys.adopt(&first).await.map_err(failed)?;

@@ -1,12 +1,25 @@
 //! The handle of the labelers for the rest of the server.
 
+use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
+
+use crate::event_scripts::EventScripts;
+use belvedere_instance::core::Core;
+
+/// Chunks whose signatures are verified at the same time. A labeler with millions of labels occupies one core, and the
+/// others remain for requests and the stream.
+const MAX_VERIFYING: usize = 1;
 
 /// Wakes the supervisor, and knows how many labelers are connected. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Labelers {
+    pub(super) core: Core,
+    /// Decides about labels before they are stored.
+    pub(super) scripts: EventScripts,
+    /// Permits to verify a chunk.
+    pub(super) verifying: Arc<Semaphore>,
     status: watch::Sender<LabelersStatus>,
     changed: Arc<Notify>,
 }
@@ -20,14 +33,19 @@ pub struct LabelersStatus {
     pub connected: usize,
 }
 
-impl Default for Labelers {
-    fn default() -> Self {
-        let (status, _) = watch::channel(LabelersStatus::default());
-        Self { status, changed: Arc::default() }
+impl fmt::Debug for Labelers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Labelers").field("status", &self.status()).finish_non_exhaustive()
     }
 }
 
 impl Labelers {
+    pub fn new(core: Core, scripts: EventScripts) -> Self {
+        let (status, _) = watch::channel(LabelersStatus::default());
+        let verifying = Arc::new(Semaphore::new(MAX_VERIFYING));
+        Self { core, scripts, verifying, status, changed: Arc::default() }
+    }
+
     /// Makes this host look at once which labelers are to be followed.
     pub fn wake(&self) {
         self.changed.notify_one();

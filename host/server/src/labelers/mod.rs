@@ -13,7 +13,6 @@
 //! The messages of a labeler are untrusted input: an invalid message or label is dropped, counted and reported once. A
 //! labeler can speak only for itself: labels of another source, and labels without its signature, are refused.
 
-mod deps;
 mod handle;
 mod removal;
 mod session;
@@ -21,6 +20,4 @@ mod subscription;
 mod supervisor;
 mod verify;
 
-pub use deps::Deps;
 pub use handle::Labelers;
-pub use supervisor::start;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use super::deps::Deps;
+use super::handle::Labelers;
 use super::verify::{self, Content};
 use crate::event_scripts::{Label, LabelVerdict};
 use belvedere_base::clock::Timestamp;
@@ -64,7 +64,7 @@ pub(super) enum End {
 
 /// An open connection to a labeler.
 pub(super) struct Session<'a, Io> {
-    pub(super) deps: &'a Deps,
+    pub(super) labelers: &'a Labelers,
     pub(super) did: &'a Did,
     pub(super) connection: Connection<Io>,
     /// The address of the DID document.
@@ -110,7 +110,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
     }
 
     async fn check_address(&self) -> Result<(), End> {
-        match self.deps.resolver.resolve(self.did).await {
+        match self.labelers.core.resolver.resolve(self.did).await {
             Ok(document) if document.labeler().is_some_and(|now| now != self.endpoint) => Err(End::Moved),
             _ => Ok(()),
         }
@@ -118,11 +118,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
 
     /// Verifies and stores a chunk of messages.
     async fn take(&mut self, messages: Vec<Bytes>) -> Result<(), End> {
-        let received = self.deps.clock.now();
+        let received = self.labelers.core.clock.now();
         let mut content = self.verified(messages).await?;
         let labels = content.take_labels();
         self.report(&content);
-        let decided = stream::iter(labels).map(|label| decide(self.deps, label));
+        let decided = stream::iter(labels).map(|label| decide(self.labelers, label));
         let decided: Vec<Option<StoredLabel>> = decided.buffered(SCRIPTS_AT_ONCE).collect().await;
         let decided: Vec<StoredLabel> = decided.into_iter().flatten().collect();
         if let Some(seq) = content.seq {
@@ -159,7 +159,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
     /// The key of the labeler's document, fetched now.
     async fn current_key(&mut self) -> Result<PublicKey, End> {
         tokio::time::sleep_until(*self.next_check).await;
-        let document = self.deps.resolver.no_older_than(self.did, 0).await;
+        let document = self.labelers.core.resolver.no_older_than(self.did, 0).await;
         // After a failure the waits between connections are the bound.
         let document = document.map_err(|error| End::Unchecked(error.to_string()))?;
         *self.next_check = Instant::now() + CHECK_INTERVAL;
@@ -172,7 +172,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, End> {
         // Fails only when the semaphore is closed, which never happens.
-        let _place = self.deps.verifying.acquire().await;
+        let _place = self.labelers.verifying.acquire().await;
         let failed = |error: tokio::task::JoinError| End::Unreachable(format!("verifying failed: {error}"));
         tokio::task::spawn_blocking(work).await.map_err(failed)
     }
@@ -198,7 +198,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
         labels: &[StoredLabel],
         received: Timestamp,
     ) -> Result<(), End> {
-        if !labelers::store(&self.deps.db, self.did, *self.cursor, cursor, labels, received).await? {
+        if !labelers::store(&self.labelers.core.db, self.did, *self.cursor, cursor, labels, received).await? {
             return Err(End::Superseded);
         }
         *self.cursor = cursor;
@@ -222,16 +222,16 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
     }
 
     fn record(&self, event: LabelerEvent) {
-        self.deps.events.record(Event::Labeler(event));
+        self.labelers.core.events.record(Event::Labeler(event));
     }
 }
 
 /// Lets the label script of the subject decide. `None` when it drops the label.
-async fn decide(deps: &Deps, signed: SignedLabel) -> Option<StoredLabel> {
+async fn decide(labelers: &Labelers, signed: SignedLabel) -> Option<StoredLabel> {
     let SignedLabel { src, uri, cid, val, neg, cts, exp, .. } = signed;
     let cid = cid.map(|cid| cid.to_string());
     let original = Label { src: src.to_string(), uri, cid, val, neg, cts, exp };
-    let LabelVerdict::Keep(label) = deps.scripts.apply_label(original).await else { return None };
+    let LabelVerdict::Keep(label) = labelers.scripts.apply_label(original).await else { return None };
     let Label { src, uri, cid, val, neg, cts, exp } = label;
     Some(StoredLabel { uri, src, val, cid, neg, cts, exp })
 }

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::deps::Deps;
 use super::handle::{Connected, Labelers};
 use super::session::{End, Session};
 use belvedere_base::backoff::Backoff;
@@ -43,7 +42,6 @@ const SKIP_MESSAGES: i64 = 1;
 
 /// A subscription to one labeler.
 pub(super) struct Subscription<C = Guarded> {
-    deps: Deps,
     labelers: Labelers,
     connect: C,
     did: Did,
@@ -59,22 +57,16 @@ pub(super) struct Subscription<C = Guarded> {
 }
 
 impl Subscription {
-    pub(super) fn new(deps: Deps, labelers: Labelers, did: Did, stop: CancellationToken) -> Self {
-        let connect = Guarded { net: deps.net.clone(), max_message_bytes: MAX_MESSAGE_BYTES };
-        Self::with(connect, deps, labelers, did, stop)
+    pub(super) fn new(labelers: Labelers, did: Did, stop: CancellationToken) -> Self {
+        let connect = Guarded { net: labelers.core.net.clone(), max_message_bytes: MAX_MESSAGE_BYTES };
+        Self::with(connect, labelers, did, stop)
     }
 }
 
 impl<C: Connect + Sync> Subscription<C> {
-    pub(super) fn with(
-        connect: C,
-        deps: Deps,
-        labelers: Labelers,
-        did: Did,
-        stop: CancellationToken,
-    ) -> Self {
+    pub(super) fn with(connect: C, labelers: Labelers, did: Did, stop: CancellationToken) -> Self {
         let (reported, next_check) = (HashSet::new(), Instant::now());
-        Self { deps, labelers, connect, did, cursor: None, failing: false, reported, next_check, stop }
+        Self { labelers, connect, did, cursor: None, failing: false, reported, next_check, stop }
     }
 
     /// Runs until it is stopped, or the labeler is not active any more.
@@ -94,7 +86,7 @@ impl<C: Connect + Sync> Subscription<C> {
             if started.elapsed() >= HEALTHY_AFTER {
                 backoff.reset();
             }
-            let wait = tokio::time::sleep(backoff.next(&self.deps.random));
+            let wait = tokio::time::sleep(backoff.next(&self.labelers.core.random));
             if self.stop.run_until_cancelled(wait).await.is_none() {
                 break;
             }
@@ -103,7 +95,7 @@ impl<C: Connect + Sync> Subscription<C> {
 
     /// One attempt to connect, and the connection. Then moves the cursor if the end asks for that.
     async fn connect_once(&mut self, skip: &mut Skip) -> Result<End, StoreError> {
-        match labelers::get(&self.deps.db, self.did.as_str()).await? {
+        match labelers::get(&self.labelers.core.db, self.did.as_str()).await? {
             Some(row) if row.status == LabelerStatus::Active => self.cursor = row.cursor,
             _ => return Ok(End::Superseded),
         }
@@ -113,13 +105,13 @@ impl<C: Connect + Sync> Subscription<C> {
         let end = match opened {
             Ok((connection, endpoint, key)) => {
                 self.failing = false;
-                let id = self.deps.random.uuid();
-                labelers::set_connected(&self.deps.db, &self.did, &id).await?;
+                let id = self.labelers.core.random.uuid();
+                labelers::set_connected(&self.labelers.core.db, &self.did, &id).await?;
                 self.record(LabelerEvent::Connected { did: self.did.clone() });
                 tracing::info!(did = %self.did, endpoint, cursor = before, "connected to a labeler");
                 let _connected = Connected::new(&self.labelers);
                 let session = Session {
-                    deps: &self.deps,
+                    labelers: &self.labelers,
                     did: &self.did,
                     connection,
                     endpoint,
@@ -159,7 +151,7 @@ impl<C: Connect + Sync> Subscription<C> {
     /// Looks up the labeler and connects to it.
     async fn open(&self) -> Result<(Connection<C::Io>, String, PublicKey), End> {
         let unreachable = |why: String| End::Unreachable(why);
-        let resolver = &self.deps.resolver;
+        let resolver = &self.labelers.core.resolver;
         // After a failure the cached document may be outdated.
         let document =
             if self.failing { resolver.refresh(&self.did).await } else { resolver.resolve(&self.did).await };
@@ -187,7 +179,7 @@ impl<C: Connect + Sync> Subscription<C> {
     /// Reads the labeler from its first message again. Labels that are stored already don't change.
     async fn start_over(&mut self) -> Result<(), StoreError> {
         let lost = self.cursor;
-        if labelers::rewind(&self.deps.db, &self.did, lost, None).await? {
+        if labelers::rewind(&self.labelers.core.db, &self.did, lost, None).await? {
             tracing::warn!(did = %self.did, cursor = lost, "the labeler is read from its beginning again");
             self.record(LabelerEvent::CursorReset { did: self.did.clone(), cursor: lost });
         }
@@ -198,7 +190,7 @@ impl<C: Connect + Sync> Subscription<C> {
     async fn skip_to(&mut self, next: Option<i64>) -> Result<(), StoreError> {
         let from = self.cursor;
         let Some(next) = next.filter(|next| *next > from.unwrap_or(0)) else { return Ok(()) };
-        if labelers::rewind(&self.deps.db, &self.did, from, Some(next)).await? {
+        if labelers::rewind(&self.labelers.core.db, &self.did, from, Some(next)).await? {
             self.record(LabelerEvent::Skipped { did: self.did.clone(), from: from.unwrap_or(0), to: next });
         }
         Ok(())
@@ -222,12 +214,12 @@ impl<C: Connect + Sync> Subscription<C> {
         connection: Option<&str>,
         error: Option<&str>,
     ) -> Result<(), StoreError> {
-        let now = self.deps.clock.now();
-        labelers::set_disconnected(&self.deps.db, &self.did, connection, error, now).await
+        let now = self.labelers.core.clock.now();
+        labelers::set_disconnected(&self.labelers.core.db, &self.did, connection, error, now).await
     }
 
     fn record(&self, event: LabelerEvent) {
-        self.deps.events.record(Event::Labeler(event));
+        self.labelers.core.events.record(Event::Labeler(event));
     }
 }
 

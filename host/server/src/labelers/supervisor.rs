@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::deps::Deps;
 use super::handle::Labelers;
 use super::removal;
 use super::subscription::Subscription;
@@ -23,18 +21,18 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Labels moved in one transaction: some milliseconds of SQLite's single writer, which indexing needs too.
 const LABELS_PER_STEP: u32 = 1000;
 
-/// Starts the supervisor. When `drain` is cancelled, the subscriptions end; the next start continues them at their
-/// cursors.
-pub fn start(labelers: Labelers, deps: Deps, tasks: &TaskTracker, drain: &CancellationToken) {
-    let supervisor = Supervisor { labelers, deps, running: Running::default(), drain: drain.clone() };
-    tasks.spawn(supervisor.work());
+impl Labelers {
+    /// Starts the supervisor. When the server drains, the subscriptions end; the next start continues them at their
+    /// cursors.
+    pub fn start(&self) {
+        let supervisor = Supervisor { labelers: self.clone(), running: Running::default() };
+        self.core.tasks.spawn(supervisor.work());
+    }
 }
 
 struct Supervisor {
     labelers: Labelers,
-    deps: Deps,
     running: Running,
-    drain: CancellationToken,
 }
 
 /// The tasks of labelers: subscriptions and removals.
@@ -62,8 +60,9 @@ impl Running {
 
 impl Supervisor {
     async fn work(mut self) {
-        let mut lease = Lease::of_labelers(&self.deps.db);
-        while lease.acquire("labelers", &self.deps.clock, &self.drain).await.is_some() {
+        let mut lease = Lease::of_labelers(&self.labelers.core.db);
+        while lease.acquire("labelers", &self.labelers.core.clock, &self.labelers.core.drain).await.is_some()
+        {
             self.labelers.update(|status| status.leading = true);
             self.lead(&mut lease).await;
             self.running.stop_all().await;
@@ -84,7 +83,7 @@ impl Supervisor {
                 }
             };
             tokio::select! {
-                () = self.drain.cancelled() => return,
+                () = self.labelers.core.drain.cancelled() => return,
                 () = lease.lost() => {
                     tracing::warn!("another host can follow the labelers: this one has lost the lease");
                     return;
@@ -104,11 +103,13 @@ impl Supervisor {
 
     /// Starts and stops tasks, so that they are those of the list.
     async fn reconcile(&mut self, is_clean: &mut bool) -> Result<(), StoreError> {
-        let db = &self.deps.db;
+        let db = &self.labelers.core.db;
         if !*is_clean {
             labelers::disconnect_all(db).await?;
             // A server before 0054 may have had the lease before.
-            while labels::move_versions(db, LABELS_PER_STEP).await? > 0 && !self.drain.is_cancelled() {}
+            while labels::move_versions(db, LABELS_PER_STEP).await? > 0
+                && !self.labelers.core.drain.is_cancelled()
+            {}
             *is_clean = true;
         }
         let listed = labelers::list(db).await?;
@@ -131,17 +132,16 @@ impl Supervisor {
     }
 
     fn start(&mut self, did: &str, status: LabelerStatus) {
-        let stop = self.drain.child_token();
+        let stop = self.labelers.core.drain.child_token();
         let task = if status == LabelerStatus::Deleting {
-            let (db, did, stop) = (self.deps.db.clone(), did.to_owned(), stop.clone());
+            let (db, did, stop) = (self.labelers.core.db.clone(), did.to_owned(), stop.clone());
             self.running.tasks.spawn(removal(db, did, stop))
         } else {
             let Ok(parsed) = Did::try_from(did) else {
                 tracing::error!(did, "the list of labelers has a row that is not a DID");
                 return;
             };
-            let subscription =
-                Subscription::new(self.deps.clone(), self.labelers.clone(), parsed, stop.clone());
+            let subscription = Subscription::new(self.labelers.clone(), parsed, stop.clone());
             self.running.tasks.spawn(subscription.run())
         };
         self.running.by_did.insert(did.to_owned(), (task.id(), status, stop));

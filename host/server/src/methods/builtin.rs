@@ -35,7 +35,7 @@ async fn single(app: &App, db: &Db, lexicon: &Lexicon, caller: &Caller, uri: &st
     let not_found = || Error::not_found("record not found");
     // A query shows its own collection and no other.
     let is_shown = |collection: &Nsid| lexicon.target_collection.as_ref() == Some(collection);
-    let resolver = &app.outbound.resolver;
+    let resolver = &app.core.resolver;
     if let Some(named) = HandleUri::parse(uri) {
         // Compared first, so that a call that shows nothing costs the handle's domain nothing.
         if !is_shown(&named.collection) {
@@ -70,6 +70,6 @@ async fn list(app: &App, db: &Db, lexicon: &Lexicon, call: &Call) -> Result<Answ
             query::read(db, &wanted, &call.caller.tenant).await?
         }
     };
-    let hosts = BlobHosts::of(&app.outbound.resolver, &page.rows).await;
+    let hosts = BlobHosts::of(&app.core.resolver, &page.rows).await;
     Ok(Answer::json(StatusCode::OK, render::list_body(&page, |did| hosts.get(did))))
 }

@@ -61,7 +61,7 @@ pub(super) async fn to_service(app: &App, call: &Call, service: &ServiceRef) -> 
         return own_pds::answer(app, call).await;
     }
     let _place = place(app, call).await?;
-    let endpoint = match app.outbound.resolver.resolve(&service.did).await {
+    let endpoint = match app.core.resolver.resolve(&service.did).await {
         Ok(document) => document.endpoint(&service.fragment).map(str::to_owned),
         Err(error) if error.is_temporary() => return Err(Failure::Unreachable(Box::new(error))),
         Err(_) => None,
@@ -85,7 +85,7 @@ async fn check_rules(app: &App, nsid: &Nsid) -> Result<ForwardingRules, Failure>
 async fn to_authority(app: &App, call: &Call) -> Result<Answer, Failure> {
     json_input(call)?;
     let _place = place(app, call).await?;
-    let authority = app.outbound.authorities.of(&call.nsid).await.map_err(|error| match error {
+    let authority = app.authorities.of(&call.nsid).await.map_err(|error| match error {
         AuthorityError::Absent(_) | AuthorityError::Ambiguous(_) => Failure::Refused(unknown()),
         AuthorityError::Unavailable(..) => Failure::Unreachable(Box::new(error)),
     })?;
@@ -94,7 +94,7 @@ async fn to_authority(app: &App, call: &Call) -> Result<Answer, Failure> {
 
 /// A place for a call to another server; charged to the caller's tenant.
 async fn place(app: &App, call: &Call) -> Result<Place, Failure> {
-    let place = app.outbound.forwarding.enter(&call.caller.tenant).await;
+    let place = app.forwarding.enter(&call.caller.tenant).await;
     Ok(place.map_err(|full| {
         let text = format!("too many calls are being forwarded: {full}");
         Error::new(StatusCode::SERVICE_UNAVAILABLE, text)
@@ -111,7 +111,7 @@ async fn send(app: &App, call: &Call, origin: &str) -> Result<Answer, Failure> {
     }
     headers.extend(call.headers.accept_labelers.clone().map(|labelers| (ACCEPT_LABELERS, labelers)));
     let limits = Limits { max_bytes: MAX_RESPONSE_BYTES, total: PATIENCE };
-    let fetched = app.outbound.net.request(call.verb.http_method(), &url, headers, body, limits).await;
+    let fetched = app.core.net.request(call.verb.http_method(), &url, headers, body, limits).await;
     let fetched = fetched.map_err(|error| {
         tracing::debug!(method = call.nsid.as_str(), origin, %error, "forwarding failed");
         match error {

@@ -47,7 +47,7 @@ pub async fn answer(app: &App, call: &Call) -> Result<Answer, Error> {
         Some(actor) => actor_did(app, &call.caller, actor).await?,
         None => caller.clone(),
     };
-    let document = app.outbound.resolver.for_reads().resolve(&did).await.map_err(unresolved)?;
+    let document = app.core.resolver.for_reads().resolve(&did).await.map_err(unresolved)?;
     let Profile { display_name, description, avatar_url } = read(app, &document).await?;
     let handle = document.handle().unwrap_or(did.as_str());
     let profile = ProfileView { did: did.as_str(), handle, display_name, description, avatar_url };
@@ -65,7 +65,7 @@ pub async fn read(app: &App, document: &DidDocument) -> Result<Profile, Error> {
     let url = format!(
         "{pds}/xrpc/com.atproto.repo.getRecord?repo={did}&collection=app.bsky.actor.profile&rkey=self"
     );
-    let fetched = app.outbound.net.get(&url, Limits::DOCUMENT).await;
+    let fetched = app.core.net.get(&url, Limits::DOCUMENT).await;
     let fetched = fetched.map_err(|error| {
         tracing::info!(%did, %error, "a profile could not be read");
         Error::new(StatusCode::BAD_GATEWAY, "the PDS does not answer")
@@ -89,7 +89,7 @@ async fn actor_did(app: &App, caller: &Caller, actor: &str) -> Result<Did, Error
     if let Ok(handle) = Handle::try_from(name) {
         pay_for_handle(app, caller, &handle)?;
     }
-    app.outbound.resolver.account_for_read(name).await.map_err(|error| match error {
+    app.core.resolver.account_for_read(name).await.map_err(|error| match error {
         HandleError::Malformed => Error::bad_request("actor is neither a handle nor a DID"),
         HandleError::Unknown | HandleError::Unclaimed(_) => Error::not_found(format!("actor: {error}")),
         HandleError::Slow => Error::new(StatusCode::BAD_GATEWAY, format!("actor: {error}")),

@@ -117,7 +117,7 @@ async fn dispatch(
 
 /// Charges the look-up of a handle that a caller names, unless its account is known.
 fn pay_for_handle(app: &App, caller: &Caller, handle: &Handle) -> Result<(), Error> {
-    if !app.outbound.resolver.knows_owner(handle) {
+    if !app.core.resolver.knows_owner(handle) {
         Sender::of_tenant(&app.access, &caller.tenant).pay_handle_look_up(handle)?;
     }
     Ok(())

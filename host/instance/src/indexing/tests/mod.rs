@@ -32,7 +32,8 @@ use super::settings::Timing;
 use super::status::LiveStatus;
 use super::testing::Recorder;
 use super::writer::Writer;
-use super::{Deps, NoScripts, StreamConfig, StreamHandle, start};
+use super::{NoScripts, StreamConfig, StreamHandle, start};
+use crate::core::Core;
 
 const NOTE: &str = "app.example.note";
 
@@ -84,18 +85,10 @@ struct Server {
 fn run(db: &Db, urls: Vec<String>, collections: &[&str], shards: usize) -> Server {
     let (tracked, watch) = watch::channel(nsids(collections));
     let recorder = Arc::new(Recorder::default());
-    let handle = start(Deps {
-        db: db.clone(),
-        tracked: watch,
-        observer: recorder.clone(),
-        registry: Arc::default(),
-        scripts: Arc::new(NoScripts),
-        // Just before the tests' events, so that a first start begins there.
-        clock: Clock::fixed(Timestamp(BASE - 1)),
-        random: Random::system(),
-        config: StreamConfig { urls, zstd_dictionary: None, shards: Some(shards), timing: fast() },
-        shutdown: CancellationToken::new(),
-    });
+    // Just before the tests' events, so that a first start begins there.
+    let core = Core::testing(db, &Clock::fixed(Timestamp(BASE - 1)));
+    let config = StreamConfig { urls, zstd_dictionary: None, shards: Some(shards), timing: fast() };
+    let handle = start(&core, watch, Arc::new(NoScripts), recorder.clone(), config);
     Server { handle, tracked, recorder }
 }
 

@@ -8,9 +8,6 @@ use super::plan::Plan;
 use super::validate::{first_unencodable, validate};
 use crate::atproto::record;
 
-/// The errors that are reported at once: enough to repair a form, few enough to read.
-pub(super) const MAX_ERRORS: usize = 10;
-
 /// The schemas of all lexicons, against which records are validated.
 #[derive(Debug, Default)]
 pub struct Schemas(Plan);

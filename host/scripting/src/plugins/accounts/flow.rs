@@ -70,8 +70,8 @@ impl Accounts {
         collections: Option<Vec<String>>,
     ) -> Result<String, AccountError> {
         let linker = self.active_sign_in(plugin)?;
-        let state = URL_SAFE_NO_PAD.encode(self.deps().random.bytes::<STATE_BYTES>());
-        let now = self.deps().clock.now();
+        let state = URL_SAFE_NO_PAD.encode(self.core().random.bytes::<STATE_BYTES>());
+        let now = self.core().clock.now();
         let flow = FlowRow {
             state: sha256_hex(state.as_bytes()),
             did: user.did.to_string(),
@@ -83,7 +83,7 @@ impl Accounts {
             created_at: now,
             expires_at: now.plus_seconds(LIFETIME_SECONDS),
         };
-        external_auth_states::put(&self.deps().db, &flow, MAX_OPEN).await?;
+        external_auth_states::put(&self.core().db, &flow, MAX_OPEN).await?;
         Ok(state)
     }
 
@@ -120,13 +120,13 @@ impl Accounts {
     ) -> Result<ServiceUrl, AccountError> {
         let linker = self.active_sign_in(plugin)?;
         let flow = self.flow(plugin, state).await?;
-        let (db, now) = (&self.deps().db, self.deps().clock.now());
+        let (db, now) = (&self.core().db, self.core().clock.now());
         if !external_auth_states::bind(db, &flow.state, plugin, browser, now).await? {
             return Err(AccountError::State);
         }
         let start = Start { state: state.to_owned(), redirect_uri: callback, config: NO_CONFIG.to_owned() };
         let url = linker.authorize_url(&scope_of(&flow), start).await?;
-        ServiceUrl::parse(&url, self.deps().allow_loopback)
+        ServiceUrl::parse(&url, self.0.allow_loopback)
     }
 
     /// Completes a sign-in with the parameters of the service's redirect, in the browser whose cookie has the hash `browser`.
@@ -145,7 +145,7 @@ impl Accounts {
         let linker = self.active_sign_in(plugin)?;
         let state = params.iter().find(|(name, _)| name == "state").map(|(_, value)| value.clone());
         let state = state.filter(|state| state.len() <= MAX_STATE).ok_or(AccountError::State)?;
-        let (db, now) = (&self.deps().db, self.deps().clock.now());
+        let (db, now) = (&self.core().db, self.core().clock.now());
         let hash = sha256_hex(state.as_bytes());
         let flow = external_auth_states::take(db, &hash, plugin, browser, now).await?;
         let flow = flow.ok_or(AccountError::State)?;
@@ -161,14 +161,14 @@ impl Accounts {
                 accounts.record(&flow.did, plugin, ExternalAccountChange::LinkFailed { reason });
             }
             // The plugin's notes of the sign-in are used up with it.
-            let db = &accounts.deps().db;
+            let db = &accounts.core().db;
             let removed = plugin_values::remove_owner(db, plugin, Scope::Flow, &flow.state).await;
             if let Err(error) = removed {
                 tracing::warn!(%error, "what a plugin kept for a sign-in stays until it expires");
             }
             result
         };
-        let result = self.deps().tasks.spawn(work).await.unwrap_or(Err(AccountError::Raced));
+        let result = self.core().tasks.spawn(work).await.unwrap_or(Err(AccountError::Raced));
         let outcome = result.map_err(|error| match error {
             AccountError::Store(_) | AccountError::Sealed(_) => "Connection failed".to_owned(),
             error => error.public_text(),
@@ -206,7 +206,7 @@ impl Accounts {
 
     /// Records that a callback was refused, by a sign-in that can't be identified.
     pub fn record_refused_callback(&self, plugin: &str, error: &AccountError) {
-        if self.deps().linkers.get(plugin).is_some() {
+        if self.0.linkers.get(plugin).is_some() {
             self.record("", plugin, ExternalAccountChange::LinkFailed { reason: error.public_text() });
         }
     }
@@ -215,7 +215,7 @@ impl Accounts {
         if state.len() > MAX_STATE {
             return Err(AccountError::State);
         }
-        let (db, hash, now) = (&self.deps().db, sha256_hex(state.as_bytes()), self.deps().clock.now());
+        let (db, hash, now) = (&self.core().db, sha256_hex(state.as_bytes()), self.core().clock.now());
         external_auth_states::get(db, &hash, plugin, now).await?.ok_or(AccountError::State)
     }
 

@@ -71,7 +71,7 @@ impl Accounts {
             let consent = Consent { user: &user, collections: &collections, config: &config };
             accounts.link(&linker, &scope, tokens, &consent).await
         };
-        self.deps().tasks.spawn(work).await.unwrap_or(Err(AccountError::Raced))
+        self.core().tasks.spawn(work).await.unwrap_or(Err(AccountError::Raced))
     }
 
     /// Reads the profile of the account that the tokens belong to, and stores both. If that fails, the tokens are revoked.
@@ -119,7 +119,7 @@ impl Accounts {
         consent: &Consent<'_>,
     ) {
         let id = plugin.manifest().id.as_str();
-        let held = external_accounts::get(&self.deps().db, consent.user.did.as_str(), id).await;
+        let held = external_accounts::get(&self.core().db, consent.user.did.as_str(), id).await;
         let is_held = match held {
             Ok(None) => false,
             Ok(Some(row)) => self.open(row).is_ok_and(|held| held.tokens.access == tokens.access),
@@ -141,12 +141,12 @@ impl Accounts {
         tokens: &Tokens,
         consent: &Consent<'_>,
     ) -> Result<Option<String>, AccountError> {
-        let (db, did) = (&self.deps().db, &consent.user.did);
+        let (db, did) = (&self.core().db, &consent.user.did);
         let tenant = consent.user.tenant.to_string();
         for _ in 0..MAX_RACES {
             let former = external_accounts::get(db, did.as_str(), plugin).await?;
             let same = former.as_ref().filter(|row| row.account_id == profile.account_id);
-            let id = same.map_or_else(|| self.deps().random.uuid(), |row| row.id.clone());
+            let id = same.map_or_else(|| self.core().random.uuid(), |row| row.id.clone());
             let refresh = tokens.refresh.as_deref().map(|token| self.seal(&id, "refresh_token", token));
             let account = NewAccount {
                 id: &id,
@@ -167,7 +167,7 @@ impl Accounts {
                 tenant: &tenant,
                 replaces: former.as_ref().map(|row| row.id.as_str()),
             };
-            let now = self.deps().clock.now();
+            let now = self.core().clock.now();
             match external_accounts::link(db, &account, now, now.plus_seconds(GIVE_UP_SECONDS)).await? {
                 Linked::Raced => {}
                 Linked::NoPlugin => return Err(AccountError::Removed),

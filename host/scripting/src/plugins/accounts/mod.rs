@@ -23,21 +23,16 @@ pub use sync::SyncState;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::calls::CallScope;
 use super::registry::PluginStatus;
-use belvedere_base::clock::Clock;
-use belvedere_base::random::Random;
-use belvedere_instance::events::{Event, EventLog, ExternalAccountChange, ExternalAccountEvent};
+use belvedere_instance::core::Core;
+use belvedere_instance::events::{Event, ExternalAccountChange, ExternalAccountEvent};
 use belvedere_instance::keys::attestation::Attestation;
-use belvedere_instance::lexicons::Registry;
 use belvedere_instance::repos::Repos;
 use belvedere_protocol::atproto::Did;
-use belvedere_protocol::crypto::SealingKey;
+use belvedere_storage::store::StoreError;
 use belvedere_storage::store::external_accounts::{self, AccountRow};
-use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
 
 /// A user who links accounts, by the session with their PDS whose possession they proved.
@@ -50,33 +45,18 @@ pub struct AccountUser {
     pub tenant: Tenant,
 }
 
-/// What accounts need.
-#[derive(Clone, Debug)]
-pub struct Deps {
-    pub db: Db,
-    pub linkers: Arc<dyn Linkers>,
-    pub sealing: SealingKey,
-    pub repos: Repos,
-    pub registry: Arc<Registry>,
-    pub attestation: Arc<Attestation>,
-    pub events: EventLog,
-    pub clock: Clock,
-    pub random: Random,
-    /// Work that outlives the request that began it.
-    pub tasks: TaskTracker,
-    /// Cancelled when the server begins to shut down.
-    pub drain: CancellationToken,
-    /// Whether users may be sent to services on this machine: only where the instance itself is on it.
-    pub allow_loopback: bool,
-}
-
 /// Links, syncs and unlinks accounts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Accounts(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    deps: Deps,
+    core: Core,
+    linkers: Arc<dyn Linkers>,
+    repos: Repos,
+    attestation: Arc<Attestation>,
+    /// Whether users may be sent to services on this machine: only where the instance itself is on it.
+    allow_loopback: bool,
     turns: sync::Turns,
     /// Wakes the workers: a sync or a revocation may be due.
     due: Notify,
@@ -89,9 +69,19 @@ struct Inner {
 }
 
 impl Accounts {
-    pub fn new(deps: Deps) -> Self {
+    pub fn new(
+        core: Core,
+        linkers: Arc<dyn Linkers>,
+        repos: Repos,
+        attestation: Arc<Attestation>,
+        allow_loopback: bool,
+    ) -> Self {
         Self(Arc::new(Inner {
-            deps,
+            core,
+            linkers,
+            repos,
+            attestation,
+            allow_loopback,
             turns: sync::Turns::default(),
             due: Notify::new(),
             unlinked: Notify::new(),
@@ -105,12 +95,12 @@ impl Accounts {
     /// # Errors
     /// When the store fails.
     pub async fn prepare(&self) -> Result<(), StoreError> {
-        external_accounts::release_all(&self.deps().db).await
+        external_accounts::release_all(&self.core().db).await
     }
 
     /// Starts the workers of syncs and revocations and the sweep, which run until the server drains.
     pub fn start_workers(&self) {
-        let Deps { tasks, .. } = self.deps();
+        let tasks = &self.core().tasks;
         tasks.spawn(sweep::run(self.clone()));
         tasks.spawn(unlinking::run(self.clone()));
         tasks.spawn(sync::run(self.clone()));
@@ -118,7 +108,7 @@ impl Accounts {
 
     /// The plugins that link accounts and are in use.
     pub fn providers(&self) -> Vec<Arc<dyn Linker>> {
-        let mut all = self.deps().linkers.all();
+        let mut all = self.0.linkers.all();
         all.retain(|plugin| plugin.status() == PluginStatus::Active && plugin.exports().linking);
         all
     }
@@ -128,17 +118,17 @@ impl Accounts {
     /// # Errors
     /// When the store can't be read.
     pub async fn list(&self, did: &Did) -> Result<Vec<AccountRow>, StoreError> {
-        external_accounts::list(&self.deps().db, did.as_str()).await
+        external_accounts::list(&self.core().db, did.as_str()).await
     }
 
-    fn deps(&self) -> &Deps {
-        &self.0.deps
+    fn core(&self) -> &Core {
+        &self.0.core
     }
 
     /// A plugin that links accounts and can be called.
     fn active(&self, plugin: &str) -> Result<Arc<dyn Linker>, AccountError> {
         let unknown = || AccountError::UnknownPlugin(plugin.chars().take(check::MAX_SHOWN_ID).collect());
-        let found = self.deps().linkers.get(plugin).filter(|found| found.exports().linking);
+        let found = self.0.linkers.get(plugin).filter(|found| found.exports().linking);
         let found = found.ok_or_else(unknown)?;
         match found.status() {
             PluginStatus::Active => Ok(found),
@@ -149,7 +139,7 @@ impl Accounts {
 
     fn record(&self, did: &str, plugin: &str, what: ExternalAccountChange) {
         let event = ExternalAccountEvent { did: did.to_owned(), plugin: plugin.to_owned(), what };
-        self.deps().events.record(Event::ExternalAccount(event));
+        self.core().events.record(Event::ExternalAccount(event));
     }
 }
 

@@ -15,7 +15,7 @@ const SPARE_SECONDS: i64 = 300;
 
 /// Sweeps immediately and then every minute until the server drains.
 pub(super) async fn run(accounts: Accounts) {
-    let stop = accounts.deps().drain.clone();
+    let stop = accounts.core().drain.clone();
     loop {
         if let Err(error) = accounts.sweep().await {
             tracing::warn!(%error, "expired sign-ins could not be removed; the next sweep is in a minute");
@@ -29,7 +29,7 @@ pub(super) async fn run(accounts: Accounts) {
 impl Accounts {
     /// Runs one sweep.
     pub(super) async fn sweep(&self) -> Result<(), StoreError> {
-        let (db, now) = (&self.deps().db, self.deps().clock.now());
+        let (db, now) = (&self.core().db, self.core().clock.now());
         let latest = now.plus_seconds(LIFETIME_SECONDS + SPARE_SECONDS);
         external_auth_states::prune(db, now, latest).await?;
         plugin_values::prune(db, now).await?;

@@ -40,7 +40,7 @@ impl Accounts {
     /// When no account is linked, its tokens have expired for good, or the plugin fails.
     pub async fn refresh(&self, did: &str, plugin: &str) -> Result<(bool, Option<Timestamp>), AccountError> {
         let linker = self.active(plugin)?;
-        let row = external_accounts::get(&self.deps().db, did, plugin).await?;
+        let row = external_accounts::get(&self.core().db, did, plugin).await?;
         let row = row.ok_or(AccountError::NotLinked)?;
         let version = row.version;
         let Opened { row, .. } = self.usable(&linker, row).await?;
@@ -59,7 +59,7 @@ impl Accounts {
         if row.status != AccountStatus::Linked {
             return Err(AccountError::Expired);
         }
-        let soon = self.deps().clock.now().plus_seconds(SPARE_SECONDS);
+        let soon = self.core().clock.now().plus_seconds(SPARE_SECONDS);
         if row.expires_at.is_none_or(|at| at > soon) {
             return self.open(row);
         }
@@ -79,11 +79,11 @@ impl Accounts {
         let (id, version) = (row.id.clone(), row.version);
         // In a task of its own: when the caller is cancelled, the new tokens must still be stored.
         let renewal = async move { accounts.renew(&plugin, &id, version).await };
-        self.deps().tasks.spawn(renewal).await.unwrap_or(Err(AccountError::Refreshing))
+        self.core().tasks.spawn(renewal).await.unwrap_or(Err(AccountError::Refreshing))
     }
 
     async fn renew(&self, plugin: &Arc<dyn Linker>, id: &str, version: i64) -> Result<Opened, AccountError> {
-        let (db, clock) = (&self.deps().db, &self.deps().clock);
+        let (db, clock) = (&self.core().db, &self.core().clock);
         let give_up = clock.now().plus_seconds(LEASE_SECONDS);
         let mut pauses = pauses();
         loop {
@@ -117,7 +117,7 @@ impl Accounts {
 
     /// Refreshes the tokens at the service. The caller has to hold the lease.
     async fn exchange(&self, plugin: &Arc<dyn Linker>, row: AccountRow) -> Result<Opened, AccountError> {
-        let db = &self.deps().db;
+        let db = &self.core().db;
         let (id, version) = (row.id.clone(), row.version);
         let refreshed = async {
             let Opened { row, tokens, config } = self.open(row)?;
@@ -140,7 +140,7 @@ impl Accounts {
 
     /// Stores refreshed tokens before they are used.
     async fn store_tokens(&self, row: &AccountRow, new: &Tokens) -> Result<Opened, AccountError> {
-        let db = &self.deps().db;
+        let db = &self.core().db;
         let refresh = new.refresh.as_deref().map(|token| self.seal(&row.id, "refresh_token", token));
         let stored = NewTokens {
             access_token: &self.seal(&row.id, "access_token", &new.access),
@@ -149,7 +149,7 @@ impl Accounts {
             scope: new.scope.as_deref(),
             expires_at: expires_at(new),
         };
-        external_accounts::refreshed(db, &row.id, row.version, &stored, self.deps().clock.now()).await?;
+        external_accounts::refreshed(db, &row.id, row.version, &stored, self.core().clock.now()).await?;
         // If the account was linked again in the meantime, the stored tokens are newer than these.
         let row = external_accounts::by_id(db, &row.id).await?.ok_or(AccountError::NotLinked)?;
         self.open(row)
@@ -157,7 +157,7 @@ impl Accounts {
 
     /// Stores that the service no longer accepts the tokens of this version.
     pub(super) async fn expire(&self, row: &AccountRow) -> Result<(), AccountError> {
-        let (db, now) = (&self.deps().db, self.deps().clock.now());
+        let (db, now) = (&self.core().db, self.core().clock.now());
         if external_accounts::expire(db, &row.id, row.version, now).await? {
             let account = row.account_id.clone();
             self.record(&row.did, &row.plugin_id, ExternalAccountChange::Expired { account });
@@ -167,7 +167,7 @@ impl Accounts {
 
     pub(super) fn open(&self, row: AccountRow) -> Result<Opened, AccountError> {
         let text = |column: &str, sealed: &[u8]| -> Result<String, AccountError> {
-            let bytes: Zeroizing<Vec<u8>> = self.deps().sealing.open(&purpose(&row.id, column), sealed)?;
+            let bytes: Zeroizing<Vec<u8>> = self.core().sealing.open(&purpose(&row.id, column), sealed)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         let refresh = row.refresh_token.as_deref().map(|sealed| text("refresh_token", sealed));
@@ -184,7 +184,7 @@ impl Accounts {
 
     /// Seals a text for a column of a row.
     pub(super) fn seal(&self, id: &str, column: &str, text: &str) -> Vec<u8> {
-        self.deps().sealing.seal(&self.deps().random, &purpose(id, column), text.as_bytes())
+        self.core().sealing.seal(&self.core().random, &purpose(id, column), text.as_bytes())
     }
 }
 

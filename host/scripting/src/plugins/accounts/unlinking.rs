@@ -46,10 +46,10 @@ impl Accounts {
     /// # Errors
     /// 404 when there is neither such an account nor such a plugin.
     pub async fn unlink(&self, did: &str, plugin: &str) -> Result<bool, AccountError> {
-        let now = self.deps().clock.now();
+        let now = self.core().clock.now();
         let give_up_at = now.plus_seconds(GIVE_UP_SECONDS);
         // Without a check of the plugin: an account can be unlinked whatever has become of the plugin.
-        let unlinked = external_accounts::unlink(&self.deps().db, did, plugin, now, give_up_at).await?;
+        let unlinked = external_accounts::unlink(&self.core().db, did, plugin, now, give_up_at).await?;
         let Some(row) = unlinked else {
             return match self.active(plugin) {
                 Ok(_) | Err(AccountError::Paused) => Ok(false),
@@ -68,9 +68,9 @@ impl Accounts {
     pub async fn remove_all(&self, plugin: &str) -> Result<usize, StoreError> {
         let mut total = 0;
         loop {
-            let now = self.deps().clock.now();
+            let now = self.core().clock.now();
             let give_up_at = now.plus_seconds(REMOVAL_GIVE_UP_SECONDS);
-            let db = &self.deps().db;
+            let db = &self.core().db;
             let rows = external_accounts::unlink_of_plugin(db, plugin, now, give_up_at, BATCH_ROWS).await?;
             total += rows.len();
             self.unlinked(&rows, "plugin_removed");
@@ -82,8 +82,8 @@ impl Accounts {
 
     /// Unlinks the accounts of users whose own accounts were deleted on the network.
     pub(super) async fn unlink_deleted_users(&self) -> Result<(), StoreError> {
-        let now = self.deps().clock.now();
-        let (db, give_up_at) = (&self.deps().db, now.plus_seconds(GIVE_UP_SECONDS));
+        let now = self.core().clock.now();
+        let (db, give_up_at) = (&self.core().db, now.plus_seconds(GIVE_UP_SECONDS));
         let rows = external_accounts::unlink_of_deleted_users(db, now, give_up_at, BATCH_ROWS).await?;
         self.unlinked(&rows, "account_deleted");
         Ok(())
@@ -102,7 +102,7 @@ impl Accounts {
 
     /// Revokes the tokens of accounts that are due. Returns how many were tried.
     pub(super) async fn revoke_due(&self) -> Result<usize, StoreError> {
-        let (db, now) = (&self.deps().db, self.deps().clock.now());
+        let (db, now) = (&self.core().db, self.core().clock.now());
         let due = external_accounts::due_revocations(db, now, BATCH, OF_PLUGIN).await?;
         let count = due.len();
         let mut attempts = stream::iter(due).map(|row| self.attempt(row)).buffer_unordered(CONCURRENT);
@@ -115,7 +115,7 @@ impl Accounts {
     }
 
     async fn attempt(&self, row: AccountRow) -> Result<(), StoreError> {
-        let (db, clock) = (&self.deps().db, &self.deps().clock);
+        let (db, clock) = (&self.core().db, &self.core().clock);
         let until = clock.now().plus_seconds(ATTEMPT_SECONDS);
         if !external_accounts::begin_revocation(db, &row, until).await? {
             return Ok(());
@@ -142,7 +142,7 @@ impl Accounts {
 
     async fn revoke(&self, row: &AccountRow) -> Result<(), AccountError> {
         let unknown = || AccountError::UnknownPlugin(row.plugin_id.clone());
-        let plugin = self.deps().linkers.get(&row.plugin_id).ok_or_else(unknown)?;
+        let plugin = self.0.linkers.get(&row.plugin_id).ok_or_else(unknown)?;
         let opened = self.open(row.clone())?;
         match plugin.revoke(&scope_of(row), &opened.tokens).await {
             Ok(()) | Err(CallError::Unsupported(_)) => Ok(()),
@@ -159,7 +159,7 @@ impl Accounts {
 
 /// Revokes tokens until the server drains.
 pub(super) async fn run(accounts: Accounts) {
-    let stop = accounts.deps().drain.clone();
+    let stop = accounts.core().drain.clone();
     while !stop.is_cancelled() {
         let queued = accounts.0.due.notified();
         match stop.run_until_cancelled(accounts.revoke_due()).await {

@@ -10,16 +10,14 @@ use std::sync::Arc;
 
 use belvedere_standins::postgres;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::{Invocation, account};
 use crate::scripts::{Index, OutboundHttp, ScriptFailure, ServerIndex};
 use belvedere_base::clock::Clock;
-use belvedere_base::random::Random;
+use belvedere_instance::core::Core;
 use belvedere_instance::indexing::{
     self, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, StreamHandle,
 };
-use belvedere_instance::lexicons::Registry;
 use belvedere_instance::pds::standin::FakePds;
 use belvedere_instance::pds::{SessionAuthority, Sessions};
 use belvedere_instance::repos::Repos;
@@ -44,7 +42,7 @@ pub(super) const PROCEDURE: &str = "xrpc.procedure:com.example.do";
 pub(super) struct Stage {
     base: super::Stage,
     pub(super) db: Db,
-    registry: Arc<Registry>,
+    core: Core,
     pub(super) pds: FakePds,
     stream: StreamHandle,
     url: String,
@@ -89,11 +87,11 @@ fn lexicon(id: &str, key: &str, record: &Value) -> NewLexicon {
 }
 
 fn repos(
-    (db, registry, pds, stream): (&Db, &Arc<Registry>, &FakePds, &StreamHandle),
+    (core, pds, stream): (&Core, &FakePds, &StreamHandle),
     scripts: Arc<dyn RecordScriptRunner>,
 ) -> Repos {
     let sessions = Sessions::fixed([pds.session(ALICE)]);
-    let repos = Repos::new(db.clone(), Arc::clone(registry), sessions, loopback());
+    let repos = Repos::new(core, sessions);
     repos.attach(stream.writer(), scripts);
     repos
 }
@@ -119,30 +117,26 @@ impl Stage {
         }
         let loose = lexicon("com.example.loose", "any", &json!({ "type": "object" }));
         upsert(&db, &loose, super::NOW).await.unwrap();
-        let registry = Arc::new(Registry::default());
-        registry.reload(&db).await.unwrap();
+        let core = Core::testing(&db, &Clock::system());
+        core.registry.reload(&db).await.unwrap();
         let pds = FakePds::start().await;
-        let stream = indexing::start(indexing::Deps {
-            db: db.clone(),
-            tracked: registry.subscribe(),
-            registry: Arc::clone(&registry),
-            scripts: Arc::new(NoScripts),
-            observer: Arc::new(IgnoreNotices),
-            clock: Clock::system(),
-            random: Random::system(),
-            config: StreamConfig::default(),
-            shutdown: CancellationToken::new(),
-        });
-        let repos = repos((&db, &registry, &pds, &stream), Arc::new(NoScripts));
+        let stream = indexing::start(
+            &core,
+            core.registry.subscribe(),
+            Arc::new(NoScripts),
+            Arc::new(IgnoreNotices),
+            StreamConfig::default(),
+        );
+        let repos = repos((&core, &pds, &stream), Arc::new(NoScripts));
         let mut base = super::Stage::set().await;
         base.services = base.services.with_repos(repos).with_web(OutboundHttp::new(loopback(), 8));
         base.services.index = Arc::new(ServerIndex::new(db.clone())) as Arc<dyn Index>;
-        Self { base, db, registry, pds, stream, url: url.to_owned(), _directory: directory }
+        Self { base, db, core, pds, stream, url: url.to_owned(), _directory: directory }
     }
 
     /// Writes to Alice's repo, with these record scripts.
     pub(super) fn repos_with(&self, scripts: Arc<dyn RecordScriptRunner>) -> Repos {
-        repos((&self.db, &self.registry, &self.pds, &self.stream), scripts)
+        repos((&self.core, &self.pds, &self.stream), scripts)
     }
 
     pub(super) async fn run_as(

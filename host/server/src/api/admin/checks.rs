@@ -48,7 +48,7 @@ async fn run(app: &App) -> Vec<Check> {
     let mut found = checks::configuration(config, &app.identity);
     found.push(checks::secrets(config, &access));
     let url = config.database.redacted_url();
-    let net = app.outbound.net.trusted();
+    let net = app.core.net.trusted();
     let (database, network) = tokio::join!(
         checks::of_open(&app.db, &url, config.database.max_connections, true),
         checks::network(config, &net),

@@ -68,7 +68,7 @@ struct CreateBody {
 
 /// Refuses a DID that does not exist: a mistyped one must not become a user.
 async fn check_existence(app: &App, did: &Did) -> Result<(), Error> {
-    let Err(error) = app.outbound.resolver.resolve(did).await else { return Ok(()) };
+    let Err(error) = app.core.resolver.resolve(did).await else { return Ok(()) };
     Err(if error.is_temporary() {
         let hint = "try again, or send \"unchecked\": true if you are sure of the DID";
         Error::new(StatusCode::BAD_GATEWAY, format!("{did} could not be checked: {error}; {hint}"))

@@ -126,7 +126,7 @@ async fn begin(
     invite: InviteRow,
     grant: GrantRow,
 ) -> Result<Response, Error> {
-    let named = app.outbound.resolver.account(handle).await?;
+    let named = app.core.resolver.account(handle).await?;
     let did = match grant.did.as_deref().map(Did::try_from) {
         Some(Ok(pinned)) if pinned != named => {
             return Err(Error::bad_request("this link was issued for a different account"));

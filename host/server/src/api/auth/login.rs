@@ -29,7 +29,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
     check_return(&app.access.origins, &return_to)?;
     check_scope(&scope, true)?;
-    let did = app.outbound.resolver.account(&named).await?;
+    let did = app.core.resolver.account(&named).await?;
     check_scope(&scope, app.service_identity.attached_account().as_ref() == Some(&did))?;
     let origin = app.access.origins.of_host(request.headers());
     let (cookie, browser) = app.access.web_sessions.login_cookie(&app.random);

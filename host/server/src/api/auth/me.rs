@@ -50,6 +50,6 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
 }
 
 async fn handle_of(app: &App, did: &Did) -> Option<String> {
-    let resolved = tokio::time::timeout(HANDLE_TIME, app.outbound.resolver.resolve(did)).await.ok()?;
+    let resolved = tokio::time::timeout(HANDLE_TIME, app.core.resolver.resolve(did)).await.ok()?;
     resolved.ok()?.handle().map(str::to_owned)
 }

@@ -61,7 +61,7 @@ pub async fn page(app: Arc<App>, request: Request) -> Result<Response, Error> {
 
 /// The user's handle, if it belongs to them.
 async fn handle(app: &App, did: &Did) -> Option<String> {
-    let resolver = &app.outbound.resolver;
+    let resolver = &app.core.resolver;
     let found = async {
         let handle = resolver.resolve(did).await.ok()?.handle()?.to_owned();
         let owner = resolver.account(&handle).await.ok()?;

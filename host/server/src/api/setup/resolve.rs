@@ -23,7 +23,7 @@ struct Found {
 pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let query = request.query("q").filter(|text| !typed(text).is_empty());
     let query = query.ok_or_else(|| Error::bad_request("q is missing: a handle or a DID"))?;
-    let found = match app.outbound.resolver.account(&query).await {
+    let found = match app.core.resolver.account(&query).await {
         Ok(did) => found(&app, did).await,
         Err(error) if error.is_temporary() => return Err(error.into()),
         Err(_) => None,
@@ -33,7 +33,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
 
 /// An account whose PDS does not answer is found without its profile.
 async fn found(app: &App, did: Did) -> Option<Found> {
-    let document = app.outbound.resolver.resolve(&did).await.ok()?;
+    let document = app.core.resolver.resolve(&did).await.ok()?;
     let profile = get_profile::read(app, &document).await.unwrap_or_default();
     let Profile { display_name, avatar_url, .. } = profile;
     let handle = document.handle().map(str::to_owned);

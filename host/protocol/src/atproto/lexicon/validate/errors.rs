@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::super::schemas::MAX_ERRORS;
-
+/// The errors that are reported at once: enough to repair a form, few enough to read.
+pub(super) const MAX_ERRORS: usize = 10;
 /// Bytes of one error: it may quote the record.
 const MAX_ERROR_BYTES: usize = 500;
 

@@ -22,7 +22,7 @@ use crate::atproto::record::cbor::{Item, Reader};
 const READ_AHEAD_TIMES: usize = 8;
 const MIN_READ_AHEAD: usize = 64 << 10;
 
-/// The errors of a record, at most [`super::schemas::MAX_ERRORS`]; none for a collection without a record lexicon.
+/// The errors of a record, at most [`errors::MAX_ERRORS`]; none for a collection without a record lexicon.
 pub(super) fn validate(plan: &Plan, collection: &str, cbor: &[u8]) -> Vec<String> {
     let Some(schema) = plan.record(collection) else { return Vec::new() };
     let read_ahead = (READ_AHEAD_TIMES * cbor.len()).max(MIN_READ_AHEAD);

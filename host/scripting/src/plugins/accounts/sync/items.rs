@@ -126,7 +126,7 @@ fn generated_key(
     collection: &Nsid,
     index: usize,
 ) -> Result<RecordKey, Stop> {
-    if let Some(fixed) = accounts.deps().repos.key_of_new(collection, None) {
+    if let Some(fixed) = accounts.0.repos.key_of_new(collection, None) {
         return Ok(fixed);
     }
     let started = row.sync_started_at.map_or(0, |at| at.0);
@@ -158,7 +158,7 @@ fn record_of(accounts: &Accounts, uri: &RecordUri, item: &Item) -> Result<(Bytes
     set_record_type(fields, collection.as_str()).map_err(|error| error.to_string())?;
     if item.sign {
         let unsigned = Value::Object(fields.clone()).to_string();
-        let signature = accounts.deps().attestation.sign(unsigned.as_bytes(), did.as_str());
+        let signature = accounts.0.attestation.sign(unsigned.as_bytes(), did.as_str());
         let signature = signature.map_err(|error| error.to_string())?;
         match fields.entry("signatures").or_insert_with(|| Value::Array(Vec::new())) {
             Value::Array(signatures) => signatures.push(signature),
@@ -168,7 +168,7 @@ fn record_of(accounts: &Accounts, uri: &RecordUri, item: &Item) -> Result<(Bytes
     let text = Bytes::from(value.to_string());
     let (collection, rkey) = (collection.clone(), Some(rkey.clone()));
     let write = Write { collection, rkey, action: WriteAction::Put(text.clone()), swap: None };
-    let checked = accounts.deps().repos.check_writes(&[write], Validation::Lexicon);
+    let checked = accounts.0.repos.check_writes(&[write], Validation::Lexicon);
     checked.map_err(|invalid| invalid.to_string())?;
     if nul::in_json(&text) {
         return Err("the record holds a NUL character".to_owned());

@@ -62,7 +62,7 @@ impl Accounts {
     /// When no account is linked, its tokens have expired, or the plugin writes no records.
     pub async fn sync(&self, user: &AccountUser, plugin: &str) -> Result<SyncState, AccountError> {
         let linker = self.active(plugin)?;
-        let db = &self.deps().db;
+        let db = &self.core().db;
         let row = external_accounts::get(db, user.did.as_str(), plugin).await?;
         let row = row.ok_or(AccountError::NotLinked)?;
         if !linker.exports().sync {
@@ -72,7 +72,7 @@ impl Accounts {
             return Err(AccountError::Expired);
         }
         let session = self.session_for(&row, user).await?;
-        let now = self.deps().clock.now();
+        let now = self.core().clock.now();
         let started = external_accounts::start_sync(db, &row.id, &session, now).await?;
         if started.is_some() {
             self.0.due.notify_waiters();
@@ -102,7 +102,7 @@ impl Accounts {
     async fn wait_for_end(&self, joined: &AccountRow) -> Result<SyncState, AccountError> {
         loop {
             let ended = self.0.sync_ended.notified();
-            let row = external_accounts::by_id(&self.deps().db, &joined.id).await?;
+            let row = external_accounts::by_id(&self.core().db, &joined.id).await?;
             let row = row.filter(|row| row.status != AccountStatus::Unlinking);
             let row = row.ok_or(AccountError::NotLinked)?;
             let state = SyncState::of(&row);

@@ -70,12 +70,12 @@ impl Written {
 
 /// Runs a turn of a sync that was taken by `holder`.
 pub(in crate::plugins::accounts) async fn run(accounts: &Accounts, row: AccountRow, holder: &str) {
-    let (db, id) = (&accounts.deps().db, row.id.clone());
+    let (db, id) = (&accounts.core().db, row.id.clone());
     let ended = tokio::select! {
         page = page(accounts, row.clone()) => store(accounts, &row, holder, page).await,
         kept = keep(accounts, &id, holder) => kept,
         // Another host goes on at the checkpoint.
-        () = accounts.deps().drain.cancelled() => external_accounts::release_sync(db, &id, holder).await,
+        () = accounts.core().drain.cancelled() => external_accounts::release_sync(db, &id, holder).await,
     };
     if let Err(error) = ended {
         tracing::warn!(id, %error, "the state of a sync could not be stored; it goes on at its checkpoint");
@@ -87,8 +87,8 @@ async fn keep(accounts: &Accounts, id: &str, holder: &str) -> Result<(), StoreEr
     loop {
         let unlinked = accounts.0.unlinked.notified();
         let _ = tokio::time::timeout(EXTEND_EVERY, unlinked).await;
-        let until = accounts.deps().clock.now().plus_seconds(LEASE_SECONDS);
-        if !external_accounts::extend_sync(&accounts.deps().db, id, holder, until).await? {
+        let until = accounts.core().clock.now().plus_seconds(LEASE_SECONDS);
+        if !external_accounts::extend_sync(&accounts.core().db, id, holder, until).await? {
             tracing::info!(
                 id,
                 "a sync was stopped: its account was unlinked, or another host goes on with it"
@@ -105,7 +105,7 @@ async fn store(
     holder: &str,
     page: Result<Written, Stop>,
 ) -> Result<(), StoreError> {
-    let (db, now) = (&accounts.deps().db, accounts.deps().clock.now());
+    let (db, now) = (&accounts.core().db, accounts.core().clock.now());
     let (id, account) = (&row.id, row.account_id.clone());
     let stop = match page {
         Ok(Written::Page { progress, next: Some(next) }) => {
@@ -181,12 +181,12 @@ fn pause_seconds(attempts: i64) -> i64 {
 
 /// Reads a page and writes its records.
 async fn page(accounts: &Accounts, row: AccountRow) -> Result<Written, Stop> {
-    let began = accounts.deps().clock.now();
+    let began = accounts.core().clock.now();
     if row.sync_attempts > MAX_ATTEMPTS {
         let text = "the server has ended in the middle of each attempt to read a page";
         return Err(Stop::pause("internal", text));
     }
-    let plugin = accounts.deps().linkers.get(&row.plugin_id);
+    let plugin = accounts.0.linkers.get(&row.plugin_id);
     let plugin = plugin.ok_or_else(|| Stop::pause("not-found", "the plugin is not installed any more"))?;
     match plugin.status() {
         PluginStatus::Active => {}
@@ -297,7 +297,7 @@ impl Writing<'_> {
         reached: &mut i64,
         progress: &mut Progress,
     ) -> Result<bool, Stop> {
-        let repos = &self.accounts.deps().repos;
+        let repos = &self.accounts.0.repos;
         let uris: Vec<_> = chunk.iter().map(|item| item.uri.clone()).collect();
         let known = repos.load(&uris, COMPARED_BYTES).await?.rows;
         let is_unchanged = |item: &PreparedItem| {
@@ -311,7 +311,7 @@ impl Writing<'_> {
                 self.write(item, progress).await?;
             }
             *reached += 1;
-            if !is_done && self.accounts.deps().clock.now() >= self.over {
+            if !is_done && self.accounts.core().clock.now() >= self.over {
                 return Ok(false);
             }
         }
@@ -321,11 +321,11 @@ impl Writing<'_> {
     /// Whether the index holds records of the item's collection. Of others, their place in the page says whether an earlier
     /// turn has written them.
     fn is_indexed(&self, item: &PreparedItem) -> bool {
-        self.accounts.deps().registry.snapshot().record_schema(item.uri.collection.as_str()).is_some()
+        self.accounts.core().registry.snapshot().record_schema(item.uri.collection.as_str()).is_some()
     }
 
     async fn write(&self, item: &PreparedItem, progress: &mut Progress) -> Result<(), Stop> {
-        let repos = &self.accounts.deps().repos;
+        let repos = &self.accounts.0.repos;
         let tenant = tenant_of(&self.row.tenant);
         let write = Write {
             collection: item.uri.collection.clone(),
@@ -356,7 +356,7 @@ impl Accounts {
         row: &AccountRow,
         id: &str,
     ) -> Result<Option<Arc<Session>>, StoreError> {
-        let session = self.deps().repos.session(SessionSelector::Id(id)).await?;
+        let session = self.0.repos.session(SessionSelector::Id(id)).await?;
         Ok(session.filter(|session| session.did.as_str() == row.did))
     }
 }

@@ -63,7 +63,7 @@ impl Turns {
 
 /// Hands out turns until the server drains.
 pub(in crate::plugins::accounts) async fn run(accounts: Accounts) {
-    let stop = accounts.deps().drain.clone();
+    let stop = accounts.core().drain.clone();
     while !stop.is_cancelled() {
         let due = accounts.0.due.notified();
         match stop.run_until_cancelled(accounts.start_turns()).await {
@@ -79,17 +79,17 @@ impl Accounts {
     /// Starts a turn for each sync that is due and finds a place. The others stay due: the longest waiting one is first when a
     /// place becomes free.
     async fn start_turns(&self) -> Result<(), StoreError> {
-        let (db, now) = (&self.deps().db, self.deps().clock.now());
+        let (db, now) = (&self.core().db, self.core().clock.now());
         let together = MAX_PER_PLUGIN as u32;
         for due in external_accounts::due_syncs(db, now, BATCH, together, DUE_OF_PLUGIN).await? {
             let Some(places) = self.0.turns.try_take(&due) else { continue };
-            let holder = self.deps().random.uuid();
+            let holder = self.core().random.uuid();
             let until = now.plus_seconds(LEASE_SECONDS);
             let Some(row) = external_accounts::take_sync(db, &due.id, &holder, now, until).await? else {
                 continue;
             };
             let accounts = self.clone();
-            self.deps().tasks.spawn(async move {
+            self.core().tasks.spawn(async move {
                 turn::run(&accounts, row, &holder).await;
                 drop(places);
                 accounts.0.due.notify_waiters();

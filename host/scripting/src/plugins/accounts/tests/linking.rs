@@ -2,14 +2,15 @@
 
 use super::syncing::until;
 use super::*;
-use crate::plugins::accounts::AccountError;
+use crate::plugins::accounts::{AccountError, Inner};
 use belvedere_storage::store::plugins;
 
 /// A stage whose plugin links accounts by an API key.
 fn by_key(mut stage: Stage) -> Stage {
     let service = Arc::new(FakeService::new("fake", "api_key"));
-    let deps = Deps { linkers: Arc::clone(&service) as _, ..stage.accounts.deps().clone() };
-    stage.accounts = Accounts::new(deps);
+    let Inner { core, repos, attestation, .. } = &*stage.accounts.0;
+    let (linkers, attestation) = (Arc::clone(&service) as _, Arc::clone(attestation));
+    stage.accounts = Accounts::new(core.clone(), linkers, repos.clone(), attestation, true);
     stage.service = service;
     stage
 }

@@ -16,24 +16,22 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{AccountUser, Accounts, Deps};
+use super::{AccountUser, Accounts};
 use belvedere_base::clock::{Clock, Timestamp};
-use belvedere_base::random::Random;
+use belvedere_instance::core::Core;
 use belvedere_instance::events::EventLog;
 use belvedere_instance::indexing::{self, NoScripts, Notice, Observer, StreamConfig, StreamHandle};
 use belvedere_instance::keys::attestation::Attestation;
-use belvedere_instance::lexicons::Registry;
 use belvedere_instance::pds::Sessions;
 use belvedere_instance::pds::standin::FakePds;
 use belvedere_instance::repos::Repos;
 use belvedere_protocol::atproto::Did;
-use belvedere_protocol::crypto::{Algorithm, PrivateKey, SealingKey};
+use belvedere_protocol::crypto::{Algorithm, PrivateKey};
 use belvedere_storage::store::events::{self, EventFilter};
 use belvedere_storage::store::external_accounts::{self, AccountRow};
 use belvedere_storage::store::lexicons::{NewLexicon, upsert};
 use belvedere_storage::store::{Db, index};
 use belvedere_web::fair_share::Tenant;
-use belvedere_web::net::testing::loopback;
 use fake::FakeService;
 
 const ALICE: &str = "did:plc:alice";
@@ -107,7 +105,7 @@ impl Stage {
     /// Replaces the lexicon of notes.
     pub(super) async fn set_key_type(&self, key: &str) {
         upsert(&self.db, &note_lexicon(key), NOW).await.unwrap();
-        self.accounts.deps().registry.reload(&self.db).await.unwrap();
+        self.accounts.core().registry.reload(&self.db).await.unwrap();
     }
 
     async fn on(database: Database) -> Self {
@@ -115,44 +113,28 @@ impl Stage {
         db.migrate().await.unwrap();
         upsert(&db, &note_lexicon("any"), NOW).await.unwrap();
         external_accounts::testing::add_plugin(&db, "fake").await;
-        let registry = Arc::new(Registry::default());
-        registry.reload(&db).await.unwrap();
-        let (clock, random, drain) = (Clock::fixed(NOW), Random::system(), CancellationToken::new());
-        let stream = indexing::start(indexing::Deps {
-            db: db.clone(),
-            tracked: registry.subscribe(),
-            registry: Arc::clone(&registry),
-            scripts: Arc::new(NoScripts),
-            observer: Arc::new(IgnoreNotices),
-            clock: Clock::system(),
-            random: random.clone(),
-            config: StreamConfig::default(),
-            shutdown: drain.clone(),
-        });
+        let core = Core::testing(&db, &Clock::system());
+        core.registry.reload(&db).await.unwrap();
+        let (clock, drain) = (Clock::fixed(NOW), core.drain.clone());
+        let stream = indexing::start(
+            &core,
+            core.registry.subscribe(),
+            Arc::new(NoScripts),
+            Arc::new(IgnoreNotices),
+            StreamConfig::default(),
+        );
         let pds = FakePds::start().await;
         let sessions = Sessions::fixed([pds.session(ALICE), pds.session(BOB)]);
-        let repos = Repos::new(db.clone(), Arc::clone(&registry), sessions, loopback());
+        let repos = Repos::new(&core, sessions);
         repos.attach(stream.writer(), Arc::new(NoScripts));
-        let (events, _) = EventLog::start(db.clone(), Clock::system(), random.clone());
         let service = Arc::new(FakeService::new("fake", "oauth2"));
         let key = PrivateKey::from_bytes(Algorithm::Es256k, &[7; 32]).unwrap();
         let names = ("did:web:x.test#attestation".to_owned(), "com.example.sig".to_owned());
         let attestation = Arc::new(Attestation::new(key, names.0, names.1));
         let host = || {
-            Accounts::new(Deps {
-                db: db.clone(),
-                linkers: Arc::clone(&service) as _,
-                sealing: SealingKey::new([9; 32]),
-                repos: repos.clone(),
-                registry: Arc::clone(&registry),
-                attestation: Arc::clone(&attestation),
-                events: events.clone(),
-                clock: clock.clone(),
-                random: random.clone(),
-                tasks: TaskTracker::new(),
-                drain: drain.clone(),
-                allow_loopback: true,
-            })
+            let core = Core { clock: clock.clone(), tasks: TaskTracker::new(), ..core.clone() };
+            let (linkers, attestation) = (Arc::clone(&service) as _, Arc::clone(&attestation));
+            Accounts::new(core, linkers, repos.clone(), attestation, true)
         };
         Self {
             accounts: host(),
@@ -161,7 +143,7 @@ impl Stage {
             service,
             pds,
             clock,
-            events,
+            events: core.events.clone(),
             drain,
             _stream: stream,
             _database: database,

@@ -13,7 +13,7 @@ use belvedere_storage::store::records;
 
 /// Starts the worker of the first host.
 pub(super) fn work(stage: &Stage) {
-    stage.accounts.deps().tasks.spawn(sync::run(stage.accounts.clone()));
+    stage.accounts.core().tasks.spawn(sync::run(stage.accounts.clone()));
 }
 
 pub(super) async fn run_sync(stage: &Stage) -> SyncState {
@@ -78,7 +78,7 @@ on_both! {
         assert_eq!(indexed(&stage, "n1").await.unwrap(), json!({ "$type": NOTE, "text": "note 1" }));
         let record = indexed(&stage, "steam:570").await.unwrap();
         let unsigned = json!({ "$type": NOTE, "text": "signed" }).to_string();
-        assert!(stage.accounts.deps().attestation.verify(unsigned.as_bytes(), &record["signatures"][0], ALICE));
+        assert!(stage.accounts.0.attestation.verify(unsigned.as_bytes(), &record["signatures"][0], ALICE));
         assert_eq!(stage.events_of("synced").await, [json!({ "account_id": "765", "processed": 3, "written": 3, "skipped": 0, "note": null })]);
         let row = stage.row().await;
         assert_eq!((row.sync_status, row.synced_at, row.sync_cursor), (SyncStatus::Idle, Some(NOW), None));
@@ -124,13 +124,13 @@ on_both! {
             action: belvedere_instance::pds::WriteAction::Put(killed_after.record.clone()),
             swap: None,
         };
-        let repos = &stage.accounts.deps().repos;
+        let repos = &stage.accounts.0.repos;
         let committed = repos.agent(&session, &Tenant::Instance).write(&write).await.unwrap();
         repos.mirror_writes(&session.did, &[write], committed, belvedere_instance::repos::RecordScripts::Now).await;
         // Its lease lapses.
         stage.pass(21);
         assert_eq!(due().await, 1);
-        stage.other.deps().tasks.spawn(sync::run(stage.other.clone()));
+        stage.other.core().tasks.spawn(sync::run(stage.other.clone()));
         until(async || stage.row().await.sync_status == SyncStatus::Idle).await;
         let row = stage.row().await;
         assert_eq!((row.sync_processed, row.sync_written, row.sync_error), (4, 3, None));
@@ -269,7 +269,7 @@ on_both! {
         until(async || stage.service.count("pull") == 1).await;
         assert!(stage.accounts.unlink(ALICE, "fake").await.unwrap());
         assert!(matches!(syncing.await.unwrap(), Err(AccountError::NotLinked)));
-        let turns = stage.accounts.deps().tasks.clone();
+        let turns = stage.accounts.core().tasks.clone();
         until(async || turns.len() == 1).await;
         open.send_replace(true);
         assert!(written(&stage).is_empty());

@@ -153,7 +153,7 @@ fn collection(name: &str) -> Result<Nsid, Error> {
 
 /// The DID of an account that a request names by DID or handle.
 async fn account(app: &App, text: &str) -> Result<Did, Error> {
-    let did = app.outbound.resolver.account(text).await;
+    let did = app.core.resolver.account(text).await;
     did.map_err(|error| Error::bad_request(format!("did: {error}")))
 }
 

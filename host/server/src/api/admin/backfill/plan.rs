@@ -35,8 +35,8 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     })?;
     let planner = Planner {
         db: app.db.clone(),
-        net: app.outbound.net.clone(),
-        resolver: app.outbound.resolver.clone(),
+        net: app.core.net.clone(),
+        resolver: app.core.resolver.clone(),
         clock: app.clock.clone(),
         relay_url: app.config.indexing.relay_url.clone(),
         settings: app.settings.backfill(),

@@ -210,7 +210,7 @@ async fn fetch_and_index(app: &App, row: &LetterRow) -> Result<(), Error> {
         Err(error) => return Err(record_failure(app, row, error).await),
     };
     let uri = &event.change.uri;
-    let fetched = fetch::record(&app.outbound.net, &app.outbound.resolver, uri).await.map_err(|error| {
+    let fetched = fetch::record(&app.core.net, &app.core.resolver, uri).await.map_err(|error| {
         let public =
             Error::new(StatusCode::INTERNAL_SERVER_ERROR, "the record could not be fetched from its PDS");
         Error { cause: Some(Box::new(error)), ..public }

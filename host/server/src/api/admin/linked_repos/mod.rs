@@ -102,10 +102,10 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let (did, handle) = match body.handle.as_deref().map(typed).filter(|handle| !handle.is_empty()) {
         None => (None, None),
         Some(named) => {
-            let did = app.outbound.resolver.account(&named).await;
+            let did = app.core.resolver.account(&named).await;
             let did = did.map_err(|error| Error::bad_request(format!("handle: {error}")))?;
             let handle = if named.starts_with("did:") {
-                app.outbound.resolver.resolve(&did).await.ok().and_then(|doc| doc.handle().map(str::to_owned))
+                app.core.resolver.resolve(&did).await.ok().and_then(|doc| doc.handle().map(str::to_owned))
             } else {
                 Some(named.trim_start_matches('@').to_ascii_lowercase())
             };

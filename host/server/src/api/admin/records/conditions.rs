@@ -18,7 +18,7 @@ pub(super) async fn read(app: &App, request: &Request) -> Result<Query, Error> {
     let collection =
         Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
     let did = match paging::optional(request, "repo") {
-        Some(repo) => Some(app.outbound.resolver.account(&repo).await?),
+        Some(repo) => Some(app.core.resolver.account(&repo).await?),
         None => None,
     };
     let rkey = paging::optional(request, "rkey");

@@ -16,7 +16,7 @@ use belvedere_web::http::{Error, Request, Response, response};
 /// `POST /admin/service-entries/sync-plc`
 pub async fn handle(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
     app.identity_setup.sync(&app.service_identity, &app.more_identity_keys()).await?;
-    app.outbound.resolver.invalidate(&app.service_identity.did()).await;
+    app.core.resolver.invalidate(&app.service_identity.did()).await;
     Ok(synced(&app, &admin, Mode::DidPlc))
 }
 

@@ -83,7 +83,7 @@ impl Facts {
 }
 
 async fn ask(app: &App, uri: &RecordUri) -> InRepo {
-    match fetch::record(&app.outbound.net, &app.outbound.resolver, uri).await {
+    match fetch::record(&app.core.net, &app.core.resolver, uri).await {
         Ok(Some(_)) => InRepo::Present,
         Ok(None) => InRepo::Absent,
         Err(error) => InRepo::Unknown(error.to_string()),

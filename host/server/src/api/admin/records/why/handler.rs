@@ -27,7 +27,7 @@ struct Answer {
 
 pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let uri = paging::required(&request, "uri")?;
-    let uri = app.outbound.resolver.record_uri(&typed(&uri)).await?;
+    let uri = app.core.resolver.record_uri(&typed(&uri)).await?;
     let look = match request.query("look").as_deref() {
         None | Some("true") => true,
         Some("false") => false,

@@ -1,58 +1,56 @@
-//! The base that all parts of the server use: configuration, secrets, clock, database, event log.
+//! What the start of the server opens first, and the other parts are built on: configuration, secrets, database, [`Core`].
+
+use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::open::{StartError, open_store, script_access};
+use super::open::{StartError, net_client, open_store, resolver, script_access};
 use belvedere_base::clock::Clock;
 use belvedere_base::lifecycle::Lifecycle;
 use belvedere_base::random::Random;
 use belvedere_instance::config::{Config, Identity, LoadedSecrets};
+use belvedere_instance::core::Core;
 use belvedere_instance::events::EventLog;
 use belvedere_protocol::crypto::SealingKey;
+use belvedere_storage::store::StoreError;
 use belvedere_storage::store::server_lock::ServerLock;
-use belvedere_storage::store::{Db, StoreError};
 use belvedere_wasm::sandbox::ProcessorPool;
 
-pub(super) struct Ground {
+pub(super) struct Startup {
+    pub(super) core: Core,
     pub(super) config: Config,
     pub(super) identity: Identity,
-    /// The port that the server listens on.
-    pub(super) port: u16,
     pub(super) secrets: LoadedSecrets,
-    pub(super) sealing: SealingKey,
-    pub(super) clock: Clock,
-    pub(super) random: Random,
     pub(super) lock: ServerLock,
-    pub(super) db: Db,
-    pub(super) events: EventLog,
-    /// The turns of scripts and plugins: together they use no more than the cores.
+    /// The time slices of scripts and plugins: together they use no more than the cores.
     pub(super) processor: ProcessorPool,
-    pub(super) tasks: TaskTracker,
     pub(super) lifecycle: Lifecycle,
 }
 
-impl Ground {
+impl Startup {
     pub(super) async fn open(config: Config, port: u16, lifecycle: Lifecycle) -> Result<Self, StartError> {
         let (clock, random) = (Clock::system(), Random::system());
         let secrets = config.secrets.load(&random)?;
         let lock = ServerLock::take(&config.database.url)?;
         let db = open_store(&config.database, &script_access(&config.database, &secrets.encryption)).await?;
         let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
-        Ok(Self {
-            identity: config.server.identity(port),
+        let identity = config.server.identity(port);
+        let net = net_client(&config, &identity, port)?;
+        let core = Core {
             sealing: SealingKey::new(*secrets.encryption.reveal()),
+            resolver: resolver(&config, net.clone(), clock.clone()),
+            registry: Arc::default(),
             tasks: TaskTracker::new(),
-            config,
-            port,
-            secrets,
+            drain: lifecycle.drain.clone(),
+            db,
             clock,
             random,
-            lock,
-            db,
             events,
-            processor: ProcessorPool::default(),
-            lifecycle,
-        })
+            net,
+        };
+        let failed = |error| StartError::Store { url: config.database.redacted_url(), error };
+        core.registry.reload(&core.db).await.map_err(failed)?;
+        Ok(Self { core, config, identity, secrets, lock, processor: ProcessorPool::default(), lifecycle })
     }
 
     /// An error of the database, with its address.
