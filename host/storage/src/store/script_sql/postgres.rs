@@ -16,8 +16,8 @@ use super::{
     OWN_SCHEMA, OwnColumn, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA,
     write_json_member,
 };
-use crate::store::executor::ConnectionPool as _;
 use crate::store::Backend;
+use crate::store::executor::ConnectionPool as _;
 use crate::store::read_pool::ExcessPrivilege;
 
 /// Longest wait of a statement for another statement's lock on an own table.
