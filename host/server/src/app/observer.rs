@@ -1,6 +1,6 @@
 //! Writes the stream's notices to the event log, and drops cached documents of identities that changed.
 
-use belvedere_instance::events::{Event, EventLog, GapEvent};
+use belvedere_instance::events::{Event, EventLog};
 use belvedere_instance::identity::Resolver;
 use belvedere_instance::indexing::{Notice, Observer, PublishedLexicon};
 use belvedere_instance::network_lexicons::NetworkLexicons;
@@ -27,7 +27,7 @@ impl Observer for StreamObserver {
             Notice::Connected { url } => Event::JetstreamConnected { url },
             Notice::Disconnected { reason } => Event::JetstreamDisconnected { reason },
             Notice::Gap { url, gap: Gap { reason, from, to } } => {
-                Event::StreamGap(GapEvent::Found { url, reason: reason.as_str(), from, to })
+                Event::StreamGap { url, reason: reason.as_str(), from, to }
             }
             Notice::CidMismatch { uri, claimed_cid, reason } => {
                 Event::RecordCidMismatch { uri, claimed_cid, reason }

@@ -11,7 +11,7 @@ use super::deps::Deps;
 use super::handle::{Connected, Labelers};
 use super::session::{End, Session};
 use belvedere_base::backoff::Backoff;
-use belvedere_instance::events::{Event, LabelerEvent};
+use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::crypto::PublicKey;
 use belvedere_storage::store::StoreError;
@@ -115,7 +115,7 @@ impl<C: Connect + Sync> Subscription<C> {
                 self.failing = false;
                 let id = self.deps.random.uuid();
                 labelers::set_connected(&self.deps.db, &self.did, &id).await?;
-                self.record(LabelerEvent::Connected { did: self.did.clone() });
+                self.deps.events.record(Event::LabelerConnected { did: self.did.clone() });
                 tracing::info!(did = %self.did, endpoint, cursor = before, "connected to a labeler");
                 let _connected = Connected::new(&self.labelers);
                 let session = Session {
@@ -189,7 +189,7 @@ impl<C: Connect + Sync> Subscription<C> {
         let lost = self.cursor;
         if labelers::rewind(&self.deps.db, &self.did, lost, None).await? {
             tracing::warn!(did = %self.did, cursor = lost, "the labeler is read from its beginning again");
-            self.record(LabelerEvent::CursorReset { did: self.did.clone(), cursor: lost });
+            self.deps.events.record(Event::LabelerCursorReset { did: self.did.clone(), cursor: lost });
         }
         Ok(())
     }
@@ -199,7 +199,8 @@ impl<C: Connect + Sync> Subscription<C> {
         let from = self.cursor;
         let Some(next) = next.filter(|next| *next > from.unwrap_or(0)) else { return Ok(()) };
         if labelers::rewind(&self.deps.db, &self.did, from, Some(next)).await? {
-            self.record(LabelerEvent::Skipped { did: self.did.clone(), from: from.unwrap_or(0), to: next });
+            let (did, from) = (self.did.clone(), from.unwrap_or(0));
+            self.deps.events.record(Event::LabelerMessagesSkipped { did, from, to: next });
         }
         Ok(())
     }
@@ -209,7 +210,7 @@ impl<C: Connect + Sync> Subscription<C> {
         let reason = end.to_string();
         let is_error = !matches!(end, End::Stopped | End::Superseded);
         tracing::info!(did = %self.did, reason, "not connected to a labeler");
-        self.record(LabelerEvent::Disconnected {
+        self.deps.events.record(Event::LabelerDisconnected {
             did: self.did.clone(),
             last_seq: self.cursor,
             reason: reason.clone(),
@@ -224,10 +225,6 @@ impl<C: Connect + Sync> Subscription<C> {
     ) -> Result<(), StoreError> {
         let now = self.deps.clock.now();
         labelers::set_disconnected(&self.deps.db, &self.did, connection, error, now).await
-    }
-
-    fn record(&self, event: LabelerEvent) {
-        self.deps.events.record(Event::Labeler(event));
     }
 }
 

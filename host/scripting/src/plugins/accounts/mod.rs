@@ -31,7 +31,7 @@ use super::calls::CallScope;
 use super::registry::PluginStatus;
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
-use belvedere_instance::events::{Event, EventLog, ExternalAccountChange, ExternalAccountEvent};
+use belvedere_instance::events::EventLog;
 use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::lexicons::Registry;
 use belvedere_instance::repos::Repos;
@@ -146,11 +146,6 @@ impl Accounts {
             PluginStatus::Paused => Err(AccountError::Paused),
             PluginStatus::Removing => Err(unknown()),
         }
-    }
-
-    fn record(&self, did: &str, plugin: &str, what: ExternalAccountChange) {
-        let event = ExternalAccountEvent { did: did.to_owned(), plugin: plugin.to_owned(), what };
-        self.deps().events.record(Event::ExternalAccount(event));
     }
 }
 
