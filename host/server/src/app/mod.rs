@@ -39,7 +39,7 @@ use belvedere_instance::pds::{Sessions, revocation, sweep};
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::{self, LinkedRepos};
 use belvedere_instance::service_identity::{ServiceIdentity, Setup};
-use belvedere_instance::settings::{self, Settings};
+use belvedere_instance::settings::Settings;
 use belvedere_protocol::crypto::SealingKey;
 use belvedere_scripting::plugins::accounts::{Accounts, InstalledPlugins};
 use belvedere_scripting::scripts::Xrpc;
@@ -146,7 +146,7 @@ impl App {
             .reload(&ground.db, |settings| costs.reload(settings))
             .await
             .map_err(|error| ground.store_error(error))?;
-        ground.events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
+        ground.events.set_verbose(settings.logs_verbosely());
         let (retention, _) = watch::channel(Retention { event_days: settings.event_retention_days() });
 
         let outbound = Outbound::open(&ground)?;
