@@ -1,4 +1,5 @@
 import { settingTexts } from '../../texts'
+import { rows } from './rows'
 
 /** A setting that the server knows. */
 export interface KnownSetting {
@@ -6,7 +7,13 @@ export interface KnownSetting {
   kind: 'text' | 'url' | 'number' | 'flag'
   /** What counts while nothing is set. */
   standard?: string
-  range?: [number, number]
+  range?: readonly [number, number]
+}
+
+/** The settings whose keys begin so, with what the server says of them. */
+function of(prefix: string): KnownSetting[] {
+  const keys = Object.keys(rows) as (keyof typeof rows)[]
+  return keys.filter((key) => key.startsWith(prefix)).map((key) => ({ key, ...rows[key] }))
 }
 
 /** Sections of the settings page. */
@@ -21,13 +28,7 @@ export const sections: { section: 'instance' | 'events' | 'limits' | 'backfill';
       { key: 'policy_uri', kind: 'url' },
     ],
   },
-  {
-    section: 'events',
-    settings: [
-      { key: 'event_log_retention_days', kind: 'number', standard: '30', range: [0, 36_500] },
-      { key: 'verbose_event_logging', kind: 'flag', standard: 'false' },
-    ],
-  },
+  { section: 'events', settings: [...of('event_log_'), ...of('verbose_event_logging')] },
   {
     section: 'limits',
     settings: [
@@ -36,18 +37,7 @@ export const sections: { section: 'instance' | 'events' | 'limits' | 'backfill';
       { key: 'rate_limit.default_proxy_cost', kind: 'number', standard: '1' },
     ],
   },
-  {
-    section: 'backfill',
-    settings: [
-      { key: 'backfill_concurrent_pds', kind: 'number', standard: '10', range: [1, 64] },
-      { key: 'backfill_concurrent_dids_per_pds', kind: 'number', standard: '3', range: [1, 16] },
-      { key: 'backfill_concurrent_resolution', kind: 'number', standard: '100', range: [1, 500] },
-      { key: 'backfill_max_attempts', kind: 'number', standard: '3', range: [1, 10] },
-      { key: 'backfill_retention_days', kind: 'number', standard: '28', range: [0, 36_500] },
-      { key: 'backfill_max_repos', kind: 'number', standard: '100000000', range: [1, 4_294_967_295] },
-      { key: 'backfill_catch_up', kind: 'flag', standard: 'true' },
-    ],
-  },
+  { section: 'backfill', settings: of('backfill_') },
 ]
 
 /** Settings that have a page or a part of their own. */

@@ -6,7 +6,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::plan::PlanPlaces;
 use super::progress::{Broadcast, Watcher};
-use crate::events::{Event, EventLog, GapEvent};
+use crate::events::{Event, EventLog};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_storage::store::backfill::{self, NewJob, QueuedCatchUp, Requested};
@@ -89,7 +89,7 @@ impl Backfills {
         let queued =
             backfill::queue_catch_up(&self.db, &id, CATCH_UP_MARGIN_SECONDS, not_before, now).await?;
         if let Some(QueuedCatchUp { id: job_id, changed_since, gaps }) = queued {
-            self.events.record(Event::StreamGap(GapEvent::CatchUpQueued { job_id, changed_since, gaps }));
+            self.events.record(Event::CatchUpQueued { job_id, changed_since, gaps });
         }
         Ok(())
     }

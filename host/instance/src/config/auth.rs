@@ -2,16 +2,20 @@
 
 use clap::Args;
 
-use super::{Problems, parse};
+use super::{Problems, Setting, parse};
 use belvedere_protocol::atproto::Nsid;
 
-const DEFAULT_NAMESPACE: &str = "dev.service";
+const SERVICE_NAMESPACE: Setting<&str> = Setting {
+    variable: "SERVICE_NAMESPACE",
+    default: "dev.service",
+    about: "Namespace of the procedures that manage API clients",
+};
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Authentication")]
 pub struct AuthArgs {
-    /// Namespace of the procedures that manage API clients [default: dev.service]
-    #[arg(long, env = "SERVICE_NAMESPACE", global = true, value_name = "NSID PREFIX")]
+    #[arg(long, env = SERVICE_NAMESPACE.variable, help = SERVICE_NAMESPACE.help(), global = true,
+        value_name = "NSID PREFIX")]
     pub service_namespace: Option<String>,
     /// Whether DPoP proofs must contain a nonce from this server: off or required [default: off]
     #[arg(long, env = "DPOP_NONCES", global = true, value_name = "off|required")]
@@ -28,11 +32,12 @@ pub struct Auth {
 
 impl AuthArgs {
     pub(super) fn check(self, problems: &mut Problems) -> Auth {
-        let service_namespace =
-            parse::text(self.service_namespace).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+        let service_namespace = SERVICE_NAMESPACE.read(self.service_namespace);
         if Nsid::try_from(format!("{service_namespace}.name").as_str()).is_err() {
-            problems
-                .add("SERVICE_NAMESPACE", format!("{service_namespace:?} is not the beginning of an NSID"));
+            problems.add(
+                SERVICE_NAMESPACE.variable,
+                format!("{service_namespace:?} is not the beginning of an NSID"),
+            );
         }
         let dpop_nonces = match parse::text(self.dpop_nonces).as_deref() {
             None | Some("off") => false,

@@ -1,130 +1,100 @@
 //! Settings of backfills. Admins may change them while the server runs (`/admin/settings`).
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 use clap::Args;
 
-use super::{Problems, parse};
+use super::{NumberSetting, Problems, Setting, parse};
 
-/// A whole number that an admin may set: the key of the setting, the variable, the default, and the range of values.
-#[derive(Clone, Debug)]
-pub struct NumberSetting {
-    pub key: &'static str,
-    variable: &'static str,
-    pub default: u32,
-    pub range: RangeInclusive<u32>,
-}
-
-/// PDSs that are read at the same time. The maximum is what one process can use.
-pub const CONCURRENT_PDS: NumberSetting = NumberSetting {
-    key: "backfill_concurrent_pds",
+/// The maximum is what one process can use.
+pub const CONCURRENT_PDS: NumberSetting<u32> = NumberSetting {
     variable: "BACKFILL_CONCURRENT_PDS",
     default: 10,
     range: 1..=64,
+    about: "PDSs from which a backfill reads at the same time",
 };
 
-/// Repos that are read at the same time from one PDS. More than 16 is what PDSs answer with 429.
-pub const CONCURRENT_DIDS_PER_PDS: NumberSetting = NumberSetting {
-    key: "backfill_concurrent_dids_per_pds",
+/// More than 16 is what PDSs answer with 429.
+pub const CONCURRENT_DIDS_PER_PDS: NumberSetting<u32> = NumberSetting {
     variable: "BACKFILL_CONCURRENT_DIDS_PER_PDS",
     default: 3,
     range: 1..=16,
+    about: "Repos that a backfill reads from one PDS at the same time",
 };
 
-/// DID documents that are looked up at the same time.
-pub const CONCURRENT_RESOLUTION: NumberSetting = NumberSetting {
-    key: "backfill_concurrent_resolution",
+pub const CONCURRENT_RESOLUTION: NumberSetting<u32> = NumberSetting {
     variable: "BACKFILL_CONCURRENT_RESOLUTION",
     default: 100,
     range: 1..=500,
+    about: "DID documents that a backfill looks up at the same time",
 };
 
-/// How often a repo is tried before it counts as failed.
-pub const MAX_ATTEMPTS: NumberSetting = NumberSetting {
-    key: "backfill_max_attempts",
+pub const MAX_ATTEMPTS: NumberSetting<u32> = NumberSetting {
     variable: "BACKFILL_MAX_ATTEMPTS",
     default: 3,
     range: 1..=10,
+    about: "How often a backfill tries a repo whose PDS fails",
 };
 
-/// Days that the repos of an ended job are kept; 0 keeps them forever. A century: more is a mistake in the unit.
-pub const RETENTION_DAYS: NumberSetting = NumberSetting {
-    key: "backfill_retention_days",
+/// A century: more is a mistake in the unit.
+pub const RETENTION_DAYS: NumberSetting<u32> = NumberSetting {
     variable: "BACKFILL_RETENTION_DAYS",
     default: 28,
     range: 0..=36_500,
+    about: "Days that the repos of an ended backfill are kept; 0 keeps them forever",
 };
 
-/// Repos of one job. More than the network has accounts, so that only a relay that invents some reaches it; a row of each is
-/// kept, of some 200 bytes.
-pub const MAX_REPOS: NumberSetting = NumberSetting {
-    key: "backfill_max_repos",
+/// More than the network has accounts, so that only a relay that invents some reaches it; a row of each is kept, of some
+/// 200 bytes.
+pub const MAX_REPOS: NumberSetting<u32> = NumberSetting {
     variable: "BACKFILL_MAX_REPOS",
     default: 100_000_000,
     range: 1..=u32::MAX,
+    about: "Repos that a backfill may have: it lists no more of them",
 };
 
-/// The key of the setting that lets the server catch up by itself after a gap of the stream.
-pub const CATCH_UP: &str = "backfill_catch_up";
+pub const CATCH_UP: Setting<bool> = Setting {
+    variable: "BACKFILL_CATCH_UP",
+    default: true,
+    about: "Catch up by itself after a gap of the stream: read the repos that have changed since",
+};
 
 /// All settings of backfills that are numbers.
-pub const SETTINGS: [NumberSetting; 6] =
+pub const NUMBERS: [NumberSetting<u32>; 6] =
     [CONCURRENT_PDS, CONCURRENT_DIDS_PER_PDS, CONCURRENT_RESOLUTION, MAX_ATTEMPTS, RETENTION_DAYS, MAX_REPOS];
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Backfill")]
 pub struct BackfillArgs {
-    /// PDSs from which a backfill reads at the same time, at most 64 [default: 10]
-    #[arg(
-        long = "backfill-concurrent-pds",
-        env = "BACKFILL_CONCURRENT_PDS",
-        global = true,
-        value_name = "N"
-    )]
+    #[arg(long = "backfill-concurrent-pds", env = CONCURRENT_PDS.variable, help = CONCURRENT_PDS.help(),
+        global = true, value_name = "N")]
     pub concurrent_pds: Option<String>,
-    /// Repos that a backfill reads from one PDS at the same time, at most 16 [default: 3]
-    #[arg(
-        long = "backfill-concurrent-dids-per-pds",
-        env = "BACKFILL_CONCURRENT_DIDS_PER_PDS",
-        global = true,
-        value_name = "N"
-    )]
+    #[arg(long = "backfill-concurrent-dids-per-pds", env = CONCURRENT_DIDS_PER_PDS.variable,
+        help = CONCURRENT_DIDS_PER_PDS.help(), global = true, value_name = "N")]
     pub concurrent_dids_per_pds: Option<String>,
-    /// DID documents that a backfill looks up at the same time, at most 500 [default: 100]
-    #[arg(
-        long = "backfill-concurrent-resolution",
-        env = "BACKFILL_CONCURRENT_RESOLUTION",
-        global = true,
-        value_name = "N"
-    )]
+    #[arg(long = "backfill-concurrent-resolution", env = CONCURRENT_RESOLUTION.variable,
+        help = CONCURRENT_RESOLUTION.help(), global = true, value_name = "N")]
     pub concurrent_resolution: Option<String>,
-    /// How often a backfill tries a repo whose PDS fails, at most 10 [default: 3]
-    #[arg(long = "backfill-max-attempts", env = "BACKFILL_MAX_ATTEMPTS", global = true, value_name = "N")]
+    #[arg(long = "backfill-max-attempts", env = MAX_ATTEMPTS.variable, help = MAX_ATTEMPTS.help(), global = true,
+        value_name = "N")]
     pub max_attempts: Option<String>,
-    /// Days that the repos of an ended backfill are kept; 0 keeps them forever [default: 28]
-    #[arg(
-        id = "backfill_retention_days",
-        long = "backfill-retention-days",
-        env = "BACKFILL_RETENTION_DAYS",
-        global = true,
-        value_name = "DAYS"
-    )]
+    #[arg(id = "backfill_retention_days", long = "backfill-retention-days", env = RETENTION_DAYS.variable,
+        help = RETENTION_DAYS.help(), global = true, value_name = "DAYS")]
     pub retention_days: Option<String>,
-    /// Repos that a backfill may have: it lists no more of them [default: 100000000]
-    #[arg(long = "backfill-max-repos", env = "BACKFILL_MAX_REPOS", global = true, value_name = "N")]
+    #[arg(long = "backfill-max-repos", env = MAX_REPOS.variable, help = MAX_REPOS.help(), global = true,
+        value_name = "N")]
     pub max_repos: Option<String>,
-    /// Catch up by itself after a gap of the stream: read the repos that have changed since [default: true]
-    #[arg(long = "backfill-catch-up", env = "BACKFILL_CATCH_UP", global = true, value_name = "BOOL")]
+    #[arg(long = "backfill-catch-up", env = CATCH_UP.variable, help = CATCH_UP.help(), global = true,
+        value_name = "BOOL")]
     pub catch_up: Option<String>,
 }
 
 /// The given values, by the key of their setting.
 #[derive(Clone, Debug)]
-pub struct Backfill(BTreeMap<&'static str, String>);
+pub struct Backfill(BTreeMap<String, String>);
 
 impl Backfill {
-    pub fn settings(&self) -> BTreeMap<&'static str, String> {
+    pub fn settings(&self) -> BTreeMap<String, String> {
         self.0.clone()
     }
 }
@@ -141,13 +111,11 @@ impl BackfillArgs {
         ];
         let given = values.into_iter().filter_map(|(setting, value)| {
             let value = parse::text(value)?;
-            let number =
-                parse::number(setting.variable, Some(value), setting.default, setting.range, problems);
-            Some((setting.key, number.to_string()))
+            Some((setting.key(), setting.read(Some(value), problems).to_string()))
         });
         let mut given: BTreeMap<_, _> = given.collect();
         if let Some(text) = parse::text(self.catch_up) {
-            given.insert(CATCH_UP, parse::flag("BACKFILL_CATCH_UP", Some(text), true, problems).to_string());
+            given.insert(CATCH_UP.key(), CATCH_UP.read(Some(text), problems).to_string());
         }
         Backfill(given)
     }
@@ -174,7 +142,7 @@ mod tests {
             ("backfill_concurrent_pds", "64"),
             ("backfill_retention_days", "0"),
         ];
-        assert_eq!(given, BTreeMap::from(expected.map(|(key, value)| (key, value.to_owned()))));
+        assert_eq!(given, BTreeMap::from(expected.map(|(key, value)| (key.to_owned(), value.to_owned()))));
 
         let args = BackfillArgs {
             concurrent_dids_per_pds: Some("0".to_owned()),

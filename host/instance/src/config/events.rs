@@ -2,26 +2,30 @@
 
 use clap::Args;
 
-use super::{Problems, parse};
+use super::{NumberSetting, Problems, Setting, parse};
 
-/// Days that events are kept if neither the environment nor an admin says otherwise (service.md, Limits).
-pub const DEFAULT_RETENTION_DAYS: u32 = 30;
-/// A century: a larger value is a mistake in the unit.
-pub const MAX_RETENTION_DAYS: u32 = 36_500;
+/// The default is that of service.md, Limits. A century: a larger value is a mistake in the unit.
+pub const RETENTION_DAYS: NumberSetting<u32> = NumberSetting {
+    variable: "EVENT_LOG_RETENTION_DAYS",
+    default: 30,
+    range: 0..=36_500,
+    about: "Days that events are kept; 0 keeps them forever",
+};
+
+pub const VERBOSE: Setting<bool> = Setting {
+    variable: "VERBOSE_EVENT_LOGGING",
+    default: false,
+    about: "Log every record that is indexed and every script that runs",
+};
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Event log")]
 pub struct EventsArgs {
-    /// Days that events are kept; 0 keeps them forever [default: 30]
-    #[arg(
-        long = "event-log-retention-days",
-        env = "EVENT_LOG_RETENTION_DAYS",
-        global = true,
-        value_name = "DAYS"
-    )]
+    #[arg(long = "event-log-retention-days", env = RETENTION_DAYS.variable, help = RETENTION_DAYS.help(), global = true,
+        value_name = "DAYS")]
     pub retention_days: Option<String>,
-    /// Log every record that is indexed and every script that runs [default: false]
-    #[arg(long = "verbose-event-logging", env = "VERBOSE_EVENT_LOGGING", global = true, value_name = "BOOL")]
+    #[arg(long = "verbose-event-logging", env = VERBOSE.variable, help = VERBOSE.help(), global = true,
+        value_name = "BOOL")]
     pub verbose: Option<String>,
 }
 
@@ -34,13 +38,10 @@ pub struct Events {
 
 impl EventsArgs {
     pub(super) fn check(self, problems: &mut Problems) -> Events {
-        let days = |text| {
-            let range = 0..=MAX_RETENTION_DAYS;
-            parse::number("EVENT_LOG_RETENTION_DAYS", Some(text), DEFAULT_RETENTION_DAYS, range, problems)
-        };
         Events {
-            retention_days: parse::text(self.retention_days).map(days),
-            verbose: parse::flag("VERBOSE_EVENT_LOGGING", self.verbose, false, problems),
+            retention_days: parse::text(self.retention_days)
+                .map(|days| RETENTION_DAYS.read(Some(days), problems)),
+            verbose: VERBOSE.read(self.verbose, problems),
         }
     }
 }

@@ -4,7 +4,13 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 
-use super::{Problems, parse};
+use super::{Problems, Setting, parse};
+
+const SPACES_ENABLED: Setting<bool> = Setting {
+    variable: "FEATURE_SPACES_ENABLED",
+    default: false,
+    about: "Offer the permissions of spaces; this version answers their methods with 501",
+};
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Instance")]
@@ -24,22 +30,17 @@ pub struct InstanceArgs {
     /// URL of the privacy policy
     #[arg(long, env = "POLICY_URI", global = true, value_name = "URL")]
     pub policy_uri: Option<String>,
-    /// Offer the permissions of spaces; this version answers their methods with 501 [default: false]
-    #[arg(
-        long = "feature-spaces-enabled",
-        env = "FEATURE_SPACES_ENABLED",
-        global = true,
-        value_name = "BOOL"
-    )]
+    #[arg(long = "feature-spaces-enabled", env = SPACES_ENABLED.variable, help = SPACES_ENABLED.help(), global = true,
+        value_name = "BOOL")]
     pub spaces_enabled: Option<String>,
 }
 
 /// The given values, by the name of their setting.
 #[derive(Clone, Debug)]
-pub struct Instance(BTreeMap<&'static str, String>);
+pub struct Instance(BTreeMap<String, String>);
 
 impl Instance {
-    pub fn settings(&self) -> BTreeMap<&'static str, String> {
+    pub fn settings(&self) -> BTreeMap<String, String> {
         self.0.clone()
     }
 }
@@ -47,7 +48,7 @@ impl Instance {
 impl InstanceArgs {
     pub(super) fn check(self, problems: &mut Problems) -> Instance {
         let mut given = BTreeMap::new();
-        given.extend(parse::text(self.app_name).map(|name| ("app_name", name)));
+        given.extend(parse::text(self.app_name).map(|name| ("app_name".to_owned(), name)));
         for (variable, key, value) in [
             ("CLIENT_URI", "client_uri", self.client_uri),
             ("LOGO_URI", "logo_uri", self.logo_uri),
@@ -56,12 +57,12 @@ impl InstanceArgs {
         ] {
             let Some(text) = parse::text(value) else { continue };
             if parse::url(variable, &text, &["http", "https"], problems).is_some() {
-                given.insert(key, text);
+                given.insert(key.to_owned(), text);
             }
         }
         if let Some(text) = parse::text(self.spaces_enabled) {
-            let enabled = parse::flag("FEATURE_SPACES_ENABLED", Some(text), false, problems);
-            given.insert("feature.spaces_enabled", enabled.to_string());
+            let enabled = SPACES_ENABLED.read(Some(text), problems);
+            given.insert("feature.spaces_enabled".to_owned(), enabled.to_string());
         }
         Instance(given)
     }

@@ -1,5 +1,6 @@
-//! Reads and checks the environment and the command line, once. There is one small struct per concern; every variable
-//! is documented on its field, and `--help` shows the same text. Nothing outside this room reads the environment.
+//! Reads and checks the environment and the command line, once. There is one small struct per concern. A variable with a
+//! constant default is a row ([`Setting`], [`NumberSetting`]), others are documented on their field; `--help` shows
+//! both. Nothing outside this room reads the environment.
 //!
 //! An invalid value never falls back to a default: [`Args::check`] checks all values and reports all problems together,
 //! each with its fix. An empty value counts as unset, because compose files often pass empty values.
@@ -15,7 +16,7 @@ mod memory;
 mod observe;
 mod outbound;
 mod parse;
-mod plugins;
+pub mod plugins;
 mod problems;
 mod proxies;
 mod public_url;
@@ -24,6 +25,7 @@ pub mod scripts;
 mod secret;
 mod secrets;
 mod server;
+mod setting;
 
 use clap::Args as ClapArgs;
 
@@ -32,7 +34,7 @@ pub use auth::{Auth, AuthArgs};
 pub use backfill::{Backfill, BackfillArgs};
 pub use database::{Database, DatabaseArgs, Replicas, ScriptSql};
 pub use events::{Events, EventsArgs};
-pub use indexing::{DEFAULT_PLC, Indexing, IndexingArgs};
+pub use indexing::{Indexing, IndexingArgs, PLC};
 pub use instance::{Instance, InstanceArgs};
 pub use memory::{Memory, MemoryArgs};
 pub use observe::{LogFormat, Observe, ObserveArgs};
@@ -46,6 +48,7 @@ pub use scripts::{Scripts, ScriptsArgs};
 pub use secret::Secret;
 pub use secrets::{EncryptionKey, LoadedSecrets, SecretError, Secrets, SecretsArgs};
 pub use server::{Identity, Server, ServerArgs};
+pub use setting::{NumberSetting, Setting};
 
 /// The values as given: unchecked text.
 #[derive(Clone, Debug, Default, ClapArgs)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use url::Url;
 
-use super::{Problems, Secret, parse};
+use super::{NumberSetting, Problems, Secret, parse};
 
 /// The beginning of all names below, and of the names of plugins' secrets.
 const PREFIX: &str = "PLUGIN_";
@@ -16,10 +16,14 @@ const PREFIX: &str = "PLUGIN_";
 const SETTINGS: [&str; 5] =
     ["PLUGIN_DIR", "PLUGIN_URLS", "PLUGIN_GRANT_UNRESTRICTED", "PLUGIN_CATALOGUE_URL", "PLUGIN_POOL_SIZE"];
 
-/// The default for calls of plugins that run at the same time. Each may use 64 MiB, and most of them wait for other servers.
-const POOL_SIZE: u32 = 16;
-/// Each instance may use 64 MiB, so a larger pool could use up the machine's memory.
-const MAX_POOL: u32 = 1024;
+/// The default has room for four plugins with all their calls, most of which wait for other servers. A larger pool than
+/// the maximum could use up the machine's memory.
+pub const POOL_SIZE: NumberSetting<u32> = NumberSetting {
+    variable: "PLUGIN_POOL_SIZE",
+    default: 16,
+    range: 1..=1024,
+    about: "Calls of plugins that may run at the same time, up to 64 MiB of memory each",
+};
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Plugins")]
@@ -44,14 +48,8 @@ pub struct PluginsArgs {
     /// official one yet
     #[arg(long = "plugin-catalogue-url", env = "PLUGIN_CATALOGUE_URL", global = true, value_name = "URL")]
     pub catalogue_url: Option<String>,
-    /// Calls of plugins that may run at the same time, up to 64 MiB of memory each [default: 16]
-    #[arg(
-        id = "plugin_pool_size",
-        long = "plugin-pool-size",
-        env = "PLUGIN_POOL_SIZE",
-        global = true,
-        value_name = "COUNT"
-    )]
+    #[arg(id = "plugin_pool_size", long = "plugin-pool-size", env = POOL_SIZE.variable, help = POOL_SIZE.help(),
+        global = true, value_name = "COUNT")]
     pub pool_size: Option<String>,
 }
 
@@ -102,7 +100,7 @@ impl PluginsArgs {
             urls,
             unrestricted: parse::list(self.unrestricted).into_iter().collect(),
             catalogue_url,
-            pool_size: parse::number("PLUGIN_POOL_SIZE", self.pool_size, POOL_SIZE, 1..=MAX_POOL, problems),
+            pool_size: POOL_SIZE.read(self.pool_size, problems),
             secrets: secrets(environment()),
         }
     }

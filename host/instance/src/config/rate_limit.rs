@@ -2,33 +2,32 @@
 
 use clap::Args;
 
-use super::{Problems, parse};
+use super::{NumberSetting, Problems};
 
-const DEFAULT_CAPACITY: u32 = 100;
-const DEFAULT_REFILL_RATE: f64 = 2.0;
-/// Enough to mean "no limit" without overflowing anything.
-const MAX_CAPACITY: u32 = 1_000_000_000;
+/// The maximum is enough to mean "no limit" without overflowing anything.
+const CAPACITY: NumberSetting<u32> = NumberSetting {
+    variable: "DEFAULT_RATE_LIMIT_CAPACITY",
+    default: 100,
+    range: 1..=1_000_000_000,
+    about: "Tokens that a client's bucket holds",
+};
+
 /// Slower than one token in a day is a mistake.
-const REFILL_RATES: std::ops::RangeInclusive<f64> = 0.00001..=1_000_000_000.0;
+const REFILL_RATE: NumberSetting<f64> = NumberSetting {
+    variable: "DEFAULT_RATE_LIMIT_REFILL_RATE",
+    default: 2.0,
+    range: 0.00001..=1_000_000_000.0,
+    about: "Tokens that are added to a client's bucket per second",
+};
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Rate limits")]
 pub struct RateLimitArgs {
-    /// Tokens that a client's bucket holds [default: 100]
-    #[arg(
-        long = "default-rate-limit-capacity",
-        env = "DEFAULT_RATE_LIMIT_CAPACITY",
-        global = true,
-        value_name = "TOKENS"
-    )]
+    #[arg(long = "default-rate-limit-capacity", env = CAPACITY.variable, help = CAPACITY.help(), global = true,
+        value_name = "TOKENS")]
     pub capacity: Option<String>,
-    /// Tokens that are added to a client's bucket per second [default: 2.0]
-    #[arg(
-        long = "default-rate-limit-refill-rate",
-        env = "DEFAULT_RATE_LIMIT_REFILL_RATE",
-        global = true,
-        value_name = "TOKENS"
-    )]
+    #[arg(long = "default-rate-limit-refill-rate", env = REFILL_RATE.variable, help = REFILL_RATE.help(), global = true,
+        value_name = "TOKENS")]
     pub refill_rate: Option<String>,
 }
 
@@ -42,20 +41,8 @@ pub struct RateLimit {
 impl RateLimitArgs {
     pub(super) fn check(self, problems: &mut Problems) -> RateLimit {
         RateLimit {
-            capacity: parse::number(
-                "DEFAULT_RATE_LIMIT_CAPACITY",
-                self.capacity,
-                DEFAULT_CAPACITY,
-                1..=MAX_CAPACITY,
-                problems,
-            ),
-            refill_rate: parse::number(
-                "DEFAULT_RATE_LIMIT_REFILL_RATE",
-                self.refill_rate,
-                DEFAULT_REFILL_RATE,
-                REFILL_RATES,
-                problems,
-            ),
+            capacity: CAPACITY.read(self.capacity, problems),
+            refill_rate: REFILL_RATE.read(self.refill_rate, problems),
         }
     }
 }

@@ -2,49 +2,59 @@
 
 use clap::Args;
 
-use super::{Problems, parse};
+use super::{NumberSetting, Problems};
 
-/// The default for concurrent runs that no other script called. Scripts are CPU-bound; this is many times the number of
-/// cores, to allow for runs that wait for the database. Runs called by scripts have about as many instances again. Their
-/// memory has a bound of its own (`MEMORY_LIMIT_MIB`).
-pub const POOL_SIZE: u32 = 64;
+/// Concurrent runs that no other script called. Scripts are CPU-bound; the default is many times the number of cores, to
+/// allow for runs that wait for the database. Runs called by scripts have about as many instances again. Their memory
+/// has a bound of its own (`MEMORY_LIMIT_MIB`). Each instance has 64 MiB of address space, and the system bounds how many
+/// mappings a process may have.
+pub const POOL_SIZE: NumberSetting<u32> = NumberSetting {
+    variable: "SCRIPT_POOL_SIZE",
+    default: 64,
+    range: 1..=1024,
+    about: "Scripts that may run at the same time, up to 64 MiB of memory each",
+};
 
-/// The default for runs that may wait for an instance: a tenth of a second's work at 10,000 runs a second.
-pub const QUEUE: u32 = 1_024;
+/// The default is a tenth of a second's work at 10,000 runs a second. Each request that waits for an instance occupies a
+/// connection and a body.
+pub const QUEUE: NumberSetting<u32> = NumberSetting {
+    variable: "SCRIPT_QUEUE",
+    default: 1_024,
+    range: 0..=100_000,
+    about: "Requests that may wait for a script to finish; more get 503",
+};
 
-/// Each instance has 64 MiB of address space, and the system bounds how many mappings a process may have.
-const MAX_POOL: u32 = 1024;
-/// Each request that waits for an instance occupies a connection and a body.
-const MAX_QUEUE: u32 = 100_000;
-/// More than the largest machine can burn.
-const MAX_CLIENT_FUEL: u64 = 10_000_000_000_000;
+/// The maximum is more than the largest machine can burn.
+const CLIENT_FUEL: NumberSetting<u64> = NumberSetting {
+    variable: "SCRIPT_CLIENT_FUEL",
+    default: 0,
+    range: 0..=10_000_000_000_000,
+    about: "Average WebAssembly fuel per second that one API client's scripts may burn; a core burns about 10000000000; \
+            0 sets no limit",
+};
 
 /// A job may wait for hours and occupies an instance all that time. A tenant may use half of the workers: two, so that
-/// a short job can overtake a long one.
-const DEFAULT_JOB_WORKERS: u32 = 4;
-/// Half of the default number of instances.
-const MAX_JOB_WORKERS: u32 = 32;
+/// a short job can overtake a long one. The maximum is half of the default number of instances.
+const JOB_WORKERS: NumberSetting<u32> = NumberSetting {
+    variable: "JOB_WORKER_CONCURRENCY",
+    default: 4,
+    range: 0..=32,
+    about: "Background jobs that this server runs at the same time; 0 leaves them to other servers",
+};
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Scripts")]
 pub struct ScriptsArgs {
-    /// Scripts that may run at the same time, up to 64 MiB of memory each [default: 64]
-    #[arg(long = "script-pool-size", env = "SCRIPT_POOL_SIZE", global = true, value_name = "COUNT")]
+    #[arg(long = "script-pool-size", env = POOL_SIZE.variable, help = POOL_SIZE.help(), global = true,
+        value_name = "COUNT")]
     pub pool_size: Option<String>,
-    /// Requests that may wait for a script to finish; more get 503 [default: 1024]
-    #[arg(long = "script-queue", env = "SCRIPT_QUEUE", global = true, value_name = "COUNT")]
+    #[arg(long = "script-queue", env = QUEUE.variable, help = QUEUE.help(), global = true, value_name = "COUNT")]
     pub queue: Option<String>,
-    /// Average WebAssembly fuel per second that one API client's scripts may burn; a core burns about 10000000000; 0
-    /// sets no limit [default: 0]
-    #[arg(long = "script-client-fuel", env = "SCRIPT_CLIENT_FUEL", global = true, value_name = "FUEL")]
+    #[arg(long = "script-client-fuel", env = CLIENT_FUEL.variable, help = CLIENT_FUEL.help(), global = true,
+        value_name = "FUEL")]
     pub client_fuel: Option<String>,
-    /// Background jobs that this server runs at the same time; 0 leaves them to other servers [default: 4]
-    #[arg(
-        long = "job-worker-concurrency",
-        env = "JOB_WORKER_CONCURRENCY",
-        global = true,
-        value_name = "COUNT"
-    )]
+    #[arg(long = "job-worker-concurrency", env = JOB_WORKERS.variable, help = JOB_WORKERS.help(), global = true,
+        value_name = "COUNT")]
     pub job_workers: Option<String>,
 }
 
@@ -59,22 +69,10 @@ pub struct Scripts {
 impl ScriptsArgs {
     pub(super) fn check(self, problems: &mut Problems) -> Scripts {
         Scripts {
-            pool_size: parse::number("SCRIPT_POOL_SIZE", self.pool_size, POOL_SIZE, 1..=MAX_POOL, problems),
-            queue: parse::number("SCRIPT_QUEUE", self.queue, QUEUE, 0..=MAX_QUEUE, problems),
-            client_fuel: parse::number(
-                "SCRIPT_CLIENT_FUEL",
-                self.client_fuel,
-                0,
-                0..=MAX_CLIENT_FUEL,
-                problems,
-            ),
-            job_workers: parse::number(
-                "JOB_WORKER_CONCURRENCY",
-                self.job_workers,
-                DEFAULT_JOB_WORKERS,
-                0..=MAX_JOB_WORKERS,
-                problems,
-            ),
+            pool_size: POOL_SIZE.read(self.pool_size, problems),
+            queue: QUEUE.read(self.queue, problems),
+            client_fuel: CLIENT_FUEL.read(self.client_fuel, problems),
+            job_workers: JOB_WORKERS.read(self.job_workers, problems),
         }
     }
 }

@@ -6,23 +6,36 @@ use std::path::PathBuf;
 use clap::Args;
 use url::{Host, Url};
 
-use super::{Problems, TrustedProxies, parse};
+use super::{NumberSetting, Problems, Setting, TrustedProxies, parse};
 use belvedere_protocol::atproto::Did;
 
 /// Loopback, because the first authenticated caller becomes the super user: an instance without one must not be
 /// reachable from other machines. The container image sets 0.0.0.0; there the port mapping decides.
-const DEFAULT_HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const DEFAULT_PORT: u16 = 3000;
-const DEFAULT_DATA_DIR: &str = "data";
+const HOST: Setting<IpAddr> = Setting {
+    variable: "HOST",
+    default: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    about: "IP address to listen on; 0.0.0.0 is every interface",
+};
+
+const PORT: NumberSetting<u16> = NumberSetting {
+    variable: "PORT",
+    default: 3000,
+    range: 0..=u16::MAX,
+    about: "Port to listen on; 0 takes a free one",
+};
+
+const DATA_DIR: Setting<&str> = Setting {
+    variable: "DATA_DIR",
+    default: "data",
+    about: "Folder for the database, generated secrets and prepared files",
+};
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub struct ServerArgs {
-    /// IP address to listen on; 0.0.0.0 is every interface [default: 127.0.0.1]
-    #[arg(long, env = "HOST", global = true, value_name = "IP")]
+    #[arg(long, env = HOST.variable, help = HOST.help(), global = true, value_name = "IP")]
     pub host: Option<String>,
-    /// Port to listen on; 0 takes a free one [default: 3000]
-    #[arg(long, env = "PORT", global = true)]
+    #[arg(long, env = PORT.variable, help = PORT.help(), global = true)]
     pub port: Option<String>,
     /// Public origin, exactly as users reach it: scheme, host, port [default: http://127.0.0.1:PORT]
     #[arg(long, env = "PUBLIC_URL", global = true, value_name = "URL")]
@@ -33,8 +46,7 @@ pub struct ServerArgs {
     /// Addresses and blocks, comma-separated, of reverse proxies whose X-Forwarded-For is trusted [default: none]
     #[arg(long, env = "TRUSTED_PROXIES", global = true, value_name = "ADDRESSES")]
     pub trusted_proxies: Option<String>,
-    /// Folder for the database, generated secrets and prepared files [default: data]
-    #[arg(long, env = "DATA_DIR", global = true, value_name = "PATH")]
+    #[arg(long, env = DATA_DIR.variable, help = DATA_DIR.help(), global = true, value_name = "PATH")]
     pub data_dir: Option<String>,
 }
 
@@ -64,10 +76,11 @@ pub struct Identity {
 
 impl ServerArgs {
     pub(super) fn check(self, problems: &mut Problems) -> Server {
-        let host = parse::text(self.host).map_or(DEFAULT_HOST, |text| {
+        let host = parse::text(self.host).map_or(HOST.default, |text| {
             text.parse().unwrap_or_else(|_| {
-                problems.add("HOST", format!("{text:?} is not an IP address (127.0.0.1, 0.0.0.0, ::)"));
-                DEFAULT_HOST
+                problems
+                    .add(HOST.variable, format!("{text:?} is not an IP address (127.0.0.1, 0.0.0.0, ::)"));
+                HOST.default
             })
         });
         let public_url = parse::text(self.public_url)
@@ -93,11 +106,11 @@ impl ServerArgs {
         });
         Server {
             host,
-            port: parse::number("PORT", self.port, DEFAULT_PORT, 0..=u16::MAX, problems),
+            port: PORT.read(self.port, problems),
             public_url,
             service_did,
             trusted_proxies: TrustedProxies::check(&parse::list(self.trusted_proxies), problems),
-            data_dir: parse::text(self.data_dir).unwrap_or_else(|| DEFAULT_DATA_DIR.to_owned()).into(),
+            data_dir: DATA_DIR.read(self.data_dir).into(),
         }
     }
 }

@@ -1,399 +1,171 @@
-//! Defines every kind of event. [`super::describe`] maps them to rows of the event log.
+//! How the table of events ([`super::table`]) becomes their type and their rows of the event log.
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
-use super::GapEvent;
-use super::external_accounts::ExternalAccountEvent;
-use super::labelers::LabelerEvent;
-use super::network_lexicons::NetworkLexiconEvent;
-use super::plugin_calls::PluginCallEvent;
-use super::plugins::PluginEvent;
-use super::script_error::ScriptError;
-use super::service_identity::ServiceIdentityEvent;
-use belvedere_protocol::atproto::{Did, RecordUri};
+use belvedere_protocol::atproto::RecordUri;
+use belvedere_storage::store::events::Severity;
 
-/// An event. `actor` is the DID of the acting user.
+/// Bytes of a script's source or of a message that one event keeps: enough to find the error, without a flood of
+/// failing calls filling the disk.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// The columns of an event's row that depend on its kind.
 #[derive(Clone, Debug)]
-pub enum Event {
-    LexiconCreated {
-        actor: String,
-        nsid: String,
-        revision: i64,
-    },
-    LexiconUpdated {
-        actor: String,
-        nsid: String,
-        revision: i64,
-    },
-    LexiconDeleted {
-        actor: String,
-        nsid: String,
-    },
-    /// A changed lexicon, or one that it refers to, made records of the collection invalid.
-    LexiconInvalidatesRecords {
-        nsid: String,
-        checked: usize,
-        invalidated: usize,
-        reason: String,
-    },
-    NetworkLexicon(NetworkLexiconEvent),
+pub struct EventFields {
+    pub event_type: &'static str,
+    pub severity: Severity,
+    pub actor_did: Option<String>,
+    pub subject: Option<String>,
+    pub detail: Value,
+}
 
-    ScriptCreated {
-        actor: String,
-        trigger: String,
-        script_type: String,
-    },
-    ScriptUpdated {
-        actor: String,
-        trigger: String,
-        script_type: String,
-    },
-    ScriptDeleted {
-        actor: String,
-        trigger: String,
-    },
-    /// A script was tried, stored or not.
-    ScriptDryRun {
-        actor: String,
-        trigger: String,
-        is_stored: bool,
-        network: bool,
-        ok: bool,
-    },
-    ScriptVariableUpserted {
-        actor: String,
-        key: String,
-    },
-    ScriptVariableDeleted {
-        actor: String,
-        key: String,
-    },
-    /// `log()` in a script.
-    ScriptLog {
-        caller: Option<String>,
-        trigger: String,
-        message: String,
-    },
-    ScriptError(Box<ScriptError>),
-    /// Only with verbose event logging.
-    ScriptExecuted {
-        caller: Option<String>,
-        method: String,
-        duration: Duration,
-        response_size: usize,
-    },
+/// Declares the events. A row has the meaning, the name, the severity and the variant; then the actor, the subject and
+/// the detail. A field without a type is a `String`.
+///
+/// The detail is an object of fields (`reason`) and of values (`"status": status`). `"key"?: value` leaves out what is
+/// `None`, `..uri` names a record, and `= value` is a detail that exists already.
+macro_rules! events {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:literal $severity:tt $variant:ident { $($field:ident $(: $ty:ty)?),* }
+            $actor:expr, $subject:expr, { $($detail:tt)* };
+    )+) => {
+        /// Something that happened. `docs/events.md` lists the rows of all kinds.
+        #[derive(Clone, Debug)]
+        pub enum Event {
+            $($(#[doc = $doc])+ $variant { $($field: events!(@type $($ty)?),)* },)+
+        }
 
-    SettingUpdated {
-        actor: String,
-        key: String,
-        detail: Value,
-    },
-    SettingDeleted {
-        actor: String,
-        key: String,
-    },
+        impl Event {
+            /// The columns of this event's row.
+            pub fn describe(self) -> EventFields {
+                match self {
+                    $(Self::$variant { $($field),* } => {
+                        // The actor and the subject may move fields that the others read.
+                        let severity = events!(@severity $severity);
+                        let detail = events!(@detail Detail::default(); $($detail)*);
+                        let (actor_did, subject) = ($actor.into(), $subject.into());
+                        EventFields { event_type: $name, severity, actor_did, subject, detail }
+                    })+
+                }
+            }
 
-    /// A record or label script; only with verbose event logging.
-    EventScriptExecuted {
-        subject: String,
-        host_kind: &'static str,
-        host_id: String,
-        trigger: String,
-        attempts: u32,
-    },
-    ScriptDeadLettered {
-        subject: String,
-        host_kind: String,
-        host_id: String,
-        trigger: String,
-        error: String,
-    },
-    DeadLetterDismissed {
-        actor: String,
-        id: String,
-        subject: String,
-    },
-    DeadLetterRetried {
-        actor: String,
-        id: String,
-        subject: String,
-        error: Option<String>,
-    },
-    DeadLetterReindexed {
-        actor: String,
-        id: String,
-        subject: String,
-        error: Option<String>,
-    },
+            /// The meaning of each kind, and an event. `full`: its options are set and its numbers are not 0.
+            #[cfg(test)]
+            pub(super) fn samples(full: bool) -> Vec<(&'static str, Self)> {
+                use super::tests::Sample;
+                vec![$((
+                    concat!($($doc),+).trim(),
+                    Self::$variant { $($field: Sample::sample(stringify!($field), full)),* },
+                )),+]
+            }
+        }
+    };
+    (@type) => { String };
+    (@type $ty:ty) => { $ty };
+    (@severity ($severity:expr)) => { $severity };
+    (@severity $severity:ident) => { $severity };
+    (@detail $built:expr;) => { $built.into() };
+    (@detail $built:expr; = $detail:ident) => { $detail };
+    (@detail $built:expr; ..$uri:ident $(, $($rest:tt)*)?) => {
+        events!(@detail $built.record(&$uri); $($($rest)*)?)
+    };
+    (@detail $built:expr; $field:ident $(, $($rest:tt)*)?) => {
+        events!(@detail $built.with(stringify!($field), &$field); $($($rest)*)?)
+    };
+    (@detail $built:expr; $key:literal: $value:expr $(, $($rest:tt)*)?) => {
+        events!(@detail $built.with($key, &$value); $($($rest)*)?)
+    };
+    (@detail $built:expr; $key:literal?: $value:expr $(, $($rest:tt)*)?) => {
+        events!(@detail $built.with_some($key, $value.as_ref()); $($($rest)*)?)
+    };
+}
 
-    JobStarted {
-        actor: String,
-        job_type: String,
-        job_id: String,
-    },
-    JobCompleted {
-        actor: String,
-        job_type: String,
-        job_id: String,
-        result: Value,
-    },
-    JobPaused {
-        actor: String,
-        job_type: String,
-        job_id: String,
-    },
-    JobCancelled {
-        actor: String,
-        job_type: String,
-        job_id: String,
-    },
-    JobFailed {
-        actor: String,
-        job_type: String,
-        job_id: String,
-        error: String,
-    },
+pub(super) use events;
 
-    /// An admin asked for the removal of events.
-    EventLogPurged {
-        actor: String,
-        job_id: String,
-        /// The conditions.
-        query: Value,
-    },
-    InstanceKeyRotated {
-        actor: String,
-        kid: String,
-    },
-    InstanceKeyDeleted {
-        actor: String,
-        kid: String,
-        sessions_destroyed: usize,
-    },
+/// No actor, or no subject.
+pub(super) const NONE: Option<String> = None;
 
-    UserBootstrapped {
-        did: String,
-    },
-    UserCreated {
-        actor: Option<String>,
-        did: String,
-        template: Option<String>,
-        permissions: Vec<String>,
-    },
-    UserPermissionsUpdated {
-        actor: String,
-        id: String,
-        granted: Vec<String>,
-        revoked: Vec<String>,
-    },
-    UserDeleted {
-        actor: String,
-        id: String,
-    },
-    UserSuperTransferred {
-        actor: String,
-        from: String,
-        to: String,
-    },
-    PermissionDenied {
-        caller: String,
-        user_id: String,
-        permission: String,
-    },
-    ApiKeyCreated {
-        actor: String,
-        name: String,
-        key_prefix: String,
-        permissions: Vec<String>,
-    },
-    ApiKeyRevoked {
-        actor: String,
-        id: String,
-    },
-    ApiClientCreated {
-        actor: String,
-        name: String,
-        client_key: String,
-        client_id_url: String,
-        /// Set for a child client that a third party registered under this client.
-        parent_client_id: Option<String>,
-    },
-    ApiClientUpdated {
-        actor: String,
-        id: String,
-    },
-    ApiClientDeleted {
-        actor: String,
-        id: String,
-    },
-    LinkedRepoCreated {
-        actor: String,
-        id: String,
-        did: Option<String>,
-        scopes: String,
-    },
-    LinkedRepoAuthorized {
-        did: String,
-        id: String,
-    },
-    LinkedRepoDeleted {
-        actor: String,
-        id: String,
-    },
-    AccountLinked {
-        actor: String,
-        account: String,
-    },
-    AccountUnlinked {
-        actor: String,
-        account: String,
-    },
-    DelegateAdded {
-        actor: String,
-        user: String,
-        account: String,
-        role: &'static str,
-    },
-    DelegateRemoved {
-        actor: String,
-        user: String,
-        account: String,
-    },
-    DomainCreated {
-        actor: String,
-        url: String,
-        id: String,
-    },
-    DomainDeleted {
-        actor: String,
-        url: String,
-        id: String,
-    },
-    DomainPrimaryChanged {
-        actor: String,
-        url: String,
-        id: String,
-    },
-    DpopKeyProvisioned {
-        provision_id: String,
-        client_key: String,
-        thumbprint: String,
-    },
-    DpopSessionCreated {
-        did: String,
-        client_key: String,
-        /// Space-separated.
-        scopes: String,
-        refreshable: bool,
-    },
-    DpopSessionDeleted {
-        did: String,
-        client_key: String,
-    },
-    DpopDeviceDeleted {
-        did: String,
-        client_key: String,
-        session_id: String,
-    },
-    ServiceAuthDenied {
-        caller: String,
-        method: String,
-        /// Of the token's audience: the service that the caller meant.
-        fragment: Option<String>,
-        reason: String,
-    },
-    ServiceIdentity(ServiceIdentityEvent),
+/// The detail of a row, as it is built.
+#[derive(Default)]
+pub(super) struct Detail(Map<String, Value>);
 
-    /// `actor` is `None` when the server created the job itself.
-    BackfillStarted {
-        actor: Option<String>,
-        collection: Option<String>,
-        job_id: String,
-        /// The only repo of the job.
-        did: Option<String>,
-    },
-    BackfillRetryStarted {
-        actor: Option<String>,
-        collection: Option<String>,
-        job_id: String,
-        source_job_id: String,
-        retried_repos: u64,
-    },
-    BackfillPausing {
-        actor: String,
-        job_id: String,
-    },
-    BackfillResumed {
-        actor: String,
-        job_id: String,
-    },
-    BackfillCancelling {
-        actor: String,
-        job_id: String,
-    },
-    BackfillCancelled {
-        actor: Option<String>,
-        job_id: String,
-    },
-    BackfillCompleted {
-        collection: Option<String>,
-        job_id: String,
-        total_repos: i64,
-        failed_repos: i64,
-        total_records: i64,
-    },
-    BackfillFailed {
-        collection: Option<String>,
-        job_id: String,
-        error: String,
-    },
+impl Detail {
+    pub(super) fn with(mut self, key: &str, value: impl Serialize) -> Self {
+        // Texts, numbers and lists of them always serialize.
+        self.0.insert(key.to_owned(), serde_json::to_value(value).unwrap_or_default());
+        self
+    }
 
-    /// Only with verbose event logging.
-    RecordCreated {
-        uri: RecordUri,
-    },
-    /// By the stream (only with verbose event logging) or by an admin (always).
-    RecordDeleted {
-        actor: Option<String>,
-        uri: RecordUri,
-    },
-    CollectionDeleted {
-        actor: String,
-        collection: String,
-        deleted: u64,
-    },
-    /// A script excluded the record from the index; only with verbose event logging.
-    RecordSkipped {
-        uri: RecordUri,
-        reason: String,
-    },
-    RecordCidMismatch {
-        uri: RecordUri,
-        claimed_cid: String,
-        reason: String,
-    },
-    /// The database can't store this record, so it is not indexed.
-    RecordRejected {
-        uri: RecordUri,
-        reason: String,
-    },
-    /// Of an account with records in the index.
-    AccountStatusChanged {
-        did: Did,
-        status: &'static str,
-    },
+    pub(super) fn with_some(self, key: &str, value: Option<impl Serialize>) -> Self {
+        match value {
+            Some(value) => self.with(key, value),
+            None => self,
+        }
+    }
 
-    JetstreamConnected {
-        url: String,
-    },
-    JetstreamDisconnected {
-        reason: String,
-    },
-    StreamGap(GapEvent),
-    Labeler(LabelerEvent),
-    ExternalAccount(ExternalAccountEvent),
-    Plugin(PluginEvent),
-    PluginCall(PluginCallEvent),
+    pub(super) fn record(self, uri: &RecordUri) -> Self {
+        let named = self.with("collection", uri.collection.as_str()).with("did", uri.did.as_str());
+        named.with("rkey", uri.rkey.as_str())
+    }
+}
+
+impl From<Detail> for Value {
+    fn from(detail: Detail) -> Self {
+        Self::Object(detail.0)
+    }
+}
+
+pub(super) fn warn_if(condition: bool) -> Severity {
+    if condition { Severity::Warn } else { Severity::Info }
+}
+
+pub(super) fn error_if(condition: bool) -> Severity {
+    if condition { Severity::Error } else { Severity::Info }
+}
+
+pub(super) fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// Cuts a text at [`MAX_TEXT_BYTES`], at a character boundary.
+pub(super) fn truncate(mut text: String) -> String {
+    if text.len() > MAX_TEXT_BYTES {
+        let end = (0..=MAX_TEXT_BYTES).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// Returns a value that fits unchanged; replaces a larger one with the beginning of its JSON text.
+pub(super) fn truncate_json(value: Value) -> Value {
+    let text = value.to_string();
+    if text.len() <= MAX_TEXT_BYTES { value } else { Value::String(truncate(text)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_at_a_character_boundary() {
+        let cut = truncate("ä".repeat(MAX_TEXT_BYTES));
+        assert!(cut.len() <= MAX_TEXT_BYTES + '…'.len_utf8());
+        assert!(cut.ends_with("ä…"));
+        assert_eq!(truncate("short".into()), "short");
+    }
+
+    #[test]
+    fn a_large_input_becomes_the_beginning_of_its_text() {
+        let small = json!({ "a": 1 });
+        assert_eq!(truncate_json(small.clone()), small);
+        let large = json!({ "a": "x".repeat(MAX_TEXT_BYTES) });
+        assert!(truncate_json(large).as_str().unwrap().starts_with(r#"{"a":"xxx"#));
+    }
 }

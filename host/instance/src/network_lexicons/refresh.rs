@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::events::{Event, NetworkLexiconChange, NetworkLexiconEvent};
+use crate::events::Event;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::lexicon::{breaking_change, covers};
 use belvedere_protocol::atproto::{Did, Nsid, record};
@@ -68,7 +68,7 @@ impl NetworkLexicons {
         if !lexicons::delete_network(&self.core.db, nsid.as_str()).await? {
             return Ok(Outcome::Unchanged);
         }
-        self.record(nsid, NetworkLexiconChange::Removed);
+        self.deps.events.record(Event::NetworkLexiconRemoved { actor: None, nsid: nsid.clone() });
         Ok(Outcome::Changed)
     }
 
@@ -111,11 +111,13 @@ impl NetworkLexicons {
         if row.authority_did.as_deref() != Some(authority.as_str()) {
             self.record_authority(row, nsid, authority.clone());
         }
-        self.record(nsid, NetworkLexiconChange::Updated { authority, revision: row.revision + 1 });
+        let (nsid, revision) = (nsid.clone(), row.revision + 1);
+        self.deps.events.record(Event::NetworkLexiconUpdated { actor: None, nsid, authority, revision });
         Ok(Outcome::Changed)
     }
 
     fn record_authority(&self, row: &LexiconRow, nsid: &Nsid, to: Did) {
+<<<<<<< HEAD
         self.record(nsid, NetworkLexiconChange::AuthorityChanged { from: row.authority_did.clone(), to });
     }
 
@@ -123,6 +125,10 @@ impl NetworkLexicons {
     pub(super) fn record(&self, nsid: &Nsid, what: NetworkLexiconChange) {
         let event = NetworkLexiconEvent { nsid: nsid.clone(), actor: None, what };
         self.core.events.record(Event::NetworkLexicon(event));
+=======
+        let (nsid, from) = (nsid.clone(), row.authority_did.clone());
+        self.deps.events.record(Event::NetworkLexiconAuthorityChanged { actor: None, nsid, from, to });
+>>>>>>> statuses
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use crate::events::NetworkLexiconChange;
+use crate::events::Event;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::lexicons::NETWORK;
 use belvedere_storage::store::{StoreError, lexicons};
@@ -110,13 +110,13 @@ impl NetworkLexicons {
         }
         tracing::warn!(%nsid, reason, "the last document of a lexicon of the network stays in force");
         reported.insert(nsid.clone(), reason.clone());
-        self.record(
-            nsid,
-            match why {
-                Kept::Failed(reason) => NetworkLexiconChange::RefreshFailed { reason },
-                Kept::Refused(authority, reason) => NetworkLexiconChange::ChangeRefused { authority, reason },
-            },
-        );
+        let (actor, nsid) = (None, nsid.clone());
+        self.deps.events.record(match why {
+            Kept::Failed(reason) => Event::NetworkLexiconRefreshFailed { actor, nsid, reason },
+            Kept::Refused(authority, reason) => {
+                Event::NetworkLexiconChangeRefused { actor, nsid, authority, reason }
+            }
+        });
     }
 
     fn up_to(&self, most: Duration) -> Duration {

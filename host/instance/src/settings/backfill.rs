@@ -1,9 +1,10 @@
 //! The settings of backfills, as numbers.
 
 use super::Settings;
+use crate::config::NumberSetting;
 use crate::config::backfill::{
     CATCH_UP, CONCURRENT_DIDS_PER_PDS, CONCURRENT_PDS, CONCURRENT_RESOLUTION, MAX_ATTEMPTS, MAX_REPOS,
-    NumberSetting, RETENTION_DAYS,
+    RETENTION_DAYS,
 };
 
 /// The limits of a backfill, and the time for which its details are kept.
@@ -34,13 +35,13 @@ impl Settings {
 
     /// Whether the server catches up by itself after a gap of the stream.
     pub fn catches_up(&self) -> bool {
-        self.get(CATCH_UP).is_none_or(|value| !value.trim().eq_ignore_ascii_case("false"))
+        self.get(&CATCH_UP.key()).is_none_or(|value| !value.trim().eq_ignore_ascii_case("false"))
     }
 
     /// The effective value. Other software may have stored one that the API refuses: a number out of range is clamped,
     /// and any other text is the default (admin-api.md §9).
-    fn clamped(&self, setting: &NumberSetting) -> u32 {
-        let stored = self.get(setting.key).and_then(|text| text.trim().parse::<i64>().ok());
+    fn clamped(&self, setting: &NumberSetting<u32>) -> u32 {
+        let stored = self.get(&setting.key()).and_then(|text| text.trim().parse::<i64>().ok());
         let (low, high) = (*setting.range.start(), *setting.range.end());
         let clamped = stored.map(|number| number.clamp(low.into(), high.into()));
         clamped.and_then(|number| u32::try_from(number).ok()).unwrap_or(setting.default)

@@ -11,9 +11,9 @@ use std::str::FromStr;
 use serde::Serialize;
 use url::Url;
 
-use crate::config::Config;
-use crate::config::backfill::{CATCH_UP, SETTINGS as BACKFILL};
-use crate::config::events::{DEFAULT_RETENTION_DAYS, MAX_RETENTION_DAYS};
+use crate::config::backfill::{CATCH_UP, NUMBERS as BACKFILL};
+use crate::config::events::{RETENTION_DAYS, VERBOSE};
+use crate::config::{Config, NumberSetting};
 use crate::lexicons::forwarding;
 use belvedere_base::clock::Timestamp;
 use belvedere_base::reloadable::Reloadable;
@@ -24,9 +24,7 @@ pub const CLIENT_URI: &str = "client_uri";
 const LOGO_URI: &str = "logo_uri";
 pub const TOS_URI: &str = "tos_uri";
 pub const POLICY_URI: &str = "policy_uri";
-pub const VERBOSE_EVENT_LOGGING: &str = "verbose_event_logging";
 pub const SPACES_ENABLED: &str = "feature.spaces_enabled";
-const EVENT_RETENTION_DAYS: &str = "event_log_retention_days";
 const TELEMETRY: &str = "telemetry";
 
 /// The maximum length of a key: NSID-like names fit.
@@ -40,7 +38,7 @@ const WITH_OWN_ENDPOINT: [(&str, &str); 2] =
 
 #[derive(Debug, Default)]
 pub struct Settings {
-    environment: BTreeMap<&'static str, String>,
+    environment: BTreeMap<String, String>,
     stored: Reloadable<Stored>,
 }
 
@@ -66,10 +64,10 @@ impl Settings {
         let mut environment = config.instance.settings();
         environment.extend(config.backfill.settings());
         if config.events.verbose {
-            environment.insert(VERBOSE_EVENT_LOGGING, "true".to_owned());
+            environment.insert(VERBOSE.key(), "true".to_owned());
         }
         if let Some(days) = config.events.retention_days {
-            environment.insert(EVENT_RETENTION_DAYS, days.to_string());
+            environment.insert(RETENTION_DAYS.key(), days.to_string());
         }
         Self { environment, ..Self::default() }
     }
@@ -109,9 +107,14 @@ impl Settings {
         number
     }
 
+    /// Whether every record and every run is an event.
+    pub fn logs_verbosely(&self) -> bool {
+        self.flag(&VERBOSE.key())
+    }
+
     /// Days that events are kept; 0 is for ever.
     pub fn event_retention_days(&self) -> u32 {
-        self.number(EVENT_RETENTION_DAYS).unwrap_or(DEFAULT_RETENTION_DAYS)
+        self.number(&RETENTION_DAYS.key()).unwrap_or(RETENTION_DAYS.default)
     }
 
     /// The URL of the logo: the uploaded one at `origin`, which is one of the instance's own, else the external one.
@@ -126,8 +129,8 @@ impl Settings {
     /// All effective values except the logo: the stored ones by key, then those that only the environment has.
     pub fn list(&self) -> Vec<(String, String, Source)> {
         let stored = &self.stored.load().values;
-        let inherited = self.environment.iter().filter(|(key, _)| !stored.contains_key(**key));
-        let inherited = inherited.map(|(key, value)| ((*key).to_owned(), value.clone(), Source::Env));
+        let inherited = self.environment.iter().filter(|(key, _)| !stored.contains_key(*key));
+        let inherited = inherited.map(|(key, value)| (key.clone(), value.clone(), Source::Env));
         stored
             .iter()
             .map(|(key, value)| (key.clone(), value.clone(), Source::Database))
@@ -148,9 +151,7 @@ pub enum InvalidSetting {
     #[error("there is no telemetry to set: this server reports to nobody")]
     Telemetry,
     #[error("{key} must be {expected}")]
-    Value { key: String, expected: &'static str },
-    #[error("{key} must be a whole number from {low} to {high}")]
-    Number { key: &'static str, low: u32, high: u32 },
+    Value { key: String, expected: String },
 }
 
 /// Checks whether a setting may be stored. Unknown keys may have any value: other software may use them.
@@ -171,39 +172,50 @@ pub fn check(key: &str, value: &str) -> Result<(), InvalidSetting> {
     if value.len() > MAX_VALUE {
         return Err(InvalidSetting::TooLong);
     }
-    if let Some(setting) = BACKFILL.iter().find(|setting| setting.key == key) {
-        let (low, high) = (*setting.range.start(), *setting.range.end());
-        let is_valid = value.parse().is_ok_and(|number: u32| setting.range.contains(&number));
-        return if is_valid { Ok(()) } else { Err(InvalidSetting::Number { key: setting.key, low, high }) };
-    }
     let (is_valid, expected) = match key {
         CLIENT_URI | LOGO_URI | TOS_URI | POLICY_URI => {
             let is_web =
                 Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-            (is_web, "an http or https address")
+            (is_web, "an http or https address".to_owned())
         }
-        VERBOSE_EVENT_LOGGING | CATCH_UP => (matches!(value, "true" | "false"), "true or false"),
-        EVENT_RETENTION_DAYS => {
-            let is_valid = value.parse().is_ok_and(|days: u32| days <= MAX_RETENTION_DAYS);
-            (is_valid, "a whole number of days, 0 (keeps events for ever) to 36500")
+        key if key == CATCH_UP.key() || key == VERBOSE.key() || key.starts_with("feature.") => {
+            (matches!(value, "true" | "false"), "true or false".to_owned())
         }
-        key if key.starts_with("feature.") => (matches!(value, "true" | "false"), "true or false"),
-        key if key.starts_with("rate_limit.") => (value.parse::<u32>().is_ok(), "a whole number, 0 or more"),
-        _ => (true, ""),
+        key if key == RETENTION_DAYS.key() => {
+            let high = RETENTION_DAYS.range.end();
+            let expected = format!("a whole number of days, 0 (keeps events for ever) to {high}");
+            (is_within(&RETENTION_DAYS, value), expected)
+        }
+        key if key.starts_with("rate_limit.") => {
+            (value.parse::<u32>().is_ok(), "a whole number, 0 or more".to_owned())
+        }
+        key => match BACKFILL.iter().find(|setting| setting.key() == key) {
+            Some(setting) => {
+                let (low, high) = (setting.range.start(), setting.range.end());
+                (is_within(setting, value), format!("a whole number from {low} to {high}"))
+            }
+            None => (true, String::new()),
+        },
     };
     if is_valid { Ok(()) } else { Err(InvalidSetting::Value { key: key.to_owned(), expected }) }
 }
 
+fn is_within(setting: &NumberSetting<u32>, value: &str) -> bool {
+    value.parse().is_ok_and(|number: u32| setting.range.contains(&number))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn stored_values_override_the_environment() {
         let settings = Settings {
             environment: BTreeMap::from([
-                ("app_name", "env".to_owned()),
-                (TOS_URI, "https://env".to_owned()),
+                ("app_name".to_owned(), "env".to_owned()),
+                (TOS_URI.to_owned(), "https://env".to_owned()),
             ]),
             stored: stored(&[("app_name", "stored")], None),
         };
@@ -223,12 +235,12 @@ mod tests {
     #[test]
     fn events_are_kept_as_long_as_the_nearest_valid_setting_says() {
         for (environment, values, days) in [
-            (None, &[][..], DEFAULT_RETENTION_DAYS),
+            (None, &[][..], RETENTION_DAYS.default),
             (Some("7"), &[], 7),
-            (Some("7"), &[(EVENT_RETENTION_DAYS, "0")], 0),
-            (None, &[(EVENT_RETENTION_DAYS, "soon")], DEFAULT_RETENTION_DAYS),
+            (Some("7"), &[("event_log_retention_days", "0")], 0),
+            (None, &[("event_log_retention_days", "soon")], RETENTION_DAYS.default),
         ] {
-            let environment = environment.map(|days| (EVENT_RETENTION_DAYS, days.to_owned()));
+            let environment = environment.map(|days| (RETENTION_DAYS.key(), days.to_owned()));
             let environment = environment.into_iter().collect();
             let settings = Settings { environment, stored: stored(values, None) };
             assert_eq!(settings.event_retention_days(), days, "{settings:?}");
@@ -289,5 +301,29 @@ mod tests {
             assert!(refused.contains(message), "{key}: {refused}");
         }
         assert_eq!(check("app_name", &"x".repeat(MAX_VALUE + 1)), Err(InvalidSetting::TooLong));
+    }
+
+    /// The numbers and flags that the dashboard shows, as it reads them.
+    #[test]
+    fn the_dashboard_has_the_rows_of_the_settings() {
+        let numbers = BACKFILL.into_iter().chain([RETENTION_DAYS]).map(|setting| {
+            let (key, standard, range) = (setting.key(), setting.default, setting.range);
+            let (low, high) = range.into_inner();
+            format!("  {key}: {{ kind: 'number', standard: '{standard}', range: [{low}, {high}] }},\n")
+        });
+        let flags = [CATCH_UP, VERBOSE].map(|setting| {
+            format!("  {}: {{ kind: 'flag', standard: '{}' }},\n", setting.key(), setting.default)
+        });
+        let rows: String = numbers.chain(flags).collect();
+        let current = format!(
+            "// Made from the settings of the server (host/instance/src/config/); a test says how.\n\
+             export const rows = {{\n{rows}}} as const\n"
+        );
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dashboard/src/pages/settings/rows.ts");
+        if std::fs::read_to_string(&file).unwrap_or_default() != current {
+            let new = std::env::temp_dir().join("rows.ts");
+            std::fs::write(&new, current).unwrap();
+            panic!("dashboard/src/pages/settings/rows.ts is not current: cp {} over it", new.display());
+        }
     }
 }

@@ -18,7 +18,7 @@ use super::registry::{Entry, Failure, Loaded, LoadedPlugin, PausedHere, PluginSt
 use super::secrets::PluginSecrets;
 use super::sources;
 use belvedere_base::clock::Clock;
-use belvedere_instance::events::{Event, EventLog, PluginEvent};
+use belvedere_instance::events::{Event, EventLog};
 use belvedere_storage::store::notices::announce;
 use belvedere_storage::store::plugins::{self, PluginRow, PluginSource, PluginState, Replaces};
 use belvedere_storage::store::{Db, StoreError};
@@ -155,9 +155,9 @@ impl Loader {
             Some(row) => {
                 self.failures().remove(&id);
                 let (actor, url) = (None, url.map(sources::shown));
-                self.record(match changes {
-                    Some(changes) => PluginEvent::Reloaded { actor, id, url, changes: json!(changes) },
-                    None => PluginEvent::Added {
+                self.0.deps.events.record(match changes {
+                    Some(changes) => Event::PluginReloaded { actor, id, url, changes: json!(changes) },
+                    None => Event::PluginAdded {
                         actor,
                         id,
                         url,
@@ -179,17 +179,13 @@ impl Loader {
         let reason = shortened(reason);
         let before = self.failures().insert(id.to_owned(), reason.clone());
         if before.as_ref() != Some(&reason) {
-            self.record(PluginEvent::Refused {
+            self.0.deps.events.record(Event::PluginRefused {
                 actor: None,
                 id: Some(id.to_owned()),
                 url: None,
                 error: reason,
             });
         }
-    }
-
-    fn record(&self, event: PluginEvent) {
-        self.0.deps.events.record(Event::Plugin(event));
     }
 
     fn failures(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {

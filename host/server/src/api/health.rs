@@ -101,7 +101,7 @@ fn catch_up(gaps: &[OpenGap], is_enabled: bool) -> Check {
         let action = match job {
             Some(job) => format!("backfill {job} reads what has changed"),
             None if is_enabled => "a backfill will read what has changed".to_owned(),
-            None => format!("nothing reads what has changed, because {CATCH_UP} is false"),
+            None => format!("nothing reads what has changed, because {} is false", CATCH_UP.key()),
         };
         format!("events from {from} to {to} may be missing ({reason}); {action}")
     };

@@ -12,7 +12,7 @@ use tokio::time::{Instant, interval_at};
 
 use belvedere_instance::jobs::retention::Retention;
 use belvedere_instance::network_lexicons::Reload;
-use belvedere_instance::settings::{self, Settings};
+use belvedere_instance::settings::Settings;
 use belvedere_protocol::atproto::Did;
 use belvedere_scripting::plugins::loading;
 use belvedere_storage::store::notices::{ListenerEvent, Notices, announce};
@@ -154,7 +154,7 @@ impl App {
             Topic::Settings => {
                 let derive = |settings: &Settings| {
                     self.access.costs.reload(settings);
-                    self.events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
+                    self.events.set_verbose(settings.logs_verbosely());
                     let periods = Retention { event_days: settings.event_retention_days() };
                     self.retention.send_if_modified(|current| std::mem::replace(current, periods) != periods);
                 };

@@ -1,7 +1,12 @@
 //! Writes the stream's notices to the event log, and drops cached documents of identities that changed.
 
+<<<<<<< HEAD
 use belvedere_instance::core::Core;
 use belvedere_instance::events::{Event, GapEvent};
+=======
+use belvedere_instance::events::{Event, EventLog};
+use belvedere_instance::identity::Resolver;
+>>>>>>> statuses
 use belvedere_instance::indexing::{Notice, Observer, PublishedLexicon};
 use belvedere_instance::network_lexicons::NetworkLexicons;
 use belvedere_protocol::atproto::Did;
@@ -26,7 +31,7 @@ impl Observer for StreamObserver {
             Notice::Connected { url } => Event::JetstreamConnected { url },
             Notice::Disconnected { reason } => Event::JetstreamDisconnected { reason },
             Notice::Gap { url, gap: Gap { reason, from, to } } => {
-                Event::StreamGap(GapEvent::Found { url, reason: reason.as_str(), from, to })
+                Event::StreamGap { url, reason: reason.as_str(), from, to }
             }
             Notice::CidMismatch { uri, claimed_cid, reason } => {
                 Event::RecordCidMismatch { uri, claimed_cid, reason }

@@ -14,7 +14,7 @@ use crate::api::routes;
 use crate::app::App;
 use crate::methods::InProcess;
 use belvedere_base::lifecycle::{DRAIN_TIME, Lifecycle};
-use belvedere_instance::config::{Config, DEFAULT_PLC};
+use belvedere_instance::config::{Config, PLC};
 use belvedere_storage::store::users;
 use belvedere_web::http::{Cors, Http, server};
 
@@ -140,7 +140,7 @@ fn admin_command(config: &Config) -> String {
     });
     let url = url.unwrap_or_else(|| config.database.redacted_url());
     let plc = &config.indexing.plc_url;
-    let plc = if plc == DEFAULT_PLC { String::new() } else { format!("PLC_URL={} ", quoted(plc)) };
+    let plc = if plc == PLC.default { String::new() } else { format!("PLC_URL={} ", quoted(plc)) };
     format!("DATABASE_URL={} {plc}{program} admin", quoted(&url))
 }
 

@@ -13,7 +13,7 @@ use super::handle::Labelers;
 use super::verify::{self, Content};
 use crate::event_scripts::{Label, LabelVerdict};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::{Event, LabelerEvent};
+use belvedere_instance::events::Event;
 use belvedere_instance::identity::MIN_REFRESH_SECONDS;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::atproto::labels::SignedLabel;
@@ -211,19 +211,24 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
             metrics::counter!("belvedere_labels_refused_total", "reason" => *kind).increment(*count);
             if self.reported.insert(kind) {
                 tracing::warn!(did = %self.did, kind, reason, "what a labeler sends is refused");
-                self.record(LabelerEvent::Refused { did: self.did.clone(), kind, reason: reason.clone() });
+                let (did, reason) = (self.did.clone(), reason.clone());
+                self.deps.events.record(Event::LabelerLabelsRefused { did, kind, reason });
             }
         }
         // Once for each connection: a labeler can repeat it at will.
         if content.says_outdated && !std::mem::replace(&mut self.is_outdated, true) {
             tracing::warn!(did = %self.did, cursor = *self.cursor, "the labeler lacks the messages after the cursor");
-            self.record(LabelerEvent::CursorOutdated { did: self.did.clone(), cursor: *self.cursor });
+            let (did, cursor) = (self.did.clone(), *self.cursor);
+            self.deps.events.record(Event::LabelerCursorOutdated { did, cursor });
         }
     }
+<<<<<<< HEAD
 
     fn record(&self, event: LabelerEvent) {
         self.labelers.core.events.record(Event::Labeler(event));
     }
+=======
+>>>>>>> statuses
 }
 
 /// Lets the label script of the subject decide. `None` when it drops the label.

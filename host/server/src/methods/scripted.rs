@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{delegate, json_input};
 use crate::app::App;
+use belvedere_instance::events::Event;
 use belvedere_instance::events::redact::{self, Names};
-use belvedere_instance::events::{Event, ScriptError};
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Verb};
 use belvedere_protocol::atproto::{Did, Nsid};
@@ -111,14 +111,14 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
         error = failure.message,
         "a script failed"
     );
-    app.events.record(Event::ScriptError(Box::new(ScriptError {
+    app.events.record(Event::ScriptError {
         method: method.clone(),
         caller: call.caller.did.as_ref().map(Did::to_string),
         error: variables.redact(&failure.message).into_owned(),
         script_source: script.source().to_owned(),
         input: redacted(variables, &call.params, input),
         duration,
-    })));
+    });
     public
 }
 

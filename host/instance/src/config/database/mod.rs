@@ -7,9 +7,9 @@ use std::path::Path;
 
 use clap::Args;
 
-use self::replicas::replicas;
+use self::replicas::{MAX_LAG, replicas};
 use self::script_sql::script_sql;
-use super::{Problems, parse};
+use super::{NumberSetting, Problems, parse};
 
 pub use self::replicas::Replicas;
 pub use self::script_sql::ScriptSql;
@@ -20,22 +20,33 @@ const SQLITE_CONNECTIONS: u32 = 16;
 const POSTGRES_CONNECTIONS: u32 = 32;
 /// More connections than any PostgreSQL runs well with.
 const MAX_CONNECTIONS: u32 = 1000;
-/// Half for the writer, half for all readers.
-const PAGE_CACHE_MIB: u32 = 96;
-/// 8 MiB for the writer, 512 KiB for each of 16 readers.
-const SMALLEST_PAGE_CACHE_MIB: u32 = 16;
-/// A terabyte: more memory than a machine that runs SQLite has.
-const LARGEST_PAGE_CACHE_MIB: u32 = 1 << 20;
-/// Some 200 bytes each.
-const CACHED_ACCOUNTS: usize = 65_536;
-/// Batches would look up their own accounts again.
-const FEWEST_CACHED_ACCOUNTS: usize = 1_024;
-/// Some 20 GB: more accounts than the network has.
-const MOST_CACHED_ACCOUNTS: usize = 100_000_000;
-/// Each write to a collection also updates the indexes of that collection.
-const FIELD_INDEXES: u32 = 32;
-/// More would cost writers more than they could ever save readers.
-const MAX_FIELD_INDEXES: u32 = 1000;
+
+/// At least 8 MiB for the writer and 512 KiB for each of 16 readers; at most a terabyte, which is more memory than a
+/// machine that runs SQLite has.
+const PAGE_CACHE_MIB: NumberSetting<u32> = NumberSetting {
+    variable: "DATABASE_CACHE_MIB",
+    default: 96,
+    range: 16..=1 << 20,
+    about: "SQLite: MiB of memory for pages of the database, half of it for the writer",
+};
+
+/// With fewer, batches would look up their own accounts again. The maximum takes some 20 GB: more accounts than the
+/// network has.
+const CACHED_ACCOUNTS: NumberSetting<usize> = NumberSetting {
+    variable: "ACCOUNT_CACHE",
+    default: 65_536,
+    range: 1_024..=100_000_000,
+    about: "Number of accounts whose DIDs and ids are kept in memory, about 200 bytes each",
+};
+
+/// Each write to a collection also updates the indexes of that collection. More than the maximum would cost writers more
+/// than they could ever save readers.
+const FIELD_INDEXES: NumberSetting<u32> = NumberSetting {
+    variable: "FIELD_INDEX_LIMIT",
+    default: 32,
+    range: 0..=1000,
+    about: "Maximum number of indexes that the server builds on record fields that queries use often; 0 builds none",
+};
 
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Database")]
@@ -57,15 +68,14 @@ pub struct DatabaseArgs {
         value_name = "COUNT"
     )]
     pub max_connections: Option<String>,
-    /// SQLite: MiB of memory for pages of the database, half of it for the writer [default: 96]
-    #[arg(long = "database-cache-mib", env = "DATABASE_CACHE_MIB", global = true, value_name = "MIB")]
+    #[arg(long = "database-cache-mib", env = PAGE_CACHE_MIB.variable, help = PAGE_CACHE_MIB.help(), global = true,
+        value_name = "MIB")]
     pub page_cache: Option<String>,
-    /// Number of accounts whose DIDs and ids are kept in memory, about 200 bytes each [default: 65536]
-    #[arg(long = "account-cache", env = "ACCOUNT_CACHE", global = true, value_name = "COUNT")]
+    #[arg(long = "account-cache", env = CACHED_ACCOUNTS.variable, help = CACHED_ACCOUNTS.help(), global = true,
+        value_name = "COUNT")]
     pub account_cache: Option<String>,
-    /// Maximum number of indexes that the server builds on record fields that queries use often; 0 builds none
-    /// [default: 32]
-    #[arg(long = "field-index-limit", env = "FIELD_INDEX_LIMIT", global = true, value_name = "COUNT")]
+    #[arg(long = "field-index-limit", env = FIELD_INDEXES.variable, help = FIELD_INDEXES.help(), global = true,
+        value_name = "COUNT")]
     pub field_index_limit: Option<String>,
     /// PostgreSQL: how scripts' SQL runs. role: as a separate database role that can read nothing else; guarded: as the
     /// server's own role, where only the check of each statement protects the other tables [default: role]
@@ -91,13 +101,8 @@ pub struct DatabaseArgs {
         hide_env_values = true
     )]
     pub read_urls: Option<String>,
-    /// Seconds that a replica may be behind; one that is further behind answers no reads [default: 10]
-    #[arg(
-        long = "database-read-max-lag-seconds",
-        env = "DATABASE_READ_MAX_LAG_SECONDS",
-        global = true,
-        value_name = "SECONDS"
-    )]
+    #[arg(long = "database-read-max-lag-seconds", env = MAX_LAG.variable, help = MAX_LAG.help(), global = true,
+        value_name = "SECONDS")]
     pub read_max_lag: Option<String>,
 }
 
@@ -141,27 +146,9 @@ impl DatabaseArgs {
             1..=MAX_CONNECTIONS,
             problems,
         );
-        let page_cache_mib = parse::number(
-            "DATABASE_CACHE_MIB",
-            self.page_cache,
-            PAGE_CACHE_MIB,
-            SMALLEST_PAGE_CACHE_MIB..=LARGEST_PAGE_CACHE_MIB,
-            problems,
-        );
-        let cached_accounts = parse::number(
-            "ACCOUNT_CACHE",
-            self.account_cache,
-            CACHED_ACCOUNTS,
-            FEWEST_CACHED_ACCOUNTS..=MOST_CACHED_ACCOUNTS,
-            problems,
-        );
-        let field_index_limit = parse::number(
-            "FIELD_INDEX_LIMIT",
-            self.field_index_limit,
-            FIELD_INDEXES,
-            0..=MAX_FIELD_INDEXES,
-            problems,
-        );
+        let page_cache_mib = PAGE_CACHE_MIB.read(self.page_cache, problems);
+        let cached_accounts = CACHED_ACCOUNTS.read(self.account_cache, problems);
+        let field_index_limit = FIELD_INDEXES.read(self.field_index_limit, problems);
         let script_sql = script_sql(self.script_sql, self.script_url, problems);
         let replicas = replicas(self.read_urls, self.read_max_lag, is_postgres, problems);
         Database {

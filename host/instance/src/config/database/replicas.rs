@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use super::is_postgres;
-use crate::config::{Problems, parse};
+use crate::config::{NumberSetting, Problems, parse};
 
-/// Some times what a healthy replica needs for a large transaction; a reader hardly notices it.
-const READ_MAX_LAG_SECONDS: u64 = 10;
-/// The lag is measured every second, so that less would exclude healthy replicas.
-const SMALLEST_MAX_LAG_SECONDS: u64 = 3;
-/// Readers take an older state for a fault. The server remembers the positions of this time.
-const LARGEST_MAX_LAG_SECONDS: u64 = 300;
+/// The default is some times what a healthy replica needs for a large transaction; a reader hardly notices it. The lag is
+/// measured every second, so that less than the minimum would exclude healthy replicas. Readers take an older state than
+/// the maximum for a fault; the server remembers the positions of this time.
+pub(super) const MAX_LAG: NumberSetting<u64> = NumberSetting {
+    variable: "DATABASE_READ_MAX_LAG_SECONDS",
+    default: 10,
+    range: 3..=300,
+    about: "Seconds that a replica may be behind; one that is further behind answers no reads",
+};
 /// More replicas than one primary feeds. Each is watched by each host.
 const MAX_REPLICAS: usize = 16;
 
@@ -38,13 +41,7 @@ pub(super) fn replicas(
 ) -> Replicas {
     const VARIABLE: &str = "DATABASE_READ_URLS";
     let urls = parse::list(urls);
-    let seconds = parse::number(
-        "DATABASE_READ_MAX_LAG_SECONDS",
-        max_lag,
-        READ_MAX_LAG_SECONDS,
-        SMALLEST_MAX_LAG_SECONDS..=LARGEST_MAX_LAG_SECONDS,
-        problems,
-    );
+    let seconds = MAX_LAG.read(max_lag, problems);
     if !urls.is_empty() && !has_postgres {
         let text = "SQLite has no replicas: set DATABASE_URL to the PostgreSQL server that they follow, or unset this";
         problems.add(VARIABLE, text.to_owned());

@@ -12,7 +12,7 @@ use super::super::calls::{CallScope, Callback, Start};
 use super::super::manifest::{AuthType, Permission};
 use super::linking::{Consent, consented};
 use super::{AccountError, AccountUser, Accounts, Linker, ServiceUrl, check, tenant_of};
-use belvedere_instance::events::ExternalAccountChange;
+use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::crypto::sha256_hex;
 use belvedere_storage::store::StoreError;
@@ -158,7 +158,8 @@ impl Accounts {
             if let Err(error) = &result {
                 let reason = error.to_string();
                 tracing::info!(plugin, did = flow.did, reason, "an external account could not be linked");
-                accounts.record(&flow.did, plugin, ExternalAccountChange::LinkFailed { reason });
+                let (did, plugin) = (Some(flow.did.clone()), plugin.to_owned());
+                accounts.deps().events.record(Event::ExternalAccountLinkFailed { did, plugin, reason });
             }
             // The plugin's notes of the sign-in are used up with it.
             let db = &accounts.core().db;
@@ -206,8 +207,14 @@ impl Accounts {
 
     /// Records that a callback was refused, by a sign-in that can't be identified.
     pub fn record_refused_callback(&self, plugin: &str, error: &AccountError) {
+<<<<<<< HEAD
         if self.0.linkers.get(plugin).is_some() {
             self.record("", plugin, ExternalAccountChange::LinkFailed { reason: error.public_text() });
+=======
+        if self.deps().linkers.get(plugin).is_some() {
+            let (plugin, reason) = (plugin.to_owned(), error.public_text());
+            self.deps().events.record(Event::ExternalAccountLinkFailed { did: None, plugin, reason });
+>>>>>>> statuses
         }
     }
 

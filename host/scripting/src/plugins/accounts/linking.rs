@@ -9,7 +9,7 @@ use super::super::manifest::AuthType;
 use super::tokens::expires_at;
 use super::unlinking::GIVE_UP_SECONDS;
 use super::{AccountError, AccountUser, Accounts, Linker, check};
-use belvedere_instance::events::ExternalAccountChange;
+use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::external_accounts::{self, Linked, NewAccount};
 
@@ -101,12 +101,13 @@ impl Accounts {
         let plugin = plugin.manifest().id.as_str();
         let replaced = self.store(plugin, &profile, tokens, consent).await?;
         let Profile { account_id, display_name, .. } = profile;
-        let change = ExternalAccountChange::Linked {
+        self.deps().events.record(Event::ExternalAccountLinked {
+            did: consent.user.did.to_string(),
+            plugin: plugin.to_owned(),
             account: account_id.clone(),
             collections: consent.collections.to_vec(),
             replaced,
-        };
-        self.record(consent.user.did.as_str(), plugin, change);
+        });
         Ok(LinkedAccount { account_id, display_name })
     }
 

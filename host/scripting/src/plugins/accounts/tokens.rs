@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::super::calls::{Expiry, FaultCode, Tokens};
 use super::{AccountError, Accounts, Linker, check, scope_of};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::ExternalAccountChange;
+use belvedere_instance::events::Event;
 use belvedere_storage::store::external_accounts::{self, AccountRow, AccountStatus, NewTokens};
 
 /// Tokens that expire within this many seconds are refreshed before a call, because the call takes time too.
@@ -159,8 +159,8 @@ impl Accounts {
     pub(super) async fn expire(&self, row: &AccountRow) -> Result<(), AccountError> {
         let (db, now) = (&self.core().db, self.core().clock.now());
         if external_accounts::expire(db, &row.id, row.version, now).await? {
-            let account = row.account_id.clone();
-            self.record(&row.did, &row.plugin_id, ExternalAccountChange::Expired { account });
+            let (did, plugin, account) = (row.did.clone(), row.plugin_id.clone(), row.account_id.clone());
+            self.deps().events.record(Event::ExternalAccountExpired { did, plugin, account });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use futures_util::stream;
 
 use super::super::calls::{CallError, FaultCode};
 use super::{AccountError, Accounts, scope_of};
-use belvedere_instance::events::ExternalAccountChange;
+use belvedere_instance::events::Event;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::external_accounts::{self, AccountRow};
 
@@ -91,8 +91,12 @@ impl Accounts {
 
     fn unlinked(&self, rows: &[AccountRow], reason: &'static str) {
         for row in rows {
-            let account = row.account_id.clone();
-            self.record(&row.did, &row.plugin_id, ExternalAccountChange::Unlinked { account, reason });
+            self.deps().events.record(Event::ExternalAccountUnlinked {
+                did: row.did.clone(),
+                plugin: row.plugin_id.clone(),
+                account: row.account_id.clone(),
+                reason,
+            });
         }
         if !rows.is_empty() {
             self.0.unlinked.notify_waiters();
@@ -132,11 +136,12 @@ impl Accounts {
         }
         tracing::warn!(id, plugin, %error, "the tokens of an external account could not be revoked; they expire");
         external_accounts::remove(db, &row).await?;
-        let change = ExternalAccountChange::RevocationFailed {
-            account: row.account_id.clone(),
+        self.deps().events.record(Event::ExternalAccountRevocationFailed {
+            did: row.did,
+            plugin: row.plugin_id,
+            account: row.account_id,
             error: error.public_text(),
-        };
-        self.record(&row.did, plugin, change);
+        });
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::plugins::limits::TRAPS;
 use crate::plugins::registry::LoadedPlugin;
 use crate::plugins::services::PluginServices;
-use belvedere_instance::events::{Event, PluginCallEvent};
+use belvedere_instance::events::Event;
 use belvedere_storage::store::plugin_pauses;
 use belvedere_web::fair_share::Tenant;
 
@@ -108,8 +108,7 @@ impl Pausing {
             traps.count
         };
         tracing::error!(plugin = id, traps, error, "the plugin is paused: it trapped too often");
-        let event = PluginCallEvent::Paused { plugin: id.clone(), traps, error: error.to_owned() };
-        services.events.record(Event::PluginCall(event));
+        services.events.record(Event::PluginPaused { plugin: id.clone(), traps, error: error.to_owned() });
         if let Err(error) = plugin_pauses::pause(&services.db, id, sha256, i64::from(traps), error).await {
             tracing::error!(plugin = id, %error, "the pause of the plugin can't be stored");
         }

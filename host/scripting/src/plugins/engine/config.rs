@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use super::compiler::Compiler;
 use crate::plugins::limits;
+use belvedere_instance::config::plugins::POOL_SIZE;
 use belvedere_wasm::sandbox::{MemoryPool, ProcessorPool};
-
-/// Instances that may exist at once, unless configured: four plugins with all their calls.
-pub const POOL_SIZE: u32 = 16;
 
 /// The engine's configuration.
 #[derive(Clone, Debug)]
@@ -28,9 +26,9 @@ impl EngineConfig {
     pub fn new(cache_dir: impl Into<PathBuf>, compiler: Compiler) -> Self {
         Self {
             cache_dir: cache_dir.into(),
-            pool_size: POOL_SIZE,
+            pool_size: POOL_SIZE.default,
             processor: ProcessorPool::default(),
-            memory: MemoryPool::new(2 * POOL_SIZE as usize * limits::LINEAR_MEMORY),
+            memory: MemoryPool::new(2 * POOL_SIZE.default as usize * limits::LINEAR_MEMORY),
             compiler,
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::bindings::belvedere::plugin::log::Level;
 use crate::plugins::calls::Failure;
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::{Event, EventLog, PluginCallEvent};
+use belvedere_instance::events::{Event, EventLog};
 use belvedere_storage::store::events::Severity;
 use belvedere_wasm::sandbox::{DroppedLines, LogShares};
 
@@ -59,8 +59,7 @@ impl PluginLog {
             Level::Error => ("error", Severity::Error),
         };
         let plugin = plugin.to_owned();
-        let event = PluginCallEvent::Log { plugin, level: name, severity, message, fields };
-        self.events.record(Event::PluginCall(event));
+        self.events.record(Event::PluginLog { plugin, level: name, severity, message, fields });
     }
 
     /// Writes that a call failed, within the plugin's share: clients may be able to make it fail.
@@ -76,7 +75,7 @@ impl PluginLog {
         }
         tracing::warn!(plugin, error = failure.text, "a call of a plugin failed");
         let (plugin, error, cause) = (plugin.to_owned(), failure.text.clone(), failure.cause.as_str());
-        self.events.record(Event::PluginCall(PluginCallEvent::Failed { plugin, interface, cause, error }));
+        self.events.record(Event::PluginFailed { plugin, interface, cause, error });
     }
 
     /// Takes a line out of the plugin's share. What does not fit is counted.
@@ -88,14 +87,13 @@ impl PluginLog {
         let DroppedLines { lines, source } = dropped;
         let message = format!("{lines} lines were dropped: the plugin logs too much");
         tracing::warn!(plugin = &**source, lines, "log lines were dropped: the plugin logs too much");
-        let event = PluginCallEvent::Log {
+        self.events.record(Event::PluginLog {
             plugin: source.to_string(),
             level: "warn",
             severity: Severity::Warn,
             message,
             fields: None,
-        };
-        self.events.record(Event::PluginCall(event));
+        });
     }
 
     /// Reports the lines that were dropped since the last report.

@@ -7,7 +7,7 @@ use crate::plugins::secrets::PluginSecrets;
 use crate::plugins::{PausedHere, PluginStatus, Plugins};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::config::Secret;
-use belvedere_instance::events::{Event, PluginEvent};
+use belvedere_instance::events::Event;
 use belvedere_protocol::crypto::SealingKey;
 use belvedere_protocol::crypto::sha256_hex;
 use belvedere_storage::store::plugins::{self, NewPlugin, PluginRow, PluginSource, Replaces};
@@ -133,7 +133,7 @@ async fn a_configured_plugin_that_fails_is_an_event_for_each_new_reason() {
     assert_eq!(events.len(), 4);
     assert!(events.iter().all(|event| event.actor_did.is_none() && event.subject.as_deref() == Some("x")));
     // The type is the one that admins' attempts have.
-    let attempt = PluginEvent::Refused { actor: None, id: None, url: None, error: String::new() };
-    setup.stage.events.record(Event::Plugin(attempt));
+    let attempt = Event::PluginRefused { actor: None, id: None, url: None, error: String::new() };
+    setup.stage.events.record(attempt);
     assert_eq!(setup.stage.events("plugin.refused").await.len(), 5);
 }

@@ -47,8 +47,8 @@ impl EngineConfig {
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
         Self {
             cache_dir: cache_dir.into(),
-            pool_size: POOL_SIZE,
-            queue: QUEUE,
+            pool_size: POOL_SIZE.default,
+            queue: QUEUE.default,
             memory: MEMORY,
             client_fuel: 0,
             processor: ProcessorPool::default(),

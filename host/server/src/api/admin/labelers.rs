@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::access::Admin;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::{Event, LabelerEvent};
+use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::labelers::{self, Added, LabelerRow, LabelerStatus};
 use belvedere_web::http::{Error, Request, Response, response};
@@ -84,8 +84,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         }
         Added::New => {
             app.changed(Topic::Labelers).await?;
-            let event = LabelerEvent::Added { actor: admin.did.to_string(), did };
-            app.events.record(Event::Labeler(event));
+            app.events.record(Event::LabelerAdded { actor: admin.did.to_string(), did });
         }
     }
     Ok(response::empty(StatusCode::CREATED))
@@ -105,17 +104,15 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         _ => return Err(Error::bad_request("status must be active or paused")),
     };
     let row = set_status(&app, request.param("did"), status).await?;
-    let event =
-        LabelerEvent::Updated { actor: admin.did.to_string(), did: row.did.clone(), status: status.as_str() };
-    app.events.record(Event::Labeler(event));
+    let (actor, did) = (admin.did.to_string(), row.did.clone());
+    app.events.record(Event::LabelerUpdated { actor, did, status: status.as_str() });
     Ok(response::json(StatusCode::OK, &LabelerView::from(row)))
 }
 
 /// `DELETE /admin/labelers/{did}`: removes a labeler and all its labels.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
     let row = set_status(&app, request.param("did"), LabelerStatus::Deleting).await?;
-    let event = LabelerEvent::Deleted { actor: admin.did.to_string(), did: row.did.clone() };
-    app.events.record(Event::Labeler(event));
+    app.events.record(Event::LabelerDeleted { actor: admin.did.to_string(), did: row.did.clone() });
     let deadline = Instant::now() + REMOVAL_WAIT;
     while labelers::get(&app.db, &row.did).await?.is_some() && Instant::now() < deadline {
         tokio::time::sleep(REMOVAL_POLL).await;

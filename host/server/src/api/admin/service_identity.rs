@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Admin;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::{Event, ServiceIdentityEvent};
+use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::{IdentityChange, Mode};
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::service_identity;
@@ -68,8 +68,8 @@ pub(in crate::api) async fn replace(app: &App, admin: &Admin, change: IdentityCh
     let mode = change.mode.as_str();
     app.identity_setup.replace(change).await?;
     app.changed(Topic::ServiceIdentity).await?;
-    let event = ServiceIdentityEvent::Updated { actor: admin.did.to_string(), mode };
-    app.events.record(Event::ServiceIdentity(event));
+    let event = Event::ServiceIdentityUpdated { actor: admin.did.to_string(), mode };
+    app.events.record(event);
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Admin;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::{Event, ServiceIdentityEvent};
+use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::{Mode, SetupError, parse_fragment};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::verification_methods::{self, MethodRow};
@@ -54,7 +54,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     })?;
     app.changed(Topic::ServiceIdentity).await?;
     let (actor, fragment) = (admin.did.to_string(), fragment_id);
-    app.events.record(Event::ServiceIdentity(ServiceIdentityEvent::MethodCreated { actor, fragment }));
+    app.events.record(Event::VerificationMethodCreated { actor, fragment });
     Ok(response::json(StatusCode::CREATED, &MethodView::from(method)))
 }
 
@@ -71,6 +71,6 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     }
     app.changed(Topic::ServiceIdentity).await?;
     let actor = admin.did.to_string();
-    app.events.record(Event::ServiceIdentity(ServiceIdentityEvent::MethodDeleted { actor, fragment }));
+    app.events.record(Event::VerificationMethodDeleted { actor, fragment });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -12,7 +12,7 @@ use super::require_open;
 use crate::access::Admin;
 use crate::api::admin::service_identity::{checked, replace};
 use crate::app::App;
-use belvedere_instance::events::{Event, ServiceIdentityEvent};
+use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::Mode;
 use belvedere_web::http::{Error, Request, Response, response};
 
@@ -40,8 +40,8 @@ pub async fn choose(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 pub async fn rotation_key(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
     require_open(&app).await?;
     let scalar = app.identity_setup.rotation_key().await?;
-    let event = ServiceIdentityEvent::RotationKeyExported { actor: admin.did.to_string() };
-    app.events.record(Event::ServiceIdentity(event));
+    let event = Event::RotationKeyExported { actor: admin.did.to_string() };
+    app.events.record(event);
     let mut answer = Response::new(Bytes::copy_from_slice(&*scalar).into());
     *answer.status_mut() = StatusCode::OK;
     answer.headers_mut().extend([

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::access::Admin;
 use crate::app::{App, Topic};
-use belvedere_instance::events::{Event, ServiceIdentityEvent};
+use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::Mode;
 use belvedere_storage::store::service_identity::{self, IdentityRow};
 use belvedere_web::http::{Error, Request, Response, response};
@@ -46,7 +46,7 @@ pub async fn complete(app: Arc<App>, _admin: Admin, _request: Request) -> Result
         return Err(Error::bad_request("choose an identity first: POST /api/setup/identity"));
     }
     app.changed(Topic::ServiceIdentity).await?;
-    app.events.record(Event::ServiceIdentity(ServiceIdentityEvent::SetupCompleted));
+    app.events.record(Event::SetupCompleted {});
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::require_open;
 use crate::access::Admin;
 use crate::app::{App, Topic};
-use belvedere_instance::events::{Event, ServiceIdentityEvent};
+use belvedere_instance::events::Event;
 use belvedere_web::http::{Error, Request, Response, response};
 
 /// `POST /api/setup/plc/register`
@@ -18,8 +18,8 @@ pub async fn register(app: Arc<App>, admin: Admin, _request: Request) -> Result<
     require_open(&app).await?;
     let did = app.identity_setup.register(&app.service_identity).await?;
     app.changed(Topic::ServiceIdentity).await?;
-    let event = ServiceIdentityEvent::Registered { actor: admin.did.to_string(), did: did.to_string() };
-    app.events.record(Event::ServiceIdentity(event));
+    let event = Event::ServiceIdentityRegistered { actor: admin.did.to_string(), did: did.to_string() };
+    app.events.record(event);
     Ok(response::json(StatusCode::OK, &json!({ "did": did.as_str() })))
 }
 
@@ -41,7 +41,7 @@ pub async fn submit(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     require_open(&app).await?;
     app.submit_plc_code(token.trim()).await?;
     let did = app.service_identity.did().to_string();
-    let event = ServiceIdentityEvent::Registered { actor: admin.did.to_string(), did };
-    app.events.record(Event::ServiceIdentity(event));
+    let event = Event::ServiceIdentityRegistered { actor: admin.did.to_string(), did };
+    app.events.record(event);
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -11,7 +11,7 @@ use super::items::{self, MAX_ITEMS, PreparedItem};
 use super::stop::{Stop, account_stop, call_stop, no_session, pds_stop};
 use crate::plugins::limits;
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::ExternalAccountChange;
+use belvedere_instance::events::Event;
 use belvedere_instance::pds::{Session, SessionSelector, Write, WriteAction};
 use belvedere_instance::repos::RecordScripts;
 use belvedere_storage::store::StoreError;
@@ -114,15 +114,15 @@ async fn store(
         }
         Ok(Written::Page { progress, next: None }) => {
             if let Some(row) = external_accounts::finish_sync(db, id, holder, &progress, now).await? {
-                let AccountRow { sync_processed, sync_written, sync_skipped, sync_note, .. } = row;
-                let change = ExternalAccountChange::Synced {
+                accounts.deps().events.record(Event::ExternalAccountSynced {
+                    did: row.did,
+                    plugin: row.plugin_id,
                     account,
-                    processed: sync_processed,
-                    written: sync_written,
-                    skipped: sync_skipped,
-                    note: sync_note,
-                };
-                accounts.record(&row.did, &row.plugin_id, change);
+                    processed: row.sync_processed,
+                    written: row.sync_written,
+                    skipped: row.sync_skipped,
+                    note: row.sync_note,
+                });
                 accounts.0.sync_ended.notify_waiters();
             }
             return Ok(());
@@ -160,14 +160,14 @@ async fn store(
     };
     let error = format!("{code}: {text}");
     if let Some(row) = external_accounts::fail_sync(db, id, holder, &error, keeps, now).await? {
-        let AccountRow { sync_processed, sync_written, .. } = row;
-        let change = ExternalAccountChange::SyncFailed {
+        accounts.deps().events.record(Event::ExternalAccountSyncFailed {
+            did: row.did,
+            plugin: row.plugin_id,
             account,
             error,
-            processed: sync_processed,
-            written: sync_written,
-        };
-        accounts.record(&row.did, &row.plugin_id, change);
+            processed: row.sync_processed,
+            written: row.sync_written,
+        });
         accounts.0.sync_ended.notify_waiters();
     }
     Ok(())

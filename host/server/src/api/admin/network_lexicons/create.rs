@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Admin;
 use crate::api::admin::{backfill, lexicons as uploads};
 use crate::app::{App, Topic};
-use belvedere_instance::events::NetworkLexiconChange;
+use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::lexicon::LexiconKind;
 use belvedere_storage::store::lexicons::{self, NETWORK, NewLexicon};
 use belvedere_web::http::{Error, Request, Response, response};
@@ -54,9 +54,13 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let saved = lexicons::upsert(&app.db, &lexicon, now).await?;
     app.changed(Topic::Lexicons).await?;
 
-    let (authority, revision) = (found.authority.clone(), saved.revision);
-    let what = NetworkLexiconChange::Added { authority, revision };
-    app.events.record(super::event(&admin, nsid.clone(), what));
+    let revision = saved.revision;
+    app.events.record(Event::NetworkLexiconAdded {
+        actor: Some(admin.did.to_string()),
+        nsid: nsid.clone(),
+        authority: found.authority.clone(),
+        revision,
+    });
     // After the lexicon applies to the stream, so that no record is missed by both.
     let backfill_job_id =
         if lexicon.backfill { backfill::start_for_lexicon(&app, &admin, nsid.as_str()).await? } else { None };

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::access::Admin;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::{Event, NetworkLexiconChange, NetworkLexiconEvent};
+use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::lexicons::{self, LexiconRow, NETWORK};
 use belvedere_web::http::{Error, Request, Response, response};
@@ -40,10 +40,6 @@ impl From<LexiconRow> for View {
 
 fn parse(nsid: &str) -> Result<Nsid, Error> {
     Nsid::try_from(nsid).map_err(|_| Error::bad_request("nsid is not an NSID, such as com.example.note"))
-}
-
-fn event(admin: &Admin, nsid: Nsid, what: NetworkLexiconChange) -> Event {
-    Event::NetworkLexicon(NetworkLexiconEvent { nsid, actor: Some(admin.did.to_string()), what })
 }
 
 /// `GET /admin/network-lexicons`: every lexicon that follows the network, by NSID.
@@ -83,6 +79,6 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         return Err(Error::not_found("no lexicon of this name follows the network"));
     }
     app.changed(Topic::Lexicons).await?;
-    app.events.record(event(&admin, nsid, NetworkLexiconChange::Removed));
+    app.events.record(Event::NetworkLexiconRemoved { actor: Some(admin.did.to_string()), nsid });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }

@@ -7,7 +7,7 @@ use super::upload::Unreadable;
 use super::view::PermissionView;
 use crate::access::Admin;
 use crate::app::App;
-use belvedere_instance::events::{Event, PluginEvent};
+use belvedere_instance::events::Event;
 use belvedere_scripting::plugins::changes::Changes;
 use belvedere_scripting::plugins::install::{InstallError, Origin};
 use belvedere_scripting::plugins::{manifest_id, shortened, shown_url};
@@ -80,10 +80,10 @@ pub(super) fn unreadable(app: &App, admin: &Admin, broken: Unreadable) -> Error 
 }
 
 fn record(app: &App, admin: &Admin, attempt: Attempt, error: String) {
-    app.events.record(Event::Plugin(PluginEvent::Refused {
+    app.events.record(Event::PluginRefused {
         actor: Some(admin.did.to_string()),
         id: attempt.id,
         url: attempt.url.as_deref().map(shown_url).map(shortened),
         error,
-    }));
+    });
 }

@@ -9,7 +9,7 @@ use super::failure::{self, Attempt};
 use super::view::Summary;
 use crate::access::Admin;
 use crate::app::App;
-use belvedere_instance::events::{Event, PluginEvent};
+use belvedere_instance::events::Event;
 use belvedere_web::http::{Error, Request, Response, response};
 
 #[derive(Deserialize)]
@@ -24,12 +24,12 @@ pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Respon
     match app.plugins.installer.set_grants(&row, &granted).await {
         Ok(row) => {
             let denied = row.requested.iter().filter(|one| !row.granted.contains(one)).cloned().collect();
-            app.events.record(Event::Plugin(PluginEvent::GrantsUpdated {
+            app.events.record(Event::PluginGrantsUpdated {
                 actor: admin.did.to_string(),
                 id: row.id.clone(),
                 granted: row.granted.clone(),
                 denied,
-            }));
+            });
             Ok(response::json(StatusCode::OK, &Summary::new(&app, row)))
         }
         Err(error) => {

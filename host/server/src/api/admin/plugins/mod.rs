@@ -24,7 +24,7 @@ use self::failure::Attempt;
 use self::view::Summary;
 use crate::access::Admin;
 use crate::app::{App, Topic};
-use belvedere_instance::events::{Event, PluginEvent};
+use belvedere_instance::events::Event;
 use belvedere_scripting::plugins::manifest::Manifest;
 use belvedere_scripting::plugins::shown_url;
 use belvedere_storage::store::plugins::{self, PluginRow, PluginState};
@@ -69,14 +69,14 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         Ok(row) => {
             let version =
                 Manifest::parse(row.manifest.as_bytes()).map(|manifest| manifest.version.to_string());
-            app.events.record(Event::Plugin(PluginEvent::Added {
+            app.events.record(Event::PluginAdded {
                 actor: Some(admin.did.to_string()),
                 id: row.id.clone(),
                 url: url.as_deref().map(shown_url),
                 version: version.unwrap_or_default(),
                 module_sha256: row.module_sha256.clone(),
                 granted: row.granted.clone(),
-            }));
+            });
             Ok(response::json(StatusCode::OK, &Summary::new(&app, row)))
         }
         Err(error) => failure::answer(&app, &admin, attempt, error),
@@ -89,7 +89,7 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     if plugins::begin_removal(&app.db, &row.id).await?.is_some() {
         // Before what may fail: it can't be undone.
         let (actor, id) = (admin.did.to_string(), row.id.clone());
-        app.events.record(Event::Plugin(PluginEvent::Removed { actor, id }));
+        app.events.record(Event::PluginRemoved { actor, id });
         app.changed(Topic::Plugins).await?;
         app.accounts.remove_all(&row.id).await?;
     }

@@ -10,7 +10,7 @@ use super::failure::{self, Attempt};
 use super::view::Summary;
 use crate::access::Admin;
 use crate::app::App;
-use belvedere_instance::events::{Event, PluginEvent};
+use belvedere_instance::events::Event;
 use belvedere_scripting::plugins::changes::Changes;
 use belvedere_scripting::plugins::install::Terms;
 use belvedere_scripting::plugins::shown_url;
@@ -41,12 +41,12 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let terms = Terms { sha256, accepted };
     match app.plugins.installer.reload(&row, url, &terms, admin.did.as_str()).await {
         Ok((row, changes)) => {
-            app.events.record(Event::Plugin(PluginEvent::Reloaded {
+            app.events.record(Event::PluginReloaded {
                 actor: Some(admin.did.to_string()),
                 id: row.id.clone(),
                 url: row.url.as_deref().map(shown_url),
                 changes: json!(changes),
-            }));
+            });
             let summary = Summary::new(&app, row);
             Ok(response::json(StatusCode::OK, &Reloaded { summary, changes }))
         }

@@ -7,7 +7,7 @@ use http::StatusCode;
 use super::view::Summary;
 use crate::access::Admin;
 use crate::app::App;
-use belvedere_instance::events::{Event, PluginEvent};
+use belvedere_instance::events::Event;
 use belvedere_storage::store::plugins::{self, PluginState};
 use belvedere_web::http::{Error, Request, Response, response};
 
@@ -21,7 +21,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     app.plugins.loader.resumed(&row.id).await?;
     if is_paused {
         let (actor, id) = (admin.did.to_string(), row.id.clone());
-        app.events.record(Event::Plugin(PluginEvent::Resumed { actor, id }));
+        app.events.record(Event::PluginResumed { actor, id });
     }
     Ok(response::json(StatusCode::OK, &Summary::new(&app, row)))
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::Admin;
 use crate::app::{App, Topic};
 use belvedere_instance::config::Secret;
-use belvedere_instance::events::{Event, PluginEvent};
+use belvedere_instance::events::Event;
 use belvedere_scripting::plugins::manifest::secret_prefix;
 use belvedere_storage::store::{plugin_secrets, plugins};
 use belvedere_web::http::{Error, Request, Response, response};
@@ -49,7 +49,7 @@ pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Respon
         return Err(Error::bad_request(text));
     }
     app.changed(Topic::Plugins).await?;
-    app.events.record(Event::Plugin(PluginEvent::SecretsUpdated { actor: admin.did.to_string(), id }));
+    app.events.record(Event::PluginSecretsUpdated { actor: admin.did.to_string(), id });
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 

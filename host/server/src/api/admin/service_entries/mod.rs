@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::access::Admin;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::{Event, ServiceIdentityEvent};
+use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::{AccessMode, parse_fragment};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::service_entries::{self, EntryChange, EntryRow};
@@ -66,8 +66,8 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let row = row.ok_or_else(|| Error::bad_request(format!("at most {MAX_ENTRIES} service entries")))?;
     app.changed(Topic::ServiceIdentity).await?;
     let (actor, id, fragment) = (admin.did.to_string(), row.id, fragment_id);
-    let event = ServiceIdentityEvent::EntryCreated { actor, id, fragment, service_type };
-    app.events.record(Event::ServiceIdentity(event));
+    let event = Event::ServiceEntryCreated { actor, id, fragment, service_type };
+    app.events.record(event);
     Ok(response::json(StatusCode::CREATED, &EntryView::from(row)))
 }
 
@@ -95,8 +95,8 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     app.changed(Topic::ServiceIdentity).await?;
     let change =
         json!({ "fragment_id": fragment_id, "service_type": service_type, "access_mode": access_mode });
-    let event = ServiceIdentityEvent::EntryUpdated { actor: admin.did.to_string(), id, change };
-    app.events.record(Event::ServiceIdentity(event));
+    let event = Event::ServiceEntryUpdated { actor: admin.did.to_string(), id, change };
+    app.events.record(event);
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
@@ -107,8 +107,8 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         return Err(not_found());
     }
     app.changed(Topic::ServiceIdentity).await?;
-    let event = ServiceIdentityEvent::EntryDeleted { actor: admin.did.to_string(), id };
-    app.events.record(Event::ServiceIdentity(event));
+    let event = Event::ServiceEntryDeleted { actor: admin.did.to_string(), id };
+    app.events.record(event);
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 

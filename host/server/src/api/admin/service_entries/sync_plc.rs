@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::access::Admin;
 use crate::app::App;
-use belvedere_instance::events::{Event, ServiceIdentityEvent};
+use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::Mode;
 use belvedere_web::http::{Error, Request, Response, response};
 
@@ -39,7 +39,7 @@ pub async fn submit(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 }
 
 fn synced(app: &App, admin: &Admin, mode: Mode) -> Response {
-    let event = ServiceIdentityEvent::PlcSynced { actor: admin.did.to_string(), mode: mode.as_str() };
-    app.events.record(Event::ServiceIdentity(event));
+    let event = Event::PlcSynced { actor: admin.did.to_string(), mode: mode.as_str() };
+    app.events.record(event);
     response::empty(StatusCode::NO_CONTENT)
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{entry_id, not_found};
 use crate::access::Admin;
 use crate::app::{App, Topic};
-use belvedere_instance::events::{Event, ServiceIdentityEvent};
+use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::service_entries;
 use belvedere_web::http::{Error, Request, Response, response};
@@ -64,8 +64,8 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
 
 async fn changed(app: &App, admin: &Admin, id: i64, change: serde_json::Value) -> Result<Response, Error> {
     app.changed(Topic::ServiceIdentity).await?;
-    let event = ServiceIdentityEvent::EntryUpdated { actor: admin.did.to_string(), id, change };
-    app.events.record(Event::ServiceIdentity(event));
+    let event = Event::ServiceEntryUpdated { actor: admin.did.to_string(), id, change };
+    app.events.record(event);
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
