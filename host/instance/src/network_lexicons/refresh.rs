@@ -68,7 +68,7 @@ impl NetworkLexicons {
         if !lexicons::delete_network(&self.core.db, nsid.as_str()).await? {
             return Ok(Outcome::Unchanged);
         }
-        self.deps.events.record(Event::NetworkLexiconRemoved { actor: None, nsid: nsid.clone() });
+        self.core.events.record(Event::NetworkLexiconRemoved { actor: None, nsid: nsid.clone() });
         Ok(Outcome::Changed)
     }
 
@@ -112,23 +112,13 @@ impl NetworkLexicons {
             self.record_authority(row, nsid, authority.clone());
         }
         let (nsid, revision) = (nsid.clone(), row.revision + 1);
-        self.deps.events.record(Event::NetworkLexiconUpdated { actor: None, nsid, authority, revision });
+        self.core.events.record(Event::NetworkLexiconUpdated { actor: None, nsid, authority, revision });
         Ok(Outcome::Changed)
     }
 
     fn record_authority(&self, row: &LexiconRow, nsid: &Nsid, to: Did) {
-<<<<<<< HEAD
-        self.record(nsid, NetworkLexiconChange::AuthorityChanged { from: row.authority_did.clone(), to });
-    }
-
-    /// Records an event that no user caused.
-    pub(super) fn record(&self, nsid: &Nsid, what: NetworkLexiconChange) {
-        let event = NetworkLexiconEvent { nsid: nsid.clone(), actor: None, what };
-        self.core.events.record(Event::NetworkLexicon(event));
-=======
         let (nsid, from) = (nsid.clone(), row.authority_did.clone());
-        self.deps.events.record(Event::NetworkLexiconAuthorityChanged { actor: None, nsid, from, to });
->>>>>>> statuses
+        self.core.events.record(Event::NetworkLexiconAuthorityChanged { actor: None, nsid, from, to });
     }
 }
 

@@ -111,7 +111,7 @@ impl NetworkLexicons {
         tracing::warn!(%nsid, reason, "the last document of a lexicon of the network stays in force");
         reported.insert(nsid.clone(), reason.clone());
         let (actor, nsid) = (None, nsid.clone());
-        self.deps.events.record(match why {
+        self.core.events.record(match why {
             Kept::Failed(reason) => Event::NetworkLexiconRefreshFailed { actor, nsid, reason },
             Kept::Refused(authority, reason) => {
                 Event::NetworkLexiconChangeRefused { actor, nsid, authority, reason }

@@ -38,12 +38,7 @@ use belvedere_instance::pds::{Sessions, revocation, sweep};
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::{self, LinkedRepos};
 use belvedere_instance::service_identity::{ServiceIdentity, Setup};
-<<<<<<< HEAD
-use belvedere_instance::settings::{self, Settings};
-=======
 use belvedere_instance::settings::Settings;
-use belvedere_protocol::crypto::SealingKey;
->>>>>>> statuses
 use belvedere_scripting::plugins::accounts::{Accounts, InstalledPlugins};
 use belvedere_scripting::scripts::Xrpc;
 use belvedere_storage::store::fields::advice;
@@ -150,13 +145,8 @@ impl App {
         settings
             .reload(&core.db, |settings| costs.reload(settings))
             .await
-<<<<<<< HEAD
             .map_err(|error| startup.store_error(error))?;
-        core.events.set_verbose(settings.flag(settings::VERBOSE_EVENT_LOGGING));
-=======
-            .map_err(|error| ground.store_error(error))?;
-        ground.events.set_verbose(settings.logs_verbosely());
->>>>>>> statuses
+        core.events.set_verbose(settings.logs_verbosely());
         let (retention, _) = watch::channel(Retention { event_days: settings.event_retention_days() });
 
         let authorities = Authorities::new(core.net.clone(), core.resolver.clone());

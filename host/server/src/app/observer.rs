@@ -1,12 +1,7 @@
 //! Writes the stream's notices to the event log, and drops cached documents of identities that changed.
 
-<<<<<<< HEAD
 use belvedere_instance::core::Core;
-use belvedere_instance::events::{Event, GapEvent};
-=======
-use belvedere_instance::events::{Event, EventLog};
-use belvedere_instance::identity::Resolver;
->>>>>>> statuses
+use belvedere_instance::events::Event;
 use belvedere_instance::indexing::{Notice, Observer, PublishedLexicon};
 use belvedere_instance::network_lexicons::NetworkLexicons;
 use belvedere_protocol::atproto::Did;

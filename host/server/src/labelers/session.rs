@@ -212,23 +212,16 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
             if self.reported.insert(kind) {
                 tracing::warn!(did = %self.did, kind, reason, "what a labeler sends is refused");
                 let (did, reason) = (self.did.clone(), reason.clone());
-                self.deps.events.record(Event::LabelerLabelsRefused { did, kind, reason });
+                self.labelers.core.events.record(Event::LabelerLabelsRefused { did, kind, reason });
             }
         }
         // Once for each connection: a labeler can repeat it at will.
         if content.says_outdated && !std::mem::replace(&mut self.is_outdated, true) {
             tracing::warn!(did = %self.did, cursor = *self.cursor, "the labeler lacks the messages after the cursor");
             let (did, cursor) = (self.did.clone(), *self.cursor);
-            self.deps.events.record(Event::LabelerCursorOutdated { did, cursor });
+            self.labelers.core.events.record(Event::LabelerCursorOutdated { did, cursor });
         }
     }
-<<<<<<< HEAD
-
-    fn record(&self, event: LabelerEvent) {
-        self.labelers.core.events.record(Event::Labeler(event));
-    }
-=======
->>>>>>> statuses
 }
 
 /// Lets the label script of the subject decide. `None` when it drops the label.

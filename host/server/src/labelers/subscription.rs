@@ -105,15 +105,9 @@ impl<C: Connect + Sync> Subscription<C> {
         let end = match opened {
             Ok((connection, endpoint, key)) => {
                 self.failing = false;
-<<<<<<< HEAD
                 let id = self.labelers.core.random.uuid();
                 labelers::set_connected(&self.labelers.core.db, &self.did, &id).await?;
-                self.record(LabelerEvent::Connected { did: self.did.clone() });
-=======
-                let id = self.deps.random.uuid();
-                labelers::set_connected(&self.deps.db, &self.did, &id).await?;
-                self.deps.events.record(Event::LabelerConnected { did: self.did.clone() });
->>>>>>> statuses
+                self.labelers.core.events.record(Event::LabelerConnected { did: self.did.clone() });
                 tracing::info!(did = %self.did, endpoint, cursor = before, "connected to a labeler");
                 let _connected = Connected::new(&self.labelers);
                 let session = Session {
@@ -187,7 +181,10 @@ impl<C: Connect + Sync> Subscription<C> {
         let lost = self.cursor;
         if labelers::rewind(&self.labelers.core.db, &self.did, lost, None).await? {
             tracing::warn!(did = %self.did, cursor = lost, "the labeler is read from its beginning again");
-            self.deps.events.record(Event::LabelerCursorReset { did: self.did.clone(), cursor: lost });
+            self.labelers
+                .core
+                .events
+                .record(Event::LabelerCursorReset { did: self.did.clone(), cursor: lost });
         }
         Ok(())
     }
@@ -196,14 +193,9 @@ impl<C: Connect + Sync> Subscription<C> {
     async fn skip_to(&mut self, next: Option<i64>) -> Result<(), StoreError> {
         let from = self.cursor;
         let Some(next) = next.filter(|next| *next > from.unwrap_or(0)) else { return Ok(()) };
-<<<<<<< HEAD
         if labelers::rewind(&self.labelers.core.db, &self.did, from, Some(next)).await? {
-            self.record(LabelerEvent::Skipped { did: self.did.clone(), from: from.unwrap_or(0), to: next });
-=======
-        if labelers::rewind(&self.deps.db, &self.did, from, Some(next)).await? {
             let (did, from) = (self.did.clone(), from.unwrap_or(0));
-            self.deps.events.record(Event::LabelerMessagesSkipped { did, from, to: next });
->>>>>>> statuses
+            self.labelers.core.events.record(Event::LabelerMessagesSkipped { did, from, to: next });
         }
         Ok(())
     }
@@ -213,7 +205,7 @@ impl<C: Connect + Sync> Subscription<C> {
         let reason = end.to_string();
         let is_error = !matches!(end, End::Stopped | End::Superseded);
         tracing::info!(did = %self.did, reason, "not connected to a labeler");
-        self.deps.events.record(Event::LabelerDisconnected {
+        self.labelers.core.events.record(Event::LabelerDisconnected {
             did: self.did.clone(),
             last_seq: self.cursor,
             reason: reason.clone(),
@@ -229,13 +221,6 @@ impl<C: Connect + Sync> Subscription<C> {
         let now = self.labelers.core.clock.now();
         labelers::set_disconnected(&self.labelers.core.db, &self.did, connection, error, now).await
     }
-<<<<<<< HEAD
-
-    fn record(&self, event: LabelerEvent) {
-        self.labelers.core.events.record(Event::Labeler(event));
-    }
-=======
->>>>>>> statuses
 }
 
 /// The URL of a subscription. `None` when the endpoint is not an origin of http or https. Without a cursor the labeler

@@ -159,7 +159,7 @@ impl Accounts {
                 let reason = error.to_string();
                 tracing::info!(plugin, did = flow.did, reason, "an external account could not be linked");
                 let (did, plugin) = (Some(flow.did.clone()), plugin.to_owned());
-                accounts.deps().events.record(Event::ExternalAccountLinkFailed { did, plugin, reason });
+                accounts.core().events.record(Event::ExternalAccountLinkFailed { did, plugin, reason });
             }
             // The plugin's notes of the sign-in are used up with it.
             let db = &accounts.core().db;
@@ -207,14 +207,9 @@ impl Accounts {
 
     /// Records that a callback was refused, by a sign-in that can't be identified.
     pub fn record_refused_callback(&self, plugin: &str, error: &AccountError) {
-<<<<<<< HEAD
         if self.0.linkers.get(plugin).is_some() {
-            self.record("", plugin, ExternalAccountChange::LinkFailed { reason: error.public_text() });
-=======
-        if self.deps().linkers.get(plugin).is_some() {
             let (plugin, reason) = (plugin.to_owned(), error.public_text());
-            self.deps().events.record(Event::ExternalAccountLinkFailed { did: None, plugin, reason });
->>>>>>> statuses
+            self.core().events.record(Event::ExternalAccountLinkFailed { did: None, plugin, reason });
         }
     }
 

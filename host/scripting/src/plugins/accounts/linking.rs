@@ -101,7 +101,7 @@ impl Accounts {
         let plugin = plugin.manifest().id.as_str();
         let replaced = self.store(plugin, &profile, tokens, consent).await?;
         let Profile { account_id, display_name, .. } = profile;
-        self.deps().events.record(Event::ExternalAccountLinked {
+        self.core().events.record(Event::ExternalAccountLinked {
             did: consent.user.did.to_string(),
             plugin: plugin.to_owned(),
             account: account_id.clone(),

@@ -26,14 +26,7 @@ use tokio::sync::Notify;
 
 use super::calls::CallScope;
 use super::registry::PluginStatus;
-<<<<<<< HEAD
 use belvedere_instance::core::Core;
-use belvedere_instance::events::{Event, ExternalAccountChange, ExternalAccountEvent};
-=======
-use belvedere_base::clock::Clock;
-use belvedere_base::random::Random;
-use belvedere_instance::events::EventLog;
->>>>>>> statuses
 use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::repos::Repos;
 use belvedere_protocol::atproto::Did;
@@ -142,14 +135,6 @@ impl Accounts {
             PluginStatus::Removing => Err(unknown()),
         }
     }
-<<<<<<< HEAD
-
-    fn record(&self, did: &str, plugin: &str, what: ExternalAccountChange) {
-        let event = ExternalAccountEvent { did: did.to_owned(), plugin: plugin.to_owned(), what };
-        self.core().events.record(Event::ExternalAccount(event));
-    }
-=======
->>>>>>> statuses
 }
 
 /// The scope of a call about an account.

@@ -160,7 +160,7 @@ impl Accounts {
         let (db, now) = (&self.core().db, self.core().clock.now());
         if external_accounts::expire(db, &row.id, row.version, now).await? {
             let (did, plugin, account) = (row.did.clone(), row.plugin_id.clone(), row.account_id.clone());
-            self.deps().events.record(Event::ExternalAccountExpired { did, plugin, account });
+            self.core().events.record(Event::ExternalAccountExpired { did, plugin, account });
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ impl Accounts {
 
     fn unlinked(&self, rows: &[AccountRow], reason: &'static str) {
         for row in rows {
-            self.deps().events.record(Event::ExternalAccountUnlinked {
+            self.core().events.record(Event::ExternalAccountUnlinked {
                 did: row.did.clone(),
                 plugin: row.plugin_id.clone(),
                 account: row.account_id.clone(),
@@ -136,7 +136,7 @@ impl Accounts {
         }
         tracing::warn!(id, plugin, %error, "the tokens of an external account could not be revoked; they expire");
         external_accounts::remove(db, &row).await?;
-        self.deps().events.record(Event::ExternalAccountRevocationFailed {
+        self.core().events.record(Event::ExternalAccountRevocationFailed {
             did: row.did,
             plugin: row.plugin_id,
             account: row.account_id,

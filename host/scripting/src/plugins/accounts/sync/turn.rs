@@ -114,7 +114,7 @@ async fn store(
         }
         Ok(Written::Page { progress, next: None }) => {
             if let Some(row) = external_accounts::finish_sync(db, id, holder, &progress, now).await? {
-                accounts.deps().events.record(Event::ExternalAccountSynced {
+                accounts.core().events.record(Event::ExternalAccountSynced {
                     did: row.did,
                     plugin: row.plugin_id,
                     account,
@@ -160,7 +160,7 @@ async fn store(
     };
     let error = format!("{code}: {text}");
     if let Some(row) = external_accounts::fail_sync(db, id, holder, &error, keeps, now).await? {
-        accounts.deps().events.record(Event::ExternalAccountSyncFailed {
+        accounts.core().events.record(Event::ExternalAccountSyncFailed {
             did: row.did,
             plugin: row.plugin_id,
             account,
