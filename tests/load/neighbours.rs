@@ -50,8 +50,8 @@ pub struct Neighbour {
     case: &'static str,
     alone: (f64, f64),
     beside: (f64, f64),
-    /// While the greedy client calls another server on this machine, which shares nothing with this one but the processors
-    /// and the kernel.
+    /// Beside the greedy client on another server on this machine, which shares only the processors and the kernel with
+    /// this one.
     apart: (f64, f64),
     /// The greedy client's successful and refused runs per second.
     greedy: (f64, f64),

@@ -39,9 +39,9 @@ pub enum StreamFault {
     BeginsEarlier(i64),
     /// Leaves out all commits.
     WithholdsCommits,
-    /// Sends bytes that are no zstd frame to clients that asked for compressed ones.
+    /// Sends bytes that are not a zstd frame to clients that asked for compressed ones.
     DamagesCompressed,
-    /// Sends texts that are no events.
+    /// Sends texts that are not events.
     SendsGarbage,
 }
 

@@ -47,7 +47,7 @@ impl EventStream {
         self.message().await.expect("a message")
     }
 
-    /// The lines of the next message that is no comment; `None` after the last.
+    /// The lines of the next message that is not a comment; `None` after the last.
     pub async fn next(&mut self) -> Option<String> {
         loop {
             let message = self.message().await?;

@@ -25,7 +25,7 @@ use belvedere_storage::store::status::JobStatus;
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::{Bounds, FairPool, Tenant};
 
-/// How long a job belongs to its worker without a renewal. After that, another worker may claim it.
+/// Time for which a job belongs to its worker without a renewal. After that, another worker may claim it.
 const LEASE_SECONDS: i64 = 30;
 
 /// Interval between renewals of a lease; at most two in a row may fail.
@@ -34,8 +34,8 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(8);
 /// Interval between checks whether an admin has cancelled or paused a running job.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a cancelled job may continue after its worker has noticed. A script that calls `job.should_stop` can end by
-/// itself; together with [`STATUS_INTERVAL`], any other is stopped within a second.
+/// Time that a cancelled job may continue after its worker has noticed. A script that calls `job.should_stop` can end
+/// by itself; together with [`STATUS_INTERVAL`], any other is stopped within a second.
 const CANCEL_GRACE: Duration = Duration::from_millis(500);
 
 const _: () = assert!(
@@ -52,7 +52,7 @@ const MAX_DELETED_PER_JOB: u32 = 10;
 /// Interval between checks of the queue for jobs that other hosts created. Jobs of this host are noticed at once.
 const QUEUE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long a job may continue after the server began to shut down. A script that calls `job.should_stop` can end by
+/// Time that a job may continue after the server began to shut down. A script that calls `job.should_stop` can end by
 /// itself.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
@@ -78,7 +78,7 @@ pub fn pool(count: u32) -> FairPool {
     FairPool::new("job_workers", Bounds::half_per_tenant(count as usize, 0, Duration::ZERO))
 }
 
-/// How a run ended.
+/// The end of a run.
 enum RunEnd {
     Completed(String),
     Failed(String),

@@ -16,7 +16,7 @@ crate::in_both_worlds! {
             "relay"] {
             assert_eq!(of(id)["ok"], true, "{}", answer.text);
         }
-        // The stand-in closes a connection that is no WebSocket.
+        // The stand-in closes a connection that is not a WebSocket.
         assert_eq!((&of("jetstream")["ok"], &answer.body["ok"]), (&json!(false), &json!(false)), "{}", answer.text);
         let is_there = |id: &str| checks.iter().any(|check| check["id"] == id);
         assert_eq!((is_there("connections"), is_there("script_sql")), (world.is_postgres(), world.is_postgres()));

@@ -61,7 +61,7 @@ crate::in_both_worlds! {
         assert!(made["warnings"][0].as_str().unwrap().starts_with(&format!("target_collection {NOTES} has no record lexicon")));
         assert_eq!(listed().await["warnings"], made["warnings"]);
         assert_eq!(shown().await["warnings"], made["warnings"]);
-        // A lexicon of another kind under this name is none.
+        // A lexicon of another kind under this name does not count.
         assert!(upload(query_lexicon(NOTES), None).await.get("warnings").is_none());
         assert_eq!(listed().await["warnings"], made["warnings"]);
 

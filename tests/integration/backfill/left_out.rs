@@ -18,7 +18,7 @@ in_both_scenes! {
         let pages = |fault: Fault| move |query: &Query| {
             query.method.ends_with("listRecords").then(|| fault.clone())
         };
-        // A string that is no text, and one level too many.
+        // A string that is not text, and one level too many.
         let deep = format!("{}1{}", "{\"a\":".repeat(65), "}".repeat(65));
         let broken = vec![("surrogate", r#"{"text":"\ud800"}"#.to_owned()), ("deep", deep), ("array", "[1]".to_owned())];
         scene.network.faults(Site::Pds(2), pages(Fault::Records(broken)));

@@ -1,4 +1,4 @@
-//! Servers that are no replicas of the database are not used, and the reason says what to do.
+//! Servers that are not replicas of the database are not used, and the reason says what to do.
 
 use belvedere_standins::postgres::{self, OwnServer};
 use http::Method;

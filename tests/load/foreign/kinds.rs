@@ -1,4 +1,4 @@
-//! Inputs that are no records.
+//! Inputs that are not records.
 
 use std::time::Duration;
 

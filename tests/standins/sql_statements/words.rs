@@ -25,7 +25,7 @@ pub(super) const FOREIGN: &[&str] = &[
     "canary AS records",
     "information_schema.columns",
 ];
-/// Names that are no columns of these, some of them functions.
+/// Names that are not columns of these, some of them functions.
 pub(super) const STRANGE: &[&str] = &[
     "secret",
     "rowid",

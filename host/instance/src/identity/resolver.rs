@@ -90,7 +90,7 @@ struct Inner {
 struct Entry {
     resolved: Resolved,
     fetched_at: Timestamp,
-    /// When a newer document could not be fetched, and why.
+    /// The time and the error of the last failed attempt to fetch a newer document.
     failure: Option<(Timestamp, IdentityError)>,
 }
 

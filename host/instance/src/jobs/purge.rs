@@ -14,7 +14,7 @@ pub const TYPE: &str = "system/purge-events";
 /// Rows deleted in one statement: few enough not to delay requests that write.
 const ROWS_PER_STEP: u32 = 1_000;
 
-/// Why a purge failed.
+/// The reason why a purge failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PurgeError {
     #[error("the job's input is not a list of conditions")]

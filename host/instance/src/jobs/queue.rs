@@ -23,7 +23,7 @@ const MAX_WAITING_PER_TENANT: i64 = 1_000;
 /// The maximum size of a job's input, which describes the task; it is not meant for the data to process.
 const MAX_INPUT_BYTES: usize = 64 << 10;
 
-/// Why a job was not created.
+/// The reason why a job was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     #[error("{0}")]

@@ -16,27 +16,27 @@ use belvedere_storage::store::{
 /// Time between sweeps. The first one runs one period after the start, so that it does not slow the start.
 const PERIOD: Duration = Duration::from_hours(1);
 
-/// How long a tombstone is kept. Jetstream replays at most three days; a week leaves a margin.
+/// Time for which a tombstone is kept. Jetstream replays at most three days; a week leaves a margin.
 const TOMBSTONE_SECONDS: i64 = 7 * DAY_SECONDS;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
-/// How long records of a deleted account are kept if their revs say that they are newer than the deletion: the account
-/// may have been created again, and the stream may say so later.
+/// Time for which records of a deleted account are kept if their revs say that they are newer than the deletion: the
+/// account may have been created again, and the stream may say so later.
 const LEFTOVER_SECONDS: i64 = DAY_SECONDS;
 
-/// How long a resolved dead letter is kept for inspection.
+/// Time for which a resolved dead letter is kept for inspection.
 const DEAD_LETTER_SECONDS: i64 = 30 * DAY_SECONDS;
 
-/// How long a key of the instance that nothing uses any more is kept after its rotation: logins that began with it may
-/// still complete, and they take half an hour at most.
+/// Time for which an unused key of the instance is kept after its rotation: logins that began with it may still
+/// complete, and they take half an hour at most.
 const OAUTH_KEY_SECONDS: i64 = 60 * 60;
 
-/// How long an expired label is kept: while it is there, an older one of the same value that arrives late can't take its
-/// place. Labels without an indexed record stay: the record may arrive later.
+/// Time for which an expired label is kept: while it is there, an older one of the same value that arrives late can't
+/// take its place. Labels without an indexed record stay: the record may arrive later.
 const LABEL_SECONDS: i64 = 7 * DAY_SECONDS;
 
-/// How long an ended job is kept for inspection.
+/// Time for which an ended job is kept for inspection.
 const JOB_SECONDS: i64 = 7 * DAY_SECONDS;
 
 /// Rows deleted in one statement: few enough not to delay requests that write.

@@ -46,7 +46,7 @@ pub struct Settings {
 #[derive(Debug, Default)]
 struct Stored {
     values: BTreeMap<String, String>,
-    /// When the uploaded logo was stored, if there is one. Its bytes stay in the store.
+    /// The time at which the uploaded logo was stored, if there is one. Its bytes stay in the store.
     logo: Option<Timestamp>,
 }
 

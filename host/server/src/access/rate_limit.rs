@@ -45,7 +45,7 @@ pub struct Budget {
     pub limit: u64,
     /// Whole tokens.
     pub remaining: u64,
-    /// When the bucket will be full, in seconds since the epoch.
+    /// The time at which the bucket will be full, in seconds since the epoch.
     pub reset: i64,
 }
 
@@ -62,7 +62,7 @@ pub struct Exhausted {
 struct Bucket {
     tokens: f64,
     updated_at: Timestamp,
-    /// When it is full again, if no more is taken.
+    /// The time at which it is full again, if no more is taken.
     full_at: Timestamp,
 }
 

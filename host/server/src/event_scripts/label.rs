@@ -61,7 +61,7 @@ impl Label {
         label
     }
 
-    /// The label of a dead letter; `None` if it is none.
+    /// The label of a dead letter; `None` if it is not a label.
     pub fn of_letter(letter: &Letter) -> Option<Self> {
         let fields: Map<String, Value> = serde_json::from_str(letter.payload.as_deref()?).ok()?;
         let text = |name: &str| fields.get(name).and_then(Value::as_str);

@@ -13,7 +13,7 @@ use belvedere_web::http::Error;
 /// session of an account that they write for.
 ///
 /// # Errors
-/// 401 for an anonymous call, without a proof of a session (a service token is none), or when the session has ended.
+/// 401 for an anonymous call, without a proof of a session (a service token is not one), or when the session has ended.
 pub async fn of(app: &App, caller: &Caller, account: Option<&Did>) -> Result<Arc<Session>, Error> {
     Ok(app.repos.session_of_caller(caller, account).await??)
 }

@@ -42,8 +42,8 @@ pub enum Position {
 }
 
 impl Position {
-    /// Reads the cursor of a request for a page in this order. An empty one is none, as generated clients send it for the
-    /// first page.
+    /// Reads the cursor of a request for a page in this order. An empty one counts as none: generated clients send it
+    /// for the first page.
     ///
     /// # Errors
     /// When it is not a cursor of such a page.

@@ -63,7 +63,7 @@ impl Sort {
     /// Parses `key` as scripts write it: `indexed_at`, `did`, `uri`, or a path.
     ///
     /// # Errors
-    /// When it is none of these.
+    /// When it is not one of these.
     pub fn parse(key: &str, direction: Direction) -> Result<Self, InvalidPath> {
         let key = match key {
             "indexed_at" => SortKey::IndexedAt,

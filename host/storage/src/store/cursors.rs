@@ -20,7 +20,7 @@ pub struct StoredCursor {
     pub cursor: i64,
     /// See [`super::index::StreamCursor::commits_until`].
     pub commits_until: Option<i64>,
-    /// When the cursor was committed, by the clock of the host that did.
+    /// The time of the commit, by the clock of the host that did it.
     #[sqlx(rename = "updated_at")]
     pub committed_at: Timestamp,
 }

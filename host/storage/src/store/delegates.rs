@@ -57,7 +57,7 @@ pub async fn linked_elsewhere(db: &Db, client_id: &str, account: &str) -> Result
     Ok(count > 0)
 }
 
-/// Removes a delegate; `false` when the user is none.
+/// Removes a delegate; `false` when the user is not a delegate.
 pub async fn remove(db: &Db, client_id: &str, account: &str, user: &str) -> Result<bool, StoreError> {
     let sql = "DELETE FROM account_delegates WHERE client_id = $1 AND account_did = $2 AND user_did = $3";
     let removed = on!(db, writer, |pool| {

@@ -10,7 +10,7 @@ use super::{Db, StoreError, on, only_row};
 pub struct PluginRow {
     pub id: String,
     pub source: PluginSource,
-    /// As it was given, of plugins that were downloaded.
+    /// The URL as it was given, for downloaded plugins.
     pub url: Option<String>,
     /// Lower-case hex, as the other one.
     pub module_sha256: String,

@@ -25,7 +25,7 @@ pub struct RevocationRow {
     pub give_up_at: Timestamp,
 }
 
-/// When queued revocations are tried first, and until when they are repeated.
+/// The times of the first attempt of queued revocations and of the end of their repetition.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub due_at: Timestamp,

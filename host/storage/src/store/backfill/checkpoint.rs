@@ -30,7 +30,7 @@ pub struct FinishedRepo {
     pub error: Option<(&'static str, String)>,
 }
 
-/// How far the records of a collection of a repo were read.
+/// The position up to which the records of a collection of a repo were read.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct CollectionPosition {
     pub collection: String,
@@ -135,7 +135,7 @@ pub async fn has_positions(db: &Db, seq: i64) -> Result<bool, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(seq).fetch_one(pool).await)?)
 }
 
-/// Where the reading of a repo stopped; empty if it did not begin.
+/// The positions at which the reading of a repo stopped; empty if it did not begin.
 pub async fn positions(db: &Db, seq: i64, did: &str) -> Result<Vec<CollectionPosition>, StoreError> {
     let sql = "SELECT collection, cursor, last_rkey, is_ordered <> 0 AS is_ordered, is_done <> 0 AS is_done, records \
                FROM backfill_pages WHERE job = $1 AND did = $2";

@@ -127,7 +127,7 @@ impl<'a> IndexedRecords<'a> {
     }
 }
 
-/// Which accounts of the index are meant.
+/// The accounts of the index that are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexed<'a> {
     /// Those of which it ever had records and that were not deleted.
@@ -183,7 +183,7 @@ pub async fn account_status(db: &Db, did: &Did) -> Result<Option<AccountStatus>,
 }
 
 /// The name under which the position in the index's accounts is stored, before that of a collection. It has a
-/// parenthesis, so it is no list of the relay's.
+/// parenthesis, so it is not a list of the relay's.
 const INDEX: &str = "(index)";
 
 /// Adds the next `limit` accounts of the index to the repos of a job, and how far the index was read, in one

@@ -24,7 +24,7 @@ pub struct JobRow {
     pub total_repos: Option<i64>,
     pub resolved_repos: Option<i64>,
     pub processed_repos: Option<i64>,
-    /// Of the processed ones, those that could not be read.
+    /// The processed repos that could not be read.
     pub failed_repos: Option<i64>,
     pub total_records: Option<i64>,
     /// Every repo of the relay is read: the relay does not list them by collection.

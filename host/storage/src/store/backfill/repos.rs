@@ -21,7 +21,7 @@ pub struct RepoRow {
     pub error: Option<String>,
 }
 
-/// Which repos a list shows.
+/// The repos that a list shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     All,

@@ -1,4 +1,4 @@
-//! What a job has requested from PDSs and received, by source.
+//! A job's requests to PDSs and the bytes that it received, by source.
 
 use sqlx::AssertSqlSafe;
 

@@ -1,4 +1,4 @@
-//! What the worker reads and writes of a job: its state, its discovery, and the repos that are left to do.
+//! The worker's reads and writes of a job: its state, its discovery, and the repos that are left to do.
 
 use sqlx::AssertSqlSafe;
 
@@ -16,7 +16,7 @@ pub struct ActiveJob {
     pub seq: i64,
     pub id: String,
     pub kind: String,
-    /// Of a catch-up: repos without a later commit are not read.
+    /// For a catch-up: repos without a later commit are not read.
     pub changed_since: Option<Timestamp>,
     pub collection: Option<String>,
     pub did: Option<String>,
@@ -42,7 +42,7 @@ pub struct Counters {
     pub total_records: i64,
 }
 
-/// How far the relay's list of a collection was read.
+/// The position up to which the relay's list of a collection was read.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Discovery {
     pub collection: String,
@@ -191,7 +191,7 @@ impl Counters {
     }
 }
 
-/// How far the lists of a job's collections were read.
+/// The positions up to which the lists of a job's collections were read.
 pub async fn discovery(db: &Db, seq: i64) -> Result<Vec<Discovery>, StoreError> {
     let sql = "SELECT collection, cursor, is_done <> 0 AS is_done FROM backfill_discovery WHERE job = $1";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(seq).fetch_all(pool).await)?)

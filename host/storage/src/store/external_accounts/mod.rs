@@ -63,7 +63,7 @@ pub struct AccountRow {
     pub sync_run_started_at: Option<Timestamp>,
     /// The session with the user's PDS through which it writes.
     pub sync_session_id: Option<String>,
-    /// When the first page was read: before the last sync, if that went on at a checkpoint.
+    /// The time at which the first page was read: before the last sync, if that went on at a checkpoint.
     pub sync_started_at: Option<Timestamp>,
     /// The time at which the next page is read.
     pub sync_due_at: Option<Timestamp>,

@@ -10,7 +10,7 @@ use crate::store::{Db, StoreError, cursors};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Tid, rev};
 
-/// When a host committed last what the stream brought, by its clock.
+/// The time at which a host last committed the cursor of the stream, by its clock.
 const LAST_COMMIT: &str = "SELECT updated_at FROM stream_cursors WHERE source = $1";
 
 /// The highest rev that is not of the future. `None` when the clock decides nothing.
@@ -74,7 +74,7 @@ pub(in crate::store) static RECORDS: PerPartition<String> =
         )
     });
 
-/// As [`forget_sqlite`], for records of one partition.
+/// Like [`forget_sqlite`], for records of one partition.
 pub(super) async fn forget_postgres(
     conn: &mut PgConnection,
     partition: Partition,

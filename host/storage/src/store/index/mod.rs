@@ -22,7 +22,7 @@ use belvedere_protocol::atproto::{Cid, Did, RecordUri, Tid};
 use super::lease::Term;
 use super::{Db, StoreError};
 
-/// What is committed in one transaction.
+/// The content of one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub changes: Vec<Change>,
@@ -77,7 +77,7 @@ pub enum Validity {
     Unchecked,
     /// It matches, or has no lexicon here.
     Valid,
-    /// Why it does not match.
+    /// The record does not match its lexicon, for this reason.
     Invalid(Box<str>),
 }
 

@@ -141,14 +141,14 @@ impl<'a> Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Numbers below [`LOCKS`], in order, that two batches share if they share a repo. Where several hosts write at the
+    /// Numbers below [`LOCKS`], in order, that two batches share if they share a repo. If several hosts write at the
     /// same time, locks on these numbers keep one from inserting a record that another is just deleting.
     pub(super) fn locks(&self) -> &[i32] {
         &self.locks
     }
 }
 
-/// How many locks there are: enough that small batches seldom share one, and few for a batch that takes all.
+/// The number of locks: enough that small batches seldom share one, and few for a batch that takes all.
 const LOCKS: u32 = 64;
 
 fn locks<'a>(dids: impl Iterator<Item = &'a Did>) -> Vec<i32> {

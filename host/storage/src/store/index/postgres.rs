@@ -38,7 +38,7 @@ pub(super) async fn apply(db: &Postgres, plan: Plan<'_>) -> Result<ApplyReport, 
     }
 }
 
-/// What a value that PostgreSQL can't store leads to.
+/// The reaction to a value that PostgreSQL can't store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnBadValue {
     /// The whole batch fails.

@@ -57,7 +57,7 @@ pub(super) async fn sqlite(
     Ok(sqlx::query(rows).bind(&marked).execute(&mut *conn).await?.rows_affected())
 }
 
-/// As [`sqlite`].
+/// Like [`sqlite`].
 pub(super) async fn postgres(
     conn: &mut PgConnection,
     dids: &[&str],

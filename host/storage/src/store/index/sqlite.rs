@@ -4,8 +4,8 @@
 //! too small are the existing records looked up and updated. The ids of new rows are assigned here, so that their
 //! references can be inserted without asking the database; the transaction excludes other writers.
 //!
-//! The bulk statements are `OR FAIL`: SQLite need not be able to undo one statement, for which it would copy each page before
-//! its first change. What fails ends the whole transaction here.
+//! The bulk statements are `OR FAIL`: SQLite need not be able to undo one statement, for which it would copy each page
+//! before its first change. Every failure ends the whole transaction here.
 
 mod derived;
 

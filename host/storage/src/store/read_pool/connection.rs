@@ -73,7 +73,7 @@ pub(in crate::store) trait Poolable: Connection {
         deadline: &'a Arc<Deadline>,
     ) -> BoxFuture<'a, Result<(), sqlx::Error>>;
 
-    /// The position that a replica has replayed; 0 for a server that is none.
+    /// The position that a replica has replayed; 0 for a server that is not a replica.
     fn replayed(&mut self) -> BoxFuture<'_, Result<i64, sqlx::Error>> {
         Box::pin(async { Ok(0) })
     }

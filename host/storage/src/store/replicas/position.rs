@@ -27,7 +27,7 @@ pub(super) use position_sql;
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Before the primary was asked.
+    /// The time before the primary was asked.
     at: Instant,
     position: Position,
 }

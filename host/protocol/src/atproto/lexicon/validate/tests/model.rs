@@ -129,7 +129,8 @@ fn is_variant(documents: &Documents, nsid: &str, schema: &Value, value: &Value) 
     match target["type"].as_str().unwrap() {
         "object" => has_properties(documents, &nsid, target, value),
         "record" => has_properties(documents, &nsid, &target["record"], value),
-        // The specification allows neither in a union: what is not a type of values says nothing, the others are none.
+        // The specification allows neither in a union: a definition that is not a type of values accepts every value,
+        // the others accept none.
         other => !IS_VALUE.contains(&other),
     }
 }
