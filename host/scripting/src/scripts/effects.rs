@@ -3,8 +3,7 @@
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::script_sql::guard::Parsed;
 
-use super::dry_run::{DryRun, DryRunOptions};
-use super::services::Services;
+use super::dry_run::DryRun;
 
 /// Decides whether the effects of a run happen. A host function that changes something outside of the run matches on it.
 #[derive(Clone, Debug, Default)]
@@ -30,34 +29,4 @@ impl Effects {
 /// run.
 pub(super) fn writes(sql: &str, backend: Backend) -> bool {
     Parsed::new(sql, backend).is_ok_and(|parsed| !parsed.is_select())
-}
-
-impl Services {
-    /// The services of a dry run. Those that can't be reported are left out, so that their functions refuse: signatures of the
-    /// instance's identity, the running job, and methods ([`Self::with_xrpc`]). Other servers and the values of script
-    /// variables need an option.
-    #[must_use]
-    pub fn for_dry_run(&self, dry_run: &DryRun) -> Self {
-        let DryRunOptions { network, with_variables, .. } = dry_run.options();
-        // Names each service, so that one that is added is decided on.
-        Self {
-            index: self.index.clone(),
-            log: self.log.clone(),
-            clock: self.clock.clone(),
-            random: self.random.clone(),
-            variables: if with_variables { self.variables.clone() } else { self.variables.placeholders() },
-            web: self.web.clone().filter(|_| network),
-            xrpc: None,
-            jobs: self.jobs.clone(),
-            job: None,
-            resolver: self.resolver.clone().filter(|_| network),
-            labels: self.labels.clone(),
-            attestation: self.attestation.clone(),
-            identity: None,
-            repos: self.repos.clone(),
-            linked_repos: self.linked_repos.clone(),
-            plugins: self.plugins.clone(),
-            effects: Effects::Reported(dry_run.clone()),
-        }
-    }
 }

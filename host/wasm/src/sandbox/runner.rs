@@ -114,10 +114,13 @@ impl<S: RunData> Runner<S> {
         };
         match timeout_at(limits.deadline, self.processor.run(run, &limits.bounds)).await {
             Ok((Some(Ok(value)), guest_time)) => (RunEnd::Returned(value), guest_time),
-            Ok((Some(Err(error)), guest_time)) => match error.downcast_ref::<NoMemory>() {
-                Some(NoMemory(full)) => (RunEnd::NoMemory(*full), guest_time),
-                None => (RunEnd::Failed(error), guest_time),
-            },
+            Ok((Some(Err(error)), guest_time)) => {
+                let of_host = error.downcast_ref::<NoMemory>().map(|NoMemory(full)| *full);
+                match of_host.or_else(|| store.get_mut().data_mut().memory().full()) {
+                    Some(full) => (RunEnd::NoMemory(full), guest_time),
+                    None => (RunEnd::Failed(error), guest_time),
+                }
+            }
             Ok((None, guest_time)) => (RunEnd::GuestTime, guest_time),
             Err(_) => (RunEnd::Deadline, Duration::ZERO),
         }

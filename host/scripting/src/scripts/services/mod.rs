@@ -19,6 +19,7 @@ pub use server::{ServerIndex, ServerLabels, ServerLog};
 pub use variables::Variables;
 
 use crate::scripts::Lineage;
+use crate::scripts::dry_run::{DryRun, DryRunOptions};
 use crate::scripts::effects::Effects;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
@@ -159,6 +160,34 @@ impl Services {
     pub fn with_web(mut self, web: OutboundHttp) -> Self {
         self.web = Some(web);
         self
+    }
+
+    /// The services of a dry run. Those that can't be reported are left out, so that their functions refuse: signatures of the
+    /// instance's identity, the running job, and methods ([`Self::with_xrpc`]). Other servers and the values of script
+    /// variables need an option.
+    #[must_use]
+    pub fn for_dry_run(&self, dry_run: &DryRun) -> Self {
+        let DryRunOptions { network, with_variables, .. } = dry_run.options();
+        // Names each service, so that one that is added is decided on.
+        Self {
+            index: self.index.clone(),
+            log: self.log.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            variables: if with_variables { self.variables.clone() } else { self.variables.placeholders() },
+            web: self.web.clone().filter(|_| network),
+            xrpc: None,
+            jobs: self.jobs.clone(),
+            job: None,
+            resolver: self.resolver.clone().filter(|_| network),
+            labels: self.labels.clone(),
+            attestation: self.attestation.clone(),
+            identity: None,
+            repos: self.repos.clone(),
+            linked_repos: self.linked_repos.clone(),
+            plugins: self.plugins.clone(),
+            effects: Effects::Reported(dry_run.clone()),
+        }
     }
 }
 

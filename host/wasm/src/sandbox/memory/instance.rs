@@ -32,12 +32,14 @@ pub struct InstanceMemory {
     prepaid: usize,
     grown: usize,
     refused: bool,
+    /// Why no memory became free for it.
+    full: Option<Full>,
 }
 
 impl InstanceMemory {
     pub fn new(limits: GrowthLimits) -> Self {
         let results = ResultMemory::new(None, limits.free_result_bytes);
-        Self { limits, run: None, results, prepaid: 0, grown: 0, refused: false }
+        Self { limits, run: None, results, prepaid: 0, grown: 0, refused: false, full: None }
     }
 
     /// Takes the `expected` bytes of the run, which the instance then has without a wait.
@@ -67,6 +69,12 @@ impl InstanceMemory {
     /// Whether the instance asked for more than [`Self::most`].
     pub fn was_refused(&self) -> bool {
         self.refused
+    }
+
+    /// Why the instance got no memory that it may have. The error of the run does not say so when it was the heap of the
+    /// component's references that did not grow.
+    pub(crate) fn full(&self) -> Option<Full> {
+        self.full
     }
 
     /// Memory for something that the host keeps beside the results.
@@ -104,12 +112,14 @@ impl ResourceLimiterAsync for InstanceMemory {
         self.grown += more;
         let unpaid = more.saturating_sub(self.prepaid);
         self.prepaid -= more - unpaid;
-        match &self.run {
+        let Self { run, full, .. } = self;
+        match run {
             // An ordinary run does not pay for the future that waits.
-            Some(run) if !run.try_grow(unpaid) => {
-                async move { run.grow(unpaid).await.map(|()| true).map_err(|full| NoMemory(full).into()) }
-                    .boxed()
+            Some(run) if !run.try_grow(unpaid) => async move {
+                run.grow(unpaid).await.map_err(|why| NoMemory(*full.insert(why)))?;
+                Ok(true)
             }
+            .boxed(),
             _ => ready(Ok(true)).boxed(),
         }
     }
