@@ -1,8 +1,6 @@
 //! The comments are sentences in plain words, see `docs/contributing.md`. This finds the patterns that were frequent
 //! here: sentences without a main clause, and pronouns in place of the role's name.
 
-use std::path::Path;
-
 use crate::docs::root;
 use crate::layers::files;
 
@@ -41,22 +39,6 @@ const RULES: &[(Pattern, &str)] = &[
     (Contains(&["as far as"]), "name the condition or the limit"),
     (Contains(&["in the meantime of"]), "\"during\""),
     (Contains(&["is none of", "is none that", "are none of"]), "\"is not one of\", \"does not\""),
-];
-
-/// Rooms whose comments are not mended yet.
-const EXCLUDED: &[&str] = &[
-    "host/instance/src/backfill",
-    "host/instance/src/config",
-    "host/instance/src/core.rs",
-    "host/instance/src/events",
-    "host/instance/src/indexing",
-    "host/instance/src/network_lexicons",
-    "host/scripting",
-    "host/server/src/api",
-    "host/server/src/app",
-    "host/server/src/cli",
-    "host/storage/src/store/jobs.rs",
-    "host/wasm",
 ];
 
 #[derive(Default)]
@@ -181,9 +163,6 @@ fn comments_are_plain_sentences() {
     for file in ["host", "guest-lua", "plugins", "tests"].iter().flat_map(|folder| files(&root.join(folder)))
     {
         let path = file.strip_prefix(&root).unwrap();
-        if EXCLUDED.iter().any(|excluded| path.starts_with(Path::new(excluded))) {
-            continue;
-        }
         for sentence in sentences(&std::fs::read_to_string(&file).unwrap()) {
             read += 1;
             if let Some(remedy) = sentence.remedy() {

@@ -1,4 +1,4 @@
-//! What the parts of a running server share.
+//! The services that the parts of a running server share.
 
 use std::sync::Arc;
 

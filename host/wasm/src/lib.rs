@@ -1,4 +1,4 @@
-//! What the engines of scripts and plugins share.
+//! The parts that the engines of scripts and plugins share.
 //!
 //! A room uses those above it in this list and none below (`tests/integration/layers/` checks it).
 

@@ -10,8 +10,8 @@ use belvedere_protocol::atproto::{Did, Nsid, RecordKey};
 /// Records that are requested from a PDS at the same time for one repo.
 const CONCURRENT_REQUESTS: usize = 4;
 
-/// How many of some records the PDS denies, from the first one on, and whether it has the next one. `false`: there is no
-/// next one. A failure leaves the denials before it true.
+/// The number of some records that the PDS denies, from the first one on, and whether it has the next one. `false`:
+/// there is no next one. A failure leaves the denials before it true.
 pub(super) async fn denied(
     server: &Server<'_>,
     did: &Did,

@@ -9,7 +9,7 @@ use belvedere_protocol::atproto::{Did, rev};
 use belvedere_storage::store::backfill;
 use belvedere_storage::store::index::{AccountChange, AccountStatus};
 
-/// How often a PDS is asked for a status that keeps changing.
+/// Maximum number of requests to a PDS for a status that keeps changing.
 const MAX_LOOKS: u32 = 3;
 
 /// Stores the status of an account whose PDS gives its repo, or says why it does not. Returns the status that the index

@@ -33,7 +33,7 @@ pub(super) struct Car {
     _memory: OwnedSemaphorePermit,
 }
 
-/// Why a CAR can't be used.
+/// The reason why a CAR can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unusable {
     #[error(transparent)]

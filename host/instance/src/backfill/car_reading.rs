@@ -16,7 +16,7 @@ use super::repo::{ReadError, Repo};
 use super::request::Server;
 use belvedere_protocol::atproto::{Did, Tid};
 
-/// Why the rest of a repo was not read from its CAR.
+/// The reason why the rest of a repo was not read from its CAR.
 enum CarError {
     /// The pages go on.
     NoCar(NoCar),
@@ -86,7 +86,7 @@ async fn read_car(
     let list = ListWriter { job, did, rev: car.rev, server: None };
     let unread = repo.listings.iter_mut().filter(|listing| !listing.is_done);
     for listing in unread.filter(|listing| listing.is_ordered()) {
-        // Its cursors are none of the PDS's, so nothing changes before the rest was read to the end.
+        // Its cursors are not the PDS's, so nothing changes before the rest was read to the end.
         let mut rest = Listing::at(listing.collection.clone(), listing.position());
         if let Some(last) = listing.last_key() {
             car.skip_from(&listing.collection, last);

@@ -27,7 +27,7 @@ pub(super) struct CarFile {
     pub(super) memory: OwnedSemaphorePermit,
 }
 
-/// Why there is no CAR that can be used.
+/// The reason why there is no CAR that can be used.
 #[derive(Debug)]
 pub(super) enum NoCar {
     /// The server gives CARs to no client, or not to this server.
@@ -75,7 +75,7 @@ pub(super) async fn car(
     Ok(CarFile { bytes: bytes.freeze(), memory: reserved })
 }
 
-/// Why a server responds with an error instead of a CAR.
+/// The reason why a server responds with an error instead of a CAR.
 async fn no_car(server: &Server<'_>, response: ArrivingResponse) -> NoCar {
     let status = response.status;
     let response = match response.complete().await {

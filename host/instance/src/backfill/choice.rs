@@ -1,8 +1,9 @@
 //! Chooses between the two sources of a repo's records: pages, and the whole repo as a CAR.
 //!
-//! Pages cost a request for each hundred records, and give nothing else. A CAR is one request and has all collections, and
-//! how large it is shows only while it arrives. So every repo begins with pages; a CAR is requested when more pages would
-//! follow and (nearly) all collections of the repo are wanted. What CARs may waste is bounded by what the job kept.
+//! Pages cost a request for each hundred records, and give nothing else. A CAR is one request and has all collections,
+//! and how large it is shows only while it arrives. So every repo begins with pages; a CAR is requested when more pages
+//! would follow and (nearly) all collections of the repo are wanted. The bytes that the job kept limit the waste of
+//! CARs.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -33,7 +34,7 @@ const MAX_HOSTS: usize = 10_000;
 /// Invalid CARs that a job logs as warnings; `belvedere_backfill_cars_total` counts all.
 const MAX_WARNINGS: u32 = 100;
 
-/// How much of a repo is wanted.
+/// The part of a repo that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     All,
@@ -42,7 +43,7 @@ pub(super) enum Wanted {
     Little,
 }
 
-/// How much is wanted of a repo that has the collections `present`.
+/// The part that is wanted of a repo that has the collections `present`.
 pub(super) fn wanted(present: &[String], collections: &[Nsid]) -> Wanted {
     let is_wanted = |name: &&String| collections.iter().any(|nsid| nsid.as_str() == name.as_str());
     let wanted = present.iter().filter(is_wanted).count();
@@ -54,7 +55,7 @@ pub(super) fn wanted(present: &[String], collections: &[Nsid]) -> Wanted {
     }
 }
 
-/// How a request for a CAR ended.
+/// The result of a request for a CAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Read,
@@ -79,7 +80,7 @@ impl Outcome {
     }
 }
 
-/// What a job knows about CARs.
+/// A job's knowledge about CARs.
 #[derive(Debug)]
 pub(super) struct Cars {
     /// In units of `request::MEMORY_UNIT`.

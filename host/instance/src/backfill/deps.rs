@@ -1,4 +1,4 @@
-//! What backfills need from the rest of the server.
+//! The services that backfills need from the rest of the server.
 
 use std::fmt;
 use std::sync::Arc;

@@ -7,7 +7,8 @@ use belvedere_protocol::atproto::Tid;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::backfill::{IndexedRecords, IndexedRow, KeyRange};
 
-/// How the index differs from a page. Each record of the page is in one of the first three lists, in the page's order.
+/// The differences of the index and a page. Each record of the page is in one of the first three lists, in the page's
+/// order.
 #[derive(Debug, Default)]
 pub(super) struct Diff {
     /// Records that the index has in this version or a newer one.
@@ -16,7 +17,7 @@ pub(super) struct Diff {
     pub(super) missing: Vec<ListedRecord>,
     /// Records that the index has in another version.
     pub(super) stale: Vec<ListedRecord>,
-    /// What the index has and the page lacks, without what is newer than the page.
+    /// Records that the index has and the page lacks, without those that are newer than the page.
     pub(super) extra: Vec<IndexedRow>,
 }
 
@@ -139,7 +140,7 @@ mod tests {
             ("b", &[('b', 1, 0)], "b", "", "", ""),
             ("b", &[('b', 2, -1)], "", "", "b", ""),
             ("b", &[('b', 2, 0)], "", "", "b", ""),
-            // What is newer than the list stays, whatever the list says.
+            // A record that is newer than the list stays in any case.
             ("b", &[('b', 2, 1)], "b", "", "", ""),
             ("b", &[('c', 1, 1), ('b', 0, 1)], "b", "", "", ""),
             ("b", &[('b', 0, -1)], "", "", "b", ""),

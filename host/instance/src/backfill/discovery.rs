@@ -1,6 +1,6 @@
-//! The first stage of a job: finds the repos to read. Those that the index has records of come first: the relay does not
-//! list every repo, and none whose records were all deleted. Where the relay can only list all of its repos, which takes
-//! hours, those that are known by then are read before.
+//! The first stage of a job: finds the repos to read. Those that the index has records of come first: the relay does
+//! not list every repo, and none whose records were all deleted. If the relay can only list all of its repos, which
+//! takes hours, those that are known by then are read before.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -47,10 +47,10 @@ pub(super) struct Discovery<'a> {
     pub(super) stop: &'a CancellationToken,
 }
 
-/// Why a list is incomplete.
+/// The reason why a list is incomplete.
 type Incomplete = Failure;
 
-/// What the search for repos has found out beside the repos.
+/// Results of the search for repos beside the repos.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The lists that are incomplete, in a text for admins.
@@ -60,7 +60,8 @@ pub(super) struct Found {
 }
 
 impl RepoList<'_> {
-    /// The name under which the position in the list is stored. That of all repos is no NSID, so it is no collection's.
+    /// The name under which the position in the list is stored. That of all repos is not an NSID, so no collection has
+    /// it.
     fn name(&self) -> &str {
         match self {
             Self::Of(collection) => collection.as_str(),
@@ -209,7 +210,7 @@ impl Discovery<'_> {
         }
     }
 
-    /// Why the job's lists are not read any further.
+    /// The reason why the job's lists are not read any further.
     async fn refusal(&self) -> Result<Option<Incomplete>, RunError> {
         let mut growth = self.growth.lock().await;
         let refusal = growth.refusal(self.reporter.counters().total_repos.unsigned_abs());
@@ -224,7 +225,7 @@ impl Discovery<'_> {
         (list, dids, next): (&str, &[String], Option<&str>),
     ) -> Result<Result<bool, Incomplete>, RunError> {
         let mut growth = self.growth.lock().await;
-        // Another list may have ended the job's lists while this page was on its way.
+        // Another list may have ended the job's lists while this page was requested.
         if let Some(why) = growth.refusal(self.reporter.counters().total_repos.unsigned_abs()).await {
             return Ok(Err(why));
         }

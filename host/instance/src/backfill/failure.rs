@@ -1,4 +1,4 @@
-//! Why a repo could not be read, classified by whether another attempt may succeed (admin-api.md §12.3).
+//! The reason why a repo could not be read, classified by whether another attempt may succeed (admin-api.md §12.3).
 
 use std::time::Duration;
 
@@ -96,16 +96,16 @@ impl ErrorKind {
 pub(super) struct Failure {
     pub(super) kind: ErrorKind,
     pub(super) text: String,
-    /// How long the server asked to wait.
+    /// The time that the server asked to wait.
     pub(super) wait: Option<Duration>,
-    /// What the answer says about the account. A repo that its PDS does not know may be on its way to another PDS, so
-    /// it counts as deactivated.
+    /// The account's status in the answer. A repo that its PDS does not know may be moving to another PDS, so it counts
+    /// as deactivated.
     pub(super) status: Option<AccountStatus>,
-    /// What else the answer says not to exist.
+    /// Another thing that does not exist according to the answer.
     pub(super) missing: Option<Missing>,
 }
 
-/// What a server says that it does not have.
+/// A thing that a server says it does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     Record,

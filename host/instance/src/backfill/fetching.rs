@@ -46,12 +46,12 @@ pub(super) struct Fetching<'a> {
     tasks: JoinSet<Ended>,
     /// The last DID that was read from the database; `None` when all were.
     scanned: Option<String>,
-    /// What the next checkpoint saves.
+    /// The content of the next checkpoint.
     unsaved: Checkpoint,
-    /// What the last one has saved.
+    /// The content of the last one.
     saved: (Counters, Traffic),
     pace: Pace,
-    /// Why the job fails although repos are left.
+    /// The reason why the job fails although repos are left.
     end: Option<Failure>,
 }
 
@@ -197,7 +197,7 @@ impl<'a> Fetching<'a> {
         Ok(())
     }
 
-    /// Fails a repo whose DID is none. Only DIDs are stored.
+    /// Fails a repo whose stored text is not a DID, which does not occur.
     fn parse(&mut self, text: String) -> Option<Did> {
         let did = Did::try_from(text.as_str()).ok();
         if did.is_none() {
@@ -341,8 +341,8 @@ async fn read(reader: Arc<RepoReader>, task: Task<Repo>) -> Ended {
     Ended::Read(ticket, repo, end)
 }
 
-/// What the end of a repo counts beside its records: also a repo without any takes a request, and two for each
-/// collection. Without it, a large PDS with a rate limit would be given up.
+/// The cost of a repo beside its records: also a repo without any takes a request, and two for each collection. Without
+/// it, a large PDS with a rate limit would be given up.
 fn ends(repo: &Repo) -> u64 {
     1 + repo.listings.len() as u64
 }

@@ -21,7 +21,7 @@ const FIRST_SAMPLE: u64 = 1_000;
 const SAMPLE: usize = 24;
 const MIN_ABSENT: usize = 6;
 
-/// Time for a sample. What is not looked up by then counts neither way.
+/// Time for a sample. Repos that are not looked up by then count neither way.
 const SAMPLE_TIME: Duration = Duration::from_secs(20);
 
 /// The free share of the disk at which no more repos are added, in percent, and its upper bound in bytes: what the stream
@@ -34,7 +34,7 @@ const FREE_BYTES: u64 = 1 << 30;
 pub(super) struct Growth<'a> {
     db: &'a Db,
     resolver: &'a Resolver,
-    /// Of the job.
+    /// The limit of the job.
     max_repos: u64,
     /// Repos that the lists have added.
     listed: u64,
@@ -43,7 +43,7 @@ pub(super) struct Growth<'a> {
     /// place or their page.
     chosen: BTreeMap<u64, String>,
     hasher: RandomState,
-    /// Why no list is read any further.
+    /// The reason why no list is read any further.
     end: Option<Failure>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Growth<'a> {
         self.next_sample = self.next_sample.min(1);
     }
 
-    /// Why no page may be added to the job, which has `total` repos.
+    /// The reason why no page may be added to the job, which has `total` repos.
     pub(super) async fn refusal(&mut self, total: u64) -> Option<Failure> {
         if self.end.is_none() {
             self.end = if total >= self.max_repos {
@@ -118,7 +118,7 @@ impl<'a> Growth<'a> {
             }
             std::future::ready(())
         });
-        // What was looked up in time counts.
+        // The repos that were looked up in time count.
         let _ = timeout(SAMPLE_TIME, counted).await;
         (absent > present && absent >= MIN_ABSENT).then(|| {
             let looked_up = present + absent;
@@ -127,7 +127,7 @@ impl<'a> Growth<'a> {
     }
 }
 
-/// Why a job must not add to the database: little of its disk is left.
+/// The reason why a job must not add to the database: little of its disk is left.
 pub(super) async fn disk_is_full(db: &Db) -> Option<Failure> {
     let space = db.disk_space().await?;
     let needed = (space.total / 100 * FREE_PERCENT).min(FREE_BYTES);

@@ -15,7 +15,7 @@ use ready::ReadyHosts;
 /// Cooldown after the first failure of a host; doubles with each further one.
 const FIRST_COOLDOWN: Duration = Duration::from_millis(500);
 
-/// How much is worked on at the same time, and kept in memory.
+/// The limits of parallel work and of its memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Hosts that are worked on at the same time.
@@ -52,7 +52,7 @@ struct Host<U> {
     limit: RateLimit,
     /// Counts cooldowns: several units that were in progress together are one failure of the host.
     round: u64,
-    /// Why the host was given up.
+    /// The reason why the host was given up.
     given_up: Option<Failure>,
     /// More units of the host are in the database.
     has_more: bool,
@@ -73,7 +73,7 @@ pub(super) struct Ticket {
     round: u64,
 }
 
-/// What became of a unit that was added.
+/// The result of adding a unit.
 #[derive(Debug)]
 pub(super) enum Added<U> {
     Queued,
@@ -225,12 +225,12 @@ impl<U> Hosts<U> {
         }
     }
 
-    /// Why a host was given up.
+    /// The reason why a host was given up.
     pub(super) fn given_up(&self, name: &str) -> Option<Failure> {
         self.by_name.get(name)?.given_up.clone()
     }
 
-    /// When the next host has cooled down.
+    /// The time at which the next host has cooled down.
     pub(super) fn next_cooled(&self) -> Option<Instant> {
         self.cooling.first().map(|(until, _)| *until)
     }

@@ -25,7 +25,7 @@ const MAX_UNORDERED_KEYS: usize = 1_000_000;
 /// Absent records that are kept until the end of a list proves that it was in order. Beyond it, they are removed before.
 pub(super) const MAX_ABSENT: usize = 10_000;
 
-/// How far the records of a collection of a repo were read.
+/// The position up to which the records of a collection of a repo were read.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) collection: Nsid,
@@ -38,7 +38,7 @@ pub(super) struct Listing {
     pub(super) absent: Vec<(RecordKey, Tid)>,
     /// Those of them that the PDS has denied.
     pub(super) denied: i64,
-    /// What was listed but can't be indexed.
+    /// Records that were listed but can't be indexed.
     pub(super) left_out: LeftOut,
     is_ordered: bool,
     pub(super) is_done: bool,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use belvedere_storage::store::backfill::Traffic;
 
-/// Where records come from.
+/// The sources of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// Pages of `com.atproto.repo.listRecords`.

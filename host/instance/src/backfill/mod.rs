@@ -25,7 +25,7 @@
 //!
 //! A PDS's list of records has no revs, so a repo's rev is read before its records, and all changes of the index carry
 //! it. The index ignores changes that are older than what it has; so whatever the stream changed in the meantime wins,
-//! in either order. What a job has done is saved in checkpoints, always after the records are committed.
+//! in either order. Checkpoints save a job's progress, always after the records are committed.
 
 mod absence;
 mod accounts;

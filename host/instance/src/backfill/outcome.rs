@@ -1,4 +1,4 @@
-//! Why a job does not go on.
+//! The reason why a job does not go on.
 
 use belvedere_storage::store::StoreError;
 

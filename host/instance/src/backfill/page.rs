@@ -34,7 +34,7 @@ pub(super) struct PageRecord {
 #[derive(Debug, Default)]
 pub(super) struct ListedPage {
     pub(super) records: Vec<ListedRecord>,
-    /// What else is on the page.
+    /// The other entries of the page.
     pub(super) strays: LeftOut,
     /// The cursor of the next page; `None`: this is the last one.
     pub(super) next: Option<String>,

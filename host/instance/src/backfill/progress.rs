@@ -1,4 +1,4 @@
-//! What a running job reports to those who watch it (admin-api.md §12.4).
+//! The reports of a running job to its readers (admin-api.md §12.4).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How long to wait for a server that limits the rate of requests. Such a server is alive: its refusals are waited out,
+//! The time to wait for a server that limits the rate of requests. Such a server is alive: its refusals are waited out,
 //! and don't count as failures.
 
 use std::time::Duration;
@@ -11,24 +11,24 @@ use belvedere_web::net::RATE_LIMIT_WAIT;
 /// A server that answers nothing but 429 for this long is given up: other jobs wait for this one.
 const MAX_LIMITED: Duration = Duration::from_mins(30);
 
-/// What one job waits for a server that gives nothing, in all: twenty-four of the usual windows of five minutes. Pages
-/// without records in between cost a server nothing, so they don't extend it.
+/// Maximum total wait of one job for a server that gives nothing: twenty-four of the usual windows of five minutes.
+/// Pages without records in between cost a server nothing, so they don't extend it.
 const MAX_WAITED: Duration = Duration::from_hours(2);
 
-/// How much longer a job waits for everything that the server gives. One a second is what slower servers have to give
-/// too ([`super::slow_guard`]); a PDS that allows 3,000 requests in five minutes gives ten times as much.
+/// Additional wait of a job for each thing that the server gives. One a second is what slower servers have to give too
+/// ([`super::slow_guard`]); a PDS that allows 3,000 requests in five minutes gives ten times as much.
 const WAIT_FOR_EACH_GIVEN: Duration = Duration::from_secs(1);
 
 /// The answers of 429 of one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RateLimit {
-    /// When those in a row began.
+    /// The time at which those in a row began.
     since: Option<Instant>,
     /// Those in a row.
     answers: u32,
     /// All waits so far. Never starts over.
     waited: Duration,
-    /// What the server has given so far.
+    /// The number of things that the server has given so far.
     given: u64,
 }
 

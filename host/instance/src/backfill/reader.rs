@@ -29,13 +29,13 @@ use belvedere_storage::store::index::AccountStatus;
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::net::Client;
 
-/// How often an account may be found at another PDS while one job reads it.
+/// Maximum number of moves of an account to another PDS while one job reads it.
 const MAX_MOVES: u32 = 3;
 
 /// Pages after which the position in a repo is saved: a crash repeats no more than these.
 const PAGES_PER_SAVE: u32 = 10;
 
-/// What reading a repo needs, the same for all repos of a job.
+/// The services for reading a repo, the same for all repos of a job.
 pub(super) struct RepoReader {
     pub(super) db: Db,
     pub(super) net: Client,
@@ -54,7 +54,7 @@ pub(super) struct RepoReader {
     pub(super) collections: Arc<[Nsid]>,
     /// Records of the job so far.
     pub(super) records: Arc<AtomicI64>,
-    /// Of a catch-up: repos without a later commit are not read, and accounts get the status that their PDS reports.
+    /// For a catch-up: repos without a later commit are not read, and accounts get the status that their PDS reports.
     pub(super) changed_since: Option<Timestamp>,
     pub(super) meter: Arc<Meter>,
     pub(super) cars: Cars,

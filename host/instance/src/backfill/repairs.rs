@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub(super) struct RepairPace {
     left: u32,
-    /// When `left` was last full or counted up.
+    /// The time at which `left` was last full or counted up.
     refilled: Instant,
 }
 

@@ -24,11 +24,11 @@ pub(super) struct Repo {
     pub(super) spent: Duration,
     /// Records that were read before the job was continued.
     pub(super) restored: i64,
-    /// What the last attempt has brought.
+    /// The progress of the last attempt.
     pub(super) progress: u64,
 }
 
-/// How an attempt to read a repo ended.
+/// The end of an attempt to read a repo.
 #[derive(Debug)]
 pub(super) enum RepoEnd {
     Read,
@@ -39,7 +39,7 @@ pub(super) enum RepoEnd {
     Stopped,
 }
 
-/// Why an attempt was broken off.
+/// The reason why an attempt was broken off.
 pub(super) enum ReadError {
     Failed(Failure),
     Stopped,
@@ -80,8 +80,8 @@ impl Repo {
         self.listings.iter().map(|listing| listing.records).sum()
     }
 
-    /// What its PDS has given: records, and denials of records that its lists lack. Not pages: a page without records
-    /// costs the PDS nothing, so it is no reason to go on.
+    /// The number of things that its PDS has given: records, and denials of records that its lists lack. Not pages: a
+    /// page without records costs the PDS nothing, so it is no reason to go on.
     pub(super) fn given(&self) -> i64 {
         let denied = self.listings.iter().map(|listing| listing.denied).sum::<i64>();
         self.records() - self.restored + denied

@@ -88,7 +88,8 @@ pub(super) async fn run(
     }
 }
 
-/// Why the job has failed, if no repo could be read. Otherwise those that could not be are counted in its row.
+/// The reason why the job has failed, if no repo could be read. Otherwise those that could not be are counted in its
+/// row.
 async fn unread(deps: &Deps, job: &ActiveJob, counters: Counters) -> Result<Option<String>, StoreError> {
     let Counters { total_repos, failed_repos, total_records, .. } = counters;
     if failed_repos == 0 || failed_repos < total_repos || total_records > 0 {

@@ -14,7 +14,7 @@ const DEFAULT_FILTER: &str =
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Logs and metrics")]
 pub struct ObserveArgs {
-    /// Which log lines are written, like `info,belvedere=debug,access=off` [default: info]
+    /// Filter of log lines, like `info,belvedere=debug,access=off` [default: info]
     #[arg(long = "log", env = "RUST_LOG", global = true, value_name = "FILTER")]
     pub log_filter: Option<String>,
     /// `text` for people or `json` for machines [default: text]

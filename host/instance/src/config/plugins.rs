@@ -71,9 +71,9 @@ pub struct PluginUrl {
     /// Must be that of the manifest.
     pub id: String,
     pub url: String,
-    /// Of the module, in lower-case hex, as the other one.
+    /// The hash of the module, in lower-case hex, as the other one.
     pub sha256: Option<String>,
-    /// Of the manifest.
+    /// The hash of the manifest.
     pub manifest_sha256: Option<String>,
 }
 
@@ -136,7 +136,7 @@ fn hash(hex: &str) -> Option<String> {
     is_hash.then(|| hex.to_ascii_lowercase())
 }
 
-/// The variables that may be secrets of plugins. Those that are no text can't be one.
+/// The variables that may be secrets of plugins. Values that are not text can't be one.
 #[expect(clippy::disallowed_methods, reason = "this room reads the environment")]
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()

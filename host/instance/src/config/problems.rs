@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub variable: &'static str,
-    /// What is wrong and how to fix it. Never contains a secret.
+    /// The problem and its remedy. Never contains a secret.
     pub text: String,
 }
 

@@ -72,7 +72,7 @@ pub struct LoadedSecrets {
     pub encryption: EncryptionKey,
 }
 
-/// Why a stored secret can't be used.
+/// The reason why a stored secret can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("{path} can't be read or written: {error}")]

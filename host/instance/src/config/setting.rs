@@ -11,7 +11,7 @@ use super::{Problems, parse};
 pub struct Setting<T> {
     pub variable: &'static str,
     pub default: T,
-    /// What it is, in one sentence without a period.
+    /// Its meaning, in one sentence without a period.
     pub about: &'static str,
 }
 
@@ -21,7 +21,7 @@ pub struct NumberSetting<T> {
     pub variable: &'static str,
     pub default: T,
     pub range: RangeInclusive<T>,
-    /// What it is, in one sentence without a period.
+    /// Its meaning, in one sentence without a period.
     pub about: &'static str,
 }
 
@@ -56,7 +56,7 @@ impl<T: FromStr + PartialOrd + Display + Copy> NumberSetting<T> {
     }
 }
 
-/// Of a variable that admins may override while the server runs.
+/// For a variable that admins may override while the server runs.
 impl<T> Setting<T> {
     /// The key in `/admin/settings`.
     pub fn key(&self) -> String {

@@ -1,4 +1,4 @@
-//! How the table of events ([`super::table`]) becomes their type and their rows of the event log.
+//! Makes the type of events and their rows of the event log from their table ([`super::table`]).
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The event log for those who follow it over HTTP.
 //!
 //! However many readers there are, one task reads the new rows, formats each once and sends them on. It reads when this
-//! host has written some, and now and then for those of other hosts, and only while there are readers. What a slow
-//! reader has not taken is dropped, and it is told so.
+//! host has written some, and now and then for those of other hosts, and only while there are readers. Events that a
+//! slow reader has not taken are dropped, and it receives a notice.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,17 +26,17 @@ use belvedere_web::fair_share::{FairPool, Full, Place, Tenant};
 /// Events that a reader may be behind by. All readers share them.
 const QUEUE: usize = 1_024;
 
-/// How often the task looks for events of other hosts.
+/// Interval at which the task looks for events of other hosts.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// The least time between two looks, so that a flood of events is read in few.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How far back the task looks each time. Events are written some time after they occurred, by hosts whose clocks differ
-/// a little; what comes later is not sent.
+/// Time before the present from which the task reads each time. Events are written some time after they occurred, by
+/// hosts whose clocks differ a little; what comes later is not sent.
 const LOOK_BACK_SECONDS: i64 = 10;
 
-/// Rows of one look. When there are more, the readers are told that some are missing.
+/// Rows of one look. When there are more, the readers receive a notice that some are missing.
 const MAX_ROWS: u32 = 1_000;
 
 /// A message of the feed.
@@ -58,7 +58,7 @@ struct Inner {
     streams: FairPool,
     tasks: TaskTracker,
     drain: CancellationToken,
-    /// While there are readers.
+    /// `None` while there are no readers.
     open: Mutex<Option<broadcast::Sender<Message>>>,
 }
 
@@ -175,9 +175,9 @@ impl Inner {
     }
 }
 
-/// What was sent within the time that is looked at.
+/// The events that were sent within the time that is looked at.
 struct Sent {
-    /// When the feed began: older events are not new.
+    /// The time at which the feed began: older events are not new.
     since: Timestamp,
     rows: BTreeSet<(Timestamp, String)>,
 }

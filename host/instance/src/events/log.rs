@@ -30,7 +30,7 @@ const BATCH: usize = 256;
 /// Bytes in one insert of several rows: some milliseconds of SQLite's single writer, which indexing needs too.
 const BATCH_BYTES: usize = 512 << 10;
 
-/// How long the writer waits for more events before it writes, so that events share a transaction. A flush ends the
+/// Time that the writer waits for more events before it writes, so that events share a transaction. A flush ends the
 /// wait.
 const BATCH_WAIT: Duration = Duration::from_millis(20);
 
@@ -38,7 +38,7 @@ const BATCH_WAIT: Duration = Duration::from_millis(20);
 const RETRY_WAIT: Duration = Duration::from_millis(100);
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
 
-/// How long [`EventLog::flush`] waits. A healthy database needs milliseconds, an unavailable one may need hours.
+/// Time that [`EventLog::flush`] waits. A healthy database needs milliseconds, an unavailable one may need hours.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of a queued event without its texts.
@@ -50,7 +50,7 @@ enum Message {
     Flush(oneshot::Sender<()>),
 }
 
-/// What the recorders and the writer count.
+/// The counts of the recorders and the writer.
 #[derive(Debug, Default)]
 struct Counts {
     /// Events that are not stored yet, and their bytes.

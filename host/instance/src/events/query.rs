@@ -27,7 +27,7 @@ pub struct EventQuery {
     pub before: Option<String>,
 }
 
-/// Why conditions are invalid.
+/// The reason why conditions are invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEventQuery {
     #[error("severity {0} is not one of info, warn, error")]

@@ -30,7 +30,7 @@ pub struct RecordChecker {
     mismatches: Throttle,
 }
 
-/// Why a record is not indexed.
+/// The reason why a record is not indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusedRecord {
     #[error(transparent)]
@@ -97,7 +97,7 @@ impl RecordChecker {
     /// is dropped, and the mismatch is reported.
     ///
     /// # Errors
-    /// Why the record is not indexed.
+    /// The reason why the record is not indexed.
     pub fn accept(&self, change: Change<ClaimedRecord>) -> Result<Change, RefusedRecord> {
         let Change { uri, rev, record } = change;
         let Some(ClaimedRecord { text, claim }) = record else {

@@ -43,13 +43,13 @@ pub(super) struct PendingBatch {
     pub initial_cursor_acks: Vec<oneshot::Sender<()>>,
     bytes: usize,
     finished: Vec<(Ticket, u32)>,
-    /// What a status or a repair needs to know. Most batches have none, and leave this empty.
+    /// The content that a status or a repair needs to know. Most batches have none, and leave this empty.
     repos: HashMap<Did, Contained>,
     /// Changes that are counted in `repos`.
     counted_changes: usize,
 }
 
-/// What a batch has of one repo.
+/// A batch's content of one repo.
 #[derive(Clone, Copy, Debug, Default)]
 struct Contained {
     changes: bool,

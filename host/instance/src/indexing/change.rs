@@ -1,4 +1,4 @@
-//! What an event of the stream changes in the index, from the filter to the writer.
+//! The change of the index that an event of the stream makes, from the filter to the writer.
 
 use bytes::Bytes;
 

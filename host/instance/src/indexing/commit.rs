@@ -87,7 +87,7 @@ pub(super) struct Committer<S> {
     give_up: CancellationToken,
 }
 
-/// Why a batch, or the rest of it, was not committed.
+/// The reason why a batch, or the rest of it, was not committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommitError {
     /// The database was unreachable until shutdown stopped waiting.

@@ -8,8 +8,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use belvedere_storage::store::index::Change;
 
-/// How long an early event is remembered. The stream usually delivers within a second; a relay that is down for longer
-/// than this makes scripts run twice for its events.
+/// Time for which an early event is remembered. The stream usually delivers within a second; a relay that is down for
+/// longer than this makes scripts run twice for its events.
 const MEMORY: Duration = Duration::from_hours(1);
 
 /// Early events that are remembered: about ten megabytes.
@@ -30,10 +30,10 @@ impl Default for EarlyEvents {
 #[derive(Debug)]
 pub struct EarlyEvent(OwnedMutexGuard<bool>);
 
-/// What a script decided on an early event.
+/// A script's decision on an early event.
 #[derive(Debug)]
 pub struct EarlyDecision {
-    /// What is indexed; `None`: nothing.
+    /// The change to index; `None`: nothing.
     pub change: Option<Change>,
     pub event: EarlyEvent,
 }

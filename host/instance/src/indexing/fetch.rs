@@ -14,7 +14,7 @@ use belvedere_web::net::{Client, Limits, NetError};
 /// A record has at most 1 MiB; the rest is for the URI and CID that the response adds.
 const MAX_RESPONSE_BYTES: usize = (1 << 20) + (64 << 10);
 
-/// Why a fetch could not tell whether the record exists.
+/// The reason why a fetch could not tell whether the record exists.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("the author's DID can't be resolved: {0}")]

@@ -12,11 +12,11 @@ use super::frame::{Account, Commit, Event, EventKind};
 use super::scripts::{RecordAction, RecordEvent};
 use super::tally::DropReason;
 
-/// How far our clock may be behind. An event of a later time is taken as one of the present.
+/// Maximum by which our clock may be behind. An event of a later time is taken as one of the present.
 const MAX_CLOCK_ERROR_US: i64 = 24 * 3_600 * 1_000_000;
 
-/// How far the account's server and the Jetstream server may differ about the time of an event. Beyond it, a clock is
-/// wrong or the time was made up.
+/// Maximum difference of the account's server and the Jetstream server about the time of an event. Beyond it, a clock
+/// is wrong or the time was made up.
 const MAX_EVENT_DELAY_US: u64 = 60 * 60 * 1_000_000;
 
 /// Filters one event. `tracked` must be sorted; events of other collections are dropped before anything is copied. `now`
@@ -24,7 +24,7 @@ const MAX_EVENT_DELAY_US: u64 = 60 * 60 * 1_000_000;
 /// An event of an identity changes nothing in the index.
 ///
 /// # Errors
-/// Why the event was dropped.
+/// The reason why the event was dropped.
 pub(super) fn filter(
     event: &Event<'_>,
     tracked: &[Nsid],

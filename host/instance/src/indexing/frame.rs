@@ -5,8 +5,8 @@
 //! `#sync` events.
 //!
 //! Tolerant by design: unknown fields are skipped, an unknown kind or operation is [`EventKind::Other`]. A frame that
-//! isn't JSON, or lacks a field that every event has, is an error that the caller counts. What a server says of the stream
-//! itself is no event and no error.
+//! isn't JSON, or lacks a field that every event has, is an error that the caller counts. A server's message about the
+//! stream itself is no event and no error.
 
 #[cfg(test)]
 mod tests;
@@ -20,15 +20,15 @@ use serde_json::value::RawValue;
 use super::scripts::RecordAction;
 use belvedere_base::clock::Timestamp;
 
-/// What a frame contains.
+/// The content of a frame.
 #[derive(Debug)]
 pub enum Frame<'a> {
     Event(Event<'a>),
     Remark(Remark),
 }
 
-/// What a server says of the stream itself (`#info`, an `error` before it closes the connection), or a message of a type
-/// that we don't know. It has no time, and no event is missing.
+/// A server's message about the stream itself (`#info`, an `error` before it closes the connection), or a message of a
+/// type that we don't know. It has no time, and no event is missing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Remark {
     pub is_error: bool,
@@ -73,13 +73,14 @@ pub struct Commit<'a> {
 #[derive(Debug)]
 pub struct Account<'a> {
     pub active: bool,
-    /// Why an account is inactive: `deactivated`, `takendown`, `suspended`, `deleted` or a status that we don't know.
+    /// The reason why an account is inactive: `deactivated`, `takendown`, `suspended`, `deleted` or a status that we
+    /// don't know.
     pub status: Option<Cow<'a, str>>,
-    /// When the account's server made the event, as RFC 3339.
+    /// The time at which the account's server made the event, as RFC 3339.
     pub time: Option<Cow<'a, str>>,
 }
 
-/// Why a frame is not an event.
+/// The reason why a frame is not an event.
 #[derive(Debug, thiserror::Error)]
 #[error("not a Jetstream event: {0}")]
 pub struct MalformedFrame(#[from] serde_json::Error);
@@ -131,7 +132,7 @@ struct WirePayload<'a> {
     account: Option<WireAccount<'a>>,
 }
 
-/// A message of `subscribeEvents` that is no event.
+/// A message of `subscribeEvents` that is not an event.
 #[derive(Deserialize)]
 struct WireRemark {
     #[serde(rename = "$type")]
@@ -204,7 +205,7 @@ pub fn parse(bytes: &[u8]) -> Result<Frame<'_>, MalformedFrame> {
 /// Kinds of messages that are events, after the `#` of their type.
 const EVENTS: [&str; 4] = ["commit", "identity", "account", "sync"];
 
-/// A message that is no event; `None` for an event that can't be read.
+/// A message that is not an event; `None` for an event that can't be read.
 fn remark(bytes: &[u8]) -> Option<Remark> {
     let WireRemark { kind, payload, error, message } = serde_json::from_slice(bytes).ok()?;
     if kind != "message" {

@@ -15,7 +15,7 @@ use super::status::LiveStatus;
 /// A cursor this far ahead of our clock was not set by an event: such events do not move it (`intake`).
 const MAX_AHEAD_US: i64 = 15 * 60 * 1_000_000;
 
-/// Where gaps are stored.
+/// A store for gaps.
 pub(super) trait GapStore: Send + Sync + 'static {
     fn store<'a>(&'a self, gap: &'a Gap, now: Timestamp) -> BoxFuture<'a, Result<(), StoreError>>;
 }

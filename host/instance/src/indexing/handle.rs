@@ -11,7 +11,7 @@ use belvedere_storage::store::lease::Lease;
 use super::status::{LiveStatus, StreamStatus};
 use super::writer::WriterHandle;
 
-/// How long shutdown waits for each task to finish its queue. A healthy database needs milliseconds. When the database
+/// Time that shutdown waits for each task to finish its queue. A healthy database needs milliseconds. When the database
 /// is unreachable, a longer wait gains nothing: the stream replays the events from the committed cursor.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -64,7 +64,7 @@ pub(super) struct Intake {
     gaps: Gaps,
     /// The server of the subscription, for the operator.
     url: String,
-    /// Until the subscription has reached the position of the one before.
+    /// `None` after the subscription has reached the position of the one before.
     resumption: Option<Resumption>,
     /// The server's times have gone back, and no chunk has entered the pipeline since.
     is_rewound: bool,
@@ -150,7 +150,8 @@ impl Intake {
         }
         let reach = self.resume(position, times, now).await;
         if unreadable.frames > 0 {
-            // What such a frame said happened between the events around it. A replay's are from before the position.
+            // The events of such a frame happened between the events around it. A replay's are from before the
+            // position.
             let (first, newest) = times.map_or((before, now.0), |times| (times.first, times.newest));
             let (from, to) = (Timestamp(first.min(before)), Timestamp(newest.max(before)));
             let gap = Gap { reason: GapReason::FrameUnreadable, from, to };

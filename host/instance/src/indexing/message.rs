@@ -1,4 +1,4 @@
-//! What the writer's queue carries.
+//! The messages of the writer's queue.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) enum Message {
 #[derive(Debug)]
 pub(super) struct Part {
     pub ticket: Ticket,
-    /// How many events of the slice went to their repos' queues; each arrives later as a part of its own.
+    /// The number of events of the slice that went to their repos' queues; each arrives later as a part of its own.
     pub deferred: u32,
     pub changes: Vec<IndexChange>,
 }
@@ -50,12 +50,12 @@ pub(super) struct LocalAccount {
 /// The records of a batch that the database can't store.
 pub(super) type Refused = Arc<[RecordUri]>;
 
-/// How long a local write waits for other changes to share its transaction.
+/// The time that a local write waits for other changes to share its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
     /// Not at all: a user waits for it.
     Immediate,
-    /// As long as changes of the stream.
+    /// The time that changes of the stream wait.
     Shared,
 }
 

@@ -1,12 +1,12 @@
-//! How far the stream has been read, and from where the next subscription continues.
+//! The position up to which the stream has been read, and from which the next subscription continues.
 
 use std::time::Duration;
 
 use belvedere_base::clock::Timestamp;
 use belvedere_storage::store::gaps::{Gap, GapReason};
 
-/// How far back a server is asked for commits. Beyond that, a gap is recorded: a day of the network's account events,
-/// which come with the commits, is read in a minute.
+/// Maximum time before the present for which a server is asked for commits. Beyond that, a gap is recorded: a day of
+/// the network's account events, which come with the commits, is read in a minute.
 const MAX_COMMIT_REPLAY_US: i64 = 24 * 3_600 * 1_000_000;
 
 /// Plausible times of the events of a chunk, in microseconds.
@@ -17,8 +17,8 @@ pub(super) struct ChunkTimes {
     pub newest_commit: Option<i64>,
 }
 
-/// How far the stream has entered the pipeline. Ahead of the committed cursor by what is queued. Times are those of
-/// events, by the clock of a Jetstream server, in microseconds.
+/// The position up to which the stream has entered the pipeline. Ahead of the committed cursor by what is queued. Times
+/// are those of events, by the clock of a Jetstream server, in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     /// The highest time of an event.
@@ -26,7 +26,7 @@ pub(super) struct Position {
     /// Up to here no commit is missing. A server may send account events and no commits: so this is the time of the last
     /// commit, or one that a second server has passed too.
     pub commits_until: i64,
-    /// When the event at `events_until` was received, by our clock.
+    /// The time at which the event at `events_until` was received, by our clock.
     pub seen_at: Timestamp,
     /// `events_until` is our clock's time: the stream had none.
     pub is_own_time: bool,
@@ -64,7 +64,7 @@ impl Position {
             return self.events_until;
         }
         let cursor = self.wanted_from(since_commit).saturating_sub(rewind.as_micros() as i64);
-        // What was skipped is not to come again.
+        // Skipped events must not come again.
         cursor.max(self.skipped_until).max(1)
     }
 

@@ -6,8 +6,8 @@ use belvedere_protocol::atproto::{Did, Nsid};
 use super::frame::{Event, EventKind};
 use super::scripts::RecordAction;
 
-/// What an account did with a lexicon that it publishes. The content is not part of it: whoever acts on the change
-/// fetches the lexicon from its publisher, with all checks.
+/// An account's change of a lexicon that it publishes. The content is not part of it: the receiver fetches the lexicon
+/// from its publisher, with all checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishedLexicon {
     pub did: Did,

@@ -3,9 +3,10 @@
 //! changes of the repo queue behind it, which keeps the repo's order.
 //!
 //! The cursor does not pass a queued event (its [`Ticket`] is not finished), so a crash loses nothing: the stream
-//! replays the event. What is queued is limited in number and bytes. Over the limit, the script of the repo that adds another
-//! change is cancelled, and the repo's changes are indexed unmodified and dead-lettered until its queue is empty. Large
-//! records that are not checked yet have a limit of their own, and bypass no script: over it, the stream waits.
+//! replays the event. The queued events are limited in number and bytes. Over the limit, the script of the repo that
+//! adds another change is cancelled, and the repo's changes are indexed unmodified and dead-lettered until its queue is
+//! empty. Large records that are not checked yet have a limit of their own, and bypass no script: over it, the stream
+//! waits.
 
 mod load;
 #[cfg(test)]
@@ -28,7 +29,7 @@ use super::watermark::Ticket;
 use belvedere_base::hand_over_thread::{self, hand_over_thread};
 use belvedere_protocol::atproto::Did;
 
-/// What the queues take.
+/// The capacity of the queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Changes that may be queued before scripts are bypassed.
@@ -58,7 +59,7 @@ impl Limits {
 /// stream waits.
 const BACKPRESSURE_FACTOR: usize = 2;
 
-/// How far a change has come on its way to the writer.
+/// The stage of a change before the writer.
 #[derive(Debug)]
 pub(super) enum Step {
     /// It has a large record, to be checked.
@@ -212,7 +213,7 @@ impl RepoQueues {
         }
     }
 
-    /// What is to be indexed of an event: checks its record, if that has not been done, and lets its script decide.
+    /// The change to index for an event: checks its record, if that has not been done, and lets its script decide.
     async fn finish_event(
         &self,
         step: Step,

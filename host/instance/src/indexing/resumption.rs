@@ -17,7 +17,7 @@ use super::settings::Timing;
 /// sends the event at the cursor again if it has it, and on the public network there are several a second.
 const MIN_GAP_US: i64 = 60 * 1_000_000;
 
-/// What a subscription should begin with.
+/// The expected beginning of a subscription.
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     /// The server's address, for the operator.
@@ -26,9 +26,9 @@ pub(super) struct Expected {
     pub position: i64,
     /// Everything up to this time is in the pipeline or in the index: the position, or earlier.
     pub from: i64,
-    /// When the event at the position was received, by our clock.
+    /// The time at which the event at the position was received, by our clock.
     pub seen_at: Timestamp,
-    /// When the subscription began. Later events are delivered live.
+    /// The time at which the subscription began. Later events are delivered live.
     pub connected_at: Timestamp,
     /// The position is our clock's time and not an event's.
     pub is_own_time: bool,
@@ -42,7 +42,7 @@ pub(super) struct Resumption {
     expected: Expected,
     rewind_us: i64,
     window: Duration,
-    /// Since the first event: the newest time, and the window in which the replay's speed is measured.
+    /// `None` before the first event: the newest time, and the window in which the replay's speed is measured.
     replay: Option<Replay>,
 }
 
@@ -56,7 +56,7 @@ struct Replay {
     is_silent: bool,
 }
 
-/// What is known of a subscription after some events.
+/// The state of a subscription after some events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resumed {
     /// The server replays events from before the position.
@@ -107,7 +107,7 @@ impl Resumption {
         Resumed::NotYet
     }
 
-    /// When the replay's speed has to be looked at; `None` before its first event.
+    /// The time at which the replay's speed has to be looked at; `None` before its first event.
     pub(super) fn window_ends(&self) -> Option<Instant> {
         self.replay.map(|replay| replay.window_ends)
     }
@@ -186,7 +186,7 @@ mod tests {
             let is = if is_gap { Resumed::WithGap(gap(first)) } else { Resumed::Reached };
             assert_eq!(begin(expected(position), first).1, is, "{first}");
         }
-        // Of another server, which has to send the commits since then too.
+        // A position of another server, which has to send the commits since then too.
         let other = Expected { position: NOW, ..expected(position) };
         assert_eq!(begin(other, NOW - HOUR).1, Resumed::WithGap(gap(NOW - HOUR)));
     }

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use super::early::EarlyDecision;
 use belvedere_storage::store::index::{Change, CheckedRecord};
 
-/// What happened to a record.
+/// The action on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordAction {
     Create,

@@ -31,16 +31,17 @@ pub struct Timing {
     pub backoff_cap: Duration,
     /// A connection that lasted this long was healthy: the backoff starts over.
     pub healthy_after: Duration,
-    /// How far the cursor goes back with each connection: events with earlier times may come later, and the clock and the
-    /// order of events differ from server to server.
+    /// Time by which the cursor goes back with each connection: events with earlier times may come later, and the clock
+    /// and the order of events differ from server to server.
     pub rewind: Duration,
-    /// How long a server that begins before the cursor is watched at a time, to tell a replay from live events.
+    /// Time for which a server that begins before the cursor is watched at a time, to distinguish a replay from live
+    /// events.
     pub replay_window: Duration,
     /// Wait after the tracked collections changed before resubscribing, so that several changes cause one reconnect.
     pub debounce: Duration,
-    /// How long a change may wait for others to share its transaction.
+    /// Time that a change may wait for others to share its transaction.
     pub commit_delay: Duration,
-    /// How often the cursor is committed while there are no changes.
+    /// Interval at which the cursor is committed while there are no changes.
     pub cursor_interval: Duration,
     /// First wait after a failed commit; doubles up to [`Timing::commit_retry_cap`].
     pub commit_retry: Duration,

@@ -18,19 +18,19 @@ pub struct StreamStatus {
     pub idle: bool,
     /// Another host follows the stream; this one takes over when the other's lease ends.
     pub standby: bool,
-    /// When the last event was received.
+    /// The time at which the last event was received.
     pub last_event_at: Option<Timestamp>,
-    /// How old the last event was then.
+    /// The age of the last event at that time.
     pub lag: Option<Duration>,
     /// Events received since the start.
     pub events: u64,
     /// The committed cursor: everything up to this time, by the server's clock, is in the index.
     pub cursor: Option<Timestamp>,
-    /// Why the stream makes no progress; `None` while it does, or is idle.
+    /// The reason why the stream makes no progress; `None` while it does, or is idle.
     pub stalled: Option<Stall>,
 }
 
-/// Why the stream makes no progress, and since when.
+/// The reason why the stream makes no progress, and the time since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
     /// The database fails. Events wait in the queues; none is lost.
@@ -57,11 +57,11 @@ pub(super) struct LiveStatus {
     events: AtomicU64,
     cursor: AtomicI64,
     disconnected_since: AtomicI64,
-    /// When the first and the last of the frames arrived that can't be read, since one that can.
+    /// The arrival times of the first and the last unreadable frame since a readable one.
     unreadable_since: AtomicI64,
     unreadable_until: AtomicI64,
     failing_since: AtomicI64,
-    /// When taking the lease began to fail.
+    /// The time at which taking the lease began to fail.
     lease_failing_since: AtomicI64,
     broken_since: AtomicI64,
 }

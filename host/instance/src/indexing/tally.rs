@@ -1,7 +1,7 @@
 //! Counts frames, bytes and dropped events locally and adds them to the metrics once per chunk: a call of the metrics
 //! recorder per event would cost as much as parsing it.
 
-/// Why a frame or an event was dropped.
+/// The reason why a frame or an event was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DropReason {
     /// The frame is not JSON, or not a Jetstream event.
@@ -17,7 +17,7 @@ pub(super) enum DropReason {
     BadRev,
     /// No clock that is about right has made this rev yet.
     FutureRev,
-    /// The time of an account event is none that a rev can have.
+    /// A rev can't have the time of an account event.
     BadTime,
     /// The record is not an object, too large or too deeply nested.
     BadRecord,

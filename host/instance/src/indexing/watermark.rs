@@ -19,7 +19,7 @@ pub(super) struct Ticket {
     pub reach: Reach,
 }
 
-/// How far a chunk moves the cursor, in times of the stream.
+/// The new cursors after a chunk, in times of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reach {
     /// Up to here no event is missing; `None` when the chunk does not move the cursor.

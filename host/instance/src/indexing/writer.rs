@@ -23,8 +23,8 @@ use super::watermark::Watermark;
 /// Messages that may wait for the writer. Most are parts of a chunk, which is limited in frames and bytes.
 pub(super) const WRITER_QUEUE: usize = 16;
 
-/// How long after it is due a batch may still be filled with what is queued already. Under load this makes batches large,
-/// which costs less per row; messages without rows never fill one.
+/// Time after it is due for which a batch may still be filled with events that are queued already. Under load this
+/// makes batches large, which costs less per row; messages without rows never fill one.
 const MAX_OVERDUE: Duration = Duration::from_millis(250);
 
 /// Writes local changes to the index through the same writer as the stream's. Cheap to clone.
@@ -54,7 +54,7 @@ impl WriterHandle {
         self.submit_commit(vec![change]).await
     }
 
-    /// As [`WriterHandle::submit`], for the changes of one commit to a repo. They are committed in one transaction.
+    /// Like [`WriterHandle::submit`], for the changes of one commit to a repo. They are committed in one transaction.
     ///
     /// # Errors
     /// When the writer has been shut down.
@@ -62,9 +62,9 @@ impl WriterHandle {
         self.send(changes, Urgency::Immediate).await.map(drop)
     }
 
-    /// As [`WriterHandle::submit`], for many changes that may wait a moment to share a transaction with others. They are
-    /// committed together, in one transaction. Returns the records that the database can't store, of these changes and
-    /// of others in the transaction.
+    /// Like [`WriterHandle::submit`], for many changes that may wait a moment to share a transaction with others. They
+    /// are committed together, in one transaction. Returns the records that the database can't store, of these changes
+    /// and of others in the transaction.
     ///
     /// # Errors
     /// When the writer has been shut down.

@@ -17,7 +17,7 @@ use belvedere_storage::store::{Db, StoreError};
 use super::NetworkLexicons;
 use super::resolve::{ResolveError, Resolved};
 
-/// What a refresh did.
+/// The result of a refresh.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The lexicons in the store changed, so hosts must reload them.
@@ -28,7 +28,7 @@ pub(super) enum Outcome {
     Kept(Kept),
 }
 
-/// Why the last document stays.
+/// The reason why the last document stays.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     Failed(String),
@@ -122,8 +122,8 @@ impl NetworkLexicons {
     }
 }
 
-/// Why a published document makes invalid what the lexicon accepts, or what earlier revisions accept whose records are valid
-/// still: a property that one change removes, the next could add with another type.
+/// The reason why a published document breaks the lexicon's records, or those of earlier revisions whose records are
+/// valid still: a property that one change removes, the next could add with another type.
 ///
 /// A change that would drop the only revision that has such a property is refused too, since nothing would guard it any
 /// more. An operator can take it all the same.

@@ -26,7 +26,7 @@ pub struct Resolved {
     pub document: LexiconDoc,
 }
 
-/// Why a lexicon could not be taken from the network.
+/// The reason why a lexicon could not be taken from the network.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     #[error(transparent)]
@@ -53,7 +53,7 @@ impl From<ResolveError> for Error {
     }
 }
 
-/// Why a published document is not usable.
+/// The reason why a published document is not usable.
 #[derive(Debug, thiserror::Error)]
 enum InvalidDocument {
     #[error("it is larger than {MAX_DOCUMENT_BYTES} bytes")]

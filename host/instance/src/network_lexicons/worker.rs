@@ -43,7 +43,7 @@ impl<R: Reload> Reload for Arc<R> {
     }
 }
 
-/// What was last recorded about each lexicon that can't be refreshed, so that it is not recorded again and again.
+/// The last recorded reason for each lexicon that can't be refreshed, so that it is not recorded again and again.
 type Reported = HashMap<Nsid, String>;
 
 impl NetworkLexicons {

@@ -18,7 +18,7 @@ use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::reloadable::Reloadable;
 use belvedere_web::net::Client;
 
-/// How often it is read.
+/// Interval at which it is read.
 const REFRESH_EVERY: Duration = Duration::from_mins(15);
 
 /// Releases on the one page that is read, which is the most that such APIs return.
@@ -33,10 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time for all of it: 100 plugins are read one after the other.
 const MAX_DURATION: Duration = Duration::from_mins(5);
 
-/// How long an operator waits for it. A page takes a second; manifests are read once.
+/// Time that an operator waits for it. A page takes a second; manifests are read once.
 const OPERATOR_PATIENCE: Duration = Duration::from_secs(8);
 
-/// Why the catalogue could not be read. The texts are for the operator.
+/// The reason why the catalogue could not be read. The texts are for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
     #[error("there is no catalogue: set PLUGIN_CATALOGUE_URL to the releases of a repository of plugins")]
@@ -47,7 +47,7 @@ pub enum CatalogueError {
     Malformed(String),
     #[error("the catalogue could not be read within {} minutes", MAX_DURATION.as_secs() / 60)]
     Timeout,
-    /// How the background reading failed.
+    /// The reading in the background failed, for this reason.
     #[error("{0}")]
     Background(String),
     #[error("the catalogue is being read for the first time; try again in a moment")]
@@ -67,7 +67,7 @@ struct Inner {
     current: Reloadable<Current>,
     /// Wakes [`Catalogue::run`].
     wanted: Notify,
-    /// How the last reading ended.
+    /// The result of the last reading.
     outcome: watch::Sender<Result<(), String>>,
 }
 
@@ -130,7 +130,7 @@ impl Catalogue {
         self.0.current.load().entries.values().cloned().collect()
     }
 
-    /// When it was read the last time.
+    /// The time at which it was read the last time.
     pub fn refreshed_at(&self) -> Option<Timestamp> {
         self.0.current.load().refreshed_at
     }
@@ -152,7 +152,7 @@ impl Catalogue {
             .map(|release| release.version.clone())
     }
 
-    /// Has the catalogue read in the background, or joins a reading that is on its way. One that takes more than some
+    /// Has the catalogue read in the background, or joins a reading that has begun. One that takes more than some
     /// seconds goes on, and what was known before stays in use until it ends.
     ///
     /// # Errors

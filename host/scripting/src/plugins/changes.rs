@@ -1,4 +1,4 @@
-//! What differs between two versions of a plugin, for the operator who decides about the new one.
+//! The differences of two versions of a plugin, for the operator who decides about the new one.
 
 use serde::Serialize;
 use url::Url;
@@ -12,7 +12,7 @@ use belvedere_storage::store::plugins::{PluginRow, PluginSource};
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
     pub version: Change,
-    /// Where the files came from: the origin of a URL, `upload` or `folder`.
+    /// The origin of the files: the origin of a URL, `upload` or `folder`.
     pub origin: Change,
     pub sha256: Change,
     pub manifest_sha256: Change,
@@ -45,7 +45,7 @@ impl Difference {
 }
 
 impl Changes {
-    /// What a stored version and a new one, from `source` and `url`, differ in.
+    /// The differences of a stored version and a new one, from `source` and `url`.
     pub(super) fn between(
         plugins: &Plugins,
         before: &PluginRow,
@@ -79,7 +79,7 @@ impl Changes {
     }
 }
 
-/// Where files came from, as far as somebody else could replace them there.
+/// The origin of files that others could replace there.
 fn origin(source: PluginSource, url: Option<&str>) -> String {
     match (source, url) {
         (PluginSource::Url | PluginSource::Environment, Some(url)) => {

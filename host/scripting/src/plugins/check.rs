@@ -17,7 +17,7 @@ use super::package::Package;
 pub struct Examined {
     pub package: Package,
     pub component: Component,
-    /// Of a library.
+    /// The functions of a library.
     pub functions: Vec<Function>,
     /// All that it asks for.
     pub requested: Vec<Permission>,
@@ -32,7 +32,7 @@ pub struct Inspected {
     pub requested: Vec<Permission>,
 }
 
-/// Why a plugin can't be used.
+/// The reason why a plugin can't be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CheckError {
     /// The text is for the operator.

@@ -1,8 +1,8 @@
-//! Which permissions a plugin gets: those that an operator accepted.
+//! The permissions that a plugin gets: those that an operator accepted.
 
 use super::manifest::{Grants, Manifest, Permission, Risk};
 
-/// Why the grants of a plugin can't be decided.
+/// The reason why the grants of a plugin can't be decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConsentError {
     /// An operator has to accept or deny these.
@@ -11,14 +11,15 @@ pub enum ConsentError {
     NotRequested(Permission),
 }
 
-/// What was decided about an earlier version.
+/// The decision about an earlier version.
 #[derive(Clone, Debug, Default)]
 pub struct Decided {
     pub requested: Vec<Permission>,
     pub granted: Vec<Permission>,
 }
 
-/// What a plugin asks for: the permissions of its manifest, and those that its imports need and that have no parameters.
+/// The permissions that a plugin asks for: those of its manifest, and those that its imports need and that have no
+/// parameters.
 pub fn requested(manifest: &Manifest, imports: &[&str]) -> Vec<Permission> {
     let mut requested = Vec::new();
     let implied = [
@@ -64,14 +65,14 @@ pub fn decide(
     Ok(Grants::new(requested.iter().filter(is_granted).cloned().collect()))
 }
 
-/// What a plugin is granted whose both files the configuration names: everything that it asks for, but the unrestricted network only
-/// if the configuration says so.
+/// The grants of a plugin whose both files the configuration names: everything that it asks for, but the unrestricted
+/// network only if the configuration says so.
 pub fn of_configured(requested: &[Permission], unrestricted: bool) -> Grants {
     let is_granted = |one: &&Permission| unrestricted || **one != Permission::UnrestrictedNetwork;
     Grants::new(requested.iter().filter(is_granted).cloned().collect())
 }
 
-/// What a plugin is granted without anybody's consent.
+/// The grants of a plugin without consent.
 pub fn of_low_risk(requested: &[Permission]) -> Grants {
     Grants::new(requested.iter().filter(|one| one.risk() == Risk::Low).cloned().collect())
 }

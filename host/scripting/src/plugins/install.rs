@@ -23,7 +23,7 @@ use belvedere_web::net::Client;
 /// Plugins that are downloaded or examined at the same time: each is up to 32 MiB in memory, and compiling takes a core.
 const MAX_AT_ONCE: usize = 4;
 
-/// How long a further one waits. A download ends within a minute.
+/// Time that a further one waits. A download ends within a minute.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Digits of a SHA-256.
@@ -40,7 +40,7 @@ pub struct Installer {
     places: Arc<Semaphore>,
 }
 
-/// Why a plugin was not installed. The texts are for the operator.
+/// The reason why a plugin was not installed. The texts are for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     #[error("{0}")]
@@ -77,14 +77,14 @@ impl From<CheckError> for InstallError {
     }
 }
 
-/// Which files an operator wants to install.
+/// The files that an operator wants to install.
 #[derive(Clone, Debug)]
 pub enum Origin {
     Url(String),
     Upload { manifest: Bytes, module: Bytes },
 }
 
-/// What an operator says about the files.
+/// The operator's conditions for the files.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
     /// The only hash of the module that is accepted, in hex of either case.
@@ -99,7 +99,7 @@ pub struct Preview {
     pub inspected: Inspected,
     /// Whether its module was compiled before, so that installing it compiles nothing.
     pub is_compiled: bool,
-    /// Of downloaded ones.
+    /// The URL of a downloaded manifest.
     pub manifest_url: Option<String>,
     pub wasm_url: Option<String>,
 }
@@ -335,7 +335,8 @@ fn check_imports(examined: &Examined, grants: &Grants) -> Result<(), InstallErro
     missing.map_or(Ok(()), |text| Err(InstallError::Invalid(text)))
 }
 
-/// What was asked for and granted so far. Texts of another version of this program count as not decided.
+/// The permissions that were asked for and granted so far. Texts of another version of this program count as not
+/// decided.
 fn decided(row: &PluginRow) -> Decided {
     let read = |texts: &[String]| texts.iter().filter_map(|text| text.parse().ok()).collect();
     Decided { requested: read(&row.requested), granted: read(&row.granted) }

@@ -41,13 +41,14 @@ pub const COMPILE_PATIENCE: Duration = Duration::from_mins(3);
 /// Memory that compiling a module may take on a large server: several times a JavaScript engine's.
 pub const COMPILE_MEMORY: u64 = 1 << 30;
 
-/// Of the memory of a small server, the compiler may take one part in so many: it runs beside the server, and only for a moment.
+/// The compiler may take one part in so many of a small server's memory: it runs beside the server, and only for a
+/// moment.
 pub const COMPILE_MEMORY_PART: u64 = 2;
 
 /// Bytes of the machine code of a module: it has up to ten times the size of its module, and is held in memory once.
 pub const MACHINE_CODE_BYTES: usize = 256 << 20;
 
-/// How deep components may contain others. The tools make two levels.
+/// Maximum depth of components in components. The tools make two levels.
 pub const NESTED_COMPONENTS: usize = 8;
 
 /// Memory of an instance.
@@ -73,7 +74,7 @@ pub const FIBER_STACK: usize = 2 << 20;
 /// Bytes of a fiber's stack that stay mapped between calls: ordinary calls use less.
 pub const STACK_KEEP_RESIDENT: usize = 64 << 10;
 
-/// How often running guests yield, so that calls that compute for long leave the processor to others.
+/// Interval at which running guests yield, so that calls that compute for long leave the processor to others.
 pub const TICK: Duration = Duration::from_micros(250);
 
 /// Guest time of a call, without waits for the host: a thousand times what an ordinary call needs.

@@ -33,11 +33,11 @@ pub struct Loader(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     deps: LoaderDeps,
-    /// Why a plugin that the configuration names could not be stored, by id or folder.
+    /// The reason why a plugin that the configuration names could not be stored, by id or folder.
     failures: Mutex<BTreeMap<String, String>>,
 }
 
-/// What a [`Loader`] uses.
+/// The services that a [`Loader`] uses.
 #[derive(Debug)]
 pub struct LoaderDeps {
     pub db: Db,
@@ -46,7 +46,7 @@ pub struct LoaderDeps {
     pub engine: PluginEngine,
     pub calls: Calls,
     pub plugins: Plugins,
-    /// What the listener of pauses fills.
+    /// The listener of pauses fills it.
     pub paused: PausedHere,
     pub secrets: PluginSecrets,
     /// Ids of the plugins that the configuration names.
@@ -192,7 +192,7 @@ impl Loader {
         self.0.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The plugins as they are stored, as far as they are loaded or `prepared`. The others are `missing`.
+    /// The stored plugins that are loaded or `prepared`. The others are `missing`.
     async fn next(
         &self,
         current: &Loaded,
@@ -225,7 +225,7 @@ impl Loader {
         Ok(next)
     }
 
-    /// What becomes of one plugin.
+    /// The step for one plugin.
     fn step(&self, current: &Loaded, prepared: &Prepared, row: &PluginRow) -> Step {
         let failed =
             |reason: String| Step { failure: Some(Failure { reason, version: None }), ..Step::default() };
@@ -322,7 +322,7 @@ struct Ready {
     functions: Vec<Function>,
 }
 
-/// What a reload does with a plugin. It has an entry and a failure if a version before stays in use.
+/// A reload's step for a plugin. It has an entry and a failure if a version before stays in use.
 #[derive(Default)]
 struct Step {
     entry: Option<Entry>,

@@ -6,7 +6,7 @@ use belvedere_base::clock::Clock;
 use belvedere_storage::store::plugins::{self, NewPlugin, PluginRow, PluginSource, Replaces};
 use belvedere_storage::store::{Db, StoreError};
 
-/// Where the configuration names a plugin.
+/// The place at which the configuration names a plugin.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
     Folder,

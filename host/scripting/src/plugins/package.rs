@@ -53,7 +53,7 @@ impl ManifestFile {
     }
 }
 
-/// The id in the bytes of a manifest; `None` if they are no manifest that could be used.
+/// The id in the bytes of a manifest; `None` if they are not a usable manifest.
 pub fn manifest_id(bytes: &[u8]) -> Option<String> {
     ManifestFile::read(bytes).ok().map(|file| file.manifest.id)
 }

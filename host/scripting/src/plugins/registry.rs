@@ -15,7 +15,7 @@ pub struct LoadedPlugin {
     pub grants: Grants,
     pub component: Component,
     pub status: PluginStatus,
-    /// Of a library, read once when it was loaded.
+    /// The functions of a library, read once when it was loaded.
     pub functions: Vec<Function>,
 }
 
@@ -51,11 +51,11 @@ pub struct Plugins(Arc<Reloadable<Loaded>>);
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub(super) plugins: BTreeMap<String, Entry>,
-    /// Why a plugin is not loaded, by id.
+    /// The reason why a plugin is not loaded, by id.
     pub(super) failures: BTreeMap<String, Failure>,
 }
 
-/// Why a plugin is not loaded.
+/// The reason why a plugin is not loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     /// For the operator.

@@ -10,13 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::loading::Loader;
 use belvedere_storage::store::{Db, StoreError, plugins};
 
-/// How often a plugin that still has accounts is looked at. Their tokens are revoked at other servers, which takes seconds.
+/// Interval at which a plugin that still has accounts is looked at. Their tokens are revoked at other servers, which
+/// takes seconds.
 const POLL: Duration = Duration::from_secs(1);
 
-/// How often the store is looked at without a reason: another host may have ended in the middle of a removal.
+/// Interval at which the store is looked at without a reason: another host may have ended in the middle of a removal.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// How often values of plugins that are gone are removed. That reads the keys of all values.
+/// Interval at which values of plugins that are gone are removed. That reads the keys of all values.
 const SWEEP: Duration = Duration::from_hours(1);
 
 /// Removes the rows of deleted plugins. Cheap to clone.

@@ -28,7 +28,7 @@ pub(super) fn names(manifest: &Manifest) -> impl Iterator<Item = &str> {
     manifest.secret_names().chain([PROXY])
 }
 
-/// What stands for a value that is not shown.
+/// The mask of a value that is not shown.
 const MASK: &str = "********";
 /// Characters of a long value that are shown after the mask.
 const SHOWN: usize = 4;

@@ -33,7 +33,7 @@ pub struct PluginServices {
 }
 
 impl PluginServices {
-    /// Without secrets; nobody learns of paused plugins.
+    /// Without secrets, and without a listener for paused plugins.
     pub fn new(
         db: Db,
         net: net::Client,

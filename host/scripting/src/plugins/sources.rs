@@ -23,7 +23,7 @@ const MAX_URL: usize = 2_000;
 /// The name of the manifest in its folder.
 const MANIFEST: &str = "manifest.json";
 
-/// Why a plugin could not be downloaded. The texts are for the operator.
+/// The reason why a plugin could not be downloaded. The texts are for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error("{0}")]
@@ -34,7 +34,7 @@ pub enum SourceError {
     Manifest(#[from] InvalidManifest),
 }
 
-/// Where the manifest of a plugin is; the module is in the same folder (plugins.md §2).
+/// The location of a plugin's manifest; the module is in the same folder (plugins.md §2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location(Url);
 
@@ -128,7 +128,8 @@ pub async fn fetch(net: &Client, url: &Url, max_bytes: usize, total: Duration) -
     if answer.status.is_success() { Ok(answer.body) } else { Err(failed(NetError::Status(answer.status))) }
 }
 
-/// Why a file did not arrive. One text for all that could tell which internal hosts there are; the log has the cause.
+/// The reason why a file did not arrive. One text for all that could tell which internal hosts there are; the log has
+/// the cause.
 fn reason(error: &NetError) -> String {
     match error {
         NetError::TooLarge(_) | NetError::Status(_) | NetError::Redirects(_) => error.to_string(),

@@ -19,7 +19,7 @@ struct Inner {
     report: Mutex<DryRunReport>,
 }
 
-/// What a dry run may do.
+/// The permissions of a dry run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DryRunOptions {
     /// Whether it may read from other servers.
@@ -31,7 +31,7 @@ pub struct DryRunOptions {
     pub with_variables: bool,
 }
 
-/// What a dry run did.
+/// The report of a dry run.
 #[derive(Debug, Default)]
 pub struct DryRunReport {
     /// JSON of each [`DryWrite`], in order.
@@ -55,7 +55,7 @@ pub struct DryLogLine {
     pub message: String,
 }
 
-/// What the run itself used, without the runs that it called.
+/// The resources that the run itself used, without the runs that it called.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DryRunUsage {
     /// `None` when the run counted them between calls of the host only (a job), or did not begin.

@@ -25,8 +25,8 @@ impl Effects {
     }
 }
 
-/// Whether a dry run reports the statement instead of running it. What can't be parsed fails where it would in an ordinary
-/// run.
+/// Whether a dry run reports the statement instead of running it. A statement that can't be parsed fails as in an
+/// ordinary run.
 pub(super) fn writes(sql: &str, backend: Backend) -> bool {
     Parsed::new(sql, backend).is_ok_and(|parsed| !parsed.is_select())
 }

@@ -66,8 +66,8 @@ impl FaultCode {
         }
     }
 
-    /// The code that decides whether to try again. Of a plugin's own codes, those that a later call may not raise count
-    /// as [`Self::Unavailable`]. `None` for any other text: a script can put anything into `fault.code`.
+    /// The code that decides whether to try again. A plugin's own codes that a later call may not raise count as
+    /// [`Self::Unavailable`]. `None` for any other text: a script can put anything into `fault.code`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text {
             "rate-limited" | "timed-out" => Some(Self::Unavailable),
@@ -76,7 +76,7 @@ impl FaultCode {
     }
 }
 
-/// What the caller of a method gets for an error that its script did not catch.
+/// The answer to the caller of a method for an error that its script did not catch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailureAnswer {
     /// An upstream server's answer, passed on unchanged.
@@ -110,7 +110,7 @@ pub struct ScriptFailure {
     pub fault: Option<FaultCode>,
     /// The answer to the caller, for errors that have one of their own.
     pub answer: Option<Arc<FailureAnswer>>,
-    /// When to try again, for [`FailureKind::Throttled`].
+    /// The time before another attempt, for [`FailureKind::Throttled`].
     pub retry_after: Option<Duration>,
 }
 

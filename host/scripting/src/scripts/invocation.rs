@@ -182,7 +182,7 @@ pub struct Outcome {
     pub usage: Usage,
 }
 
-/// What a run used.
+/// The resources that a run used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub fuel: u64,

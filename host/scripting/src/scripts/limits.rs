@@ -21,7 +21,7 @@ pub const FUEL_PER_YIELD: u64 = 1_000_000;
 /// limit besides [`FUEL`], for a machine so slow or so busy that fuel alone would take too long.
 pub const GUEST_TIME: Duration = Duration::from_secs(10);
 
-/// How many times the fuel, guest time, host calls, rows, log lines and requests of another run a job may have: it
+/// Factor by which a job's fuel, guest time, host calls, rows, log lines and requests exceed those of another run: it
 /// works through a collection rather than a page. Its memory is the same.
 pub const JOB_FACTOR: u32 = 100;
 
@@ -151,7 +151,7 @@ pub const PLUGIN_RESULT_BYTES: usize = 1 << 20;
 /// burn about this much in a microsecond, so [`FUEL`] is a quarter of a second of a plugin.
 pub const PLUGIN_FUEL_PER_MICROSECOND: u64 = 8_000;
 
-/// How deep methods may call each other through scripts (`xrpc.*`). Each level has instances of its own.
+/// Maximum depth of methods that call each other through scripts (`xrpc.*`). Each level has instances of its own.
 pub const XRPC_DEPTH: u32 = 8;
 
 /// Calls through `xrpc.*` by a run and by all runs below it, however deep: each of them may start a script. Each also
@@ -190,12 +190,12 @@ pub const SOURCE_BYTES: usize = 512 << 10;
 /// Bytes of a failure's message and traceback that are kept: a script can raise a string of megabytes.
 pub const FAILURE_TEXT_BYTES: usize = 8 << 10;
 
-/// How long a run of a tenant that has used up its share is held back before it is refused: a client that overdrew its
-/// share only a little is slowed rather than refused, and one that retries at once sends fewer requests.
+/// Time for which a run of a tenant that has used up its share is held back before it is refused: a client that
+/// overdrew its share only a little is slowed rather than refused, and one that retries at once sends fewer requests.
 pub const THROTTLE_WAIT: Duration = Duration::from_secs(1);
 
-/// How long a run is held back that has to be refused: a client that retries at once would otherwise keep a processor
-/// busy with refusals.
+/// Time for which a run is held back that has to be refused: a client that retries at once would otherwise keep a
+/// processor busy with refusals.
 pub const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs of one tenant that are held back; more are refused at once. Each holds a connection.

@@ -53,12 +53,12 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// What follows a word, if the text begins with it.
+/// The text after a word, if the text begins with it.
 fn word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     text.strip_prefix(word).filter(|rest| !rest.starts_with(is_name)).map(str::trim_start)
 }
 
-/// What the expression names that begins here.
+/// The name in the expression that begins here.
 fn named(text: &str) -> Option<(MentionKind, &str)> {
     if let Some(rest) = word(text, "xrpc") {
         let rest = rest.strip_prefix('.')?.trim_start();
@@ -84,7 +84,7 @@ fn literal(text: &str) -> Option<&str> {
     if text.starts_with(['"', '\'']) { string_literal(text).0 } else { None }
 }
 
-/// What follows a comment that begins here.
+/// The text after a comment that begins here.
 fn skip_comment(text: &str) -> Option<&str> {
     let body = text.strip_prefix("--")?;
     if let Some(after) = skip_long_string(body) {
@@ -93,7 +93,7 @@ fn skip_comment(text: &str) -> Option<&str> {
     Some(body.find('\n').map_or("", |at| &body[at..]))
 }
 
-/// What follows a long bracket that begins here: `[[…]]`, `[==[…]==]`.
+/// The text after a long bracket that begins here: `[[…]]`, `[==[…]==]`.
 fn skip_long_string(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('[')?;
     let level = inner.len() - inner.trim_start_matches('=').len();

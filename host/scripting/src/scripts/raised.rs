@@ -26,7 +26,7 @@ pub(super) enum Field {
 /// The answer that the fields make.
 ///
 /// # Errors
-/// What is wrong with them, for the script's author.
+/// The error in them, for the script's author.
 pub(super) fn answer(status: Option<i64>, error: Field, message: Field) -> Result<Answer, String> {
     let status = client_error(status).ok_or("status must be an integer from 400 to 499")?;
     let error = match error {
@@ -58,7 +58,7 @@ fn code(text: Vec<u8>) -> Result<String, String> {
     Ok(text)
 }
 
-/// The text with U+FFFD in place of bytes that are no UTF-8 and of control characters other than newline and tab.
+/// The text with U+FFFD in place of bytes that are not UTF-8 and of control characters other than newline and tab.
 fn cleaned(text: &[u8]) -> String {
     let is_bad = |c: char| c.is_control() && c != '\n' && c != '\t';
     let mut text = String::from_utf8_lossy(text).replace(is_bad, "\u{fffd}");

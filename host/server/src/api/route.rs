@@ -72,8 +72,8 @@ impl Route {
         Self::public(&PublicLimit::FREE, method, path, answer)
     }
 
-    /// As [`Self::public`], for a page that people open in a browser: its errors are pages too, unless the client asks
-    /// for JSON.
+    /// Like [`Self::public`], for a page that people open in a browser: its errors are pages too, unless the client
+    /// asks for JSON.
     pub fn page<H, F>(limit: &'static PublicLimit, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
@@ -82,7 +82,7 @@ impl Route {
         Self::page_of(limit, Method::GET, path, handler)
     }
 
-    /// As [`Self::page`], for a form that such a page sends.
+    /// Like [`Self::page`], for a form that such a page sends.
     pub fn form<H, F>(limit: &'static PublicLimit, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
@@ -126,7 +126,7 @@ impl Route {
         Self::admin_with(method, path, permissions, |unread| unread.read(limits::JSON_BODY), handler)
     }
 
-    /// As [`Self::admin`], with a body of up to `most` bytes of any kind.
+    /// Like [`Self::admin`], with a body of up to `most` bytes of any kind.
     pub fn admin_upload<H, F>(
         method: Method,
         path: &'static str,
@@ -233,7 +233,7 @@ impl Route {
         })
     }
 
-    /// As [`Self::xrpc`], for a handler that streams the body.
+    /// Like [`Self::xrpc`], for a handler that streams the body.
     pub fn xrpc_upload<H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
         H: Fn(Arc<App>, Caller, Request, UnreadBody) -> F + Copy + Send + Sync + 'static,

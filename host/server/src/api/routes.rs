@@ -293,7 +293,7 @@ pub fn all() -> Vec<(Method, &'static str)> {
 /// The table, bound to the application.
 ///
 /// # Errors
-/// When two routes can't be told apart.
+/// When two routes can't be distinguished.
 pub fn router(app: &Arc<App>) -> Result<Router, InvalidRoute> {
     let mut router = Router::default();
     for route in table() {

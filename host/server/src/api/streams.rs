@@ -12,7 +12,7 @@ use crate::app::App;
 use belvedere_web::fair_share::Full;
 use belvedere_web::http::{Error, EventStream, Request, Response, response};
 
-/// When a client whose stream was refused may try again, in seconds.
+/// Time before a client whose stream was refused may try again, in seconds.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("10");
 
 /// The response with these messages, until the caller loses what the route needs.

@@ -36,7 +36,7 @@ pub enum Topic {
     /// Admin users, their permissions, and their API keys.
     Admins,
     Lexicons,
-    /// Which labelers are followed.
+    /// The labelers that are followed.
     Labelers,
     /// Plugins and their secrets.
     Plugins,

@@ -1,4 +1,4 @@
-//! What follows identity events, which only the host that follows the stream receives: the other hosts drop the
+//! The tasks after identity events, which only the host that follows the stream receives: the other hosts drop the
 //! documents that it announces from their caches, and the sessions of accounts that have moved end.
 
 use std::collections::HashSet;

@@ -8,7 +8,7 @@ use belvedere_instance::history::{FLUSH_EVERY, Measure};
 use belvedere_scripting::scripts::TallySnapshot;
 use belvedere_storage::store::StoreError;
 
-/// What was added already. The stream and the scripts count from their start.
+/// The counts that were added already. The stream and the scripts count from their start.
 #[derive(Debug, Default)]
 pub(super) struct Counted(Mutex<Totals>);
 

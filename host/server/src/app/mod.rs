@@ -71,13 +71,13 @@ pub struct App {
     /// Changes that identity.
     pub identity_setup: Setup,
     pub readiness: Readiness,
-    /// What was found when the server was last checked.
+    /// The findings of the last check of the server.
     pub checks: LastChecks,
     /// The events, for those who follow them.
     pub event_feed: EventFeed,
-    /// How much the server did.
+    /// The history of the server's load.
     pub history: History,
-    /// What of it the stream and the scripts have counted.
+    /// The part of it that the stream and the scripts have counted.
     counted: Counted,
     pub started_at: Timestamp,
     pub settings: Arc<Settings>,
@@ -106,7 +106,7 @@ pub struct App {
     pub backfills: Backfills,
     /// Their progress, for those who follow it.
     pub backfill_feeds: Feeds,
-    /// Which labelers are followed, and how many are connected.
+    /// The labelers that are followed, and the number of connected ones.
     pub labelers: Labelers,
     /// Checks the records that backfills read.
     record_checker: Arc<RecordChecker>,

@@ -17,7 +17,7 @@ use belvedere_storage::store::server_lock::ServerLockError;
 use belvedere_storage::store::{Db, Resources, StoreError};
 use belvedere_web::net::{self, OutboundPolicy};
 
-/// Why the server can't start.
+/// The reason why the server can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -40,7 +40,7 @@ pub enum StartError {
     PluginDir { path: PathBuf, error: std::io::Error },
 }
 
-/// What the database may take of the machine.
+/// The resources of the machine that the database may take.
 pub fn resources(config: &config::Database) -> Resources {
     Resources {
         connections: config.max_connections,
@@ -79,7 +79,7 @@ pub fn script_access(config: &config::Database, encryption: &EncryptionKey) -> S
     }
 }
 
-/// As [`script_access`], for commands that must not generate the encryption key; `None` when there is no key yet. A
+/// Like [`script_access`], for commands that must not generate the encryption key; `None` when there is no key yet. A
 /// new key would change the role's password, and a running server could not log in any more.
 ///
 /// # Errors

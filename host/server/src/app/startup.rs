@@ -1,4 +1,4 @@
-//! What the start of the server opens first, and the other parts are built on: configuration, secrets, database, [`Core`].
+//! Opens the parts on which the others are built: configuration, secrets, database, [`Core`].
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use super::{FAILED, existing, print_error, print_line, print_stderr};
 use belvedere_instance::config::{Config, Database};
 use belvedere_storage::store::{Db, backup};
 
-/// What a backup lacks.
+/// The parts that a backup lacks.
 const SECRETS: &str = "secrets in the copy are encrypted: keep TOKEN_ENCRYPTION_KEY and SESSION_SECRET (variables, or the \
     files of these names in DATA_DIR) somewhere else";
 

@@ -15,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use belvedere_instance::config::{LogFormat, Observe};
 
-/// How long lines are buffered. A busy server then writes hundreds at a time.
+/// Time for which lines are buffered. A busy server then writes hundreds at a time.
 const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// When this many bytes are buffered, the thread that logs writes them itself.
@@ -30,7 +30,8 @@ pub(super) fn start(observe: &Observe) -> Logs {
     logs
 }
 
-/// Formats events for `logs`. Without colours: on a terminal their control characters could not be told from those of texts.
+/// Formats events for `logs`. Without colours: on a terminal their control characters could not be distinguished from
+/// those of texts.
 fn dispatch(logs: &Logs, observe: &Observe) -> Dispatch {
     let filter = EnvFilter::builder().parse_lossy(&observe.log_filter);
     let subscriber =
@@ -167,8 +168,8 @@ impl<'a> MakeWriter<'a> for Logs {
 mod tests {
     use super::*;
 
-    /// What others may put into a text: a line break, the beginning of a command of terminals in one byte and in two, and other
-    /// ends of lines.
+    /// Characters that others may put into a text: a line break, the beginning of a command of terminals in one byte
+    /// and in two, and other ends of lines.
     const HOSTILE: &str = "a\r\n2026 ERROR forged\u{1b}[2K\0\u{7f}\u{9b}2K\u{85}\u{2028}b\u{2029}";
 
     const ESCAPED: &str = r"a\r\n2026 ERROR forged\u001b[2K\u0000\u007f\u009b2K\u0085\u2028b\u2029";

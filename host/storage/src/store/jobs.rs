@@ -47,7 +47,7 @@ pub struct PendingLimits {
     pub of_tenant: i64,
 }
 
-/// How many jobs have a status.
+/// The number of jobs with a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct JobCounts {
     pub pending: i64,

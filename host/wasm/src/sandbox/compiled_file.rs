@@ -23,7 +23,7 @@ const CHUNK: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct CompiledFile {
     path: PathBuf,
-    /// What it is, for the log.
+    /// The content's name, for the log.
     what: &'static str,
 }
 

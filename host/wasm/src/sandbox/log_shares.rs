@@ -13,7 +13,7 @@ const BYTES_PER_SECOND: i64 = 16 << 10;
 /// Capacity of a bucket: two runs that write as much as a run may.
 const BURST: i64 = 1 << 20;
 
-/// What a line costs besides its text: the row that it becomes.
+/// The cost of a line besides its text: the row that it becomes.
 const LINE_BYTES: usize = 128;
 
 /// Number of buckets at which the full ones are removed.

@@ -1,5 +1,5 @@
-//! What the engines of scripts and plugins share: runs in fresh instances, pools of instances, turns of the processor, memory, compiled code that is kept on disk, shares of
-//! the logs, and places for calls of other servers.
+//! The parts that the engines of scripts and plugins share: runs in fresh instances, pools of instances, turns of the
+//! processor, memory, compiled code that is kept on disk, shares of the logs, and places for calls of other servers.
 
 mod compiled_file;
 mod log_shares;

@@ -100,7 +100,7 @@ impl ProcessorPool {
     }
 }
 
-/// How much guest time a run may take.
+/// The limit of a run's guest time.
 #[derive(Clone, Debug)]
 pub struct RunBounds {
     /// The tenant whose place the run takes; `None` for a nested run, which uses its caller's place.

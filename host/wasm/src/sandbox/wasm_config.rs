@@ -1,4 +1,4 @@
-//! What wasmtime's configurations of both engines share: each run has an instance from a pool, on a fiber of its own.
+//! The configuration of wasmtime that both engines share: each run has an instance from a pool, on a fiber of its own.
 
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 

@@ -1,4 +1,4 @@
-//! What answers, missing answers and failed look-ups mean.
+//! The meaning of answers, missing answers and failed look-ups.
 
 use std::sync::Arc;
 

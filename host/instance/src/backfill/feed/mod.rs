@@ -32,7 +32,7 @@ use belvedere_web::fair_share::{FairPool, Full, Place, Tenant};
 /// Frames that a reader may be behind by: 4 MiB of messages at most, which all readers of a job share.
 const FRAMES: usize = 256;
 
-/// How long the numbers of errors in snapshots may be out of date: counting them reads an index.
+/// Maximum age of the numbers of errors in snapshots: counting them reads an index.
 const COUNTS_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// The feeds of this host. Cheap to clone.
@@ -55,7 +55,7 @@ struct Feed {
     job_id: String,
     db: Db,
     frames: broadcast::Sender<Frame>,
-    /// The job as far as the feed knows.
+    /// The job's state that the feed has read.
     state: watch::Sender<JobRow>,
     counts: tokio::sync::Mutex<Option<(Instant, BTreeMap<String, i64>)>>,
 }
@@ -73,7 +73,7 @@ impl Feeds {
     }
 
     /// The messages about a job, in the format of event streams: a snapshot, then what happens, until the job has ended
-    /// or the server drains. Of a job that has ended, only the last message.
+    /// or the server drains. For a job that has ended, only the last message.
     ///
     /// # Errors
     /// When too many streams are open, of this user or in total.

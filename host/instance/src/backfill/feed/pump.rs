@@ -14,8 +14,8 @@ use super::{Feed, Inner};
 use belvedere_storage::store::backfill::{self, JobRow};
 use belvedere_storage::store::status::BackfillStatus;
 
-/// How long messages are collected before they are sent: unnoticeable, and a hundred readers cost a thousand writes a
-/// second at most, however fast the job is.
+/// Time for which messages are collected before they are sent: unnoticeable, and a hundred readers cost a thousand
+/// writes a second at most, however fast the job is.
 const FRAME_TIME: Duration = Duration::from_millis(100);
 /// Bytes of a frame that is sent at once.
 const FRAME_BYTES: usize = 16 << 10;
@@ -73,9 +73,9 @@ struct Pump<'a> {
     feed: &'a Feed,
     /// Messages that were not sent yet.
     frame: Vec<u8>,
-    /// When they are sent at the latest.
+    /// The latest time at which they are sent.
     flush_at: Option<Instant>,
-    /// When the worker of this host last sent a message.
+    /// The time at which the worker of this host last sent a message.
     last_message: Option<Instant>,
 }
 

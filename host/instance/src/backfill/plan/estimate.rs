@@ -16,7 +16,7 @@ const CBOR_PER_JSON: f64 = 0.9;
 /// Requests of every repo besides its pages: the latest commit.
 const REQUESTS_PER_REPO: f64 = 1.0;
 
-/// What one request transfers in a second.
+/// Bytes that one request transfers in a second.
 const BYTES_PER_SECOND: f64 = 1_048_576.0;
 
 const PAGE_RECORDS: f64 = super::super::request::PAGE_RECORDS as f64;

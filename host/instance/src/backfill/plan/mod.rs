@@ -42,7 +42,7 @@ const SAMPLE_TIME: Duration = Duration::from_secs(4);
 /// Plans that are made at the same time: each sends a hundred requests to others.
 const CONCURRENT_PLANS: usize = 2;
 
-/// What a planner needs from the rest of the server.
+/// The services that a planner needs from the rest of the server.
 #[derive(Clone, Debug)]
 pub struct Planner {
     pub db: Db,
@@ -54,7 +54,7 @@ pub struct Planner {
     pub settings: BackfillSettings,
 }
 
-/// What a backfill is expected to cost.
+/// The expected cost of a backfill.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
     pub repos: u64,
@@ -105,7 +105,7 @@ impl Planner {
     /// Plans a backfill of `collections`, of one repo or of all that the index has and the relay lists. Takes at most eight seconds.
     ///
     /// # Errors
-    /// Why the relay does not list repos, in a text for admins.
+    /// Returns the reason why the relay does not list repos, in a text for admins.
     pub async fn plan(&self, collections: &[Nsid], did: Option<Did>) -> Result<Plan, String> {
         let listed = match did {
             Some(did) => {
@@ -142,7 +142,7 @@ impl Planner {
             }
             Ok(())
         });
-        // What was counted so far is still worth something.
+        // The count so far is still useful.
         let is_complete = match listed.await {
             Ok(Err(failure)) if dids.is_empty() => return Err(failure),
             Err(_) if dids.is_empty() => return Err(Failure::other("it did not answer in time")),
@@ -184,7 +184,7 @@ async fn add_repos(relay: &Server<'_>, list: RepoList<'_>, dids: &mut BTreeSet<D
     let mut cursor: Option<String> = None;
     while dids.len() < MAX_REPOS {
         let page = match relay.repos(list, cursor.as_deref()).await {
-            // As a backfill does.
+            // A backfill does the same.
             Err(failure) if cursor.is_none() && failure.missing == Some(Missing::Path) => {
                 relay.repos(list, None).await.map_err(Failure::repeated)?
             }

@@ -16,10 +16,10 @@ use belvedere_protocol::atproto::{Did, Nsid, RecordUri, Tid};
 /// Collections of a repo that are looked at; further ones are taken to be like these.
 const MAX_COLLECTIONS: usize = 3;
 
-/// How many times its first page a collection has, if its record keys say nothing about that.
+/// The ratio of a collection's size to its first page, if its record keys say nothing about that.
 const USUAL_PAGES: f64 = 3.0;
 
-/// What is known about a repo.
+/// The measurements of a repo.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) pds: Arc<str>,
@@ -36,7 +36,7 @@ pub(super) struct Sample {
     pub(super) value_bytes_per_record: f64,
     /// Collections with more than one page.
     pub(super) long: usize,
-    /// Of one request to the PDS.
+    /// The latency of one request to the PDS.
     pub(super) latency: Duration,
 }
 
@@ -97,8 +97,8 @@ async fn first(server: &Server<'_>, did: &Did, collection: &Nsid) -> Result<Firs
     Ok(First { records, expected, bytes: page.bytes as f64, value_bytes, is_long })
 }
 
-/// How many times its newest page a collection has. Most record keys are times: then it follows from the time that the
-/// page covers, and the time since the oldest record.
+/// The ratio of a collection's size to its newest page. Most record keys are times: then it follows from the time that
+/// the page covers, and the time since the oldest record.
 fn pages(newest: &RecordPage, oldest: &RecordPage) -> f64 {
     let time = |page: &RecordPage, at: usize| {
         let uri = RecordUri::parse(&page.records.get(at)?.uri).ok()?;

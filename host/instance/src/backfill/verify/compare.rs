@@ -32,7 +32,7 @@ pub(super) struct Comparer {
     pub(super) meter: Meter,
 }
 
-/// Why a repo was not compared.
+/// The reason why a repo was not compared.
 pub(super) enum CompareError {
     Failed(Failure),
     /// The account is at another PDS.

@@ -19,7 +19,7 @@ use belvedere_storage::store::StoreError;
 #[derive(Debug)]
 pub(super) struct Unit {
     did: Did,
-    /// What the last look has found.
+    /// The findings of the last look.
     pub(super) before: Option<Before>,
     lookups: Attempts,
     attempts: Attempts,

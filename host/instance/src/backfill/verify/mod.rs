@@ -36,7 +36,8 @@ use report::Verdict;
 pub use report::{Differences, Report};
 use selection::Selection;
 
-/// How often a repo is looked at: once to find a difference, once to confirm it, and once more if it changed meanwhile.
+/// Maximum number of looks at a repo: once to find a difference, once to confirm it, and once more if it changed
+/// meanwhile.
 const MAX_LOOKS: u32 = 3;
 
 /// Interval between reads of the stream's position while a look waits for it.
@@ -52,11 +53,11 @@ pub struct Verifier {
     pub settings: BackfillSettings,
     /// Without a trailing slash.
     pub relay_url: String,
-    /// How long a second look waits for the stream. Without new events its position does not move.
+    /// Time that a second look waits for the stream. Without new events its position does not move.
     pub patience: Duration,
 }
 
-/// What is compared.
+/// The records that are compared.
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// Those that the index has a record lexicon for.
@@ -67,7 +68,7 @@ pub struct Scope {
     pub sample: Option<usize>,
 }
 
-/// Why nothing was compared.
+/// The reason why nothing was compared.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     #[error(transparent)]

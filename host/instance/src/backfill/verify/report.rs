@@ -10,7 +10,7 @@ const MAX_LISTED: usize = 1_000;
 /// Differences of one repo that are kept for its second look. Beyond it, all that the second look finds count.
 const MAX_KEPT: usize = 100_000;
 
-/// How a record differs.
+/// The kind of a record's difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// The PDS has it, and the index has not, or hides its account.
@@ -24,7 +24,7 @@ pub(super) enum Kind {
 /// A difference: how, and the AT URI of the record, or of the repo if its account differs.
 pub(super) type Difference = (Kind, String);
 
-/// What a look at a repo has found.
+/// The findings of a look at a repo.
 #[derive(Debug)]
 pub(super) enum Seen {
     Compared {
@@ -38,7 +38,7 @@ pub(super) enum Seen {
 }
 
 impl Seen {
-    /// How much the PDS has given for it, as backfills count.
+    /// The number of things that the PDS has given for it, as backfills count.
     pub(super) fn given(&self, collections: usize) -> u64 {
         match self {
             Self::Compared { records, .. } => records + 1 + collections as u64,
@@ -47,7 +47,7 @@ impl Seen {
     }
 }
 
-/// What a repo's earlier look has found.
+/// The findings of a repo's earlier look.
 #[derive(Debug)]
 pub(super) struct Before {
     differences: HashSet<Difference>,
@@ -69,7 +69,7 @@ pub struct Differences {
     pub uris: Vec<String>,
 }
 
-/// What could not be compared.
+/// The repos that could not be compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NotReached {
     pub count: u64,

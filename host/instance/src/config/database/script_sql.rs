@@ -2,14 +2,14 @@
 
 use crate::config::{Problems, Secret, parse};
 
-/// How scripts' SQL connects to PostgreSQL.
+/// The connection of scripts' SQL to PostgreSQL.
 #[derive(Clone, Debug)]
 pub enum ScriptSql {
-    /// As a role that the server creates.
+    /// A role that the server creates.
     OwnRole,
-    /// As the role that this URL names.
+    /// The role that this URL names.
     Address(Secret<String>),
-    /// As the server's own role.
+    /// The server's own role.
     Guarded,
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where control groups are mounted.
+/// The folder in which control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The machine's memory in bytes; `None` on systems without `/proc`.

@@ -20,8 +20,9 @@ const UNKNOWN: u64 = 1 << 30;
 /// PostgreSQL, and the system's cache of files need memory too.
 const OWN_MACHINE: u64 = 1 << 30;
 
-/// What the process uses besides scripts, responses and the caches that have a setting: 50 MiB idle, 30 MiB of DID documents
-/// and other caches, 50 MiB of instances that stay mapped between runs, a batch of events, and the allocator's waste.
+/// The memory of the process besides scripts, responses and the caches that have a setting: 50 MiB idle, 30 MiB of DID
+/// documents and other caches, 50 MiB of instances that stay mapped between runs, a batch of events, and the
+/// allocator's waste.
 const PROCESS: u64 = 144 * MIB;
 
 /// Bytes of an account in the cache.
@@ -51,7 +52,7 @@ pub struct Memory {
     needed: u64,
 }
 
-/// How many bytes scripts and responses may use.
+/// Bytes that scripts and responses may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryShares {
     /// Memory of all runs of scripts.
@@ -90,7 +91,7 @@ fn default_limit(container: Option<u64>, machine: Option<u64>) -> u64 {
 }
 
 impl Memory {
-    /// What to do when the parts exceed the limit.
+    /// The remedy when the parts exceed the limit.
     pub fn shortage(self) -> Option<String> {
         let mib = |bytes: u64| bytes.div_ceil(MIB);
         (self.needed > self.limit).then(|| {

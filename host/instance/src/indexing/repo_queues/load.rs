@@ -22,7 +22,7 @@ impl Amount {
     }
 }
 
-/// What waits, and what is being worked on. Cheap to clone.
+/// Counts waiting and running events. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load(Arc<Counters>);
 
@@ -73,7 +73,8 @@ impl Drop for Counted {
     fn drop(&mut self) {
         let Counters { events, bytes, relieved } = &*self.load.0;
         bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        // Who sees that the event is gone sees what its task did before: it counted it in another load, or sent its part.
+        // A reader that sees the event gone also sees the earlier effects of its task: it counted it in another load,
+        // or sent its part.
         events.fetch_sub(1, Ordering::Release);
         relieved.notify_waiters();
     }

@@ -5,7 +5,7 @@ use url::Url;
 use super::MAX_MESSAGE_BYTES;
 use super::wanted::Wanted;
 
-/// Why a configured stream address is invalid.
+/// Error for an invalid stream address in the configuration.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{url}: {reason}")]
 pub struct InvalidAddress {

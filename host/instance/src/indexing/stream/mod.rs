@@ -42,7 +42,8 @@ use wanted::Wanted;
 /// with every character escaped.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-/// How far a message that ends every connection is skipped first. The longest step is about four and a half hours.
+/// Time by which a message that ends every connection is skipped first. The longest step is about four and a half
+/// hours.
 const SKIP_US: i64 = 1_000_000;
 
 pub(super) struct Stream<C> {
@@ -174,7 +175,7 @@ impl<C: Connect> Stream<C> {
         let Some(gap) = gaps::of_future_cursor(position.events_until, position.seen_at, now) else {
             return Some(position);
         };
-        // What happens from now on is delivered live. What the server still has from before comes again.
+        // Later events are delivered live. Earlier ones that the server still has come again.
         let from = gap.from;
         self.found_gap(gap).await;
         Some(if from.0 > 0 { Position::at(from.0, now) } else { Position::of_own_clock(now) })

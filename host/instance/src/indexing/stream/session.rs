@@ -19,10 +19,10 @@ use crate::indexing::settings::Timing;
 use crate::lexicons::Followed;
 use belvedere_base::hand_over_thread::hand_over_thread;
 
-/// How long a chunk received before shutdown may still take to enter the pipeline.
+/// Time that a chunk received before shutdown may still take to enter the pipeline.
 const LAST_CHUNK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a session ended.
+/// The reason why a session ended.
 #[derive(Debug)]
 pub(super) enum End {
     Shutdown,
@@ -52,7 +52,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
     /// Reads until the connection ends.
     pub(super) async fn run(mut self) -> End {
         let mut frames: Vec<Bytes> = Vec::with_capacity(CHUNK_FRAMES);
-        // When to resubscribe; set while a change of the tracked collections is debounced.
+        // The time of the next subscription; set while a change of the tracked collections is debounced.
         let mut resubscribe_at: Option<Instant> = None;
         let mut registry_dropped = false;
         // Since a change of the tracked collections. This subscription does not deliver events of newly tracked ones, so
@@ -125,7 +125,7 @@ async fn until(deadline: Option<Instant>) {
 }
 
 impl End {
-    /// Why the connection was lost, if it was.
+    /// The reason why the connection was lost, if it was.
     pub(super) fn lost(&self) -> Option<&Lost> {
         if let Self::Lost(lost) = self { Some(lost) } else { None }
     }

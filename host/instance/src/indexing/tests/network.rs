@@ -26,7 +26,7 @@ async fn wait_until_committed(db: &belvedere_storage::store::Db, time_us: i64) {
     .await;
 }
 
-/// How far each connection goes back, in microseconds.
+/// Time by which each connection goes back, in microseconds.
 const REWIND: i64 = 5_000_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -59,7 +59,7 @@ pub(super) fn tokens(mut tokens: Tokens) -> Result<Tokens, AccountError> {
     Ok(tokens)
 }
 
-/// Checks a profile: its id identifies the account, its texts are cut, and URLs that are no web pages are left out.
+/// Checks a profile: its id identifies the account, its texts are cut, and URLs that are not web pages are left out.
 ///
 /// # Errors
 /// When the id can't identify an account.

@@ -1,4 +1,4 @@
-//! Why a request about an account failed.
+//! The reason why a request about an account failed.
 
 use http::StatusCode;
 
@@ -8,7 +8,7 @@ use belvedere_protocol::crypto::seal::SealError;
 use belvedere_storage::store::StoreError;
 use belvedere_web::http::Error;
 
-/// Why a request about an account failed.
+/// The reason why a request about an account failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// 404.
@@ -91,7 +91,7 @@ impl From<AccountError> for Error {
             | AccountError::Refreshing
             | AccountError::Call(CallError::Busy | CallError::Paused) => StatusCode::SERVICE_UNAVAILABLE,
             AccountError::Call(CallError::Unsupported(_)) => StatusCode::BAD_REQUEST,
-            // Of a failure the plugin's own log and events have the details.
+            // The plugin's own log and events have the details of a failure.
             AccountError::Call(CallError::Failed(_) | CallError::Fault(_)) | AccountError::Answer(_) => {
                 StatusCode::BAD_GATEWAY
             }

@@ -19,7 +19,7 @@ use belvedere_storage::store::StoreError;
 use belvedere_storage::store::external_auth_states::{self, FlowRow};
 use belvedere_storage::store::plugin_values::{self, Scope};
 
-/// How long a sign-in may take, in seconds: the user may have to find a password and a second factor.
+/// Maximum time of a sign-in, in seconds: the user may have to find a password and a second factor.
 pub(super) const LIFETIME_SECONDS: i64 = 600;
 
 /// Open sign-ins of a user at a plugin. One more ends the oldest: users open several tabs, but not many.
@@ -34,7 +34,7 @@ const MAX_STATE: usize = 128;
 /// Parameters of a callback that are passed to the plugin. Protocols have about twenty at most.
 const MAX_PARAMS: usize = 64;
 
-/// What a plugin that links accounts by signing in gets as config.
+/// The config of a plugin that links accounts by signing in.
 const NO_CONFIG: &str = "{}";
 
 /// A sign-in as our page shows it.
@@ -51,7 +51,7 @@ pub struct FlowView {
 /// A sign-in that has ended.
 #[derive(Debug)]
 pub struct Completed {
-    /// Where the user's application wants to have them back.
+    /// The URL to which the user's application wants to have them back.
     pub redirect_uri: String,
     /// The error is a text for the user.
     pub outcome: Result<(), String>,
@@ -87,7 +87,7 @@ impl Accounts {
         Ok(state)
     }
 
-    /// What the user is to consent to.
+    /// The facts that the user is to consent to.
     ///
     /// # Errors
     /// [`AccountError::State`] when there is no such sign-in, or as [`Self::begin`].

@@ -16,7 +16,7 @@ use belvedere_storage::store::external_accounts::{self, Linked, NewAccount};
 /// Largest config that a user may type, in bytes of JSON. API keys take a few hundred.
 const MAX_CONFIG: usize = 16 * 1024;
 
-/// How often an account is stored again after another request has linked or unlinked one at the same moment.
+/// Number of times that an account is stored again after another request has linked or unlinked one at the same moment.
 const MAX_RACES: u32 = 3;
 
 /// An account that was linked.
@@ -26,7 +26,7 @@ pub struct LinkedAccount {
     pub display_name: Option<String>,
 }
 
-/// What is stored of an account besides its tokens.
+/// The stored data of an account besides its tokens.
 pub(super) struct Consent<'a> {
     pub(super) user: &'a AccountUser,
     /// The collections that the user consented to.

@@ -10,7 +10,8 @@ use belvedere_storage::store::{StoreError, external_accounts, external_auth_stat
 /// Time between sweeps. Each is a few indexed queries.
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// How long what a plugin keeps for a sign-in may outlive it, in seconds: the call that completes it may still run.
+/// Time by which the values that a plugin keeps for a sign-in may outlive it, in seconds: the call that completes it
+/// may still run.
 const SPARE_SECONDS: i64 = 300;
 
 /// Sweeps immediately and then every minute until the server drains.

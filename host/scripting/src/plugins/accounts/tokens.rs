@@ -14,10 +14,10 @@ use belvedere_storage::store::external_accounts::{self, AccountRow, AccountStatu
 /// Tokens that expire within this many seconds are refreshed before a call, because the call takes time too.
 const SPARE_SECONDS: i64 = 60;
 
-/// How long one host has the exclusive right to refresh, in seconds: longer than a call of a plugin.
+/// Time for which one host has the exclusive right to refresh, in seconds: longer than a call of a plugin.
 const LEASE_SECONDS: i64 = 90;
 
-/// When a waiting caller first checks whether another host has finished. Each further pause is twice as long.
+/// Time before a waiting caller first checks whether another host has finished. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest pause between two such checks: a service answers in seconds, and many callers may wait.
@@ -28,7 +28,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Opened {
     pub(super) row: AccountRow,
     pub(super) tokens: Tokens,
-    /// What the user typed, as JSON text.
+    /// The user's input, as JSON text.
     pub(super) config: String,
 }
 

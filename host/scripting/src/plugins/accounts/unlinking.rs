@@ -12,7 +12,7 @@ use belvedere_instance::events::Event;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::external_accounts::{self, AccountRow};
 
-/// How long a revocation is repeated, in seconds. Later the tokens have expired, or the service is gone.
+/// Time for which a revocation is repeated, in seconds. Later the tokens have expired, or the service is gone.
 pub(super) const GIVE_UP_SECONDS: i64 = 86_400;
 
 /// The same for the accounts of a plugin that is removed: its operator waits for that.

@@ -1,5 +1,5 @@
-//! Checks what plugins return before it is stored or shown. What can't be used becomes a fault of the call. It is no trap: what a
-//! service answers, or a user typed, can cause it.
+//! Checks what plugins return before it is stored or shown. A value that can't be used becomes a fault of the call. It
+//! is no trap: what a service answers, or a user typed, can cause it.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn text(what: &str, text: &str, max: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// As [`text`]; an empty text is none.
+/// Like [`text`], but an empty text becomes `None`.
 fn optional(what: &str, value: &mut Option<String>, max: usize) -> Result<(), Fault> {
     value.take_if(|value| value.is_empty());
     value.as_ref().map_or(Ok(()), |value| text(what, value, max))
@@ -88,7 +88,7 @@ pub(super) fn tokens(tokens: &mut Tokens) -> Result<(), Fault> {
     optional("the scope", &mut tokens.scope, limits::LONG_TEXT_BYTES)
 }
 
-/// An address that is no web page is left out: a service's picture must not keep its users from linking.
+/// An address that is not a web page is left out: a service's picture must not keep its users from linking.
 pub(super) fn profile(profile: &mut Profile) -> Result<(), Fault> {
     text("account-id", &profile.account_id, limits::TEXT_BYTES)?;
     optional("display-name", &mut profile.display_name, limits::TEXT_BYTES)?;
@@ -123,7 +123,7 @@ pub(super) fn functions(functions: &mut [Function]) -> Result<(), Fault> {
             return Err(unusable("a function's name has 1 to 64 characters and begins with a letter"));
         }
         if !name.chars().all(letters) || !names.insert(name.clone()) {
-            return Err(unusable(format!("{name:?} is no name of a function, or there are two of it")));
+            return Err(unusable(format!("{name:?} is not the name of a function, or occurs twice")));
         }
         if params.len() > limits::PARAMETERS {
             return Err(unusable(format!("{name} has more than {} parameters", limits::PARAMETERS)));

@@ -1,8 +1,9 @@
-//! Why a call of a plugin ended without an answer. Every caller may see the cause; the text is for the operator.
+//! The reason why a call of a plugin ended without an answer. Every caller may see the cause; the text is for the
+//! operator.
 
 use std::fmt;
 
-/// Why a call ended without an answer.
+/// The reason why a call ended without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub cause: FailureCause,
@@ -48,7 +49,7 @@ impl FailureCause {
     }
 }
 
-/// What every caller may see: nothing in it comes from the plugin.
+/// The text that every caller may see: nothing in it comes from the plugin.
 impl fmt::Display for FailureCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

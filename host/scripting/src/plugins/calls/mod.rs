@@ -64,7 +64,7 @@ pub struct CallScope {
     pub flow: Option<String>,
 }
 
-/// Why a call gave no value.
+/// The reason why a call gave no value.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The plugin's own error.
@@ -83,7 +83,7 @@ pub enum CallError {
     Unsupported(&'static str),
 }
 
-/// How long a call may compute, and in whose turns of the processor.
+/// The time limit of a call, and the tenant whose turns of the processor it takes.
 #[derive(Clone, Copy)]
 struct Kind<'a> {
     interface: &'static str,
@@ -135,7 +135,7 @@ impl Calls {
         self.0.log.report_dropped(now);
     }
 
-    /// What a component says of itself, without secrets, network or store.
+    /// A component's description of itself, without secrets, network or store.
     pub async fn describe(&self, component: &Component) -> Result<Info, CallError> {
         let described =
             self.inspect(component, async |guest, store| guest.describe(&mut *store)?.call_get(store).await);

@@ -14,8 +14,8 @@ use belvedere_web::fair_share::Tenant;
 #[derive(Debug, Default)]
 pub(super) struct Pausing(Mutex<HashMap<String, Row>>);
 
-/// What is known of a plugin since it was loaded. One that is loaded again, because it was resumed or replaced, begins
-/// with nothing.
+/// The state of a plugin since it was loaded. One that is loaded again, because it was resumed or replaced, begins with
+/// nothing.
 #[derive(Debug)]
 struct Row {
     plugin: Weak<LoadedPlugin>,
@@ -26,9 +26,9 @@ struct Row {
 /// tenants do not pause it for the others.
 #[derive(Debug, Default)]
 struct Traps {
-    /// Who has called the plugin.
+    /// The tenants that have called the plugin.
     callers: Tenants,
-    /// Whose calls are in the row.
+    /// The tenants whose calls are in the row.
     trapped: Tenants,
     count: u32,
     is_paused: bool,

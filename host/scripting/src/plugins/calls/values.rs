@@ -64,7 +64,7 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// When tokens expire.
+/// The time at which tokens expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     Never,
@@ -100,7 +100,7 @@ impl Tokens {
     }
 }
 
-/// What the run of a script lets a library's function do.
+/// The permissions of a library's function from the run of a script.
 #[derive(Clone, Debug)]
 pub struct RunContext {
     /// Whether the run has a session with the caller's PDS.
@@ -109,7 +109,7 @@ pub struct RunContext {
     pub read_only: bool,
     /// Requests to other servers that the run may still send. Its calls share them.
     pub requests_left: Arc<AtomicU32>,
-    /// How long the run may still compute, with the plugins that it calls.
+    /// The time that the run may still compute, with the plugins that it calls.
     pub time_left: Duration,
     /// The group of runs that the run's memory belongs to.
     pub memory: MemoryGroup,

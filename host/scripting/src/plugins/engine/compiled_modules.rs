@@ -18,10 +18,10 @@ const MAX_FILES: usize = 64;
 /// Bytes of them: machine code has several times the size of its module, of which 32 MiB are permitted.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// How much older than the newest file a temporary one is that no process writes any more.
+/// Age relative to the newest file at which a temporary file has no writer any more.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// What the names of the files begin with.
+/// The beginning of the files' names.
 const PREFIX: &str = "plugin-";
 
 /// A module from the cache, with its SHA-256. `None` when it has to be compiled.

@@ -20,7 +20,7 @@ use crate::plugins::limits;
 /// The running program. The link leads to it also after its file was replaced, so its compiler is always this build's.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// What the compiler may write about a failure.
+/// Maximum size of the compiler's text about a failure.
 const MESSAGE_BYTES: u64 = 4 << 10;
 
 /// Signals by which a process ends because of what it did: it took too long, or is broken. Others come from outside.
@@ -35,7 +35,7 @@ const OWN_SIGNALS: [Signal; 8] = [
     Signal::SYS,
 ];
 
-/// How modules are compiled.
+/// The way in which modules are compiled.
 #[derive(Clone, Debug)]
 pub enum Compiler {
     /// By a process of this program, within limits.
@@ -131,7 +131,7 @@ async fn spawn(mut command: Command) -> std::io::Result<(Child, oneshot::Sender<
     let (started, child) = oneshot::channel();
     let (keeps, ended) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
-        // Where nobody waits any more, the process ends with the value.
+        // If the caller has stopped waiting, the process ends with the value.
         if started.send(command.spawn()).is_ok() {
             let _ = ended.blocking_recv();
         }
@@ -148,7 +148,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, max: u64) -> std::io::Result
     Ok(bytes)
 }
 
-/// Why a compiler wrote no machine code.
+/// The reason why a compiler wrote no machine code.
 fn failure(status: ExitStatus, message: &[u8], limits: CompileLimits) -> LoadError {
     let message = String::from_utf8_lossy(message);
     match status.code() {

@@ -24,7 +24,7 @@ pub(super) const FAILED: u8 = 1;
 /// Part of what a Rust program writes when it gets no memory.
 pub(super) const OUT_OF_MEMORY: &str = "memory allocation of";
 
-/// How much the compiler yields to other processes: requests come first.
+/// The compiler's niceness: requests come first.
 const NICENESS: i32 = 10;
 
 /// The highest preference of the kernel when memory is short and it ends a process (`proc_pid_oom_score_adj(5)`): the module is
@@ -34,10 +34,10 @@ const OOM_SCORE: &str = "1000";
 /// Seconds between the signal that ends a compiler over its time, and the one that no process can ignore.
 const GRACE_SECONDS: u64 = 1;
 
-/// What compiling one module may take.
+/// The limits of compiling one module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompileLimits {
-    /// Of a processor.
+    /// The seconds of a processor.
     pub seconds: u64,
     pub memory_mib: u64,
 }
@@ -56,7 +56,7 @@ impl Default for CompileLimits {
     }
 }
 
-/// Why there is no machine code.
+/// The reason why there is no machine code.
 enum Failure {
     /// The module can't be compiled.
     Module(String),
@@ -71,7 +71,7 @@ pub fn compile_module(limits: CompileLimits, parent: u32) -> u8 {
         Err(Failure::Module(reason)) => (REFUSED, reason),
         Err(Failure::Process(reason)) => (FAILED, reason),
     };
-    // Nobody reads it if the server has ended.
+    // The text is lost if the server has ended.
     let _ = std::io::stderr().write_all(reason.as_bytes());
     status
 }
@@ -84,7 +84,7 @@ fn compile(limits: CompileLimits, parent: u32) -> Result<(), Failure> {
     if parent_id() != parent {
         return Err(Failure::Process("the server has ended".to_owned()));
     }
-    // Where it can't be set, the compiler is as likely to be ended as others.
+    // If it can't be set, the compiler is as likely to be ended as others.
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     limit(limits).map_err(|error| failed("the limits can't be set", &error))?;
     let mut module = Vec::new();

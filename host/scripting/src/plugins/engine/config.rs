@@ -10,7 +10,7 @@ use belvedere_wasm::sandbox::{MemoryPool, ProcessorPool};
 /// The engine's configuration.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Where compiled modules are kept, so that only the first start compiles them.
+    /// The folder of compiled modules, so that only the first start compiles them.
     pub cache_dir: PathBuf,
     /// Instances that may exist at once.
     pub pool_size: u32,
@@ -18,7 +18,7 @@ pub struct EngineConfig {
     pub processor: ProcessorPool,
     /// The memory of instances, which the runs of scripts share.
     pub memory: MemoryPool,
-    /// How modules are compiled.
+    /// The way in which modules are compiled.
     pub compiler: Compiler,
 }
 

@@ -6,7 +6,7 @@ use wasmparser::{BinaryReaderError, FunctionBody, Operator};
 use super::LoadError;
 use crate::plugins::limits;
 
-/// What is counted of a function.
+/// The counts of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shape {
     locals: u64,

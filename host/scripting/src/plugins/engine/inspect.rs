@@ -23,7 +23,7 @@ const WASI: [&str; 5] = ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io"
 /// The version of WASI.
 const WASI_VERSION: &str = "0.2.";
 
-/// What a component asks for and offers.
+/// The imports and exports of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surface {
     /// Capabilities, such as `http`.
@@ -33,7 +33,7 @@ pub struct Surface {
     pub functions: u32,
 }
 
-/// What is counted while a module is read.
+/// The counts while a module is read.
 #[derive(Default)]
 struct Counts {
     memories: u32,
@@ -44,7 +44,7 @@ struct Counts {
 /// Reads a module.
 ///
 /// # Errors
-/// The first reason why it is no plugin.
+/// The first reason why it is not a plugin.
 pub(super) fn read(module: &[u8]) -> Result<Surface, LoadError> {
     let refused = |text: String| Err(LoadError::Invalid(text));
     if module.is_empty() {

@@ -20,7 +20,7 @@ const OUTPUT_EXHAUSTED: &str = "fuel allocated for hostcalls has been exhausted"
 /// Bytes of a failure's text. Some of it comes from the plugin.
 const FAILURE_BYTES: usize = 500;
 
-/// Why a call gave no result.
+/// The reason why a call gave no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::plugins) enum CallFailure {
     /// The plugin's own failure: a trap, too much memory or guest time, or a result that can't be read.

@@ -49,7 +49,7 @@ pub struct Component {
     expected_memory: Arc<AtomicUsize>,
 }
 
-/// Which interfaces a component exports besides `describe`.
+/// The interfaces that a component exports besides `describe`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exports {
     pub linking: bool,
@@ -57,7 +57,7 @@ pub struct Exports {
     pub callable: bool,
 }
 
-/// Why a module can't be used. The texts are for the operator.
+/// The reason why a module can't be used. The texts are for the operator.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("{0}")]
@@ -67,7 +67,7 @@ pub enum LoadError {
     Unavailable(String),
 }
 
-/// Why the engine could not be set up. No plugin can cause it.
+/// The reason why the engine could not be set up. No plugin can cause it.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("the plugin engine could not be set up: {0}")]
@@ -147,7 +147,7 @@ impl PluginEngine {
     /// Reads what a module exports and imports, without compiling it.
     ///
     /// # Errors
-    /// The first reason why the module can't be a plugin, as far as that shows without compiling.
+    /// The first reason why the module can't be a plugin that shows without compiling.
     pub async fn inspect(module: impl AsRef<[u8]> + Send + 'static) -> Result<Surface, LoadError> {
         // Functions of 32 MiB are read to the end.
         let read = tokio::task::spawn_blocking(move || inspect::read(module.as_ref()));

@@ -34,7 +34,7 @@ pub(super) fn wasm_config(pool_size: u32) -> Config {
     // Compiling a module takes one core, and leaves the others to requests.
     wasm.parallel_compilation(false)
         .epoch_interruption(true)
-        // What no language needs yet is left out: each is code that a hostile module could reach.
+        // Features that no language needs yet are left out: each is code that a hostile module could reach.
         .wasm_exceptions(false)
         .wasm_gc(false)
         .wasm_function_references(false)

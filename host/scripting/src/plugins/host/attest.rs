@@ -13,7 +13,7 @@ use belvedere_protocol::atproto::Nsid;
 /// The field of a record with its signatures.
 const SIGNATURES: &str = "signatures";
 
-/// Signatures that a record may have already. More serve nobody.
+/// Signatures that a record may have already. More have no use.
 const MAX_SIGNATURES: usize = 16;
 
 impl Host for CallState {

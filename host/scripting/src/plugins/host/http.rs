@@ -62,7 +62,7 @@ struct ValidRequest {
     redirects: u8,
 }
 
-/// What the requests of one call share.
+/// The state that the requests of one call share.
 struct Batch {
     plugin: Arc<LoadedPlugin>,
     tenant: Tenant,
@@ -83,7 +83,7 @@ struct Batch {
 #[derive(Default)]
 struct BatchBytes {
     received: usize,
-    /// Of the requests that are being sent.
+    /// The bytes of the requests that are being sent.
     reserved: usize,
 }
 

@@ -48,7 +48,7 @@ pub(super) fn release_lines(state: &mut CallState) {
 /// Writes a line without hidden values, within the plugin's share.
 fn emit(state: &CallState, line: Line) {
     let Line { level, message, fields, at } = line;
-    // What is cut first could end within a hidden value.
+    // A text that is cut first could end within a hidden value.
     let mut message = state.redact(&message).into_owned();
     cut(&mut message, limits::LOG_LINE_BYTES);
     let fields = fields.map(|fields| state.hidden.redact_json(parse(&fields)));

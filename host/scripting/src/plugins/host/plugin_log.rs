@@ -78,7 +78,7 @@ impl PluginLog {
         self.events.record(Event::PluginFailed { plugin, interface, cause, error });
     }
 
-    /// Takes a line out of the plugin's share. What does not fit is counted.
+    /// Takes a line out of the plugin's share. Lines that do not fit are counted.
     fn is_within_share(&self, plugin: &Arc<str>, bytes: usize, now: Timestamp) -> bool {
         self.shares.admit(plugin, plugin, bytes, now, |dropped| self.report(&dropped))
     }

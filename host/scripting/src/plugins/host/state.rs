@@ -42,7 +42,7 @@ pub(in crate::plugins) struct CallState {
     pub(super) services: PluginServices,
     pub(super) log: Arc<PluginLog>,
     pub(super) places: HostPlaces,
-    /// What the run of a script that makes the call lets it do.
+    /// The permissions from the run of a script that makes the call.
     pub(super) run: Option<RunContext>,
     /// The plugin's id, for its log and its values. Empty while a module is described.
     pub(super) plugin: Arc<str>,
@@ -55,7 +55,7 @@ pub(in crate::plugins) struct CallState {
     host_calls: u32,
     lookups: u32,
     kv_writes: u32,
-    /// What the program's timers take in all.
+    /// The total size of the program's timers.
     pub(super) timers: Duration,
     /// Whether the call waits for another server or the database.
     waits_for_host: bool,
@@ -177,7 +177,7 @@ impl CallState {
         Ok(())
     }
 
-    /// Says whether the call waits for the host. What waits when the call ends is not unset.
+    /// Says whether the call waits for the host. A wait that goes on when the call ends is not unset.
     pub(super) fn wait_for_host(&mut self, waits: bool) {
         self.waits_for_host = waits;
     }
@@ -192,7 +192,7 @@ impl CallState {
         self.deadline
     }
 
-    /// How long the call may still wait.
+    /// The time that the call may still wait.
     pub(super) fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }

@@ -1,4 +1,4 @@
-//! What a program finds in WASI: no files, arguments, environment or input. Time and randomness are the server's.
+//! A program's environment in WASI: no files, arguments, variables or input. Time and randomness are the server's.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ pub(super) struct Wasi {
     output: Output,
 }
 
-/// What the program wrote to stdout and stderr, and whether some of it was discarded.
+/// The text that the program wrote to stdout and stderr, and whether some of it was discarded.
 #[derive(Clone, Default)]
 struct Output(Arc<Mutex<(Vec<u8>, bool)>>);
 
@@ -69,7 +69,7 @@ impl IsTerminal for Output {
 
 impl StdoutStream for Output {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        // Of WASI 0.3, which is not linked.
+        // The sink is for WASI 0.3, which is not linked.
         Box::new(tokio::io::sink())
     }
 
@@ -78,7 +78,7 @@ impl StdoutStream for Output {
     }
 }
 
-/// What exceeds the bound is discarded: a program that fails when it can't print would end because of its log.
+/// Text above the bound is discarded: a program that fails when it can't print would end because of its log.
 impl OutputStream for Output {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         let (output, is_cut) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);

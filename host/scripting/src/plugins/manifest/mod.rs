@@ -42,11 +42,11 @@ pub struct Manifest {
     pub required_secrets: Vec<RequiredSecret>,
     /// Relative to the manifest, without `..`.
     pub wasm_file: String,
-    /// What the plugin asks for by name. The imports of its module add to it.
+    /// The permissions that the plugin asks for by name. The imports of its module add to it.
     pub permissions: Vec<Permission>,
 }
 
-/// How a user links an account.
+/// The way in which a user links an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthType {
@@ -176,7 +176,7 @@ impl Manifest {
     }
 }
 
-/// `PLUGIN_<ID>_`: the id in upper case, with `_` for every character that is no letter or digit.
+/// `PLUGIN_<ID>_`: the id in upper case, with `_` for every character that is not a letter or digit.
 pub fn secret_prefix(id: &str) -> String {
     let upper: String =
         id.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();

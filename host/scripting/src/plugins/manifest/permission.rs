@@ -1,4 +1,4 @@
-//! What a plugin asks for and an operator grants, one sentence each.
+//! The permissions that a plugin asks for and an operator grants, one sentence each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub enum Permission {
     KeepValues,
 }
 
-/// How much an operator risks with a permission.
+/// The operator's risk with a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Risk {
@@ -54,9 +54,10 @@ const METHODS: [Method; 6] =
 const MAX_HOST: usize = 253;
 
 impl HostPattern {
-    /// Why a plugin may not ask for the pattern: it covers names below a public suffix, which anyone may register, or is
-    /// a suffix such as `co.uk` itself. Suffixes of a company (`s3.amazonaws.com`) are hosts too, of that company. Not
-    /// checked when a stored permission is read: the list of suffixes grows, and installed plugins stay.
+    /// Refuses a pattern that a plugin may not ask for: it covers names below a public suffix, which anyone may
+    /// register, or is a suffix such as `co.uk` itself. Suffixes of a company (`s3.amazonaws.com`) are hosts too, of
+    /// that company. Not checked when a stored permission is read: the list of suffixes grows, and installed plugins
+    /// stay.
     ///
     /// # Errors
     /// Says what to list instead.
@@ -144,7 +145,7 @@ impl Permission {
         Ok(Self::Network { host, methods: known })
     }
 
-    /// What an operator reads before they grant it.
+    /// The text that an operator reads before they grant it.
     pub fn sentence(&self) -> String {
         match self {
             Self::Network { host, methods } if methods.is_empty() => format!("may call {host}"),

@@ -1,4 +1,4 @@
-//! What a hostile plugin tries while it runs, and how each attempt ends. The attempts on the network are in `http`, those on
+//! The attempts of a hostile plugin while it runs, and their ends. The attempts on the network are in `http`, those on
 //! values in `values`, those on other calls in `isolation`, malformed files in `modules`, bad results in `accounts`.
 //!
 //! | Attempt | End |

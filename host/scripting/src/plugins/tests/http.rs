@@ -161,7 +161,7 @@ async fn the_whole_network_is_without_internal_addresses() {
         let (code, text) = stage.fault("http", json!({"url": url})).await;
         assert!(code == FaultCode::Forbidden && text.contains("refused"), "{url}: {text}");
     }
-    // A host that the operator named for this plugin is exempt, as it is for scripts: the refusal is none of the policy.
+    // A host that the operator named for this plugin is exempt, as it is for scripts: the policy does not refuse it.
     let (code, text) = stage.fault("http", json!({"url": "https://named.internal/"})).await;
     assert!(code != FaultCode::Forbidden, "{text}");
 }

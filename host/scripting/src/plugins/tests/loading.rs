@@ -1,4 +1,4 @@
-//! Which version of a plugin is in use after its row has changed.
+//! The version of a plugin that is in use after its row has changed.
 
 use super::{Stage, built, engine, scope};
 use crate::plugins::calls::{CallError, RunContext};

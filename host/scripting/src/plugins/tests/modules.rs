@@ -1,10 +1,10 @@
-//! Files that are no plugins, and those that only look like one.
+//! Files that are not plugins, and those that only look like one.
 
 use super::{EngineConfig, Stage, built, engine};
 use crate::plugins::calls::{CallError, Failure};
 use crate::plugins::{PluginEngine, limits};
 
-/// Why a module is refused.
+/// The reason why a module is refused.
 async fn refusal(module: &[u8]) -> String {
     engine().await.load(module).await.expect_err("it is no plugin").to_string()
 }

@@ -28,7 +28,7 @@ const WARM_SLOTS: u32 = 64;
 /// The engine's configuration.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Where the precompiled guest is kept, so that only the first start compiles it.
+    /// The folder of the precompiled guest, so that only the first start compiles it.
     pub cache_dir: PathBuf,
     /// Runs that no script called and that may have an instance at once; nested runs have instances of their own.
     pub pool_size: u32,
@@ -56,7 +56,7 @@ impl EngineConfig {
     }
 }
 
-/// Why the engine could not be set up. No script can cause it.
+/// The reason why the engine could not be set up. No script can cause it.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("the script engine could not be set up: {0}")]

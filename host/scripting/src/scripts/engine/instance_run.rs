@@ -59,7 +59,7 @@ pub(in crate::scripts) fn throttled(wait: Duration) -> ScriptFailure {
     failure
 }
 
-/// How a run ended, and what it used.
+/// The end of a run, and the resources that it used.
 pub(in crate::scripts) struct RunReport<T> {
     pub(in crate::scripts) result: Result<T, ScriptFailure>,
     pub(in crate::scripts) usage: Usage,

@@ -229,7 +229,7 @@ impl Engine {
         Ok(work.await)
     }
 
-    /// As [`Self::run_in_instance`], for a script that is only compiled or checked.
+    /// Like [`Self::run_in_instance`], for a script that is only compiled or checked.
     async fn without_services<T>(
         &self,
         trigger: &Trigger,

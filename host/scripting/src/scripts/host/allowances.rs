@@ -6,10 +6,10 @@ use super::bindings::belvedere::script::types::Fault;
 use super::fault;
 use crate::scripts::limits;
 
-/// What a run has used of other servers so far.
+/// The resources of other servers that a run has used so far.
 #[derive(Debug)]
 pub(super) struct Outbound {
-    /// How many times the limits of an ordinary run this one has.
+    /// Factor of this run's limits to those of an ordinary run.
     factor: u32,
     requests: u32,
     bytes: usize,
@@ -41,7 +41,7 @@ impl Outbound {
         self.requests = self.requests.saturating_add(requests);
     }
 
-    /// How long the run may still wait for other servers.
+    /// The time that the run may still wait for other servers.
     pub(super) fn time_left(&self) -> Result<Duration, Fault> {
         let max = limits::HTTP_RUN_TIME * self.factor;
         let left = max.saturating_sub(self.waited);
@@ -69,7 +69,7 @@ pub(super) fn too_many_bytes() -> Fault {
     fault::limit("too many bytes of answers", limits::HTTP_RUN_BYTES)
 }
 
-/// What a run has written so far.
+/// The records that a run has written so far.
 #[derive(Debug, Default)]
 pub(super) struct WriteCount {
     records: usize,

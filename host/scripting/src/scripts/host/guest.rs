@@ -27,7 +27,7 @@ pub(in crate::scripts) struct Guest {
 /// One instance of the guest, in one store.
 pub(in crate::scripts) struct Instance(ScriptBindings);
 
-/// What a run returned.
+/// The value that a run returned.
 pub(in crate::scripts) struct ReturnValue {
     pub(in crate::scripts) shape: ReturnKind,
     pub(in crate::scripts) body: Bytes,
@@ -61,7 +61,8 @@ impl Guest {
         Ok(Instance(self.indices.load(store, instance)?))
     }
 
-    /// How many instructions an instance in the store has executed since its run began; `None` when it does not tell.
+    /// The number of instructions that an instance in the store has executed since its run began; `None` when it does
+    /// not report it.
     pub(in crate::scripts) async fn instructions(&self, store: &mut Store<RunState>) -> Option<u32> {
         let left = self.stopped.instructions_left(store).await?;
         Some(limits::INSTRUCTIONS.saturating_sub(left))

@@ -45,7 +45,7 @@ struct ValidRequest {
 struct Batch {
     client: Client,
     started: Instant,
-    /// How long the run may still wait.
+    /// The time that the run may still wait.
     time: Duration,
     /// Bytes of answers that the run has received.
     received: AtomicUsize,

@@ -241,7 +241,7 @@ fn check_owner(uri: &RecordUri, target: &Did) -> Result<(), Fault> {
     Err(fault::forbidden(format!("Record: {uri} is not a record of {target}")))
 }
 
-/// Who saves: the account of a session, or in a dry run the account that would have one.
+/// The author of a write: the account of a session, or in a dry run the account that would have one.
 enum Author {
     Session(Arc<pds::Session>),
     DryRun(DryRun, Did),

@@ -65,10 +65,10 @@ pub(in crate::scripts) struct RunState {
     pub(super) tids: Arc<TidClock>,
     /// `None` while a script is only checked.
     services: Option<Services>,
-    /// What the caller gets for faults that are not caught. A fault has the number of its answer.
+    /// The answers to the caller for faults that are not caught. A fault has the number of its answer.
     answers: Vec<Arc<FailureAnswer>>,
     host_calls: Arc<AtomicU32>,
-    /// How many times the limits of an ordinary run this one has.
+    /// Factor of this run's limits to those of an ordinary run.
     factor: u32,
     rows: u64,
     row_bytes: u64,
@@ -79,9 +79,9 @@ pub(in crate::scripts) struct RunState {
     pub(super) blobs: Blobs,
     pub(super) writes: WriteCount,
     plugin_calls: u32,
-    /// How long plugins computed for the run since its fuel was last reduced by that.
+    /// The time that plugins computed for the run since its fuel was last reduced by that.
     pub(super) plugin_time: Duration,
-    /// What exceeded the run's fuel.
+    /// The use above the run's fuel.
     unpaid_fuel: u64,
     /// The session with the caller's PDS; `None` when this kind of run may use none.
     session: Option<Result<Arc<Session>, NoSession>>,
@@ -157,12 +157,12 @@ impl RunState {
         &self.host_calls
     }
 
-    /// How many times the limits of an ordinary run this one has.
+    /// Factor of this run's limits to those of an ordinary run.
     pub(in crate::scripts) fn factor(&self) -> u32 {
         self.factor
     }
 
-    /// What plugins computed for the run and was not subtracted from its fuel yet, in units of fuel.
+    /// The time that plugins computed for the run and that was not subtracted from its fuel yet, in units of fuel.
     pub(in crate::scripts) fn plugin_fuel(&self) -> u64 {
         let micros = u64::try_from(self.plugin_time.as_micros()).unwrap_or(u64::MAX);
         micros.saturating_mul(limits::PLUGIN_FUEL_PER_MICROSECOND).saturating_add(self.unpaid_fuel)
@@ -308,7 +308,7 @@ impl RunState {
         self.services.as_ref().map(|services| (&*services.log, &services.effects))
     }
 
-    /// What collects the writes of a dry run; `None` in other runs.
+    /// The collector of the writes of a dry run; `None` in other runs.
     pub(in crate::scripts) fn dry_run(&self) -> Option<&DryRun> {
         self.services.as_ref()?.effects.dry_run()
     }

@@ -46,7 +46,7 @@ impl StoppedGuest {
         self.call(store, SCRIPT_LINE).await.filter(|line| *line > 0)
     }
 
-    /// How many instructions the run of the guest had left when it ended.
+    /// The number of instructions that the run of the guest had left when it ended.
     pub(super) async fn instructions_left(&self, store: &mut Store<RunState>) -> Option<u32> {
         self.call(store, INSTRUCTIONS_LEFT).await
     }

@@ -14,7 +14,7 @@ use belvedere_wasm::sandbox::{MemoryGroup, WhenFull};
 /// A run's depth in a tree of nested runs, and the state that these runs share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Lineage {
-    /// How many runs this one is nested in; 0 for a run that no script called.
+    /// The number of runs that this one is nested in; 0 for a run that no script called.
     depth: u32,
     deadline: Instant,
     /// Calls of `xrpc.*` by all runs of the lineage.

@@ -207,7 +207,7 @@ pub struct RawAnswer {
     pub changed: Option<u64>,
 }
 
-/// Why the index did not answer.
+/// The reason why the index did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// An argument is invalid. The script sees the text, as a Lua error.
@@ -242,8 +242,8 @@ pub trait Index: Send + Sync {
     /// Records with a text in a field, best match first.
     fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>>;
     fn backend(&self) -> Backend;
-    /// The index for one run that answers a query of this caller: it may be slightly old, but has all that the caller has
-    /// written. `None` when that is no other.
+    /// The index for one run that answers a query of this caller: it may be slightly old, but has all that the caller
+    /// has written. `None` when this index answers such runs too.
     fn for_query(&self, _caller: &Caller) -> Option<Arc<dyn Index>> {
         None
     }
@@ -270,7 +270,7 @@ pub trait Labels: Send + Sync {
     ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>>;
 }
 
-/// Why a method gave no answer.
+/// The reason why a method gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum XrpcError {
     #[error("{0}")]

@@ -12,7 +12,7 @@ use crate::plugins::{LoadedPlugin, PluginStatus, Plugins};
 /// Names in the message of an error that lists what exists.
 const MAX_LISTED: usize = 20;
 
-/// Why a call gave no value. The script sees the text, except where a variant says otherwise.
+/// The reason why a call gave no value. The script sees the text, except where a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginCallError {
     #[error("no plugin of this name has functions for scripts; installed are {0}")]

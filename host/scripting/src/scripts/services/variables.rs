@@ -74,7 +74,7 @@ impl Variables {
     }
 }
 
-/// What stands for the value of a variable.
+/// The placeholder for the value of a variable.
 fn placeholder(key: &str) -> String {
     format!("[env.{key}]")
 }

@@ -267,7 +267,7 @@ async fn toarray_marks_the_table_itself() {
         ("local t = {} return { rawequal(toarray(t), t), json.encode(t) }", json!([true, "[]"])),
         ("local t = toarray{} return rawequal(toarray(t), t)", json!(true)),
         ("local t = toarray{ 1 } t[#t + 1] = 2 table.insert(t, 3) return t", json!([1, 2, 3])),
-        // What can't be marked is copied.
+        // A value that can't be marked is copied.
         (
             "local t = { 1, n = 1 } return { rawequal(toarray(t), t), toarray(t), t.n }",
             json!([false, [1], 1]),

@@ -48,7 +48,7 @@ pub(super) const TRIGGER: &str = "xrpc.query:com.example.get";
 /// 2023-11-14T22:13:20.123456Z
 pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_123_456);
 
-/// Where each page of the [`FakeIndex`] ends, unless its query has the default limit.
+/// The end of each page of the [`FakeIndex`], unless its query has the default limit.
 pub(super) const END: Position = Position::Time(Keyset { indexed_at: NOW, id: 1 });
 
 /// An index of given rows that records its queries.

@@ -26,7 +26,7 @@ use belvedere_protocol::trigger::Trigger;
 use belvedere_storage::store::Db;
 use belvedere_web::net::testing::loopback;
 
-/// What `hostile` imports.
+/// The permissions for the imports of `hostile`.
 const HOSTILE_GRANTS: [&str; 5] = [
     "network:request?host=localhost",
     "records:read?collection=com.example.game",

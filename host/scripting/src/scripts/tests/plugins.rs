@@ -16,7 +16,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_web::fair_share::Tenant;
 
-/// How long the function `compute` keeps the processor, and for how long between two points where it yields.
+/// Time for which the function `compute` keeps the processor, and the time between two points at which it yields.
 const COMPUTES: Duration = Duration::from_millis(20);
 const STEP: Duration = Duration::from_millis(1);
 

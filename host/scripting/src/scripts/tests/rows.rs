@@ -6,7 +6,7 @@ use super::Stage;
 
 const RECORD: &str = r#"{"text":"é\n","n":1.50,"none":null,"list":[1,{"uri":"at://x"}],"reply":{"uri":"at://y","deep":{"a":true}},"__index":{"x":5}}"#;
 
-/// What a script can do with a record `r`. Each must do the same with a table that was decoded at once.
+/// The uses of a record `r` in scripts. Each must do the same with a table that was decoded at once.
 const USES: [&str; 37] = [
     "return r",
     "return r.text",

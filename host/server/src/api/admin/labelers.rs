@@ -15,8 +15,8 @@ use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::labelers::{self, Added, LabelerRow, LabelerStatus};
 use belvedere_web::http::{Error, Request, Response, response};
 
-/// How long a deletion waits until the labels are gone. Those of a large labeler take longer; they are out of force from
-/// the beginning.
+/// Time that a deletion waits until the labels are gone. Those of a large labeler take longer; they are out of force
+/// from the beginning.
 const REMOVAL_WAIT: Duration = Duration::from_secs(5);
 
 /// The interval at which that is checked.

@@ -14,7 +14,7 @@ use belvedere_instance::history::{KEPT_SECONDS, Metric, Query, STEP_SECONDS, Ser
 use belvedere_storage::store::api_clients;
 use belvedere_web::http::{Error, Request, Response, response};
 
-/// Series of an answer, at most: more lines in a chart can't be told apart.
+/// Series of an answer, at most: more lines in a chart can't be distinguished.
 const MAX_SERIES: usize = 50;
 
 const DEFAULT_SERIES: usize = 10;
@@ -65,14 +65,14 @@ struct Answer {
 #[derive(Serialize)]
 struct SeriesView {
     label: String,
-    /// Of the API client that the label is the id of.
+    /// The name of the API client whose id is the label.
     name: Option<String>,
     is_other: bool,
     total: f64,
     values: Vec<Option<f64>>,
 }
 
-/// `GET /admin/metrics`: the history of one metric, of all hosts. What this host has just counted is in it.
+/// `GET /admin/metrics`: the history of one metric, of all hosts. It includes the latest counts of this host.
 pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
     let name = paging::required(&request, "metric")?;
     let metric = Metric::named(&name).ok_or_else(|| {

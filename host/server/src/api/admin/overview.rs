@@ -26,7 +26,7 @@ const BEHIND_SECONDS: f64 = 60.0;
 /// The period of the rates, in seconds.
 const RATE_SECONDS: i64 = 2 * STEP_SECONDS;
 
-/// How far back ended jobs are counted.
+/// Seconds before the present for which ended jobs are counted.
 const JOB_SECONDS: i64 = 86_400;
 
 /// Backfills that are listed.
@@ -118,12 +118,12 @@ struct Labelers {
     connected: usize,
 }
 
-/// As this host sees it.
+/// The replica's state on this host.
 #[derive(Serialize)]
 struct Replica {
     server: String,
     in_use: bool,
-    /// Why it is not used.
+    /// The reason why it is not used.
     reason: Option<String>,
     lag_seconds: Option<f64>,
     replayed_at: Option<Timestamp>,

@@ -32,7 +32,7 @@ struct TemplateView {
     permissions: Vec<&'static str>,
 }
 
-/// What an admin should know before granting it.
+/// The text for an admin who may grant it.
 fn description(permission: Permission) -> Cow<'static, str> {
     if permission.is_reserved() {
         return format!("{} No endpoint of this version needs it.", permission.description()).into();

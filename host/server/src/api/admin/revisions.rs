@@ -1,4 +1,4 @@
-//! What the revisions of scripts and of lexicons have in common.
+//! The common part of revisions of scripts and of lexicons.
 
 use http::StatusCode;
 use serde::Serialize;

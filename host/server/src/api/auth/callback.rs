@@ -77,8 +77,8 @@ async fn interrupted(app: &App, request: &Request, attached: &Did) -> Result<Opt
     Ok(user.and_then(|user| if user.did == *attached { user.returns_to } else { Some(user.id) }))
 }
 
-/// Why a login failed, as a code that the login page explains. The parameters of the callback come through the browser, so
-/// their text is not passed on.
+/// The reason why a login failed, as a code that the login page explains. The parameters of the callback come through
+/// the browser, so their text is not passed on.
 fn code_of(error: &AuthorizationError) -> &'static str {
     match error {
         AuthorizationError::Expired => "expired",

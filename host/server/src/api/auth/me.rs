@@ -11,16 +11,16 @@ use crate::app::App;
 use belvedere_protocol::atproto::Did;
 use belvedere_web::http::{Error, Request, Response, response};
 
-/// How long the look-up of the handle may take: the page waits for it, and can do without it.
+/// Maximum time of the look-up of the handle: the page waits for it, and can do without it.
 const HANDLE_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct Answer {
     did: Did,
     is_admin: bool,
-    /// As the DID document names it, not verified. Null when the document can't be read in time.
+    /// The handle in the DID document, not verified. Null when the document can't be read in time.
     handle: Option<String>,
-    /// Null for an account that is no admin user, and before the first request to the admin API has made it one.
+    /// Null for an account that is not an admin user, and before the first request to the admin API has made it one.
     user_id: Option<String>,
     is_super: bool,
     permissions: Vec<&'static str>,

@@ -22,14 +22,14 @@ struct SessionView {
     id: String,
     /// `app`, `browser`, `linked_repo` or `service`.
     kind: &'static str,
-    /// Of the API client, for `app` only.
+    /// The name of the API client, for `app` only.
     name: Option<String>,
     client_uri: Option<String>,
     client_id: Option<String>,
     scopes: Vec<String>,
     pds: String,
     created_at: Timestamp,
-    /// When its tokens were renewed last.
+    /// The time at which its tokens were renewed last.
     last_used_at: Timestamp,
     /// Null when it renews itself.
     expires_at: Option<Timestamp>,

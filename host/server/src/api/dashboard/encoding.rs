@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
 
-/// How a copy of a file is encoded.
+/// The encoding of a file's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Brotli,
@@ -24,7 +24,7 @@ impl Encoding {
         }
     }
 
-    /// What the name of a copy ends with.
+    /// The suffix of a copy's name.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",

@@ -16,7 +16,7 @@ use crate::api::page::{self, Notice};
 use crate::app::App;
 use belvedere_web::http::{Error, Request, Response, response};
 
-/// What `npm run build` writes. Empty when the program was built without it.
+/// The files that `npm run build` writes. Empty when the program was built without it.
 #[derive(RustEmbed)]
 #[folder = "../../dashboard/dist"]
 #[allow_missing = true]

@@ -17,7 +17,7 @@ pub async fn handle(app: Arc<App>, caller: AccountCaller, _request: Request) -> 
     Ok(response::json(StatusCode::OK, &shown))
 }
 
-/// What is shown of an account.
+/// The view of an account.
 pub(in crate::api) fn shown(row: &AccountRow) -> Value {
     let sync = SyncState::of(row);
     let error = sync.error.map(|(code, message)| json!({ "error": code, "message": message }));

@@ -18,7 +18,7 @@ use belvedere_web::http::{Error, Request, Response};
 
 use super::callback_url;
 
-/// How long the page waits for the user's handle. Without one it shows the DID only.
+/// Time that the page waits for the user's handle. Without one it shows the DID only.
 const HANDLE_TIME: Duration = Duration::from_secs(3);
 
 #[derive(Template)]

@@ -258,7 +258,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The next token that is no comment, which stays the next one.
+    /// The next token that is not a comment, which stays the next one.
     fn peek(&self) -> Option<&Token> {
         self.tokens[self.at..].iter().find(|token| !matches!(token, Token::Comment(_)))
     }

@@ -8,7 +8,7 @@ use super::notation::Api;
 use crate::api::routes;
 use crate::methods::spaces;
 
-/// Where a document that differs from the committed one is written.
+/// The path of a written document that differs from the committed one.
 const CURRENT: &str = concat!(env!("OUT_DIR"), "/openapi.json");
 
 /// The paths that are described. The others are not for the dashboard.

@@ -19,7 +19,7 @@ pub(super) enum Command {
     New {
         /// The plugin's id: lower-case letters, digits and hyphens
         name: String,
-        /// What it does
+        /// The kind of plugin
         #[arg(long, value_enum, default_value_t = Kind::Sync)]
         kind: Kind,
     },
@@ -39,7 +39,7 @@ pub(super) enum Command {
     },
 }
 
-/// What a plugin does.
+/// The kind of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     /// Link accounts, with a sign-in page

@@ -19,7 +19,7 @@ pub(super) struct ScriptFile {
     pub(super) source: String,
 }
 
-/// The scripts of a folder, and what looks like a script and is none.
+/// The scripts of a folder, and files that only look like scripts.
 #[derive(Debug, Default)]
 pub(super) struct Folder {
     pub(super) scripts: Vec<ScriptFile>,
@@ -138,7 +138,7 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// What a folder contains, hidden files left out, sorted.
+/// The content of a folder, hidden files left out, sorted.
 fn entries(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let list = fs::read_dir(dir).with_context(|| format!("{} can't be listed", dir.display()))?;
     let mut paths = list.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;

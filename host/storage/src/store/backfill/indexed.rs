@@ -49,7 +49,7 @@ pub(in crate::store) static SELECT: PerPartition<String> = PerPartition::new(|Ta
     )
 });
 
-/// What the index has of a collection of a repo.
+/// The index's records of a collection of a repo.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexedRecords<'a> {
     db: &'a Db,

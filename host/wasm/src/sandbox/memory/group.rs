@@ -11,7 +11,7 @@ pub struct MemoryGroup {
     pub(super) reserve: Arc<Reserve>,
 }
 
-/// What the runs of a group do when no memory is free.
+/// The reaction of a group's runs when no memory is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// They wait for it, and for a reserve.

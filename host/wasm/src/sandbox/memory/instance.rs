@@ -32,7 +32,7 @@ pub struct InstanceMemory {
     prepaid: usize,
     grown: usize,
     refused: bool,
-    /// Why no memory became free for it.
+    /// The reason why no memory became free for it.
     full: Option<Full>,
 }
 
@@ -71,8 +71,8 @@ impl InstanceMemory {
         self.refused
     }
 
-    /// Why the instance got no memory that it may have. The error of the run does not say so when it was the heap of the
-    /// component's references that did not grow.
+    /// The reason why the instance got no memory that it may have. The error of the run does not say so when it was the heap
+    /// of the component's references that did not grow.
     pub(crate) fn full(&self) -> Option<Full> {
         self.full
     }

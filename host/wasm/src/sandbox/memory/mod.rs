@@ -97,7 +97,7 @@ fn bounds(places: usize) -> Bounds {
     Bounds::half_per_tenant(places, usize::MAX, PATIENCE)
 }
 
-/// What a run waited for.
+/// The grant that a run waited for.
 enum Grant {
     Common(Place),
     Reserve(Place),

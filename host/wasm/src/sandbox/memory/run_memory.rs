@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Grant, MemoryGroup, MemoryPool, PAGE, RESERVE_BYTES, WhenFull};
 use belvedere_web::fair_share::{Full, Place, Tenant};
 
-/// What one run has taken. Cheap to clone; the memory is released when the last clone is dropped.
+/// The memory of one run. Cheap to clone; the memory is released when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct RunMemory(Arc<Inner>);
 

@@ -1,4 +1,4 @@
-//! Commits that a server withholds, and messages that are no events.
+//! Commits that a server withholds, and messages that are not events.
 
 use super::*;
 

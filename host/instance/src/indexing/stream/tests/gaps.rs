@@ -1,4 +1,5 @@
-//! What the stream did not bring is requested from another server, or noted as a gap before the cursor passes it.
+//! Events that the stream did not bring are requested from another server, or noted as a gap before the cursor passes
+//! it.
 
 use super::*;
 

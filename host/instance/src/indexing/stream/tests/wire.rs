@@ -72,7 +72,7 @@ pub(super) struct World {
     pub(super) handle: StreamHandle,
 }
 
-/// How far each connection goes back, in microseconds.
+/// Time by which each connection goes back, in microseconds.
 pub(super) const REWIND: i64 = 5_000_000;
 
 /// The fixed clock's time: cursors near it are plausible.

@@ -34,7 +34,7 @@ pub(super) struct Index {
     pub kills: u32,
 }
 
-/// What is delivered of one history between two pages: the page first.
+/// The deliveries of one history between two pages: the page first.
 #[derive(Default)]
 struct Phase<'a> {
     page: Option<&'a Page>,

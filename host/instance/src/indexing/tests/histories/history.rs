@@ -1,4 +1,4 @@
-//! What happens to one repo upstream, and what of it reaches the index, in which order.
+//! The changes of one repo upstream, and those that reach the index, with their order.
 
 use std::collections::BTreeMap;
 

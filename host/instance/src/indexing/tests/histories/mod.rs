@@ -39,7 +39,7 @@ const MAX_STEPS: usize = 20;
 /// Attempts at making a history that fails smaller.
 const MAX_SHRINKS: usize = 200;
 
-/// What the index has of a repo.
+/// The index's content of a repo.
 #[derive(Debug, PartialEq)]
 struct Found {
     status: i64,

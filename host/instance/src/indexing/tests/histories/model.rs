@@ -1,4 +1,4 @@
-//! What the index must hold after the deliveries of a history: a map, and four rules.
+//! The expected content of the index after the deliveries of a history: a map, and four rules.
 
 use std::collections::BTreeMap;
 

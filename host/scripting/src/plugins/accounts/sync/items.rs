@@ -32,7 +32,7 @@ pub(in crate::plugins::accounts) struct PreparedItem {
     pub(in crate::plugins::accounts) cid: Cid,
 }
 
-/// Checks a page. Items that are no valid records are left out and counted.
+/// Checks a page. Items that are not valid records are left out and counted.
 ///
 /// # Errors
 /// When an item is of a collection that the operator did not grant or the user did not consent to, or wants a signature that

@@ -17,13 +17,13 @@ use std::time::Duration;
 use super::{AccountError, AccountUser, Accounts};
 use belvedere_storage::store::external_accounts::{self, AccountRow, AccountStatus, SyncStatus};
 
-/// How long a request waits for the sync that it starts or joins: most end in this time, and proxies wait for longer.
+/// Time that a request waits for the sync that it starts or joins: most end in this time, and proxies wait for longer.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// How often a waiting request looks whether another host has ended its sync.
+/// Interval at which a waiting request looks whether another host has ended its sync.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How far a sync has come.
+/// The progress of a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncState {
     pub is_running: bool,
@@ -31,7 +31,7 @@ pub struct SyncState {
     pub processed: i64,
     /// Records that were new or changed.
     pub written: i64,
-    /// Items that are no valid records.
+    /// Items that are not valid records.
     pub skipped: i64,
     /// Code and text of the error that ended the sync.
     pub error: Option<(String, String)>,

@@ -1,4 +1,4 @@
-//! Why a turn of a sync does not complete its page, and what that means for the sync.
+//! The reasons why a turn of a sync does not complete its page, and their effects on the sync.
 
 use http::StatusCode;
 
@@ -13,7 +13,7 @@ const LIMITED_SECONDS: i64 = 30;
 /// The pause before another look whether the plugin is active, in seconds: an operator resumes it.
 const PAUSED_SECONDS: i64 = 60;
 
-/// Why a turn did not complete its page.
+/// The reason why a turn did not complete its page.
 #[derive(Debug)]
 pub(in crate::plugins::accounts) enum Stop {
     /// The page is read again after some time.
@@ -63,8 +63,8 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// What a failed write means for the sync. A record that the PDS finds invalid is skipped, for the returned reason: the PDS may
-/// repeat what the plugin wrote.
+/// The effect of a failed write on the sync. A record that the PDS finds invalid is skipped, for the returned reason:
+/// the PDS may repeat what the plugin wrote.
 pub(super) fn pds_stop(plugin: &dyn Linker, error: PdsError) -> Result<String, Stop> {
     let text = check::shown_by(plugin, &error.whole_text());
     let refusal = match error {
@@ -99,7 +99,7 @@ pub(super) fn no_session() -> Stop {
     Stop::pause("no-session", text)
 }
 
-/// What a failed refresh of the tokens means for the sync.
+/// The effect of a failed refresh of the tokens on the sync.
 pub(super) fn account_stop(error: AccountError) -> Stop {
     match error {
         AccountError::Call(error) => call_stop(error),
@@ -113,7 +113,7 @@ pub(super) fn account_stop(error: AccountError) -> Stop {
     }
 }
 
-/// What a failed call of the plugin means for the sync.
+/// The effect of a failed call of the plugin on the sync.
 pub(super) fn call_stop(error: CallError) -> Stop {
     let fault = match error {
         CallError::Fault(fault) => fault,

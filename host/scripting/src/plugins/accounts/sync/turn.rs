@@ -23,14 +23,15 @@ const MAX_PAGES: i64 = 10_000;
 /// Longest cursor in bytes.
 const MAX_CURSOR: usize = limits::CURSOR_BYTES;
 
-/// How long a host has a sync without extending that, in seconds. A killed host's sync goes on elsewhere after this time.
+/// Time for which a host has a sync without extending that, in seconds. A killed host's sync goes on elsewhere after
+/// this time.
 pub(super) const LEASE_SECONDS: i64 = 20;
 
-/// How often the lease is extended during a turn: four times in its time.
+/// Interval at which the lease is extended during a turn: four times in its time.
 const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a turn may take, in seconds. A page with many records and a slow PDS goes on in a later turn, after those of other
-/// accounts.
+/// Maximum time of a turn, in seconds. A page with many records and a slow PDS goes on in a later turn, after those of
+/// other accounts.
 pub(in crate::plugins::accounts) const TURN_SECONDS: i64 = 90;
 
 /// Attempts of one page before the sync fails. With the pauses between them they take 17 minutes, which is longer
@@ -43,7 +44,7 @@ const MAX_PAUSE_SECONDS: i64 = 600;
 /// The longest time for which a sync waits on request, in seconds: the windows of rate limits are an hour or a day.
 const MAX_LIMITED_SECONDS: i64 = 3_600;
 
-/// How long a sync may take, in seconds. One that waits for a rate limit again and again ends.
+/// Maximum time of a sync, in seconds. One that waits for a rate limit again and again ends.
 const MAX_SYNC_SECONDS: i64 = 2 * 86_400;
 
 /// Bytes of records that are compared with the index at once.
@@ -52,7 +53,7 @@ const COMPARED_BYTES: usize = 16 * 1024 * 1024;
 /// Records that are compared with the index at once.
 const COMPARED: usize = 100;
 
-/// What a turn has written.
+/// The result of a turn's writes.
 enum Written {
     /// A page.
     Page { progress: Progress, next: Option<String> },
@@ -284,7 +285,7 @@ struct Writing<'a> {
     plugin: &'a dyn Linker,
     row: &'a AccountRow,
     session: &'a Session,
-    /// When the turn's time is over.
+    /// The time at which the turn is over.
     over: Timestamp,
 }
 
@@ -318,8 +319,8 @@ impl Writing<'_> {
         Ok(true)
     }
 
-    /// Whether the index holds records of the item's collection. Of others, their place in the page says whether an earlier
-    /// turn has written them.
+    /// Whether the index holds records of the item's collection. For others, their place in the page says whether an
+    /// earlier turn has written them.
     fn is_indexed(&self, item: &PreparedItem) -> bool {
         self.accounts.core().registry.snapshot().record_schema(item.uri.collection.as_str()).is_some()
     }

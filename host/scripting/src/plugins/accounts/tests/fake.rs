@@ -34,7 +34,7 @@ pub(super) struct State {
     pub(super) exports: Exports,
     /// The account that signs in next.
     pub(super) account: String,
-    /// When new tokens expire.
+    /// The time at which new tokens expire.
     pub(super) expires_at: Option<Timestamp>,
     /// Whether a refresh returns a new refresh token.
     pub(super) rotates: bool,

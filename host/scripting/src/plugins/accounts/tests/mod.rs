@@ -82,7 +82,7 @@ struct Stage {
     accounts: Accounts,
     /// Another host on the same database.
     other: Accounts,
-    /// Of both hosts.
+    /// The drain of both hosts.
     drain: CancellationToken,
     _stream: StreamHandle,
     _database: Database,

@@ -127,7 +127,7 @@ on_both! {
         assert_eq!(error_of(&stage).await, "forbidden");
         let event = stage.events_of("sync_failed").await.pop().unwrap();
         assert!(event["error"].as_str().unwrap().starts_with("forbidden: the plugin named \"[secret]\""), "{event}");
-        // Where the text is cut, and where control characters are removed.
+        // The positions at which the text is cut, and at which control characters are removed.
         for before in [285, 290, 295, 299] {
             for secret in [SECRET.to_owned(), SECRET.replace('-', "-\u{1}")] {
                 let name = format!("{}{secret}", "x".repeat(before));

@@ -82,7 +82,8 @@ on_both! {
         assert_eq!(stage.events_of("synced").await, [json!({ "account_id": "765", "processed": 3, "written": 3, "skipped": 0, "note": null })]);
         let row = stage.row().await;
         assert_eq!((row.sync_status, row.synced_at, row.sync_cursor), (SyncStatus::Idle, Some(NOW), None));
-        // What the index has already is not written again. The index has nothing of a collection without a lexicon.
+        // Records that the index has already are not written again. The index has nothing of a collection without a
+        // lexicon.
         assert_eq!(run_sync(&stage).await, done(3, 1, 0));
         stage.service.items(vec![item(NOTE, Some("n1"), &json!({ "text": "changed" }))]);
         assert_eq!(run_sync(&stage).await, done(1, 1, 0));

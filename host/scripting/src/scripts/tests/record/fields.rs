@@ -83,7 +83,7 @@ on_both! {
             ("Record('com.example.note', {}, { open = 'yes' })", "Record: options: open: boolean expected, got string"),
             ("Record('com.example.note', {}, true)", "Record: options: table expected, got boolean"),
             ("Record.load('at://did:plc:alice/com.example.note/a', { closed = true })", "unknown option \"closed\"; the options are open"),
-            // What is left out is not there for the check of required fields either.
+            // A field that is left out is missing for the check of required fields too.
             ("Record('com.example.note', { Text = 'x' }):save()", "text: required field missing"),
         ] {
             let failure = stage.failure(call).await;

@@ -212,7 +212,7 @@ on_both! {
 /// would jump ahead whenever the database is waited for.
 #[derive(Default)]
 struct Endless {
-    /// How long each run was waited for.
+    /// The time that each run was waited for.
     waits: Mutex<Vec<Duration>>,
 }
 

@@ -74,7 +74,7 @@ on_both! {
         assert_eq!(answer, json!([1, 3]));
         let reason = stage.row(&format!("at://{ALICE}/{POST}/self")).await.unwrap().invalid_reason.unwrap();
         assert!(reason.contains("\"self\" is not a TID") && reason.contains("record.text"), "{reason}");
-        // What no repo can store is refused in any case.
+        // A value that no repo can store is refused in any case.
         let failure = stage.failure(&format!("{}:save({{ validate = false }})", note("text = 0.5"))).await;
         assert_eq!(failure.fault, Some(FaultCode::BadInput), "{failure}");
         for (call, message) in [

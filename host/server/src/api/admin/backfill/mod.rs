@@ -81,11 +81,11 @@ impl From<JobRow> for JobView {
     }
 }
 
-/// What a job has requested from PDSs and received. Bytes are those of bodies, after decompression.
+/// A job's requests to PDSs and the bytes that it received. Bytes are those of bodies, after decompression.
 #[derive(Serialize)]
 struct TrafficView {
     bytes_fetched: i64,
-    /// Of the valid records of wanted collections, as JSON.
+    /// The bytes of the valid records of wanted collections, as JSON.
     bytes_kept: i64,
     sources: SourcesView,
 }

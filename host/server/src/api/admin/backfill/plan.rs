@@ -13,7 +13,7 @@ use belvedere_instance::backfill::{Plan, Planner};
 use belvedere_protocol::atproto::Nsid;
 use belvedere_web::http::{Error, Request, Response, response};
 
-/// When a client whose plan was refused may try again, in seconds: most plans take less.
+/// Time before a client whose plan was refused may try again, in seconds: most plans take less.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("10");
 
 #[derive(Serialize)]

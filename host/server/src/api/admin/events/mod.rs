@@ -100,7 +100,7 @@ pub async fn purge(app: Arc<App>, admin: Admin, request: Request) -> Result<Resp
              before with the present time removes all events",
         ));
     }
-    // What was recorded before the request is removed too.
+    // Events that were recorded before the request are removed too.
     app.events.flush().await;
     let actor = admin.did.to_string();
     let created = app.scripting.jobs.create_purge(&query, &actor).await;

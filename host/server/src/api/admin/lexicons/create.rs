@@ -42,7 +42,7 @@ struct Answer<'a> {
     warnings: Vec<String>,
 }
 
-/// Why an upload is invalid.
+/// The reason why an upload is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Invalid {
     #[error("lexicon_json is not JSON: {0}")]

@@ -46,7 +46,7 @@ struct LexiconView {
     warnings: Vec<String>,
 }
 
-/// Why a `target_collection` is invalid.
+/// The reason why a `target_collection` is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InvalidTarget {
     #[error("target_collection is not an NSID")]
@@ -74,8 +74,8 @@ pub(super) fn target_collection(
     Ok(Some(target.to_string()))
 }
 
-/// What an operator should know about an accepted lexicon: where its document says less than it seems, and a target
-/// collection that is not here, which may be uploaded later, or be mistyped.
+/// Warnings for an operator about an accepted lexicon: its document says less than it seems, or its target collection
+/// is not here, which may be uploaded later, or be mistyped.
 pub(super) fn warnings(app: &App, document: &str, target_collection: Option<&str>) -> Vec<String> {
     let unknown = target_collection.filter(|target| !app.registry.snapshot().is_tracked(target));
     let text = |target: &str| {

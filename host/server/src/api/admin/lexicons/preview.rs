@@ -57,7 +57,7 @@ struct Preview {
     source: Option<String>,
     differences: Vec<Difference>,
     differences_left_out: usize,
-    /// Why clients or records that follow the stored document may break; null if they don't.
+    /// The reason why clients or records that follow the stored document may break; null if they don't.
     breaking: Option<String>,
     records: Option<RecordsView>,
     starts_backfill: bool,

@@ -1,4 +1,4 @@
-//! How a plugin that was not installed is answered and recorded.
+//! The answers and events about a plugin that was not installed.
 
 use http::StatusCode;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use belvedere_scripting::plugins::install::{InstallError, Origin};
 use belvedere_scripting::plugins::{manifest_id, shortened, shown_url};
 use belvedere_web::http::{Error, Response, response};
 
-/// Which plugin a request was about, as far as it is known.
+/// The plugin of a request; parts that are not known are `None`.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     pub(super) id: Option<String>,

@@ -32,7 +32,7 @@ use belvedere_web::http::{Error, Request, Response, response};
 
 pub use upload::MAX_BYTES as MAX_UPLOAD;
 
-/// How long a deletion waits until the plugin is gone. One with many accounts takes longer; it is out of use from the
+/// Time that a deletion waits until the plugin is gone. One with many accounts takes longer; it is out of use from the
 /// beginning.
 const REMOVAL_WAIT: Duration = Duration::from_secs(5);
 

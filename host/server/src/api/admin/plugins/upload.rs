@@ -26,7 +26,7 @@ struct Body {
 /// A body of neither form.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    /// That of its manifest, if that could be read.
+    /// The manifest's id, if it could be read.
     pub(super) id: Option<String>,
     pub(super) error: Error,
 }

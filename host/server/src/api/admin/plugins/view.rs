@@ -1,4 +1,4 @@
-//! How plugins are shown (admin-api.md §15).
+//! The views of plugins (admin-api.md §15).
 
 use semver::Version;
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub(super) struct Summary {
     version: Option<Version>,
     source: &'static str,
     url: Option<String>,
-    /// Of the module, as the manifest's is of the manifest.
+    /// The hash of the module; `manifest_sha256` is that of the manifest.
     sha256: Option<String>,
     manifest_sha256: Option<String>,
     /// Whether a reload takes no other module.
@@ -186,18 +186,18 @@ pub(super) struct PreviewView {
     imports: Vec<&'static str>,
     permissions: Vec<PermissionView>,
     compilation: CompilationView,
-    /// What a preview can't tell.
+    /// The limits of a preview.
     note: &'static str,
 }
 
-/// What installing a plugin costs.
+/// The costs of installing a plugin.
 #[derive(Debug, Serialize)]
 struct CompilationView {
     /// Whether the module has to be compiled; other installations wait for that.
     needed: bool,
     module_bytes: usize,
     functions: u32,
-    /// What compiling it takes at most.
+    /// Maximum seconds of compiling it.
     max_seconds: u64,
     max_memory_mib: u64,
 }

@@ -42,7 +42,7 @@ struct RecordView {
     updated_at: Timestamp,
     /// Whether the collection's lexicon accepts the record.
     valid: bool,
-    /// Why it does not.
+    /// The reason why it does not.
     invalid_reason: Option<String>,
     record: Box<RawValue>,
     labels: Vec<LabelView>,

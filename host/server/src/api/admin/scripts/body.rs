@@ -42,7 +42,7 @@ pub(super) fn check_trigger(app: &App, trigger: &Trigger) -> Result<(), Error> {
     Err(Error::bad_request(format!("no script can answer {nsid}: the server answers it itself, and {why}")))
 }
 
-/// What is unusual about a trigger that may have a script: a kind, and a text for the script's author.
+/// A warning about a trigger that may have a script: a kind, and a text for the script's author.
 pub(super) fn unusual(app: &App, trigger: &Trigger) -> Option<(&'static str, String)> {
     let subject = trigger.subject();
     let (wanted, what) = match trigger.kind() {

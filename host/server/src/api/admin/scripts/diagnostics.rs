@@ -1,4 +1,4 @@
-//! What is wrong with a script, and where: lines count from 1, columns count UTF-16 code units from 1.
+//! The errors of a script with their positions: lines count from 1, columns count UTF-16 code units from 1.
 
 use std::ops::Range;
 

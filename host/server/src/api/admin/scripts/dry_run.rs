@@ -26,7 +26,7 @@ use belvedere_storage::store::scripts;
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::{Error, Request, Response, response};
 
-/// How long a dry run waits for others to end. Longer waits look like a page that hangs.
+/// Time that a dry run waits for others to end. Longer waits look like a page that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
@@ -120,7 +120,7 @@ async fn run(
         }
         DryEvent::Job { input, caller_did, inherit_auth } => {
             let caller = caller(admin, caller_did.clone());
-            // A job may wait for a day; whoever tries one does not.
+            // A job may wait for a day; an admin who tries one does not.
             let lineage = Lineage::of_dry_run(TriggerKind::Query);
             let invocation = Invocation {
                 job: Some((DRY_RUN_JOB, input)),
@@ -138,7 +138,7 @@ async fn run(
 /// The `job.id` of a dry run.
 const DRY_RUN_JOB: &str = "dry-run";
 
-/// The caller of a run: the admin pays, whoever it acts for.
+/// The caller of a run: the admin pays, also when they act for another account.
 fn caller(admin: &Admin, did: Option<Did>) -> Caller {
     Caller { did, tenant: Tenant::of_did(admin.did.as_str()), ..Caller::default() }
 }

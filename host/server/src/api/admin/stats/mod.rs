@@ -67,7 +67,7 @@ struct Index {
     /// Milliseconds that these took in all.
     scan_ms: f64,
     last_used_at: Timestamp,
-    /// When it became ready.
+    /// The time at which it became ready.
     built_at: Option<Timestamp>,
     /// Milliseconds that the build took.
     build_ms: Option<f64>,

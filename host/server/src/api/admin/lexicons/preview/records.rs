@@ -1,4 +1,4 @@
-//! Which of the newest records another version of a lexicon rejects.
+//! The newest records that another version of a lexicon rejects.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ const MAX_CHECKED: usize = 500;
 /// Records that the answer names.
 const MAX_EXAMPLES: usize = 5;
 
-/// How the records of a collection fare. Of the newest, not of all.
+/// The effect on the records of a collection. The figures are those of the newest records, not of all.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct RecordsView {
     total: u64,

@@ -19,7 +19,7 @@ const REJECTIONS: [&str; 2] = ["record.rejected", "record.cid_mismatch"];
 pub(super) struct Facts {
     /// Whether the record's collection is indexed.
     pub is_tracked: bool,
-    /// Since when; the time at which its lexicon was uploaded.
+    /// The time since which it is indexed: that at which its lexicon was uploaded.
     pub tracked_since: Option<Timestamp>,
     pub account: Option<AccountStatus>,
     pub indexed: Option<IndexedTrace>,
@@ -27,7 +27,7 @@ pub(super) struct Facts {
     pub letter: Option<LetterTrace>,
     pub rejection: Option<EventRow>,
     pub in_repo: InRepo,
-    /// When the record was created, if its key says it.
+    /// The time at which the record was created, if its key says it.
     pub created_at: Option<Timestamp>,
     /// Everything up to this time has been read from the stream.
     pub cursor: Option<Timestamp>,
@@ -37,7 +37,7 @@ pub(super) struct Facts {
     pub script: Option<String>,
 }
 
-/// What the author's PDS says.
+/// The record's state at the author's PDS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum InRepo {
     NotAsked,

@@ -1,4 +1,4 @@
-//! What was looked at, in the order in which an operator would.
+//! The steps of the search, in the order in which an operator would look.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ pub(super) struct Step {
     link: Option<Link>,
 }
 
-/// What the dashboard opens.
+/// The page that the dashboard opens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Link {
     /// `dead_letter`, `backfill`, `script`, `lexicon` or `event`.

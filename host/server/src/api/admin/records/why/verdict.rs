@@ -9,7 +9,7 @@ use belvedere_storage::store::status::RepoStatus;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// As in the API.
+    /// The name in the API.
     pub name: &'static str,
     pub summary: String,
     pub advice: String,

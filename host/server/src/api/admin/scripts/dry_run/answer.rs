@@ -14,7 +14,7 @@ use belvedere_instance::xrpc::Answer;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::{DryRunOptions, DryRunReport, ScriptFailure, limits};
 
-/// What a successful run decided or returned.
+/// The decision or the return value of a successful run.
 pub(super) enum RunResult {
     Record(Verdict),
     Label(LabelVerdict),
@@ -66,7 +66,7 @@ impl Finished<'_> {
             "error": error,
             "notes": notes(&report, options),
         });
-        // A run that had none can't show one. What is hidden in its answer would tell which of its texts is a value.
+        // A run that had none can't show one. A hidden text in its answer would reveal which of its texts is a value.
         if options.with_variables {
             let variables = &app.scripting.runtime.services.variables;
             redact::redact(&mut answer, Names::Ours, &|text| variables.redact(text));

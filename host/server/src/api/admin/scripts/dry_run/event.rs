@@ -1,4 +1,4 @@
-//! What a dry run runs on: a record event, a label, a request or a job.
+//! The input of a dry run: a record event, a label, a request or a job.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -213,7 +213,7 @@ async fn dead_letter(app: &App, id: &str) -> Result<DryEvent, Error> {
     Ok(DryEvent::Record(Box::new(event)))
 }
 
-/// The call of a method. Values of parameters that are no texts become their JSON; null is left out.
+/// The call of a method. Values of parameters that are not texts become their JSON; null is left out.
 fn call(
     trigger: &Trigger,
     params: Option<Map<String, Value>>,

@@ -7,7 +7,7 @@ use belvedere_protocol::trigger::TriggerKind;
 #[derive(Debug, Serialize)]
 pub(super) struct TriggerView {
     kind: &'static str,
-    /// What follows the kind in an id: `nsid`, `nsid_or_actor` (`_actor`: labels on accounts) or `job_type`.
+    /// The part of an id after the kind: `nsid`, `nsid_or_actor` (`_actor`: labels on accounts) or `job_type`.
     subject: &'static str,
     help: &'static str,
     globals: &'static [&'static str],
