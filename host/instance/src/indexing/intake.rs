@@ -59,6 +59,8 @@ pub(super) struct Intake {
     remarks: Throttle,
     tally: Tally,
     changes: Vec<IndexChange<ClaimedRecord>>,
+    /// The accounts of the chunk whose identity has changed. They are announced when a gap before the chunk is stored.
+    identities: Vec<Did>,
     submitted: Submitted,
     next_chunk: u64,
     gaps: Gaps,
@@ -86,6 +88,7 @@ impl Intake {
             remarks,
             tally: Tally::default(),
             changes: Vec::with_capacity(CHUNK_FRAMES),
+            identities: Vec::new(),
             submitted: Submitted::default(),
             next_chunk: 0,
             gaps,
@@ -160,6 +163,9 @@ impl Intake {
                 self.gaps.report(&self.url, gap);
             }
         }
+        for did in self.identities.drain(..) {
+            self.observer.identity_changed(&did);
+        }
         let chunk = self.next_chunk;
         self.next_chunk += 1;
         let sent = self.shards.submit(chunk, reach, &mut self.changes, &mut self.tally).await;
@@ -212,7 +218,7 @@ impl Intake {
     fn identity_changed(&mut self, did: &str) {
         let Ok(did) = Did::try_from(did) else { return self.tally.drop(DropReason::BadDid) };
         self.tally.identities += 1;
-        self.observer.identity_changed(&did);
+        self.identities.push(did);
     }
 
     /// Moves the position over a chunk, unless the server has not reached it yet. A gap before the chunk is stored first.
