@@ -11,8 +11,8 @@ type Names = Vec<String>;
 type Uses = BTreeMap<Names, BTreeSet<Names>>;
 
 /// Folders with a circle between their entries that is not broken yet: pools, replicas and the databases; the parts of a
-/// plugin's call.
-const KNOWN_CIRCLES: [&str; 2] = ["store", "plugins"];
+/// plugin's call; the types of scripts' contract, which are below `host`.
+const KNOWN_CIRCLES: [&str; 3] = ["store", "plugins", "scripts"];
 
 /// The paths of one `use` tree, lists expanded.
 fn expand(prefix: &[&str], tree: &str, paths: &mut Vec<Names>) {

@@ -2,8 +2,8 @@
 //! decide, and during a gap they were missed.
 
 use super::failure::Failure;
-use super::reader::RepoReader;
 use super::repo::ReadError;
+use super::repo_reader::RepoReader;
 use super::request::Server;
 use belvedere_protocol::atproto::{Did, rev};
 use belvedere_storage::store::backfill;

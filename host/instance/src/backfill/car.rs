@@ -1,8 +1,8 @@
 //! Checks the CAR of a repo, and gives its records in pages like those of a PDS.
 
+use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::car_request::CarFile;
 use super::page::{ListedPage, ListedRecord};
 use crate::identity::Resolver;
 use crate::indexing::{Claim, ClaimedRecord};
@@ -31,6 +31,13 @@ pub(super) struct Car {
     pub(super) given_bytes: usize,
     /// Given back when the CAR is no longer needed.
     _memory: OwnedSemaphorePermit,
+}
+
+/// A CAR that has arrived completely. Not checked.
+#[derive(Debug)]
+pub(super) struct CarFile {
+    pub(super) bytes: Bytes,
+    pub(super) memory: OwnedSemaphorePermit,
 }
 
 /// The reason why a CAR can't be used.

@@ -11,8 +11,8 @@ use super::choice::{self, Outcome};
 use super::failure::{ErrorKind, Failure};
 use super::list_writer::ListWriter;
 use super::listing::Listing;
-use super::reader::RepoReader;
 use super::repo::{ReadError, Repo};
+use super::repo_reader::RepoReader;
 use super::request::Server;
 use belvedere_protocol::atproto::{Did, Tid};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{HeaderMap, Method, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
-use super::car::Unusable;
+use super::car::{CarFile, Unusable};
 use super::failure::{ErrorKind, Failure};
 use super::meter::Source;
 use super::request::Server;
@@ -19,13 +19,6 @@ const CAR_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Bytes of a CAR that one permit of the memory for CARs stands for.
 pub(super) const MEMORY_UNIT: usize = 1 << 20;
-
-/// A CAR that has arrived completely. Not checked.
-#[derive(Debug)]
-pub(super) struct CarFile {
-    pub(super) bytes: Bytes,
-    pub(super) memory: OwnedSemaphorePermit,
-}
 
 /// The reason why there is no CAR that can be used.
 #[derive(Debug)]

@@ -56,6 +56,7 @@ mod rate_limit;
 mod reader;
 mod repairs;
 mod repo;
+mod repo_reader;
 mod reporter;
 mod request;
 pub mod retention;

@@ -4,9 +4,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::failure::Failure;
+use super::failure::{ErrorKind, Failure};
 use super::left_out::LeftOut;
-use super::request::parse;
 use crate::indexing::{Claim, ClaimedRecord};
 use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, RecordUri};
 
@@ -111,6 +110,12 @@ impl ListedRecord {
 /// Bytes of records.
 pub(super) fn bytes_of<'a>(records: impl IntoIterator<Item = &'a ListedRecord>) -> usize {
     records.into_iter().map(|listed| listed.record.text.len()).sum()
+}
+
+/// A body that is not the method's output is the server's failure: a proxy answers with a page of its own, for example.
+pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body)
+        .map_err(|error| Failure::new(ErrorKind::PdsServerError, format!("unexpected response: {error}")))
 }
 
 #[cfg(test)]

@@ -1,66 +1,31 @@
 //! Reads one repo from its sources: pages first, and the rest from a CAR where that is cheaper.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::accounts;
 use super::car_reading;
-use super::choice::Cars;
 use super::list_writer::ListWriter;
 use super::listing::{Listing, MAX_ABSENT};
 use super::lookup::moved;
-use super::meter::Meter;
 use super::next_page::next_page;
 use super::repo::{ReadError, Repo, RepoEnd};
+use super::repo_reader::RepoReader;
 use super::request::Server;
 use super::slow_guard;
-use crate::identity::Resolver;
-use crate::indexing::{RecordChecker, RecordScriptRunner, WriterHandle};
-use crate::lexicons::Registry;
-use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::{Did, Nsid, Tid};
+use belvedere_storage::store::StoreError;
 use belvedere_storage::store::backfill;
 use belvedere_storage::store::index::AccountStatus;
-use belvedere_storage::store::{Db, StoreError};
-use belvedere_web::net::Client;
 
 /// Maximum number of moves of an account to another PDS while one job reads it.
 const MAX_MOVES: u32 = 3;
 
 /// Pages after which the position in a repo is saved: a crash repeats no more than these.
 const PAGES_PER_SAVE: u32 = 10;
-
-/// The services for reading a repo, the same for all repos of a job.
-pub(super) struct RepoReader {
-    pub(super) db: Db,
-    pub(super) net: Client,
-    pub(super) clock: Clock,
-    pub(super) resolver: Resolver,
-    pub(super) writer: WriterHandle,
-    pub(super) scripts: Arc<dyn RecordScriptRunner>,
-    pub(super) checker: Arc<RecordChecker>,
-    /// The job's `seq`.
-    pub(super) job: i64,
-    /// Positions in repos were stored before the job was continued.
-    pub(super) is_continued: bool,
-    /// The job reads repos that failed or have changed: cached documents of their DIDs may be outdated.
-    pub(super) is_retry: bool,
-    pub(super) registry: Arc<Registry>,
-    pub(super) collections: Arc<[Nsid]>,
-    /// Records of the job so far.
-    pub(super) records: Arc<AtomicI64>,
-    /// For a catch-up: repos without a later commit are not read, and accounts get the status that their PDS reports.
-    pub(super) changed_since: Option<Timestamp>,
-    pub(super) meter: Arc<Meter>,
-    pub(super) cars: Cars,
-    /// Cancelled when the job is to stop, and when it ends by itself.
-    pub(super) stop: CancellationToken,
-}
 
 impl RepoReader {
     /// Reads the collections of a repo, from where an earlier attempt stopped.

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::failure::{ErrorKind, Failure, Missing};
 use super::meter::{Meter, Source};
-use super::page::RecordPage;
+use super::page::{RecordPage, parse};
 use belvedere_base::clock::Clock;
 use belvedere_protocol::atproto::rev::is_of_the_future;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, Tid};
@@ -224,12 +224,6 @@ fn repo_page(body: &Bytes) -> Result<RepoPage, Failure> {
         }
     }
     Ok(RepoPage { cursor: cursor.filter(|cursor| !cursor.is_empty()), dids, skipped })
-}
-
-/// A body that is not the method's output is the server's failure: a proxy answers with a page of its own, for example.
-pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body)
-        .map_err(|error| Failure::new(ErrorKind::PdsServerError, format!("unexpected response: {error}")))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::growth::Growth;
 use super::lookup;
 use super::meter::Meter;
 use super::outcome::RunError;
-use super::reader::RepoReader;
+use super::repo_reader::RepoReader;
 use super::reporter::Reporter;
 use super::request::Server;
 use belvedere_protocol::atproto::Nsid;

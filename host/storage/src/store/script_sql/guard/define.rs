@@ -8,8 +8,8 @@ use sqlparser::ast::{
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
+use super::idents::{checked_name, single};
 use super::lists::type_name;
-use super::names::{checked_name, single};
 use super::query::direction;
 use super::scope::{Column, Columns, Relation, Scope};
 use super::{GuardError, Rewriter, only, plain, refuse_if, separated, unsupported};

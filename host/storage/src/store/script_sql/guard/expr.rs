@@ -6,8 +6,8 @@ use sqlparser::ast::{
     UnaryOperator, Value,
 };
 
+use super::idents::{checked_name, single};
 use super::lists::{self, Bound, is_in};
-use super::names::{checked_name, single};
 use super::{GuardError, Rewriter, raw, refuse_if, replace, unsupported};
 
 /// Takes an expression out of the statement, to put it back elsewhere.

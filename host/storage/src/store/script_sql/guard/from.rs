@@ -4,9 +4,8 @@ use sqlparser::ast::{
     Ident, Join, JoinConstraint, JoinOperator, ObjectName, TableFactor, TableFunctionArgs, TableWithJoins,
 };
 
-use super::names::{checked_name, same_name, single};
-use super::query::output_names;
-use super::scope::Relation;
+use super::idents::{checked_name, same_name, single};
+use super::scope::{Relation, output_names};
 use super::{GuardError, Rewriter, refuse_if, unsupported};
 
 /// A relation after FROM with this SQL.

@@ -6,8 +6,8 @@ use sqlparser::ast::{
     WindowFrameBound, WindowSpec, WindowType,
 };
 
+use super::idents::{checked_name, shown, single};
 use super::lists::{self, is_in};
-use super::names::{checked_name, shown, single};
 use super::query::direction;
 use super::scope::{Column, Relation, columns_named, rename};
 use super::{GuardError, Rewriter, refuse_if, replace, unsupported};

@@ -15,7 +15,7 @@ use sqlparser::ast::{Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExp
 use sqlparser::tokenizer::Token;
 
 use super::super::VIEW_SCHEMA;
-use super::names::checked_name;
+use super::idents::checked_name;
 use super::scope::Cost;
 use super::{GuardError, Rewriter, replace};
 use crate::store::Backend;

@@ -9,7 +9,7 @@ use sqlparser::ast::{
 
 use super::super::{SQLITE_LENGTH_CHECK, VIEW_SCHEMA};
 use super::GuardError;
-use super::names::shown;
+use super::idents::shown;
 use crate::store::Backend;
 
 /// Functions of both databases.

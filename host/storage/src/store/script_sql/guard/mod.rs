@@ -14,6 +14,7 @@ mod dialect;
 mod expr;
 mod from;
 mod functions;
+mod idents;
 mod index_rewrites;
 mod lists;
 mod names;

@@ -1,16 +1,12 @@
 //! Checks names: relations must be views or own tables, and every name must be plain ASCII.
 
-use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, TableAlias, TableAliasColumnDef};
+use sqlparser::ast::{Ident, ObjectName, TableAlias, TableAliasColumnDef};
 use sqlparser::tokenizer::Token;
 
 use super::super::{LEAN_RECORD_REFS, LEAN_RECORDS, OWN_SCHEMA, VIEW_SCHEMA};
+use super::idents::{MAX_NAME, checked_name, shown, single};
 use super::scope::{Columns, Relation, rename, view_columns};
 use super::{GuardError, OWN_PREFIX, Rewriter, refuse_if, unsupported};
-use crate::store::Backend;
-
-/// Longest name, in bytes. PostgreSQL truncates longer ones, so they could match a different name. Leaves space for a
-/// prefix.
-const MAX_NAME: usize = 50;
 
 /// Prefix of the generated names of common table expressions. No relation's name has it.
 pub(in crate::store::script_sql) const CTE_PREFIX: &str = "cte_";
@@ -45,37 +41,6 @@ pub(super) fn own_names_in(tokens: &[Token]) -> Vec<String> {
     found.sort_unstable();
     found.dedup();
     found
-}
-
-/// A text of the statement for an error, shortened.
-pub(super) fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(80).collect()
-}
-
-/// A name without a qualifier.
-pub(super) fn single(name: &ObjectName) -> Result<&Ident, GuardError> {
-    match name.0.as_slice() {
-        [ObjectNamePart::Identifier(ident)] => Ok(ident),
-        _ => Err(GuardError::Name(shown(&name.to_string()))),
-    }
-}
-
-/// The text of a valid name, in lower case where PostgreSQL would fold it.
-pub(super) fn checked_name(backend: Backend, name: &Ident) -> Result<String, GuardError> {
-    let text = &name.value;
-    let fits = (1..=MAX_NAME).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && !text.starts_with(|c: char| c.is_ascii_digit());
-    if !fits {
-        return Err(GuardError::Name(shown(text)));
-    }
-    let folds = backend == Backend::Postgres && name.quote_style.is_none();
-    Ok(if folds { text.to_ascii_lowercase() } else { text.clone() })
-}
-
-/// Whether two names are the same for the database. On PostgreSQL unquoted names are already in lower case.
-pub(super) fn same_name(backend: Backend, a: &str, b: &str) -> bool {
-    if backend == Backend::Postgres { a == b } else { a.eq_ignore_ascii_case(b) }
 }
 
 impl Rewriter<'_> {

@@ -9,14 +9,10 @@ use sqlparser::ast::{
 
 use super::expr::unnested;
 use super::from::raw_table;
+use super::idents::{checked_name, single};
 use super::lists::{TEXT, is_in};
-use super::names::{checked_name, single};
-use super::scope::{Column, Columns, Cost, Scope, rename};
+use super::scope::{Column, Columns, Cost, Scope, output_names, rename};
 use super::{GuardError, Rewriter, index_rewrites, only, plain, raw, refuse_if, replace, unsupported};
-
-pub(super) fn output_names(columns: &Columns) -> Vec<String> {
-    columns.iter().filter_map(|column| column.name.clone()).collect()
-}
 
 /// Refuses what only other databases have after an ORDER BY item.
 pub(super) fn direction(item: &OrderByExpr) -> Result<(), GuardError> {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use sqlparser::ast::Ident;
 
-use super::names::{checked_name, same_name};
+use super::idents::{checked_name, same_name};
 use super::{GuardError, Rewriter, unsupported};
 use crate::store::Backend;
 
@@ -98,6 +98,11 @@ impl Relation {
     pub(super) fn new(name: &str, alias: String, columns: Columns) -> Self {
         Self { name: name.to_owned(), alias, columns, ..Self::default() }
     }
+}
+
+/// The names of the columns that have one.
+pub(super) fn output_names(columns: &Columns) -> Vec<String> {
+    columns.iter().filter_map(|column| column.name.clone()).collect()
 }
 
 /// Gives the first columns other names.

@@ -6,7 +6,7 @@ use sqlparser::ast::{
     TableWithJoins, Update, UpdateTableFromKind,
 };
 
-use super::names::single;
+use super::idents::single;
 use super::scope::{Columns, Relation, Scope};
 use super::{GuardError, Rewriter, only, plain, refuse_if, separated, unsupported};
 
