@@ -96,7 +96,10 @@ mod tests {
 
     use super::*;
     use crate::indexing::{Claim, ClaimedRecord};
-    use belvedere_protocol::atproto::{Cid, RecordKey, record};
+    use belvedere_base::clock::Timestamp;
+    use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, record};
+    use belvedere_storage::store::index::{self, Batch, Change, CheckedRecord, Validity};
+    use belvedere_storage::store::testing;
 
     const REV: u64 = 1_700_000_000_000_000;
 
@@ -128,6 +131,46 @@ mod tests {
 
     fn names<'a>(keys: impl Iterator<Item = &'a RecordKey>) -> String {
         keys.map(RecordKey::as_str).collect()
+    }
+
+    /// A row at the border of two parts whose record is listed is not extra: what a CAR lacks is removed at once.
+    #[tokio::test]
+    async fn a_range_is_compared_in_parts() {
+        const ROWS: u32 = 2_100;
+        let db = testing::sqlite().await;
+        let (did, collection) =
+            (Did::try_from("did:plc:a").unwrap(), Nsid::try_from("com.example.note").unwrap());
+        let rkey = |n: u32| RecordKey::try_from(format!("{n:04}").as_str()).unwrap();
+        let record = CheckedRecord {
+            text: Bytes::from_static(b"{}"),
+            cid: Some(cid(1)),
+            cid_verified: true,
+            refs: Vec::new(),
+            validity: Validity::Valid,
+        };
+        let change = |n| {
+            let uri = RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey(n) };
+            Change { uri, rev: rev(), record: Some(record.clone()) }
+        };
+        let batch = Batch { changes: (0..ROWS).map(change).collect(), ..Batch::default() };
+        index::apply(&db, &batch).await.unwrap();
+
+        let claimed = || ClaimedRecord { text: Bytes::new(), claim: Claim::Cid(cid(1)) };
+        // All but one row of each part, the highest first.
+        let is_listed = |n: u32| ![2_050, 1_050, 50].contains(&n);
+        let page: Vec<_> = (0..ROWS).rev().filter(|n| is_listed(*n)).collect();
+        let page = page.into_iter().map(|n| ListedRecord { rkey: rkey(n), record: claimed() }).collect();
+        let rows = IndexedRecords::open(&db, &did, &collection, Timestamp(REV as i64)).await.unwrap();
+        let mut diffs = Diffs::new(rows, rev(), page, Some(KeyRange::default()));
+        let (mut same, mut extra, mut parts) = (0, Vec::new(), 0);
+        while let Some(diff) = diffs.next().await.unwrap() {
+            assert!(diff.missing.is_empty() && diff.stale.is_empty());
+            same += diff.same.len();
+            extra.extend(diff.extra.into_iter().map(|row| row.rkey));
+            parts += 1;
+        }
+        assert_eq!((same, parts), (ROWS as usize - 3, 3));
+        assert_eq!(extra, [2_050, 1_050, 50].map(rkey));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::failure::{ErrorKind, Failure};
 use super::left_out::LeftOut;
 use crate::indexing::{Claim, ClaimedRecord};
+use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, RecordUri};
 
 /// A page of the records of a collection, as its PDS gives it.
@@ -83,17 +84,22 @@ impl RecordPage {
 
     /// The records of one collection of a repo.
     pub(super) fn of(self, did: &Did, collection: &Nsid) -> ListedPage {
-        let mut page = ListedPage { next: self.cursor, ..ListedPage::default() };
-        for PageRecord { uri, cid, value } in self.records {
-            match RecordUri::parse(&uri) {
-                Ok(RecordUri { did: repo, collection: of, rkey }) if repo == *did && of == *collection => {
-                    let record = ClaimedRecord { text: value, claim: Claim::parse(&cid) };
-                    page.records.push(ListedRecord { rkey, record });
+        let Self { cursor, records, malformed, bytes } = self;
+        let mut page = ListedPage { next: cursor, ..ListedPage::default() };
+        hand_over_thread(bytes, || {
+            for PageRecord { uri, cid, value } in records {
+                match RecordUri::parse(&uri) {
+                    Ok(RecordUri { did: repo, collection: of, rkey })
+                        if repo == *did && of == *collection =>
+                    {
+                        let record = ClaimedRecord { text: value, claim: Claim::parse(&cid) };
+                        page.records.push(ListedRecord { rkey, record });
+                    }
+                    _ => page.strays.add(uri, "it is listed, but is no record of this collection"),
                 }
-                _ => page.strays.add(uri, "it is listed, but is no record of this collection"),
             }
-        }
-        for _ in 0..self.malformed {
+        });
+        for _ in 0..malformed {
             page.strays.add(collection, "it is listed without a URI, a CID or a value");
         }
         page

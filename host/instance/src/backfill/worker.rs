@@ -185,7 +185,13 @@ impl Worker {
                 let event = Event::BackfillCancelled { actor: job.created_by.clone(), job_id };
                 (event, Stage::Cancelled, Some(CANCELLED_BY_USER.to_owned()))
             }
-            _ => {
+            BackfillStatus::Running
+            | BackfillStatus::Pausing
+            | BackfillStatus::Paused
+            | BackfillStatus::Cancelling => {
+                return tracing::error!(job = job.id, %status, "a backfill that has not ended is not announced");
+            }
+            BackfillStatus::Failed => {
                 let text = error.clone().unwrap_or_default();
                 (Event::BackfillFailed { collection, job_id, error: text }, Stage::Failed, error)
             }

@@ -31,6 +31,22 @@ fn the_documented_table_is_current() {
     }
 }
 
+#[test]
+fn only_these_keys_are_left_out_of_a_detail() {
+    let keys = |event: Event| {
+        let row = event.describe();
+        let keys = row.detail.as_object().into_iter().flatten();
+        keys.map(|(key, _)| format!("{} {key}", row.event_type)).collect::<std::collections::BTreeSet<_>>()
+    };
+    let pairs = Event::samples(true).into_iter().zip(Event::samples(false));
+    let missing: Vec<String> = pairs
+        .flat_map(|((_, full), (_, empty))| keys(full).difference(&keys(empty)).cloned().collect::<Vec<_>>())
+        .collect();
+    let expected =
+        ["api_client.created parent_client_id", "api_client.created self_service", "plugin.log fields"];
+    assert_eq!(missing, expected);
+}
+
 /// A line of the table. The other sample shows whether the severity varies.
 fn row(meaning: &str, full: Event, empty: Event) -> String {
     let (row, other) = (full.describe(), empty.describe());

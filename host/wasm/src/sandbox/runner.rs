@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 use wasmtime::component::{Instance, InstancePre};
-use wasmtime::{Engine, PoolConcurrencyLimitError, Result, Store};
+use wasmtime::{Engine, GcHeapOutOfMemory, PoolConcurrencyLimitError, Result, Store};
 
 use super::memory::{InstanceMemory, NoMemory, RunMemory};
 use super::processor::{ProcessorPool, RunBounds};
@@ -116,7 +116,10 @@ impl<S: RunData> Runner<S> {
             Ok((Some(Ok(value)), guest_time)) => (RunEnd::Returned(value), guest_time),
             Ok((Some(Err(error)), guest_time)) => {
                 let of_host = error.downcast_ref::<NoMemory>().map(|NoMemory(full)| *full);
-                match of_host.or_else(|| store.get_mut().data_mut().memory().full()) {
+                // wasmtime does not pass on why the heap of references did not grow.
+                let of_heap = || store.get_mut().data_mut().memory().full();
+                let is_heap = error.is::<GcHeapOutOfMemory<()>>();
+                match of_host.or_else(|| is_heap.then(of_heap).flatten()) {
                     Some(full) => (RunEnd::NoMemory(full), guest_time),
                     None => (RunEnd::Failed(error), guest_time),
                 }

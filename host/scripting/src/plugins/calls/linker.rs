@@ -1,5 +1,5 @@
 //! A plugin with its functions about accounts. A function of `wit/plugin` is declared in [`Linker`] and called in its
-//! implementation, and nowhere else in the host. A trait, so that tests can replace plugins and inject their failures.
+//! implementation, and at no other place of the server. A trait, so that tests can replace plugins and inject their failures.
 
 use std::fmt;
 use std::sync::Arc;

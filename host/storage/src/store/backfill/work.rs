@@ -131,8 +131,8 @@ pub async fn set_lists_all_repos(db: &Db, seq: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Ends a job by [`Request::Complete`] or [`Request::Fail`]. Returns how: a request to cancel it prevails. `None` when
-/// it had ended.
+/// Ends a job by [`Request::Complete`] or [`Request::Fail`]. Returns how: a request to cancel it prevails. `None`, and
+/// nothing changes, when it has ended or another host has paused it.
 pub async fn end(
     db: &Db,
     seq: i64,
@@ -151,9 +151,12 @@ pub async fn end(
     let pages = "DELETE FROM backfill_pages WHERE job = $1";
     Ok(on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
-        sqlx::query(pages).bind(seq).execute(&mut *tx).await?;
         let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(seq).bind(error.map(clean)).bind(now);
         let status = query.fetch_all(&mut *tx).await.map(only_row)?;
+        // A job that was paused meanwhile continues at its positions.
+        if status.is_some() {
+            sqlx::query(pages).bind(seq).execute(&mut *tx).await?;
+        }
         tx.commit().await?;
         status
     }))

@@ -114,8 +114,13 @@ impl Access<'_> {
             INDEX => VIEWS
                 .iter()
                 .any(|(view, tables)| (*view == within || column.is_empty()) && tables.contains(&table)),
-            // Without columns, too: a function or a common table expression as the guard names it.
-            "" => is_function || table.starts_with(CTE_PREFIX),
+            // Without columns, too: a function, a common table expression as the guard names it, or a view that SQLite reads as
+            // a subquery. It asks about what that reads.
+            "" => {
+                is_function
+                    || table.starts_with(CTE_PREFIX)
+                    || (column.is_empty() && VIEWS.iter().any(|(view, _)| *view == table))
+            }
             _ => false,
         }
     }

@@ -157,21 +157,36 @@ impl<'a> Select<'a> {
     }
 
     fn shape<D: Dialect>(&self) -> Option<Shape> {
-        let is_by_target = match self.by {
+        // Names each field, so that one that is added is decided on: statements of one shape have one text.
+        let Self {
+            nsid: _,
+            collection,
+            columns,
+            accounts,
+            by,
+            did,
+            filter: _,
+            narrow: _,
+            valid,
+            direction,
+            after,
+            limit: _,
+        } = *self;
+        let is_by_target = match by {
             By::Time => false,
             By::Target(_) => true,
             By::Field(_) | By::Index(_) => return None,
         };
         (!self.has_conditions()).then_some(Shape {
             backend: D::BACKEND,
-            partition: self.collection.partition,
-            columns: self.columns,
-            accounts: self.accounts,
+            partition: collection.partition,
+            columns,
+            accounts,
             is_by_target,
-            has_did: self.did.is_some(),
-            valid: self.valid,
-            direction: self.direction,
-            has_after: self.after.is_some(),
+            has_did: did.is_some(),
+            valid,
+            direction,
+            has_after: after.is_some(),
             is_page: self.is_page(),
         })
     }

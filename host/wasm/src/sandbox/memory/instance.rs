@@ -77,6 +77,12 @@ impl InstanceMemory {
         self.full
     }
 
+    /// Counts bytes that the instance got, those that were taken before first.
+    fn has_grown(&mut self, more: usize) {
+        self.grown += more;
+        self.prepaid = self.prepaid.saturating_sub(more);
+    }
+
     /// Memory for something that the host keeps beside the results.
     pub fn keeping(&self) -> ResultMemory {
         ResultMemory::new(self.run.clone(), 0)
@@ -109,19 +115,20 @@ impl ResourceLimiterAsync for InstanceMemory {
             return ready(Ok(false)).boxed();
         }
         let more = desired.saturating_sub(current);
-        self.grown += more;
         let unpaid = more.saturating_sub(self.prepaid);
-        self.prepaid -= more - unpaid;
-        let Self { run, full, .. } = self;
-        match run {
-            // An ordinary run does not pay for the future that waits.
-            Some(run) if !run.try_grow(unpaid) => async move {
-                run.grow(unpaid).await.map_err(|why| NoMemory(*full.insert(why)))?;
-                Ok(true)
-            }
-            .boxed(),
-            _ => ready(Ok(true)).boxed(),
+        // An ordinary run does not pay for the future that waits.
+        if self.run.as_ref().is_none_or(|run| run.try_grow(unpaid)) {
+            self.has_grown(more);
+            return ready(Ok(true)).boxed();
         }
+        async move {
+            if let Some(run) = &self.run {
+                run.grow(unpaid).await.map_err(|why| NoMemory(*self.full.insert(why)))?;
+            }
+            self.has_grown(more);
+            Ok(true)
+        }
+        .boxed()
     }
 
     fn table_growing<'a, 'b>(
