@@ -19,7 +19,7 @@ export type Post<Path extends keyof paths> = Body<paths[Path]['post']>
 
 export type Config = Get<'/config'>
 export type Me = Get<'/auth/me'>
-export type OwnSession = Schema<'Session'>
+export type OwnSession = Schema<'OwnSession'>
 
 /** A lexicon's document. It comes from outside: everything but its shape is unknown. */
 export interface LexiconDocument {

@@ -7,10 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 /// Microseconds since the Unix epoch, UTC. Stored as BIGINT, shown as RFC 3339 with six digits and `Z`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(inline, with = "String", description = "", extend("format" = "date-time"))]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {

@@ -2,7 +2,7 @@
 import type { Get, Schema } from '../models'
 
 export type Domain = Schema<'Domain'>
-export type Mode = Schema<'Mode'>
+export type Mode = Schema<'IdentityMode'>
 /** Null in answers before one was chosen. */
 export type ServiceIdentity = NonNullable<Get<'/admin/service-identity'>>
 export type SetupStatus = Get<'/api/setup/status'>

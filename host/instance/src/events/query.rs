@@ -1,12 +1,13 @@
 //! The conditions by which clients select events, as text.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use belvedere_base::clock::Timestamp;
 use belvedere_storage::store::events::EventFilter;
 
 /// Conditions as a request names them; blank ones count as absent.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EventQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
@@ -19,11 +20,13 @@ pub struct EventQuery {
     /// A part of the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// RFC 3339: only events of this time and later.
+    /// Only events of this time and later.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
     pub after: Option<String>,
-    /// RFC 3339: only earlier events.
+    /// Only earlier events.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Timestamp>")]
     pub before: Option<String>,
 }
 
@@ -37,19 +40,6 @@ pub enum InvalidEventQuery {
 }
 
 impl EventQuery {
-    /// The conditions that `parameter` returns by name.
-    pub fn read(parameter: impl Fn(&str) -> Option<String>) -> Self {
-        Self {
-            event_type: parameter("event_type"),
-            category: parameter("category"),
-            severity: parameter("severity"),
-            subject: parameter("subject"),
-            after: parameter("after"),
-            before: parameter("before"),
-        }
-        .without_blanks()
-    }
-
     #[must_use]
     pub fn without_blanks(self) -> Self {
         let given = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
@@ -96,9 +86,10 @@ mod tests {
     use belvedere_storage::store::events::Severity;
 
     fn query(parameters: &[(&str, &str)]) -> EventQuery {
-        EventQuery::read(|name| {
-            parameters.iter().find(|(given, _)| *given == name).map(|(_, value)| (*value).to_owned())
-        })
+        let fields = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).into()));
+        serde_json::from_value::<EventQuery>(serde_json::Value::Object(fields.collect()))
+            .unwrap()
+            .without_blanks()
     }
 
     #[test]

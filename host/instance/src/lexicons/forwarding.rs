@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use belvedere_storage::store::{Db, StoreError, settings};
@@ -34,7 +35,7 @@ pub fn pool() -> FairPool {
 }
 
 /// The forwarding rules. The default, when none are stored, forwards every method.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ForwardingRules {
     pub mode: Mode,
     /// For `allowlist` and `blocklist`: NSIDs, or `prefix.*` for all NSIDs below a prefix.
@@ -45,7 +46,8 @@ pub struct ForwardingRules {
 }
 
 /// The server that receives allowed calls of callers with a session. Other callers' calls go to the authority.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ForwardingRouting")]
 #[serde(rename_all = "lowercase")]
 pub enum Routing {
     /// To the method's authority, anonymously.
@@ -55,7 +57,8 @@ pub enum Routing {
     ServiceProxy,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ForwardingMode")]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     #[default]

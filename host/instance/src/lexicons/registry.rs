@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -37,7 +38,7 @@ pub struct Lexicon {
 }
 
 /// The action of a procedure without a script on its target collection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcedureAction {
     Create,

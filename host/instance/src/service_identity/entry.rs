@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Characters of a fragment, `#` included. The PLC directory limits the names of services and keys to 32.
 const MAX_FRAGMENT: usize = 33;
 
 /// The methods that calls to a service may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessMode {
     All,

@@ -1,8 +1,10 @@
 //! The kinds of identity that an instance has for other servers.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "IdentityMode")]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// A did:web of the instance's own host, whose document the instance serves.

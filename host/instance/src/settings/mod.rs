@@ -8,6 +8,7 @@ pub mod logo;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use url::Url;
 
@@ -51,7 +52,8 @@ struct Stored {
 }
 
 /// The source of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "SettingSource")]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     Database,

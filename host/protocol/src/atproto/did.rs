@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{SyntaxError, typed};
@@ -34,7 +35,8 @@ pub enum NotAnAccount {
 /// A DID in the form that atproto allows: `did:<method>:<identifier>`. Cheap to clone.
 ///
 /// `shrike` has such a type too, but rejects `%` in identifiers, and so `did:web:localhost%3A2583`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+#[schemars(inline, with = "String", description = "", extend("format" = "did"))]
 pub struct Did(Arc<str>);
 
 impl Did {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use semver::Version;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
@@ -89,8 +90,10 @@ pub struct CatalogueEntry {
     pub releases: Vec<CatalogueRelease>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Release")]
 pub struct CatalogueRelease {
+    #[schemars(with = "String")]
     pub version: Version,
     pub name: Option<String>,
     /// RFC 3339, as the repository has it.

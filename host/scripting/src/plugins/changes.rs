@@ -1,5 +1,6 @@
 //! The differences of two versions of a plugin, for the operator who decides about the new one.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use url::Url;
 
@@ -9,25 +10,28 @@ use super::package::ManifestFile;
 use super::registry::Plugins;
 use belvedere_storage::store::plugins::{PluginRow, PluginSource};
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginChanges")]
 pub struct Changes {
     pub version: Change,
     /// The origin of the files: the origin of a URL, `upload` or `folder`.
     pub origin: Change,
     pub sha256: Change,
     pub manifest_sha256: Change,
-    /// `None` if the version before could not be loaded.
+    /// Null if the version before could not be loaded.
     pub imports: Option<Difference>,
     pub permissions: Difference,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PluginChange")]
 pub struct Change {
     pub from: String,
     pub to: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PluginDifference")]
 pub struct Difference {
     pub added: Vec<String>,
     pub removed: Vec<String>,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -48,9 +49,10 @@ pub struct DryRunReport {
 }
 
 /// A log line of a dry run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct DryLogLine {
     /// `debug` (`print`), `info` (`log`) or `warn`.
+    #[schemars(extend("enum" = ["debug", "info", "warn"]))]
     pub level: &'static str,
     pub message: String,
 }
@@ -67,7 +69,8 @@ pub struct DryRunUsage {
 }
 
 /// Something that an ordinary run would have changed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "DryRunWrite")]
 #[serde(tag = "kind")]
 pub enum DryWrite<'a> {
     #[serde(rename = "record.create")]

@@ -22,7 +22,7 @@ pub mod services;
 #[cfg(test)]
 mod tests;
 
-pub use dry_run::{DryRun, DryRunOptions, DryRunReport, DryWrite};
+pub use dry_run::{DryLogLine, DryRun, DryRunOptions, DryRunReport, DryWrite};
 pub use engine::{Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};

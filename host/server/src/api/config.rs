@@ -1,20 +1,22 @@
-//! `GET /config`: what the dashboard and other pages need to know before anyone has logged in (admin-api.md §9).
+//! `GET /config`: what the dashboard and other pages need to know before anyone has logged in.
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_instance::config;
 use belvedere_instance::settings::{APP_NAME, SPACES_ENABLED};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_storage::store::Backend;
+use belvedere_web::http::Request;
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    public_url: &'a str,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PublicConfig {
+    public_url: String,
     version: &'static str,
-    database_backend: &'static str,
+    database_backend: Backend,
     /// The first of the Jetstream servers; null when the server follows none.
     jetstream_url: Option<String>,
     relay_url: String,
@@ -28,20 +30,21 @@ struct Answer<'a> {
     has_users: bool,
     /// Always empty: a server with an invalid configuration does not start.
     #[serde(rename = "configErrors")]
+    #[schemars(with = "Vec<String>")]
     config_errors: [&'static str; 0],
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Features {
     spaces: bool,
 }
 
-pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
+pub async fn handle(app: Arc<App>, request: Request) -> JsonResult<PublicConfig> {
     let (indexing, limit) = (&app.config.indexing, app.config.rate_limit);
-    let answer = Answer {
-        public_url: &app.identity.origin,
+    let answer = PublicConfig {
+        public_url: app.identity.origin.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        database_backend: app.db.backend().as_str(),
+        database_backend: app.db.backend(),
         jetstream_url: indexing.jetstream_urls.first().map(|url| config::public_url(url)),
         relay_url: config::public_url(&indexing.relay_url),
         plc_url: config::public_url(&indexing.plc_url),
@@ -53,5 +56,5 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         has_users: app.access.users.exist(&app.access).await?,
         config_errors: [],
     };
-    Ok(response::json(StatusCode::OK, &answer))
+    Ok(Json(answer))
 }

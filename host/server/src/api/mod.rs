@@ -2,6 +2,7 @@
 //! the URL. `routes.rs` is the whole route table.
 
 pub mod admin;
+pub mod answer;
 pub mod auth;
 pub mod body;
 mod call_history;
@@ -11,6 +12,7 @@ pub mod config;
 pub mod dashboard;
 pub mod external_auth;
 pub mod health;
+pub mod input;
 pub mod link;
 pub mod oauth;
 mod openapi;
@@ -21,5 +23,7 @@ pub mod routes;
 pub mod settings;
 pub mod setup;
 mod streams;
+#[cfg(test)]
+mod types;
 pub mod well_known;
 pub mod xrpc;

@@ -1,39 +1,56 @@
 //! Reads the query parameters of lists: `limit`, `valid`, times, and parameters that are required.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use belvedere_base::clock::Timestamp;
 use belvedere_storage::query::{self, PageSize};
-use belvedere_web::http::{Error, Request};
+use belvedere_web::http::Error;
 
-/// The page size that a request asks for.
-///
-/// # Errors
-/// 400 when `limit` is not a number.
-pub fn limit(request: &Request, size: PageSize) -> Result<u32, Error> {
-    size.read(request.query("limit").as_deref()).map_err(|invalid| Error::bad_request(invalid.to_string()))
+/// The page of a list that a query asks for.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct Page {
+    #[schemars(with = "Option<u32>")]
+    pub limit: Option<String>,
+    /// The cursor of the page before.
+    pub cursor: Option<String>,
+}
+
+impl Page {
+    /// The page size.
+    ///
+    /// # Errors
+    /// 400 when `limit` is not a number.
+    pub fn limit(&self, size: PageSize) -> Result<u32, Error> {
+        size.read(self.limit.as_deref()).map_err(|invalid| Error::bad_request(invalid.to_string()))
+    }
+
+    /// The cursor; a blank one is none.
+    pub fn cursor(&self) -> Option<String> {
+        given(self.cursor.as_deref())
+    }
+}
+
+/// A parameter without the blanks around it; `None` if nothing else is there.
+pub fn given(text: Option<&str>) -> Option<String> {
+    text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 /// A query parameter that must be present and not blank.
 ///
 /// # Errors
 /// 400 naming it.
-pub fn required(request: &Request, name: &'static str) -> Result<String, Error> {
-    request
-        .query(name)
-        .filter(|value| !value.trim().is_empty())
-        .ok_or_else(|| Error::bad_request(format!("missing query parameter {name}")))
-}
-
-/// A query parameter that is not blank.
-pub fn optional(request: &Request, name: &str) -> Option<String> {
-    request.query(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+pub fn required(name: &'static str, value: Option<String>) -> Result<String, Error> {
+    let value = value.filter(|value| !value.trim().is_empty());
+    value.ok_or_else(|| Error::bad_request(format!("missing query parameter {name}")))
 }
 
 /// A query parameter that is a time.
 ///
 /// # Errors
 /// 400 naming it, and the form of a time.
-pub fn time(request: &Request, name: &'static str) -> Result<Option<Timestamp>, Error> {
-    let parsed = optional(request, name).map(|text| Timestamp::parse(&text)).transpose();
+pub fn time(name: &'static str, value: Option<&str>) -> Result<Option<Timestamp>, Error> {
+    let parsed = given(value).map(|text| Timestamp::parse(&text)).transpose();
     parsed.map_err(|_| {
         Error::bad_request(format!("{name} must be an RFC 3339 time, like 2030-01-31T00:00:00Z"))
     })
@@ -49,20 +66,13 @@ pub fn valid(text: Option<&str>) -> Result<Option<bool>, Error> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
-    use belvedere_web::http::request::NO_PEER;
-
-    fn request(query: &str) -> Request {
-        let (head, ()) = http::Request::get(format!("/x?{query}")).body(()).unwrap().into_parts();
-        Request { head, body: Bytes::new(), params: Vec::new(), id: String::new(), peer: NO_PEER }
-    }
 
     #[test]
     fn required_parameters_may_not_be_blank() {
-        assert_eq!(required(&request("uri=a"), "uri").unwrap(), "a");
-        assert!(required(&request("uri=%20"), "uri").unwrap_err().error.contains("uri"));
-        assert!(required(&request(""), "uri").is_err());
+        let text = |value: &str| Some(value.to_owned());
+        assert_eq!(required("uri", text("a")).unwrap(), "a");
+        assert!(required("uri", text(" ")).unwrap_err().error.contains("uri"));
+        assert!(required("uri", None).is_err());
     }
 }

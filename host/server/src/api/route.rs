@@ -7,12 +7,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Method;
 
-use super::charged::{paid, with_budget};
+use super::answer::{Answer, Outcome};
+use super::charged::{paid, paid_answer, with_budget};
+use super::input::Input;
+#[cfg(test)]
+use super::types::Types;
 use super::xrpc::method::is_for_another_server;
 use super::{call_history, page};
 use crate::access::{
     AccountCaller, Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit,
-    Rejected, Sender, SessionAccess,
+    Rejected, SessionAccess,
 };
 use crate::app::App;
 use crate::methods::spaces;
@@ -22,7 +26,7 @@ use belvedere_web::http::body::UnreadBody;
 use belvedere_web::http::router::{Endpoint, Handler};
 use belvedere_web::http::{Error, Request, Response, limits};
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
 type Bind = Box<dyn FnOnce(Arc<App>) -> Handler>;
 
 /// One line of the table: method, path, access rule and handler.
@@ -35,6 +39,9 @@ pub struct Route {
     limit: Option<&'static PublicLimit>,
     /// The path is the name of a method in the service's own namespace.
     namespaced: bool,
+    /// The types of the handler.
+    #[cfg(test)]
+    pub(super) types: Types,
     bind: Bind,
 }
 
@@ -46,55 +53,66 @@ where
     F: Future<Output = Result<Response, Error>> + Send + 'static,
 {
     Box::new(move |app| {
-        Box::new(move |request, unread| -> Answer { Box::pin(run(Arc::clone(&app), request, unread)) })
+        Box::new(move |request, unread| -> Answering { Box::pin(run(Arc::clone(&app), request, unread)) })
     })
 }
 
 impl Route {
-    fn new(method: Method, path: &'static str, permissions: Option<PermissionSet>, bind: Bind) -> Self {
-        Self { method, path, permissions, limit: None, namespaced: false, bind }
+    #[cfg_attr(
+        not(test),
+        expect(clippy::extra_unused_type_parameters, reason = "only tests describe the API")
+    )]
+    fn new<I: Input, A: Answer>(
+        method: Method,
+        path: &'static str,
+        permissions: Option<PermissionSet>,
+        bind: Bind,
+    ) -> Self {
+        Self {
+            method,
+            path,
+            permissions,
+            limit: None,
+            namespaced: false,
+            #[cfg(test)]
+            types: Types::of::<I, A>(),
+            bind,
+        }
     }
 
     /// Any caller, within a rate limit.
-    pub fn public<H, F>(limit: &'static PublicLimit, method: Method, path: &'static str, handler: H) -> Self
+    pub fn public<I: Input, H, F>(
+        limit: &'static PublicLimit,
+        method: Method,
+        path: &'static str,
+        handler: H,
+    ) -> Self
     where
-        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
+        H: Fn(Arc<App>, I) -> F + Copy + Send + Sync + 'static,
+        F: Outcome,
     {
         let bind = bound(move |app, request, unread| paid_answer(limit, handler, app, request, unread));
-        Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
+        Self { limit: Some(limit), ..Self::new::<I, F::Answer>(method, path, None, bind) }
     }
 
     /// A path of a feature that this version does not have: every caller gets the same short answer. Only for the paths
     /// of spaces, which are the exception to the rule that a path under `/admin` names its permission.
     pub fn unavailable(method: Method, path: &'static str) -> Self {
-        let answer = |app: Arc<App>, _| async move { Err(spaces::unavailable(&app)) };
+        let answer = |app: Arc<App>, _: Request| async move { Err::<Response, _>(spaces::unavailable(&app)) };
         Self::public(&PublicLimit::FREE, method, path, answer)
     }
 
-    /// Like [`Self::public`], for a page that people open in a browser: its errors are pages too, unless the client
-    /// asks for JSON.
-    pub fn page<H, F>(limit: &'static PublicLimit, path: &'static str, handler: H) -> Self
+    /// Like [`Self::public`], for a page that people open in a browser, or a form that it sends: its errors are pages too,
+    /// unless the client asks for JSON.
+    pub fn page<I: Input, H, F>(
+        limit: &'static PublicLimit,
+        method: Method,
+        path: &'static str,
+        handler: H,
+    ) -> Self
     where
-        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
-    {
-        Self::page_of(limit, Method::GET, path, handler)
-    }
-
-    /// Like [`Self::page`], for a form that such a page sends.
-    pub fn form<H, F>(limit: &'static PublicLimit, path: &'static str, handler: H) -> Self
-    where
-        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
-    {
-        Self::page_of(limit, Method::POST, path, handler)
-    }
-
-    fn page_of<H, F>(limit: &'static PublicLimit, method: Method, path: &'static str, handler: H) -> Self
-    where
-        H: Fn(Arc<App>, Request) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
+        H: Fn(Arc<App>, I) -> F + Copy + Send + Sync + 'static,
+        F: Outcome,
     {
         let bind = bound(move |app, request: Request, unread| async move {
             let (json, id) = (page::wants_json(request.headers()), request.id.clone());
@@ -106,28 +124,28 @@ impl Route {
                 answer => answer,
             }
         });
-        Self { limit: Some(limit), ..Self::new(method, path, None, bind) }
+        Self { limit: Some(limit), ..Self::new::<I, F::Answer>(method, path, None, bind) }
     }
 
     /// A user with one permission, or with all of several.
     ///
     /// # Panics
     /// At start, when the set of permissions is empty: such a route would be open to every user.
-    pub fn admin<H, F>(
+    pub fn admin<I: Input, H, F>(
         method: Method,
         path: &'static str,
         permissions: impl Into<PermissionSet>,
         handler: H,
     ) -> Self
     where
-        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
+        H: Fn(Arc<App>, Admin, I) -> F + Copy + Send + Sync + 'static,
+        F: Outcome,
     {
         Self::admin_with(method, path, permissions, |unread| unread.read(limits::JSON_BODY), handler)
     }
 
     /// Like [`Self::admin`], with a body of up to `most` bytes of any kind.
-    pub fn admin_upload<H, F>(
+    pub fn admin_upload<I: Input, H, F>(
         method: Method,
         path: &'static str,
         permissions: impl Into<PermissionSet>,
@@ -135,13 +153,13 @@ impl Route {
         handler: H,
     ) -> Self
     where
-        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
+        H: Fn(Arc<App>, Admin, I) -> F + Copy + Send + Sync + 'static,
+        F: Outcome,
     {
         Self::admin_with(method, path, permissions, move |unread| unread.read_binary(most), handler)
     }
 
-    fn admin_with<R, B, H, F>(
+    fn admin_with<R, B, I: Input, H, F>(
         method: Method,
         path: &'static str,
         permissions: impl Into<PermissionSet>,
@@ -151,8 +169,8 @@ impl Route {
     where
         R: Fn(UnreadBody) -> B + Copy + Send + Sync + 'static,
         B: Future<Output = Result<Bytes, Error>> + Send + 'static,
-        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
+        H: Fn(Arc<App>, Admin, I) -> F + Copy + Send + Sync + 'static,
+        F: Outcome,
     {
         let needed = permissions.into();
         assert!(!needed.is_empty(), "{path} names no permission");
@@ -160,18 +178,18 @@ impl Route {
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             let caller = app.access.admit_admin(&request, needed).await?;
             request.body = read(unread).await?;
-            handler(app, caller, request).await
+            handler(app, caller, I::from(request)).await.map(Answer::respond)
         });
-        Self::new(method, path, Some(needed), bind)
+        Self::new::<I, F::Answer>(method, path, Some(needed), bind)
     }
 
     /// The super user; its API keys are refused.
-    pub fn super_user<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    pub fn super_user<I: Input, H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
-        H: Fn(Arc<App>, Admin, Request) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
+        H: Fn(Arc<App>, Admin, I) -> F + Copy + Send + Sync + 'static,
+        F: Outcome,
     {
-        Self::admin(method, path, PermissionSet::all(), move |app, caller: Admin, request| async move {
+        Self::admin(method, path, PermissionSet::all(), move |app, caller: Admin, request: I| async move {
             if !caller.is_super {
                 return Err(Error::forbidden("only the super user may do that, and not with an API key"));
             }
@@ -190,7 +208,7 @@ impl Route {
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
-        Self::new(method, path, None, bind)
+        Self::new::<Request, Response>(method, path, None, bind)
     }
 
     /// An application that the request names. The handler authenticates it, in one of several ways.
@@ -204,7 +222,7 @@ impl Route {
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, client, request).await
         });
-        Self::new(method, path, None, bind)
+        Self::new::<Request, Response>(method, path, None, bind)
     }
 
     /// A caller that may access a user's sessions: the application with its secret, or one of the user's devices.
@@ -218,7 +236,7 @@ impl Route {
             request.body = unread.read(limits::JSON_BODY).await?;
             handler(app, caller, request).await
         });
-        Self::new(method, path, None, bind)
+        Self::new::<Request, Response>(method, path, None, bind)
     }
 
     /// An API client, perhaps with a user. The last part of the path is the method.
@@ -271,7 +289,7 @@ impl Route {
                 }
             }
         });
-        Self::new(method, path, None, bind)
+        Self::new::<Request, Response>(method, path, None, bind)
     }
 
     /// A user's DPoP session, for a method of the service's own namespace (`SERVICE_NAMESPACE`).
@@ -301,14 +319,14 @@ impl Route {
             call.end(&app, Some(&*client), &answer);
             with_budget(answer, budget)
         });
-        Self { namespaced: true, ..Self::new(method, name, None, bind) }
+        Self { namespaced: true, ..Self::new::<Request, Response>(method, name, None, bind) }
     }
 
     /// A user with a session, who links accounts at other services.
-    pub fn account<H, F>(method: Method, path: &'static str, handler: H) -> Self
+    pub fn account<I: Input, H, F>(method: Method, path: &'static str, handler: H) -> Self
     where
-        H: Fn(Arc<App>, AccountCaller, Request) -> F + Copy + Send + Sync + 'static,
-        F: Future<Output = Result<Response, Error>> + Send + 'static,
+        H: Fn(Arc<App>, AccountCaller, I) -> F + Copy + Send + Sync + 'static,
+        F: Outcome,
     {
         let bind = bound(move |app, mut request, unread: UnreadBody| async move {
             let caller = match app.access.admit_account_caller(&request).await {
@@ -318,11 +336,11 @@ impl Route {
             let budget = caller.budget();
             let answer = async {
                 request.body = unread.read(limits::JSON_BODY).await?;
-                handler(app, caller, request).await
+                handler(app, caller, I::from(request)).await.map(Answer::respond)
             };
             with_budget(answer.await, budget)
         });
-        Self::new(method, path, None, bind)
+        Self::new::<I, F::Answer>(method, path, None, bind)
     }
 
     pub(super) fn method(&self) -> &Method {
@@ -362,23 +380,6 @@ impl Route {
 
 fn verb(method: &Method) -> Verb {
     if *method == Method::POST { Verb::Procedure } else { Verb::Query }
-}
-
-/// The answer of a public route to a request that is within its limit.
-async fn paid_answer<H, F>(
-    limit: &'static PublicLimit,
-    handler: H,
-    app: Arc<App>,
-    mut request: Request,
-    unread: UnreadBody,
-) -> Result<Response, Error>
-where
-    H: Fn(Arc<App>, Request) -> F,
-    F: Future<Output = Result<Response, Error>>,
-{
-    Sender::of(&app.access, &request).pay(limit, &request)?;
-    request.body = unread.read(limits::JSON_BODY).await?;
-    handler(app, request).await
 }
 
 impl std::fmt::Debug for Route {

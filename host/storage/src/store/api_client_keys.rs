@@ -1,5 +1,8 @@
 //! Stores the keys with which API clients authenticate to authorization servers.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use belvedere_base::clock::Timestamp;
 
 use super::revocations::{Window, enqueue};
@@ -59,7 +62,7 @@ pub async fn current(db: &Db, client_id: &str) -> Result<Option<ClientKeyRow>, S
 }
 
 /// A key and the number of sessions that began with it.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
 pub struct KeyUse {
     pub kid: String,
     pub status: String,

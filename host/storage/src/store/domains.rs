@@ -1,10 +1,14 @@
 //! Stores the origins under which the instance is reachable; one of them is the primary.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use belvedere_base::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
+#[schemars(rename = "Domain")]
 pub struct DomainRow {
     pub id: String,
     /// Scheme, host and port, without a trailing slash.

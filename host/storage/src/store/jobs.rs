@@ -1,5 +1,7 @@
 //! Stores background jobs. The table is the queue: several hosts claim jobs from it, each job by one worker at a time.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use sqlx::AssertSqlSafe;
 
 use belvedere_base::clock::Timestamp;
@@ -48,11 +50,12 @@ pub struct PendingLimits {
 }
 
 /// The number of jobs with a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
 pub struct JobCounts {
     pub pending: i64,
     pub running: i64,
     pub paused: i64,
+    /// Within the last day.
     pub failed: i64,
 }
 

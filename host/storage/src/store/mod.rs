@@ -95,6 +95,8 @@ mod tests;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
 pub use error::StoreError;
@@ -111,7 +113,8 @@ pub enum Db {
     Postgres(Postgres),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Backend {
     Sqlite,
     Postgres,

@@ -1,9 +1,11 @@
 //! Deserializes a field of a partial update: absent, null, or a value.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 /// A field of a partial update.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema)]
+#[schemars(inline, with = "Option<T>", description = "")]
 pub enum Patch<T> {
     /// The update does not contain the field: the stored value stays.
     #[default]

@@ -1,12 +1,16 @@
 //! Stores scripts, keyed by their trigger.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use belvedere_base::clock::Timestamp;
 
 use super::script_revisions::{ADD_DELETED, ADD_SAVED, DROP_DELETED, DROP_OLD, MAX_DELETED, MAX_REVISIONS};
 use super::types::{JsonText, to_json_text};
 use super::{Db, Patch, StoreError, in_transaction, on, only_row};
 
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
+#[schemars(rename = "Script")]
 pub struct ScriptRow {
     /// The trigger, for example `xrpc.query:com.example.list`.
     pub id: String,

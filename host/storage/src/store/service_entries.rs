@@ -1,10 +1,14 @@
 //! Stores the services in the instance's DID document, and the methods that each of them grants.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use belvedere_base::clock::Timestamp;
 
 use super::{Db, StoreError, on, only_row};
 
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
+#[schemars(rename = "ServiceEntry")]
 pub struct EntryRow {
     pub id: i64,
     /// `#` and a name.

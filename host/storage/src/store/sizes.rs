@@ -1,5 +1,8 @@
 //! Reads how large the database and its tables are.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::{Db, StoreError};
 
 /// Tables that are listed, the largest first.
@@ -8,12 +11,12 @@ const MAX_TABLES: i64 = 50;
 /// Bytes up to which SQLite's tables are measured: that reads every page.
 const MAX_MEASURED_BYTES: i64 = 256 << 20;
 
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
 pub struct TableSize {
     pub name: String,
-    /// An estimate; `None` when the database has none.
+    /// An estimate, if the database has one.
     pub rows: Option<i64>,
-    /// Without indexes; `None` when it is not known.
+    /// Without indexes, if it is known.
     pub bytes: Option<i64>,
     pub index_bytes: Option<i64>,
 }

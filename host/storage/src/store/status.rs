@@ -24,7 +24,7 @@ text_enum! {
     pub enum JobStatus {
         Pending = "pending",
         Running = "running",
-        /// Its worker was asked to stop, as in `Cancelling`.
+        /// Its worker was asked to stop, as in `cancelling`.
         Pausing = "pausing",
         Paused = "paused",
         Cancelling = "cancelling",
@@ -35,10 +35,10 @@ text_enum! {
 }
 
 text_enum! {
-    /// The status of a backfill. One that waits in the queue is running, with the stage [`Stage::Pending`].
+    /// The status of a backfill. One that waits in the queue is running, with the stage `pending`.
     pub enum BackfillStatus {
         Running = "running",
-        /// Its worker was asked to stop, as in `Cancelling`.
+        /// Its worker was asked to stop, as in `cancelling`.
         Pausing = "pausing",
         Paused = "paused",
         Cancelling = "cancelling",

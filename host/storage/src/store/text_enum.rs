@@ -15,7 +15,7 @@ pub trait TextEnum: Copy + 'static {
 macro_rules! text_enum {
     ($(#[$attr:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$attr])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         pub enum $name { $($(#[$doc])* #[serde(rename = $text)] $variant,)+ }
 
         impl $name {

@@ -1,12 +1,17 @@
 //! Stores admin users and their permissions.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use belvedere_base::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "User")]
 pub struct UserRow {
     pub id: String,
+    #[schemars(extend("format" = "did"))]
     pub did: String,
     pub is_super: bool,
     /// Permission names, sorted.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt as _};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -55,7 +56,8 @@ pub struct Planner {
 }
 
 /// The expected cost of a backfill.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "BackfillEstimate")]
 pub struct Plan {
     pub repos: u64,
     /// There are more repos than were counted; so all other numbers are too low.
@@ -77,7 +79,8 @@ pub struct Plan {
 }
 
 /// The share of each source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PlanSources")]
 pub struct Sources {
     /// Repos that are read in pages only.
     pub pages: Share,
@@ -85,7 +88,8 @@ pub struct Sources {
     pub car: Share,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PlanShare")]
 pub struct Share {
     pub repos: u64,
     pub requests: u64,

@@ -2,6 +2,7 @@
 
 mod permission;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -47,7 +48,7 @@ pub struct Manifest {
 }
 
 /// The way in which a user links an account.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthType {
     #[default]
@@ -58,7 +59,7 @@ pub enum AuthType {
     None,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequiredSecret {
     /// The whole name: `PLUGIN_<ID>_<KEY>`.
     pub key: String,

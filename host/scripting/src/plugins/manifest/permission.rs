@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use http::Method;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use belvedere_protocol::atproto::Nsid;
@@ -28,7 +29,7 @@ pub enum Permission {
 }
 
 /// The operator's risk with a permission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Risk {
     Low,

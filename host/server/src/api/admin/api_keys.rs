@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Admin, AdminKey};
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_storage::store::api_keys::{self, ApiKeyRow, NewApiKey};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-#[derive(Serialize)]
-struct KeyView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ApiKey {
     id: String,
     name: String,
     key_prefix: String,
@@ -23,7 +25,7 @@ struct KeyView {
     revoked_at: Option<Timestamp>,
 }
 
-impl From<ApiKeyRow> for KeyView {
+impl From<ApiKeyRow> for ApiKey {
     fn from(row: ApiKeyRow) -> Self {
         Self {
             id: row.id,
@@ -38,30 +40,29 @@ impl From<ApiKeyRow> for KeyView {
 }
 
 /// `GET /admin/api-keys`: the caller's own keys, newest first, revoked ones included.
-pub async fn list(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn list(app: Arc<App>, admin: Admin, _request: Request) -> JsonResult<Vec<ApiKey>> {
     let rows = api_keys::list_of(&app.db, &admin.user_id).await?;
-    let keys: Vec<KeyView> = rows.into_iter().map(KeyView::from).collect();
-    Ok(response::json(StatusCode::OK, &keys))
+    Ok(Json(rows.into_iter().map(ApiKey::from).collect()))
 }
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewKey {
     name: String,
     permissions: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    id: &'a str,
-    name: &'a str,
-    key: &'a str,
-    key_prefix: &'a str,
-    permissions: &'a [String],
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CreatedKey {
+    id: String,
+    name: String,
+    key: String,
+    key_prefix: String,
+    permissions: Vec<String>,
 }
 
 /// `POST /admin/api-keys`: creates a key for the caller, with permissions that the caller has. The key is shown once.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: Body = request.json()?;
+pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewKey>) -> JsonResult<CreatedKey, 201> {
+    let body = request.json()?;
     if body.name.trim().is_empty() {
         return Err(Error::bad_request("name must not be blank"));
     }
@@ -83,23 +84,17 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         key_prefix: row.key_prefix.clone(),
         permissions: row.permissions.clone(),
     });
-    let answer = Answer {
-        id: &row.id,
-        name: &row.name,
-        key: key.reveal(),
-        key_prefix: &row.key_prefix,
-        permissions: &row.permissions,
-    };
-    Ok(response::json(StatusCode::CREATED, &answer))
+    let ApiKeyRow { id, name, key_prefix, permissions, .. } = row;
+    Ok(Json(CreatedKey { id, name, key: key.reveal().to_owned(), key_prefix, permissions }))
 }
 
 /// `DELETE /admin/api-keys/{id}`: revokes a key, which stops working at once. Its row is kept.
-pub async fn revoke(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn revoke(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = request.param("id");
     if !api_keys::revoke(&app.db, id, &admin.user_id, app.clock.now()).await? {
         return Err(Error::not_found("api key not found"));
     }
     app.changed(Topic::Admins).await?;
     app.events.record(Event::ApiKeyRevoked { actor: admin.did.to_string(), id: id.to_owned() });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }

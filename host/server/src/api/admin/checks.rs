@@ -1,25 +1,28 @@
-//! `GET /admin/checks`: checks everything that the server needs, as `belvedere doctor` does.
+//! `GET /admin/checks`: checks everything that the server needs, as `belvedere doctor` does. Takes up to ten seconds.
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
 use crate::app::{App, existing_script_access};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::checks::{self, Check};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Request;
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CheckReport {
     ok: bool,
     checked_at: Timestamp,
     checks: Vec<CheckView>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Check")]
 struct CheckView {
+    /// The subject, such as `database`. Several checks may have the same one.
     id: &'static str,
     name: String,
     ok: bool,
@@ -35,11 +38,11 @@ impl From<Check> for CheckView {
     }
 }
 
-pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<CheckReport> {
     let (checked_at, found) = app.checks.get_or_run(&app.clock, async || run(&app).await).await;
     let checks: Vec<CheckView> = found.into_iter().map(CheckView::from).collect();
-    let answer = Answer { ok: checks.iter().all(|check| check.ok), checked_at, checks };
-    Ok(response::json(StatusCode::OK, &answer))
+    let answer = CheckReport { ok: checks.iter().all(|check| check.ok), checked_at, checks };
+    Ok(Json(answer))
 }
 
 async fn run(app: &App) -> Vec<Check> {

@@ -2,49 +2,32 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
-use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_instance::oauth::origin_of;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::domains::{self, DomainRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-#[derive(Debug, Serialize)]
-struct DomainView {
-    id: String,
-    url: String,
-    is_primary: bool,
-    created_at: Timestamp,
-    updated_at: Timestamp,
+/// `GET /admin/domains`: the origins of this instance.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<DomainRow>> {
+    Ok(Json(domains::list(&app.db).await?))
 }
 
-impl From<DomainRow> for DomainView {
-    fn from(row: DomainRow) -> Self {
-        let DomainRow { id, url, is_primary, created_at, updated_at } = row;
-        Self { id, url, is_primary, created_at, updated_at }
-    }
-}
-
-/// `GET /admin/domains`
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let rows = domains::list(&app.db).await?;
-    let domains: Vec<DomainView> = rows.into_iter().map(DomainView::from).collect();
-    Ok(response::json(StatusCode::OK, &domains))
-}
-
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewDomain {
     url: String,
 }
 
 /// `POST /admin/domains`: adds an origin that the instance is reached by.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let Body { url } = request.json()?;
+pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewDomain>) -> JsonResult<DomainRow, 201> {
+    let NewDomain { url } = request.json()?;
     check(&url, app.identity.is_loopback)?;
     let now = app.clock.now();
     let domain =
@@ -59,7 +42,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         url: domain.url.clone(),
         id: domain.id.clone(),
     });
-    Ok(response::json(StatusCode::CREATED, &DomainView::from(domain)))
+    Ok(Json(domain))
 }
 
 /// Checks for an origin as browsers write it, with https unless the instance itself is on loopback.
@@ -76,7 +59,7 @@ fn check(url: &str, loopback: bool) -> Result<(), Error> {
 /// `POST /admin/domains/{id}/primary`: makes a domain the primary one instead of the previous one, in one transaction.
 /// Links that the server makes by itself begin with the primary, and requests whose Host names none of the domains are
 /// taken for requests to it.
-pub async fn primary(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn primary(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = request.param("id");
     if !domains::set_primary(&app.db, id, app.clock.now()).await? {
         return Err(Error::not_found("domain not found"));
@@ -85,11 +68,11 @@ pub async fn primary(app: Arc<App>, admin: Admin, request: Request) -> Result<Re
     let url = domains::list(&app.db).await?.into_iter().find(|row| row.id == id);
     let url = url.map(|row| row.url).unwrap_or_default();
     app.events.record(Event::DomainPrimaryChanged { actor: admin.did.to_string(), url, id: id.to_owned() });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
-/// `DELETE /admin/domains/{id}`
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `DELETE /admin/domains/{id}`: removes an origin.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = request.param("id");
     let url = domains::list(&app.db).await?.into_iter().find(|row| row.id == id);
     let url = url.ok_or_else(|| Error::not_found("domain not found"))?.url;
@@ -103,5 +86,5 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     }
     app.changed(Topic::Domains).await?;
     app.events.record(Event::DomainDeleted { actor: admin.did.to_string(), url, id: id.to_owned() });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }

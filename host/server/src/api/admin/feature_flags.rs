@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_instance::settings::SPACES_ENABLED;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Request;
 
 /// Key, name and description of each flag.
 const FLAGS: [(&str, &str, &str); 1] = [(
@@ -18,21 +19,17 @@ const FLAGS: [(&str, &str, &str); 1] = [(
     "Offers the permissions of permissioned spaces. This version answers their methods with 501.",
 )];
 
-#[derive(Serialize)]
-struct FlagView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FeatureFlag {
     key: &'static str,
     name: &'static str,
     description: &'static str,
     enabled: bool,
 }
 
-/// `GET /admin/feature-flags`
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let flags = FLAGS.map(|(key, name, description)| FlagView {
-        key,
-        name,
-        description,
-        enabled: app.settings.flag(key),
-    });
-    Ok(response::json(StatusCode::OK, &flags))
+/// `GET /admin/feature-flags`: the features that can be switched on.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<FeatureFlag>> {
+    let flag =
+        |(key, name, description)| FeatureFlag { key, name, description, enabled: app.settings.flag(key) };
+    Ok(Json(FLAGS.into_iter().map(flag).collect()))
 }

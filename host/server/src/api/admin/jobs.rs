@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde::Serialize;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
-use crate::api::paging;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::WithQuery;
+use crate::api::paging::Page;
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::jobs::{self, JobKeyset, JobRow};
 use belvedere_storage::store::status::{JobStatus, Request as Step};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 fn not_found() -> Error {
     Error::not_found("job not found")
@@ -35,19 +36,23 @@ async fn step(app: &App, id: &str, step: Step) -> Result<(JobRow, JobStatus), Er
     Err(Error::conflict(format!("a job that is {now} can't be {step}")))
 }
 
-fn answer(status: JobStatus) -> Response {
-    response::json(StatusCode::OK, &json!({ "status": status }))
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Status")]
+pub struct JobStatusChange {
+    status: JobStatus,
 }
 
-#[derive(Serialize)]
-struct JobView {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Job")]
+pub struct JobView {
     id: String,
     job_type: String,
-    status: &'static str,
+    status: JobStatus,
     input: Box<RawValue>,
     progress: Box<RawValue>,
     result: Option<Box<RawValue>>,
     error: Option<String>,
+    #[schemars(extend("format" = "did"))]
     created_by: String,
     inherit_auth: bool,
     started_at: Option<Timestamp>,
@@ -63,7 +68,7 @@ impl JobView {
             result: row.result.map(RawValue::from_string).transpose()?,
             id: row.id,
             job_type: row.job_type,
-            status: row.status.as_str(),
+            status: row.status,
             error: row.error,
             created_by: row.created_by,
             inherit_auth: row.inherit_auth,
@@ -74,24 +79,31 @@ impl JobView {
     }
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct JobList {
     jobs: Vec<JobView>,
     /// Null on the last page.
     cursor: Option<String>,
 }
 
-/// `GET /admin/jobs`: newest first.
-pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let limit = paging::limit(&request, PageSize::LOGS)?;
-    let status = request.query("status").filter(|status| !status.is_empty());
-    let after = paging::optional(&request, "cursor").map(|cursor| keyset(&cursor)).transpose()?;
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct JobQuery {
+    status: Option<String>,
+    #[serde(flatten)]
+    page: Page,
+}
+
+/// `GET /admin/jobs`: the background jobs, newest first.
+pub async fn list(app: Arc<App>, _admin: Admin, request: WithQuery<JobQuery>) -> JsonResult<JobList> {
+    let JobQuery { status, page } = request.parameters()?;
+    let (limit, status) = (page.limit(PageSize::LOGS)?, status.filter(|status| !status.is_empty()));
+    let after = page.cursor().map(|cursor| keyset(&cursor)).transpose()?;
     let mut rows = jobs::list(&app.db, status.as_deref(), after.as_ref(), limit + 1).await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let cursor = rows.last().filter(|_| more).map(|row| format!("{}_{}", row.created_at, row.id));
     let jobs = rows.into_iter().map(JobView::new).collect::<Result<_, _>>().map_err(Error::internal)?;
-    Ok(response::json(StatusCode::OK, &Answer { jobs, cursor }))
+    Ok(Json(JobList { jobs, cursor }))
 }
 
 /// Parses a cursor: the time of the last job, and its id, which distinguishes jobs of one microsecond.
@@ -101,32 +113,31 @@ fn keyset(text: &str) -> Result<JobKeyset, Error> {
     Ok(JobKeyset { created_at: Timestamp::parse(time).map_err(|_| bad())?, id: id.to_owned() })
 }
 
-/// `GET /admin/jobs/{id}`
-pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+/// `GET /admin/jobs/{id}`: a background job.
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<JobView> {
     let row = find(&app, request.param("id")).await?;
-    let view = JobView::new(row).map_err(Error::internal)?;
-    Ok(response::json(StatusCode::OK, &view))
+    JobView::new(row).map(Json).map_err(Error::internal)
 }
 
 /// `POST /admin/jobs/{id}/cancel`: cancels a job that is not running at once; requests a running one to stop.
-pub async fn cancel(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn cancel(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<JobStatusChange> {
     let (job, status) = step(&app, request.param("id"), Step::Cancel).await?;
     if status == JobStatus::Cancelled {
         let JobRow { created_by: actor, job_type, id: job_id, .. } = job;
         app.events.record(Event::JobCancelled { actor, job_type, job_id });
     }
-    Ok(answer(status))
+    Ok(Json(JobStatusChange { status }))
 }
 
 /// `POST /admin/jobs/{id}/pause`: requests a running job to stop. It starts from the beginning when it is resumed.
-pub async fn pause(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn pause(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<JobStatusChange> {
     let (_, status) = step(&app, request.param("id"), Step::Pause).await?;
-    Ok(answer(status))
+    Ok(Json(JobStatusChange { status }))
 }
 
 /// `POST /admin/jobs/{id}/resume`: queues a paused job again. It starts from the beginning.
-pub async fn resume(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn resume(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<JobStatusChange> {
     let (_, status) = step(&app, request.param("id"), Step::Resume).await?;
     app.scripting.jobs.wake();
-    Ok(answer(status))
+    Ok(Json(JobStatusChange { status }))
 }

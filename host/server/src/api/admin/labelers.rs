@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::labelers::{self, Added, LabelerRow, LabelerStatus};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 /// Time that a deletion waits until the labels are gone. Those of a large labeler take longer; they are out of force
 /// from the beginning.
@@ -25,9 +27,11 @@ const REMOVAL_POLL: Duration = Duration::from_millis(50);
 /// Labelers that can be listed. Each takes a connection and a task.
 const MAX_LABELERS: usize = 100;
 
-#[derive(Debug, Serialize)]
-struct LabelerView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Labeler {
+    #[schemars(extend("format" = "did"))]
     did: String,
+    #[schemars(extend("enum" = ["active", "paused"]))]
     status: &'static str,
     /// The number of the last message whose labels are stored.
     cursor: Option<i64>,
@@ -39,7 +43,7 @@ struct LabelerView {
     updated_at: Timestamp,
 }
 
-impl From<LabelerRow> for LabelerView {
+impl From<LabelerRow> for Labeler {
     fn from(row: LabelerRow) -> Self {
         Self {
             did: row.did,
@@ -55,21 +59,22 @@ impl From<LabelerRow> for LabelerView {
     }
 }
 
-/// `GET /admin/labelers`: all labelers, oldest first.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `GET /admin/labelers`: the labelers that are followed, oldest first.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<Labeler>> {
     let rows = labelers::list(&app.db).await?;
     let shown = rows.into_iter().filter(|row| row.status != LabelerStatus::Deleting);
-    Ok(response::json(StatusCode::OK, &shown.map(LabelerView::from).collect::<Vec<_>>()))
+    Ok(Json(shown.map(Labeler::from).collect()))
 }
 
-#[derive(Deserialize)]
-struct CreateBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewLabeler {
+    #[schemars(extend("format" = "did"))]
     did: String,
 }
 
 /// `POST /admin/labelers`: follows a labeler from its first label on. Does nothing if it is listed already.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let CreateBody { did } = request.json()?;
+pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewLabeler>) -> EmptyResult<201> {
+    let NewLabeler { did } = request.json()?;
     let did = Did::parse_account(&did).map_err(|error| Error::bad_request(error.to_string()))?;
     let others = labelers::list(&app.db).await?.iter().filter(|row| row.did != did.as_str()).count();
     if others >= MAX_LABELERS {
@@ -87,17 +92,18 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
             app.events.record(Event::LabelerAdded { actor: admin.did.to_string(), did });
         }
     }
-    Ok(response::empty(StatusCode::CREATED))
+    Ok(Empty)
 }
 
-#[derive(Deserialize)]
-struct UpdateBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct LabelerPatch {
+    #[schemars(extend("enum" = ["active", "paused"]))]
     status: String,
 }
 
 /// `PATCH /admin/labelers/{did}`: pauses a labeler or follows it again. The labels of a paused one stay in force.
-pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let UpdateBody { status } = request.json()?;
+pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<LabelerPatch>) -> JsonResult<Labeler> {
+    let LabelerPatch { status } = request.json()?;
     let status = match status.as_str() {
         "active" => LabelerStatus::Active,
         "paused" => LabelerStatus::Paused,
@@ -106,18 +112,18 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let row = set_status(&app, request.param("did"), status).await?;
     let (actor, did) = (admin.did.to_string(), row.did.clone());
     app.events.record(Event::LabelerUpdated { actor, did, status: status.as_str() });
-    Ok(response::json(StatusCode::OK, &LabelerView::from(row)))
+    Ok(Json(Labeler::from(row)))
 }
 
 /// `DELETE /admin/labelers/{did}`: removes a labeler and all its labels.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let row = set_status(&app, request.param("did"), LabelerStatus::Deleting).await?;
     app.events.record(Event::LabelerDeleted { actor: admin.did.to_string(), did: row.did.clone() });
     let deadline = Instant::now() + REMOVAL_WAIT;
     while labelers::get(&app.db, &row.did).await?.is_some() && Instant::now() < deadline {
         tokio::time::sleep(REMOVAL_POLL).await;
     }
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
 async fn set_status(app: &App, did: &str, status: LabelerStatus) -> Result<LabelerRow, Error> {

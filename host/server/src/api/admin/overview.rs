@@ -1,12 +1,14 @@
-//! `GET /admin/overview`: what the server does now, in one answer.
+//! `GET /admin/overview`: what the server does now, in one answer. Parts that need another permission are null without
+//! it.
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::events::EventView;
 use crate::access::{Admin, Permission as P};
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::config;
@@ -14,11 +16,12 @@ use belvedere_instance::history::{Recent, STEP_SECONDS};
 use belvedere_instance::indexing::{CURSOR_SOURCE, Stall};
 use belvedere_storage::store::dead_letters::{self, LetterFilter};
 use belvedere_storage::store::events::{self, EventFilter, Severity};
-use belvedere_storage::store::gaps::{self, OpenGap};
+use belvedere_storage::store::gaps::{self, GapReason, OpenGap};
 use belvedere_storage::store::jobs::{self, JobCounts};
 use belvedere_storage::store::replicas::ReplicaStatus;
+use belvedere_storage::store::status::{BackfillStatus, Stage};
 use belvedere_storage::store::{backfill, cursors, labelers, records};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 /// From when on the index is called behind: below it a query sees what its user has just written.
 const BEHIND_SECONDS: f64 = 60.0;
@@ -35,67 +38,79 @@ const MAX_BACKFILLS: usize = 10;
 /// Errors that are listed.
 const MAX_ERRORS: u32 = 10;
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Overview {
     version: &'static str,
+    /// The time at which this host's server was started.
     started_at: Timestamp,
-    records: Records,
-    stream: Stream,
-    gaps: Vec<Gap>,
-    requests: Requests,
-    backfills: Option<Vec<Backfill>>,
-    jobs: Option<Jobs>,
+    records: OverviewRecords,
+    stream: OverviewStream,
+    gaps: Vec<OverviewGap>,
+    requests: OverviewRequests,
+    /// Those that have not ended. Null without `backfill:read`.
+    backfills: Option<Vec<BackfillSummary>>,
+    /// Null without `jobs:read`.
+    jobs: Option<JobCounts>,
+    /// Unresolved. Null without `dead-letters:read`.
     dead_letters: Option<i64>,
-    labelers: Option<Labelers>,
+    /// Null without `labelers:read`.
+    labelers: Option<OverviewLabelers>,
+    /// The replicas of `DATABASE_READ_URLS` in the state that this host sees.
     replicas: Vec<Replica>,
+    /// The last ten. Null without `events:read`.
     errors: Option<Vec<EventView>>,
 }
 
-#[derive(Serialize)]
-struct Records {
+#[derive(Debug, Serialize, JsonSchema)]
+struct OverviewRecords {
     total: u64,
     invalid: u64,
     collections: usize,
 }
 
-#[derive(Serialize)]
-struct Stream {
+#[derive(Debug, Serialize, JsonSchema)]
+struct OverviewStream {
+    #[schemars(extend("enum" = [
+        "live", "behind", "connecting", "disconnected", "database_failing", "unreadable", "broken", "idle"
+    ]))]
     state: &'static str,
     /// A sentence, for every state but `live`.
     reason: Option<String>,
     /// False while another host follows the stream.
     is_here: bool,
+    /// Everything up to this time is in the index.
     cursor: Option<Timestamp>,
     lag_seconds: Option<f64>,
     last_event_at: Option<Timestamp>,
+    /// The rate of the last ten minutes, like all rates.
     events_per_second: f64,
     servers: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Gap {
-    reason: &'static str,
+#[derive(Debug, Serialize, JsonSchema)]
+struct OverviewGap {
+    reason: GapReason,
     from: Timestamp,
     to: Timestamp,
     job_id: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Requests {
+#[derive(Debug, Serialize, JsonSchema)]
+struct OverviewRequests {
     per_second: f64,
     errors_per_second: f64,
     /// Null without requests.
     mean_ms: Option<f64>,
 }
 
-#[derive(Serialize)]
-struct Backfill {
+#[derive(Debug, Serialize, JsonSchema)]
+struct BackfillSummary {
     id: String,
     kind: String,
     collection: Option<String>,
     did: Option<String>,
-    status: &'static str,
-    stage: &'static str,
+    status: BackfillStatus,
+    stage: Stage,
     processed_repos: Option<i64>,
     failed_repos: Option<i64>,
     total_repos: Option<i64>,
@@ -103,31 +118,27 @@ struct Backfill {
     started_at: Option<Timestamp>,
 }
 
-#[derive(Serialize)]
-struct Jobs {
-    pending: i64,
-    running: i64,
-    paused: i64,
-    /// Within the last day.
-    failed: i64,
-}
-
-#[derive(Serialize)]
-struct Labelers {
+#[derive(Debug, Serialize, JsonSchema)]
+struct OverviewLabelers {
     active: usize,
     connected: usize,
 }
 
 /// The replica's state on this host.
-#[derive(Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Replica {
+    /// HOST:PORT
     server: String,
     in_use: bool,
-    /// The reason why it is not used.
+    /// The reason why it is not used, and the remedy.
     reason: Option<String>,
+    /// At most so old is what it answers. Null while it is not known.
     lag_seconds: Option<f64>,
+    /// The time at which the last transaction that it has replayed was committed.
     replayed_at: Option<Timestamp>,
+    /// Statements that this host sent there since its start.
     reads: u64,
+    /// Those of them that were repeated on the primary.
     repeated_reads: u64,
 }
 
@@ -146,28 +157,32 @@ impl From<ReplicaStatus> for Replica {
     }
 }
 
-pub async fn get(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn get(app: Arc<App>, admin: Admin, _request: Request) -> JsonResult<Overview> {
     app.flush_history().await?;
     let recent = Recent::read(&app.db, app.clock.now(), RATE_SECONDS).await?;
     let counts = records::collection_counts(&app.db).await?;
-    let gap = |OpenGap { reason, from, to, job }| Gap { reason: reason.as_str(), from, to, job_id: job };
-    let answer = Answer {
+    let gap = |OpenGap { reason, from, to, job }| OverviewGap { reason, from, to, job_id: job };
+    let answer = Overview {
         version: env!("CARGO_PKG_VERSION"),
         started_at: app.started_at,
-        records: Records {
+        records: OverviewRecords {
             total: counts.iter().map(|counted| counted.records).sum(),
             invalid: counts.iter().map(|counted| counted.invalid).sum(),
             collections: app.registry.snapshot().tracked().len(),
         },
         stream: stream(&app, recent.events_per_second).await?,
         gaps: gaps::open(&app.db).await?.into_iter().map(gap).collect(),
-        requests: Requests {
+        requests: OverviewRequests {
             per_second: recent.requests_per_second,
             errors_per_second: recent.errors_per_second,
             mean_ms: recent.mean_ms,
         },
         backfills: if admin.may(P::BackfillRead) { Some(backfills(&app).await?) } else { None },
-        jobs: if admin.may(P::JobsRead) { Some(jobs(&app).await?) } else { None },
+        jobs: if admin.may(P::JobsRead) {
+            Some(jobs::counts(&app.db, app.clock.now().plus_seconds(-JOB_SECONDS)).await?)
+        } else {
+            None
+        },
         dead_letters: if admin.may(P::DeadLettersRead) {
             let open = LetterFilter { resolved: Some(false), ..LetterFilter::default() };
             Some(dead_letters::count(&app.db, &open).await?)
@@ -178,10 +193,10 @@ pub async fn get(app: Arc<App>, admin: Admin, _request: Request) -> Result<Respo
         replicas: app.db.replicas().into_iter().map(Replica::from).collect(),
         errors: if admin.may(P::EventsRead) { Some(errors(&app).await?) } else { None },
     };
-    Ok(response::json(StatusCode::OK, &answer))
+    Ok(Json(answer))
 }
 
-async fn stream(app: &App, events_per_second: f64) -> Result<Stream, Error> {
+async fn stream(app: &App, events_per_second: f64) -> Result<OverviewStream, Error> {
     let status = app.stream.status();
     let stored = cursors::stored(&app.db, CURSOR_SOURCE).await?;
     let cursor = stored.map(|stored| Timestamp(stored.cursor));
@@ -226,7 +241,7 @@ async fn stream(app: &App, events_per_second: f64) -> Result<Stream, Error> {
             None => ("live", None),
         },
     };
-    Ok(Stream {
+    Ok(OverviewStream {
         state,
         reason,
         is_here: !status.standby,
@@ -238,16 +253,16 @@ async fn stream(app: &App, events_per_second: f64) -> Result<Stream, Error> {
     })
 }
 
-async fn backfills(app: &App) -> Result<Vec<Backfill>, Error> {
+async fn backfills(app: &App) -> Result<Vec<BackfillSummary>, Error> {
     let mut rows = backfill::list(&app.db).await?;
     rows.retain(|row| row.completed_at.is_none());
-    let first = rows.into_iter().rev().take(MAX_BACKFILLS).map(|row| Backfill {
+    let first = rows.into_iter().rev().take(MAX_BACKFILLS).map(|row| BackfillSummary {
         id: row.id,
         kind: row.kind,
         collection: row.collection,
         did: row.did,
-        status: row.status.as_str(),
-        stage: row.stage.as_str(),
+        status: row.status,
+        stage: row.stage,
         processed_repos: row.processed_repos,
         failed_repos: row.failed_repos,
         total_repos: row.total_repos,
@@ -257,17 +272,11 @@ async fn backfills(app: &App) -> Result<Vec<Backfill>, Error> {
     Ok(first.collect())
 }
 
-async fn jobs(app: &App) -> Result<Jobs, Error> {
-    let since = app.clock.now().plus_seconds(-JOB_SECONDS);
-    let JobCounts { pending, running, paused, failed } = jobs::counts(&app.db, since).await?;
-    Ok(Jobs { pending, running, paused, failed })
-}
-
-async fn labelers(app: &App) -> Result<Labelers, Error> {
+async fn labelers(app: &App) -> Result<OverviewLabelers, Error> {
     let rows = labelers::list(&app.db).await?;
     let active = rows.iter().filter(|row| row.status == labelers::LabelerStatus::Active);
     let connected = active.clone().filter(|row| row.connection.is_some()).count();
-    Ok(Labelers { active: active.count(), connected })
+    Ok(OverviewLabelers { active: active.count(), connected })
 }
 
 async fn errors(app: &App) -> Result<Vec<EventView>, Error> {

@@ -3,30 +3,31 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::{Admin, Permission, Template};
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_instance::settings::SPACES_ENABLED;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Request;
 
-#[derive(Serialize)]
-struct Answer {
-    permissions: Vec<PermissionView>,
-    templates: Vec<TemplateView>,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Permissions {
+    permissions: Vec<PermissionInfo>,
+    templates: Vec<TemplateInfo>,
 }
 
-#[derive(Serialize)]
-struct PermissionView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct PermissionInfo {
     key: &'static str,
     name: &'static str,
     description: Cow<'static, str>,
     category: &'static str,
 }
 
-#[derive(Serialize)]
-struct TemplateView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct TemplateInfo {
     key: &'static str,
     label: &'static str,
     permissions: Vec<&'static str>,
@@ -41,14 +42,14 @@ fn description(permission: Permission) -> Cow<'static, str> {
 }
 
 /// `GET /admin/permissions`: the permissions that can be granted, and the templates.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Permissions> {
     let has_spaces = app.settings.flag(SPACES_ENABLED);
-    let answer = Answer {
+    let answer = Permissions {
         permissions: Permission::ALL
             .iter()
             .copied()
             .filter(|p| p.is_offered(has_spaces))
-            .map(|p| PermissionView {
+            .map(|p| PermissionInfo {
                 key: p.as_str(),
                 name: p.name(),
                 description: description(p),
@@ -57,12 +58,12 @@ pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Res
             .collect(),
         templates: Template::ALL
             .iter()
-            .map(|t| TemplateView {
+            .map(|t| TemplateInfo {
                 key: t.as_str(),
                 label: t.label(),
                 permissions: t.permissions(has_spaces).into_iter().map(Permission::as_str).collect(),
             })
             .collect(),
     };
-    Ok(response::json(StatusCode::OK, &answer))
+    Ok(Json(answer))
 }

@@ -1,28 +1,29 @@
 //! The common part of revisions of scripts and of lexicons.
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_storage::store::revisions::{self, FullRevision, RevisionRow, Subject};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-#[derive(Serialize)]
-struct Answer<View> {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{View}s")]
+pub struct Revisions<View> {
     revisions: Vec<View>,
 }
 
 /// All revisions of the subject that the path names, newest first, without their texts.
-pub(super) async fn list<View>(app: &App, of: Subject, request: &Request) -> Result<Response, Error>
+pub(super) async fn list<View>(app: &App, of: Subject, request: &Request) -> JsonResult<Revisions<View>>
 where
-    View: Serialize + From<RevisionRow>,
+    View: From<RevisionRow>,
 {
     let rows = revisions::list(&app.db, of, request.param("id")).await?;
     if rows.is_empty() {
         return Err(Error::not_found(format!("{} not found", of.as_str())));
     }
-    let revisions = rows.into_iter().map(View::from).collect();
-    Ok(response::json(StatusCode::OK, &Answer { revisions }))
+    Ok(Json(Revisions { revisions: rows.into_iter().map(View::from).collect() }))
 }
 
 /// The revision that the path names.

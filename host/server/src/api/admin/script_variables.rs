@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_scripting::scripts::services::variables::{self, MAX_COUNT, MAX_KEY, MAX_VALUE};
-use belvedere_storage::store::script_variables;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_storage::store::script_variables::{self, VariableRow};
+use belvedere_web::http::{Error, Request};
 
 /// Characters of a value that its preview shows, if the value is longer.
 const PREVIEW_CHARS: usize = 4;
 
-#[derive(Serialize)]
-struct VariableView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ScriptVariable {
     key: String,
     /// Null when the value can't be decrypted.
     preview: Option<String>,
@@ -25,19 +27,16 @@ struct VariableView {
     updated_at: Timestamp,
 }
 
-/// `GET /admin/script-variables`: the names, and previews of the values.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `GET /admin/script-variables`: the names of the variables that scripts read, and previews of the values.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<ScriptVariable>> {
     let rows = script_variables::list(&app.db).await?;
-    let views: Vec<VariableView> = rows
-        .into_iter()
-        .map(|row| VariableView {
-            preview: variables::open(&app.sealing, &row).map(|value| preview(&value)),
-            key: row.key,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-        })
-        .collect();
-    Ok(response::json(StatusCode::OK, &views))
+    let view = |row: VariableRow| ScriptVariable {
+        preview: variables::open(&app.sealing, &row).map(|value| preview(&value)),
+        key: row.key,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    };
+    Ok(Json(rows.into_iter().map(view).collect()))
 }
 
 fn preview(value: &str) -> String {
@@ -47,15 +46,15 @@ fn preview(value: &str) -> String {
     }
 }
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewScriptVariable {
     key: String,
     value: String,
 }
 
 /// `POST /admin/script-variables`: sets a variable, replacing its previous value.
-pub async fn upsert(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let Body { key, value } = request.json()?;
+pub async fn upsert(app: Arc<App>, admin: Admin, request: WithBody<NewScriptVariable>) -> EmptyResult {
+    let NewScriptVariable { key, value } = request.json()?;
     check(&key, &value)?;
     let sealed = variables::seal(&app.sealing, &app.random, &key, &value);
     let now = app.clock.now();
@@ -64,7 +63,7 @@ pub async fn upsert(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     }
     app.changed(Topic::ScriptVariables).await?;
     app.events.record(Event::ScriptVariableUpserted { actor: admin.did.to_string(), key });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
 fn check(key: &str, value: &str) -> Result<(), Error> {
@@ -78,14 +77,14 @@ fn check(key: &str, value: &str) -> Result<(), Error> {
 }
 
 /// `DELETE /admin/script-variables/{key}`: deletes a variable; runs that begin afterwards read nil.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let key = request.param("key").to_owned();
     if !script_variables::delete(&app.db, &key).await? {
         return Err(Error::not_found("script variable not found"));
     }
     app.changed(Topic::ScriptVariables).await?;
     app.events.record(Event::ScriptVariableDeleted { actor: admin.did.to_string(), key });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
 #[cfg(test)]

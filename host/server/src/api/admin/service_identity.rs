@@ -4,33 +4,37 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::{IdentityChange, Mode};
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::service_identity;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 /// The keys stay here.
-#[derive(Serialize)]
-struct IdentityView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ServiceIdentity {
     mode: String,
+    #[schemars(extend("format" = "did"))]
     did: Option<String>,
+    #[schemars(extend("format" = "did"))]
     attached_account_did: Option<String>,
     setup_complete: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
 
-/// `GET /admin/service-identity`: null before the set-up.
-pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `GET /admin/service-identity`: the DID under which other servers know the instance. Null before the set-up.
+pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Option<ServiceIdentity>> {
     let row = service_identity::get(&app.db).await?;
-    let view = row.map(|row| IdentityView {
+    let view = row.map(|row| ServiceIdentity {
         mode: row.mode,
         did: row.did,
         attached_account_did: row.attached_account_did,
@@ -38,11 +42,11 @@ pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Resp
         created_at: row.created_at,
         updated_at: row.updated_at,
     });
-    Ok(response::json(StatusCode::OK, &view))
+    Ok(Json(view))
 }
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewIdentity {
     mode: Mode,
     did: Option<String>,
     signing_key_enc: Option<String>,
@@ -51,13 +55,14 @@ struct Body {
 }
 
 /// `PUT /admin/service-identity`: replaces the identity, which then has to be set up again.
-pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let Body { mode, did, signing_key_enc, rotation_key_enc, attached_account_did } = request.json()?;
+pub async fn put(app: Arc<App>, admin: Admin, request: WithBody<NewIdentity>) -> EmptyResult {
+    let NewIdentity { mode, did, signing_key_enc, rotation_key_enc, attached_account_did } =
+        request.json()?;
     let mut change = checked(&app, mode, did.as_deref(), attached_account_did.as_deref())?;
     change.signing_key = signing_key_enc.map(|text| sealed("signing_key_enc", &text)).transpose()?;
     change.rotation_key = rotation_key_enc.map(|text| sealed("rotation_key_enc", &text)).transpose()?;
     replace(&app, &admin, change).await?;
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
 /// Stores a new identity and announces it.

@@ -3,61 +3,38 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::access::{Admin, Permission, Template};
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::body::or_default;
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
-use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_instance::settings::SPACES_ENABLED;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::users::{self, Deletion, UserRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 fn not_found() -> Error {
     Error::not_found("user not found")
 }
 
-#[derive(Serialize)]
-struct UserView {
-    id: String,
-    did: String,
-    is_super: bool,
-    permissions: Vec<String>,
-    created_at: Timestamp,
-    last_used_at: Option<Timestamp>,
+/// `GET /admin/users`: the admin users, oldest first.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<UserRow>> {
+    Ok(Json(users::list(&app.db).await?))
 }
 
-impl From<UserRow> for UserView {
-    fn from(row: UserRow) -> Self {
-        Self {
-            id: row.id,
-            did: row.did,
-            is_super: row.is_super,
-            permissions: row.permissions,
-            created_at: row.created_at,
-            last_used_at: row.last_used_at,
-        }
-    }
+/// `GET /admin/users/{id}`: an admin user.
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<UserRow> {
+    users::get(&app.db, request.param("id")).await?.map(Json).ok_or_else(not_found)
 }
 
-/// `GET /admin/users`: all users, oldest first.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let rows = users::list(&app.db).await?;
-    let views: Vec<UserView> = rows.into_iter().map(UserView::from).collect();
-    Ok(response::json(StatusCode::OK, &views))
-}
-
-/// `GET /admin/users/{id}`
-pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let row = users::get(&app.db, request.param("id")).await?.ok_or_else(not_found)?;
-    Ok(response::json(StatusCode::OK, &UserView::from(row)))
-}
-
-#[derive(Deserialize)]
-struct CreateBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewUser {
+    #[schemars(with = "Did")]
     did: String,
     template: Option<String>,
     permissions: Option<Vec<String>>,
@@ -77,9 +54,9 @@ async fn check_existence(app: &App, did: &Did) -> Result<(), Error> {
     })
 }
 
-/// `POST /admin/users`: makes a DID a user, with the permissions of a list, else of a template, else with none.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: CreateBody = request.json()?;
+/// `POST /admin/users`: makes a DID an admin user, with the permissions of a list, else of a template, else with none.
+pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewUser>) -> JsonResult<UserRow, 201> {
+    let body = request.json()?;
     let did = Did::parse_account(&body.did).map_err(|error| Error::bad_request(error.to_string()))?;
     if did == admin.did {
         return Err(Error::forbidden("you can't change your own permissions"));
@@ -114,11 +91,11 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         template: template_used,
         permissions: row.permissions.clone(),
     });
-    Ok(response::json(StatusCode::CREATED, &UserView::from(row)))
+    Ok(Json(row))
 }
 
-#[derive(Deserialize)]
-struct PermissionsBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PermissionsPatch {
     #[serde(default, deserialize_with = "or_default")]
     grant: Vec<String>,
     #[serde(default, deserialize_with = "or_default")]
@@ -127,12 +104,16 @@ struct PermissionsBody {
 
 /// `PATCH /admin/users/{id}/permissions`: grants and revokes permissions of another user. The user's API keys lose
 /// revoked permissions at once.
-pub async fn permissions(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn permissions(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<PermissionsPatch>,
+) -> JsonResult<UserRow> {
     let id = request.param("id");
     if id == admin.user_id {
         return Err(Error::forbidden("you can't change your own permissions"));
     }
-    let body: PermissionsBody = request.json()?;
+    let body = request.json()?;
     if let Some(name) = body.grant.iter().find(|name| body.revoke.contains(name)) {
         return Err(Error::bad_request(format!("{name} can't be both granted and revoked")));
     }
@@ -152,18 +133,22 @@ pub async fn permissions(app: Arc<App>, admin: Admin, request: Request) -> Resul
         granted: body.grant,
         revoked: body.revoke,
     });
-    Ok(response::json(StatusCode::OK, &UserView::from(row)))
+    Ok(Json(row))
 }
 
-#[derive(Deserialize)]
-struct TransferSuperBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SuperTransfer {
     target_user_id: String,
 }
 
 /// `POST /admin/users/transfer-super`: makes another user the super user. Only the super user in person may call this;
 /// it keeps the permissions that are listed for it.
-pub async fn transfer_super(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let TransferSuperBody { target_user_id: to } = request.json()?;
+pub async fn transfer_super(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<SuperTransfer>,
+) -> JsonResult<UserRow> {
+    let SuperTransfer { target_user_id: to } = request.json()?;
     if to == admin.user_id {
         return Err(Error::bad_request("you are already the super user"));
     }
@@ -173,13 +158,12 @@ pub async fn transfer_super(app: Arc<App>, admin: Admin, request: Request) -> Re
     app.changed(Topic::Admins).await?;
     let (actor, from) = (admin.did.to_string(), admin.user_id);
     app.events.record(Event::UserSuperTransferred { actor, from, to: to.clone() });
-    let row = users::get(&app.db, &to).await?.ok_or_else(not_found)?;
-    Ok(response::json(StatusCode::OK, &UserView::from(row)))
+    users::get(&app.db, &to).await?.map(Json).ok_or_else(not_found)
 }
 
-/// `DELETE /admin/users/{id}`: the user, its keys and its browser sessions stop working at once, on all hosts. It revokes the
-/// user's permissions, so the caller needs all of them.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `DELETE /admin/users/{id}`: removes an admin user. The user, its keys and its browser sessions stop working at once,
+/// on all hosts. It revokes the user's permissions, so the caller needs all of them.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = request.param("id");
     if id == admin.user_id {
         return Err(Error::forbidden("you can't delete yourself"));
@@ -204,5 +188,5 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         }
     }
     app.events.record(Event::UserDeleted { actor: admin.did.to_string(), id: id.to_owned() });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::{Mode, SetupError, parse_fragment};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::verification_methods::{self, MethodRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-#[derive(Serialize)]
-struct MethodView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct VerificationMethod {
     id: String,
     fragment_id: String,
     key_type: &'static str,
@@ -23,28 +25,32 @@ struct MethodView {
     created_at: Timestamp,
 }
 
-impl From<MethodRow> for MethodView {
+impl From<MethodRow> for VerificationMethod {
     fn from(row: MethodRow) -> Self {
         let MethodRow { id, fragment_id, public_key_multibase, created_at, .. } = row;
         Self { id, fragment_id, key_type: "Multikey", public_key_multibase, created_at }
     }
 }
 
-/// `GET /admin/verification-methods`: oldest first.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `GET /admin/verification-methods`: the keys of the instance's DID document, oldest first.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<VerificationMethod>> {
     let rows = verification_methods::list(&app.db).await?;
     let rows = rows.into_iter().filter(|row| row.deleted_at.is_none());
-    Ok(response::json(StatusCode::OK, &rows.map(MethodView::from).collect::<Vec<_>>()))
+    Ok(Json(rows.map(VerificationMethod::from).collect()))
 }
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewMethod {
     fragment_id: String,
 }
 
-/// `POST /admin/verification-methods`: adds a method with a new key of P-256.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let Body { fragment_id } = request.json()?;
+/// `POST /admin/verification-methods`: adds a new key of P-256.
+pub async fn create(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<NewMethod>,
+) -> JsonResult<VerificationMethod, 201> {
+    let NewMethod { fragment_id } = request.json()?;
     let fragment = parse_fragment(&fragment_id).map_err(|error| Error::bad_request(error.to_string()))?;
     let method = app.identity_setup.add_method(fragment).await.map_err(|error| match error {
         SetupError::Store(StoreError::Conflict(_)) => {
@@ -55,12 +61,12 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     app.changed(Topic::ServiceIdentity).await?;
     let (actor, fragment) = (admin.did.to_string(), fragment_id);
     app.events.record(Event::VerificationMethodCreated { actor, fragment });
-    Ok(response::json(StatusCode::CREATED, &MethodView::from(method)))
+    Ok(Json(VerificationMethod::from(method)))
 }
 
-/// `DELETE /admin/verification-methods/{fragment_id}`: with or without the `#`. A document at the PLC directory has the
-/// key until the next update.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `DELETE /admin/verification-methods/{fragment_id}`: removes a key, named with or without the `#`. A document at the
+/// PLC directory has the key until the next update.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let name = request.param("fragment_id");
     let fragment = format!("#{}", name.strip_prefix('#').unwrap_or(name));
     if !verification_methods::delete(&app.db, &fragment, app.clock.now()).await? {
@@ -72,5 +78,5 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     app.changed(Topic::ServiceIdentity).await?;
     let actor = admin.did.to_string();
     app.events.record(Event::VerificationMethodDeleted { actor, fragment });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }

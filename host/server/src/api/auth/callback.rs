@@ -1,5 +1,5 @@
-//! `GET /auth/callback`: completes an authorization when the user returns from their authorization server. Failures are
-//! shown on a page too.
+//! `GET /auth/callback`: completes an authorization when the user returns from their authorization server. Redirects.
+//! Failures are shown on a page too.
 
 use std::sync::Arc;
 
@@ -7,13 +7,14 @@ use http::header::SET_COOKIE;
 
 use super::session::store_session;
 use super::{linked_repo, redirect};
+use crate::api::answer::{Built, Redirect};
 use crate::app::App;
 use belvedere_instance::oauth::{AuthorizationError, Callback, FlowError, FlowGoal, own};
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::service_identity;
-use belvedere_web::http::{Error, Request, Response};
+use belvedere_web::http::{Error, Request};
 
-pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
+pub async fn handle(app: Arc<App>, request: Request) -> Result<Built<Redirect>, Error> {
     let param = |name: &str| request.query(name);
     let (state, code, iss, error) = (param("state"), param("code"), param("iss"), param("error"));
     let callback = Callback {
@@ -65,9 +66,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     for surplus in app.access.web_sessions.surplus(&completed.did).await? {
         app.sessions.vault.end(&surplus).await?;
     }
-    let mut answer = redirect(&return_to);
-    answer.headers_mut().append(SET_COOKIE, cookie);
-    Ok(answer)
+    Ok(redirect(&return_to).with(SET_COOKIE, cookie))
 }
 
 /// The session of the user whose browser logs in with the attached account: the browser returns to it.
@@ -96,6 +95,6 @@ fn code_of(error: &AuthorizationError) -> &'static str {
     }
 }
 
-fn to_login(error: &str) -> Response {
+fn to_login(error: &str) -> Built<Redirect> {
     redirect(&format!("/login?error={error}"))
 }

@@ -2,23 +2,26 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
 use crate::access::Sender;
+use crate::api::answer::{Built, Json, JsonResult, Redirect};
 use crate::api::auth::login::begin_error;
 use crate::api::auth::redirect;
 use crate::api::auth::session::store_session;
+use crate::api::input::WithQuery;
 use crate::api::page::{self, Link};
 use crate::app::App;
+use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_instance::oauth::{CompletedFlow, FlowGoal, LinkedRepoGoal};
 use belvedere_protocol::atproto::{Did, typed};
 use belvedere_protocol::crypto::sha256_hex;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::linked_repos::{self, GrantRow, InviteRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 pub(in crate::api) fn invalid_link() -> Error {
     Error::bad_request("the link has been used, was revoked, or has expired: ask its sender for another one")
@@ -82,37 +85,66 @@ pub(super) async fn link(
     Ok("success")
 }
 
-/// `GET /auth/linked-repo/info?token=`: describes an invite.
-pub async fn info(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let token = request.query("token").unwrap_or_default();
-    let Some((invite, grant)) = find_invite(&app, &token).await? else {
-        return Ok(response::json(StatusCode::OK, &json!({ "valid": false })));
-    };
-    let scopes: Vec<&str> = grant.scopes.split(' ').collect();
-    let info = json!({
-        "valid": true,
-        "app_name": app.settings.get("app_name"),
-        "logo_url": app.settings.logo_url(&app.access.origins.of_host(request.headers())),
-        "scopes": scopes,
-        "reason": grant.reason,
-        "pinned_identifier": grant.handle.or(grant.did),
-        "expires_at": invite.expires_at,
-    });
-    Ok(response::json(StatusCode::OK, &info))
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct LinkQuery {
+    #[schemars(required)]
+    token: Option<String>,
 }
 
-/// `GET /auth/linked-repo/start?token=&handle=`: redirects to the page that shows what is requested, or with a handle
-/// to that account's authorization server. A handle that does not work leads back to that page.
-pub async fn start(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let token = request.query("token").unwrap_or_default();
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum LinkInfo {
+    Known {
+        valid: bool,
+        app_name: Option<String>,
+        logo_url: Option<String>,
+        scopes: Vec<String>,
+        reason: Option<String>,
+        pinned_identifier: Option<String>,
+        expires_at: Timestamp,
+    },
+    /// The link has been used, was revoked, or has expired.
+    Unknown { valid: bool },
+}
+
+/// `GET /auth/linked-repo/info`: describes a link to authorize a grant.
+pub async fn info(app: Arc<App>, request: WithQuery<LinkQuery>) -> JsonResult<LinkInfo> {
+    let LinkQuery { token } = request.parameters()?;
+    let Some((invite, grant)) = find_invite(&app, &token.unwrap_or_default()).await? else {
+        return Ok(Json(LinkInfo::Unknown { valid: false }));
+    };
+    Ok(Json(LinkInfo::Known {
+        valid: true,
+        app_name: app.settings.get("app_name"),
+        logo_url: app.settings.logo_url(&app.access.origins.of_host(request.headers())),
+        scopes: grant.scopes.split(' ').map(str::to_owned).collect(),
+        reason: grant.reason,
+        pinned_identifier: grant.handle.or(grant.did),
+        expires_at: invite.expires_at,
+    }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct LinkStart {
+    #[schemars(required)]
+    token: Option<String>,
+    handle: Option<String>,
+}
+
+/// `GET /auth/linked-repo/start`: begins that authorization. Redirects to the page that shows what is requested, or
+/// with a handle to that account's authorization server. A handle that does not work leads back to that page.
+pub async fn start(app: Arc<App>, request: WithQuery<LinkStart>) -> Result<Built<Redirect>, Error> {
+    let LinkStart { token, handle } = request.parameters()?;
+    let token = token.unwrap_or_default();
     let (invite, grant) = find_invite(&app, &token).await?.ok_or_else(invalid_link)?;
-    let handle = request.query("handle").filter(|handle| !typed(handle).is_empty());
+    let handle = handle.filter(|handle| !typed(handle).is_empty());
     let query = form_urlencoded::Serializer::new(String::new()).append_pair("token", &token).finish();
     let first_page = format!("/link/start?{query}");
     let Some(handle) = handle else { return Ok(redirect(&first_page)) };
     match begin(&app, &request, &handle, invite, grant).await {
         Err(error) if error.cause.is_none() && !page::wants_json(request.headers()) => {
             page::of_error(error, &request.id, Some(Link { to: first_page, text: "Go back and try again" }))
+                .map(Built::from)
         }
         answer => answer,
     }
@@ -125,7 +157,7 @@ async fn begin(
     handle: &str,
     invite: InviteRow,
     grant: GrantRow,
-) -> Result<Response, Error> {
+) -> Result<Built<Redirect>, Error> {
     let named = app.core.resolver.account(handle).await?;
     let did = match grant.did.as_deref().map(Did::try_from) {
         Some(Ok(pinned)) if pinned != named => {

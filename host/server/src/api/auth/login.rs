@@ -1,32 +1,49 @@
-//! `GET /auth/login?handle=`: begins a login. The answer has the URL that the page must navigate to.
+//! `GET /auth/login`: begins a login. The answer has the URL that the page must navigate to.
 
 use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::SET_COOKIE;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::access::{Origins, Sender};
+use crate::api::answer::{Built, Json};
+use crate::api::input::WithQuery;
 use crate::app::App;
 use belvedere_instance::oauth::{AuthorizationError, FlowGoal, OwnClient, own};
 use belvedere_protocol::atproto::scope::{Scope, Scopes, with_single_spaces};
 use belvedere_protocol::atproto::typed;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Error;
 
 /// The `redirect_uri` of a login without one.
 const DEFAULT_RETURN: &str = "/dashboard/";
 
-pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let named = request.query("handle").filter(|handle| !typed(handle).is_empty());
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct LoginQuery {
+    #[schemars(required)]
+    handle: Option<String>,
+    redirect_uri: Option<String>,
+    scope: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LoginUrl {
+    url: String,
+}
+
+pub async fn handle(app: Arc<App>, request: WithQuery<LoginQuery>) -> Result<Built<Json<LoginUrl>>, Error> {
+    let query = request.parameters()?;
+    let named = query.handle.filter(|handle| !typed(handle).is_empty());
     let named = named.ok_or_else(|| Error::bad_request("handle is missing: send a handle or a DID"))?;
     if request.query("client_id").is_some() {
         return Err(Error::bad_request(
             "client_id is not supported: other applications run their own logins",
         ));
     }
-    let scope = with_single_spaces(&request.query("scope").unwrap_or_else(|| "atproto".to_owned()));
-    let return_to = request.query("redirect_uri").unwrap_or_else(|| DEFAULT_RETURN.to_owned());
+    let scope = with_single_spaces(&query.scope.unwrap_or_else(|| "atproto".to_owned()));
+    let return_to = query.redirect_uri.unwrap_or_else(|| DEFAULT_RETURN.to_owned());
     check_return(&app.access.origins, &return_to)?;
     check_scope(&scope, true)?;
     let did = app.core.resolver.account(&named).await?;
@@ -39,9 +56,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
     let sender = Sender::of(&app.access, &request);
     let url = app.sessions.authorizations.begin(&did, &origin, &scope, goal, sender.tenant()).await;
     let url = url.map_err(begin_error)?;
-    let mut answer = response::json(StatusCode::OK, &json!({ "url": url.as_str() }));
-    answer.headers_mut().insert(SET_COOKIE, cookie);
-    Ok(answer)
+    Ok(Built::of(Json(LoginUrl { url: url.into() })).with(SET_COOKIE, cookie))
 }
 
 /// Checks the scope of a login, `attached`: with the attached account, which may also change its DID document.

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::{Permission, PermissionSet};
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_protocol::atproto::Did;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 /// Maximum time of the look-up of the handle: the page waits for it, and can do without it.
 const HANDLE_TIME: Duration = Duration::from_secs(2);
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Me {
     did: Did,
     is_admin: bool,
     /// The handle in the DID document, not verified. Null when the document can't be read in time.
@@ -26,7 +27,7 @@ struct Answer {
     permissions: Vec<&'static str>,
 }
 
-pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
+pub async fn handle(app: Arc<App>, request: Request) -> JsonResult<Me> {
     let user = app.access.web_sessions.user(request.method(), request.headers(), app.clock.now()).await?;
     let did = user.ok_or_else(|| Error::unauthorized("not authenticated"))?.did;
     let admin = app.access.users.in_person(&app.access, &did).await?;
@@ -38,7 +39,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         Some(admin) => admin.permissions,
         None => PermissionSet::EMPTY,
     };
-    let answer = Answer {
+    let answer = Me {
         handle: handle_of(&app, &did).await,
         is_admin: is_first || admin.is_some(),
         user_id: admin.map(|admin| admin.user_id),
@@ -46,7 +47,7 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> 
         permissions: permissions.iter().map(Permission::as_str).collect(),
         did,
     };
-    Ok(response::json(StatusCode::OK, &answer))
+    Ok(Json(answer))
 }
 
 async fn handle_of(app: &App, did: &Did) -> Option<String> {

@@ -2,25 +2,27 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
 use http::header::SET_COOKIE;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::WebUser;
+use crate::api::answer::{Built, Empty, Json, JsonResult};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_storage::store::account_sessions::{self, AccountSessionRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-#[derive(Serialize)]
-struct Answer {
-    sessions: Vec<SessionView>,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OwnSessions {
+    sessions: Vec<OwnSession>,
 }
 
-#[derive(Serialize)]
-struct SessionView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct OwnSession {
     id: String,
     /// `app`, `browser`, `linked_repo` or `service`.
+    #[schemars(extend("enum" = ["app", "browser", "linked_repo", "service"]))]
     kind: &'static str,
     /// The name of the API client, for `app` only.
     name: Option<String>,
@@ -37,7 +39,7 @@ struct SessionView {
     is_current: bool,
 }
 
-impl SessionView {
+impl OwnSession {
     fn new(row: AccountSessionRow, current: &str) -> Self {
         let kind = if row.client_id.is_some() {
             "app"
@@ -64,27 +66,28 @@ impl SessionView {
     }
 }
 
-/// `GET /auth/sessions`: the sessions of the user's account, the latest first.
-pub async fn list(app: Arc<App>, request: Request) -> Result<Response, Error> {
+/// `GET /auth/sessions`: what can write to the repo of the user who is logged in, the latest first.
+pub async fn list(app: Arc<App>, request: Request) -> JsonResult<OwnSessions> {
     let user = user(&app, &request).await?;
     let rows = account_sessions::list(&app.db, user.did.as_str()).await?;
-    let sessions = rows.into_iter().map(|row| SessionView::new(row, &user.session)).collect();
-    Ok(response::json(StatusCode::OK, &Answer { sessions }))
+    let sessions = rows.into_iter().map(|row| OwnSession::new(row, &user.session)).collect();
+    Ok(Json(OwnSessions { sessions }))
 }
 
-/// `DELETE /auth/sessions/{id}`: ends one of them, also at the user's PDS. That of this browser logs out.
-pub async fn delete(app: Arc<App>, request: Request) -> Result<Response, Error> {
+/// `DELETE /auth/sessions/{id}`: ends one of these sessions, also at the user's PDS. That of this browser logs out.
+pub async fn delete(app: Arc<App>, request: Request) -> Result<Built<Empty>, Error> {
     let user = user(&app, &request).await?;
     let id = request.param("id");
     if !account_sessions::is_of(&app.db, id, user.did.as_str()).await? {
         return Err(Error::not_found("you have no session with this id; GET /auth/sessions lists yours"));
     }
     app.sessions.vault.end(id).await?;
-    let mut answer = response::empty(StatusCode::NO_CONTENT);
-    if id == user.session {
-        answer.headers_mut().insert(SET_COOKIE, app.access.web_sessions.removal_cookie());
-    }
-    Ok(answer)
+    let answer = Built::of(Empty);
+    Ok(if id == user.session {
+        answer.with(SET_COOKIE, app.access.web_sessions.removal_cookie())
+    } else {
+        answer
+    })
 }
 
 async fn user(app: &App, request: &Request) -> Result<WebUser, Error> {

@@ -2,6 +2,7 @@
 
 pub(in crate::api) mod check;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::ClientCredentials;
@@ -21,9 +22,9 @@ const CAPS: Caps = Caps {
     of_owner: 100,
 };
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::api) enum ClientType {
+pub enum ClientType {
     #[default]
     Confidential,
     Public,

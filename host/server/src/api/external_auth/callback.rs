@@ -1,19 +1,20 @@
-//! `GET /external-auth/{plugin}/callback`: the service redirects the user back. Completes the sign-in, and redirects to the
-//! application with `auth=success`, or `auth=error` and a `message`.
+//! `GET /external-auth/{plugin}/callback`: the service redirects the user back. Completes the sign-in, and redirects to
+//! the application with `auth=success`, or `auth=error` and a `message`.
 
 use std::sync::Arc;
 
 use url::Url;
 
 use crate::access::Sender;
+use crate::api::answer::{Built, Redirect};
 use crate::api::auth::redirect;
 use crate::app::App;
 use belvedere_scripting::plugins::accounts::{AccountError, Completed};
-use belvedere_web::http::{Error, Request, Response};
+use belvedere_web::http::{Error, Request};
 
 use super::callback_url;
 
-pub async fn handle(app: Arc<App>, request: Request) -> Result<Response, Error> {
+pub async fn handle(app: Arc<App>, request: Request) -> Result<Built<Redirect>, Error> {
     let plugin = request.param("plugin");
     let params = request.query_pairs();
     let params = params.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();

@@ -1,30 +1,37 @@
-//! `GET /external-auth/providers`: the plugins that link accounts.
+//! `GET /external-auth/providers`: the services at which users can link an account, by plugins.
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_scripting::plugins::manifest::AuthType;
+use belvedere_web::http::Request;
 
-pub async fn handle(app: Arc<App>, _request: Request) -> Result<Response, Error> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Provider {
+    id: String,
+    name: String,
+    icon_url: Option<String>,
+    auth_type: AuthType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_schema: Option<Box<RawValue>>,
+}
+
+pub async fn handle(app: Arc<App>, _request: Request) -> JsonResult<Vec<Provider>> {
     let providers = app.accounts.providers();
-    let shown: Vec<Value> = providers
-        .iter()
-        .map(|plugin| {
-            let manifest = plugin.manifest();
-            let mut shown = json!({
-                "id": manifest.id,
-                "name": manifest.name,
-                "icon_url": manifest.icon_url,
-                "auth_type": manifest.auth_type,
-            });
-            if let Some(schema) = &manifest.config_schema {
-                shown["config_schema"] = serde_json::from_str(schema.get()).unwrap_or_default();
-            }
-            shown
-        })
-        .collect();
-    Ok(response::json(StatusCode::OK, &shown))
+    let shown = providers.iter().map(|plugin| {
+        let manifest = plugin.manifest();
+        Provider {
+            id: manifest.id.clone(),
+            name: manifest.name.clone(),
+            icon_url: manifest.icon_url.clone(),
+            auth_type: manifest.auth_type,
+            config_schema: manifest.config_schema.clone(),
+        }
+    });
+    Ok(Json(shown.collect()))
 }

@@ -2,15 +2,23 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::access::AccountCaller;
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_base::clock::Timestamp;
+use belvedere_web::http::Request;
 
-pub async fn handle(app: Arc<App>, caller: AccountCaller, request: Request) -> Result<Response, Error> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RefreshedTokens {
+    refreshed: bool,
+    expires_at: Option<Timestamp>,
+}
+
+pub async fn handle(app: Arc<App>, caller: AccountCaller, request: Request) -> JsonResult<RefreshedTokens> {
     let (did, plugin) = (caller.user.did.as_str(), request.param("plugin"));
     let (refreshed, expires_at) = app.accounts.refresh(did, plugin).await?;
-    Ok(response::json(StatusCode::OK, &json!({ "refreshed": refreshed, "expires_at": expires_at })))
+    Ok(Json(RefreshedTokens { refreshed, expires_at }))
 }

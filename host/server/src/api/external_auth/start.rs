@@ -1,4 +1,4 @@
-//! `/external-auth/{plugin}/start?state=`: the page on which a user consents to a sign-in at a service.
+//! `/external-auth/{plugin}/start`: the page on which a user consents to a sign-in at a service.
 //!
 //! The application opens it in the user's browser. It names the user, because a link that someone else made would link the
 //! reader's account at the service to the wrong user. The button binds the sign-in to this browser.
@@ -10,11 +10,16 @@ use askama::Template;
 use http::StatusCode;
 use http::header::{HeaderValue, REFERRER_POLICY, SET_COOKIE};
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::api::answer::{Built, Html, Redirect};
 use crate::api::auth::redirect;
+use crate::api::input::WithQuery;
 use crate::api::page;
 use crate::app::App;
 use belvedere_protocol::atproto::Did;
-use belvedere_web::http::{Error, Request, Response};
+use belvedere_web::http::Error;
 
 use super::callback_url;
 
@@ -35,10 +40,16 @@ struct StartPage<'a> {
     plugin_id: &'a str,
 }
 
-/// `GET`: shows what the user consents to.
-pub async fn page(app: Arc<App>, request: Request) -> Result<Response, Error> {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct StateQuery {
+    #[schemars(required)]
+    state: Option<String>,
+}
+
+/// `GET /external-auth/{plugin}/start`: the page on which the user consents. It shows what the user consents to.
+pub async fn page(app: Arc<App>, request: WithQuery<StateQuery>) -> Result<Built<Html>, Error> {
     let plugin_id = request.param("plugin");
-    let state = request.query("state").unwrap_or_default();
+    let state = request.parameters()?.state.unwrap_or_default();
     let view = app.accounts.view(plugin_id, &state).await?;
     let app_name = app.settings.get("app_name");
     let origin = app.access.origins.of_host(request.headers());
@@ -56,7 +67,7 @@ pub async fn page(app: Arc<App>, request: Request) -> Result<Response, Error> {
     let mut page = page::render(StatusCode::OK, &start)?;
     // With no-referrer, browsers would hide from us that the form is on our own page.
     page.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
-    Ok(page)
+    Ok(page.into())
 }
 
 /// The user's handle, if it belongs to them.
@@ -70,17 +81,15 @@ async fn handle(app: &App, did: &Did) -> Option<String> {
     tokio::time::timeout(HANDLE_TIME, found).await.ok().flatten()
 }
 
-/// `POST`: the user consents. Redirects to the service.
-pub async fn consent(app: Arc<App>, request: Request) -> Result<Response, Error> {
+/// `POST /external-auth/{plugin}/start`: the user consents. Redirects to the service.
+pub async fn consent(app: Arc<App>, request: WithQuery<StateQuery>) -> Result<Built<Redirect>, Error> {
     // The form of another site would begin a sign-in that the user has not seen.
     if !app.access.web_sessions.is_from_own_page(request.headers()) {
         return Err(Error::forbidden("open the page of this sign-in, and use its button"));
     }
     let plugin = request.param("plugin");
-    let state = request.query("state").unwrap_or_default();
+    let state = request.parameters()?.state.unwrap_or_default();
     let (cookie, browser) = app.access.web_sessions.consent_cookie(request.headers(), &app.random);
     let url = app.accounts.consent(plugin, &state, &browser, callback_url(&app, plugin)).await?;
-    let mut answer = redirect(url.as_str());
-    answer.headers_mut().insert(SET_COOKIE, cookie);
-    Ok(answer)
+    Ok(redirect(url.as_str()).with(SET_COOKIE, cookie))
 }

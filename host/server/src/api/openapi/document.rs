@@ -1,30 +1,33 @@
-//! Makes the OpenAPI document of what the notation describes and of the route table.
+//! Makes the OpenAPI document of the route table: permissions from its lines, and the rest from the types and the comments
+//! of the handlers.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::notation::{Api, Content, Field, Member, Operation, Type};
+use super::comments::Comments;
+use super::schemas::Schemas;
 use crate::api::route::Route;
+use crate::methods::spaces;
 
-/// The document. Panics when a type is used that is not declared, or a route is missing.
-pub(super) fn document(api: &Api, routes: &[Route]) -> Value {
-    let types: BTreeMap<&str, &Type> = api.types.iter().map(|(name, kind)| (name.as_str(), kind)).collect();
-    assert_eq!(types.len(), api.types.len(), "a type is declared twice");
-    let schemas = Schemas { types: &types };
+/// The paths that are described. The others are not for the dashboard.
+const DESCRIBED: [&str; 4] = ["/admin/", "/auth/", "/external-auth/", "/api/setup/"];
+
+fn is_described(route: &Route) -> bool {
+    let path = route.path();
+    let is_of_dashboard = DESCRIBED.iter().any(|prefix| path.starts_with(prefix)) || path == "/config";
+    is_of_dashboard && !spaces::ADMIN_PATHS.contains(&path)
+}
+
+/// The document. Panics when a route has no types or no comment.
+pub(super) fn document(routes: &[Route], comments: &Comments) -> Value {
+    let mut schemas = Schemas::new();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for operation in &api.operations {
-        let route = routes
-            .iter()
-            .find(|route| route.path() == operation.path && route.method().as_str() == operation.method);
-        let route = route.unwrap_or_else(|| panic!("{} {} is no route", operation.method, operation.path));
-        let described = schemas.operation(operation, route);
-        let twice =
-            paths.entry(&operation.path).or_default().insert(operation.method.to_lowercase(), described);
-        assert!(twice.is_none(), "{} {} is described twice", operation.method, operation.path);
+    for route in routes.iter().filter(|route| is_described(route)) {
+        let described = operation(&mut schemas, route, comments);
+        paths.entry(route.path()).or_default().insert(route.method().as_str().to_lowercase(), described);
     }
-    let declared = types.iter().map(|(name, kind)| ((*name).to_owned(), schemas.of(kind)));
-    let mut declared: Map<String, Value> = declared.collect();
+    let mut declared = schemas.named();
     declared.insert(
         "Error".to_owned(),
         json!({
@@ -49,12 +52,12 @@ pub(super) fn document(api: &Api, routes: &[Route]) -> Value {
             "schemas": declared,
             "responses": { "Error": {
                 "description": "What was wrong, and what to do.",
-                "content": { "application/json": { "schema": reference("Error") } }
+                "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } }
             }, "Page": {
                 "description": "The same as a page for people, unless the client asks for JSON and not for HTML.",
                 "content": {
                     "text/html": { "schema": { "type": "string" } },
-                    "application/json": { "schema": reference("Error") }
+                    "application/json": { "schema": { "$ref": "#/components/schemas/Error" } }
                 }
             } },
             "securitySchemes": {
@@ -66,142 +69,53 @@ pub(super) fn document(api: &Api, routes: &[Route]) -> Value {
     })
 }
 
-struct Schemas<'a> {
-    types: &'a BTreeMap<&'a str, &'a Type>,
-}
-
-impl Schemas<'_> {
-    fn operation(&self, operation: &Operation, route: &Route) -> Value {
-        let in_path = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let in_path = in_path.map(
-            |name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }),
-        );
-        let in_query = operation.query.iter().map(|field| self.parameter(field));
-        let answers = operation.answers.iter().map(|(status, content)| {
-            let mut answer = json!({ "description": description(*status) });
+fn operation(schemas: &mut Schemas, route: &Route, comments: &Comments) -> Value {
+    let (method, path) = (route.method().as_str(), route.path());
+    let said = comments.get(&(path.to_owned(), method.to_owned()));
+    let (summary, more) = said.unwrap_or_else(|| panic!("no comment begins with `{method} {path}`: "));
+    let answers = schemas.answers(&route.types);
+    assert!(
+        !answers.is_empty(),
+        "the handler of {method} {path} returns a type that says nothing of its answer"
+    );
+    // The errors of a page for people are pages too.
+    let is_page =
+        |content: &Option<Value>| content.as_ref().is_some_and(|content| content.get("text/html").is_some());
+    let has_error_pages = answers.iter().any(|(status, content)| *status == 303 || is_page(content));
+    let mut responses: Map<String, Value> = answers
+        .into_iter()
+        .map(|(status, content)| {
+            let mut answer = json!({ "description": description(status) });
             if let Some(content) = content {
-                answer["content"] = self.content(content);
+                answer["content"] = content;
             }
             (status.to_string(), answer)
-        });
-        let mut responses: Map<String, Value> = answers.collect();
-        let error = if operation.has_error_pages { "Page" } else { "Error" };
-        let error = format!("#/components/responses/{error}");
-        responses.insert("default".to_owned(), json!({ "$ref": error }));
-        let words = operation.path.split(['/', '-', '{', '}', '.']).filter(|word| !word.is_empty());
-        let id: Vec<&str> = words.collect();
-        let mut described = json!({
-            "summary": operation.summary,
-            "operationId": format!("{}_{}", operation.method.to_lowercase(), id.join("_")),
-            "parameters": in_path.chain(in_query).collect::<Vec<_>>(),
-            "responses": responses,
-            "security": security(route),
-        });
-        if let Some(permissions) = route.permissions() {
-            described["x-permissions"] = permissions.iter().map(|p| Value::from(p.as_str())).collect();
-        }
-        if let Some(body) = &operation.body {
-            described["requestBody"] = json!({ "content": self.content(body) });
-        }
-        described
+        })
+        .collect();
+    let error = if has_error_pages { "Page" } else { "Error" };
+    responses.insert("default".to_owned(), json!({ "$ref": format!("#/components/responses/{error}") }));
+    let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = in_path
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }));
+    let words = path.split(['/', '-', '{', '}', '.']).filter(|word| !word.is_empty());
+    let id: Vec<&str> = words.collect();
+    let mut described = json!({
+        "summary": summary,
+        "operationId": format!("{}_{}", method.to_lowercase(), id.join("_")),
+        "parameters": in_path.chain(schemas.parameters(&route.types)).collect::<Vec<_>>(),
+        "responses": responses,
+        "security": security(route),
+    });
+    if let Some(more) = more {
+        described["description"] = more.as_str().into();
     }
-
-    fn parameter(&self, field: &Field) -> Value {
-        let mut parameter = json!({
-            "name": field.name, "in": "query", "required": !field.is_optional, "schema": self.of(&field.kind)
-        });
-        if let Some(text) = &field.description {
-            parameter["description"] = text.as_str().into();
-        }
-        parameter
+    if let Some(permissions) = route.permissions() {
+        described["x-permissions"] = permissions.iter().map(|p| Value::from(p.as_str())).collect();
     }
-
-    fn content(&self, content: &Content) -> Value {
-        match content {
-            Content::Json(kind) => json!({ "application/json": { "schema": self.of(kind) } }),
-            Content::Other(media) => json!({ media: { "schema": { "type": "string" } } }),
-        }
+    if let Some(body) = schemas.body(&route.types) {
+        described["requestBody"] = json!({ "content": body });
     }
-
-    fn of(&self, kind: &Type) -> Value {
-        match kind {
-            Type::Named(name) => basic(name).unwrap_or_else(|| {
-                assert!(self.types.contains_key(name.as_str()), "there is no type {name}");
-                reference(name)
-            }),
-            Type::Text(text) => json!({ "type": "string", "enum": [text] }),
-            Type::List(kind) => json!({ "type": "array", "items": self.of(kind) }),
-            Type::Map(kind) => json!({ "type": "object", "additionalProperties": self.of(kind) }),
-            Type::Union(kinds) => self.union(kinds),
-            Type::Object(members) => self.object(members),
-        }
-    }
-
-    fn union(&self, kinds: &[Type]) -> Value {
-        let mut texts: Vec<Value> = Vec::new();
-        let mut others = Vec::new();
-        let mut has_null = false;
-        for kind in kinds {
-            match kind {
-                Type::Text(text) => texts.push(text.as_str().into()),
-                Type::Named(name) if name == "null" => has_null = true,
-                other => others.push(self.of(other)),
-            }
-        }
-        if !texts.is_empty() {
-            others.push(json!({ "type": "string", "enum": texts }));
-        }
-        if has_null {
-            others.push(json!({ "type": "null" }));
-        }
-        if others.len() == 1 { others.remove(0) } else { json!({ "anyOf": others }) }
-    }
-
-    fn object(&self, members: &[Member]) -> Value {
-        let (mut properties, mut required) = (Map::new(), Vec::new());
-        for field in self.fields(members) {
-            let mut schema = self.of(&field.kind);
-            if let Some(text) = &field.description {
-                schema["description"] = text.as_str().into();
-            }
-            if !field.is_optional {
-                required.push(field.name.clone());
-            }
-            assert!(properties.insert(field.name.clone(), schema).is_none(), "{} is there twice", field.name);
-        }
-        json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
-    }
-
-    fn fields(&self, members: &[Member]) -> Vec<Field> {
-        let fields = members.iter().flat_map(|member| match member {
-            Member::Field(field) => vec![field.clone()],
-            Member::FieldsOf(name) => match self.types.get(name.as_str()) {
-                Some(Type::Object(members)) => self.fields(members),
-                _ => panic!("{name} is no object"),
-            },
-        });
-        fields.collect()
-    }
-}
-
-fn basic(name: &str) -> Option<Value> {
-    Some(match name {
-        "string" => json!({ "type": "string" }),
-        "int" => json!({ "type": "integer" }),
-        "number" => json!({ "type": "number" }),
-        "bool" => json!({ "type": "boolean" }),
-        "null" => json!({ "type": "null" }),
-        "any" => json!({}),
-        "time" => json!({ "type": "string", "format": "date-time" }),
-        "did" => json!({ "type": "string", "format": "did" }),
-        "nsid" => json!({ "type": "string", "format": "nsid" }),
-        "uri" => json!({ "type": "string", "format": "at-uri" }),
-        _ => return None,
-    })
-}
-
-fn reference(name: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{name}") })
+    described
 }
 
 fn description(status: u16) -> &'static str {

@@ -3,24 +3,27 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
 use http::header::SET_COOKIE;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::api::answer::{Built, Empty};
+use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::service_identity;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Error;
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct OriginalDid {
+    #[schemars(extend("format" = "did"))]
     original_did: String,
 }
 
 /// Only the browser that was logged in as `original_did` when it logged in with the attached account returns there: the
 /// account's owner becomes no other user. Allowed after the set-up too, because later updates need such logins.
-pub async fn confirm(app: Arc<App>, request: Request) -> Result<Response, Error> {
-    let Body { original_did } = request.json()?;
+pub async fn confirm(app: Arc<App>, request: WithBody<OriginalDid>) -> Result<Built<Empty>, Error> {
+    let OriginalDid { original_did } = request.json()?;
     let now = app.clock.now();
     let user = app.access.web_sessions.user(request.method(), request.headers(), now).await?;
     let user = user.ok_or_else(|| Error::unauthorized("not authenticated"))?;
@@ -35,7 +38,7 @@ pub async fn confirm(app: Arc<App>, request: Request) -> Result<Response, Error>
     }
     let original = Did::try_from(original_did.as_str());
     let original = original.map_err(|_| Error::bad_request("original_did is not a DID"))?;
-    let mut answer = response::empty(StatusCode::NO_CONTENT);
+    let answer = Built::of(Empty);
     if user.returns_to.is_none() && original == user.did {
         return Ok(answer);
     }
@@ -43,6 +46,5 @@ pub async fn confirm(app: Arc<App>, request: Request) -> Result<Response, Error>
     let cookie = cookie.ok_or_else(|| {
         Error::bad_request("this browser was not logged in as original_did, or not any more: log in again")
     })?;
-    answer.headers_mut().insert(SET_COOKIE, cookie);
-    Ok(answer)
+    Ok(answer.with(SET_COOKIE, cookie))
 }

@@ -8,18 +8,27 @@ pub mod resolve;
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::app::{App, Topic};
 use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::Mode;
 use belvedere_storage::store::service_identity::{self, IdentityRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-/// `GET /api/setup/status`: for every authenticated account.
-pub async fn status(app: Arc<App>, request: Request) -> Result<Response, Error> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SetupStatus {
+    identity_mode: Option<String>,
+    identity_configured: bool,
+    plc_verified: Option<bool>,
+    setup_complete: bool,
+}
+
+/// `GET /api/setup/status`: how far the set-up of the identity is. For every authenticated account.
+pub async fn status(app: Arc<App>, request: Request) -> JsonResult<SetupStatus> {
     app.access.authenticated(&request).await?;
     let row = service_identity::get(&app.db).await?;
     let mode = row.as_ref().and_then(|row| Mode::parse(&row.mode));
@@ -30,24 +39,23 @@ pub async fn status(app: Arc<App>, request: Request) -> Result<Response, Error> 
         None => false,
     });
     let published = app.identity_setup.is_published(&app.service_identity, &app.more_identity_keys()).await;
-    let body = json!({
-        "identity_mode": row.as_ref().map(|row| row.mode.as_str()),
-        "identity_configured": is_configured,
-        "plc_verified": published,
-        "setup_complete": row.is_some_and(|row| row.setup_complete),
-    });
-    Ok(response::json(StatusCode::OK, &body))
+    Ok(Json(SetupStatus {
+        identity_configured: is_configured,
+        plc_verified: published,
+        setup_complete: row.as_ref().is_some_and(|row| row.setup_complete),
+        identity_mode: row.map(|row| row.mode),
+    }))
 }
 
-/// `POST /api/setup/complete`
-pub async fn complete(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `POST /api/setup/complete`: ends the set-up.
+pub async fn complete(app: Arc<App>, _admin: Admin, _request: Request) -> EmptyResult {
     require_open(&app).await?;
     if !service_identity::complete(&app.db, app.clock.now()).await? {
         return Err(Error::bad_request("choose an identity first: POST /api/setup/identity"));
     }
     app.changed(Topic::ServiceIdentity).await?;
     app.events.record(Event::SetupCompleted {});
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
 /// The identity, `None` before the first step.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use sqlx::AssertSqlSafe;
 
 use super::{ERRORS_INDEX, NewJob, PENDING, queued, repos_by};
@@ -31,7 +33,7 @@ pub enum Phase {
     Fetched,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
 pub struct PdsSummary {
     pub pds_endpoint: String,
     pub total_repos: i64,

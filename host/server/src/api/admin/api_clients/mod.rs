@@ -4,21 +4,23 @@ pub mod auth_key;
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::body::or_default;
 use crate::api::clients::{ClientType, NewClient, check};
+use crate::api::input::{WithBody, WithQuery};
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_storage::store::Patch;
 use belvedere_storage::store::api_clients::{self, ApiClientPatch, ApiClientRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-#[derive(Debug, Serialize)]
-struct ClientView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ApiClient {
     id: String,
     client_key: String,
     name: String,
@@ -38,7 +40,7 @@ struct ClientView {
     updated_at: Timestamp,
 }
 
-impl From<ApiClientRow> for ClientView {
+impl From<ApiClientRow> for ApiClient {
     fn from(row: ApiClientRow) -> Self {
         Self {
             id: row.id,
@@ -62,24 +64,31 @@ impl From<ApiClientRow> for ClientView {
     }
 }
 
-/// `GET /admin/api-clients`: all clients, newest first; with `?parent_id=` only the children of that one.
-pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let parent = request.query("parent_id").filter(|p| !p.is_empty());
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ClientQuery {
+    parent_id: Option<String>,
+}
+
+/// `GET /admin/api-clients`: the applications that may call XRPC, newest first; with `parent_id` only the children of
+/// that one.
+pub async fn list(
+    app: Arc<App>,
+    _admin: Admin,
+    request: WithQuery<ClientQuery>,
+) -> JsonResult<Vec<ApiClient>> {
+    let parent = request.parameters()?.parent_id.filter(|p| !p.is_empty());
     let rows = api_clients::list(&app.db, parent.as_deref()).await?;
-    let clients: Vec<ClientView> = rows.into_iter().map(ClientView::from).collect();
-    Ok(response::json(StatusCode::OK, &clients))
+    Ok(Json(rows.into_iter().map(ApiClient::from).collect()))
 }
 
-/// `GET /admin/api-clients/{id}`
-pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let row = api_clients::get(&app.db, request.param("id"))
-        .await?
-        .ok_or_else(|| Error::not_found("api client not found"))?;
-    Ok(response::json(StatusCode::OK, &ClientView::from(row)))
+/// `GET /admin/api-clients/{id}`: an application.
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<ApiClient> {
+    let row = api_clients::get(&app.db, request.param("id")).await?;
+    row.map(|row| Json(row.into())).ok_or_else(|| Error::not_found("api client not found"))
 }
 
-#[derive(Deserialize)]
-struct CreateBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewApiClient {
     name: String,
     client_id_url: String,
     client_uri: String,
@@ -93,22 +102,26 @@ struct CreateBody {
     rate_limit_refill_rate: Option<f64>,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    id: &'a str,
-    client_key: &'a str,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CreatedClient {
+    id: String,
+    client_key: String,
     /// Only confidential clients have one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    client_secret: Option<&'a str>,
-    name: &'a str,
-    client_id_url: &'a str,
+    client_secret: Option<String>,
+    name: String,
+    client_id_url: String,
     client_type: ClientType,
 }
 
 /// `POST /admin/api-clients`: registers an application. Its key works when the answer is sent; its secret is shown
 /// once.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: CreateBody = request.json()?;
+pub async fn create(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<NewApiClient>,
+) -> JsonResult<CreatedClient, 201> {
+    let body = request.json()?;
     let client_type = body.client_type;
     let new = NewClient {
         name: body.name,
@@ -131,19 +144,18 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         client_id_url: client.client_id_url.clone(),
         parent_client_id: None,
     });
-    let answer = Answer {
-        id: &client.id,
-        client_key: &client.client_key,
-        client_secret: credentials.reveal_secret(),
-        name: &client.name,
-        client_id_url: &client.client_id_url,
+    Ok(Json(CreatedClient {
+        client_secret: credentials.reveal_secret().map(str::to_owned),
+        id: client.id,
+        client_key: client.client_key,
+        name: client.name,
+        client_id_url: client.client_id_url,
         client_type,
-    };
-    Ok(response::json(StatusCode::CREATED, &answer))
+    }))
 }
 
-#[derive(Deserialize)]
-struct UpdateBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ApiClientChange {
     name: Option<String>,
     client_uri: Option<String>,
     redirect_uris: Option<Vec<String>>,
@@ -158,10 +170,11 @@ struct UpdateBody {
     is_active: Option<bool>,
 }
 
-/// `PUT /admin/api-clients/{id}`: changes the fields that are sent. Deactivating a client affects its children too.
-pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `PUT /admin/api-clients/{id}`: changes the fields of an application that are sent. Deactivating a client affects its
+/// children too.
+pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ApiClientChange>) -> EmptyResult {
     let id = request.param("id");
-    let body: UpdateBody = request.json()?;
+    let body = request.json()?;
     check_body(&body)?;
     let scopes = body.scopes.as_deref().map(check::scopes).transpose()?;
     let patch = ApiClientPatch {
@@ -179,10 +192,10 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         .ok_or_else(|| Error::not_found("api client not found"))?;
     app.changed(Topic::ApiClient(id.to_owned())).await?;
     app.events.record(Event::ApiClientUpdated { actor: admin.did.to_string(), id: id.to_owned() });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
-fn check_body(body: &UpdateBody) -> Result<(), Error> {
+fn check_body(body: &ApiClientChange) -> Result<(), Error> {
     body.name.as_deref().map_or(Ok(()), |name| check::text("name", name))?;
     body.client_uri.as_deref().map_or(Ok(()), |uri| check::web_url("client_uri", uri))?;
     body.redirect_uris.as_deref().map_or(Ok(()), check::redirect_uris)?;
@@ -198,14 +211,14 @@ fn check_body(body: &UpdateBody) -> Result<(), Error> {
     Ok(())
 }
 
-/// `DELETE /admin/api-clients/{id}`: deletes the client and its children at once. Their sessions are revoked at the
+/// `DELETE /admin/api-clients/{id}`: deletes an application and its children at once. Their sessions are revoked at the
 /// authorization servers in the background.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = request.param("id");
     if !app.sessions.vault.delete_client(id).await? {
         return Err(Error::not_found("api client not found"));
     }
     app.changed(Topic::ApiClient(id.to_owned())).await?;
     app.events.record(Event::ApiClientDeleted { actor: admin.did.to_string(), id: id.to_owned() });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }

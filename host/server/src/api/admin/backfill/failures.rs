@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::details::{cut, page};
+use super::details::cut;
 use super::{check_queue, find};
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::{WithBody, WithQuery};
+use crate::api::paging::Page;
 use crate::app::App;
 use belvedere_instance::backfill::ErrorKind;
+use belvedere_storage::query::PageSize;
 use belvedere_storage::store::backfill::{self, RepoRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Error;
 
-#[derive(Serialize)]
-struct FailureView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct BackfillFailure {
+    #[schemars(extend("format" = "did"))]
     did: String,
     pds_endpoint: Option<String>,
     kind: Option<String>,
@@ -25,7 +29,7 @@ struct FailureView {
     retryable: bool,
 }
 
-impl From<RepoRow> for FailureView {
+impl From<RepoRow> for BackfillFailure {
     fn from(row: RepoRow) -> Self {
         let retryable =
             row.error_kind.as_deref().and_then(ErrorKind::parse).is_some_and(ErrorKind::is_retryable);
@@ -39,9 +43,9 @@ impl From<RepoRow> for FailureView {
     }
 }
 
-#[derive(Serialize)]
-struct Failures {
-    errors: Vec<FailureView>,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BackfillFailures {
+    errors: Vec<BackfillFailure>,
     /// The number of all failed repos, by kind.
     counts: BTreeMap<String, i64>,
     /// The last DID; null on the last page.
@@ -49,24 +53,34 @@ struct Failures {
 }
 
 /// `GET /admin/backfill/{id}/errors`: the repos that failed, in the order of their DIDs. Empty for an unknown job.
-pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let (id, (limit, after)) = (request.param("id"), page(&request)?);
+pub async fn list(app: Arc<App>, _admin: Admin, request: WithQuery<Page>) -> JsonResult<BackfillFailures> {
+    let (id, page) = (request.param("id"), request.parameters()?);
+    let (limit, after) = (page.limit(PageSize::LOGS)?, page.cursor());
     let rows = backfill::errors(&app.db, id, after.as_deref(), limit + 1).await?;
     let counts = backfill::error_counts(&app.db, id).await?;
     let (rows, cursor) = cut(rows, limit);
-    let errors = rows.into_iter().map(FailureView::from).collect();
-    Ok(response::json(StatusCode::OK, &Failures { errors, counts, cursor }))
+    let errors = rows.into_iter().map(BackfillFailure::from).collect();
+    Ok(Json(BackfillFailures { errors, counts, cursor }))
 }
 
-#[derive(Default, Deserialize)]
-struct Body {
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct FailedKinds {
     /// Every kind when absent.
     kinds: Option<Vec<String>>,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NewBackfillId {
+    id: String,
+}
+
 /// `POST /admin/backfill/{id}/retry-failed`: queues a backfill of the repos that failed.
-pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: Body = if request.body.is_empty() { Body::default() } else { request.json()? };
+pub async fn retry(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<FailedKinds>,
+) -> JsonResult<NewBackfillId, 201> {
+    let body = request.json_or_default()?;
     if let Some(unknown) = body.kinds.iter().flatten().find(|kind| ErrorKind::parse(kind).is_none()) {
         let known = ErrorKind::ALL.map(ErrorKind::as_str).join(", ");
         return Err(Error::bad_request(format!("{unknown} is not a kind of error; the kinds are {known}")));
@@ -80,5 +94,5 @@ pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Resp
     check_queue(&app).await?;
     let actor = Some(admin.did.to_string());
     let id = app.backfills.retry_failed(&source.id, &kinds, actor).await?.ok_or_else(none)?;
-    Ok(response::json(StatusCode::CREATED, &json!({ "id": id })))
+    Ok(Json(NewBackfillId { id }))
 }

@@ -8,19 +8,21 @@ pub mod plan;
 use std::sync::Arc;
 
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::access::{Admin, Permission};
-use crate::api::paging;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::{WithBody, WithQuery};
+use crate::api::paging::{Page, given};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::backfill::NewBackfill;
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::backfill::{self, JobRow, Requested, Traffic};
-use belvedere_storage::store::status::{BackfillStatus, Request as Step, Status as _};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_storage::store::status::{BackfillStatus, Request as Step, Stage, Status as _};
+use belvedere_web::http::{Error, Request};
 
 /// Backfills that have not ended. They run one after another, so more would wait for days.
 const MAX_UNENDED: i64 = 1_000;
@@ -34,23 +36,26 @@ async fn find(app: &App, id: &str) -> Result<JobRow, Error> {
 }
 
 /// A job as lists show it (service.md, Backfill job).
-#[derive(Serialize)]
-struct JobView {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Backfill")]
+pub struct JobView {
     id: String,
     /// `backfill`, `catch_up` or `repair`.
     kind: String,
     collection: Option<String>,
     did: Option<String>,
-    status: &'static str,
-    stage: &'static str,
+    status: BackfillStatus,
+    stage: Stage,
     total_repos: Option<i64>,
     resolved_repos: Option<i64>,
+    /// Read or failed.
     processed_repos: Option<i64>,
     failed_repos: Option<i64>,
     total_records: Option<i64>,
+    /// The relay does not list repos by collection, so all of its repos are read.
     lists_all_repos: bool,
     #[serde(flatten)]
-    traffic: TrafficView,
+    traffic: BackfillTraffic,
     error: Option<String>,
     started_at: Option<Timestamp>,
     completed_at: Option<Timestamp>,
@@ -64,8 +69,8 @@ impl From<JobRow> for JobView {
             kind: row.kind,
             collection: row.collection,
             did: row.did,
-            status: row.status.as_str(),
-            stage: row.stage.as_str(),
+            status: row.status,
+            stage: row.stage,
             total_repos: row.total_repos,
             resolved_repos: row.resolved_repos,
             processed_repos: row.processed_repos,
@@ -82,46 +87,47 @@ impl From<JobRow> for JobView {
 }
 
 /// A job's requests to PDSs and the bytes that it received. Bytes are those of bodies, after decompression.
-#[derive(Serialize)]
-struct TrafficView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct BackfillTraffic {
     bytes_fetched: i64,
     /// The bytes of the valid records of wanted collections, as JSON.
     bytes_kept: i64,
-    sources: SourcesView,
+    sources: BackfillSources,
 }
 
-#[derive(Serialize)]
-struct SourcesView {
-    pages: PagesView,
-    car: CarView,
+#[derive(Debug, Serialize, JsonSchema)]
+struct BackfillSources {
+    pages: PagesTraffic,
+    car: CarTraffic,
 }
 
-#[derive(Serialize)]
-struct PagesView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct PagesTraffic {
     requests: i64,
     bytes: i64,
 }
 
-#[derive(Serialize)]
-struct CarView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct CarTraffic {
     requests: i64,
     bytes: i64,
     /// Repos of which a part was read from a CAR.
     repos: i64,
 }
 
-impl From<Traffic> for TrafficView {
+impl From<Traffic> for BackfillTraffic {
     fn from(traffic: Traffic) -> Self {
         let Traffic { page_requests, page_bytes, car_requests, car_bytes, car_repos, bytes_kept } = traffic;
-        let pages = PagesView { requests: page_requests, bytes: page_bytes };
-        let car = CarView { requests: car_requests, bytes: car_bytes, repos: car_repos };
-        Self { bytes_fetched: page_bytes + car_bytes, bytes_kept, sources: SourcesView { pages, car } }
+        let pages = PagesTraffic { requests: page_requests, bytes: page_bytes };
+        let car = CarTraffic { requests: car_requests, bytes: car_bytes, repos: car_repos };
+        Self { bytes_fetched: page_bytes + car_bytes, bytes_kept, sources: BackfillSources { pages, car } }
     }
 }
 
-#[derive(Default, Deserialize)]
-struct Body {
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub struct BackfillRequest {
     /// Every collection with a record lexicon when absent.
+    #[schemars(extend("format" = "nsid"))]
     collection: Option<String>,
     /// A DID or a handle; every repo that the relay lists when absent.
     did: Option<String>,
@@ -129,10 +135,20 @@ struct Body {
     max_repos: Option<u32>,
 }
 
-/// `POST /admin/backfill`: queues a backfill.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BackfillStep {
+    id: String,
+    status: BackfillStatus,
+}
+
+/// `POST /admin/backfill`: queues a backfill: of a collection, or of all; of an account, or of all.
+pub async fn create(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<BackfillRequest>,
+) -> JsonResult<BackfillStep, 201> {
     // Both fields are optional, and so is the body.
-    let body: Body = if request.body.is_empty() { Body::default() } else { request.json()? };
+    let body = request.json_or_default()?;
     let collection = body.collection.map(|name| collection(&name)).transpose()?.map(|nsid| nsid.to_string());
     let did = match body.did {
         None => None,
@@ -143,7 +159,7 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     }
     let new = NewBackfill { collection, did, max_repos: body.max_repos, actor: None };
     let id = start(&app, &admin, new).await?;
-    Ok(response::json(StatusCode::CREATED, &json!({ "id": id, "status": BackfillStatus::Running })))
+    Ok(Json(BackfillStep { id, status: BackfillStatus::Running }))
 }
 
 fn collection(name: &str) -> Result<Nsid, Error> {
@@ -193,22 +209,34 @@ async fn check_queue(app: &App) -> Result<(), Error> {
     Err(Error::new(StatusCode::TOO_MANY_REQUESTS, error))
 }
 
-/// `GET /admin/backfill/status`: every job, newest first. With `id` only that one; with `limit` or `cursor` a page.
-pub async fn status(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let jobs: Vec<JobView> = rows(&app, &request).await?.into_iter().map(JobView::from).collect();
-    Ok(response::json(StatusCode::OK, &jobs))
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct BackfillQuery {
+    /// Only this backfill.
+    id: Option<String>,
+    #[serde(flatten)]
+    page: Page,
+}
+
+/// `GET /admin/backfill/status`: the backfills, newest first. All of them without a parameter; with `id` only that one;
+/// with `limit` or `cursor` a page.
+pub async fn status(
+    app: Arc<App>,
+    _admin: Admin,
+    request: WithQuery<BackfillQuery>,
+) -> JsonResult<Vec<JobView>> {
+    Ok(Json(rows(&app, request.parameters()?).await?.into_iter().map(JobView::from).collect()))
 }
 
 /// The jobs whose status a request asks for. The specification has no parameters: without them the answer is every job.
-async fn rows(app: &App, request: &Request) -> Result<Vec<JobRow>, Error> {
-    if let Some(id) = paging::optional(request, "id") {
+async fn rows(app: &App, query: BackfillQuery) -> Result<Vec<JobRow>, Error> {
+    if let Some(id) = given(query.id.as_deref()) {
         return Ok(backfill::get(&app.db, &id).await?.into_iter().collect());
     }
-    let cursor = paging::optional(request, "cursor");
-    if cursor.is_none() && request.query("limit").is_none() {
+    let cursor = query.page.cursor();
+    if cursor.is_none() && query.page.limit.is_none() {
         return Ok(backfill::list(&app.db).await?);
     }
-    let limit = paging::limit(request, PageSize::LOGS)?;
+    let limit = query.page.limit(PageSize::LOGS)?;
     if let Some(id) = &cursor
         && backfill::get(&app.db, id).await?.is_none()
     {
@@ -217,22 +245,22 @@ async fn rows(app: &App, request: &Request) -> Result<Vec<JobRow>, Error> {
     Ok(backfill::list_page(&app.db, cursor.as_deref(), limit).await?)
 }
 
-/// `POST /admin/backfill/{id}/cancel`
-pub async fn cancel(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `POST /admin/backfill/{id}/cancel`: cancels a backfill.
+pub async fn cancel(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<BackfillStep> {
     control(&app, &admin, &request, Step::Cancel).await
 }
 
-/// `POST /admin/backfill/{id}/pause`
-pub async fn pause(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `POST /admin/backfill/{id}/pause`: pauses a backfill.
+pub async fn pause(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<BackfillStep> {
     control(&app, &admin, &request, Step::Pause).await
 }
 
-/// `POST /admin/backfill/{id}/resume`
-pub async fn resume(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `POST /admin/backfill/{id}/resume`: resumes a paused backfill.
+pub async fn resume(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<BackfillStep> {
     control(&app, &admin, &request, Step::Resume).await
 }
 
-async fn control(app: &App, admin: &Admin, request: &Request, step: Step) -> Result<Response, Error> {
+async fn control(app: &App, admin: &Admin, request: &Request, step: Step) -> JsonResult<BackfillStep> {
     let id = request.param("id");
     let job = match app.backfills.request(id, step, admin.did.as_str()).await? {
         Requested::Done(job) => job,
@@ -245,5 +273,5 @@ async fn control(app: &App, admin: &Admin, request: &Request, step: Step) -> Res
             return Err(Error::bad_request(error));
         }
     };
-    Ok(response::json(StatusCode::OK, &json!({ "id": job.id, "status": job.status })))
+    Ok(Json(BackfillStep { id: job.id, status: job.status }))
 }

@@ -4,28 +4,40 @@ use std::sync::Arc;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{account, collection};
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::WithQuery;
 use crate::app::App;
 use belvedere_instance::backfill::{Plan, Planner};
 use belvedere_protocol::atproto::Nsid;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Error;
 
 /// Time before a client whose plan was refused may try again, in seconds: most plans take less.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("10");
 
-#[derive(Serialize)]
-struct PlanView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BackfillPlan {
+    #[schemars(extend("items" = { "type": "string", "format": "nsid" }))]
     collections: Vec<String>,
     #[serde(flatten)]
     plan: Plan,
 }
 
-pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let collections = collections(&app, request.query("collection"))?;
-    let did = match request.query("did") {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PlanQuery {
+    #[schemars(extend("format" = "nsid"))]
+    collection: Option<String>,
+    did: Option<String>,
+}
+
+pub async fn handle(app: Arc<App>, _admin: Admin, request: WithQuery<PlanQuery>) -> JsonResult<BackfillPlan> {
+    let query = request.parameters()?;
+    let collections = collections(&app, query.collection)?;
+    let did = match query.did {
         Some(text) => Some(account(&app, &text).await?),
         None => None,
     };
@@ -44,7 +56,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
     let plan = planner.plan(&collections, did).await;
     let plan = plan.map_err(|why| Error::new(StatusCode::BAD_GATEWAY, why))?;
     let collections = collections.iter().map(Nsid::to_string).collect();
-    Ok(response::json(StatusCode::OK, &PlanView { collections, plan }))
+    Ok(Json(BackfillPlan { collections, plan }))
 }
 
 /// The collections that the backfill would read.

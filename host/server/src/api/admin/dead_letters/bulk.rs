@@ -3,22 +3,24 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::find;
 
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
 use crate::api::body::or_default;
+use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_storage::store::dead_letters::{self, LetterFilter, LetterRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Error;
 
 /// Maximum letters of one request. The answer says how many are left for further requests.
 const MAX_LETTERS: u32 = 1_000;
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct BulkBody {
     ids: Option<Vec<String>>,
     #[serde(default, deserialize_with = "or_default")]
     all: bool,
@@ -26,17 +28,17 @@ struct Body {
     collection: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BulkAnswer {
     /// Whether every letter succeeded.
     ok: bool,
-    results: Vec<Outcome>,
+    results: Vec<BulkOutcome>,
     /// Matching unresolved letters beyond the maximum of one request.
     remaining: i64,
 }
 
-#[derive(Serialize)]
-struct Outcome {
+#[derive(Debug, Serialize, JsonSchema)]
+struct BulkOutcome {
     id: String,
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,8 +64,13 @@ impl Operation {
 }
 
 /// Runs the operation on each letter that a request names: its `ids`, or with `all` every unresolved one, newest first.
-async fn run(app: &App, admin: &Admin, request: &Request, operation: Operation) -> Result<Response, Error> {
-    let body: Body = request.json()?;
+async fn run_all(
+    app: &App,
+    admin: &Admin,
+    request: &WithBody<BulkBody>,
+    operation: Operation,
+) -> JsonResult<BulkAnswer> {
+    let body = request.json()?;
     let mut results = Vec::new();
     let mut remaining = 0;
     if body.all {
@@ -90,27 +97,27 @@ async fn run(app: &App, admin: &Admin, request: &Request, operation: Operation) 
         }
     }
     let ok = results.iter().all(|result| result.ok);
-    Ok(response::json(StatusCode::OK, &Answer { ok, results, remaining }))
+    Ok(Json(BulkAnswer { ok, results, remaining }))
 }
 
-fn outcome(id: String, done: Result<(), Error>) -> Outcome {
+fn outcome(id: String, done: Result<(), Error>) -> BulkOutcome {
     if let Err(Error { cause: Some(cause), .. }) = &done {
         tracing::warn!(dead_letter = id, error = %cause, "a bulk operation failed on a dead letter");
     }
-    Outcome { id, ok: done.is_ok(), error: done.err().map(|error| error.error.into_owned()) }
+    BulkOutcome { id, ok: done.is_ok(), error: done.err().map(|error| error.error.into_owned()) }
 }
 
-/// `POST /admin/dead-letters/bulk/dismiss`
-pub async fn dismiss(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    run(&app, &admin, &request, Operation::Dismiss).await
+/// `POST /admin/dead-letters/bulk/dismiss`: resolves several.
+pub async fn dismiss(app: Arc<App>, admin: Admin, request: WithBody<BulkBody>) -> JsonResult<BulkAnswer> {
+    run_all(&app, &admin, &request, Operation::Dismiss).await
 }
 
-/// `POST /admin/dead-letters/bulk/reindex`
-pub async fn reindex(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    run(&app, &admin, &request, Operation::Reindex).await
+/// `POST /admin/dead-letters/bulk/reindex`: indexes the records of several as they are at their PDSs.
+pub async fn reindex(app: Arc<App>, admin: Admin, request: WithBody<BulkBody>) -> JsonResult<BulkAnswer> {
+    run_all(&app, &admin, &request, Operation::Reindex).await
 }
 
-/// `POST /admin/dead-letters/bulk/retry`
-pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    run(&app, &admin, &request, Operation::Retry).await
+/// `POST /admin/dead-letters/bulk/retry`: runs the scripts of several again.
+pub async fn retry(app: Arc<App>, admin: Admin, request: WithBody<BulkBody>) -> JsonResult<BulkAnswer> {
+    run_all(&app, &admin, &request, Operation::Retry).await
 }

@@ -5,12 +5,15 @@ pub mod bulk;
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde::Serialize;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
-use crate::api::paging;
+use crate::api::admin::events::Count;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::WithQuery;
+use crate::api::paging::Page;
 use crate::app::App;
 use crate::event_scripts::{RetryError, original_event};
 use belvedere_base::clock::Timestamp;
@@ -20,17 +23,37 @@ use belvedere_instance::indexing::{RecordAction, RecordEvent};
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::dead_letters::{self, LetterFilter, LetterRow};
 use belvedere_storage::store::index::{Change, CheckedRecord};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct LetterQuery {
+    collection: Option<String>,
+    /// `true`, `false` or `all`.
+    resolved: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct LetterListQuery {
+    #[serde(flatten)]
+    letters: LetterQuery,
+    #[serde(flatten)]
+    page: Page,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Done {
+    ok: bool,
+}
 
 /// Reads `collection` and `resolved` from the query: absent or `false` selects unresolved letters, `true` resolved
 /// ones, any other value both.
-fn filter(request: &Request) -> LetterFilter {
-    let resolved = match request.query("resolved").as_deref() {
+fn filter(query: LetterQuery) -> LetterFilter {
+    let resolved = match query.resolved.as_deref() {
         None | Some("" | "false") => Some(false),
         Some("true") => Some(true),
         Some(_) => None,
     };
-    let collection = request.query("collection").filter(|collection| !collection.is_empty());
+    let collection = query.collection.filter(|collection| !collection.is_empty());
     LetterFilter { collection, resolved, before: None }
 }
 
@@ -77,7 +100,8 @@ async fn record_failure(app: &App, row: &LetterRow, error: RetryError) -> Error 
     }
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "DeadLetter")]
 struct LetterView {
     id: String,
     lexicon_id: String,
@@ -85,6 +109,7 @@ struct LetterView {
     did: String,
     collection: String,
     rkey: String,
+    /// create, update, delete or label.
     action: String,
     error: String,
     attempts: i64,
@@ -94,8 +119,8 @@ struct LetterView {
 }
 
 /// A letter with the record, or the whole label.
-#[derive(Serialize)]
-struct Detail {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LetterDetail {
     #[serde(flatten)]
     letter: LetterView,
     script: String,
@@ -121,7 +146,7 @@ impl From<LetterRow> for LetterView {
     }
 }
 
-impl Detail {
+impl LetterDetail {
     fn new(mut row: LetterRow) -> Result<Self, serde_json::Error> {
         let record = row.letter.payload.take().map(RawValue::from_string).transpose()?;
         let script = std::mem::take(&mut row.letter.script_ref);
@@ -129,46 +154,50 @@ impl Detail {
     }
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LetterList {
     dead_letters: Vec<LetterView>,
     /// Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
 
-/// `GET /admin/dead-letters`: newest first.
-pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let limit = paging::limit(&request, PageSize::LOGS)?;
-    let before = paging::optional(&request, "cursor").map(|cursor| cursor.parse()).transpose();
+/// `GET /admin/dead-letters`: the events whose script failed, newest first.
+pub async fn list(
+    app: Arc<App>,
+    _admin: Admin,
+    request: WithQuery<LetterListQuery>,
+) -> JsonResult<LetterList> {
+    let LetterListQuery { letters, page } = request.parameters()?;
+    let limit = page.limit(PageSize::LOGS)?;
+    let before = page.cursor().map(|cursor| cursor.parse()).transpose();
     let before = before.map_err(|_| Error::bad_request("cursor must be the cursor of an earlier answer"))?;
-    let filter = LetterFilter { before, ..filter(&request) };
+    let filter = LetterFilter { before, ..filter(letters) };
     let mut rows = dead_letters::list(&app.db, &filter, limit + 1).await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let cursor = rows.last().filter(|_| more).map(|row| row.id.to_string());
     let dead_letters = rows.into_iter().map(LetterView::from).collect();
-    Ok(response::json(StatusCode::OK, &Answer { dead_letters, cursor }))
+    Ok(Json(LetterList { dead_letters, cursor }))
 }
 
-/// `GET /admin/dead-letters/{id}`: one letter, with the record or the label that it is about.
-pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+/// `GET /admin/dead-letters/{id}`: a dead letter, with the record or the label that it is about.
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<LetterDetail> {
     let row = find(&app, request.param("id")).await?;
-    let detail = Detail::new(row).map_err(Error::internal)?;
-    Ok(response::json(StatusCode::OK, &detail))
+    LetterDetail::new(row).map(Json).map_err(Error::internal)
 }
 
-/// `GET /admin/dead-letters/count`
-pub async fn count(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let count = dead_letters::count(&app.db, &filter(&request)).await?;
-    Ok(response::json(StatusCode::OK, &json!({ "count": count })))
+/// `GET /admin/dead-letters/count`: the number of those that match.
+pub async fn count(app: Arc<App>, _admin: Admin, request: WithQuery<LetterQuery>) -> JsonResult<Count> {
+    let count = dead_letters::count(&app.db, &filter(request.parameters()?)).await?;
+    Ok(Json(Count { count }))
 }
 
 /// `POST /admin/dead-letters/{id}/dismiss`: resolves the letter and leaves the index as it is. Idempotent.
-pub async fn dismiss(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn dismiss(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<Done> {
     let row = find(&app, request.param("id")).await?;
     dismiss_one(&app, &admin, &row).await?;
-    Ok(response::json(StatusCode::OK, &json!({ "ok": true })))
+    Ok(Json(Done { ok: true }))
 }
 
 async fn dismiss_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
@@ -186,10 +215,10 @@ async fn dismiss_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Er
 
 /// `POST /admin/dead-letters/{id}/reindex`: fetches the record from its PDS, and indexes it as an event would be,
 /// script included.
-pub async fn reindex(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn reindex(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<Done> {
     let row = find(&app, request.param("id")).await?;
     reindex_one(&app, &admin, &row).await?;
-    Ok(response::json(StatusCode::OK, &json!({ "ok": true })))
+    Ok(Json(Done { ok: true }))
 }
 
 async fn reindex_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
@@ -233,10 +262,10 @@ fn current_event(event: RecordEvent, record: Option<CheckedRecord>) -> RecordEve
 
 /// `POST /admin/dead-letters/{id}/retry`: runs the script that is currently bound on the original event, and applies
 /// its decision to the index.
-pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<Done> {
     let row = find(&app, request.param("id")).await?;
     retry_one(&app, &admin, &row).await?;
-    Ok(response::json(StatusCode::OK, &json!({ "ok": true })))
+    Ok(Json(Done { ok: true }))
 }
 
 async fn retry_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {

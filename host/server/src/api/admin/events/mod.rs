@@ -4,32 +4,35 @@ pub mod stream;
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
-use crate::api::paging;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::{WithBody, WithQuery};
+use crate::api::paging::Page;
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::{Event, EventQuery, InvalidEventQuery};
 use belvedere_instance::jobs::CreateError;
 use belvedere_storage::query::PageSize;
-use belvedere_storage::store::events::{self, EventFilter, EventKeyset, EventRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_storage::store::events::{self, EventFilter, EventKeyset, EventRow, Severity};
+use belvedere_web::http::Error;
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EventList {
     events: Vec<EventView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
 
-#[derive(Serialize)]
-pub(super) struct EventView {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Event")]
+pub struct EventView {
     id: String,
     event_type: String,
-    severity: &'static str,
+    severity: Severity,
     actor_did: Option<String>,
     subject: Option<String>,
     detail: Box<RawValue>,
@@ -42,7 +45,7 @@ impl EventView {
             detail: RawValue::from_string(row.detail)?,
             id: row.id,
             event_type: row.event_type,
-            severity: row.severity.as_str(),
+            severity: row.severity,
             actor_did: row.actor_did,
             subject: row.subject,
             created_at: row.created_at,
@@ -50,11 +53,20 @@ impl EventView {
     }
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct EventListQuery {
+    #[serde(flatten)]
+    events: EventQuery,
+    #[serde(flatten)]
+    page: Page,
+}
+
 /// `GET /admin/events`: the event log, newest first.
-pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let limit = paging::limit(&request, PageSize::LOGS)?;
-    let after = paging::optional(&request, "cursor").map(|text| keyset(&text)).transpose()?;
-    let filter = EventQuery::read(|name| request.query(name)).filter().map_err(bad_query)?;
+pub async fn list(app: Arc<App>, _admin: Admin, request: WithQuery<EventListQuery>) -> JsonResult<EventList> {
+    let EventListQuery { events, page } = request.parameters()?;
+    let limit = page.limit(PageSize::LOGS)?;
+    let after = page.cursor().map(|text| keyset(&text)).transpose()?;
+    let filter = events.without_blanks().filter().map_err(bad_query)?;
     let filter = EventFilter { after, ..filter };
 
     // Makes sure that the caller's own last actions are in the answer.
@@ -64,35 +76,38 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Resp
     rows.truncate(limit as usize);
     let cursor = rows.last().filter(|_| more).map(|row| cursor(row.created_at, &row.id));
     let events = rows.into_iter().map(EventView::new).collect::<Result<_, _>>().map_err(Error::internal)?;
-    Ok(response::json(StatusCode::OK, &Answer { events, cursor }))
+    Ok(Json(EventList { events, cursor }))
 }
 
 fn bad_query(invalid: InvalidEventQuery) -> Error {
     Error::bad_request(invalid.to_string())
 }
 
-#[derive(Serialize)]
-struct Count {
-    count: i64,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Count {
+    pub count: i64,
 }
 
 /// `GET /admin/events/count`: how many events match the same conditions as those of the list.
-pub async fn count(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let filter = EventQuery::read(|name| request.query(name)).filter().map_err(bad_query)?;
+pub async fn count(app: Arc<App>, _admin: Admin, request: WithQuery<EventQuery>) -> JsonResult<Count> {
+    let filter = request.parameters()?.without_blanks().filter().map_err(bad_query)?;
     app.events.flush().await;
     let count = events::count(&app.db, &filter).await?;
-    Ok(response::json(StatusCode::OK, &Count { count }))
+    Ok(Json(Count { count }))
 }
 
-#[derive(Serialize)]
-struct Purge {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct EventPurge {
     job_id: String,
 }
 
 /// `POST /admin/events/purge`: removes the matching events that are older than the request, in a background job.
-pub async fn purge(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let query = if request.body.is_empty() { EventQuery::default() } else { request.json::<EventQuery>()? };
-    let query = query.without_blanks();
+pub async fn purge(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<EventQuery>,
+) -> JsonResult<EventPurge, 202> {
+    let query = request.json_or_default()?.without_blanks();
     query.filter().map_err(bad_query)?;
     if query == EventQuery::default() {
         return Err(Error::bad_request(
@@ -110,7 +125,7 @@ pub async fn purge(app: Arc<App>, admin: Admin, request: Request) -> Result<Resp
     })?;
     let detail = serde_json::to_value(&query).map_err(Error::internal)?;
     app.events.record(Event::EventLogPurged { actor, job_id: job_id.clone(), query: detail });
-    Ok(response::json(StatusCode::ACCEPTED, &Purge { job_id }))
+    Ok(Json(EventPurge { job_id }))
 }
 
 /// The specification's cursor is the time of the last event. The id behind it distinguishes events of one microsecond;

@@ -1,17 +1,22 @@
-//! `GET /admin/events/stream`: new events of the event log as server-sent events, with the conditions of the list.
+//! `GET /admin/events/stream`: new events as they occur, as server-sent events: an event as in the list, and `missed`
+//! when some were left out.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::{EventView, bad_query, cursor};
 use crate::access::Admin;
+use crate::api::answer::{Built, Events};
+use crate::api::input::WithQuery;
 use crate::api::streams;
 use crate::app::App;
 use belvedere_instance::events::{EventQuery, Message};
 use belvedere_web::fair_share::Tenant;
-use belvedere_web::http::{Error, Request, Response};
+use belvedere_web::http::Error;
 
 /// A comment, which is sent at once: browsers take a stream for open when its first bytes arrive.
 const OPEN: Bytes = Bytes::from_static(b": open\n\n");
@@ -22,18 +27,36 @@ const MISSED: Bytes = Bytes::from_static(b"event: missed\ndata: {}\n\n");
 /// Parameters of the list that say which events of the past are wanted.
 const OF_THE_PAST: [&str; 4] = ["after", "before", "cursor", "limit"];
 
-pub async fn get(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// The conditions of the list that new events can meet.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct EventStreamQuery {
+    event_type: Option<String>,
+    /// First segments of event types, separated by commas.
+    category: Option<String>,
+    /// Separated by commas.
+    severity: Option<String>,
+    /// A part of the subject.
+    subject: Option<String>,
+}
+
+pub async fn get(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithQuery<EventStreamQuery>,
+) -> Result<Built<Events>, Error> {
     if let Some(name) = OF_THE_PAST.into_iter().find(|name| request.query(name).is_some()) {
         let text = format!(
             "{name} is not allowed: the stream has new events only; GET /admin/events has the others"
         );
         return Err(Error::bad_request(text));
     }
-    let filter = EventQuery::read(|name| request.query(name)).filter().map_err(bad_query)?;
+    let EventStreamQuery { event_type, category, severity, subject } = request.parameters()?;
+    let query = EventQuery { event_type, category, severity, subject, ..EventQuery::default() };
+    let filter = query.without_blanks().filter().map_err(bad_query)?;
     let user = Tenant::of_did(admin.did.as_str());
     let messages = app.event_feed.follow(&user, filter, format).map_err(streams::refused)?;
     let messages = stream::iter([OPEN]).chain(messages);
-    Ok(streams::open(&app, &admin, &request, messages))
+    Ok(streams::open(&app, &admin, &request, messages).into())
 }
 
 /// A message without a type is of the type `message`, and its id is the cursor behind the event.

@@ -3,25 +3,29 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use futures_util::future::Either;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
 use crate::api::admin::backfill;
+use crate::api::answer::Json;
+use crate::api::input::WithBody;
 use crate::app::App;
 use crate::app::Topic;
 use belvedere_instance::events::Event;
 use belvedere_instance::lexicons::ProcedureAction;
 use belvedere_protocol::atproto::lexicon::{LexiconDoc, LexiconError, LexiconKind};
 use belvedere_storage::store::{self, lexicons::MANUAL, lexicons::NewLexicon};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Error;
 
 use super::InvalidTarget;
 
-#[derive(Deserialize)]
-pub(super) struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "NewLexicon")]
+pub struct LexiconUpload {
     /// Kept verbatim: the lexicon is shown as it was uploaded.
     pub(super) lexicon_json: Box<RawValue>,
     /// True when absent. Only of a record lexicon's first upload.
@@ -32,9 +36,10 @@ pub(super) struct Body {
     action: Option<ProcedureAction>,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    id: &'a str,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SavedLexicon {
+    #[schemars(extend("format" = "nsid"))]
+    id: String,
     revision: i64,
     /// Null when the upload started no backfill.
     backfill_job_id: Option<String>,
@@ -61,8 +66,12 @@ impl From<Invalid> for Error {
     }
 }
 
-pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: Body = request.json()?;
+pub async fn handle(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<LexiconUpload>,
+) -> Result<Either<Json<SavedLexicon, 201>, Json<SavedLexicon>>, Error> {
+    let body = request.json()?;
     let lexicon = NewLexicon { saved_by: Some(admin.did.to_string()), ..check(&body)? };
     let now = app.clock.now();
     let saved = store::lexicons::upsert(&app.db, &lexicon, now).await?;
@@ -74,7 +83,6 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     } else {
         Event::LexiconUpdated { actor, nsid, revision }
     });
-    let status = if saved.created { StatusCode::CREATED } else { StatusCode::OK };
     let warnings = super::warnings(&app, &lexicon.lexicon_json, lexicon.target_collection.as_deref());
     // After the lexicon applies to the stream, so that no record is missed by both.
     let backfill_job_id = if saved.created && lexicon.backfill {
@@ -82,11 +90,11 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     } else {
         None
     };
-    let answer = Answer { id: &lexicon.id, revision: saved.revision, backfill_job_id, warnings };
-    Ok(response::json(status, &answer))
+    let answer = SavedLexicon { id: lexicon.id, revision: saved.revision, backfill_job_id, warnings };
+    Ok(if saved.created { Either::Left(Json(answer)) } else { Either::Right(Json(answer)) })
 }
 
-pub(super) fn check(body: &Body) -> Result<NewLexicon, Invalid> {
+pub(super) fn check(body: &LexiconUpload) -> Result<NewLexicon, Invalid> {
     let document: Value = serde_json::from_str(body.lexicon_json.get()).map_err(Invalid::Json)?;
     let document = LexiconDoc::parse(&document)?;
     let target_collection = super::target_collection(body.target_collection.as_deref(), document.kind)?;
@@ -118,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn body(more: Value) -> Body {
+    fn body(more: Value) -> LexiconUpload {
         let mut all = json!({ "lexicon_json": {
             "lexicon": 1, "id": "com.example.list",
             "defs": { "main": { "type": "query", "output": { "encoding": "application/json" } } },

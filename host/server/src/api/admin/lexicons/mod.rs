@@ -7,12 +7,13 @@ pub mod services;
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
@@ -20,13 +21,16 @@ use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::{self, LexiconKind};
 use belvedere_storage::store;
 use belvedere_storage::store::lexicons::LexiconRow;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 /// A lexicon as lists show it; the answer for a single lexicon adds the document.
-#[derive(Debug, Serialize)]
-struct LexiconView {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Lexicon")]
+pub struct LexiconView {
+    #[schemars(extend("format" = "nsid"))]
     id: String,
     revision: i64,
+    /// Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     lexicon_json: Option<Box<RawValue>>,
     lexicon_type: String,
@@ -123,28 +127,26 @@ impl LexiconView {
     }
 }
 
-/// `GET /admin/lexicons`: every lexicon, by id, without its document.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `GET /admin/lexicons`: the lexicons, by id, without their documents.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<LexiconView>> {
     let rows = store::lexicons::list(&app.db).await?;
-    let items: Vec<LexiconView> = rows.into_iter().map(|row| LexiconView::item(&app, row)).collect();
-    Ok(response::json(StatusCode::OK, &items))
+    Ok(Json(rows.into_iter().map(|row| LexiconView::item(&app, row)).collect()))
 }
 
-/// `GET /admin/lexicons/{id}`: one lexicon with its document.
-pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let row = store::lexicons::get(&app.db, request.param("id"))
-        .await?
-        .ok_or_else(|| Error::not_found("lexicon not found"))?;
-    Ok(response::json(StatusCode::OK, &LexiconView::full(&app, row)))
+/// `GET /admin/lexicons/{id}`: a lexicon with its document.
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<LexiconView> {
+    let row = store::lexicons::get(&app.db, request.param("id")).await?;
+    let row = row.ok_or_else(|| Error::not_found("lexicon not found"))?;
+    Ok(Json(LexiconView::full(&app, row)))
 }
 
-/// `DELETE /admin/lexicons/{id}`: a method stops working at once; indexed records and scripts stay.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `DELETE /admin/lexicons/{id}`: removes a lexicon. A method stops working at once; indexed records and scripts stay.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = request.param("id");
     if !store::lexicons::delete(&app.db, id).await? {
         return Err(Error::not_found("lexicon not found"));
     }
     app.changed(Topic::Lexicons).await?;
     app.events.record(Event::LexiconDeleted { actor: admin.did.to_string(), nsid: id.to_owned() });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }

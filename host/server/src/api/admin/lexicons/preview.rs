@@ -1,25 +1,27 @@
-//! `POST /admin/lexicons/preview`: what an upload would change. Nothing is stored.
+//! `POST /admin/lexicons/preview`: what an upload would change: one lexicon, or up to 100. Nothing is stored.
 
 mod differences;
 mod records;
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::differences::Difference;
-use self::records::RecordsView;
-use super::create::{self, Body, check};
+use self::differences::LexiconDifference;
+use self::records::RecordsPreview;
+use super::create::{self, LexiconUpload, check};
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_instance::lexicons::Snapshot;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::breaking_change;
 use belvedere_storage::store::lexicons::{self, LexiconRow, NewLexicon};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 /// Lexicons of one preview: a folder of an application's lexicons has a few dozen.
 const MAX_LEXICONS: usize = 100;
@@ -27,47 +29,64 @@ const MAX_LEXICONS: usize = 100;
 /// Collections whose records are validated, besides those that are uploaded: each takes up to a second.
 const MAX_OTHER_COLLECTIONS: usize = 10;
 
+/// One lexicon, or several.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+pub enum LexiconUploads {
+    One(LexiconUpload),
+    Several { lexicons: Vec<LexiconUpload> },
+}
+
 #[derive(Deserialize)]
 struct Bodies {
     lexicons: Vec<Box<RawValue>>,
 }
 
-#[derive(Serialize)]
-struct Answer {
-    lexicons: Vec<Preview>,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct UploadPreview {
+    lexicons: Vec<LexiconPreview>,
     /// Collections whose lexicons refer to the uploaded ones.
-    affected: Vec<Affected>,
+    affected: Vec<AffectedCollection>,
 }
 
-#[derive(Serialize)]
-struct Affected {
+#[derive(Debug, Serialize, JsonSchema)]
+struct AffectedCollection {
+    #[schemars(extend("format" = "nsid"))]
     collection: String,
-    records: RecordsView,
+    records: RecordsPreview,
 }
 
-#[derive(Default, Serialize)]
-struct Preview {
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub struct LexiconPreview {
     id: Option<String>,
     lexicon_type: Option<String>,
     /// `new`, `changed`, `unchanged` or `invalid`.
+    #[schemars(extend("enum" = ["new", "changed", "unchanged", "invalid"]))]
     change: &'static str,
     revision: Option<i64>,
     next_revision: Option<i64>,
+    /// The error that the upload would answer.
     error: Option<String>,
     source: Option<String>,
-    differences: Vec<Difference>,
+    differences: Vec<LexiconDifference>,
     differences_left_out: usize,
     /// The reason why clients or records that follow the stored document may break; null if they don't.
     breaking: Option<String>,
-    records: Option<RecordsView>,
+    /// The effect on the newest records, if they are validated in another way.
+    records: Option<RecordsPreview>,
     starts_backfill: bool,
     warnings: Vec<String>,
 }
 
-pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn handle(
+    app: Arc<App>,
+    _admin: Admin,
+    request: WithBody<LexiconUploads>,
+) -> JsonResult<UploadPreview> {
     let bodies = bodies(&request)?;
     let stored = lexicons::list(&app.db).await?;
-    let checked: Vec<Result<NewLexicon, Box<Preview>>> = bodies.iter().map(|body| read(body)).collect();
+    let checked: Vec<Result<NewLexicon, Box<LexiconPreview>>> =
+        bodies.iter().map(|body| read(body)).collect();
     let new: Vec<NewLexicon> = checked.iter().filter_map(|lexicon| lexicon.as_ref().ok()).cloned().collect();
     let current = app.registry.snapshot();
     let next = Snapshot::preview(stored.clone(), &new);
@@ -85,10 +104,10 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
         if !is_uploaded && affected.len() < MAX_OTHER_COLLECTIONS {
             let records = records::validate(&app, collection, (&current, &next)).await?;
             let collection = collection.to_string();
-            affected.extend(records.map(|records| Affected { collection, records }));
+            affected.extend(records.map(|records| AffectedCollection { collection, records }));
         }
     }
-    Ok(response::json(StatusCode::OK, &Answer { lexicons: previews, affected }))
+    Ok(Json(UploadPreview { lexicons: previews, affected }))
 }
 
 /// The uploads of a request: one, or a list of them.
@@ -104,11 +123,12 @@ fn bodies(request: &Request) -> Result<Vec<Box<RawValue>>, Error> {
     Ok(lexicons)
 }
 
-fn read(body: &RawValue) -> Result<NewLexicon, Box<Preview>> {
+fn read(body: &RawValue) -> Result<NewLexicon, Box<LexiconPreview>> {
     let invalid = |error: String, id: Option<String>| {
-        Box::new(Preview { id, change: "invalid", error: Some(error), ..Preview::default() })
+        Box::new(LexiconPreview { id, change: "invalid", error: Some(error), ..LexiconPreview::default() })
     };
-    let parsed: Body = serde_json::from_str(body.get()).map_err(|error| invalid(error.to_string(), None))?;
+    let parsed: LexiconUpload =
+        serde_json::from_str(body.get()).map_err(|error| invalid(error.to_string(), None))?;
     check(&parsed).map_err(|error: create::Invalid| {
         let document: Value = serde_json::from_str(parsed.lexicon_json.get()).unwrap_or_default();
         invalid(error.to_string(), document.get("id").and_then(Value::as_str).map(str::to_owned))
@@ -120,15 +140,15 @@ async fn preview(
     lexicon: &NewLexicon,
     stored: &[LexiconRow],
     (current, next): (&Snapshot, &Snapshot),
-) -> Result<Preview, Error> {
+) -> Result<LexiconPreview, Error> {
     let row = stored.iter().find(|row| row.id == lexicon.id);
     let target = lexicon.target_collection.as_deref().filter(|target| !next.is_tracked(target));
-    let mut preview = Preview {
+    let mut preview = LexiconPreview {
         id: Some(lexicon.id.clone()),
         lexicon_type: Some(lexicon.lexicon_type.clone()),
         next_revision: Some(row.map_or(0, |row| row.revision) + 1),
         warnings: super::warnings(app, &lexicon.lexicon_json, target),
-        ..Preview::default()
+        ..LexiconPreview::default()
     };
     let Some(row) = row else {
         preview.change = "new";

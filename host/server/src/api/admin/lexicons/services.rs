@@ -1,19 +1,17 @@
-//! `GET /admin/lexicons/{id}/services`: the services whose callers may call the method.
+//! `GET /admin/lexicons/{id}/services`: the services of this instance whose callers may call a method.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use http::StatusCode;
-
 use crate::access::Admin;
-use crate::api::admin::service_entries::EntryView;
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_instance::service_identity::AccessMode;
 use belvedere_protocol::atproto::Nsid;
-use belvedere_storage::store::service_entries;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_storage::store::service_entries::{self, EntryRow};
+use belvedere_web::http::Request;
 
-pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<Vec<EntryRow>> {
     let id = request.param("id");
     // The domain of an NSID has no letter case, and bindings are stored in lower case.
     let nsid = Nsid::try_from(id).map_or_else(|_| id.to_owned(), |nsid| nsid.to_string());
@@ -26,5 +24,5 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
         AccessMode::Allowlist => bound.contains(&row.id),
         AccessMode::Disabled => false,
     });
-    Ok(response::json(StatusCode::OK, &granting.map(EntryView::from).collect::<Vec<_>>()))
+    Ok(Json(granting.collect()))
 }

@@ -5,11 +5,13 @@ pub mod invites;
 use std::sync::Arc;
 
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::access::{Admin, Sender};
+use crate::api::answer::{Json, JsonResult};
 use crate::api::body::or_default;
+use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
@@ -18,7 +20,7 @@ use belvedere_instance::repos::linked::{PENDING, scopes};
 use belvedere_protocol::atproto::{Did, typed};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::linked_repos::{self, GrantRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 async fn grant(app: &App, id: &str) -> Result<GrantRow, Error> {
     let row = linked_repos::get(&app.db, id).await?;
@@ -36,14 +38,15 @@ fn check_scripts(scripts: &[String]) -> Result<(), Error> {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct GrantView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LinkedRepo {
     id: String,
     did: Option<String>,
     handle: Option<String>,
     reason: Option<String>,
     scopes: String,
     scripts: Vec<String>,
+    /// `pending`, `active` or `needs_reauth`.
     status: String,
     last_error: Option<String>,
     last_refreshed_at: Option<Timestamp>,
@@ -52,7 +55,7 @@ struct GrantView {
     created_at: Timestamp,
 }
 
-impl From<GrantRow> for GrantView {
+impl From<GrantRow> for LinkedRepo {
     fn from(row: GrantRow) -> Self {
         Self {
             id: row.id,
@@ -71,18 +74,22 @@ impl From<GrantRow> for GrantView {
     }
 }
 
-/// `GET /admin/linked-repos`: newest first.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LinkedRepos {
+    linked_repos: Vec<LinkedRepo>,
+}
+
+/// `GET /admin/linked-repos`: the repos to which their owners let the instance write, newest first.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<LinkedRepos> {
     let rows = linked_repos::list(&app.db).await?;
-    let grants: Vec<GrantView> = rows.into_iter().map(GrantView::from).collect();
-    Ok(response::json(StatusCode::OK, &json!({ "linked_repos": grants })))
+    Ok(Json(LinkedRepos { linked_repos: rows.into_iter().map(LinkedRepo::from).collect() }))
 }
 
 /// Maximum characters of a reason: it is shown on a page.
 const MAX_REASON: usize = 1000;
 
-#[derive(Deserialize)]
-struct CreateBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewLinkedRepo {
     scopes: String,
     handle: Option<String>,
     reason: Option<String>,
@@ -91,9 +98,9 @@ struct CreateBody {
 }
 
 /// `POST /admin/linked-repos`: creates a grant to write to the repo of one account, or of the account whose owner
-/// accepts the invite.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: CreateBody = request.json()?;
+/// accepts the invite. The owner then authorizes it.
+pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewLinkedRepo>) -> JsonResult<LinkedRepo> {
+    let body = request.json()?;
     let scopes = scopes(&body.scopes).map_err(Error::bad_request)?;
     check_scripts(&body.scripts)?;
     if body.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON) {
@@ -138,12 +145,17 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         did: grant.did.clone(),
         scopes: grant.scopes.clone(),
     });
-    Ok(response::json(StatusCode::OK, &GrantView::from(grant)))
+    Ok(Json(grant.into()))
 }
 
-/// `POST /admin/linked-repos/{id}/authorize`: the URL where the account's owner, who is the calling admin, authorizes
-/// the grant.
-pub async fn authorize(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AuthorizeUrl {
+    authorize_url: String,
+}
+
+/// `POST /admin/linked-repos/{id}/authorize`: begins the authorization in this browser. The answer has the URL where
+/// the account's owner, who is the calling admin, authorizes the grant.
+pub async fn authorize(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<AuthorizeUrl> {
     let grant = grant(&app, request.param("id")).await?;
     let did = grant.did.as_deref().and_then(|did| Did::try_from(did).ok());
     let did = did.ok_or_else(|| Error::bad_request("an open grant is authorized through an invite"))?;
@@ -160,30 +172,40 @@ pub async fn authorize(app: Arc<App>, _admin: Admin, request: Request) -> Result
         let status = if refused { StatusCode::BAD_REQUEST } else { StatusCode::BAD_GATEWAY };
         Error::new(status, error.to_string())
     })?;
-    Ok(response::json(StatusCode::OK, &json!({ "authorize_url": url.as_str() })))
+    Ok(Json(AuthorizeUrl { authorize_url: url.into() }))
 }
 
-#[derive(Deserialize)]
-struct UpdateBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct LinkedRepoPatch {
     scripts: Vec<String>,
 }
 
-/// `PATCH /admin/linked-repos/{id}`: sets which scripts may use it. Its scopes never change: the owner agreed to them.
-pub async fn update(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let UpdateBody { scripts } = request.json()?;
+/// `PATCH /admin/linked-repos/{id}`: sets which scripts may use a grant. Its scopes never change: the owner agreed to
+/// them.
+pub async fn update(
+    app: Arc<App>,
+    _admin: Admin,
+    request: WithBody<LinkedRepoPatch>,
+) -> JsonResult<LinkedRepo> {
+    let LinkedRepoPatch { scripts } = request.json()?;
     check_scripts(&scripts)?;
     let id = request.param("id");
     linked_repos::set_scripts(&app.db, id, &scripts).await?;
-    Ok(response::json(StatusCode::OK, &GrantView::from(grant(&app, id).await?)))
+    Ok(Json(grant(&app, id).await?.into()))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LinkedRepoDeleted {
+    deleted: bool,
 }
 
 /// `DELETE /admin/linked-repos/{id}`: deletes the grant, its invites and its session. The authorization at the PDS
 /// stays.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<LinkedRepoDeleted> {
     let id = request.param("id");
     if !linked_repos::delete(&app.db, id).await? {
         return Err(Error::not_found("linked repo not found"));
     }
     app.events.record(Event::LinkedRepoDeleted { actor: admin.did.to_string(), id: id.to_owned() });
-    Ok(response::json(StatusCode::OK, &json!({ "deleted": true })))
+    Ok(Json(LinkedRepoDeleted { deleted: true }))
 }

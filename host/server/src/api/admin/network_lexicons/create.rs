@@ -2,29 +2,33 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Admin;
 use crate::api::admin::{backfill, lexicons as uploads};
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_instance::events::Event;
+use belvedere_protocol::atproto::Did;
 use belvedere_protocol::atproto::lexicon::LexiconKind;
 use belvedere_storage::store::lexicons::{self, NETWORK, NewLexicon};
-use belvedere_web::http::{Error, Request, Response, response};
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewNetworkLexicon {
+    #[schemars(extend("format" = "nsid"))]
     nsid: String,
     target_collection: Option<String>,
     /// Whether to read the history of a record lexicon's collection. False when absent.
     backfill: Option<bool>,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    nsid: &'a str,
-    authority_did: &'a str,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AddedNetworkLexicon {
+    #[schemars(extend("format" = "nsid"))]
+    nsid: String,
+    authority_did: Did,
     revision: i64,
     /// Null when no backfill was started.
     backfill_job_id: Option<String>,
@@ -32,8 +36,12 @@ struct Answer<'a> {
     warnings: Vec<String>,
 }
 
-pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: Body = request.json()?;
+pub async fn handle(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<NewNetworkLexicon>,
+) -> JsonResult<AddedNetworkLexicon, 201> {
+    let body = request.json()?;
     let nsid = super::parse(&body.nsid)?;
     let found = app.network_lexicons.resolve(&nsid).await?;
     let kind = found.document.kind;
@@ -64,12 +72,12 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     // After the lexicon applies to the stream, so that no record is missed by both.
     let backfill_job_id =
         if lexicon.backfill { backfill::start_for_lexicon(&app, &admin, nsid.as_str()).await? } else { None };
-    let answer = Answer {
-        nsid: nsid.as_str(),
-        authority_did: found.authority.as_str(),
+    let answer = AddedNetworkLexicon {
+        nsid: nsid.to_string(),
+        authority_did: found.authority,
         revision,
         backfill_job_id,
         warnings: uploads::warnings(&app, &lexicon.lexicon_json, lexicon.target_collection.as_deref()),
     };
-    Ok(response::json(StatusCode::CREATED, &answer))
+    Ok(Json(answer))
 }

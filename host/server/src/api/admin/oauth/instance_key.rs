@@ -3,55 +3,57 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use crate::access::Admin;
+use crate::api::admin::api_clients::auth_key::KeyUses;
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
-use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_storage::store::StoreError;
+use belvedere_storage::store::api_client_keys::KeyUse;
 use belvedere_storage::store::instance_oauth_keys::{self, CURRENT, InstanceKeyRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-#[derive(Serialize)]
-struct KeyView {
-    kid: String,
-    status: String,
-    created_at: Timestamp,
-    session_count: i64,
-}
-
-impl From<InstanceKeyRow> for KeyView {
-    fn from(row: InstanceKeyRow) -> Self {
-        let InstanceKeyRow { kid, status, created_at, session_count, .. } = row;
-        Self { kid, status, created_at, session_count }
-    }
-}
-
-/// `GET /admin/oauth/instance-key`: the keys, newest first, with the number of sessions that began with each.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `GET /admin/oauth/instance-key`: the keys with which the instance authenticates, newest first, with the number of
+/// sessions that began with each.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<KeyUses> {
     let rows = instance_oauth_keys::list(&app.db).await?;
-    let keys: Vec<KeyView> = rows.into_iter().map(KeyView::from).collect();
-    Ok(response::json(StatusCode::OK, &json!({ "keys": keys })))
+    let key_use = |row: InstanceKeyRow| {
+        let InstanceKeyRow { kid, status, created_at, session_count, .. } = row;
+        KeyUse { kid, status, created_at, session_count }
+    };
+    Ok(Json(KeyUses { keys: rows.into_iter().map(key_use).collect() }))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct KeyRotated {
+    kid: String,
+    orphaned_sessions: i64,
 }
 
 /// `POST /admin/oauth/instance-key/rotate`: makes a new key the current one. Sessions keep the key that they began
 /// with.
-pub async fn rotate(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn rotate(app: Arc<App>, admin: Admin, _request: Request) -> JsonResult<KeyRotated> {
     let kid = app.sessions.authorizations.keys().rotate().await.map_err(|error| match error {
         StoreError::Conflict(_) => Error::conflict("another request rotates the key at the same time"),
         other => Error::from(other),
     })?;
     let orphaned_sessions = instance_oauth_keys::count_orphaned(&app.db).await?;
     app.events.record(Event::InstanceKeyRotated { actor: admin.did.to_string(), kid: kid.clone() });
-    Ok(response::json(StatusCode::OK, &json!({ "kid": kid, "orphaned_sessions": orphaned_sessions })))
+    Ok(Json(KeyRotated { kid, orphaned_sessions }))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InstanceKeyDeleted {
+    kid: String,
+    sessions_destroyed: usize,
 }
 
 /// `DELETE /admin/oauth/instance-key/{kid}`: deletes a key that was rotated, and ends the sessions that began with it:
 /// logins, and grants to linked repos.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<InstanceKeyDeleted> {
     let kid = request.param("kid");
     let key = instance_oauth_keys::get(&app.db, kid).await?;
     let key = key.ok_or_else(|| Error::not_found("there is no such key"))?;
@@ -63,5 +65,5 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let sessions_destroyed = app.sessions.vault.end_sessions_of_own_key(kid).await?;
     let (actor, kid) = (admin.did.to_string(), kid.to_owned());
     app.events.record(Event::InstanceKeyDeleted { actor, kid: kid.clone(), sessions_destroyed });
-    Ok(response::json(StatusCode::OK, &json!({ "kid": kid, "sessions_destroyed": sessions_destroyed })))
+    Ok(Json(InstanceKeyDeleted { kid, sessions_destroyed }))
 }

@@ -1,17 +1,22 @@
 //! The answers and events about a plugin that was not installed.
 
+use futures_util::future::Either;
 use http::StatusCode;
 use serde::Serialize;
 
 use super::upload::Unreadable;
-use super::view::PermissionView;
+use super::view::PluginPermission;
 use crate::access::Admin;
+use crate::api::answer::Json;
 use crate::app::App;
 use belvedere_instance::events::Event;
 use belvedere_scripting::plugins::changes::Changes;
 use belvedere_scripting::plugins::install::{InstallError, Origin};
 use belvedere_scripting::plugins::{manifest_id, shortened, shown_url};
 use belvedere_web::http::{Error, Response, response};
+
+/// The answer of an endpoint that installs a plugin, or the question for consent.
+pub type Attempted<T> = Result<Either<Json<T>, Response>, Error>;
 
 /// The plugin of a request; parts that are not known are `None`.
 #[derive(Debug, Default)]
@@ -35,7 +40,7 @@ impl Attempt {
 struct ConsentRequired {
     error: &'static str,
     message: String,
-    permissions: Vec<PermissionView>,
+    permissions: Vec<PluginPermission>,
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<Box<Changes>>,
 }
@@ -44,12 +49,7 @@ struct ConsentRequired {
 ///
 /// # Errors
 /// All but the question for consent.
-pub(super) fn answer(
-    app: &App,
-    admin: &Admin,
-    attempt: Attempt,
-    error: InstallError,
-) -> Result<Response, Error> {
+pub(super) fn answer<T>(app: &App, admin: &Admin, attempt: Attempt, error: InstallError) -> Attempted<T> {
     let text = shortened(error.to_string());
     match error {
         InstallError::Invalid(_) => {
@@ -62,10 +62,10 @@ pub(super) fn answer(
             let body = ConsentRequired {
                 error: "ConsentRequired",
                 message: text,
-                permissions: permissions.iter().map(PermissionView::undecided).collect(),
+                permissions: permissions.iter().map(PluginPermission::undecided).collect(),
                 changes,
             };
-            Ok(response::json(StatusCode::BAD_REQUEST, &body))
+            Ok(Either::Right(response::json(StatusCode::BAD_REQUEST, &body)))
         }
         InstallError::Store(error) => Err(error.into()),
     }

@@ -16,19 +16,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use futures_util::future::Either;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use self::failure::Attempt;
+use self::failure::{Attempt, Attempted};
+use self::upload::PluginOrigin;
 use self::view::Summary;
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_instance::events::Event;
 use belvedere_scripting::plugins::manifest::Manifest;
 use belvedere_scripting::plugins::shown_url;
 use belvedere_storage::store::plugins::{self, PluginRow, PluginState};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 pub use upload::MAX_BYTES as MAX_UPLOAD;
 
@@ -39,26 +43,27 @@ const REMOVAL_WAIT: Duration = Duration::from_secs(5);
 /// The interval at which that is checked.
 const REMOVAL_POLL: Duration = Duration::from_millis(50);
 
-#[derive(Serialize)]
-struct List {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PluginList {
     plugins: Vec<Summary>,
     /// Whether secrets can be stored: always, since a server without a key generates one.
     encryption_configured: bool,
 }
 
-/// `GET /admin/plugins`: all plugins, oldest first, then those that the configuration names and that can't be installed.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `GET /admin/plugins`: the plugins, oldest first, then those that the configuration names and that can't be
+/// installed.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<PluginList> {
     let rows = plugins::list(&app.db).await?;
     let mut failures: BTreeMap<String, String> = app.plugins.loaded.failures();
     failures.retain(|id, _| rows.iter().all(|row| row.id != *id));
     let mut summaries: Vec<Summary> = rows.into_iter().map(|row| Summary::new(&app, row)).collect();
     summaries.extend(failures.into_iter().map(|(id, error)| Summary::failed(&app, id, error)));
-    Ok(response::json(StatusCode::OK, &List { plugins: summaries, encryption_configured: true }))
+    Ok(Json(PluginList { plugins: summaries, encryption_configured: true }))
 }
 
 /// `POST /admin/plugins`: installs a plugin from a URL or an upload, or replaces the one with its id. 400
 /// `ConsentRequired` lists what has to be accepted or denied in `accepted_capabilities`.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<PluginOrigin>) -> Attempted<Summary> {
     let (origin, terms) = match upload::read(&request).await {
         Ok(read) => read,
         Err(broken) => return Err(failure::unreadable(&app, &admin, broken)),
@@ -77,14 +82,14 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
                 module_sha256: row.module_sha256.clone(),
                 granted: row.granted.clone(),
             });
-            Ok(response::json(StatusCode::OK, &Summary::new(&app, row)))
+            Ok(Either::Left(Json(Summary::new(&app, row))))
         }
         Err(error) => failure::answer(&app, &admin, attempt, error),
     }
 }
 
 /// `DELETE /admin/plugins/{id}`: removes a plugin and unlinks its accounts. Its secrets stay, for a reinstall.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let row = find(&app, request.param("id")).await?;
     if plugins::begin_removal(&app.db, &row.id).await?.is_some() {
         // Before what may fail: it can't be undone.
@@ -102,7 +107,7 @@ pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     while is_there().await? && Instant::now() < deadline {
         tokio::time::sleep(REMOVAL_POLL).await;
     }
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
 /// An installed plugin.

@@ -2,19 +2,25 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use futures_util::future::Either;
 
-use super::failure::{self, Attempt};
-use super::upload;
-use super::view::PreviewView;
+use super::failure::{self, Attempt, Attempted};
+use super::upload::{self, PluginOrigin};
+use super::view::PluginPreview;
 use crate::access::Admin;
+use crate::api::answer::Json;
+use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_scripting::plugins::CompileLimits;
-use belvedere_web::http::{Error, Request, Response, response};
 
-/// `POST /admin/plugins/preview`: takes the same bodies as the installation. Reads the module without compiling it, so
-/// what it says of itself is compared with the manifest only when it is installed.
-pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `POST /admin/plugins/preview`: what installing a plugin would ask for. Takes the same bodies as the installation.
+/// Reads the module without compiling it, so what it says of itself is compared with the manifest only when it is
+/// installed.
+pub async fn handle(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<PluginOrigin>,
+) -> Attempted<PluginPreview> {
     let (origin, terms) = match upload::read(&request).await {
         Ok(read) => read,
         Err(broken) => return Err(failure::unreadable(&app, &admin, broken)),
@@ -23,7 +29,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     match app.plugins.installer.preview(origin, &terms).await {
         Ok(preview) => {
             let limits = CompileLimits::beside(app.config.memory.limit);
-            Ok(response::json(StatusCode::OK, &PreviewView::of(preview, limits)))
+            Ok(Either::Left(Json(PluginPreview::of(preview, limits))))
         }
         Err(error) => failure::answer(&app, &admin, attempt, error),
     }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
-
 use super::view::Summary;
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_instance::events::Event;
 use belvedere_storage::store::plugins::{self, PluginState};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-/// `POST /admin/plugins/{id}/resume`: a plugin that is not paused stays as it is.
-pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `POST /admin/plugins/{id}/resume`: lets a plugin run again that was paused because it failed too often. A plugin
+/// that is not paused stays as it is.
+pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<Summary> {
     let row = super::find(&app, request.param("id")).await?;
     let is_paused = row.status == PluginState::Paused;
     let row = plugins::resume(&app.db, &row.id).await?;
@@ -23,5 +23,5 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         let (actor, id) = (admin.did.to_string(), row.id.clone());
         app.events.record(Event::PluginResumed { actor, id });
     }
-    Ok(response::json(StatusCode::OK, &Summary::new(&app, row)))
+    Ok(Json(Summary::new(&app, row)))
 }

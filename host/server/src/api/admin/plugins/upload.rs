@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use multer::Multipart;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use belvedere_scripting::plugins::install::{Origin, Terms};
@@ -16,8 +17,9 @@ use belvedere_web::http::{Error, Request, limits, nul};
 /// Bytes of an upload: both files, and a megabyte for the other fields and the boundaries.
 pub const MAX_BYTES: usize = MAX_MODULE + manifest::MAX_BYTES + limits::JSON_BODY;
 
-#[derive(Deserialize)]
-struct Body {
+/// The same as `multipart/form-data` with `manifest` and `module` instead of `url`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PluginOrigin {
     url: String,
     sha256: Option<String>,
     accepted_capabilities: Option<Vec<String>>,
@@ -54,7 +56,7 @@ pub(super) async fn read(request: &Request) -> Result<(Origin, Terms), Unreadabl
     if nul::in_json(&request.body) {
         return Err(nul::refused("the request body").into());
     }
-    let Body { url, sha256, accepted_capabilities: accepted } = request.json()?;
+    let PluginOrigin { url, sha256, accepted_capabilities: accepted } = request.json()?;
     Ok((Origin::Url(url), Terms { sha256, accepted }))
 }
 

@@ -1,5 +1,6 @@
 //! The views of plugins (admin-api.md §15).
 
+use schemars::JsonSchema;
 use semver::Version;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -14,8 +15,8 @@ use belvedere_scripting::plugins::{CompileLimits, shown_url};
 use belvedere_storage::store::plugins::{PluginRow, PluginSource, PluginState};
 
 /// A permission as operators read it.
-#[derive(Debug, Serialize)]
-pub(super) struct PermissionView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PluginPermission {
     permission: String,
     sentence: String,
     risk: Risk,
@@ -24,7 +25,7 @@ pub(super) struct PermissionView {
     granted: Option<bool>,
 }
 
-impl PermissionView {
+impl PluginPermission {
     pub(super) fn undecided(permission: &Permission) -> Self {
         Self {
             permission: permission.to_string(),
@@ -35,14 +36,14 @@ impl PermissionView {
     }
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct FunctionView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct PluginFunction {
     name: String,
     params: Vec<String>,
     help: Option<String>,
 }
 
-impl From<&Function> for FunctionView {
+impl From<&Function> for PluginFunction {
     fn from(function: &Function) -> Self {
         let Function { name, params, help } = function.clone();
         Self { name, params, help }
@@ -50,14 +51,16 @@ impl From<&Function> for FunctionView {
 }
 
 /// An installed plugin, or one that the configuration names and that can't be installed: then much of it is unknown.
-#[derive(Debug, Serialize)]
-pub(super) struct Summary {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Plugin")]
+pub struct Summary {
     id: String,
     name: String,
     description: Option<String>,
     icon_url: Option<String>,
+    #[schemars(with = "Option<String>")]
     version: Option<Version>,
-    source: &'static str,
+    source: PluginSource,
     url: Option<String>,
     /// The hash of the module; `manifest_sha256` is that of the manifest.
     sha256: Option<String>,
@@ -66,18 +69,20 @@ pub(super) struct Summary {
     pinned: bool,
     /// Whether it can be called.
     enabled: bool,
+    /// `active`, `loading`, `failed`, `paused` or `removing`.
     status: &'static str,
     last_error: Option<String>,
     auth_type: Option<AuthType>,
     required_secrets: Vec<RequiredSecret>,
     secrets_configured: bool,
-    permissions: Vec<PermissionView>,
-    functions: Vec<FunctionView>,
+    permissions: Vec<PluginPermission>,
+    functions: Vec<PluginFunction>,
     installed_by: Option<String>,
     installed_at: Option<Timestamp>,
     loaded_at: Option<Timestamp>,
     update_available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     latest_version: Option<Version>,
     pending_releases: Vec<CatalogueRelease>,
 }
@@ -92,27 +97,25 @@ impl Summary {
         let permissions = row.requested.iter().filter_map(|text| {
             let permission: Permission = text.parse().ok()?;
             let granted = Some(row.granted.contains(text));
-            Some(PermissionView { granted, ..PermissionView::undecided(&permission) })
+            Some(PluginPermission { granted, ..PluginPermission::undecided(&permission) })
         });
         let status = match (row.status, &failure) {
             (PluginState::Active, Some(_)) => "failed",
             (PluginState::Active, None) if loaded.is_none() => "loading",
             (status, _) => status.as_str(),
         };
-        let functions = loaded.iter().flat_map(|plugin| plugin.functions.iter().map(FunctionView::from));
+        let functions = loaded.iter().flat_map(|plugin| plugin.functions.iter().map(PluginFunction::from));
         Self {
             version: manifest.as_ref().map(|manifest| manifest.version.clone()),
             secrets_configured: manifest.as_ref().is_some_and(|one| parts.secrets.are_complete(one)),
             auth_type: manifest.as_ref().map(|manifest| manifest.auth_type),
             permissions: permissions.collect(),
             functions: functions.collect(),
-            source: row.source.as_str(),
             url: row.url.as_deref().map(shown_url),
             sha256: Some(row.module_sha256),
             manifest_sha256: Some(row.manifest_sha256),
             pinned: row.pinned,
             enabled: status == "active",
-            status,
             last_error: failure.or(row.last_error),
             installed_by: row.installed_by,
             installed_at: Some(row.installed_at),
@@ -120,7 +123,7 @@ impl Summary {
             update_available: !newer.is_empty(),
             latest_version: parts.catalogue.latest(&row.id),
             pending_releases: newer,
-            ..Self::shown(row.id, manifest)
+            ..Self::shown(row.id, row.source, status, manifest)
         }
     }
 
@@ -128,10 +131,10 @@ impl Summary {
     pub(super) fn failed(app: &App, id: String, error: String) -> Self {
         let is_listed = app.config.plugins.urls.iter().any(|entry| entry.id == id);
         let source = if is_listed { PluginSource::Environment } else { PluginSource::File };
-        Self { source: source.as_str(), status: "failed", last_error: Some(error), ..Self::shown(id, None) }
+        Self { last_error: Some(error), ..Self::shown(id, source, "failed", None) }
     }
 
-    fn shown(id: String, manifest: Option<Manifest>) -> Self {
+    fn shown(id: String, source: PluginSource, status: &'static str, manifest: Option<Manifest>) -> Self {
         let (name, description, icon_url, required_secrets) = match manifest {
             Some(manifest) => {
                 (manifest.name, manifest.description, manifest.icon_url, manifest.required_secrets)
@@ -145,13 +148,13 @@ impl Summary {
             icon_url,
             required_secrets,
             version: None,
-            source: "",
+            source,
             url: None,
             sha256: None,
             manifest_sha256: None,
             pinned: false,
             enabled: false,
-            status: "",
+            status,
             last_error: None,
             auth_type: None,
             secrets_configured: false,
@@ -168,10 +171,11 @@ impl Summary {
 }
 
 /// A plugin that is not installed.
-#[derive(Debug, Serialize)]
-pub(super) struct PreviewView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PluginPreview {
     id: String,
     name: String,
+    #[schemars(with = "String")]
     version: Version,
     description: Option<String>,
     icon_url: Option<String>,
@@ -184,25 +188,25 @@ pub(super) struct PreviewView {
     manifest_sha256: String,
     /// The capabilities that the module imports.
     imports: Vec<&'static str>,
-    permissions: Vec<PermissionView>,
-    compilation: CompilationView,
+    permissions: Vec<PluginPermission>,
+    compilation: PluginCompilation,
     /// The limits of a preview.
     note: &'static str,
 }
 
 /// The costs of installing a plugin.
-#[derive(Debug, Serialize)]
-struct CompilationView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct PluginCompilation {
     /// Whether the module has to be compiled; other installations wait for that.
     needed: bool,
     module_bytes: usize,
     functions: u32,
-    /// Maximum seconds of compiling it.
+    /// Maximum processor seconds of compiling it; a module that takes longer is refused.
     max_seconds: u64,
     max_memory_mib: u64,
 }
 
-impl CompilationView {
+impl PluginCompilation {
     fn of(preview: &Preview, limits: CompileLimits) -> Self {
         let CompileLimits { seconds, memory_mib } = limits;
         Self {
@@ -219,9 +223,9 @@ impl CompilationView {
 const PREVIEW_NOTE: &str =
     "what the module describes itself as is compared with the manifest when it is installed";
 
-impl PreviewView {
+impl PluginPreview {
     pub(super) fn of(preview: Preview, limits: CompileLimits) -> Self {
-        let compilation = CompilationView::of(&preview, limits);
+        let compilation = PluginCompilation::of(&preview, limits);
         let Preview { inspected, manifest_url, wasm_url, .. } = preview;
         let file = inspected.package.manifest;
         Self {
@@ -239,7 +243,7 @@ impl PreviewView {
             manifest_sha256: file.sha256,
             imports: inspected.surface.imports,
             compilation,
-            permissions: inspected.requested.iter().map(PermissionView::undecided).collect(),
+            permissions: inspected.requested.iter().map(PluginPermission::undecided).collect(),
             note: PREVIEW_NOTE,
         }
     }

@@ -1,40 +1,67 @@
 //! Reads the conditions of `GET /admin/records`.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::api::paging;
+use crate::api::paging::{self, Page, given};
 use crate::app::App;
+use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Nsid, RecordKey};
 use belvedere_storage::query::{Filter, HasLabel, Narrow, PageSize, Position, Query};
 use belvedere_storage::store::StoreError;
-use belvedere_web::http::{Error, Request};
+use belvedere_web::http::Error;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RecordsQuery {
+    #[schemars(required, extend("format" = "nsid"))]
+    collection: Option<String>,
+    #[schemars(with = "Option<bool>")]
+    valid: Option<String>,
+    /// A DID or a handle.
+    repo: Option<String>,
+    rkey: Option<String>,
+    /// Indexed at this time or later.
+    #[schemars(with = "Option<Timestamp>")]
+    from: Option<String>,
+    /// Indexed before this time.
+    #[schemars(with = "Option<Timestamp>")]
+    before: Option<String>,
+    /// The value of a label that is in effect.
+    label: Option<String>,
+    /// Conditions on fields, as JSON: the filter of `db.query`.
+    filter: Option<String>,
+    #[serde(flatten)]
+    page: Page,
+}
 
 /// The query that a request describes. A handle in `repo` is resolved.
 ///
 /// # Errors
 /// 400 naming the parameter that is wrong; 502 when a handle can't be resolved now.
-pub(super) async fn read(app: &App, request: &Request) -> Result<Query, Error> {
-    let collection = paging::required(request, "collection")?;
+pub(super) async fn read(app: &App, query: RecordsQuery) -> Result<Query, Error> {
+    let collection = paging::required("collection", query.collection)?;
     let collection =
         Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
-    let did = match paging::optional(request, "repo") {
+    let did = match given(query.repo.as_deref()) {
         Some(repo) => Some(app.core.resolver.account(&repo).await?),
         None => None,
     };
-    let rkey = paging::optional(request, "rkey");
+    let rkey = given(query.rkey.as_deref());
     if rkey.as_deref().is_some_and(|rkey| RecordKey::try_from(rkey).is_err()) {
         return Err(Error::bad_request("rkey is not a record key"));
     }
-    let label = paging::optional(request, "label").map(|val| HasLabel::new(val, app.clock.now()));
+    let label = given(query.label.as_deref()).map(|val| HasLabel::new(val, app.clock.now()));
     let label = label.transpose().map_err(|_| Error::bad_request("label is not the value of a label"))?;
-    let (from, before) = (paging::time(request, "from")?, paging::time(request, "before")?);
+    let (from, before) =
+        (paging::time("from", query.from.as_deref())?, paging::time("before", query.before.as_deref())?);
     Ok(Query {
         did,
-        limit: paging::limit(request, PageSize::RECORDS)?,
-        after: Position::read(request.query("cursor").as_deref(), None)
+        limit: query.page.limit(PageSize::RECORDS)?,
+        after: Position::read(query.page.cursor.as_deref(), None)
             .map_err(|invalid| Error::bad_request(invalid.to_string()))?,
-        filter: paging::optional(request, "filter").map(|text| filter(&text)).transpose()?,
-        valid: paging::valid(request.query("valid").as_deref())?,
+        filter: given(query.filter.as_deref()).map(|text| filter(&text)).transpose()?,
+        valid: paging::valid(query.valid.as_deref())?,
         narrow: Narrow { rkey, from, before, label },
         ..Query::of(collection)
     })

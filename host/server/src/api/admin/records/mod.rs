@@ -6,12 +6,14 @@ pub mod why;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde::Serialize;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use self::conditions::RecordsQuery;
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithQuery;
 use crate::api::paging;
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
@@ -22,19 +24,23 @@ use belvedere_storage::store::labels::{self, ActiveLabel};
 use belvedere_storage::store::query;
 use belvedere_storage::store::records::{self, DeletedCollection, FullRecordRow};
 use belvedere_storage::store::replicas::Writer;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
-#[derive(Serialize)]
-struct Answer {
-    records: Vec<RecordView>,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RecordList {
+    records: Vec<IndexedRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
 
-#[derive(Serialize)]
-struct RecordView {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Record")]
+struct IndexedRecord {
+    #[schemars(extend("format" = "at-uri"))]
     uri: String,
+    #[schemars(extend("format" = "did"))]
     did: String,
+    #[schemars(extend("format" = "nsid"))]
     collection: String,
     rkey: String,
     cid: Option<String>,
@@ -45,26 +51,26 @@ struct RecordView {
     /// The reason why it does not.
     invalid_reason: Option<String>,
     record: Box<RawValue>,
-    labels: Vec<LabelView>,
+    labels: Vec<RecordLabel>,
 }
 
 /// A label in force: one of a labeler, or one that the author put into the record.
-#[derive(Serialize)]
-struct LabelView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct RecordLabel {
     src: String,
     val: String,
     /// Empty for a label of the author.
     cts: String,
 }
 
-impl From<ActiveLabel> for LabelView {
+impl From<ActiveLabel> for RecordLabel {
     fn from(label: ActiveLabel) -> Self {
         let cts = label.cts.map(|cts| cts.to_string()).unwrap_or_default();
         Self { src: label.src, val: label.val, cts }
     }
 }
 
-impl RecordView {
+impl IndexedRecord {
     /// `labels`: those of the page, by URI.
     fn new(
         full: FullRecordRow,
@@ -74,7 +80,7 @@ impl RecordView {
         let uri = row.uri();
         let labels = labels.remove(&uri).unwrap_or_default();
         Ok(Self {
-            labels: labels.into_iter().map(LabelView::from).collect(),
+            labels: labels.into_iter().map(RecordLabel::from).collect(),
             uri,
             record: serde_json::from_slice(&row.record)?,
             cid: cid.map(|cid| cid.to_string()),
@@ -90,23 +96,37 @@ impl RecordView {
 }
 
 /// `GET /admin/records`: the records of one collection that meet conditions, newest first, with their index metadata.
-pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let wanted = conditions::read(&app, &request).await?;
+pub async fn list(app: Arc<App>, _admin: Admin, request: WithQuery<RecordsQuery>) -> JsonResult<RecordList> {
+    let wanted = conditions::read(&app, request.parameters()?).await?;
     let page = query::read_full(&app.db, &wanted).await.map_err(conditions::read_error)?;
     let uris: Vec<String> = page.rows.iter().map(|full| full.row.uri()).collect();
     let mut labels = labels::active(&app.db, &uris, app.clock.now()).await?;
-    let records = page.rows.into_iter().map(|full| RecordView::new(full, &mut labels));
+    let records = page.rows.into_iter().map(|full| IndexedRecord::new(full, &mut labels));
     let mut records = records.collect::<Result<Vec<_>, _>>().map_err(Error::internal)?;
     if let Some(label) = wanted.narrow.label {
         records.retain(|record| record.labels.iter().any(|given| given.val == label.val));
     }
-    let answer = Answer { records, cursor: page.next.as_ref().map(Position::cursor) };
-    Ok(response::json(StatusCode::OK, &answer))
+    Ok(Json(RecordList { records, cursor: page.next.as_ref().map(Position::cursor) }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct CollectionQuery {
+    #[schemars(required, extend("format" = "nsid"))]
+    collection: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DeletedRecords {
+    deleted: u64,
 }
 
 /// `DELETE /admin/records/collection?collection=`: deletes all records of one collection from the index.
-pub async fn collection(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let collection = paging::required(&request, "collection")?;
+pub async fn collection(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithQuery<CollectionQuery>,
+) -> JsonResult<DeletedRecords> {
+    let collection = paging::required("collection", request.parameters()?.collection)?;
     let collection =
         Nsid::try_from(collection.as_str()).map_err(|_| Error::bad_request("collection is not an NSID"))?;
     let DeletedCollection { records: deleted, end } = records::delete_collection(&app.db, &collection).await;
@@ -120,25 +140,36 @@ pub async fn collection(app: Arc<App>, admin: Admin, request: Request) -> Result
         app.events.record(event);
     }
     end?;
-    Ok(response::json(StatusCode::OK, &json!({ "deleted": deleted })))
+    Ok(Json(DeletedRecords { deleted }))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct IndexedCollections {
+    #[schemars(extend("items" = { "type": "string", "format": "nsid" }))]
+    collections: Vec<String>,
 }
 
 /// `GET /admin/records/collections`: the collections that are indexed.
-pub async fn collections(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn collections(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<IndexedCollections> {
     let snapshot = app.registry.snapshot();
-    let collections: Vec<&str> = snapshot.tracked().iter().map(Nsid::as_str).collect();
-    Ok(response::json(StatusCode::OK, &json!({ "collections": collections })))
+    Ok(Json(IndexedCollections { collections: snapshot.tracked().iter().map(Nsid::to_string).collect() }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct RecordQuery {
+    #[schemars(required, extend("format" = "at-uri"))]
+    uri: Option<String>,
 }
 
 /// `DELETE /admin/records?uri=`: deletes one record from the index. The repo keeps it, and a later event of the stream
 /// indexes it again.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let uri = paging::required(&request, "uri")?;
+pub async fn delete(app: Arc<App>, admin: Admin, request: WithQuery<RecordQuery>) -> EmptyResult {
+    let uri = paging::required("uri", request.parameters()?.uri)?;
     let uri = RecordUri::parse(&uri).map_err(|e| Error::bad_request(e.to_string()))?;
     if !records::delete(&app.db, &uri).await? {
         return Err(Error::not_found("record not found"));
     }
     app.db.announce_writes(&[Writer::account(&admin.did)]).await;
     app.events.record(Event::RecordDeleted { actor: Some(admin.did.to_string()), uri });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }

@@ -3,37 +3,44 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::body::{check_trigger, unusual};
 use super::diagnostics::{self, Diagnostic};
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_protocol::atproto::lexicon::LexiconKind;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::mentions::{Mention, MentionKind, mentions};
 use belvedere_scripting::scripts::{FailureKind, ScriptFailure};
 use belvedere_storage::store::script_variables;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Error;
 
 /// Warnings of one check: a source that names thousands of unknown methods needs no list of them.
 const MAX_WARNINGS: usize = 100;
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ScriptToCheck {
     id: String,
     body: String,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ScriptCheck {
     ok: bool,
     diagnostics: Vec<Diagnostic>,
     outbound_xrpcs: Vec<String>,
 }
 
-pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let Body { id, body: source } = request.json()?;
+pub async fn handle(
+    app: Arc<App>,
+    _admin: Admin,
+    request: WithBody<ScriptToCheck>,
+) -> JsonResult<ScriptCheck> {
+    let ScriptToCheck { id, body: source } = request.json()?;
     let trigger = Trigger::parse(&id).map_err(|e| Error::bad_request(e.to_string()))?;
     check_trigger(&app, &trigger)?;
     let mut diagnostics = Vec::new();
@@ -54,7 +61,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
         Some(Diagnostic::warning(kind, message).at(&source, mention.at))
     });
     diagnostics.extend(warnings.take(MAX_WARNINGS));
-    Ok(response::json(StatusCode::OK, &Answer { ok, diagnostics, outbound_xrpcs }))
+    Ok(Json(ScriptCheck { ok, diagnostics, outbound_xrpcs }))
 }
 
 /// # Errors

@@ -2,18 +2,25 @@
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::ScriptFailure;
 
-#[derive(Debug, Default, PartialEq, Serialize)]
-pub(super) struct Diagnostic {
+#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Diagnostic {
     /// `error`: the script can't be saved; or `warning`.
+    #[schemars(extend("enum" = ["error", "warning"]))]
     severity: &'static str,
+    #[schemars(extend("enum" = [
+        "syntax", "missing_handle", "runtime", "limit", "memory", "unknown_method", "unset_variable", "no_lexicon",
+        "kind_mismatch"
+    ]))]
     kind: &'static str,
-    /// Null when it concerns no line; then the fields below are null too.
+    /// From 1. Null when it concerns no line; then the fields below are null too.
     line: Option<usize>,
+    /// From 1, in UTF-16 code units.
     column: Option<usize>,
     end_line: Option<usize>,
     /// The column after the last one.

@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use self::answer::{Finished, RunResult};
-use self::event::{DryEvent, EventBody};
+use self::answer::{DryRunAnswer, Finished, RunResult};
+use self::event::{DryEvent, DryRunEvent};
 use crate::access::{Admin, Permission};
+use crate::api::answer::{Built, Json};
+use crate::api::input::WithBody;
 use crate::app::App;
 use crate::methods::dry_run::DryRunMethods;
 use belvedere_instance::events::Event;
@@ -24,13 +27,13 @@ use belvedere_scripting::scripts::{
 };
 use belvedere_storage::store::scripts;
 use belvedere_web::fair_share::Tenant;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, response};
 
 /// Time that a dry run waits for others to end. Longer waits look like a page that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct DryRunRequest {
     /// The trigger.
     id: String,
     /// Absent: the stored script.
@@ -38,11 +41,15 @@ struct Body {
     source: Option<String>,
     /// Whether it may read from other servers; false when absent.
     network: Option<bool>,
-    event: EventBody,
+    event: DryRunEvent,
 }
 
-pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: Body = request.json()?;
+pub async fn handle(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<DryRunRequest>,
+) -> Result<Built<Json<DryRunAnswer>>, Error> {
+    let body = request.json()?;
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
     let event = body.event.resolve(&app, &trigger).await?;
     let is_stored = body.source.is_none();
@@ -78,7 +85,7 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     }
     let finished =
         Finished { trigger: &trigger, event: &event, result, duration, report: dry_run.take(), options };
-    Ok(response::json(StatusCode::OK, &finished.answer(&app)))
+    Ok(response::json(StatusCode::OK, &finished.answer(&app)).into())
 }
 
 async fn stored(app: &App, trigger: &Trigger) -> Result<String, Error> {

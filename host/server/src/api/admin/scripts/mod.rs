@@ -9,79 +9,62 @@ pub mod types;
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use futures_util::future::Either;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::body::{check_description, check_source, check_trigger, check_type, outbound_xrpcs, unusual};
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::{WithBody, WithQuery};
 use crate::app::{App, Topic};
-use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_storage::store::Patch;
 use belvedere_storage::store::scripts::{self, NewScript, ScriptPatch, ScriptRow};
-use belvedere_web::http::{Error, Request, Response, response};
-
-#[derive(Debug, Serialize)]
-struct ScriptView {
-    id: String,
-    script_type: String,
-    body: String,
-    description: Option<String>,
-    outbound_xrpcs: Option<Vec<String>>,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-}
-
-impl From<ScriptRow> for ScriptView {
-    fn from(row: ScriptRow) -> Self {
-        Self {
-            id: row.id,
-            script_type: row.script_type,
-            body: row.body,
-            description: row.description,
-            outbound_xrpcs: row.outbound_xrpcs,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-        }
-    }
-}
+use belvedere_web::http::{Error, Request};
 
 /// A script that was stored, and what its author should know.
-#[derive(Serialize)]
-struct SavedView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SavedScript {
     #[serde(flatten)]
-    script: ScriptView,
+    script: ScriptRow,
+    /// Whether it replaces the server's own answer to a method, or can't run yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
 
-impl SavedView {
+impl SavedScript {
     fn of(app: &App, trigger: &Trigger, row: ScriptRow) -> Self {
         let warnings = unusual(app, trigger).map(|(_, message)| message).into_iter().collect();
-        Self { script: row.into(), warnings }
+        Self { script: row, warnings }
     }
 }
 
-/// `GET /admin/scripts`: every script by id, or with `?suffix=` those bound to one NSID or job type.
-pub async fn list(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let suffix = request.query("suffix").filter(|s| !s.is_empty());
-    let rows = scripts::list(&app.db, suffix.as_deref()).await?;
-    let items: Vec<ScriptView> = rows.into_iter().map(ScriptView::from).collect();
-    Ok(response::json(StatusCode::OK, &items))
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ScriptQuery {
+    suffix: Option<String>,
 }
 
-/// `GET /admin/scripts/{id}`
-pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let row = scripts::get(&app.db, request.param("id"))
-        .await?
-        .ok_or_else(|| Error::not_found("script not found"))?;
-    Ok(response::json(StatusCode::OK, &ScriptView::from(row)))
+/// `GET /admin/scripts`: the scripts, by id; with `suffix` those bound to one NSID or job type.
+pub async fn list(
+    app: Arc<App>,
+    _admin: Admin,
+    request: WithQuery<ScriptQuery>,
+) -> JsonResult<Vec<ScriptRow>> {
+    let suffix = request.parameters()?.suffix.filter(|s| !s.is_empty());
+    Ok(Json(scripts::list(&app.db, suffix.as_deref()).await?))
 }
 
-#[derive(Deserialize)]
-struct CreateBody {
+/// `GET /admin/scripts/{id}`: a script.
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<ScriptRow> {
+    let row = scripts::get(&app.db, request.param("id")).await?;
+    row.map(Json).ok_or_else(|| Error::not_found("script not found"))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewScriptBody {
     id: String,
     body: String,
     /// `lua`, the default, is the only one.
@@ -92,8 +75,12 @@ struct CreateBody {
 const DEFAULT_TYPE: &str = "lua";
 
 /// `POST /admin/scripts`: binds a script to a trigger, replacing the previous one.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let body: CreateBody = request.json()?;
+pub async fn create(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<NewScriptBody>,
+) -> Result<Either<Json<SavedScript, 201>, Json<SavedScript>>, Error> {
+    let body = request.json()?;
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
     let script_type = body.script_type.unwrap_or_else(|| DEFAULT_TYPE.to_owned());
     check_type(&script_type)?;
@@ -118,22 +105,22 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     } else {
         Event::ScriptUpdated { actor, trigger: id, script_type }
     });
-    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(response::json(status, &SavedView::of(&app, &trigger, row)))
+    let saved = SavedScript::of(&app, &trigger, row);
+    Ok(if created { Either::Left(Json(saved)) } else { Either::Right(Json(saved)) })
 }
 
-#[derive(Deserialize)]
-struct UpdateBody {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ScriptChange {
     body: Option<String>,
     script_type: Option<String>,
     #[serde(default)]
     description: Patch<String>,
 }
 
-/// `PATCH /admin/scripts/{id}`: a new body, another description, or both.
-pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `PATCH /admin/scripts/{id}`: changes a script: a new body, another description, or both.
+pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>) -> JsonResult<SavedScript> {
     let id = request.param("id");
-    let body: UpdateBody = request.json()?;
+    let body = request.json()?;
     if body.body.is_none() && body.script_type.is_none() && body.description == Patch::Keep {
         return Err(Error::bad_request("nothing to change: send body or description"));
     }
@@ -171,16 +158,16 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
         trigger: id.to_owned(),
         script_type: row.script_type.clone(),
     });
-    Ok(response::json(StatusCode::OK, &SavedView::of(&app, &trigger, row)))
+    Ok(Json(SavedScript::of(&app, &trigger, row)))
 }
 
 /// `DELETE /admin/scripts/{id}`: deletes a script; the built-in behaviour applies again at once.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = request.param("id");
     if !scripts::delete(&app.db, id, Some(admin.did.as_str()), app.clock.now()).await? {
         return Err(Error::not_found("script not found"));
     }
     app.changed(Topic::Script(id.to_owned())).await?;
     app.events.record(Event::ScriptDeleted { actor: admin.did.to_string(), trigger: id.to_owned() });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }

@@ -1,35 +1,43 @@
-//! `GET /admin/scripts/types`: what an editor completes: the script API with this server's plugins, the globals and a
-//! template of each kind of run, and the names of the script variables.
+//! `GET /admin/scripts/types`: what scripts can use, for an editor: the script API with this server's plugins, the
+//! globals and a template of each kind of run, and the names of the script variables.
 
 mod symbols;
 mod triggers;
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use self::symbols::Symbol;
-use self::triggers::TriggerView;
+use self::symbols::ScriptSymbol;
+use self::triggers::ScriptTrigger;
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::WithQuery;
 use crate::app::App;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::plugins::PluginStatus;
 use belvedere_scripting::scripts::annotations::{self, PluginFunction, PluginLibrary};
 use belvedere_storage::store::script_variables;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Error;
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ScriptTypes {
     /// `belvedere.d.lua`, for the Lua language server.
     annotations: String,
-    symbols: Vec<Symbol>,
-    triggers: Vec<TriggerView>,
+    symbols: Vec<ScriptSymbol>,
+    triggers: Vec<ScriptTrigger>,
     variables: Vec<String>,
 }
 
-pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Response, Error> {
-    let trigger = request.query("trigger").filter(|id| !id.is_empty());
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct TypesQuery {
+    /// Only what runs of this trigger have.
+    trigger: Option<String>,
+}
+
+pub async fn handle(app: Arc<App>, _admin: Admin, request: WithQuery<TypesQuery>) -> JsonResult<ScriptTypes> {
+    let trigger = request.parameters()?.trigger.filter(|id| !id.is_empty());
     let trigger = trigger.map(|id| Trigger::parse(&id)).transpose();
     let trigger = trigger.map_err(|e| Error::bad_request(e.to_string()))?;
     let annotations = annotations::text(&libraries(&app));
@@ -38,8 +46,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: Request) -> Result<Re
         symbols.retain(|symbol| triggers::has(trigger.kind(), symbol.name()));
     }
     let variables = script_variables::list(&app.db).await?.into_iter().map(|row| row.key).collect();
-    let answer = Answer { annotations, symbols, triggers: triggers::all(), variables };
-    Ok(response::json(StatusCode::OK, &answer))
+    Ok(Json(ScriptTypes { annotations, symbols, triggers: triggers::all(), variables }))
 }
 
 /// The plugins whose functions scripts can call.

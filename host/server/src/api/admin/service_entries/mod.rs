@@ -6,18 +6,19 @@ pub mod xrpcs;
 
 use std::sync::Arc;
 
-use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
-use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::{AccessMode, parse_fragment};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::service_entries::{self, EntryChange, EntryRow};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::{Error, Request};
 
 /// Entries of an instance: the PLC directory accepts ten services.
 const MAX_ENTRIES: i64 = 10;
@@ -25,38 +26,19 @@ const MAX_ENTRIES: i64 = 10;
 /// Bytes of a service type: the limit of the PLC directory.
 const MAX_TYPE: usize = 256;
 
-#[derive(Serialize)]
-pub(in crate::api) struct EntryView {
-    id: i64,
-    fragment_id: String,
-    service_type: String,
-    access_mode: String,
-    created_at: Timestamp,
-    updated_at: Timestamp,
+/// `GET /admin/service-entries`: the services of the instance's DID document, oldest first.
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<EntryRow>> {
+    Ok(Json(service_entries::list(&app.db).await?))
 }
 
-impl From<EntryRow> for EntryView {
-    fn from(row: EntryRow) -> Self {
-        let EntryRow { id, fragment_id, service_type, access_mode, created_at, updated_at } = row;
-        Self { id, fragment_id, service_type, access_mode, created_at, updated_at }
-    }
-}
-
-/// `GET /admin/service-entries`: oldest first.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
-    let rows = service_entries::list(&app.db).await?;
-    let views: Vec<EntryView> = rows.into_iter().map(EntryView::from).collect();
-    Ok(response::json(StatusCode::OK, &views))
-}
-
-#[derive(Deserialize)]
-struct NewEntry {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewEntry {
     fragment_id: String,
     service_type: String,
 }
 
 /// `POST /admin/service-entries`: adds a service that permits every method.
-pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewEntry>) -> JsonResult<EntryRow, 201> {
     let NewEntry { fragment_id, service_type } = request.json()?;
     check_fragment(&fragment_id)?;
     check_type(&service_type)?;
@@ -66,22 +48,21 @@ pub async fn create(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     let row = row.ok_or_else(|| Error::bad_request(format!("at most {MAX_ENTRIES} service entries")))?;
     app.changed(Topic::ServiceIdentity).await?;
     let (actor, id, fragment) = (admin.did.to_string(), row.id, fragment_id);
-    let event = Event::ServiceEntryCreated { actor, id, fragment, service_type };
-    app.events.record(event);
-    Ok(response::json(StatusCode::CREATED, &EntryView::from(row)))
+    app.events.record(Event::ServiceEntryCreated { actor, id, fragment, service_type });
+    Ok(Json(row))
 }
 
-#[derive(Deserialize)]
-struct Change {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct EntryPatch {
     fragment_id: Option<String>,
     service_type: Option<String>,
     access_mode: Option<AccessMode>,
 }
 
-/// `PUT /admin/service-entries/{id}`: changes the given fields.
-pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `PUT /admin/service-entries/{id}`: changes the given fields of a service.
+pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<EntryPatch>) -> EmptyResult {
     let id = entry_id(&request)?;
-    let Change { fragment_id, service_type, access_mode } = request.json()?;
+    let EntryPatch { fragment_id, service_type, access_mode } = request.json()?;
     fragment_id.as_deref().map(check_fragment).transpose()?;
     service_type.as_deref().map(check_type).transpose()?;
     let change = EntryChange {
@@ -95,21 +76,19 @@ pub async fn update(app: Arc<App>, admin: Admin, request: Request) -> Result<Res
     app.changed(Topic::ServiceIdentity).await?;
     let change =
         json!({ "fragment_id": fragment_id, "service_type": service_type, "access_mode": access_mode });
-    let event = Event::ServiceEntryUpdated { actor: admin.did.to_string(), id, change };
-    app.events.record(event);
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    app.events.record(Event::ServiceEntryUpdated { actor: admin.did.to_string(), id, change });
+    Ok(Empty)
 }
 
-/// `DELETE /admin/service-entries/{id}`
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `DELETE /admin/service-entries/{id}`: removes a service.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = entry_id(&request)?;
     if !service_entries::delete(&app.db, id).await? {
         return Err(not_found());
     }
     app.changed(Topic::ServiceIdentity).await?;
-    let event = Event::ServiceEntryDeleted { actor: admin.did.to_string(), id };
-    app.events.record(event);
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    app.events.record(Event::ServiceEntryDeleted { actor: admin.did.to_string(), id });
+    Ok(Empty)
 }
 
 /// The entry that the path names.

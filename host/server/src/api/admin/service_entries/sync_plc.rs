@@ -4,42 +4,44 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult};
+use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_instance::events::Event;
 use belvedere_instance::service_identity::Mode;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Request;
 
-/// `POST /admin/service-entries/sync-plc`
-pub async fn handle(app: Arc<App>, admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `POST /admin/service-entries/sync-plc`: updates the did:plc of the instance.
+pub async fn handle(app: Arc<App>, admin: Admin, _request: Request) -> EmptyResult {
     app.identity_setup.sync(&app.service_identity, &app.more_identity_keys()).await?;
     app.core.resolver.invalidate(&app.service_identity.did()).await;
     Ok(synced(&app, &admin, Mode::DidPlc))
 }
 
-/// `POST /admin/service-entries/sync-plc/request`
-pub async fn request(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `POST /admin/service-entries/sync-plc/request`: lets the attached account's PDS send its owner a code.
+pub async fn request(app: Arc<App>, _admin: Admin, _request: Request) -> EmptyResult {
     app.request_plc_code().await?;
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
-#[derive(Deserialize)]
-struct Body {
-    token: String,
+/// The code that the owner of the attached account received.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct PlcCode {
+    pub token: String,
 }
 
-/// `POST /admin/service-entries/sync-plc/submit`
-pub async fn submit(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let Body { token } = request.json()?;
+/// `POST /admin/service-entries/sync-plc/submit`: updates the attached account's DID with that code.
+pub async fn submit(app: Arc<App>, admin: Admin, request: WithBody<PlcCode>) -> EmptyResult {
+    let PlcCode { token } = request.json()?;
     app.submit_plc_code(token.trim()).await?;
     Ok(synced(&app, &admin, Mode::AttachAccount))
 }
 
-fn synced(app: &App, admin: &Admin, mode: Mode) -> Response {
-    let event = Event::PlcSynced { actor: admin.did.to_string(), mode: mode.as_str() };
-    app.events.record(event);
-    response::empty(StatusCode::NO_CONTENT)
+fn synced(app: &App, admin: &Admin, mode: Mode) -> Empty {
+    app.events.record(Event::PlcSynced { actor: admin.did.to_string(), mode: mode.as_str() });
+    Empty
 }

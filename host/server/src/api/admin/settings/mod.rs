@@ -5,36 +5,37 @@ pub mod xrpc_proxy;
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::access::Admin;
+use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_instance::events::Event;
 use belvedere_instance::settings::{Source, check};
-use belvedere_storage::store::settings;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_storage::store::{Backend, settings};
+use belvedere_web::http::{Error, Request};
 
-#[derive(Serialize)]
-struct SettingView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Setting {
     key: String,
     value: String,
     source: Source,
 }
 
 /// `GET /admin/settings`: every setting that has a value, and where it comes from.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<Setting>> {
     // Another host may have just changed a setting.
     app.reload(&Topic::Settings).await?;
     let settings = app.settings.list().into_iter();
-    let views: Vec<_> = settings.map(|(key, value, source)| SettingView { key, value, source }).collect();
-    Ok(response::json(StatusCode::OK, &views))
+    Ok(Json(settings.map(|(key, value, source)| Setting { key, value, source }).collect()))
 }
 
-#[derive(Serialize)]
-struct DbInfo {
-    backend: &'static str,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DbInfo {
+    backend: Backend,
     server_max_connections: Option<i64>,
     main_pool_size: u32,
     /// Always 0: backfill has no pool of its own.
@@ -44,27 +45,27 @@ struct DbInfo {
 }
 
 /// `GET /admin/settings/db-info`: how the database is connected.
-pub async fn db_info(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn db_info(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<DbInfo> {
     let server_max_connections = app.db.server_max_connections().await?;
     let main_pool_size = app.db.max_connections();
     let info = DbInfo {
-        backend: app.db.backend().as_str(),
+        backend: app.db.backend(),
         server_max_connections,
         main_pool_size,
         backfill_pool_size: 0,
         restart_recommended: server_max_connections.is_some_and(|max| i64::from(main_pool_size) > max),
     };
-    Ok(response::json(StatusCode::OK, &info))
+    Ok(Json(info))
 }
 
-#[derive(Deserialize)]
-struct Body {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SettingValue {
     value: String,
 }
 
 /// `PUT /admin/settings/{key}`: stores a value, which overrides the environment's.
-pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
-    let (key, Body { value }) = (request.param("key").to_owned(), request.json()?);
+pub async fn put(app: Arc<App>, admin: Admin, request: WithBody<SettingValue>) -> EmptyResult {
+    let (key, SettingValue { value }) = (request.param("key").to_owned(), request.json()?);
     check(&key, &value).map_err(|refused| Error::bad_request(refused.to_string()))?;
     settings::set(&app.db, &key, &value, app.clock.now()).await?;
     app.changed(Topic::Settings).await?;
@@ -73,16 +74,16 @@ pub async fn put(app: Arc<App>, admin: Admin, request: Request) -> Result<Respon
         key,
         detail: json!({ "value": value }),
     });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }
 
-/// `DELETE /admin/settings/{key}`: the environment's value applies again. 404 when none is stored.
-pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> Result<Response, Error> {
+/// `DELETE /admin/settings/{key}`: removes the stored value: the environment's applies again. 404 when none is stored.
+pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let key = request.param("key").to_owned();
     if !settings::delete(&app.db, &key).await? {
         return Err(Error::not_found("setting not found"));
     }
     app.changed(Topic::Settings).await?;
     app.events.record(Event::SettingDeleted { actor: admin.did.to_string(), key });
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    Ok(Empty)
 }

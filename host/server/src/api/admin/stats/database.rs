@@ -2,40 +2,24 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
+use belvedere_storage::store::Backend;
 use belvedere_storage::store::sizes::{self, TableSize};
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Request;
 
-#[derive(Serialize)]
-struct Answer {
-    backend: &'static str,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DatabaseSize {
+    backend: Backend,
     size_bytes: i64,
-    tables: Vec<TableView>,
+    tables: Vec<TableSize>,
 }
 
-#[derive(Serialize)]
-struct TableView {
-    name: String,
-    /// An estimate.
-    rows: Option<i64>,
-    /// Without indexes.
-    bytes: Option<i64>,
-    index_bytes: Option<i64>,
-}
-
-impl From<TableSize> for TableView {
-    fn from(table: TableSize) -> Self {
-        let TableSize { name, rows, bytes, index_bytes } = table;
-        Self { name, rows, bytes, index_bytes }
-    }
-}
-
-pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<DatabaseSize> {
     let (size_bytes, tables) = sizes::read(&app.db).await?;
-    let tables = tables.into_iter().map(TableView::from).collect();
-    Ok(response::json(StatusCode::OK, &Answer { backend: app.db.backend().as_str(), size_bytes, tables }))
+    Ok(Json(DatabaseSize { backend: app.db.backend(), size_bytes, tables }))
 }

@@ -4,25 +4,27 @@ pub mod database;
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_scripting::scripts::TallySnapshot;
 use belvedere_storage::store::fields::table::{self, FieldIndex, State};
 use belvedere_storage::store::records;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Request;
 
-#[derive(Serialize)]
-struct GetAnswer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Stats {
     total_records: u64,
-    collections: Vec<CollectionView>,
+    collections: Vec<CollectionStats>,
 }
 
-#[derive(Serialize)]
-struct CollectionView {
+#[derive(Debug, Serialize, JsonSchema)]
+struct CollectionStats {
+    #[schemars(extend("format" = "nsid"))]
     collection: String,
     count: u64,
     /// Records that their lexicon rejects.
@@ -30,36 +32,39 @@ struct CollectionView {
 }
 
 /// `GET /admin/stats`: how many records the index holds, by collection.
-pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn get(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Stats> {
     let counts = records::collection_counts(&app.db).await?;
-    let answer = GetAnswer {
+    let answer = Stats {
         total_records: counts.iter().map(|counted| counted.records).sum(),
         collections: counts
             .into_iter()
-            .map(|counted| CollectionView {
+            .map(|counted| CollectionStats {
                 collection: counted.collection,
                 count: counted.records,
                 invalid: counted.invalid,
             })
             .collect(),
     };
-    Ok(response::json(StatusCode::OK, &answer))
+    Ok(Json(answer))
 }
 
-#[derive(Serialize)]
-struct IndexesAnswer {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FieldIndexes {
     /// Maximum number of indexes that the server creates; 0 when it creates none.
     limit: u32,
     indexes: Vec<Index>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "FieldIndex")]
 struct Index {
+    #[schemars(extend("format" = "nsid"))]
     collection: String,
     field: String,
-    /// `filter`, `sort` or `search`.
+    #[schemars(extend("enum" = ["filter", "sort", "search"]))]
     kind: &'static str,
-    /// `candidate` (no index yet), `building`, `ready` or `failed`.
+    /// candidate: advised, not made.
+    #[schemars(extend("enum" = ["candidate", "building", "ready", "failed"]))]
     state: &'static str,
     calls: i64,
     /// Calls that were answered without an index.
@@ -75,15 +80,11 @@ struct Index {
 }
 
 /// `GET /admin/stats/indexes`: the record fields that queries use, what they cost, and the indexes created for them.
-///
 /// The most expensive first. Uses within the last seconds may not be counted yet.
-pub async fn indexes(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+pub async fn indexes(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<FieldIndexes> {
     let entries = table::list(&app.db).await?;
     let indexes = entries.into_iter().map(Index::from).collect();
-    Ok(response::json(
-        StatusCode::OK,
-        &IndexesAnswer { limit: app.config.database.field_index_limit, indexes },
-    ))
+    Ok(Json(FieldIndexes { limit: app.config.database.field_index_limit, indexes }))
 }
 
 impl From<FieldIndex> for Index {
@@ -105,13 +106,13 @@ impl From<FieldIndex> for Index {
     }
 }
 
-#[derive(Serialize)]
-struct ScriptsAnswer {
-    scripts: Vec<Script>,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ScriptsStats {
+    scripts: Vec<ScriptStats>,
 }
 
-#[derive(Serialize)]
-struct Script {
+#[derive(Debug, Serialize, JsonSchema)]
+struct ScriptStats {
     id: String,
     runs: u64,
     failures: u64,
@@ -124,17 +125,15 @@ struct Script {
     last_run_at: Option<Timestamp>,
 }
 
-/// `GET /admin/stats/scripts`: what each script has cost on this server since it was loaded.
-///
-/// The most expensive first.
-pub async fn scripts(app: Arc<App>, _admin: Admin, _request: Request) -> Result<Response, Error> {
+/// `GET /admin/stats/scripts`: what each script has cost on this host since it was loaded. The most expensive first.
+pub async fn scripts(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<ScriptsStats> {
     let mut tallies = app.scripting.runtime.library.tallies();
     tallies.sort_by(|(a_id, a), (b_id, b)| b.guest_time.cmp(&a.guest_time).then_with(|| a_id.cmp(b_id)));
-    let scripts = tallies.into_iter().map(|(id, tallied)| Script::new(id, &tallied)).collect();
-    Ok(response::json(StatusCode::OK, &ScriptsAnswer { scripts }))
+    let scripts = tallies.into_iter().map(|(id, tallied)| ScriptStats::new(id, &tallied)).collect();
+    Ok(Json(ScriptsStats { scripts }))
 }
 
-impl Script {
+impl ScriptStats {
     fn new(id: String, tallied: &TallySnapshot) -> Self {
         let millis = |duration: std::time::Duration| duration.as_micros() as f64 / 1e3;
         Self {

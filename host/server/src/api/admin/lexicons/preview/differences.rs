@@ -1,5 +1,6 @@
 //! The places at which two versions of a document differ.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -7,8 +8,8 @@ use serde_json::{Map, Value};
 const MAX_DIFFERENCES: usize = 200;
 
 /// One place. A value is absent where only the other document has the path.
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Difference {
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+pub(super) struct LexiconDifference {
     /// A JSON pointer (RFC 6901).
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -19,7 +20,7 @@ pub(super) struct Difference {
 
 /// The first differences in the order of the paths, and how many more there are. Documents that were parsed as lexicons,
 /// which bounds their depth.
-pub(super) fn of(old: &Value, new: &Value) -> (Vec<Difference>, usize) {
+pub(super) fn of(old: &Value, new: &Value) -> (Vec<LexiconDifference>, usize) {
     let mut found = Vec::new();
     walk("", Some(old), Some(new), &mut found);
     let left_out = found.len().saturating_sub(MAX_DIFFERENCES);
@@ -27,7 +28,7 @@ pub(super) fn of(old: &Value, new: &Value) -> (Vec<Difference>, usize) {
     (found, left_out)
 }
 
-fn walk(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<Difference>) {
+fn walk(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<LexiconDifference>) {
     match (old, new) {
         (old, new) if old == new => {}
         (Some(Value::Object(old)), Some(Value::Object(new))) => {
@@ -41,7 +42,11 @@ fn walk(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<Di
             }
         }
         (before, after) => {
-            found.push(Difference { path: path.to_owned(), before: before.cloned(), after: after.cloned() });
+            found.push(LexiconDifference {
+                path: path.to_owned(),
+                before: before.cloned(),
+                after: after.cloned(),
+            });
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The newest records that another version of a lexicon rejects.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
@@ -21,23 +22,24 @@ const MAX_CHECKED: usize = 500;
 const MAX_EXAMPLES: usize = 5;
 
 /// The effect on the records of a collection. The figures are those of the newest records, not of all.
-#[derive(Debug, Default, Serialize)]
-pub(super) struct RecordsView {
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(super) struct RecordsPreview {
     total: u64,
     checked: usize,
     become_invalid: usize,
     become_valid: usize,
-    examples: Vec<Example>,
+    examples: Vec<InvalidExample>,
 }
 
 /// A record that becomes invalid.
-#[derive(Debug, Serialize)]
-struct Example {
+#[derive(Debug, Serialize, JsonSchema)]
+struct InvalidExample {
+    #[schemars(extend("format" = "at-uri"))]
     uri: String,
     reason: String,
 }
 
-impl RecordsView {
+impl RecordsPreview {
     /// Counts a record with what the other version says of it.
     fn add(&mut self, full: &FullRecordRow, next: &Validity) {
         self.checked += 1;
@@ -45,7 +47,7 @@ impl RecordsView {
             (false, Some(reason)) => {
                 self.become_invalid += 1;
                 if self.examples.len() < MAX_EXAMPLES {
-                    self.examples.push(Example { uri: full.row.uri(), reason: reason.to_owned() });
+                    self.examples.push(InvalidExample { uri: full.row.uri(), reason: reason.to_owned() });
                 }
             }
             (true, None) => self.become_valid += 1,
@@ -60,14 +62,14 @@ pub(super) async fn validate(
     app: &App,
     collection: &Nsid,
     (current, next): (&Snapshot, &Snapshot),
-) -> Result<Option<RecordsView>, Error> {
+) -> Result<Option<RecordsPreview>, Error> {
     let id = collection.as_str();
     let is_affected = next.is_tracked(id) && current.fingerprint(id) != next.fingerprint(id);
     if !is_affected {
         return Ok(None);
     }
     let total = records::count(&app.db, collection, None, &Tenant::Instance).await?;
-    let mut view = RecordsView { total, ..RecordsView::default() };
+    let mut view = RecordsPreview { total, ..RecordsPreview::default() };
     let mut newest =
         Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
     while view.checked < MAX_CHECKED {

@@ -1,5 +1,6 @@
 //! The steps of the search, in the order in which an operator would look.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::facts::{Facts, InRepo};
@@ -7,20 +8,24 @@ use belvedere_protocol::atproto::RecordUri;
 use belvedere_storage::store::index::AccountStatus;
 use belvedere_storage::store::status::RepoStatus;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Step {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WhyStep {
+    #[schemars(extend("enum" = [
+        "collection", "account", "index", "lexicon", "deleted", "dead_letter", "rejected", "repo", "stream",
+        "backfill", "script"
+    ]))]
     id: &'static str,
-    /// `ok`, `problem`, `unknown` or `info`.
+    #[schemars(extend("enum" = ["ok", "problem", "unknown", "info"]))]
     outcome: &'static str,
     text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    link: Option<Link>,
+    link: Option<WhyLink>,
 }
 
 /// The page that the dashboard opens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Link {
-    /// `dead_letter`, `backfill`, `script`, `lexicon` or `event`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WhyLink {
+    #[schemars(extend("enum" = ["dead_letter", "backfill", "script", "lexicon", "event"]))]
     kind: &'static str,
     id: String,
 }
@@ -30,18 +35,18 @@ const PROBLEM: &str = "problem";
 const UNKNOWN: &str = "unknown";
 const INFO: &str = "info";
 
-fn step(id: &'static str, outcome: &'static str, text: impl Into<String>) -> Step {
-    Step { id, outcome, text: text.into(), link: None }
+fn step(id: &'static str, outcome: &'static str, text: impl Into<String>) -> WhyStep {
+    WhyStep { id, outcome, text: text.into(), link: None }
 }
 
-impl Step {
+impl WhyStep {
     fn linked(self, kind: &'static str, id: impl Into<String>) -> Self {
-        Self { link: Some(Link { kind, id: id.into() }), ..self }
+        Self { link: Some(WhyLink { kind, id: id.into() }), ..self }
     }
 }
 
 /// The steps that apply.
-pub(super) fn steps(uri: &RecordUri, facts: &Facts) -> Vec<Step> {
+pub(super) fn steps(uri: &RecordUri, facts: &Facts) -> Vec<WhyStep> {
     let all = [
         Some(collection(uri, facts)),
         account(facts),
@@ -59,7 +64,7 @@ pub(super) fn steps(uri: &RecordUri, facts: &Facts) -> Vec<Step> {
     all.into_iter().flatten().collect()
 }
 
-fn collection(uri: &RecordUri, facts: &Facts) -> Step {
+fn collection(uri: &RecordUri, facts: &Facts) -> WhyStep {
     let name = uri.collection.as_str();
     if facts.is_tracked {
         step("collection", OK, format!("The collection {name} is indexed.")).linked("lexicon", name)
@@ -69,7 +74,7 @@ fn collection(uri: &RecordUri, facts: &Facts) -> Step {
     }
 }
 
-fn account(facts: &Facts) -> Option<Step> {
+fn account(facts: &Facts) -> Option<WhyStep> {
     Some(match facts.account? {
         AccountStatus::Active => step("account", OK, "The author's account is active."),
         status => {
@@ -79,7 +84,7 @@ fn account(facts: &Facts) -> Option<Step> {
     })
 }
 
-fn index(facts: &Facts) -> Step {
+fn index(facts: &Facts) -> WhyStep {
     match &facts.indexed {
         Some(found) => step(
             "index",
@@ -93,7 +98,7 @@ fn index(facts: &Facts) -> Step {
     }
 }
 
-fn lexicon(uri: &RecordUri, facts: &Facts) -> Option<Step> {
+fn lexicon(uri: &RecordUri, facts: &Facts) -> Option<WhyStep> {
     let found = facts.indexed.as_ref()?;
     let step = match &found.invalid_reason {
         None => step("lexicon", OK, "The lexicon of its collection accepts it."),
@@ -104,12 +109,12 @@ fn lexicon(uri: &RecordUri, facts: &Facts) -> Option<Step> {
     Some(step.linked("lexicon", uri.collection.as_str()))
 }
 
-fn deleted(facts: &Facts) -> Option<Step> {
+fn deleted(facts: &Facts) -> Option<WhyStep> {
     let at = facts.deleted_at?;
     Some(step("deleted", PROBLEM, format!("The stream said {at} that the record was deleted.")))
 }
 
-fn letter(facts: &Facts) -> Option<Step> {
+fn letter(facts: &Facts) -> Option<WhyStep> {
     let letter = facts.letter.as_ref()?;
     let (id, at, error) = (letter.id.to_string(), letter.created_at, &letter.error);
     let step = match letter.resolved_at {
@@ -121,13 +126,13 @@ fn letter(facts: &Facts) -> Option<Step> {
     Some(step.linked("dead_letter", id))
 }
 
-fn rejection(facts: &Facts) -> Option<Step> {
+fn rejection(facts: &Facts) -> Option<WhyStep> {
     let event = facts.rejection.as_ref()?;
     let text = format!("The server did not take the record {}: {}", event.created_at, event.detail);
     Some(step("rejected", PROBLEM, text).linked("event", &event.id))
 }
 
-fn repo(facts: &Facts) -> Option<Step> {
+fn repo(facts: &Facts) -> Option<WhyStep> {
     Some(match &facts.in_repo {
         InRepo::NotAsked => return None,
         InRepo::Present => step("repo", OK, "The author's PDS has the record."),
@@ -136,7 +141,7 @@ fn repo(facts: &Facts) -> Option<Step> {
     })
 }
 
-fn stream(facts: &Facts) -> Option<Step> {
+fn stream(facts: &Facts) -> Option<WhyStep> {
     if facts.indexed.is_some() {
         return None;
     }
@@ -153,7 +158,7 @@ fn stream(facts: &Facts) -> Option<Step> {
     })
 }
 
-fn gap(facts: &Facts) -> Option<Step> {
+fn gap(facts: &Facts) -> Option<WhyStep> {
     let gap = facts.gap()?;
     let text = format!("Events of the stream from {} to {} may be missing.", gap.from, gap.to);
     let step = step("stream", PROBLEM, text);
@@ -163,7 +168,7 @@ fn gap(facts: &Facts) -> Option<Step> {
     })
 }
 
-fn backfill(facts: &Facts) -> Option<Step> {
+fn backfill(facts: &Facts) -> Option<WhyStep> {
     if facts.indexed.is_some() {
         return None;
     }
@@ -187,7 +192,7 @@ fn backfill(facts: &Facts) -> Option<Step> {
     Some(step.linked("backfill", &last.id))
 }
 
-fn script(facts: &Facts) -> Option<Step> {
+fn script(facts: &Facts) -> Option<WhyStep> {
     let script = facts.script.as_ref()?;
     let text = format!("The script {script} decides which records are indexed, and how.");
     Some(step("script", INFO, text).linked("script", script))

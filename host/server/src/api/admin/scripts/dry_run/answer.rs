@@ -1,8 +1,12 @@
 //! The answer of a dry run. Values of script variables that the run had are replaced by their names in all its texts.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::event::DryEvent;
@@ -12,7 +16,76 @@ use crate::event_scripts::{LabelVerdict, Verdict};
 use belvedere_instance::events::redact::{self, Names};
 use belvedere_instance::xrpc::Answer;
 use belvedere_protocol::trigger::Trigger;
-use belvedere_scripting::scripts::{DryRunOptions, DryRunReport, ScriptFailure, limits};
+use belvedere_scripting::scripts::{
+    DryLogLine, DryRunOptions, DryRunReport, DryWrite, ScriptFailure, limits,
+};
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "DryRun")]
+pub struct DryRunAnswer {
+    ok: bool,
+    /// Null if the run failed.
+    result: Option<DryRunResult>,
+    /// The event in the form that the script saw.
+    event: Value,
+    logs: Vec<DryLogLine>,
+    /// The changes that an ordinary run would have made.
+    #[schemars(with = "Vec<DryWrite<'static>>")]
+    writes: Vec<Box<RawValue>>,
+    /// Writes and log lines that are too many to be listed.
+    left_out: u64,
+    /// Functions that a dry run may not use.
+    #[schemars(with = "Vec<String>")]
+    refused: BTreeSet<String>,
+    usage: DryRunUsage,
+    error: Option<DryRunError>,
+    /// The differences from an ordinary run.
+    notes: Vec<&'static str>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum DryRunResult {
+    Proceed,
+    Skip,
+    Replace {
+        record: Value,
+        invalid_reason: Option<String>,
+    },
+    Keep,
+    Drop,
+    #[serde(rename = "replace")]
+    ReplaceLabel {
+        label: Value,
+    },
+    Response {
+        status: u16,
+        body: Value,
+    },
+    Finished {
+        value: Value,
+    },
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct DryRunUsage {
+    /// Null for jobs.
+    instructions: Option<u32>,
+    instructions_limit: u32,
+    fuel: u64,
+    fuel_limit: u64,
+    cpu_ms: f64,
+    duration_ms: f64,
+    host_calls: u32,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct DryRunError {
+    kind: &'static str,
+    message: String,
+    line: Option<usize>,
+    traceback: Option<String>,
+}
 
 /// The decision or the return value of a successful run.
 pub(super) enum RunResult {
@@ -36,36 +109,36 @@ impl Finished<'_> {
     pub(super) fn answer(self, app: &App) -> Value {
         let Self { trigger, event, result, duration, report, options } = self;
         let (result, error) = match result {
-            Ok(result) => (self::result(app, event, result), None),
+            Ok(result) => (Some(self::result(app, event, result)), None),
             Err(failure) => {
                 let (line, message) = diagnostics::position(trigger, &failure);
-                let error = json!({ "kind": failure.kind.as_str(), "message": message, "line": line,
-                    "traceback": failure.traceback });
-                (Value::Null, Some(error))
+                let (kind, message) = (failure.kind.as_str(), message.to_owned());
+                (None, Some(DryRunError { kind, message, line, traceback: failure.traceback }))
             }
         };
         let millis = |duration: Duration| duration.as_micros() as f64 / 1e3;
         let usage = report.usage;
-        let mut answer = json!({
-            "ok": error.is_none(),
-            "result": result,
-            "event": event.to_json(),
-            "logs": report.logs,
-            "writes": report.writes,
-            "left_out": report.left_out,
-            "refused": report.refused,
-            "usage": {
-                "instructions": usage.instructions,
-                "instructions_limit": limits::INSTRUCTIONS,
-                "fuel": usage.fuel,
-                "fuel_limit": limits::FUEL,
-                "cpu_ms": millis(usage.guest_time),
-                "duration_ms": millis(duration),
-                "host_calls": usage.host_calls,
+        let answer = DryRunAnswer {
+            ok: error.is_none(),
+            result,
+            event: event.to_json(),
+            notes: notes(&report, options),
+            logs: report.logs,
+            writes: report.writes,
+            left_out: report.left_out,
+            refused: report.refused,
+            usage: DryRunUsage {
+                instructions: usage.instructions,
+                instructions_limit: limits::INSTRUCTIONS,
+                fuel: usage.fuel,
+                fuel_limit: limits::FUEL,
+                cpu_ms: millis(usage.guest_time),
+                duration_ms: millis(duration),
+                host_calls: usage.host_calls,
             },
-            "error": error,
-            "notes": notes(&report, options),
-        });
+            error,
+        };
+        let mut answer = json!(answer);
         // A run that had none can't show one. A hidden text in its answer would reveal which of its texts is a value.
         if options.with_variables {
             let variables = &app.scripting.runtime.services.variables;
@@ -75,13 +148,13 @@ impl Finished<'_> {
     }
 }
 
-fn result(app: &App, event: &DryEvent, result: RunResult) -> Value {
+fn result(app: &App, event: &DryEvent, result: RunResult) -> DryRunResult {
     let parsed = |body: &[u8]| serde_json::from_slice::<Value>(body).unwrap_or_default();
     match result {
-        RunResult::Record(Verdict::Proceed) => json!({ "type": "proceed" }),
-        RunResult::Record(Verdict::Skip) => json!({ "type": "skip" }),
+        RunResult::Record(Verdict::Proceed) => DryRunResult::Proceed,
+        RunResult::Record(Verdict::Skip) => DryRunResult::Skip,
         RunResult::Record(Verdict::Replace { record, .. }) => {
-            let reason = match event {
+            let invalid_reason = match event {
                 DryEvent::Record(event) => {
                     let uri = &event.change.uri;
                     let snapshot = app.registry.snapshot();
@@ -90,17 +163,17 @@ fn result(app: &App, event: &DryEvent, result: RunResult) -> Value {
                 }
                 _ => None,
             };
-            json!({ "type": "replace", "record": parsed(&record), "invalid_reason": reason })
+            DryRunResult::Replace { record: parsed(&record), invalid_reason }
         }
-        RunResult::Label(LabelVerdict::Drop) => json!({ "type": "drop" }),
+        RunResult::Label(LabelVerdict::Drop) => DryRunResult::Drop,
         RunResult::Label(LabelVerdict::Keep(label)) => match event {
-            DryEvent::Label(before) if *before == label => json!({ "type": "keep" }),
-            _ => json!({ "type": "replace", "label": label.to_json() }),
+            DryEvent::Label(before) if *before == label => DryRunResult::Keep,
+            _ => DryRunResult::ReplaceLabel { label: label.to_json() },
         },
         RunResult::Method(answer) => {
-            json!({ "type": "response", "status": answer.status.as_u16(), "body": parsed(&answer.body) })
+            DryRunResult::Response { status: answer.status.as_u16(), body: parsed(&answer.body) }
         }
-        RunResult::Job(body) => json!({ "type": "finished", "value": parsed(&body) }),
+        RunResult::Job(body) => DryRunResult::Finished { value: parsed(&body) },
     }
 }
 

@@ -1,6 +1,7 @@
 //! The input of a dry run: a record event, a label, a request or a job.
 
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -18,11 +19,13 @@ use belvedere_storage::store::records;
 use belvedere_web::http::Error;
 
 /// The `event` of the request.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum EventBody {
+pub enum DryRunEvent {
     Record {
+        #[schemars(extend("format" = "at-uri"))]
         uri: String,
+        #[schemars(extend("enum" = ["create", "update", "delete", null]))]
         action: Option<String>,
         record: Option<Value>,
     },
@@ -30,21 +33,27 @@ pub(super) enum EventBody {
         id: String,
     },
     Label {
+        #[schemars(with = "Did")]
         src: String,
         uri: String,
         val: String,
         neg: Option<bool>,
+        #[schemars(with = "Option<Timestamp>")]
         cts: Option<String>,
+        #[schemars(with = "Option<Timestamp>")]
         exp: Option<String>,
     },
     Request {
         params: Option<Map<String, Value>>,
         input: Option<Value>,
+        #[schemars(with = "Option<Did>")]
         caller_did: Option<String>,
+        #[schemars(with = "Option<Did>")]
         delegate_did: Option<String>,
     },
     Job {
         input: Option<Value>,
+        #[schemars(with = "Option<Did>")]
         caller_did: Option<String>,
         inherit_auth: Option<bool>,
     },
@@ -70,7 +79,7 @@ fn parse_time(name: &str, text: &str) -> Result<Timestamp, Error> {
     Timestamp::parse(text).map_err(|_| bad(format!("{name} is not a time (RFC 3339)")))
 }
 
-impl EventBody {
+impl DryRunEvent {
     /// Checks the event and reads what it names.
     ///
     /// # Errors

@@ -1,26 +1,27 @@
 //! Reads the functions, tables and globals from the annotations.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Symbol {
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ScriptSymbol {
     name: String,
-    /// `function`, `table` or `global`.
+    #[schemars(extend("enum" = ["function", "table", "global"]))]
     kind: &'static str,
     signature: String,
-    params: Vec<Param>,
+    params: Vec<SymbolParam>,
     returns: Option<String>,
     help: Option<String>,
 }
 
-impl Symbol {
+impl ScriptSymbol {
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 }
 
-#[derive(Debug, PartialEq, Serialize)]
-struct Param {
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
+struct SymbolParam {
     name: String,
     #[serde(rename = "type")]
     kind: String,
@@ -32,14 +33,14 @@ struct Param {
 #[derive(Default)]
 struct Comments {
     help: String,
-    params: Vec<Param>,
+    params: Vec<SymbolParam>,
     returns: Vec<String>,
     kind: Option<String>,
     overload: Option<String>,
 }
 
 /// All symbols, in the order of the annotations.
-pub(super) fn parse(annotations: &str) -> Vec<Symbol> {
+pub(super) fn parse(annotations: &str) -> Vec<ScriptSymbol> {
     let mut symbols = Vec::new();
     let mut comments = Comments::default();
     for line in annotations.lines() {
@@ -75,7 +76,7 @@ impl Comments {
             "param" => {
                 let (name, rest) = rest.split_once(' ').unwrap_or((rest, "any"));
                 let (kind, help) = split_type(rest);
-                self.params.push(Param {
+                self.params.push(SymbolParam {
                     name: name.trim_end_matches('?').to_owned(),
                     kind: kind.to_owned(),
                     optional: name.ends_with('?'),
@@ -93,8 +94,8 @@ impl Comments {
         (!self.help.is_empty()).then(|| self.help.clone())
     }
 
-    fn function(self, name: &str) -> Symbol {
-        let mark = |param: &Param| if param.optional { "?" } else { "" };
+    fn function(self, name: &str) -> ScriptSymbol {
+        let mark = |param: &SymbolParam| if param.optional { "?" } else { "" };
         let params: Vec<String> = self
             .params
             .iter()
@@ -102,7 +103,7 @@ impl Comments {
             .collect();
         let returns = (!self.returns.is_empty()).then(|| self.returns.join(", "));
         let suffix = returns.as_ref().map(|returns| format!(": {returns}")).unwrap_or_default();
-        Symbol {
+        ScriptSymbol {
             kind: "function",
             signature: format!("{name}({}){suffix}", params.join(", ")),
             help: self.help(),
@@ -112,10 +113,10 @@ impl Comments {
         }
     }
 
-    fn table(self, name: &str) -> Symbol {
+    fn table(self, name: &str) -> ScriptSymbol {
         let signature =
             self.overload.as_ref().map_or_else(|| name.to_owned(), |call| format!("{name}{call}"));
-        Symbol {
+        ScriptSymbol {
             kind: "table",
             signature,
             help: self.help(),
@@ -125,10 +126,10 @@ impl Comments {
         }
     }
 
-    fn global(self, name: &str) -> Symbol {
+    fn global(self, name: &str) -> ScriptSymbol {
         let kind = self.kind.as_deref().unwrap_or("any");
         let signature = format!("{name}: {kind}");
-        Symbol {
+        ScriptSymbol {
             kind: "global",
             signature,
             help: self.help(),

@@ -1,13 +1,15 @@
 //! The kinds of scripts: their globals, and a template for a new script of each.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use belvedere_protocol::trigger::TriggerKind;
 
-#[derive(Debug, Serialize)]
-pub(super) struct TriggerView {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ScriptTrigger {
     kind: &'static str,
     /// The part of an id after the kind: `nsid`, `nsid_or_actor` (`_actor`: labels on accounts) or `job_type`.
+    #[schemars(extend("enum" = ["nsid", "nsid_or_actor", "job_type"]))]
     subject: &'static str,
     help: &'static str,
     globals: &'static [&'static str],
@@ -89,7 +91,7 @@ function handle()
 end
 ";
 
-fn view(kind: TriggerKind) -> TriggerView {
+fn view(kind: TriggerKind) -> ScriptTrigger {
     let (subject, help, globals, template) = match kind {
         TriggerKind::Query => ("nsid", "Answers a query method.", QUERY, QUERY_TEMPLATE),
         TriggerKind::Procedure => ("nsid", "Answers a procedure method.", PROCEDURE, PROCEDURE_TEMPLATE),
@@ -116,10 +118,10 @@ fn view(kind: TriggerKind) -> TriggerView {
         ),
         TriggerKind::JobRun => ("job_type", "Runs background jobs of a type.", JOB, JOB_TEMPLATE),
     };
-    TriggerView { kind: kind.as_str(), subject, help, globals, template }
+    ScriptTrigger { kind: kind.as_str(), subject, help, globals, template }
 }
 
-pub(super) fn all() -> Vec<TriggerView> {
+pub(super) fn all() -> Vec<ScriptTrigger> {
     TriggerKind::ALL.into_iter().map(view).collect()
 }
 
