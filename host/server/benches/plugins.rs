@@ -47,7 +47,7 @@ async fn load(engine: &PluginEngine, name: &str) -> Arc<LoadedPlugin> {
     ];
     let grants = grants.map(|text| text.parse::<Permission>().expect("a permission"));
     Arc::new(LoadedPlugin {
-        manifest: Manifest::parse(&manifest).expect("a manifest"),
+        manifest: Manifest::parse(&manifest).expect("a manifest").into(),
         grants: Grants::new(grants.into()),
         component: engine.load(&module).await.expect("a component"),
         status: PluginStatus::Active,

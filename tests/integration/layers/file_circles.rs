@@ -10,10 +10,6 @@ type Names = Vec<String>;
 /// For each module those that it uses.
 type Uses = BTreeMap<Names, BTreeSet<Names>>;
 
-/// Folders with a circle between their entries that is not broken yet: pools, replicas and the databases; the parts of a
-/// plugin's call; the types of scripts' contract, which are below `host`.
-const KNOWN_CIRCLES: [&str; 3] = ["store", "plugins", "scripts"];
-
 /// The paths of one `use` tree, lists expanded.
 fn expand(prefix: &[&str], tree: &str, paths: &mut Vec<Names>) {
     let (head, list) = tree.split_once('{').unwrap_or((tree, ""));
@@ -142,12 +138,7 @@ fn no_files_use_each_other() {
             modules.keys().flat_map(|module| (0..module.len()).map(|length| &module[..length])).collect();
         for folder in folders {
             let entries = circles(uses_in(folder, &uses));
-            let is_known = KNOWN_CIRCLES.contains(&folder.join("::").as_str());
-            assert_eq!(
-                !entries.is_empty(),
-                is_known,
-                "entries of {folder:?} that use each other: {entries:#?}"
-            );
+            assert!(entries.is_empty(), "entries of {folder:?} that use each other: {entries:#?}");
         }
     }
     assert!(imports > 1_000, "only {imports} imports found");

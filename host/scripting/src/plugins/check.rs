@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use super::calls::values::{AuthKind, Function, Info};
 use super::calls::{CallError, Calls};
 use super::consent;
 use super::engine::{Component, Exports, LoadError, PluginEngine, Surface};
 use super::limits;
 use super::manifest::{AuthType, Manifest, Permission};
 use super::package::Package;
+use super::values::{AuthKind, Function, Info};
 
 /// A plugin whose module was compiled and agrees with the manifest.
 #[derive(Clone, Debug)]
@@ -173,8 +173,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::calls::values::SecretInfo;
     use crate::plugins::calls::{Failure, FailureCause};
+    use crate::plugins::values::SecretInfo;
 
     fn manifest(more: &serde_json::Value) -> Manifest {
         let mut file = json!({ "id": "steam", "name": "Steam", "version": "1.2.0", "api_version": "1",

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::json;
 
 use super::calls::Calls;
-use super::calls::values::Function;
 use super::changes::Changes;
 use super::check::{self, CheckError, Examined};
 use super::consent;
@@ -17,6 +16,7 @@ use super::package::{Package, shortened};
 use super::registry::{Entry, Failure, Loaded, LoadedPlugin, PausedHere, PluginStatus, Plugins};
 use super::secrets::PluginSecrets;
 use super::sources;
+use super::values::Function;
 use belvedere_base::clock::Clock;
 use belvedere_instance::events::{Event, EventLog};
 use belvedere_storage::store::notices::announce;
@@ -292,7 +292,7 @@ impl Loader {
         let ready = async {
             let invalid = |text: String| CheckError::Invalid(text);
             let manifest =
-                Manifest::parse(row.manifest.as_bytes()).map_err(|error| invalid(error.to_string()))?;
+                Manifest::parse(row.manifest.as_bytes()).map_err(|error| invalid(error.to_string()))?.into();
             let component = self.0.deps.engine.load(&module).await?;
             let functions = check::functions(&self.0.deps.calls, &component).await?;
             Ok(Ready { manifest, component, functions })
@@ -317,7 +317,7 @@ type Prepared = BTreeMap<Version, Result<Ready, Failure>>;
 /// A version without grants and status.
 #[derive(Debug)]
 struct Ready {
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
     component: Component,
     functions: Vec<Function>,
 }

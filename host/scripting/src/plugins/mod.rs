@@ -2,6 +2,7 @@
 //! functions to scripts. The contract is in `wit/plugin`.
 
 pub mod accounts;
+mod bindings;
 pub mod calls;
 pub mod catalogue;
 pub mod changes;
@@ -9,6 +10,7 @@ pub mod check;
 pub mod configured;
 mod consent;
 mod engine;
+mod failure;
 pub mod folder;
 mod host;
 pub mod install;
@@ -24,6 +26,7 @@ mod services;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub use engine::{
     COMPILE_COMMAND, CompileLimits, Compiler, EngineConfig, EngineError, PluginEngine, compile_module,

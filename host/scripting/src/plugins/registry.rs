@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::calls::values::Function;
 use super::engine::Component;
 use super::manifest::{Grants, Manifest};
+use super::values::Function;
 use belvedere_base::reloadable::Reloadable;
 
 /// An installed plugin, ready to be called.
 #[derive(Debug)]
 pub struct LoadedPlugin {
-    pub manifest: Manifest,
+    pub manifest: Arc<Manifest>,
     pub grants: Grants,
     pub component: Component,
     pub status: PluginStatus,
@@ -71,7 +71,8 @@ impl Entry {
             return self.clone();
         }
         let LoadedPlugin { manifest, component, functions, .. } = &*self.plugin;
-        let (manifest, component, functions) = (manifest.clone(), component.clone(), functions.clone());
+        let (manifest, component) = (Arc::clone(manifest), component.clone());
+        let functions = functions.clone();
         let plugin = Arc::new(LoadedPlugin { manifest, grants, component, status, functions });
         Self { plugin, manifest_sha256: self.manifest_sha256.clone() }
     }

@@ -48,7 +48,7 @@ impl FailureKind {
 }
 
 /// The reason for a refusal by a host function.
-pub use super::host::bindings::belvedere::script::types::FaultCode;
+pub use super::bindings::belvedere::script::types::FaultCode;
 
 impl FaultCode {
     const ALL: [Self; 6] =

@@ -6,6 +6,7 @@
 //! (`wit/`) and one prelude file (`guest-lua/prelude/`). `docs/scripting.md` describes the API for script authors.
 
 pub mod annotations;
+mod bindings;
 mod dry_run;
 mod effects;
 mod engine;

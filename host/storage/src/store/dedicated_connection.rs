@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
-use sqlx::postgres::{PgListener, PgNotification, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgNotification, PgPoolOptions};
 
+use super::StoreError;
 use super::lost::Losses;
-use super::{Postgres, StoreError};
 
 /// Time limit for connecting, ten times what a database on the other side of the world needs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,19 +40,19 @@ pub(super) struct DedicatedConnection {
 }
 
 impl DedicatedConnection {
-    pub(super) async fn open(db: &Postgres) -> Result<Self, StoreError> {
+    /// Connects with these options. `losses` are those of the other connections to the server.
+    pub(super) async fn open(connect: PgConnectOptions, losses: Arc<Losses>) -> Result<Self, StoreError> {
         let options = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(CONNECT_TIMEOUT)
             .acquire_slow_threshold(CONNECT_TIMEOUT)
             .idle_timeout(None)
             .max_lifetime(None);
-        let connect = (*db.pool.connect_options()).clone().options(KEEPALIVE);
-        let pool = options.connect_lazy_with(connect);
+        let pool = options.connect_lazy_with(connect.options(KEEPALIVE));
         let mut listener = PgListener::connect_with(&pool).await?;
         // A new connection would not have the locks of the lost one: the caller must learn of the loss.
         listener.eager_reconnect(false);
-        Ok(Self { pool, listener, losses: Arc::clone(&db.losses) })
+        Ok(Self { pool, listener, losses })
     }
 
     pub(super) async fn listen(&mut self, channel: &str) -> Result<(), StoreError> {

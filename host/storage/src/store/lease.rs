@@ -157,7 +157,7 @@ impl Lease {
         let Some(lease) = &mut self.0 else { return Ok(Some(Term::ALONE)) };
         let connection = match &mut lease.connection {
             Some(connection) => connection,
-            None => lease.connection.insert(DedicatedConnection::open(&lease.db).await?),
+            None => lease.connection.insert(lease.db.dedicated_connection().await?),
         };
         let taken = tokio::time::timeout(TAKE_TIMEOUT, take(connection, lease.purpose, now)).await;
         let taken = taken.unwrap_or_else(|_| Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)));

@@ -64,7 +64,6 @@ mod resources;
 pub mod revisions;
 pub mod revocations;
 mod reads;
-pub mod replicas;
 mod scans;
 pub mod script_revisions;
 pub mod script_sql;
@@ -101,7 +100,7 @@ use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
 pub use error::StoreError;
 pub use patch::Patch;
-pub use postgres::Postgres;
+pub use postgres::{Postgres, replicas};
 pub use resources::Resources;
 use script_sql::role::ScriptRole;
 pub use sqlite::Sqlite;

@@ -56,7 +56,7 @@ impl Notices {
         }
         loop {
             let listening = async {
-                let mut connection = DedicatedConnection::open(db).await?;
+                let mut connection = db.dedicated_connection().await?;
                 connection.listen(CHANNEL).await?;
                 Ok::<_, StoreError>(connection)
             };

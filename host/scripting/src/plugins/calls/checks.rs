@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use serde::de::IgnoredAny;
 use url::Url;
 
-use super::values::{Fault, FaultCode, Function, Info, Page, Profile, Tokens};
 use crate::plugins::limits;
+use crate::plugins::values::{Fault, FaultCode, Function, Info, Page, Profile, Tokens};
 
 /// The fault of a value that can't be used.
 fn unusable(text: impl Into<String>) -> Fault {

@@ -11,9 +11,9 @@ use super::{
     CallError, CallScope, Callback, Calls, Fault, LINKING, LINKING_TOKENS, Page, Profile, SYNC, Start,
     Tokens, checks, private_values,
 };
+use crate::plugins::bindings::exports::belvedere::plugin::linking;
 use crate::plugins::engine::Exports;
 use crate::plugins::host::CallState;
-use crate::plugins::host::bindings::exports::belvedere::plugin::linking;
 use crate::plugins::manifest::{Grants, Manifest};
 use crate::plugins::registry::{LoadedPlugin, PluginStatus, Plugins};
 

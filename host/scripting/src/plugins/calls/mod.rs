@@ -1,12 +1,10 @@
 //! Calls of the functions that plugins export: the values that cross, the errors, and who may call at the same time.
 
 mod checks;
-pub(super) mod failure;
 mod linker;
 mod pausing;
 mod places;
 mod private_values;
-pub(super) mod values;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,16 +13,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wasmtime::Store;
 
-pub use failure::{Failure, FailureCause};
-pub use linker::{Called, InstalledPlugin, InstalledPlugins, Linker, Linkers};
-pub use values::{
+pub use super::failure::{Failure, FailureCause};
+pub use super::values::{
     AuthKind, Callback, Expiry, Fault, FaultCode, Function, Info, Item, Page, Profile, RunContext,
     SecretInfo, Start, Tokens,
 };
+pub use linker::{Called, InstalledPlugin, InstalledPlugins, Linker, Linkers};
 
-use super::engine::{CallFailure, Component, Exports, PluginEngine};
-use super::host::bindings::exports::belvedere::plugin::callable::Context;
-use super::host::{Account, CallState, Guest, Hidden, HostPlaces, PluginLog};
+use super::bindings::exports::belvedere::plugin::callable::Context;
+use super::engine::{CallFailure, Component, Exports, Guest, PluginEngine};
+use super::host::{Account, CallState, Hidden, HostPlaces, PluginLog};
 use super::limits;
 use super::registry::{LoadedPlugin, PluginStatus};
 use super::services::PluginServices;
@@ -214,7 +212,9 @@ impl Calls {
         let deadline = Instant::now() + limits::CALL_TIME;
         let _places = places.enter(id, &scope.tenant).await?;
         let account = Account {
-            plugin: Arc::clone(plugin),
+            manifest: Arc::clone(&plugin.manifest),
+            grants: plugin.grants.clone(),
+            is_callable: plugin.component.exports.callable,
             tenant: scope.tenant.clone(),
             did: scope.did.clone(),
             flow: scope.flow.clone(),

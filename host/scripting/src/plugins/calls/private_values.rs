@@ -3,7 +3,7 @@
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::values::{Callback, Start, Tokens};
+use crate::plugins::values::{Callback, Start, Tokens};
 
 /// Names and values.
 pub(super) type PrivateValues = Vec<(&'static str, Zeroizing<String>)>;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap};
 use wasmtime_wasi::I32Exit;
 
+use super::program::Guest;
 use super::{Component, Inner, PluginEngine};
-use crate::plugins::calls::{Failure, FailureCause};
-use crate::plugins::host::{CallState, Guest};
+use crate::plugins::failure::{Failure, FailureCause};
+use crate::plugins::host::CallState;
 use crate::plugins::limits;
 use belvedere_wasm::sandbox::{RunBounds, RunEnd, RunLimits};
 use belvedere_web::fair_share::Tenant;

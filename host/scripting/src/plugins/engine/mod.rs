@@ -7,6 +7,7 @@ mod config;
 mod function;
 mod inspect;
 mod instance_call;
+mod program;
 mod ticker;
 mod wasm_config;
 
@@ -19,8 +20,10 @@ pub use compiler_process::{COMPILE_COMMAND, CompileLimits, compile_module};
 pub use config::EngineConfig;
 pub use inspect::Surface;
 pub(in crate::plugins) use instance_call::CallFailure;
+pub(in crate::plugins) use program::Guest;
+use program::Program;
 
-use super::host::{CallState, Program};
+use super::host::CallState;
 use super::manifest::{Grants, Permission};
 use belvedere_wasm::sandbox::{MemoryPool, Runner};
 

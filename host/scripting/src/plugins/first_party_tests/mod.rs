@@ -92,7 +92,7 @@ impl Stage {
         let granted =
             examined.requested.iter().filter(|one| !matches!(one, Permission::Network { .. })).cloned();
         let plugin = Arc::new(LoadedPlugin {
-            manifest: examined.package.manifest.manifest.clone(),
+            manifest: examined.package.manifest.manifest.clone().into(),
             grants: Grants::new(granted.chain([local]).collect()),
             component: examined.component,
             status: PluginStatus::Active,

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::bindings::belvedere::plugin::attest::Host;
-use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
+use super::Account;
 use super::state::CallState;
 use super::{Refusal, fault};
+use crate::plugins::bindings::belvedere::plugin::attest::Host;
+use crate::plugins::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use crate::plugins::limits;
-use crate::plugins::registry::LoadedPlugin;
 use belvedere_protocol::atproto::Nsid;
 
 /// The field of a record with its signatures.
@@ -59,7 +59,7 @@ fn sign(state: &mut CallState, value: &str, repo: &str) -> Result<String, Fault>
         .map_err(|error| fault::new(FaultCode::InvalidRecord, format!("attest.sign: {error}")))?;
     let mut record: Value =
         serde_json::from_str(value).map_err(|error| fault::bad_input(error.to_string()))?;
-    check_type(&account.plugin, &record)?;
+    check_type(&account, &record)?;
     let signatures = record
         .as_object_mut()
         .map(|record| record.entry(SIGNATURES).or_insert_with(|| Value::Array(Vec::new())));
@@ -75,11 +75,10 @@ fn sign(state: &mut CallState, value: &str, repo: &str) -> Result<String, Fault>
 
 /// Whether the plugin may have a record of this type signed: one that it may write. A library that writes none signs for
 /// scripts, which write any.
-fn check_type(plugin: &LoadedPlugin, record: &Value) -> Result<(), Fault> {
-    let is_library =
-        plugin.component.exports.callable && plugin.grants.written_collections().next().is_none();
+fn check_type(account: &Account, record: &Value) -> Result<(), Fault> {
+    let is_library = account.is_callable && account.grants.written_collections().next().is_none();
     let collection = record["$type"].as_str().unwrap_or_default();
-    let is_granted = || Nsid::try_from(collection).is_ok_and(|nsid| plugin.grants.allow_write(&nsid));
+    let is_granted = || Nsid::try_from(collection).is_ok_and(|nsid| account.grants.allow_write(&nsid));
     if is_library || is_granted() {
         return Ok(());
     }

@@ -2,8 +2,8 @@
 
 use wasmtime::bail;
 
-use super::bindings::belvedere::plugin::clock::Host;
 use super::state::CallState;
+use crate::plugins::bindings::belvedere::plugin::clock::Host;
 use crate::plugins::limits;
 
 impl Host for CallState {

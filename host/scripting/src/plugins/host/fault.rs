@@ -1,6 +1,6 @@
 //! Makes faults: refusals that a plugin sees as errors.
 
-use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
+use crate::plugins::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use belvedere_storage::store::StoreError;
 use belvedere_wasm::sandbox::Refusal;
 use belvedere_web::net::NetError;

@@ -14,15 +14,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::{Host as UrlHost, Url};
 
-use super::bindings::belvedere::plugin::http::{Host, Request, Response};
-use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use super::places::HostPlaces;
 use super::state::CallState;
 use super::{Refusal, fault};
-use crate::plugins::calls::RunContext;
+use crate::plugins::bindings::belvedere::plugin::http::{Host, Request, Response};
+use crate::plugins::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use crate::plugins::limits;
-use crate::plugins::manifest::Permission;
-use crate::plugins::registry::LoadedPlugin;
+use crate::plugins::manifest::{Grants, Permission};
+use crate::plugins::values::RunContext;
 use belvedere_wasm::sandbox::outbound_headers;
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::net::{Client, FetchedResponse, Limits, NetError};
@@ -64,7 +63,8 @@ struct ValidRequest {
 
 /// The state that the requests of one call share.
 struct Batch {
-    plugin: Arc<LoadedPlugin>,
+    plugin: Arc<str>,
+    grants: Grants,
     tenant: Tenant,
     places: HostPlaces,
     run: Option<RunContext>,
@@ -109,7 +109,8 @@ async fn send_all(
         return Err(fault::quota("too many requests at once", limits::HTTP_BATCH));
     }
     let batch = Batch {
-        plugin: Arc::clone(&account.plugin),
+        plugin: Arc::clone(&state.plugin),
+        grants: account.grants.clone(),
         tenant: account.tenant.clone(),
         places: state.places.clone(),
         run: state.run.clone(),
@@ -132,7 +133,7 @@ impl Batch {
     async fn exchange(&self, request: ValidRequest) -> Result<Response, Fault> {
         let reserved = self.reserve().await?;
         let patience = self.deadline.saturating_duration_since(Instant::now());
-        let place = self.places.request(&self.plugin.manifest.id, &self.tenant, patience).await;
+        let place = self.places.request(&self.plugin, &self.tenant, patience).await;
         let _place = place.map_err(|full| {
             self.settle(reserved, 0);
             let text = format!("too many calls are waiting for other servers: {full}");
@@ -224,12 +225,11 @@ impl Batch {
             Some(address) => address.to_string(),
             None => String::new(),
         };
-        let grants = &self.plugin.grants;
-        let is_named = grants.names_host(&host, method);
+        let is_named = self.grants.names_host(&host, method);
         if is_named && (is_default_https(url) || is_loopback(&host)) {
             return Ok(self.net.clone());
         }
-        if grants.contains(&Permission::UnrestrictedNetwork) {
+        if self.grants.contains(&Permission::UnrestrictedNetwork) {
             return Ok(self.net.without_exemptions());
         }
         let but = if is_named { " that are not https on port 443" } else { "" };

@@ -1,9 +1,9 @@
 //! `kv`: the plugin's own values.
 
-use super::bindings::belvedere::plugin::kv::{Host, Scope};
-use super::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use super::state::CallState;
 use super::{Refusal, fault};
+use crate::plugins::bindings::belvedere::plugin::kv::{Host, Scope};
+use crate::plugins::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use crate::plugins::limits;
 use belvedere_storage::store::plugin_values::{self, Expiry, Quota, ValueKey};
 use belvedere_web::fair_share::Place;

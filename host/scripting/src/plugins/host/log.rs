@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::bindings::belvedere::plugin::log::{Host, Level};
 use super::plugin_log::Line;
 use super::state::CallState;
+use crate::plugins::bindings::belvedere::plugin::log::{Host, Level};
 use crate::plugins::limits;
 use belvedere_base::error_text::cut;
 

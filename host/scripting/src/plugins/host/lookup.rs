@@ -4,10 +4,10 @@
 
 use serde_json::Value;
 
-use super::bindings::belvedere::plugin::lookup::Host;
-use super::bindings::belvedere::plugin::types::{FaultCode, StrongRef};
 use super::state::CallState;
 use super::{Refusal, fault};
+use crate::plugins::bindings::belvedere::plugin::lookup::Host;
+use crate::plugins::bindings::belvedere::plugin::types::{FaultCode, StrongRef};
 use crate::plugins::limits;
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 use belvedere_storage::query::{Filter, Query};
@@ -22,7 +22,7 @@ impl Host for CallState {
         value: String,
     ) -> Result<Option<StrongRef>, Refusal> {
         let account = self.account("lookup.find")?;
-        let (tenant, grants) = (account.tenant.clone(), &account.plugin.grants);
+        let (tenant, grants) = (account.tenant.clone(), &account.grants);
         let collection = Nsid::try_from(collection.as_str())
             .map_err(|_| fault::bad_input("lookup.find: the collection is not an NSID"))?;
         if !grants.allow_find(&collection) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::bindings::belvedere::plugin::log::Level;
-use crate::plugins::calls::Failure;
+use crate::plugins::bindings::belvedere::plugin::log::Level;
+use crate::plugins::failure::Failure;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::{Event, EventLog};
 use belvedere_storage::store::events::Severity;

@@ -1,7 +1,7 @@
 //! `secrets`: the plugin's own secrets.
 
-use super::bindings::belvedere::plugin::secrets::Host;
 use super::state::CallState;
+use crate::plugins::bindings::belvedere::plugin::secrets::Host;
 use crate::plugins::limits;
 
 impl Host for CallState {

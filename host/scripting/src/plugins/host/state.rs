@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::bindings::belvedere::plugin::types::Fault;
 use super::fault;
 use super::hidden::Hidden;
 use super::places::HostPlaces;
 use super::plugin_log::{Line, PluginLog};
 use super::wasi_context::Wasi;
-use crate::plugins::calls::RunContext;
+use crate::plugins::bindings::belvedere::plugin::types::Fault;
 use crate::plugins::limits;
-use crate::plugins::registry::LoadedPlugin;
+use crate::plugins::manifest::{Grants, Manifest};
 use crate::plugins::services::PluginServices;
+use crate::plugins::values::RunContext;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 use belvedere_wasm::sandbox::{GrowthLimits, InstanceMemory, MemoryPool, RunData, RunMemory};
@@ -27,10 +27,13 @@ const GROWTH: GrowthLimits = GrowthLimits {
     free_result_bytes: 0,
 };
 
-/// For whom a call is made.
+/// The plugin of a call, and for whom it is made.
 #[derive(Clone, Debug)]
 pub(in crate::plugins) struct Account {
-    pub(in crate::plugins) plugin: Arc<LoadedPlugin>,
+    pub(in crate::plugins) manifest: Arc<Manifest>,
+    pub(in crate::plugins) grants: Grants,
+    /// Whether scripts may call the plugin.
+    pub(in crate::plugins) is_callable: bool,
     pub(in crate::plugins) tenant: Tenant,
     pub(in crate::plugins) did: Option<Did>,
     /// The SHA-256 hex of the state of the sign-in.
@@ -80,8 +83,8 @@ impl CallState {
         deadline: Instant,
     ) -> Self {
         let plugin =
-            account.as_ref().map_or_else(|| "".into(), |account| account.plugin.manifest.id.as_str().into());
-        let hidden = account.as_ref().map(|account| Hidden::of_secrets(services, &account.plugin.manifest));
+            account.as_ref().map_or_else(|| "".into(), |account| account.manifest.id.as_str().into());
+        let hidden = account.as_ref().map(|account| Hidden::of_secrets(services, &account.manifest));
         Self {
             services: services.clone(),
             log: Arc::clone(log),

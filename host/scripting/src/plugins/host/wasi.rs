@@ -8,9 +8,9 @@ use wasmtime_wasi::p2::bindings::{cli, clocks, filesystem, random};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi::{WasiCtxView, WasiView};
 
-use super::bindings::belvedere::plugin::log::Level;
 use super::log::{release_lines, write_line};
 use super::state::CallState;
+use crate::plugins::bindings::belvedere::plugin::log::Level;
 
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {

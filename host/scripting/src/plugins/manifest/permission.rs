@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use http::Method;
 use schemars::JsonSchema;
@@ -233,13 +234,13 @@ impl FromStr for Permission {
     }
 }
 
-/// The permissions that an operator granted to a plugin.
+/// The permissions that an operator granted to a plugin. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grants(Vec<Permission>);
+pub struct Grants(Arc<[Permission]>);
 
 impl Grants {
     pub fn new(permissions: Vec<Permission>) -> Self {
-        Self(permissions)
+        Self(permissions.into())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Permission> {

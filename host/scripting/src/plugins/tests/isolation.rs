@@ -18,7 +18,7 @@ fn of(client: &str) -> CallScope {
 async fn minimal() -> Arc<LoadedPlugin> {
     let (module, manifest) = built("minimal");
     Arc::new(LoadedPlugin {
-        manifest: Manifest::parse(&manifest).unwrap(),
+        manifest: Manifest::parse(&manifest).unwrap().into(),
         grants: Grants::new(all_grants()),
         component: engine().await.load(&module).await.unwrap(),
         status: PluginStatus::Active,

@@ -183,7 +183,7 @@ fn plugin(component: Component, grants: Vec<Permission>) -> Arc<LoadedPlugin> {
     let key = "PLUGIN_HOSTILE_API_KEY".to_owned();
     manifest.required_secrets.push(RequiredSecret { key, name: "Key".to_owned(), description: None });
     Arc::new(LoadedPlugin {
-        manifest,
+        manifest: manifest.into(),
         grants: Grants::new(grants),
         component,
         status: PluginStatus::Active,

@@ -32,7 +32,7 @@ async fn values_belong_to_a_plugin_and_an_account() {
     // Another plugin of the same module.
     let manifest = json!({"id": "other", "name": "Other", "version": "1.0.0", "api_version": "1"});
     stage.plugin = LoadedPlugin {
-        manifest: Manifest::parse(manifest.to_string().as_bytes()).unwrap(),
+        manifest: Manifest::parse(manifest.to_string().as_bytes()).unwrap().into(),
         grants: crate::plugins::manifest::Grants::new(all_grants()),
         component: stage.plugin.component.clone(),
         status: stage.plugin.status,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::bindings::belvedere::script::types::Fault;
 use super::fault;
+use crate::scripts::bindings::belvedere::script::types::Fault;
 use crate::scripts::limits;
 
 /// The resources of other servers that a run has used so far.
@@ -92,8 +92,8 @@ impl WriteCount {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bindings::belvedere::script::types::FaultCode;
     use super::*;
+    use crate::scripts::bindings::belvedere::script::types::FaultCode;
 
     #[test]
     fn requests_bytes_and_waiting_are_bounded() {

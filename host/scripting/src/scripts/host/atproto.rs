@@ -8,10 +8,10 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{Refusal, blobs, fault, json, repo, report};
+use crate::scripts::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use belvedere_instance::identity::DidDocument;
 use belvedere_instance::xrpc::ServiceRef;

@@ -5,9 +5,9 @@ use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use crate::scripts::OutboundHttp;
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use belvedere_protocol::atproto::{Cid, Did};
 use belvedere_web::fair_share::{Place, Tenant};

@@ -1,7 +1,7 @@
 //! `clock`: the current time, and TIDs for record keys.
 
-use super::bindings::belvedere::script::clock::Host;
 use super::state::RunState;
+use crate::scripts::bindings::belvedere::script::clock::Host;
 
 impl Host for RunState {
     fn now(&mut self) -> wasmtime::Result<i64> {

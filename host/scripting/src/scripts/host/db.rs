@@ -3,11 +3,13 @@
 
 use std::time::Instant;
 
-use super::bindings::belvedere::script::db::{BacklinksArgs, Host, Page, QueryArgs, RawAnswer, SearchArgs};
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::rows::pack;
 use super::state::RunState;
 use super::{Refusal, fault, handles, json, report};
+use crate::scripts::bindings::belvedere::script::db::{
+    BacklinksArgs, Host, Page, QueryArgs, RawAnswer, SearchArgs,
+};
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::DryWrite;
 use crate::scripts::effects::writes;
 use crate::scripts::limits;

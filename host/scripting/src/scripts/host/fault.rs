@@ -1,6 +1,6 @@
 //! Makes faults: refusals that a script sees as error objects.
 
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::services::IndexError;
 use belvedere_wasm::sandbox::Refusal;
 use belvedere_web::net::NetError;

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use wasmtime::component::{Component, HasSelf, Instance as WasmInstance, InstancePre, Linker};
 use wasmtime::{Engine, Result, Store};
 
-use super::bindings::belvedere::script::types::{
-    Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
-};
-use super::bindings::{Guest as ScriptBindings, GuestIndices};
 use super::plugins;
 use super::state::RunState;
 use super::stopped_guest::StoppedGuest;
+use crate::scripts::bindings::belvedere::script::types::{
+    Failure, FailureKind as Kind, Field as WitField, Raised, Shape as WitShape,
+};
+use crate::scripts::bindings::{Guest as ScriptBindings, GuestIndices};
 use crate::scripts::failure::{FailureAnswer, FailureKind, FaultCode, ScriptFailure};
 use crate::scripts::invocation::ReturnKind;
 use crate::scripts::limits;

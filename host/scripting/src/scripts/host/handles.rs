@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use super::state::RunState;
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use belvedere_protocol::atproto::HandleUri;
 
 /// The URI with the account's DID. A handle costs a request to another server; any other text is returned unchanged.

@@ -10,10 +10,10 @@ use http::HeaderMap;
 use url::Url;
 
 use super::allowances::too_many_bytes;
-use super::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Request, Response};
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{Refusal, fault, report};
+use crate::scripts::bindings::belvedere::script::http::{Header, Host, Method, Outcome, Request, Response};
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::DryRun;
 use crate::scripts::limits;
 use belvedere_wasm::sandbox::outbound_headers;

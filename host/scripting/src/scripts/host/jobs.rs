@@ -1,9 +1,9 @@
 //! `jobs`: creates background jobs, and implements `job.*` for the job that is running.
 
-use super::bindings::belvedere::script::jobs::Host;
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{Refusal, fault, report};
+use crate::scripts::bindings::belvedere::script::jobs::Host;
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::{DryRun, DryWrite};
 use belvedere_instance::jobs::{CreateError, RunningJob};
 use belvedere_protocol::trigger::TriggerKind;

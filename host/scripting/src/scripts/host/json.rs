@@ -4,9 +4,9 @@
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::fault;
 use super::state::RunState;
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 
 /// Memory of one value in a parsed tree, besides its text: itself, and its part of the list or map that it is in.
 const VALUE_BYTES: usize = 64;

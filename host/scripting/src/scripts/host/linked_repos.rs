@@ -5,10 +5,10 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
-use super::bindings::belvedere::script::linked_repos::{Host, Put};
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::{RunInfo, RunState};
 use super::{Refusal, fault, json, repo, report, xrpc};
+use crate::scripts::bindings::belvedere::script::linked_repos::{Host, Put};
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use belvedere_instance::pds::{PdsError, Write};
 use belvedere_instance::repos::Validation;

@@ -1,8 +1,8 @@
 //! `log`: writes the lines of `log`, `print` and `warn`.
 
 use super::Refusal;
-use super::bindings::belvedere::script::log::{Host, Level};
 use super::state::RunState;
+use crate::scripts::bindings::belvedere::script::log::{Host, Level};
 use crate::scripts::effects::Effects;
 use crate::scripts::limits;
 use crate::scripts::services::LogLine;

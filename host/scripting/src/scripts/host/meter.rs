@@ -1,7 +1,7 @@
 //! `meter`: ends a run that has used up its instructions.
 
-use super::bindings::belvedere::script::meter::Host;
 use super::state::RunState;
+use crate::scripts::bindings::belvedere::script::meter::Host;
 
 /// The trap that ends the run. Nothing in the guest can catch it.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,6 @@
 
 mod allowances;
 mod atproto;
-pub(super) mod bindings;
 mod blobs;
 mod clock;
 mod db;
@@ -29,9 +28,7 @@ pub(super) mod tid;
 mod types;
 mod xrpc;
 
-/// The error of a function that gives no value.
-type Refusal = belvedere_wasm::sandbox::Refusal<bindings::belvedere::script::types::Fault>;
-
+use super::bindings::Refusal;
 pub(super) use guest::{Guest, Instance};
 pub(super) use meter::InstructionsExhausted;
 pub(super) use state::{RunInfo, RunState};

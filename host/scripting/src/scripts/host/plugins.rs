@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use wasmtime::component::Linker;
 use wasmtime::{StoreContextMut, Trap};
 
-use super::bindings::belvedere::script::plugins::{Host, PluginFault};
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{fault, json};
 use crate::plugins::calls::{self, CallScope, RunContext};
+use crate::scripts::bindings::belvedere::script::plugins::{Host, PluginFault};
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use crate::scripts::services::PluginCallError;
 use belvedere_base::error_text::cut;

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::state::RunState;
 use super::{Refusal, fault, handles, log, report};
+use crate::scripts::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::{DryRun, DryWrite};
 use crate::scripts::failure::FailureAnswer;
 use crate::scripts::limits;

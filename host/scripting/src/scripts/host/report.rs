@@ -5,12 +5,12 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::value::RawValue;
 
-use super::bindings::belvedere::script::http::{Outcome, Response};
-use super::bindings::belvedere::script::linked_repos::Put;
-use super::bindings::belvedere::script::repo::Written;
-use super::bindings::belvedere::script::types::Fault;
 use super::fault;
 use super::state::RunState;
+use crate::scripts::bindings::belvedere::script::http::{Outcome, Response};
+use crate::scripts::bindings::belvedere::script::linked_repos::Put;
+use crate::scripts::bindings::belvedere::script::repo::Written;
+use crate::scripts::bindings::belvedere::script::types::Fault;
 use crate::scripts::dry_run::{DryRun, DryWrite};
 use belvedere_instance::pds::{Write, WriteAction};
 use belvedere_protocol::atproto::record;

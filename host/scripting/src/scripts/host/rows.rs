@@ -5,8 +5,8 @@
 
 use memchr::memmem;
 
-use super::bindings::belvedere::script::types::Fault;
 use super::state::RunState;
+use crate::scripts::bindings::belvedere::script::types::Fault;
 use belvedere_storage::store::records::RecordRow;
 
 /// Set in a record's length if the guest may keep the record as text.

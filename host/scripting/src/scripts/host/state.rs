@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::allowances::{Outbound, WriteCount};
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
 use super::blobs::Blobs;
 use super::fault;
 use super::tid::TidClock;
 use crate::scripts::OutboundHttp;
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::DryRun;
 use crate::scripts::effects::Effects;
 use crate::scripts::failure::FailureAnswer;
@@ -355,8 +355,8 @@ impl RunState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bindings::belvedere::script::types::FaultCode;
     use super::*;
+    use crate::scripts::bindings::belvedere::script::types::FaultCode;
     use belvedere_base::clock::Timestamp;
 
     #[test]

@@ -5,10 +5,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::bindings::belvedere::script::types::{Fault, FaultCode};
-use super::bindings::belvedere::script::xrpc::{Answer, Host};
 use super::state::{RunInfo, RunState};
 use super::{Refusal, allowances, fault, json};
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
+use crate::scripts::bindings::belvedere::script::xrpc::{Answer, Host};
 use crate::scripts::limits;
 use crate::scripts::services::{CallOutcome, XrpcError};
 use belvedere_instance::xrpc::{Call, CallHeaders, Verb};

@@ -298,7 +298,7 @@ pub trait Xrpc: Send + Sync {
 
 /// `print` writes at `Debug`, to the server's log only. `log` writes at `Info`, to the server's log at debug level and to the
 /// event log (`script.log`). `warn` writes at `Warn`, to the server's log only.
-pub use crate::scripts::host::bindings::belvedere::script::log::Level as LogLevel;
+pub use crate::scripts::bindings::belvedere::script::log::Level as LogLevel;
 
 impl LogLevel {
     /// The name in the contract.

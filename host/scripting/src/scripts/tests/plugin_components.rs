@@ -69,7 +69,13 @@ impl Real {
             } else {
                 Vec::new()
             };
-            LoadedPlugin { manifest, grants: Grants::new(grants), component, status, functions }
+            LoadedPlugin {
+                manifest: manifest.into(),
+                grants: Grants::new(grants),
+                component,
+                status,
+                functions,
+            }
         };
         let plugins = Plugins::with([
             load("minimal", "minimal", PluginStatus::Active).await,

@@ -11,9 +11,7 @@ use sqlx::sqlite::LockedSqliteHandle;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 
 use super::deadline::Deadline;
-use crate::store::replicas::REPLAYED;
-use crate::store::script_sql::authorizer::{self, Rights};
-use crate::store::script_sql::statement_limits;
+use super::position::REPLAYED;
 
 /// Steps of SQLite's virtual machine between two checks of the deadline. Most take less than a microsecond, but a function
 /// call over the largest values is one step of some milliseconds, and one that looks for a pattern takes up to a second.
@@ -24,9 +22,8 @@ const STEPS_PER_CHECK: i32 = 50;
 pub(in crate::store) struct ConnectionSetup {
     pub(super) statements: Vec<String>,
     pub(super) limits: &'static [SqliteLimit],
-    /// SQLite: whether the connection runs scripts' SQL: the memory and the temporary files of each statement are limited
-    /// (`script_sql::statement_limits`), and it may only read (`script_sql::authorizer`).
-    pub(super) is_for_scripts: bool,
+    /// SQLite: what the owner of the pool does with its connections.
+    pub(super) hooks: Option<SqliteHooks>,
     /// PostgreSQL: a query that returns what is wrong with the connection's role, or NULL.
     pub(super) role_check: Option<String>,
 }
@@ -35,6 +32,15 @@ pub(in crate::store) struct ConnectionSetup {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(in crate::store) struct ExcessPrivilege(String);
+
+/// Calls by which the owner of a pool restricts its connections to SQLite.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct SqliteHooks {
+    /// Runs once, after connecting.
+    pub(in crate::store) opened: fn(&mut LockedSqliteHandle<'_>) -> Result<(), sqlx::Error>,
+    /// Runs while the first statement after a checkout does.
+    pub(in crate::store) begun: fn(),
+}
 
 /// A limit that SQLite enforces (`sqlite3_limit`).
 #[derive(Clone, Copy, Debug)]
@@ -94,18 +100,13 @@ impl Poolable for SqliteConnection {
             let deadline = Arc::clone(deadline);
             let mut handle = self.lock_handle().await?;
             configure(&mut handle, setup.limits);
-            if setup.is_for_scripts {
-                if !statement_limits::add_length_check(handle.as_raw_handle().as_ptr()) {
-                    return Err(sqlx::Error::Configuration(
-                        "the SQL function belvedere_short can't be registered".into(),
-                    ));
-                }
-                authorizer::install(handle.as_raw_handle().as_ptr(), Rights::Read);
+            if let Some(SqliteHooks { opened, begun }) = setup.hooks {
+                opened(&mut handle)?;
                 let mut seen = 0;
                 handle.set_progress_handler(STEPS_PER_CHECK, move || {
                     let checkouts = deadline.checkouts.load(Ordering::Relaxed);
                     if std::mem::replace(&mut seen, checkouts) != checkouts {
-                        statement_limits::begin();
+                        begun();
                     }
                     deadline.is_ahead()
                 });

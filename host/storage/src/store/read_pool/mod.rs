@@ -10,6 +10,8 @@
 
 mod connection;
 mod deadline;
+pub(super) mod position;
+mod replica_service;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,12 +22,13 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use self::connection::ConnectionSetup;
-pub(super) use self::connection::{ExcessPrivilege, Poolable, SqliteLimit};
+pub(super) use self::connection::{ExcessPrivilege, Poolable, SqliteHooks, SqliteLimit};
 use self::deadline::Deadline;
+pub(super) use self::replica_service::{PROBE_TIMEOUT, Progress, Service};
+pub use self::replica_service::{ReplicaStatus, Unused};
 use super::error::is_definite;
 use super::executor::{ConnectionPool, Remedy, Statements};
 use super::lost::{Losses, is_lost};
-use super::replicas::Service;
 
 /// A read that waits longer than this for a connection fails with `StoreError::Unavailable`.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -132,9 +135,9 @@ impl<C: Poolable> ReadPool<C> {
         self
     }
 
-    /// Limits what a statement on SQLite may access, and its memory and temporary files.
-    pub(super) fn for_scripts(mut self) -> Self {
-        self.setup.is_for_scripts = true;
+    /// Sets the calls that restrict each connection to SQLite.
+    pub(super) fn sqlite_hooks(mut self, hooks: SqliteHooks) -> Self {
+        self.setup.hooks = Some(hooks);
         self
     }
 

@@ -5,7 +5,7 @@
 //! they can be written. Every statement has a deadline and limits on memory and temporary files; results have limits
 //! on rows and bytes. On PostgreSQL the connections log in as a separate role ([`role`]).
 
-pub(super) mod authorizer;
+mod authorizer;
 pub mod guard;
 pub(super) mod postgres;
 pub mod role;

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use futures_util::TryStreamExt;
 use serde_json::Value;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
+use sqlx::sqlite::{LockedSqliteHandle, SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, Column, Row, SqliteConnection, TypeInfo, ValueRef};
 
-use super::super::read_pool::SqliteLimit;
+use super::super::read_pool::{SqliteHooks, SqliteLimit};
 use super::authorizer::{self, Rights};
 use super::guard::{Kind, Parsed, Statement};
+use super::statement_limits;
 use super::{
     Answer, Connections, INDEX, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_VALUE_BYTES, MAX_WRITERS,
     OWN_COLUMNS, OwnColumn, ReadPool, Rows, ScriptSqlError, StoreError, write_json_member, write_member,
@@ -27,6 +28,19 @@ const BOUNDS: [SqliteLimit; 2] = [
     SqliteLimit { what: libsqlite3_sys::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, most: MAX_PATTERN_BYTES },
 ];
 
+/// Limits what a statement may access, and its memory and temporary files.
+const HOOKS: SqliteHooks = SqliteHooks { opened: restrict, begun: statement_limits::begin };
+
+fn restrict(handle: &mut LockedSqliteHandle<'_>) -> Result<(), sqlx::Error> {
+    if !statement_limits::add_length_check(handle.as_raw_handle().as_ptr()) {
+        return Err(sqlx::Error::Configuration(
+            "the SQL function belvedere_short can't be registered".into(),
+        ));
+    }
+    authorizer::install(handle.as_raw_handle().as_ptr(), Rights::Read);
+    Ok(())
+}
+
 impl Connections<SqliteConnection> {
     /// Creates the connections for the database of `options`. The own tables are in a file beside it.
     pub(in crate::store) fn beside(options: &SqliteConnectOptions) -> Result<Self, StoreError> {
@@ -42,7 +56,7 @@ impl Connections<SqliteConnection> {
             .pragma("max_page_count", (MAX_OWN_BYTES / PAGE_BYTES).to_string())
             // Temporary tables and sorts go to files, whose size is limited (`statement_limits`).
             .pragma("temp_store", "file")
-            .vfs(super::statement_limits::VFS)
+            .vfs(statement_limits::VFS)
             // Defaults and checks of own tables come from scripts and must not call unsafe functions.
             .pragma("trusted_schema", "off");
         let reader = writer.clone().thread_name(|n| format!("script-sql-read-{n}"));
@@ -52,11 +66,11 @@ impl Connections<SqliteConnection> {
             readers: ReadPool::new(reader, MAX_READERS)
                 .setup_statements(reader_views)
                 .sqlite_limits(&BOUNDS)
-                .for_scripts(),
+                .sqlite_hooks(HOOKS),
             writers: ReadPool::new(writer.thread_name(|_| "script-sql-write".into()), MAX_WRITERS)
                 .setup_statements(views)
                 .sqlite_limits(&BOUNDS)
-                .for_scripts(),
+                .sqlite_hooks(HOOKS),
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::query::filter::{Filter, Op, Scalar};
 use crate::query::path::Path;
-use crate::store::fields::IndexKind;
 
+use super::index_kind::IndexKind;
 use super::{Dialect, InIndex, Sql, ValueType};
 
 /// The part of an index for filters that a query reads.

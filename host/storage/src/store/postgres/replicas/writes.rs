@@ -14,7 +14,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_protocol::crypto::sha256;
 use belvedere_web::fair_share::Tenant;
 
-use super::position::{Position, position_sql};
+use crate::store::read_pool::position::{Position, position_sql};
 
 /// The channel of the announcements.
 pub(super) const CHANNEL: &str = "belvedere_writes";

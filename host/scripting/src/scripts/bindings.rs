@@ -1,7 +1,10 @@
 //! The Rust bindings of the contract, generated from `wit/`. Each capability's file implements its interface, and
-//! [`super::guest`] wraps the calls into the guest.
+//! `host::guest` wraps the calls into the guest.
 
 #![expect(clippy::too_many_arguments, reason = "the generated code takes every interface as an argument")]
+
+/// The error of a host function that gives no value.
+pub(in crate::scripts) type Refusal = belvedere_wasm::sandbox::Refusal<belvedere::script::types::Fault>;
 
 wasmtime::component::bindgen!({
     path: "../../wit",
@@ -18,5 +21,5 @@ wasmtime::component::bindgen!({
         default: trappable,
     },
     exports: { default: async },
-    trappable_error_type: { "belvedere:script/types.fault" => super::Refusal },
+    trappable_error_type: { "belvedere:script/types.fault" => Refusal },
 });

@@ -8,9 +8,9 @@ use sqlx::{Connection as _, PgConnection, PgExecutor};
 use crate::store::POSTGRES_MIGRATIONS;
 use belvedere_base::clock::Timestamp;
 
-use super::PROBE_TIMEOUT;
-use super::position::{Position, position_sql};
-use super::service::Unused;
+use crate::store::read_pool::PROBE_TIMEOUT;
+use crate::store::read_pool::Unused;
+use crate::store::read_pool::position::{Position, position_sql};
 
 /// PostgreSQL's `undefined_table`.
 const UNDEFINED_TABLE: &str = "42P01";
@@ -31,13 +31,6 @@ const PROGRESS: &str = concat!(
     "SELECT pg_is_in_recovery(), coalesce(",
     position_sql!("pg_last_wal_replay_lsn()"),
     ", 0), (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::bigint"
-);
-
-/// The position that a replica has replayed; 0 for a server that is not in recovery.
-pub(in crate::store) const REPLAYED: &str = concat!(
-    "SELECT CASE WHEN pg_is_in_recovery() THEN ",
-    position_sql!("pg_last_wal_replay_lsn()"),
-    " ELSE 0 END"
 );
 
 impl Identity {

@@ -6,20 +6,16 @@
 //!
 //! | Module | |
 //! |---|---|
-//! | `position` | positions in the WAL, lag |
 //! | `writes` | who has written what replicas may not have yet |
 //! | `link` | a connection to the primary: announcements and its position |
 //! | `probe`, `watch` | look at a replica and decide whether it is used |
-//! | `service` | the decision, and the state for operators |
 //! | `replica` | a replica with its pools |
 //! | `reads` | chooses the database of a read |
 
 mod link;
-mod position;
 mod probe;
 mod reads;
 mod replica;
-mod service;
 mod watch;
 mod writes;
 
@@ -29,29 +25,24 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub use self::reads::{CallerReads, ReadDb};
-pub(super) use self::service::Service;
-pub use self::service::{ReplicaStatus, Unused};
 pub use self::writes::Writer;
-
-pub(super) use self::probe::REPLAYED;
+pub use crate::store::read_pool::{ReplicaStatus, Unused};
 
 use self::link::{Link, Waiting};
 use self::replica::Replica;
 use self::watch::Watch;
-use super::{Db, StoreError};
+use super::Postgres;
+use crate::store::{Db, StoreError};
 
 /// Interval at which each replica is looked at.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-
-/// A replica that takes longer to answer is not used, and the reads that wait for it run on the primary.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum number of repetitions of a single look, until the replica has replayed what the primary had when it began.
 const MAX_LOOKS: usize = 3;
 
 /// The replicas of the primary.
 #[derive(Debug)]
-pub(super) struct Replicas {
+pub(in crate::store) struct Replicas {
     all: Vec<Arc<Replica>>,
     link: Arc<Link>,
     max_lag: Duration,
@@ -95,7 +86,7 @@ impl Db {
         let (link, waiting) = Link::new();
         let (link, waiting) = (Arc::new(link), Mutex::new(Some(waiting)));
         let replicas = Some(Arc::new(Replicas { all, link, max_lag, waiting }));
-        Ok(Self::Postgres(super::Postgres { replicas, ..db }))
+        Ok(Self::Postgres(Postgres { replicas, ..db }))
     }
 
     /// Watches the replicas, and uses those that are well, until `stop` is cancelled. Without replicas it returns at once.

@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 use crate::store::postgres::{Postgres, connect_options};
 use crate::store::{Db, StoreError};
 
-use super::service::Service;
+use crate::store::read_pool::Service;
 
 pub(super) struct Replica {
     pub(super) service: Arc<Service>,
@@ -56,9 +56,9 @@ mod tests {
     use belvedere_standins::postgres;
     use sqlx::{Connection as _, PgConnection};
 
-    use super::super::position::Position;
-    use super::super::service::{Progress, Unused};
     use super::*;
+    use crate::store::read_pool::position::Position;
+    use crate::store::read_pool::{Progress, Unused};
     use belvedere_web::fair_share::Tenant;
 
     /// A replica that is the primary itself.

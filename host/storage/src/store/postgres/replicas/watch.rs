@@ -7,10 +7,10 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
-use super::position::{Lag, Position};
 use super::probe::{Probe, Seen};
-use super::service::{Progress, Unused};
 use super::{PROBE_EVERY, Replica};
+use crate::store::read_pool::position::{Lag, Position};
+use crate::store::read_pool::{Progress, Unused};
 
 /// Time that the first look waits for the primary.
 const START_PATIENCE: Duration = Duration::from_secs(3);

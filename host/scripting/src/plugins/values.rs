@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::plugins::host::bindings::belvedere::plugin::types;
-use crate::plugins::host::bindings::exports::belvedere::plugin::{callable, describe, linking, sync};
-use crate::plugins::limits;
+use super::bindings::belvedere::plugin::types;
+use super::bindings::exports::belvedere::plugin::{callable, describe, linking, sync};
+use super::limits;
 use belvedere_base::clock::Timestamp;
 use belvedere_wasm::sandbox::MemoryGroup;
 

@@ -10,8 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use belvedere_base::clock::Timestamp;
 
-use super::PROBE_TIMEOUT;
 use super::position::Position;
+
+/// A replica that takes longer to answer is not used, and the reads that wait for it run on the primary.
+pub(in crate::store) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The reason why a replica is not used. The texts are for operators.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,10 +63,10 @@ impl Unused {
 
 /// The progress of a replica that answers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Progress {
-    pub(super) lag: Option<Duration>,
+pub(in crate::store) struct Progress {
+    pub(in crate::store) lag: Option<Duration>,
     /// The commit time of the last transaction that it has replayed, by the primary's clock.
-    pub(super) replayed_at: Option<Timestamp>,
+    pub(in crate::store) replayed_at: Option<Timestamp>,
 }
 
 /// The state of a replica, for operators.
@@ -116,7 +118,7 @@ impl std::fmt::Debug for Gauges {
 
 impl Service {
     /// `server` is the replica's `HOST:PORT`.
-    pub(super) fn new(server: String) -> Self {
+    pub(in crate::store) fn new(server: String) -> Self {
         let labels = [("replica", server.clone())];
         let gauges = Gauges {
             in_use: metrics::gauge!("belvedere_replica_in_use", &labels),
@@ -144,12 +146,12 @@ impl Service {
         self.lock().in_use.as_ref().ok().cloned()
     }
 
-    pub(super) fn is_in_use(&self) -> bool {
+    pub(in crate::store) fn is_in_use(&self) -> bool {
         self.lock().in_use.is_ok()
     }
 
     /// A position that the replica has replayed; `None` while it is not used.
-    pub(super) fn replayed(&self) -> Option<Position> {
+    pub(in crate::store) fn replayed(&self) -> Option<Position> {
         self.is_in_use().then(|| Position(self.replayed.load(Ordering::Relaxed)))
     }
 
@@ -183,7 +185,7 @@ impl Service {
 
     /// Stores the result of a look at the replica: the position that it has replayed, or why it is not used. Logs when it
     /// changes.
-    pub(super) fn set(&self, result: Result<Position, Unused>, progress: Progress) {
+    pub(in crate::store) fn set(&self, result: Result<Position, Unused>, progress: Progress) {
         let mut state = self.lock();
         state.progress = progress;
         if let Some(lag) = progress.lag {
@@ -221,7 +223,7 @@ impl Service {
         }
     }
 
-    pub(super) fn status(&self) -> ReplicaStatus {
+    pub(in crate::store) fn status(&self) -> ReplicaStatus {
         let state = self.lock();
         ReplicaStatus {
             server: self.server.clone(),

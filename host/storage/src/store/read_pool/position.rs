@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// Time for which samples are kept: longer than the largest lag that a replica in use may have.
-pub(super) const KEPT: Duration = Duration::from_secs(330);
+pub(in crate::store) const KEPT: Duration = Duration::from_secs(330);
 
 /// A position in the WAL, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position(pub(super) i64);
+pub(in crate::store) struct Position(pub(in crate::store) i64);
 
 /// SQL of an expression of the type `pg_lsn` as a [`Position`].
 macro_rules! position_sql {
@@ -23,7 +23,14 @@ macro_rules! position_sql {
         concat!("pg_wal_lsn_diff(", $lsn, ", '0/0')::bigint")
     };
 }
-pub(super) use position_sql;
+pub(in crate::store) use position_sql;
+
+/// The position that a replica has replayed; 0 for a server that is not in recovery.
+pub(in crate::store) const REPLAYED: &str = concat!(
+    "SELECT CASE WHEN pg_is_in_recovery() THEN ",
+    position_sql!("pg_last_wal_replay_lsn()"),
+    " ELSE 0 END"
+);
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
@@ -34,11 +41,11 @@ struct Sample {
 
 /// The primary's positions at earlier times.
 #[derive(Debug, Default)]
-pub(super) struct History(VecDeque<Sample>);
+pub(in crate::store) struct History(VecDeque<Sample>);
 
 /// The age of a replica's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lag {
+pub(in crate::store) enum Lag {
     AtMost(Duration),
     /// The replica is behind all that is known.
     MoreThan(Duration),
@@ -46,7 +53,7 @@ pub(super) enum Lag {
 
 impl History {
     /// Positions of one primary only grow; those of another one begin with [`Self::clear`].
-    pub(super) fn add(&mut self, at: Instant, position: Position) {
+    pub(in crate::store) fn add(&mut self, at: Instant, position: Position) {
         if self.0.back().is_some_and(|last| at.saturating_duration_since(last.at) < SAMPLE_EVERY) {
             return;
         }
@@ -56,12 +63,12 @@ impl History {
         self.0.push_back(Sample { at, position });
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(in crate::store) fn clear(&mut self) {
         self.0.clear();
     }
 
     /// The lag of a replica that has replayed everything up to a position; `None` while nothing is known.
-    pub(super) fn lag(&self, replayed: Position, now: Instant) -> Option<Lag> {
+    pub(in crate::store) fn lag(&self, replayed: Position, now: Instant) -> Option<Lag> {
         let first = self.0.front()?;
         let after = self.0.partition_point(|sample| sample.position <= replayed);
         let since = |at: Instant| now.saturating_duration_since(at);
@@ -73,7 +80,7 @@ impl History {
 
     /// Whether the primary was behind a position after `time`. A replica that had replayed it by then follows another
     /// server.
-    pub(super) fn was_behind(&self, position: Position, time: Instant) -> bool {
+    pub(in crate::store) fn was_behind(&self, position: Position, time: Instant) -> bool {
         self.0.back().is_some_and(|last| last.at > time && last.position < position)
     }
 }

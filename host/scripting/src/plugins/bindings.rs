@@ -1,5 +1,8 @@
 //! The Rust bindings of the contract, generated from `wit/plugin`. Each capability's file implements its interface, and
-//! `plugins::calls` names the values that other rooms use.
+//! `values` names what other rooms use.
+
+/// The error of a host function that gives no value.
+pub(in crate::plugins) type Refusal = belvedere_wasm::sandbox::Refusal<belvedere::plugin::types::Fault>;
 
 wasmtime::component::bindgen!({
     // Every import and export of the contract: which of them a plugin has is read from its module.
@@ -20,6 +23,6 @@ wasmtime::component::bindgen!({
         default: trappable,
     },
     exports: { default: async },
-    trappable_error_type: { "belvedere:plugin/types.fault" => super::Refusal },
+    trappable_error_type: { "belvedere:plugin/types.fault" => Refusal },
     additional_derives: [PartialEq, Eq],
 });

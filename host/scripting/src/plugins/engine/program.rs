@@ -1,13 +1,11 @@
 //! A component, linked with the capabilities that it imports, and the interfaces that it exports.
 
-use wasmtime::component::{Component, HasSelf, Instance, InstancePre, Linker};
+use wasmtime::component::{Component, Instance, InstancePre};
 use wasmtime::{Engine, Result, Store};
 
-use super::bindings::belvedere::plugin as capabilities;
-use super::bindings::exports::belvedere::plugin as exported;
-use super::state::CallState;
-use super::wasi;
-use crate::plugins::engine::Exports;
+use super::Exports;
+use crate::plugins::bindings::exports::belvedere::plugin as exported;
+use crate::plugins::host::{self, CallState};
 
 /// A component, linked and ready to be instantiated.
 pub(in crate::plugins) struct Program {
@@ -32,7 +30,7 @@ impl Program {
         imports: &[&'static str],
         exports: Exports,
     ) -> Result<Self> {
-        let pre = linker(engine, imports)?.instantiate_pre(component)?;
+        let pre = host::linker(engine, imports)?.instantiate_pre(component)?;
         Ok(Self {
             describe: exported::describe::GuestIndices::new(&pre)?,
             linking: exports.linking.then(|| exported::linking::GuestIndices::new(&pre)).transpose()?,
@@ -51,28 +49,6 @@ impl Program {
     pub(in crate::plugins) fn of(&self, instance: &Instance) -> Guest<'_> {
         Guest { instance: *instance, program: self }
     }
-}
-
-/// A linker with the types of the contract, WASI, and the capabilities in `imports`.
-fn linker(engine: &Engine, imports: &[&'static str]) -> Result<Linker<CallState>> {
-    type Own = HasSelf<CallState>;
-    let mut linker = Linker::new(engine);
-    let to = &mut linker;
-    capabilities::types::add_to_linker::<_, Own>(to, |state| state)?;
-    wasi::link(to)?;
-    for import in imports {
-        match *import {
-            "log" => capabilities::log::add_to_linker::<_, Own>(to, |state| state)?,
-            "clock" => capabilities::clock::add_to_linker::<_, Own>(to, |state| state)?,
-            "secrets" => capabilities::secrets::add_to_linker::<_, Own>(to, |state| state)?,
-            "kv" => capabilities::kv::add_to_linker::<_, Own>(to, |state| state)?,
-            "http" => capabilities::http::add_to_linker::<_, Own>(to, |state| state)?,
-            "lookup" => capabilities::lookup::add_to_linker::<_, Own>(to, |state| state)?,
-            "attest" => capabilities::attest::add_to_linker::<_, Own>(to, |state| state)?,
-            other => wasmtime::bail!("the capability {other} has no implementation"),
-        }
-    }
-    Ok(linker)
 }
 
 impl Guest<'_> {

@@ -15,9 +15,9 @@ use crate::store::StoreError;
 use crate::store::dedicated_connection::DedicatedConnection;
 use crate::store::postgres::Postgres;
 
-use super::position::{History, Lag, Position, position_sql};
 use super::probe::Identity;
 use super::writes::{CHANNEL, RecentWrites, announce};
+use crate::store::read_pool::position::{History, Lag, Position, position_sql};
 
 /// Maximum interval between two look-ups of the primary's position.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
@@ -165,7 +165,7 @@ impl Link {
     }
 
     async fn connect(&self, db: &Postgres) -> Result<DedicatedConnection, StoreError> {
-        let mut connection = DedicatedConnection::open(db).await?;
+        let mut connection = db.dedicated_connection().await?;
         connection.listen(CHANNEL).await?;
         let identity = Identity::of(connection.listener()).await?;
         let asked = Instant::now();

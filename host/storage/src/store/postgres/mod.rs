@@ -1,5 +1,7 @@
 //! Opens PostgreSQL and owns its connection pools: the PostgreSQL variant of [`super::Db`].
 
+pub mod replicas;
+
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,15 +10,16 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, PgConnection, PgPool, PgTransaction};
 
+use self::replicas::Replicas;
 use super::StoreError;
+use super::dedicated_connection::DedicatedConnection;
 use super::executor::{ConnectionPool, Statements};
 use super::fence::Fence;
 use super::fields::FieldUsage;
 use super::intern::Interner;
 use super::lost::{Losses, is_lost};
-use super::read_pool::{READ_TIME_LIMIT, ReadPool};
+use super::read_pool::{READ_TIME_LIMIT, ReadPool, Service};
 use super::reads;
-use super::replicas::{Replicas, Service};
 use super::resources::Resources;
 use super::scans::{self, SCAN_TIME_LIMIT};
 use super::script_sql::role::{Role, RoleError, ScriptRole};
@@ -143,6 +146,12 @@ impl Postgres {
 
     pub(super) fn writer(&self) -> Statements<'_, Self> {
         Statements::new(self, false)
+    }
+
+    /// A connection beside the pools, for one purpose.
+    pub(super) async fn dedicated_connection(&self) -> Result<DedicatedConnection, StoreError> {
+        let options = (*self.pool.connect_options()).clone();
+        DedicatedConnection::open(options, Arc::clone(&self.losses)).await
     }
 
     /// Creates the scripts' role and grants its rights. The inner `Err` says what the server's own role is not allowed
