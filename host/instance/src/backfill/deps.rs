@@ -1,32 +1,32 @@
 //! The services that backfills need from the rest of the server.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::events::EventLog;
-use crate::identity::Resolver;
+use crate::core::Core;
 use crate::indexing::{RecordChecker, RecordScriptRunner, WriterHandle};
-use crate::lexicons::Registry;
 use crate::settings::Settings;
-use belvedere_base::clock::Clock;
-use belvedere_storage::store::Db;
-use belvedere_web::net::Client;
 
+/// What backfills need besides the core, which it dereferences to.
 #[derive(Clone)]
 pub struct Deps {
-    pub db: Db,
-    pub net: Client,
-    pub resolver: Resolver,
-    pub registry: Arc<Registry>,
+    pub core: Core,
     pub writer: WriterHandle,
     /// Decides about records before they are indexed.
     pub scripts: Arc<dyn RecordScriptRunner>,
     pub checker: Arc<RecordChecker>,
     pub settings: Arc<Settings>,
-    pub events: EventLog,
-    pub clock: Clock,
     /// Without a trailing slash.
     pub relay_url: String,
+}
+
+impl Deref for Deps {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
 }
 
 impl fmt::Debug for Deps {

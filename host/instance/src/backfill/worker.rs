@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::deps::Deps;
 use super::handle::Backfills;
@@ -14,6 +13,7 @@ use super::progress::Progress;
 use super::repairs::RepairPace;
 use super::reporter::Reporter;
 use super::run;
+use crate::core::Core;
 use crate::events::Event;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::backfill::{self, ActiveJob, CANCELLED_BY_USER, Counters};
@@ -28,30 +28,29 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Starts the worker. When `drain` is cancelled, the running job stops; the next start continues it.
-pub fn start(backfills: Backfills, deps: Deps, tasks: &TaskTracker, drain: &CancellationToken) {
-    let worker = Worker { backfills, deps, drain: drain.clone() };
-    tasks.spawn(worker.work());
+pub fn start(backfills: Backfills, deps: Deps) {
+    let tasks = deps.tasks.clone();
+    tasks.spawn(Worker { backfills, deps }.work());
 }
 
 struct Worker {
     backfills: Backfills,
     deps: Deps,
-    drain: CancellationToken,
 }
 
 impl Worker {
     async fn work(self) {
         let mut lease = Lease::of_backfills(&self.deps.db);
-        while let Some(term) = lease.acquire("backfills", &self.deps.clock, &self.drain).await {
-            let deps = Deps { db: lease.fenced(&self.deps.db, term), ..self.deps.clone() };
-            let (backfills, drain) = (self.backfills.clone(), self.drain.clone());
-            Box::pin(Self { backfills, deps, drain }.work_with(&mut lease)).await;
+        while let Some(term) = lease.acquire("backfills", &self.deps.clock, &self.deps.drain).await {
+            let core = Core { db: lease.fenced(&self.deps.db, term), ..self.deps.core.clone() };
+            let deps = Deps { core, ..self.deps.clone() };
+            Box::pin(Self { backfills: self.backfills.clone(), deps }.work_with(&mut lease)).await;
         }
         lease.release().await;
     }
 
     async fn pause(&self) {
-        self.drain.run_until_cancelled(tokio::time::sleep(RETRY_INTERVAL)).await;
+        self.deps.drain.run_until_cancelled(tokio::time::sleep(RETRY_INTERVAL)).await;
     }
 
     /// Runs jobs until the lease is lost or the server drains.
@@ -61,7 +60,7 @@ impl Worker {
             let next = match self.next(&mut repairs).await {
                 Ok(Some(job)) => {
                     let lost = self.watch(&job, lease).await;
-                    if lost || self.drain.is_cancelled() {
+                    if lost || self.deps.drain.is_cancelled() {
                         return;
                     }
                     continue;
@@ -73,7 +72,7 @@ impl Worker {
                 }
             };
             tokio::select! {
-                () = self.drain.cancelled() => return,
+                () = self.deps.drain.cancelled() => return,
                 () = lease.lost() => return,
                 () = self.backfills.changed.notified() => {}
                 () = tokio::time::sleep(next) => {}
@@ -104,7 +103,7 @@ impl Worker {
     /// Runs a job, and stops it when its status changes, the lease is lost or the server drains. Returns whether the
     /// lease was lost.
     async fn watch(&self, job: &ActiveJob, lease: &mut Lease) -> bool {
-        let stop = self.drain.child_token();
+        let stop = self.deps.drain.child_token();
         let mut running = std::pin::pin!(self.run(job, &stop));
         // Polled together with the job, which may hold the database connection that this waits for.
         let mut following = std::pin::pin!(self.follow_status(job, &stop));
@@ -149,7 +148,7 @@ impl Worker {
 
     /// Runs a job and stores how it ended. A stopped job keeps its status, which [`Worker::settle`] completes.
     async fn run(&self, job: &ActiveJob, stop: &CancellationToken) -> Result<(), RunError> {
-        let Deps { db, clock, .. } = &self.deps;
+        let Core { db, clock, .. } = &self.deps.core;
         let reporter = Reporter::of(db, job, &self.backfills.broadcast).await?;
         let (request, error) = match Box::pin(run::run(&self.deps, job, &reporter, stop)).await {
             Ok(note) => (Request::Complete, note),

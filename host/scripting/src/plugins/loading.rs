@@ -17,11 +17,11 @@ use super::registry::{Entry, Failure, Loaded, LoadedPlugin, PausedHere, PluginSt
 use super::secrets::PluginSecrets;
 use super::sources;
 use super::values::Function;
-use belvedere_base::clock::Clock;
-use belvedere_instance::events::{Event, EventLog};
+use belvedere_instance::core::Core;
+use belvedere_instance::events::Event;
+use belvedere_storage::store::StoreError;
 use belvedere_storage::store::notices::announce;
 use belvedere_storage::store::plugins::{self, PluginRow, PluginSource, PluginState, Replaces};
-use belvedere_storage::store::{Db, StoreError};
 
 /// The notice to other hosts that a plugin or a secret has changed.
 pub const NOTICE: &str = "plugins";
@@ -40,9 +40,7 @@ struct Inner {
 /// The services that a [`Loader`] uses.
 #[derive(Debug)]
 pub struct LoaderDeps {
-    pub db: Db,
-    pub clock: Clock,
-    pub events: EventLog,
+    pub core: Core,
     pub engine: PluginEngine,
     pub calls: Calls,
     pub plugins: Plugins,
@@ -96,7 +94,7 @@ impl Loader {
     /// # Errors
     /// When one of these fails. The write stays, and takes effect within a minute.
     pub async fn changed(&self) -> Result<(), StoreError> {
-        let announced = announce(&self.0.deps.db, NOTICE).await;
+        let announced = announce(&self.0.deps.core.db, NOTICE).await;
         self.reload().await.and(announced)
     }
 
@@ -128,7 +126,7 @@ impl Loader {
     /// When the store fails.
     pub async fn store_configured(&self, package: Package, place: Place<'_>) -> Result<(), StoreError> {
         let id = package.id().to_owned();
-        let stored = plugins::get(&self.0.deps.db, &id).await?;
+        let stored = plugins::get(&self.0.deps.core.db, &id).await?;
         let examined = match self.examine(package).await {
             Ok(examined) => examined,
             Err(error) => {
@@ -151,11 +149,11 @@ impl Loader {
             return Ok(());
         }
         let changes = stored.map(|row| Changes::between(&self.0.deps.plugins, &row, &examined, source, url));
-        match new.store(&self.0.deps.db, Replaces::Any, &self.0.deps.clock).await? {
+        match new.store(&self.0.deps.core.db, Replaces::Any, &self.0.deps.core.clock).await? {
             Some(row) => {
                 self.failures().remove(&id);
                 let (actor, url) = (None, url.map(sources::shown));
-                self.0.deps.events.record(match changes {
+                self.0.deps.core.events.record(match changes {
                     Some(changes) => Event::PluginReloaded { actor, id, url, changes: json!(changes) },
                     None => Event::PluginAdded {
                         actor,
@@ -179,7 +177,7 @@ impl Loader {
         let reason = shortened(reason);
         let before = self.failures().insert(id.to_owned(), reason.clone());
         if before.as_ref() != Some(&reason) {
-            self.0.deps.events.record(Event::PluginRefused {
+            self.0.deps.core.events.record(Event::PluginRefused {
                 actor: None,
                 id: Some(id.to_owned()),
                 url: None,
@@ -203,7 +201,7 @@ impl Loader {
         for (id, reason) in self.failures().iter() {
             next.failures.insert(id.clone(), Failure { reason: reason.clone(), version: None });
         }
-        for row in plugins::list(&self.0.deps.db).await? {
+        for row in plugins::list(&self.0.deps.core.db).await? {
             let Step { entry, failure, is_missing } = self.step(current, prepared, &row);
             match failure {
                 Some(failure) => drop(next.failures.insert(row.id.clone(), failure)),
@@ -285,7 +283,7 @@ impl Loader {
 
     /// Compiles the stored version of a plugin. The outer error is the store's.
     async fn prepare(&self, row: &PluginRow) -> Result<Result<Ready, Failure>, StoreError> {
-        let Some(module) = plugins::module(&self.0.deps.db, &row.module_sha256).await? else {
+        let Some(module) = plugins::module(&self.0.deps.core.db, &row.module_sha256).await? else {
             let reason = "its module is missing in the database: reload or install it again".to_owned();
             return Ok(Err(Failure { reason, version: None }));
         };

@@ -250,19 +250,14 @@ impl App {
         let workers = self.scripting.workers(self);
         workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
         let deps = backfill::Deps {
-            db: self.db.clone(),
-            net: self.core.net.clone(),
-            resolver: self.core.resolver.clone(),
-            registry: Arc::clone(&self.registry),
+            core: self.core.clone(),
             writer: self.stream.writer(),
             scripts: Arc::new(self.scripting.events.clone()),
             checker: Arc::clone(&self.record_checker),
             settings: Arc::clone(&self.settings),
-            events: self.events.clone(),
-            clock: self.clock.clone(),
             relay_url: self.config.indexing.relay_url.clone(),
         };
-        backfill::start(self.backfills.clone(), deps, &self.tasks, &self.lifecycle.drain);
+        backfill::start(self.backfills.clone(), deps);
         self.labelers.start();
         self.accounts.start_workers();
     }

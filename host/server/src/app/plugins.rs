@@ -88,9 +88,7 @@ impl PluginParts {
         }));
         let calls = Calls::new(engine.clone(), services);
         let loader = Loader::new(LoaderDeps {
-            db: db.clone(),
-            clock: clock.clone(),
-            events: events.clone(),
+            core: core.clone(),
             engine,
             calls: calls.clone(),
             plugins: registry.clone(),

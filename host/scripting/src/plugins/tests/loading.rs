@@ -7,6 +7,7 @@ use crate::plugins::secrets::PluginSecrets;
 use crate::plugins::{PausedHere, PluginStatus, Plugins};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::config::Secret;
+use belvedere_instance::core::Core;
 use belvedere_instance::events::Event;
 use belvedere_protocol::crypto::SealingKey;
 use belvedere_protocol::crypto::sha256_hex;
@@ -27,9 +28,7 @@ impl Setup {
         let (plugins, paused) = (Plugins::default(), PausedHere::default());
         let none = std::collections::BTreeMap::<String, Secret<String>>::new();
         let loader = Loader::new(LoaderDeps {
-            db: stage.db.clone(),
-            clock: stage.clock.clone(),
-            events: stage.events.clone(),
+            core: Core { events: stage.events.clone(), ..Core::testing(&stage.db, &stage.clock) },
             engine: engine().await,
             calls: stage.calls.clone(),
             plugins: plugins.clone(),
