@@ -92,6 +92,14 @@ impl Listing {
         }
     }
 
+    /// Whether a later attempt can go on from the position, once the records before it were committed. Not with records that
+    /// were left out: their number is not stored, so they are read again. Nor with absent records that were not removed yet:
+    /// only the pages show them.
+    pub(super) fn can_be_continued(&self) -> bool {
+        let is_begun = self.is_done || self.cursor.is_some();
+        is_begun && self.absent.is_empty() && self.left_out.is_empty()
+    }
+
     /// The cursor of the next page; `None`: the first page.
     pub(super) fn cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
@@ -226,6 +234,11 @@ mod tests {
         range
     }
 
+    /// The listing from its stored position.
+    fn again(list: &Listing) -> Listing {
+        Listing::at(list.collection.clone(), list.position())
+    }
+
     fn range(below: Option<&str>, from: Option<&str>) -> KeyRange {
         let key = |name: Option<&str>| name.map(|name| RecordKey::try_from(name).unwrap());
         KeyRange { below: key(below), from: key(from) }
@@ -236,12 +249,28 @@ mod tests {
         let mut list = listing();
         assert_eq!(take(&mut list, &["i", "h", "g"], Some("1")), Some(range(None, Some("g"))));
         // A stored position goes on where it was.
-        let mut list = Listing::at(list.collection.clone(), list.position());
+        let mut list = again(&list);
         assert_eq!((list.cursor(), list.records), (Some("1"), 3));
         assert_eq!(take(&mut list, &["e"], Some("2")), Some(range(Some("g"), Some("e"))));
         assert_eq!(take(&mut list, &[], None), Some(range(Some("e"), None)));
         assert!(list.is_done && list.is_ordered());
         assert_eq!(take(&mut listing(), &[], None), Some(range(None, None)), "no records at all");
+    }
+
+    #[test]
+    fn what_was_left_out_or_not_removed_is_read_again() {
+        let begun = || {
+            let mut list = listing();
+            take(&mut list, &["e"], Some("1"));
+            list
+        };
+        assert!(!listing().can_be_continued() && begun().can_be_continued());
+        let mut list = begun();
+        list.left_out.add("at://a", "it is large");
+        assert!(!list.can_be_continued());
+        let mut list = begun();
+        list.absent.push((RecordKey::try_from("f").unwrap(), Tid::try_from("3jzfcijpj2z2a").unwrap()));
+        assert!(!list.can_be_continued());
     }
 
     #[test]
@@ -254,7 +283,7 @@ mod tests {
             list.take_page(&page).unwrap();
             list.advance(page.records.first().map(|record| record.rkey.clone()), page.next, records).unwrap();
             assert_eq!((list.is_long(), list.is_new()), (expected, false), "{records} {next:?}");
-            let stored = Listing::at(list.collection.clone(), list.position());
+            let stored = again(&list);
             assert_eq!((stored.is_long(), stored.last_key()), (expected, list.last_key()));
         }
     }
@@ -297,7 +326,7 @@ mod tests {
         let mut list = listing();
         take(&mut list, &["e", "d"], Some("1"));
         list.disprove();
-        let stored = Listing::at(list.collection.clone(), list.position());
+        let stored = again(&list);
         for mut list in [list, stored] {
             assert_eq!(take(&mut list, &["c"], None), None);
         }

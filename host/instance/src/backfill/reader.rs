@@ -128,14 +128,14 @@ impl RepoReader {
         Ok(self.collections.iter().map(listing).collect())
     }
 
-    /// Saves the position in a repo, after the records before it were committed. Not of a listing of which records were left
-    /// out: their number is not saved, so a job that is continued reads them again. Nor of one whose absent records were not
-    /// removed yet: only its pages show them.
+    /// Saves the position in a repo.
     async fn save(&self, repo: &Repo) -> Result<(), StoreError> {
-        let is_begun = |listing: &&Listing| listing.is_done || listing.cursor().is_some();
-        let is_settled = |listing: &&Listing| listing.absent.is_empty() && listing.left_out.is_empty();
-        let saved = repo.listings.iter().filter(is_begun).filter(is_settled);
-        let positions: Vec<_> = saved.map(Listing::position).collect();
+        let positions: Vec<_> = repo
+            .listings
+            .iter()
+            .filter(|listing| listing.can_be_continued())
+            .map(Listing::position)
+            .collect();
         if positions.is_empty() {
             return Ok(());
         }

@@ -206,6 +206,23 @@ async fn refused_by_sqlite(connection: &mut SqliteConnection, sql: &str) -> Stri
     }
 }
 
+/// Whether the authorizer refused, or SQLite has no such thing. A statement that fails otherwise could pass in another form.
+fn is_refusal(error: &str) -> bool {
+    let texts = [
+        "is prohibited",
+        "not authorized",
+        "authorization denied",
+        "no such function",
+        "no such table: main.",
+        "no such table: sqlite_",
+        "no such table: bytecode",
+        "near \".\": syntax error",
+        "may not be modified",
+        "reserved for internal use",
+    ];
+    texts.iter().any(|text| error.contains(text))
+}
+
 #[tokio::test]
 async fn sqlite_alone_refuses_hostile_statements() {
     let db = testing::sqlite().await;
@@ -215,11 +232,17 @@ async fn sqlite_alone_refuses_hostile_statements() {
     let statements = hostile("script_own", &tables, ON_SQLITE);
     let mut reader = sqlite.script_sql.readers.get().await.unwrap();
     let mut writer = sqlite.script_sql.writers.get().await.unwrap();
+    let mut other_errors = Vec::new();
     for sql in &statements {
-        refused_by_sqlite(&mut reader, sql).await;
         authorizer::allow(&mut writer, Rights::Write).await.unwrap();
-        refused_by_sqlite(&mut writer, sql).await;
+        for refused in [refused_by_sqlite(&mut reader, sql).await, refused_by_sqlite(&mut writer, sql).await]
+        {
+            if !is_refusal(&refused) {
+                other_errors.push(format!("{sql}: {refused}"));
+            }
+        }
     }
+    assert_eq!(other_errors, Vec::<String>::new());
     authorizer::allow(&mut writer, Rights::Define).await.unwrap();
     // A statement that defines a table may read the definitions of own tables, as SQLite itself does for it.
     let reads_definitions = |sql: &str| {
