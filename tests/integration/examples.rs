@@ -129,20 +129,21 @@ impl Example {
     }
 }
 
-crate::in_both_worlds! {
-    async fn every_example_of_the_documents_runs(mut world) {
-        world = world.with_notes().await;
-        let first = world.note(ALICE, "first", json!({ "text": "The first note", "n": 1, "tags": ["red"] })).await;
-        world.note(ALICE, "second", json!({ "text": "The second note", "n": 2, "tags": ["red", "blue"] })).await;
-        world.note(BOB, "reply", json!({ "text": "A reply", "n": 3, "subject": first })).await;
-        let caller = world.plc.person(CALLER, Algorithm::Es256k);
-        let mut count = 0;
-        for (name, text) in documents() {
-            for example in examples(&name, &text) {
-                example.run(&world, &caller).await;
-                count += 1;
-            }
+crate::in_both_worlds!(every_example_of_the_documents_runs);
+
+async fn every_example_of_the_documents_runs(mut world: World) {
+    world = world.with_notes().await;
+    let first =
+        world.note(ALICE, "first", json!({ "text": "The first note", "n": 1, "tags": ["red"] })).await;
+    world.note(ALICE, "second", json!({ "text": "The second note", "n": 2, "tags": ["red", "blue"] })).await;
+    world.note(BOB, "reply", json!({ "text": "A reply", "n": 3, "subject": first })).await;
+    let caller = world.plc.person(CALLER, Algorithm::Es256k);
+    let mut count = 0;
+    for (name, text) in documents() {
+        for example in examples(&name, &text) {
+            example.run(&world, &caller).await;
+            count += 1;
         }
-        assert!(count > 0, "no example was found");
     }
+    assert!(count > 0, "no example was found");
 }

@@ -193,21 +193,16 @@ pub fn push_notes(stream: &FakeJetstream, numbers: Range<i64>) {
 /// Turns each test function into two tests: `name::sqlite` and `name::postgres`.
 #[macro_export]
 macro_rules! in_both_worlds {
-    ($($(#[$meta:meta])* async fn $name:ident($($world:tt)+) $body:block)*) => {
+    ($($name:ident),* $(,)?) => {
         $(mod $name {
-            use super::*;
-
-            $(#[$meta])*
-            async fn run($($world)+: $crate::fixtures::World) $body
-
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                run($crate::fixtures::World::sqlite().await).await;
+                super::$name($crate::fixtures::World::sqlite().await).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn postgres() {
-                run($crate::fixtures::World::postgres().await).await;
+                super::$name($crate::fixtures::World::postgres().await).await;
             }
         })*
     };

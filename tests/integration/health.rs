@@ -1,5 +1,6 @@
 //! `/health`, `/livez` and `/readyz`, also while the database is unavailable, and the metrics listener.
 
+use crate::fixtures::World;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,18 +12,18 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::instance::Instance;
 
-crate::in_both_worlds! {
-    async fn a_healthy_server_is_ready(world) {
-        let server = &world.server;
-        let health = server.request(Method::GET, "/health", &[], None).await;
-        assert_eq!((health.status, health.text.as_str()), (StatusCode::OK, "ok"));
-        assert_eq!(server.request(Method::GET, "/livez", &[], None).await.status, StatusCode::OK);
-        let ready = server.request(Method::GET, "/readyz", &[], None).await;
-        assert_eq!(ready.status, StatusCode::OK, "{}", ready.text);
-        assert_eq!(ready.body["status"], "ready");
-        for check in ["database", "migrations", "stream", "catch_up", "labelers", "accepting"] {
-            assert_eq!(ready.body["checks"][check]["ok"], true, "{}", ready.text);
-        }
+crate::in_both_worlds!(a_healthy_server_is_ready);
+
+async fn a_healthy_server_is_ready(world: World) {
+    let server = &world.server;
+    let health = server.request(Method::GET, "/health", &[], None).await;
+    assert_eq!((health.status, health.text.as_str()), (StatusCode::OK, "ok"));
+    assert_eq!(server.request(Method::GET, "/livez", &[], None).await.status, StatusCode::OK);
+    let ready = server.request(Method::GET, "/readyz", &[], None).await;
+    assert_eq!(ready.status, StatusCode::OK, "{}", ready.text);
+    assert_eq!(ready.body["status"], "ready");
+    for check in ["database", "migrations", "stream", "catch_up", "labelers", "accepting"] {
+        assert_eq!(ready.body["checks"][check]["ok"], true, "{}", ready.text);
     }
 }
 

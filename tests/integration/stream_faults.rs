@@ -72,79 +72,86 @@ async fn withheld_commits_come(world: &World, fail: impl Fn(&FakeJetstream, &Fak
     assert_no_gap(&server).await;
 }
 
-crate::in_both_worlds! {
-    async fn a_server_that_begins_an_hour_before_the_cursor_causes_no_gap(mut world) {
-        world = world.with_notes().await;
-        for n in 0..5 {
-            world.note(ALICE, &format!("before{n}"), json!({})).await;
-        }
-        world.stream.set_fault(StreamFault::BeginsEarlier(HOUR_US));
-        world.stream.drop_clients();
-        world.note(ALICE, "after", json!({})).await;
-        assert_no_gap(&world.server).await;
-    }
+crate::in_both_worlds!(
+    a_server_that_begins_an_hour_before_the_cursor_causes_no_gap,
+    commits_that_a_server_withheld_come_from_the_next,
+    commits_that_a_server_withheld_come_from_it_after_its_restart,
+    an_event_that_a_newer_one_overtook_comes_with_the_next_connection,
+    a_stream_of_garbage_is_not_ready_and_a_gap,
+    a_commit_of_the_future_is_ignored_and_later_ones_are_not
+);
 
-    async fn commits_that_a_server_withheld_come_from_the_next(world) {
-        withheld_commits_come(&world, |first, _| first.set_mode(Mode::Refuse)).await;
+async fn a_server_that_begins_an_hour_before_the_cursor_causes_no_gap(mut world: World) {
+    world = world.with_notes().await;
+    for n in 0..5 {
+        world.note(ALICE, &format!("before{n}"), json!({})).await;
     }
+    world.stream.set_fault(StreamFault::BeginsEarlier(HOUR_US));
+    world.stream.drop_clients();
+    world.note(ALICE, "after", json!({})).await;
+    assert_no_gap(&world.server).await;
+}
 
-    async fn commits_that_a_server_withheld_come_from_it_after_its_restart(world) {
-        let restart = |first: &FakeJetstream, second: &FakeJetstream| {
-            first.repair();
-            second.set_mode(Mode::Refuse);
-        };
-        withheld_commits_come(&world, restart).await;
-    }
+async fn commits_that_a_server_withheld_come_from_the_next(world: World) {
+    withheld_commits_come(&world, |first, _| first.set_mode(Mode::Refuse)).await;
+}
 
-    async fn an_event_that_a_newer_one_overtook_comes_with_the_next_connection(mut world) {
-        world = world.with_notes().await;
-        world.note(ALICE, "first", json!({})).await;
-        // Stored by the server before the last event, and not sent to this connection.
-        let mut late = None;
-        world.push(|at, rev| {
-            let before = at - 2_000_000;
-            let place = Place { did: BOB, collection: NOTES, rkey: "late", rev };
-            late = Some(Frame::create(before, place, &json!({ "$type": NOTES })));
-            Frame::identity(at, BOB, "bob.example")
+async fn commits_that_a_server_withheld_come_from_it_after_its_restart(world: World) {
+    let restart = |first: &FakeJetstream, second: &FakeJetstream| {
+        first.repair();
+        second.set_mode(Mode::Refuse);
+    };
+    withheld_commits_come(&world, restart).await;
+}
+
+async fn an_event_that_a_newer_one_overtook_comes_with_the_next_connection(mut world: World) {
+    world = world.with_notes().await;
+    world.note(ALICE, "first", json!({})).await;
+    // Stored by the server before the last event, and not sent to this connection.
+    let mut late = None;
+    world.push(|at, rev| {
+        let before = at - 2_000_000;
+        let place = Place { did: BOB, collection: NOTES, rkey: "late", rev };
+        late = Some(Frame::create(before, place, &json!({ "$type": NOTES })));
+        Frame::identity(at, BOB, "bob.example")
+    });
+    let Some(late) = late else { panic!("a frame") };
+    world.stream.insert_unsent(late);
+    world.stream.drop_clients();
+    world.wait_for(&format!("at://{BOB}/{NOTES}/late"), true).await;
+    assert_no_gap(&world.server).await;
+}
+
+async fn a_stream_of_garbage_is_not_ready_and_a_gap(mut world: World) {
+    world = world.with_notes().await;
+    world.note(ALICE, "before", json!({})).await;
+    world.stream.set_fault(StreamFault::SendsGarbage);
+    let ready = async |world: &World| world.server.request(Method::GET, "/readyz", &[], None).await;
+    eventually("the stream is not ready", async || {
+        world.push(|at, _| Frame::identity(at, BOB, "bob.example"));
+        ready(&world).await.body["checks"]["stream"]["ok"] == false
+    })
+    .await;
+    world.stream.repair();
+    world.note(ALICE, "after", json!({})).await;
+    let events = world.server.admin(Method::GET, "/admin/events?event_type=jetstream.gap", None).await;
+    assert_eq!(events.body["events"][0]["detail"]["reason"], "frame_unreadable", "{}", events.text);
+    world.server.eventually("ready again", async |_| ready(&world).await.status == 200).await;
+}
+
+async fn a_commit_of_the_future_is_ignored_and_later_ones_are_not(mut world: World) {
+    world = world.with_notes().await;
+    let record = json!({ "$type": NOTES, "text": "of the future" });
+    for hours in [1, 10 * 365 * 24] {
+        world.push(|at, _| {
+            let rev = tid((at + hours * HOUR_US) as u64, 0);
+            Frame::create(at, Place { did: ALICE, collection: NOTES, rkey: "a", rev: &rev }, &record)
         });
-        let Some(late) = late else { panic!("a frame") };
-        world.stream.insert_unsent(late);
-        world.stream.drop_clients();
-        world.wait_for(&format!("at://{BOB}/{NOTES}/late"), true).await;
-        assert_no_gap(&world.server).await;
     }
-
-    async fn a_stream_of_garbage_is_not_ready_and_a_gap(mut world) {
-        world = world.with_notes().await;
-        world.note(ALICE, "before", json!({})).await;
-        world.stream.set_fault(StreamFault::SendsGarbage);
-        let ready = async |world: &World| world.server.request(Method::GET, "/readyz", &[], None).await;
-        eventually("the stream is not ready", async || {
-            world.push(|at, _| Frame::identity(at, BOB, "bob.example"));
-            ready(&world).await.body["checks"]["stream"]["ok"] == false
-        })
-        .await;
-        world.stream.repair();
-        world.note(ALICE, "after", json!({})).await;
-        let events = world.server.admin(Method::GET, "/admin/events?event_type=jetstream.gap", None).await;
-        assert_eq!(events.body["events"][0]["detail"]["reason"], "frame_unreadable", "{}", events.text);
-        world.server.eventually("ready again", async |_| ready(&world).await.status == 200).await;
-    }
-
-    async fn a_commit_of_the_future_is_ignored_and_later_ones_are_not(mut world) {
-        world = world.with_notes().await;
-        let record = json!({ "$type": NOTES, "text": "of the future" });
-        for hours in [1, 10 * 365 * 24] {
-            world.push(|at, _| {
-                let rev = tid((at + hours * HOUR_US) as u64, 0);
-                Frame::create(at, Place { did: ALICE, collection: NOTES, rkey: "a", rev: &rev }, &record)
-            });
-        }
-        let uri = world.note(ALICE, "a", json!({ "text": "of today" })).await;
-        let found = world.server.xrpc(&format!("{LIST}?uri={uri}")).await;
-        assert_eq!(found.body["record"]["text"], "of today", "{}", found.text);
-        world.delete_note(ALICE, "a").await;
-    }
+    let uri = world.note(ALICE, "a", json!({ "text": "of today" })).await;
+    let found = world.server.xrpc(&format!("{LIST}?uri={uri}")).await;
+    assert_eq!(found.body["record"]["text"], "of today", "{}", found.text);
+    world.delete_note(ALICE, "a").await;
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! `/.well-known/did.json`
 
+use crate::fixtures::World;
 use belvedere_protocol::crypto::{Algorithm, PrivateKey};
 use belvedere_standins::database::sqlite_url;
 use http::Method;
@@ -16,17 +17,17 @@ async fn document(more: &[(&'static str, &str)], host: &str) -> Answer {
     server.request(Method::GET, PATH, &[("host", host)], None).await
 }
 
-crate::in_both_worlds! {
-    async fn the_default_did_has_a_document(world) {
-        let (server, did) = (&world.server, world.server.did());
-        let answer = server.request(Method::GET, PATH, &[], None).await;
-        assert_eq!((answer.status.as_u16(), &answer.body["id"]), (200, &json!(did)), "{}", answer.text);
-        let method = &answer.body["verificationMethod"][0];
-        assert_eq!((&method["id"], &method["controller"]), (&json!(format!("{did}#attestation")), &json!(did)));
-        assert!(method["publicKeyMultibase"].as_str().unwrap().starts_with('z'));
-        let other_host = server.request(Method::GET, PATH, &[("host", "evil.example")], None).await;
-        assert_eq!(other_host.body, answer.body, "the Host header is the caller's choice");
-    }
+crate::in_both_worlds!(the_default_did_has_a_document);
+
+async fn the_default_did_has_a_document(world: World) {
+    let (server, did) = (&world.server, world.server.did());
+    let answer = server.request(Method::GET, PATH, &[], None).await;
+    assert_eq!((answer.status.as_u16(), &answer.body["id"]), (200, &json!(did)), "{}", answer.text);
+    let method = &answer.body["verificationMethod"][0];
+    assert_eq!((&method["id"], &method["controller"]), (&json!(format!("{did}#attestation")), &json!(did)));
+    assert!(method["publicKeyMultibase"].as_str().unwrap().starts_with('z'));
+    let other_host = server.request(Method::GET, PATH, &[("host", "evil.example")], None).await;
+    assert_eq!(other_host.body, answer.body, "the Host header is the caller's choice");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

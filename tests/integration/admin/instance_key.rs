@@ -62,81 +62,99 @@ async fn prepared(world: &World) -> OauthPds {
     pds
 }
 
-crate::in_both_worlds! {
-    async fn sessions_keep_the_key_that_they_began_with(mut world) {
-        let pds = prepared(&world).await;
-        let first = keys(&world).await;
-        assert_eq!(first.len(), 1);
-        let (old, server) = (first[0]["kid"].clone(), &world.server);
-        assert_eq!((&first[0]["status"], &first[0]["session_count"]), (&json!("current"), &json!(0)));
-        assert_eq!(published(&world).await, std::slice::from_ref(&old));
-        let grant = link(&world, &pds).await;
-        assert_eq!(signed_with(&pds, "/oauth/par"), old);
-        assert_eq!(keys(&world).await[0]["session_count"], 1);
+crate::in_both_worlds!(
+    sessions_keep_the_key_that_they_began_with,
+    a_login_that_is_under_way_completes_with_its_key
+);
 
-        let rotated = server.admin(Method::POST, &format!("{PATH}/rotate"), None).await;
-        assert_eq!((rotated.status.as_u16(), &rotated.body["orphaned_sessions"]), (200, &json!(0)), "{}", rotated.text);
-        let new = rotated.body["kid"].clone();
-        let view = |key: &Value| json!([key["kid"], key["status"], key["session_count"]]);
-        let both: Vec<Value> = keys(&world).await.iter().map(view).collect();
-        assert_eq!(both, [json!([new, "current", 0]), json!([old, "retiring", 1])]);
-        assert_eq!(published(&world).await, [new.clone(), old.clone()]);
-        // The new key is in use only once servers have had time to see it.
-        let login = async || get(&world, &format!("/auth/login?handle={ALICE}")).await.status;
-        assert_eq!((login().await.as_u16(), signed_with(&pds, "/oauth/par")), (200, old.clone()));
-        world.execute("UPDATE instance_oauth_keys SET created_at = created_at - 3600000000").await;
-        assert_eq!((login().await.as_u16(), signed_with(&pds, "/oauth/par")), (200, new.clone()));
+async fn sessions_keep_the_key_that_they_began_with(mut world: World) {
+    let pds = prepared(&world).await;
+    let first = keys(&world).await;
+    assert_eq!(first.len(), 1);
+    let (old, server) = (first[0]["kid"].clone(), &world.server);
+    assert_eq!((&first[0]["status"], &first[0]["session_count"]), (&json!("current"), &json!(0)));
+    assert_eq!(published(&world).await, std::slice::from_ref(&old));
+    let grant = link(&world, &pds).await;
+    assert_eq!(signed_with(&pds, "/oauth/par"), old);
+    assert_eq!(keys(&world).await[0]["session_count"], 1);
 
-        // The session of the grant is renewed with the key that it began with.
-        pds.expire_all();
-        world.execute("UPDATE linked_repos SET last_refreshed_at = 0").await;
-        world.server.stop();
-        world.server.start_again().await;
-        let server = &world.server;
-        server.eventually("the grant's session is renewed", async |_| pds.refreshes() == 1).await;
-        assert_eq!(signed_with(&pds, "/oauth/token"), old);
+    let rotated = server.admin(Method::POST, &format!("{PATH}/rotate"), None).await;
+    assert_eq!(
+        (rotated.status.as_u16(), &rotated.body["orphaned_sessions"]),
+        (200, &json!(0)),
+        "{}",
+        rotated.text
+    );
+    let new = rotated.body["kid"].clone();
+    let view = |key: &Value| json!([key["kid"], key["status"], key["session_count"]]);
+    let both: Vec<Value> = keys(&world).await.iter().map(view).collect();
+    assert_eq!(both, [json!([new, "current", 0]), json!([old, "retiring", 1])]);
+    assert_eq!(published(&world).await, [new.clone(), old.clone()]);
+    // The new key is in use only once servers have had time to see it.
+    let login = async || get(&world, &format!("/auth/login?handle={ALICE}")).await.status;
+    assert_eq!((login().await.as_u16(), signed_with(&pds, "/oauth/par")), (200, old.clone()));
+    world.execute("UPDATE instance_oauth_keys SET created_at = created_at - 3600000000").await;
+    assert_eq!((login().await.as_u16(), signed_with(&pds, "/oauth/par")), (200, new.clone()));
 
-        let delete = async |kid: &Value| {
-            server.admin(Method::DELETE, &format!("{PATH}/{}", kid.as_str().unwrap()), None).await
-        };
-        assert_eq!(delete(&json!("unknown")).await.status, 404);
-        assert_eq!(delete(&new).await.error(), "the current key can't be deleted: rotate it first");
-        let deleted = delete(&old).await;
-        assert_eq!((deleted.status.as_u16(), deleted.body), (200, json!({ "kid": old, "sessions_destroyed": 1 })));
-        let grants = server.admin(Method::GET, "/admin/linked-repos", None).await.body;
-        let shown = &grants["linked_repos"][0];
-        assert_eq!((&shown["id"], &shown["status"]), (&json!(grant), &json!("needs_reauth")), "{shown}");
-        assert_eq!(shown["last_error"], "the key of its session was deleted");
-        server.eventually("the key is gone", async |_| keys(&world).await.len() == 1).await;
-        assert_eq!(signed_with(&pds, "/oauth/revoke"), old, "its session was ended at the PDS");
-        assert_eq!(published(&world).await, std::slice::from_ref(&new));
-        assert_eq!(delete(&old).await.status, 404);
+    // The session of the grant is renewed with the key that it began with.
+    pds.expire_all();
+    world.execute("UPDATE linked_repos SET last_refreshed_at = 0").await;
+    world.server.stop();
+    world.server.start_again().await;
+    let server = &world.server;
+    server.eventually("the grant's session is renewed", async |_| pds.refreshes() == 1).await;
+    assert_eq!(signed_with(&pds, "/oauth/token"), old);
 
-        let events = server.admin(Method::GET, "/admin/events?category=instance_key", None).await;
-        let seen: Vec<Value> = events.body["events"].as_array().unwrap().iter()
-            .map(|event| json!([event["event_type"], event["severity"], event["subject"]])).collect();
-        assert_eq!(seen, [json!(["instance_key.deleted", "warn", old]), json!(["instance_key.rotated", "warn", new])]);
-        // Authorized again, with the new key.
-        link_again(&world, &pds, &grant).await;
-        assert_eq!(signed_with(&pds, "/oauth/par"), new);
-        assert_eq!(keys(&world).await[0]["session_count"], 1);
-    }
+    let delete = async |kid: &Value| {
+        server.admin(Method::DELETE, &format!("{PATH}/{}", kid.as_str().unwrap()), None).await
+    };
+    assert_eq!(delete(&json!("unknown")).await.status, 404);
+    assert_eq!(delete(&new).await.error(), "the current key can't be deleted: rotate it first");
+    let deleted = delete(&old).await;
+    assert_eq!(
+        (deleted.status.as_u16(), deleted.body),
+        (200, json!({ "kid": old, "sessions_destroyed": 1 }))
+    );
+    let grants = server.admin(Method::GET, "/admin/linked-repos", None).await.body;
+    let shown = &grants["linked_repos"][0];
+    assert_eq!((&shown["id"], &shown["status"]), (&json!(grant), &json!("needs_reauth")), "{shown}");
+    assert_eq!(shown["last_error"], "the key of its session was deleted");
+    server.eventually("the key is gone", async |_| keys(&world).await.len() == 1).await;
+    assert_eq!(signed_with(&pds, "/oauth/revoke"), old, "its session was ended at the PDS");
+    assert_eq!(published(&world).await, std::slice::from_ref(&new));
+    assert_eq!(delete(&old).await.status, 404);
 
-    async fn a_login_that_is_under_way_completes_with_its_key(world) {
-        let pds = prepared(&world).await;
-        let old = keys(&world).await[0]["kid"].clone();
-        let begun = get(&world, &format!("/auth/login?handle={ALICE}&redirect_uri=/page")).await;
-        let cookie = begun.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
-        let back = pds.consent(ALICE, begun.body["url"].as_str().unwrap());
-        world.server.admin(Method::POST, &format!("{PATH}/rotate"), None).await;
-        world.execute("UPDATE instance_oauth_keys SET created_at = created_at - 3600000000").await;
-        let back = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(back).finish();
-        let headers = [("host", HOST), ("cookie", &*cookie)];
-        let done = world.server.request(Method::GET, &format!("/auth/callback?{back}"), &headers, None).await;
-        // Alice is no user; that is checked after the exchange.
-        assert_eq!(done.headers["location"], "/login?error=not_authorized", "{}", done.text);
-        assert_eq!(signed_with(&pds, "/oauth/token"), old);
-    }
+    let events = server.admin(Method::GET, "/admin/events?category=instance_key", None).await;
+    let seen: Vec<Value> = events.body["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| json!([event["event_type"], event["severity"], event["subject"]]))
+        .collect();
+    assert_eq!(
+        seen,
+        [json!(["instance_key.deleted", "warn", old]), json!(["instance_key.rotated", "warn", new])]
+    );
+    // Authorized again, with the new key.
+    link_again(&world, &pds, &grant).await;
+    assert_eq!(signed_with(&pds, "/oauth/par"), new);
+    assert_eq!(keys(&world).await[0]["session_count"], 1);
+}
+
+async fn a_login_that_is_under_way_completes_with_its_key(world: World) {
+    let pds = prepared(&world).await;
+    let old = keys(&world).await[0]["kid"].clone();
+    let begun = get(&world, &format!("/auth/login?handle={ALICE}&redirect_uri=/page")).await;
+    let cookie = begun.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let back = pds.consent(ALICE, begun.body["url"].as_str().unwrap());
+    world.server.admin(Method::POST, &format!("{PATH}/rotate"), None).await;
+    world.execute("UPDATE instance_oauth_keys SET created_at = created_at - 3600000000").await;
+    let back = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(back).finish();
+    let headers = [("host", HOST), ("cookie", &*cookie)];
+    let done = world.server.request(Method::GET, &format!("/auth/callback?{back}"), &headers, None).await;
+    // Alice is no user; that is checked after the exchange.
+    assert_eq!(done.headers["location"], "/login?error=not_authorized", "{}", done.text);
+    assert_eq!(signed_with(&pds, "/oauth/token"), old);
 }
 
 async fn link_again(world: &World, pds: &OauthPds, grant: &str) {

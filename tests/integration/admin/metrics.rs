@@ -1,5 +1,6 @@
 //! `/admin/metrics`: the history of metrics.
 
+use crate::fixtures::World;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -19,89 +20,108 @@ fn totals(answer: &Answer) -> Vec<(String, f64)> {
     series.map(|one| (one["label"].as_str().unwrap().to_owned(), one["total"].as_f64().unwrap())).collect()
 }
 
-crate::in_both_worlds! {
-    async fn what_the_server_does_is_in_the_history_at_once(mut world) {
-        world = world.with_notes().await;
-        let server = &world.server;
-        server.bind(LIST, "function handle() if params.fail then error('no') end return {} end").await;
-        let app = App::confidential(server, "busy").await;
-        for _ in 0..3 {
-            let answer = server.request(Method::GET, &format!("/xrpc/{LIST}"), &[("x-client-key", &app.key)], None).await;
-            assert_eq!(answer.status, 200, "{}", answer.text);
-        }
-        assert_eq!(server.xrpc(&format!("{LIST}?fail=1")).await.status, 500);
-        server.xrpc("com.example.nothing").await;
-        server.request(Method::GET, &format!("/xrpc/{LIST}"), &[], None).await;
+crate::in_both_worlds!(
+    what_the_server_does_is_in_the_history_at_once,
+    a_restart_keeps_the_history,
+    invalid_queries_are_refused_with_the_reason
+);
 
-        let requests = history(server, "metric=requests").await;
-        assert_eq!(totals(&requests), [(LIST.to_owned(), 5.0), ("(unknown)".to_owned(), 1.0)], "{}", requests.text);
-        let (times, values) = (&requests.body["times"], &requests.body["series"][0]["values"]);
-        let (times, values) = (times.as_array().unwrap(), values.as_array().unwrap());
-        assert_eq!((times.len(), values.len(), &requests.body["step"]), (289, 289, &json!(300)));
-        assert!(times.iter().all(|time| time.as_i64().unwrap() % 300 == 0));
-        let sum: f64 = values.iter().filter_map(Value::as_f64).sum();
-        assert_eq!((sum, values[0].is_null()), (5.0, true));
-        assert!(totals(&history(server, "metric=request_errors").await).contains(&(LIST.to_owned(), 1.0)));
-        assert!(totals(&history(server, "metric=request_ms").await)[0].1 > 0.0);
-        let mut latencies = [0.0; 3];
-        for (latency, name) in latencies.iter_mut().zip(["request_p50_ms", "request_p99_ms", "request_max_ms"]) {
-            let found = history(server, &format!("metric={name}&label={LIST}")).await;
-            *latency = totals(&found)[0].1;
-        }
-        let [p50, p99, max] = latencies;
-        assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{latencies:?}");
-
-        // The app with the most requests.
-        let clients = history(server, "metric=client_requests&top=1").await;
-        let series = clients.body["series"].as_array().unwrap();
-        assert_eq!((&series[0]["label"], &series[0]["name"], &series[0]["total"]), (&json!(app.id), &json!("busy"), &json!(3.0)));
-        assert_eq!((&series[1]["label"], &series[1]["is_other"], &series[1]["total"]), (&json!("(other)"), &json!(true), &json!(3.0)));
-        let one = history(server, &format!("metric=client_requests&label={}", app.id)).await;
-        assert_eq!(totals(&one), [(app.id.clone(), 3.0)]);
-
-        let script = format!("xrpc.query:{LIST}");
-        assert_eq!(totals(&history(server, "metric=script_runs").await), [(script.clone(), 4.0)]);
-        assert_eq!(totals(&history(server, "metric=script_errors").await), [(script.clone(), 1.0)]);
-        assert!(totals(&history(server, "metric=script_instructions").await)[0].1 > 100.0);
-        // A new source begins to count from zero, and the history goes on.
-        server.bind(LIST, "function handle() return { new = true } end").await;
-        server.xrpc(LIST).await;
-        assert_eq!(totals(&history(server, "metric=script_runs").await), [(script, 5.0)]);
-
-        let path = format!("/admin/scripts/{}", format!("xrpc.query:{LIST}").replace(':', "%3A"));
-        assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 204);
-        world.note(ALICE, "one", json!({ "text": "x" })).await;
-        let events = history(&world.server, "metric=stream_events").await;
-        assert_eq!(totals(&events), [(String::new(), 1.0)], "{}", events.text);
+async fn what_the_server_does_is_in_the_history_at_once(mut world: World) {
+    world = world.with_notes().await;
+    let server = &world.server;
+    server.bind(LIST, "function handle() if params.fail then error('no') end return {} end").await;
+    let app = App::confidential(server, "busy").await;
+    for _ in 0..3 {
+        let answer =
+            server.request(Method::GET, &format!("/xrpc/{LIST}"), &[("x-client-key", &app.key)], None).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
     }
+    assert_eq!(server.xrpc(&format!("{LIST}?fail=1")).await.status, 500);
+    server.xrpc("com.example.nothing").await;
+    server.request(Method::GET, &format!("/xrpc/{LIST}"), &[], None).await;
 
-    async fn a_restart_keeps_the_history(mut world) {
-        for _ in 0..2 {
-            world.server.xrpc("com.example.nothing").await;
-            assert_eq!(world.server.stop(), Some(0));
-            world.server.start_again().await;
-        }
-        let requests = history(&world.server, "metric=requests&step=600").await;
-        assert_eq!(totals(&requests), [("(unknown)".to_owned(), 2.0)], "{}", requests.text);
+    let requests = history(server, "metric=requests").await;
+    assert_eq!(
+        totals(&requests),
+        [(LIST.to_owned(), 5.0), ("(unknown)".to_owned(), 1.0)],
+        "{}",
+        requests.text
+    );
+    let (times, values) = (&requests.body["times"], &requests.body["series"][0]["values"]);
+    let (times, values) = (times.as_array().unwrap(), values.as_array().unwrap());
+    assert_eq!((times.len(), values.len(), &requests.body["step"]), (289, 289, &json!(300)));
+    assert!(times.iter().all(|time| time.as_i64().unwrap() % 300 == 0));
+    let sum: f64 = values.iter().filter_map(Value::as_f64).sum();
+    assert_eq!((sum, values[0].is_null()), (5.0, true));
+    assert!(totals(&history(server, "metric=request_errors").await).contains(&(LIST.to_owned(), 1.0)));
+    assert!(totals(&history(server, "metric=request_ms").await)[0].1 > 0.0);
+    let mut latencies = [0.0; 3];
+    for (latency, name) in latencies.iter_mut().zip(["request_p50_ms", "request_p99_ms", "request_max_ms"]) {
+        let found = history(server, &format!("metric={name}&label={LIST}")).await;
+        *latency = totals(&found)[0].1;
     }
+    let [p50, p99, max] = latencies;
+    assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{latencies:?}");
 
-    async fn invalid_queries_are_refused_with_the_reason(world) {
-        for (query, text) in [
-            ("", "missing query parameter metric"),
-            ("metric=nothing", "metric must be one of stream_events, "),
-            ("metric=requests&step=7", "a multiple of 300"),
-            ("metric=requests&step=x", "step must be a number"),
-            ("metric=requests&top=0", "top must be a number from 1 to 50"),
-            ("metric=requests&top=51", "top must be a number from 1 to 50"),
-            ("metric=requests&from=yesterday", "from must be an RFC 3339 time"),
-            ("metric=requests&from=2030-01-01T00:00:00Z&until=2029-01-01T00:00:00Z", "from must be before until"),
-            ("metric=requests&from=2020-01-01T00:00:00Z&until=2090-01-01T00:00:00Z&step=300", "at most 2017 steps"),
-        ] {
-            let answer = world.server.admin(Method::GET, &format!("/admin/metrics?{query}"), None).await;
-            assert_eq!(answer.status, 400, "{query} {}", answer.text);
-            assert!(answer.error().contains(text), "{query}: {}", answer.text);
-        }
-        let names = world.server.admin(Method::GET, "/admin/metrics/names", None).await;
-        assert_eq!((&names.body["kept_days"], names.body["metrics"].as_array().unwrap().len()), (&json!(7), 13));
+    // The app with the most requests.
+    let clients = history(server, "metric=client_requests&top=1").await;
+    let series = clients.body["series"].as_array().unwrap();
+    assert_eq!(
+        (&series[0]["label"], &series[0]["name"], &series[0]["total"]),
+        (&json!(app.id), &json!("busy"), &json!(3.0))
+    );
+    assert_eq!(
+        (&series[1]["label"], &series[1]["is_other"], &series[1]["total"]),
+        (&json!("(other)"), &json!(true), &json!(3.0))
+    );
+    let one = history(server, &format!("metric=client_requests&label={}", app.id)).await;
+    assert_eq!(totals(&one), [(app.id.clone(), 3.0)]);
+
+    let script = format!("xrpc.query:{LIST}");
+    assert_eq!(totals(&history(server, "metric=script_runs").await), [(script.clone(), 4.0)]);
+    assert_eq!(totals(&history(server, "metric=script_errors").await), [(script.clone(), 1.0)]);
+    assert!(totals(&history(server, "metric=script_instructions").await)[0].1 > 100.0);
+    // A new source begins to count from zero, and the history goes on.
+    server.bind(LIST, "function handle() return { new = true } end").await;
+    server.xrpc(LIST).await;
+    assert_eq!(totals(&history(server, "metric=script_runs").await), [(script, 5.0)]);
+
+    let path = format!("/admin/scripts/{}", format!("xrpc.query:{LIST}").replace(':', "%3A"));
+    assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 204);
+    world.note(ALICE, "one", json!({ "text": "x" })).await;
+    let events = history(&world.server, "metric=stream_events").await;
+    assert_eq!(totals(&events), [(String::new(), 1.0)], "{}", events.text);
+}
+
+async fn a_restart_keeps_the_history(mut world: World) {
+    for _ in 0..2 {
+        world.server.xrpc("com.example.nothing").await;
+        assert_eq!(world.server.stop(), Some(0));
+        world.server.start_again().await;
     }
+    let requests = history(&world.server, "metric=requests&step=600").await;
+    assert_eq!(totals(&requests), [("(unknown)".to_owned(), 2.0)], "{}", requests.text);
+}
+
+async fn invalid_queries_are_refused_with_the_reason(world: World) {
+    for (query, text) in [
+        ("", "missing query parameter metric"),
+        ("metric=nothing", "metric must be one of stream_events, "),
+        ("metric=requests&step=7", "a multiple of 300"),
+        ("metric=requests&step=x", "step must be a number"),
+        ("metric=requests&top=0", "top must be a number from 1 to 50"),
+        ("metric=requests&top=51", "top must be a number from 1 to 50"),
+        ("metric=requests&from=yesterday", "from must be an RFC 3339 time"),
+        ("metric=requests&from=2030-01-01T00:00:00Z&until=2029-01-01T00:00:00Z", "from must be before until"),
+        (
+            "metric=requests&from=2020-01-01T00:00:00Z&until=2090-01-01T00:00:00Z&step=300",
+            "at most 2017 steps",
+        ),
+    ] {
+        let answer = world.server.admin(Method::GET, &format!("/admin/metrics?{query}"), None).await;
+        assert_eq!(answer.status, 400, "{query} {}", answer.text);
+        assert!(answer.error().contains(text), "{query}: {}", answer.text);
+    }
+    let names = world.server.admin(Method::GET, "/admin/metrics/names", None).await;
+    assert_eq!((&names.body["kept_days"], names.body["metrics"].as_array().unwrap().len()), (&json!(7), 13));
 }

@@ -46,42 +46,56 @@ async fn every_script_is_counted_separately() {
     assert_eq!(dear.unwrap()["runs"], 0, "{}", stats.text);
 }
 
-crate::in_both_worlds! {
-    async fn fields_in_use_are_shown(mut world) {
-        world = world.with_notes().await;
-        world.note(ALICE, "one", json!({ "text": "An apple", "n": 1 })).await;
-        let server = &world.server;
-        server.upload(query_lexicon("com.example.fields"), Some(NOTES)).await;
-        let source = "function handle() \
-            local function try(search) local ok, e = pcall(db.search, search) return ok or e.code .. ': ' .. e.message end \
-            return { \
-                found = db.search{ collection = collection, field = 'text', query = 'APPLE' }.records[1].text, \
-                rows = #db.query{ collection = collection, filter = { field = 'n', value = 1 } }.records, \
-                field = try{ collection = collection, field = '$type', query = 'x' }, \
-                query = try{ collection = collection, field = 'text' }, \
-                empty = try{ collection = collection, field = 'text', query = '' }, \
-                table = try('x') } end";
-        server.bind("com.example.fields", source).await;
-        let answer = server.xrpc("com.example.fields").await;
-        assert_eq!((&answer.body["found"], &answer.body["rows"]), (&json!("An apple"), &json!(1)), "{}", answer.text);
-        for (key, message) in [
-            ("field", "invalid search field"),
-            ("query", "query is required"),
-            ("empty", "the search query is empty"),
-            ("table", "table expected, got string"),
-        ] {
-            let text = answer.body[key].as_str().unwrap();
-            assert!(text.starts_with("bad-input: ") && text.contains(message), "{key}: {text}");
-        }
-        // The counts are written to the database every few seconds.
-        server.eventually("the fields are shown", async |server| {
+crate::in_both_worlds!(fields_in_use_are_shown);
+
+async fn fields_in_use_are_shown(mut world: World) {
+    world = world.with_notes().await;
+    world.note(ALICE, "one", json!({ "text": "An apple", "n": 1 })).await;
+    let server = &world.server;
+    server.upload(query_lexicon("com.example.fields"), Some(NOTES)).await;
+    let source = "function handle() \
+        local function try(search) local ok, e = pcall(db.search, search) return ok or e.code .. ': ' .. e.message end \
+        return { \
+            found = db.search{ collection = collection, field = 'text', query = 'APPLE' }.records[1].text, \
+            rows = #db.query{ collection = collection, filter = { field = 'n', value = 1 } }.records, \
+            field = try{ collection = collection, field = '$type', query = 'x' }, \
+            query = try{ collection = collection, field = 'text' }, \
+            empty = try{ collection = collection, field = 'text', query = '' }, \
+            table = try('x') } end";
+    server.bind("com.example.fields", source).await;
+    let answer = server.xrpc("com.example.fields").await;
+    assert_eq!(
+        (&answer.body["found"], &answer.body["rows"]),
+        (&json!("An apple"), &json!(1)),
+        "{}",
+        answer.text
+    );
+    for (key, message) in [
+        ("field", "invalid search field"),
+        ("query", "query is required"),
+        ("empty", "the search query is empty"),
+        ("table", "table expected, got string"),
+    ] {
+        let text = answer.body[key].as_str().unwrap();
+        assert!(text.starts_with("bad-input: ") && text.contains(message), "{key}: {text}");
+    }
+    // The counts are written to the database every few seconds.
+    server
+        .eventually("the fields are shown", async |server| {
             let stats = server.admin(Method::GET, "/admin/stats/indexes", None).await;
             assert_eq!((stats.status.as_u16(), &stats.body["limit"]), (200, &json!(32)));
-            let mut seen: Vec<_> = stats.body["indexes"].as_array().unwrap().iter()
-                .map(|i| json!([i["collection"], i["field"], i["kind"], i["state"], i["scans"]]).to_string()).collect();
+            let mut seen: Vec<_> = stats.body["indexes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|i| json!([i["collection"], i["field"], i["kind"], i["state"], i["scans"]]).to_string())
+                .collect();
             seen.sort();
-            seen == [json!([NOTES, "n", "filter", "candidate", 1]), json!([NOTES, "text", "search", "candidate", 1])]
-                .map(|seen| seen.to_string())
-        }).await;
-    }
+            seen == [
+                json!([NOTES, "n", "filter", "candidate", 1]),
+                json!([NOTES, "text", "search", "candidate", 1]),
+            ]
+            .map(|seen| seen.to_string())
+        })
+        .await;
 }

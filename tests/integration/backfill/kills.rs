@@ -67,40 +67,40 @@ fn change(network: &RepoNetwork, random: &Random, round: usize) {
     }
 }
 
-in_both_scenes! {
-    async fn a_job_that_is_killed_at_any_moment_ends_with_an_equal_index(mut scene) {
-        let seed = parameters::number("BELVEDERE_SEED").unwrap_or_else(|| Random::system().u64());
-        let rounds = parameters::number("BELVEDERE_KILLS").map_or(ROUNDS, |rounds| rounds as usize);
-        let random = Random::seeded(seed);
-        for n in 0..REPOS {
-            scene.network.account(&account(n), n % 4);
-            scene.network.fill(&account(n), NOTES, 10 + 37 * (n % 9));
-        }
-        let mut requests = Requests::of(&scene.network);
-        let mut kills = 0;
-        for round in 0..rounds {
-            change(&scene.network, &random, round);
-            let id = scene.create(Some(NOTES), None).await;
-            for _ in 0..=random.u64() % MAX_MORE_KILLS {
-                let moment = random.u64() as usize % REQUESTS;
-                let is_killed = tokio::select! {
-                    () = requests.wait_for(moment) => true,
-                    _ = scene.wait_for_status(&id, "completed") => false,
-                };
-                if !is_killed {
-                    break;
-                }
-                kills += 1;
-                scene.server.kill();
-                scene.server.start_again().await;
-            }
-            let job = scene.wait_for_status(&id, "completed").await;
-            let at = format!("round {round} of seed {seed}");
-            assert_eq!((job.total_repos, job.processed_repos), (Some(12), Some(12)), "{at}");
-            assert_eq!(scene.errors(&id).await, BTreeMap::new(), "{at}");
-            let (index, network) = (scene.index(NOTES).await, scene.network.records(NOTES));
-            assert!(index == network, "{at}: {} records instead of {}", index.len(), network.len());
-        }
-        assert!(kills >= rounds / 2, "{kills} kills in {rounds} rounds of seed {seed}");
+in_both_scenes!(a_job_that_is_killed_at_any_moment_ends_with_an_equal_index);
+
+async fn a_job_that_is_killed_at_any_moment_ends_with_an_equal_index(mut scene: Scene) {
+    let seed = parameters::number("BELVEDERE_SEED").unwrap_or_else(|| Random::system().u64());
+    let rounds = parameters::number("BELVEDERE_KILLS").map_or(ROUNDS, |rounds| rounds as usize);
+    let random = Random::seeded(seed);
+    for n in 0..REPOS {
+        scene.network.account(&account(n), n % 4);
+        scene.network.fill(&account(n), NOTES, 10 + 37 * (n % 9));
     }
+    let mut requests = Requests::of(&scene.network);
+    let mut kills = 0;
+    for round in 0..rounds {
+        change(&scene.network, &random, round);
+        let id = scene.create(Some(NOTES), None).await;
+        for _ in 0..=random.u64() % MAX_MORE_KILLS {
+            let moment = random.u64() as usize % REQUESTS;
+            let is_killed = tokio::select! {
+                () = requests.wait_for(moment) => true,
+                _ = scene.wait_for_status(&id, "completed") => false,
+            };
+            if !is_killed {
+                break;
+            }
+            kills += 1;
+            scene.server.kill();
+            scene.server.start_again().await;
+        }
+        let job = scene.wait_for_status(&id, "completed").await;
+        let at = format!("round {round} of seed {seed}");
+        assert_eq!((job.total_repos, job.processed_repos), (Some(12), Some(12)), "{at}");
+        assert_eq!(scene.errors(&id).await, BTreeMap::new(), "{at}");
+        let (index, network) = (scene.index(NOTES).await, scene.network.records(NOTES));
+        assert!(index == network, "{at}: {} records instead of {}", index.len(), network.len());
+    }
+    assert!(kills >= rounds / 2, "{kills} kills in {rounds} rounds of seed {seed}");
 }

@@ -49,21 +49,16 @@ struct Scene {
 
 /// Creates one test for each database: `name::sqlite` and `name::postgres`.
 macro_rules! in_both_scenes {
-    ($($(#[$meta:meta])* async fn $name:ident($($scene:tt)+) $body:block)*) => {
+    ($($name:ident),* $(,)?) => {
         $(mod $name {
-            use super::*;
-
-            $(#[$meta])*
-            async fn run($($scene)+: $crate::backfill::Scene) $body
-
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                run($crate::backfill::Scene::sqlite().await).await;
+                super::$name($crate::backfill::Scene::sqlite().await).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn postgres() {
-                run($crate::backfill::Scene::postgres().await).await;
+                super::$name($crate::backfill::Scene::postgres().await).await;
             }
         })*
     };

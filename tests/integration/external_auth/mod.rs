@@ -125,21 +125,16 @@ pub fn location(answer: &Answer) -> String {
 
 /// Turns each test function into two tests: `name::sqlite` and `name::postgres`.
 macro_rules! on_both {
-    ($($(#[$meta:meta])* async fn $name:ident($($stage:tt)+) $body:block)*) => {
+    ($($name:ident),* $(,)?) => {
         $(mod $name {
-            use super::*;
-
-            $(#[$meta])*
-            async fn run($($stage)+: $crate::external_auth::Stage) $body
-
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                run($crate::external_auth::Stage::sqlite().await).await;
+                super::$name($crate::external_auth::Stage::sqlite().await).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn postgres() {
-                run($crate::external_auth::Stage::postgres().await).await;
+                super::$name($crate::external_auth::Stage::postgres().await).await;
             }
         })*
     };

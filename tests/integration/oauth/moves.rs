@@ -57,63 +57,79 @@ fn uses(service: &str) -> Vec<Use<'_>> {
     ]
 }
 
-crate::in_both_worlds! {
-    /// The server does not see the move: it is found in the DID document, which is read before the call.
-    async fn every_use_of_a_session_ends_after_a_move(world) {
-        let mut world = world.with_notes().await;
-        for nsid in [PUT, SCRIPTED] {
-            world.server.upload(procedure_lexicon(nsid), Some(NOTES)).await;
-        }
-        world.server.bind_to(&format!("xrpc.procedure:{SCRIPTED}"), SCRIPT).await;
-        world.note(ALICE, "old", json!({ "text": "old" })).await;
-        let first = pds(&world, &[ALICE]).await;
-        let scopes = "atproto repo:com.example.note blob:*/* rpc:com.example.elsewhere?aud=*";
-        let app = App::with(&world.server, json!({ "name": "one", "client_id_url": "https://one.example/client.json",
-            "client_uri": "https://one.example", "redirect_uris": [], "scopes": scopes })).await;
-        let service = "did:plc:serviceserviceservicese#svc";
-        let mut devices = Vec::new();
-        for _ in uses(service) {
-            devices.push(app.device(&world.server, &first, ALICE, json!({ "scopes": scopes })).await);
-        }
-        let second = pds(&world, &[ALICE]).await;
-        // Nothing is cached after a restart.
-        world.server.stop();
-        world.server.start_again().await;
-        let called = first.requests("/xrpc").len();
-        for (device, (method, headers, body)) in devices.iter().zip(uses(service)) {
-            let refused = post(&world, device, method, &headers, body.clone()).await;
-            assert_eq!((refused.status.as_u16(), refused.error()), (401, MOVED), "{method} {body}");
-            let after = post(&world, device, method, &headers, body.clone()).await;
-            assert_eq!(after.status, 401, "{method} {body}: the session is gone");
-        }
-        assert_eq!((first.requests("/xrpc").len(), second.requests("/xrpc").len()), (called, 0), "nothing was sent");
-        assert_eq!(world.server.records().await, 1, "nothing was indexed, nothing was deleted");
-        // The old authorization server revokes the tokens, and the user logs in at the new PDS.
-        world.server.eventually("the sessions are revoked", async |_| first.requests("/oauth/revoke").len() >= devices.len()).await;
-        let again = app.device(&world.server, &second, ALICE, json!({ "scopes": scopes })).await;
-        assert_eq!(post(&world, &again, PUT, &[], json!({ "text": "a" })).await.status, 200);
-        assert_eq!(world.server.records().await, 2);
-    }
+crate::in_both_worlds!(
+    every_use_of_a_session_ends_after_a_move,
+    an_identity_event_ends_the_sessions_of_a_moved_account
+);
 
-    async fn an_identity_event_ends_the_sessions_of_a_moved_account(world) {
-        let mut world = world.with_notes().await;
-        let first = pds(&world, &[ALICE]).await;
-        let app = App::confidential(&world.server, "one").await;
-        let device = app.device(&world.server, &first, ALICE, json!({})).await;
-        let path = format!("/oauth/sessions/{ALICE}");
-        let status = async |server: &crate::support::instance::Instance| {
-            device.request(server, Method::GET, &path, None).await.status.as_u16()
-        };
-        // An event without a move ends nothing: when the note after it is indexed, the event was read.
-        world.push(|at, _| Frame::identity(at, ALICE, "alice.example"));
-        let uri = world.note(ALICE, "after", json!({ "text": "a" })).await;
-        world.wait_for(&uri, true).await;
-        assert_eq!(status(&world.server).await, 200);
-        let _second = pds(&world, &[ALICE]).await;
-        world.push(|at, _| Frame::identity(at, ALICE, "alice.example"));
-        world.server.eventually("the session is gone", async |server| status(server).await == 401).await;
-        world.server.eventually("it is revoked", async |_| !first.requests("/oauth/revoke").is_empty()).await;
+/// The server does not see the move: it is found in the DID document, which is read before the call.
+async fn every_use_of_a_session_ends_after_a_move(world: World) {
+    let mut world = world.with_notes().await;
+    for nsid in [PUT, SCRIPTED] {
+        world.server.upload(procedure_lexicon(nsid), Some(NOTES)).await;
     }
+    world.server.bind_to(&format!("xrpc.procedure:{SCRIPTED}"), SCRIPT).await;
+    world.note(ALICE, "old", json!({ "text": "old" })).await;
+    let first = pds(&world, &[ALICE]).await;
+    let scopes = "atproto repo:com.example.note blob:*/* rpc:com.example.elsewhere?aud=*";
+    let app = App::with(
+        &world.server,
+        json!({ "name": "one", "client_id_url": "https://one.example/client.json",
+            "client_uri": "https://one.example", "redirect_uris": [], "scopes": scopes }),
+    )
+    .await;
+    let service = "did:plc:serviceserviceservicese#svc";
+    let mut devices = Vec::new();
+    for _ in uses(service) {
+        devices.push(app.device(&world.server, &first, ALICE, json!({ "scopes": scopes })).await);
+    }
+    let second = pds(&world, &[ALICE]).await;
+    // Nothing is cached after a restart.
+    world.server.stop();
+    world.server.start_again().await;
+    let called = first.requests("/xrpc").len();
+    for (device, (method, headers, body)) in devices.iter().zip(uses(service)) {
+        let refused = post(&world, device, method, &headers, body.clone()).await;
+        assert_eq!((refused.status.as_u16(), refused.error()), (401, MOVED), "{method} {body}");
+        let after = post(&world, device, method, &headers, body.clone()).await;
+        assert_eq!(after.status, 401, "{method} {body}: the session is gone");
+    }
+    assert_eq!(
+        (first.requests("/xrpc").len(), second.requests("/xrpc").len()),
+        (called, 0),
+        "nothing was sent"
+    );
+    assert_eq!(world.server.records().await, 1, "nothing was indexed, nothing was deleted");
+    // The old authorization server revokes the tokens, and the user logs in at the new PDS.
+    world
+        .server
+        .eventually("the sessions are revoked", async |_| {
+            first.requests("/oauth/revoke").len() >= devices.len()
+        })
+        .await;
+    let again = app.device(&world.server, &second, ALICE, json!({ "scopes": scopes })).await;
+    assert_eq!(post(&world, &again, PUT, &[], json!({ "text": "a" })).await.status, 200);
+    assert_eq!(world.server.records().await, 2);
+}
+
+async fn an_identity_event_ends_the_sessions_of_a_moved_account(world: World) {
+    let mut world = world.with_notes().await;
+    let first = pds(&world, &[ALICE]).await;
+    let app = App::confidential(&world.server, "one").await;
+    let device = app.device(&world.server, &first, ALICE, json!({})).await;
+    let path = format!("/oauth/sessions/{ALICE}");
+    let status = async |server: &crate::support::instance::Instance| {
+        device.request(server, Method::GET, &path, None).await.status.as_u16()
+    };
+    // An event without a move ends nothing: when the note after it is indexed, the event was read.
+    world.push(|at, _| Frame::identity(at, ALICE, "alice.example"));
+    let uri = world.note(ALICE, "after", json!({ "text": "a" })).await;
+    world.wait_for(&uri, true).await;
+    assert_eq!(status(&world.server).await, 200);
+    let _second = pds(&world, &[ALICE]).await;
+    world.push(|at, _| Frame::identity(at, ALICE, "alice.example"));
+    world.server.eventually("the session is gone", async |server| status(server).await == 401).await;
+    world.server.eventually("it is revoked", async |_| !first.requests("/oauth/revoke").is_empty()).await;
 }
 
 /// A directory whose answer for Alice a test sets.

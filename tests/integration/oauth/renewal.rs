@@ -1,5 +1,6 @@
 //! Tokens are renewed before they expire and when the PDS refuses them, once for all concurrent calls on all hosts.
 
+use crate::fixtures::World;
 use std::sync::Arc;
 
 use belvedere_base::clock::{Clock, Timestamp};
@@ -26,72 +27,84 @@ use crate::support::plc::Plc;
 
 const PUT: &str = "com.example.putNote";
 
-crate::in_both_worlds! {
-    async fn expired_tokens_are_renewed(world) {
-        let world = world.with_notes().await;
-        let server = &world.server;
-        server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
-        let pds = pds(&world, &[ALICE]).await;
-        let app = App::confidential(server, "one").await;
-        let soon = Timestamp(Clock::system().now().0).plus_seconds(5).to_string();
-        let device = app.device(server, &pds, ALICE, json!({ "expires_at": soon })).await;
-        let put = async || device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await;
-        // Renewed in advance, because the token expires within seconds.
-        assert_eq!(put().await.status, 200);
-        assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (1, 1));
-        let form = pds.requests("/oauth/token");
-        let form = String::from_utf8_lossy(&form[0].body).into_owned();
-        assert!(form.contains("client_id=https%3A%2F%2Fone.example%2Fclient.json") && form.contains("grant_type=refresh_token"), "{form}");
-        // Renewed because the PDS refuses the token; the write is then sent again and applied once.
-        pds.expire_all();
-        assert_eq!(put().await.status, 200);
-        assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (2, 3));
-        // The nonce changed: one more request, no renewal.
-        pds.demand_nonce("fresh");
-        assert_eq!(put().await.status, 200);
-        assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (2, 5));
-        // The user revoked the session at the PDS: it is deleted here too.
-        pds.revoke_all();
-        let ended = put().await;
-        assert_eq!((ended.status.as_u16(), ended.error()), (401, "session expired, please re-authenticate"));
-        assert_eq!(put().await.error(), "no DPoP key matching proof thumbprint");
-        assert_eq!(pds.reused(), 0);
-    }
+crate::in_both_worlds!(
+    expired_tokens_are_renewed,
+    a_server_killed_during_a_renewal_renews_after_restart,
+    an_unavailable_authorization_server_ends_no_session
+);
 
-    async fn a_server_killed_during_a_renewal_renews_after_restart(world) {
-        let mut world = world.with_notes().await;
-        world.server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
-        let pds = pds(&world, &[ALICE]).await;
-        let app = App::confidential(&world.server, "one").await;
-        let device = app.device(&world.server, &pds, ALICE, json!({})).await;
-        pds.expire_all();
-        // The state after a kill during a renewal. On PostgreSQL the lease may be another host's, so it is expired here.
-        world.server.kill();
-        world.execute("UPDATE oauth_sessions SET lease_until = 1").await;
-        if !world.is_postgres() {
-            world.execute("UPDATE oauth_sessions SET lease_until = 9000000000000000").await;
-        }
-        world.server.start_again().await;
-        let body = json!({ "text": "a" });
-        let put = device.request(&world.server, Method::POST, &format!("/xrpc/{PUT}"), Some(&body)).await;
-        assert_eq!((put.status.as_u16(), pds.refreshes()), (200, 1), "{}", put.text);
-    }
+async fn expired_tokens_are_renewed(world: World) {
+    let world = world.with_notes().await;
+    let server = &world.server;
+    server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
+    let pds = pds(&world, &[ALICE]).await;
+    let app = App::confidential(server, "one").await;
+    let soon = Timestamp(Clock::system().now().0).plus_seconds(5).to_string();
+    let device = app.device(server, &pds, ALICE, json!({ "expires_at": soon })).await;
+    let put = async || {
+        device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await
+    };
+    // Renewed in advance, because the token expires within seconds.
+    assert_eq!(put().await.status, 200);
+    assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (1, 1));
+    let form = pds.requests("/oauth/token");
+    let form = String::from_utf8_lossy(&form[0].body).into_owned();
+    assert!(
+        form.contains("client_id=https%3A%2F%2Fone.example%2Fclient.json")
+            && form.contains("grant_type=refresh_token"),
+        "{form}"
+    );
+    // Renewed because the PDS refuses the token; the write is then sent again and applied once.
+    pds.expire_all();
+    assert_eq!(put().await.status, 200);
+    assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (2, 3));
+    // The nonce changed: one more request, no renewal.
+    pds.demand_nonce("fresh");
+    assert_eq!(put().await.status, 200);
+    assert_eq!((pds.refreshes(), pds.requests("/xrpc/com.atproto.repo.createRecord").len()), (2, 5));
+    // The user revoked the session at the PDS: it is deleted here too.
+    pds.revoke_all();
+    let ended = put().await;
+    assert_eq!((ended.status.as_u16(), ended.error()), (401, "session expired, please re-authenticate"));
+    assert_eq!(put().await.error(), "no DPoP key matching proof thumbprint");
+    assert_eq!(pds.reused(), 0);
+}
 
-    async fn an_unavailable_authorization_server_ends_no_session(world) {
-        let world = world.with_notes().await;
-        let server = &world.server;
-        server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
-        let pds = pds(&world, &[ALICE]).await;
-        let app = App::confidential(server, "one").await;
-        let device = app.device(server, &pds, ALICE, json!({})).await;
-        pds.expire_all();
-        pds.respond_with("/oauth/token", 503, json!({ "error": "busy" }));
-        let put = async || device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await;
-        let away = put().await;
-        assert_eq!((away.status.as_u16(), away.error()), (502, "the session can't be renewed now"));
-        let listed = device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await;
-        assert_eq!(listed.status, 200, "{}", listed.text);
+async fn a_server_killed_during_a_renewal_renews_after_restart(world: World) {
+    let mut world = world.with_notes().await;
+    world.server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
+    let pds = pds(&world, &[ALICE]).await;
+    let app = App::confidential(&world.server, "one").await;
+    let device = app.device(&world.server, &pds, ALICE, json!({})).await;
+    pds.expire_all();
+    // The state after a kill during a renewal. On PostgreSQL the lease may be another host's, so it is expired here.
+    world.server.kill();
+    world.execute("UPDATE oauth_sessions SET lease_until = 1").await;
+    if !world.is_postgres() {
+        world.execute("UPDATE oauth_sessions SET lease_until = 9000000000000000").await;
     }
+    world.server.start_again().await;
+    let body = json!({ "text": "a" });
+    let put = device.request(&world.server, Method::POST, &format!("/xrpc/{PUT}"), Some(&body)).await;
+    assert_eq!((put.status.as_u16(), pds.refreshes()), (200, 1), "{}", put.text);
+}
+
+async fn an_unavailable_authorization_server_ends_no_session(world: World) {
+    let world = world.with_notes().await;
+    let server = &world.server;
+    server.upload(procedure_lexicon(PUT), Some(NOTES)).await;
+    let pds = pds(&world, &[ALICE]).await;
+    let app = App::confidential(server, "one").await;
+    let device = app.device(server, &pds, ALICE, json!({})).await;
+    pds.expire_all();
+    pds.respond_with("/oauth/token", 503, json!({ "error": "busy" }));
+    let put = async || {
+        device.request(server, Method::POST, &format!("/xrpc/{PUT}"), Some(&json!({ "text": "a" }))).await
+    };
+    let away = put().await;
+    assert_eq!((away.status.as_u16(), away.error()), (502, "the session can't be renewed now"));
+    let listed = device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await;
+    assert_eq!(listed.status, 200, "{}", listed.text);
 }
 
 /// The number of sessions, far more than are normally used at the same time.

@@ -1,5 +1,6 @@
 //! `/xrpc/dev.service.*`: users manage their API clients and the accounts that they share.
 
+use crate::fixtures::World;
 use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
@@ -31,326 +32,451 @@ async fn link(server: &Instance, owner: &Device, shared: &Device, account: &str)
     assert_eq!(linked.status, 201, "{}", linked.text);
 }
 
-crate::in_both_worlds! {
-    async fn a_client_key_without_a_proof_gives_no_session(world) {
-        let world = world.with_notes().await;
-        let server = &world.server;
-        let alice = world.plc.person(ALICE, Algorithm::Es256k);
-        let pds = pds(&world, &[ALICE, TEAM]).await;
-        let app = App::confidential(server, "app").await;
-        let device = app.device(server, &pds, ALICE, json!({})).await;
-        link(server, &device, &app.device(server, &pds, TEAM, json!({})).await, TEAM).await;
-        for nsid in ["com.example.put", "com.example.script", "com.example.nested"] {
-            server.upload(procedure_lexicon(nsid), Some(NOTES)).await;
-        }
-        server.bind_to("xrpc.procedure:com.example.script", "function handle() \
-            local ok = pcall(function() Record(collection, { text = 'x' }):save() end) return { ok = ok } end").await;
-        server.bind_to("xrpc.procedure:com.example.nested", "function handle() \
-            return { status = xrpc.procedure('com.example.put', { text = 'x', delegateDid = input.to }).status } end").await;
-        let writes = || pds.requests("/xrpc/com.atproto.repo").len();
+crate::in_both_worlds!(
+    a_client_key_without_a_proof_gives_no_session,
+    an_account_lists_and_ends_its_delegations,
+    a_child_loses_the_scopes_that_its_parent_loses,
+    a_user_registers_child_clients,
+    management_requires_a_dpop_session,
+    an_account_is_shared_only_with_its_own_session
+);
 
-        // With a proof, writes work for the user and for the shared account.
-        let proven = async |nsid: &str, body: Value| device.request(server, Method::POST, &format!("/xrpc/{nsid}"), Some(&body)).await;
-        for more in [json!({}), json!({ "delegateDid": TEAM })] {
-            assert_eq!(proven("com.example.put", more.clone()).await.status, 200);
-            assert_eq!(proven("com.example.script", more).await.body["ok"], true);
-        }
-        for to in [json!(null), json!(TEAM)] {
-            assert_eq!(proven("com.example.nested", json!({ "to": to })).await.body["status"], 200);
-        }
-        let before = writes();
-        assert_eq!(before, 6);
-
-        // With a service token the user is known, but the client key gives no access to the user's sessions.
-        let named = async |nsid: &str, body: Value| {
-            let token = format!("Bearer {}", alice.token(&server.did(), json!({})));
-            let headers = [("x-client-key", &*app.key), ("authorization", &*token)];
-            server.request(Method::POST, &format!("/xrpc/{nsid}"), &headers, Some(body.to_string())).await
-        };
-        let own = named("com.example.put", json!({})).await;
-        assert_eq!((own.status.as_u16(), own.error()), (401, "calls to a PDS take a proof of a session: authenticate with DPoP"));
-        let blob = named("com.atproto.repo.uploadBlob", json!({})).await;
-        assert_eq!(blob.status, 401, "{}", blob.text);
-        assert_eq!(named("com.example.script", json!({})).await.body["ok"], false);
-        for nsid in ["com.example.put", "com.example.script"] {
-            let shared = named(nsid, json!({ "delegateDid": TEAM })).await;
-            assert_eq!((shared.status.as_u16(), shared.error()), (403, "delegateDid is for users of an application who call with DPoP"));
-        }
-        assert_eq!(named("com.example.nested", json!({})).await.body["status"], 401);
-        assert_eq!(named("com.example.nested", json!({ "to": TEAM })).await.body["status"], 403);
-        assert_eq!(named("dev.service.delegation.unlinkAccount", json!({ "did": TEAM })).await.error(), "requires DPoP authentication");
-        assert_eq!(writes(), before, "nothing reached the PDS");
+async fn a_client_key_without_a_proof_gives_no_session(world: World) {
+    let world = world.with_notes().await;
+    let server = &world.server;
+    let alice = world.plc.person(ALICE, Algorithm::Es256k);
+    let pds = pds(&world, &[ALICE, TEAM]).await;
+    let app = App::confidential(server, "app").await;
+    let device = app.device(server, &pds, ALICE, json!({})).await;
+    link(server, &device, &app.device(server, &pds, TEAM, json!({})).await, TEAM).await;
+    for nsid in ["com.example.put", "com.example.script", "com.example.nested"] {
+        server.upload(procedure_lexicon(nsid), Some(NOTES)).await;
     }
+    server
+        .bind_to(
+            "xrpc.procedure:com.example.script",
+            "function handle() \
+        local ok = pcall(function() Record(collection, { text = 'x' }):save() end) return { ok = ok } end",
+        )
+        .await;
+    server.bind_to("xrpc.procedure:com.example.nested", "function handle() \
+        return { status = xrpc.procedure('com.example.put', { text = 'x', delegateDid = input.to }).status } end").await;
+    let writes = || pds.requests("/xrpc/com.atproto.repo").len();
 
-    async fn an_account_lists_and_ends_its_delegations(world) {
-        let world = world.with_notes().await;
-        let server = &world.server;
-        let pds = pds(&world, &[ALICE, BOB, TEAM]).await;
-        let app = App::confidential(server, "app").await;
-        let alice = app.device(server, &pds, ALICE, json!({})).await;
-        let bob = app.device(server, &pds, BOB, json!({})).await;
-        let (shared, elsewhere) = (app.device(server, &pds, TEAM, json!({})).await, app.device(server, &pds, TEAM, json!({})).await);
-        let get_account = format!("delegation.getAccount?did={TEAM}");
-        assert_eq!(get(server, &shared, &get_account).await.error(), "delegated account not found");
-        link(server, &alice, &shared, TEAM).await;
-        let add = json!({ "accountDid": TEAM, "userDid": BOB, "role": "admin" });
-        assert_eq!(post(server, &shared, "delegation.addDelegate", add.clone()).await.status, 403, "that is the owner's");
-        assert_eq!(post(server, &alice, "delegation.addDelegate", add).await.status, 201);
-        server.upload(procedure_lexicon("com.example.put"), Some(NOTES)).await;
-        let write = async |device: &Device| {
-            let body = json!({ "text": "ours", "delegateDid": TEAM });
-            device.request(server, Method::POST, "/xrpc/com.example.put", Some(&body)).await.status.as_u16()
-        };
-        assert_eq!((write(&alice).await, write(&bob).await), (200, 200));
-
-        let seen = get(server, &shared, &get_account).await;
-        assert_eq!((&seen.body["role"], &seen.body["linkedBy"]), (&json!("account"), &json!(ALICE)), "{}", seen.text);
-        let list = get(server, &shared, &format!("delegation.listDelegates?accountDid={TEAM}")).await;
-        let users: Vec<_> = list.body["delegates"].as_array().unwrap().iter().map(|d| d["userDid"].clone()).collect();
-        assert_eq!(users, [ALICE, BOB]);
-        let remove = async |user: &str| {
-            post(server, &shared, "delegation.removeDelegate", json!({ "accountDid": TEAM, "userDid": user })).await.status.as_u16()
-        };
-        assert_eq!((remove(ALICE).await, remove(BOB).await), (403, 200), "the owner goes with the whole");
-        assert_eq!((write(&alice).await, write(&bob).await), (200, 403));
-        let unlink = async |device: &Device| {
-            post(server, device, "delegation.unlinkAccount", json!({ "did": TEAM })).await.status.as_u16()
-        };
-        assert_eq!((unlink(&bob).await, unlink(&shared).await), (403, 200));
-        assert_eq!((write(&alice).await, unlink(&shared).await), (404, 404));
-        // Only the session that made the call stays logged in.
-        let session = format!("/oauth/sessions/{TEAM}");
-        assert_eq!(shared.request(server, Method::GET, &session, None).await.status, 200);
-        assert_eq!(elsewhere.request(server, Method::GET, &session, None).await.status, 401);
-        let events = server.admin(Method::GET, "/admin/events?event_type=delegation.account_unlinked", None).await;
-        assert_eq!(events.body["events"].as_array().map(Vec::len), Some(1), "{}", events.text);
+    // With a proof, writes work for the user and for the shared account.
+    let proven = async |nsid: &str, body: Value| {
+        device.request(server, Method::POST, &format!("/xrpc/{nsid}"), Some(&body)).await
+    };
+    for more in [json!({}), json!({ "delegateDid": TEAM })] {
+        assert_eq!(proven("com.example.put", more.clone()).await.status, 200);
+        assert_eq!(proven("com.example.script", more).await.body["ok"], true);
     }
-
-    async fn a_child_loses_the_scopes_that_its_parent_loses(world) {
-        let world = world.with_notes().await;
-        let server = &world.server;
-        let pds = pds(&world, &[ALICE]).await;
-        let parent = App::confidential(server, "parent").await;
-        let of_parent = parent.device(server, &pds, ALICE, json!({})).await;
-        let mut body = child("one");
-        body["scopes"] = SCOPES.into();
-        let made = post(server, &of_parent, "createApiClient", body).await;
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let own = App { key: text(&made.body["client"]["clientKey"]), secret: Some(text(&made.body["clientSecret"])),
-            id: text(&made.body["client"]["id"]) };
-        let device = own.device(server, &pds, ALICE, json!({})).await;
-        for nsid in ["com.example.put", "com.example.script"] {
-            server.upload(procedure_lexicon(nsid), Some(NOTES)).await;
-        }
-        server.bind_to("xrpc.procedure:com.example.script", "function handle() local r = Record(collection, { text = 'x' }) \
-            r:save() r.text = 'y' local ok, e = pcall(function() r:save() end) return { ok = ok } end").await;
-        let uri = format!("at://{ALICE}/{NOTES}/k");
-        let call = async |device: &Device, path: &str, body: Value| {
-            let answer = device.request(server, Method::POST, &format!("/xrpc/{path}"), Some(&body)).await;
-            (answer.status.as_u16(), answer.body)
-        };
-        let scopes = async |text: &str| {
-            let change = json!({ "scopes": text });
-            let changed = server.admin(Method::PUT, &format!("/admin/api-clients/{}", parent.id), Some(&change)).await;
-            assert_eq!(changed.status, 204, "{}", changed.text);
-        };
-        let shown = async || {
-            let one = device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await;
-            let all = device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}/devices"), None).await;
-            assert_eq!(one.body["scopes"], all.body[0]["scopes"]);
-            one.body["scopes"].clone()
-        };
-        let put = json!({ "text": "a", "uri": uri });
-        assert_eq!(call(&device, "com.example.put", put.clone()).await.0, 200);
-        assert_eq!(call(&device, "com.atproto.repo.uploadBlob", json!({})).await.0, 200);
-        assert_eq!(call(&device, "com.example.script", json!({})).await.1["ok"], true);
-        assert_eq!(shown().await, json!(SCOPES.split(' ').collect::<Vec<_>>()));
-
-        scopes("atproto repo:com.example.note?action=create repo:com.example.other").await;
-        let before = pds.requests("/xrpc/com.atproto.repo").len();
-        for device in [&device, &of_parent] {
-            let (status, body) = call(device, "com.example.put", put.clone()).await;
-            let missing = format!("Missing required scope \"repo:{NOTES}?action=update\"");
-            assert_eq!((status, body), (403, json!({ "error": "ScopeMissingError", "message": missing })));
-            assert_eq!(call(device, "com.atproto.repo.uploadBlob", json!({})).await.0, 403);
-        }
-        assert_eq!(pds.requests("/xrpc/com.atproto.repo").len(), before, "nothing reached the PDS");
-        assert_eq!(call(&device, "com.example.put", json!({ "text": "a" })).await.0, 200, "the remaining scopes work");
-        assert_eq!(call(&device, "com.example.script", json!({})).await.1["ok"], false);
-        assert_eq!(shown().await, json!(["atproto", "repo:com.example.note?action=create"]));
-        // A new session does not get scopes that the parent lacks either.
-        let (provision_id, _) = own.provision(server, &[], &json!({})).await;
-        let (token, _) = pds.grant(ALICE);
-        let body = json!({ "provision_id": provision_id, "did": ALICE, "access_token": token, "scopes": SCOPES });
-        let refused = own.post(server, "/oauth/sessions", &[], &body).await;
-        assert_eq!((refused.status.as_u16(), refused.error()),
-            (400, "scope 'repo:com.example.note?action=create&action=update' is not allowed for this client"));
-
-        scopes("atproto transition:generic").await;
-        assert_eq!(call(&device, "com.example.put", put).await.0, 200, "what comes back works again");
+    for to in [json!(null), json!(TEAM)] {
+        assert_eq!(proven("com.example.nested", json!({ "to": to })).await.body["status"], 200);
     }
+    let before = writes();
+    assert_eq!(before, 6);
 
-    async fn a_user_registers_child_clients(world) {
-        let server = &world.server;
-        let pds = pds(&world, &[ALICE, BOB]).await;
-        let app = App::confidential(server, "parent").await;
-        let alice = app.device(server, &pds, ALICE, json!({})).await;
-        let bob = app.device(server, &pds, BOB, json!({})).await;
-        let none = get(server, &alice, "listApiClients").await;
-        assert_eq!(none.body, json!({ "clients": [] }));
-        assert!(none.headers.contains_key("ratelimit-remaining"));
-
-        let made = post(server, &alice, "createApiClient", child("one")).await;
-        assert_eq!(made.status, 201, "{}", made.text);
-        let (client, secret) = (&made.body["client"], made.body["clientSecret"].as_str().unwrap());
-        let id = client["id"].as_str().unwrap();
-        assert!(client["clientKey"].as_str().unwrap().starts_with("bvc_") && secret.starts_with("bvs_"));
-        assert_eq!((&client["clientType"], &client["scopes"], &client["isActive"], &client["allowedOrigins"]),
-            (&json!("confidential"), &json!("atproto"), &json!(true), &json!([])));
-        assert_eq!(get(server, &alice, &format!("getApiClient?id={id}")).await.body, json!({ "client": client }));
-        assert_eq!(get(server, &alice, "listApiClients").await.body, json!({ "clients": [client] }));
-        let listed = server.admin(Method::GET, &format!("/admin/api-clients?parent_id={}", app.id), None).await;
-        assert_eq!((&listed.body[0]["id"], &listed.body[0]["owner_did"]), (&json!(id), &json!(ALICE)));
-
-        // Another user does not see it.
-        for device in [&bob] {
-            assert_eq!(get(server, device, "listApiClients").await.body, json!({ "clients": [] }));
-            let one = get(server, device, &format!("getApiClient?id={id}")).await;
-            assert_eq!((one.status.as_u16(), one.error()), (404, "API client not found"));
-            assert_eq!(post(server, device, "deleteApiClient", json!({ "id": id })).await.error(), "API client not found");
-        }
-        // Invalid child clients are refused.
-        let with = |change: Value| {
-            let mut body = child("two");
-            body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-            body
-        };
-        for (body, status, error) in [
-            (child("one"), 409, "client_id_url already registered"),
-            (with(json!({ "clientType": "robot" })), 400, "Invalid client_type"),
-            (with(json!({ "redirectUris": null })), 400, "invalid request body"),
-            (json!([]), 400, "invalid request body"),
-            (with(json!({ "scopes": "atproto transition:generic" })), 400, "scope 'transition:generic' is not allowed for the parent client"),
-            (with(json!({ "scopes": "blob:*/*" })), 400, "scopes must include atproto"),
-            (with(json!({ "clientUri": "nowhere" })), 400, "client_uri must be"),
-            (with(json!({ "allowedOrigins": ["https://a.example/path"] })), 400, "allowed_origins"),
-        ] {
-            let answer = post(server, &alice, "createApiClient", body.clone()).await;
-            assert_eq!(answer.status, status, "{body} {}", answer.text);
-            assert!(answer.error().starts_with(error), "{body} {}", answer.text);
-        }
-        let public = with(json!({ "clientType": "public", "allowedOrigins": ["https://two.example"], "scopes": SCOPES }));
-        let public = post(server, &alice, "createApiClient", public).await;
-        assert_eq!((public.status.as_u16(), public.body.get("clientSecret")), (201, None), "{}", public.text);
-
-        // A child works but can't manage clients. It is inactive while its parent is.
-        let own = App { key: client["clientKey"].as_str().unwrap().to_owned(), secret: Some(secret.to_owned()), id: id.to_owned() };
-        let device = own.device(server, &pds, ALICE, json!({ "scopes": "atproto" })).await;
-        for (method, status) in [("listApiClients", 401), ("getApiClient?id=x", 401)] {
-            let answer = get(server, &device, method).await;
-            assert_eq!((answer.status.as_u16(), answer.error()), (status, "child clients cannot manage API clients"));
-        }
-        assert_eq!(post(server, &device, "deleteApiClient", json!({ "id": id })).await.error(), "child clients cannot manage API clients");
-        let refused = post(server, &device, "createApiClient", child("three")).await;
-        assert_eq!((refused.status.as_u16(), refused.error()), (403, "Child clients cannot create API clients"));
-
-        let deleted = post(server, &alice, "deleteApiClient", json!({ "id": id })).await;
-        assert_eq!((deleted.status.as_u16(), deleted.body), (200, json!({})));
-        assert_eq!(get(server, &device, "listApiClients").await.error(), "Invalid client");
-        let events = server.admin(Method::GET, "/admin/events?event_type=api_client.created", None).await;
-        assert_eq!(events.body["events"][0]["detail"]["parent_client_id"], app.id.as_str(), "{}", events.text);
+    // With a service token the user is known, but the client key gives no access to the user's sessions.
+    let named = async |nsid: &str, body: Value| {
+        let token = format!("Bearer {}", alice.token(&server.did(), json!({})));
+        let headers = [("x-client-key", &*app.key), ("authorization", &*token)];
+        server.request(Method::POST, &format!("/xrpc/{nsid}"), &headers, Some(body.to_string())).await
+    };
+    let own = named("com.example.put", json!({})).await;
+    assert_eq!(
+        (own.status.as_u16(), own.error()),
+        (401, "calls to a PDS take a proof of a session: authenticate with DPoP")
+    );
+    let blob = named("com.atproto.repo.uploadBlob", json!({})).await;
+    assert_eq!(blob.status, 401, "{}", blob.text);
+    assert_eq!(named("com.example.script", json!({})).await.body["ok"], false);
+    for nsid in ["com.example.put", "com.example.script"] {
+        let shared = named(nsid, json!({ "delegateDid": TEAM })).await;
+        assert_eq!(
+            (shared.status.as_u16(), shared.error()),
+            (403, "delegateDid is for users of an application who call with DPoP")
+        );
     }
+    assert_eq!(named("com.example.nested", json!({})).await.body["status"], 401);
+    assert_eq!(named("com.example.nested", json!({ "to": TEAM })).await.body["status"], 403);
+    assert_eq!(
+        named("dev.service.delegation.unlinkAccount", json!({ "did": TEAM })).await.error(),
+        "requires DPoP authentication"
+    );
+    assert_eq!(writes(), before, "nothing reached the PDS");
+}
 
-    async fn management_requires_a_dpop_session(world) {
-        let server = &world.server;
-        let app = App::confidential(server, "parent").await;
-        let path = "/xrpc/dev.service.listApiClients";
-        for (headers, error) in [
-            (vec![("x-client-key", &*app.key)], "requires DPoP authentication"),
-            (vec![("x-client-key", &*app.key), ("authorization", "Bearer x")], "requires DPoP authentication"),
-            (vec![("authorization", "DPoP x")], "requires an API client key"),
-            (vec![("authorization", "DPoP x"), ("x-client-key", "bvc_x")], "Invalid client"),
-            (vec![("authorization", "DPoP x"), ("x-client-key", &*app.key)], "DPoP auth requires DPoP header"),
-        ] {
-            let answer = server.request(Method::GET, path, &headers, None).await;
-            assert_eq!((answer.status.as_u16(), answer.error()), (401, error), "{headers:?}");
-        }
+async fn an_account_lists_and_ends_its_delegations(world: World) {
+    let world = world.with_notes().await;
+    let server = &world.server;
+    let pds = pds(&world, &[ALICE, BOB, TEAM]).await;
+    let app = App::confidential(server, "app").await;
+    let alice = app.device(server, &pds, ALICE, json!({})).await;
+    let bob = app.device(server, &pds, BOB, json!({})).await;
+    let (shared, elsewhere) =
+        (app.device(server, &pds, TEAM, json!({})).await, app.device(server, &pds, TEAM, json!({})).await);
+    let get_account = format!("delegation.getAccount?did={TEAM}");
+    assert_eq!(get(server, &shared, &get_account).await.error(), "delegated account not found");
+    link(server, &alice, &shared, TEAM).await;
+    let add = json!({ "accountDid": TEAM, "userDid": BOB, "role": "admin" });
+    assert_eq!(
+        post(server, &shared, "delegation.addDelegate", add.clone()).await.status,
+        403,
+        "that is the owner's"
+    );
+    assert_eq!(post(server, &alice, "delegation.addDelegate", add).await.status, 201);
+    server.upload(procedure_lexicon("com.example.put"), Some(NOTES)).await;
+    let write = async |device: &Device| {
+        let body = json!({ "text": "ours", "delegateDid": TEAM });
+        device.request(server, Method::POST, "/xrpc/com.example.put", Some(&body)).await.status.as_u16()
+    };
+    assert_eq!((write(&alice).await, write(&bob).await), (200, 200));
+
+    let seen = get(server, &shared, &get_account).await;
+    assert_eq!(
+        (&seen.body["role"], &seen.body["linkedBy"]),
+        (&json!("account"), &json!(ALICE)),
+        "{}",
+        seen.text
+    );
+    let list = get(server, &shared, &format!("delegation.listDelegates?accountDid={TEAM}")).await;
+    let users: Vec<_> =
+        list.body["delegates"].as_array().unwrap().iter().map(|d| d["userDid"].clone()).collect();
+    assert_eq!(users, [ALICE, BOB]);
+    let remove = async |user: &str| {
+        post(server, &shared, "delegation.removeDelegate", json!({ "accountDid": TEAM, "userDid": user }))
+            .await
+            .status
+            .as_u16()
+    };
+    assert_eq!((remove(ALICE).await, remove(BOB).await), (403, 200), "the owner goes with the whole");
+    assert_eq!((write(&alice).await, write(&bob).await), (200, 403));
+    let unlink = async |device: &Device| {
+        post(server, device, "delegation.unlinkAccount", json!({ "did": TEAM })).await.status.as_u16()
+    };
+    assert_eq!((unlink(&bob).await, unlink(&shared).await), (403, 200));
+    assert_eq!((write(&alice).await, unlink(&shared).await), (404, 404));
+    // Only the session that made the call stays logged in.
+    let session = format!("/oauth/sessions/{TEAM}");
+    assert_eq!(shared.request(server, Method::GET, &session, None).await.status, 200);
+    assert_eq!(elsewhere.request(server, Method::GET, &session, None).await.status, 401);
+    let events =
+        server.admin(Method::GET, "/admin/events?event_type=delegation.account_unlinked", None).await;
+    assert_eq!(events.body["events"].as_array().map(Vec::len), Some(1), "{}", events.text);
+}
+
+async fn a_child_loses_the_scopes_that_its_parent_loses(world: World) {
+    let world = world.with_notes().await;
+    let server = &world.server;
+    let pds = pds(&world, &[ALICE]).await;
+    let parent = App::confidential(server, "parent").await;
+    let of_parent = parent.device(server, &pds, ALICE, json!({})).await;
+    let mut body = child("one");
+    body["scopes"] = SCOPES.into();
+    let made = post(server, &of_parent, "createApiClient", body).await;
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let own = App {
+        key: text(&made.body["client"]["clientKey"]),
+        secret: Some(text(&made.body["clientSecret"])),
+        id: text(&made.body["client"]["id"]),
+    };
+    let device = own.device(server, &pds, ALICE, json!({})).await;
+    for nsid in ["com.example.put", "com.example.script"] {
+        server.upload(procedure_lexicon(nsid), Some(NOTES)).await;
     }
+    server
+        .bind_to(
+            "xrpc.procedure:com.example.script",
+            "function handle() local r = Record(collection, { text = 'x' }) \
+        r:save() r.text = 'y' local ok, e = pcall(function() r:save() end) return { ok = ok } end",
+        )
+        .await;
+    let uri = format!("at://{ALICE}/{NOTES}/k");
+    let call = async |device: &Device, path: &str, body: Value| {
+        let answer = device.request(server, Method::POST, &format!("/xrpc/{path}"), Some(&body)).await;
+        (answer.status.as_u16(), answer.body)
+    };
+    let scopes = async |text: &str| {
+        let change = json!({ "scopes": text });
+        let changed =
+            server.admin(Method::PUT, &format!("/admin/api-clients/{}", parent.id), Some(&change)).await;
+        assert_eq!(changed.status, 204, "{}", changed.text);
+    };
+    let shown = async || {
+        let one = device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}"), None).await;
+        let all =
+            device.request(server, Method::GET, &format!("/oauth/sessions/{ALICE}/devices"), None).await;
+        assert_eq!(one.body["scopes"], all.body[0]["scopes"]);
+        one.body["scopes"].clone()
+    };
+    let put = json!({ "text": "a", "uri": uri });
+    assert_eq!(call(&device, "com.example.put", put.clone()).await.0, 200);
+    assert_eq!(call(&device, "com.atproto.repo.uploadBlob", json!({})).await.0, 200);
+    assert_eq!(call(&device, "com.example.script", json!({})).await.1["ok"], true);
+    assert_eq!(shown().await, json!(SCOPES.split(' ').collect::<Vec<_>>()));
 
-    async fn an_account_is_shared_only_with_its_own_session(world) {
-        let world = world.with_notes().await;
-        let server = &world.server;
-        let team = TEAM;
-        let pds = pds(&world, &[ALICE, BOB, team]).await;
-        let app = App::confidential(server, "parent").await;
-        let alice = app.device(server, &pds, ALICE, json!({})).await;
-        let bob = app.device(server, &pds, BOB, json!({})).await;
-        let shared = app.device(server, &pds, team, json!({})).await;
-        let link = async |proof: Option<&str>, token: &str, did: &str| {
-            let body = json!({ "did": did, "accountToken": token, "accountProof": proof });
-            post(server, &alice, "delegation.linkAccount", body).await
-        };
-        let path = "/xrpc/dev.service.delegation.linkAccount";
-        let proof = || shared.proof(server, &Method::POST, path);
-        assert_eq!(link(Some(&proof()), &shared.token, ALICE).await.error(), "you can't link your own account");
-        assert_eq!(link(None, &shared.token, team).await.status, 400);
-        let bobs = bob.proof(server, &Method::POST, path);
-        assert_eq!(link(Some(&bobs), &bob.token, team).await.error(), "accountProof is by a session of another account");
-        assert_eq!(link(Some(&bobs), &shared.token, team).await.status, 401);
-        let linked = link(Some(&proof()), &shared.token, team).await;
-        assert_eq!((linked.status.as_u16(), &linked.body), (201, &json!({ "did": team })), "{}", linked.text);
-        assert_eq!(link(Some(&proof()), &shared.token, team).await.status, 409);
-
-        // Bob becomes a member; only the owner can give him a higher role.
-        let account = json!({ "accountDid": team, "userDid": BOB });
-        let add = async |device: &Device, role: &str| {
-            let mut body = account.clone();
-            body["role"] = role.into();
-            post(server, device, "delegation.addDelegate", body).await.status.as_u16()
-        };
-        let get_account = format!("delegation.getAccount?did={team}");
-        assert_eq!(get(server, &bob, &get_account).await.error(), "you are not a delegate of this account");
-        assert_eq!((add(&bob, "admin").await, add(&alice, "owner").await, add(&alice, "member").await, add(&alice, "member").await), (403, 400, 201, 409));
-        assert_eq!(get(server, &bob, &get_account).await.body["role"], "member");
-        server.upload(procedure_lexicon("com.example.put"), Some(NOTES)).await;
-        let write = async |device: &Device, body: Value| device.request(server, Method::POST, "/xrpc/com.example.put", Some(&body)).await;
-        let as_team = json!({ "text": "ours", "delegateDid": team });
-        assert_eq!(write(&bob, as_team.clone()).await.status, 403);
-        let remove = async |device: &Device, user: &str| {
-            post(server, device, "delegation.removeDelegate", json!({ "accountDid": team, "userDid": user })).await.status.as_u16()
-        };
-        assert_eq!((remove(&bob, ALICE).await, remove(&alice, "did:plc:nobody").await, remove(&alice, BOB).await), (403, 404, 200));
-        assert_eq!(add(&alice, "admin").await, 201);
-        let written = write(&bob, as_team.clone()).await;
-        assert!(written.status == 200 && written.body["uri"].as_str().unwrap().starts_with(&format!("at://{team}/")), "{}", written.text);
-        let uri = written.body["uri"].clone();
-        assert_eq!(write(&bob, json!({ "text": "mine", "uri": uri })).await.status, 403);
-        assert_eq!(write(&bob, json!({ "text": "again", "uri": uri, "delegateDid": team })).await.status, 200);
-        let delegates = get(server, &bob, &format!("delegation.listDelegates?accountDid={team}")).await;
-        let roles: Vec<_> = delegates.body["delegates"].as_array().unwrap().iter().map(|d| (d["userDid"].clone(), d["role"].clone())).collect();
-        assert_eq!(roles, [(json!(ALICE), json!("owner")), (json!(BOB), json!("admin"))]);
-        // A script gets `delegate_did`, and saves to the shared repo.
-        server.upload(procedure_lexicon("com.example.script"), Some(NOTES)).await;
-        server.bind_to("xrpc.procedure:com.example.script", "function handle() \
-            local r = Record(collection, { text = input.text }):save() \
-            return { uri = r._uri, who = caller_did, as = delegate_did, left = input.delegateDid == nil } end").await;
-        let scripted = bob.request(server, Method::POST, "/xrpc/com.example.script", Some(&as_team)).await;
-        assert_eq!((&scripted.body["who"], &scripted.body["as"], &scripted.body["left"]), (&json!(BOB), &json!(team), &json!(true)), "{}", scripted.text);
-        assert!(scripted.body["uri"].as_str().unwrap().starts_with(&format!("at://{team}/")), "{}", scripted.text);
-        let as_alice = json!({ "text": "hers", "delegateDid": ALICE });
-        assert_eq!(bob.request(server, Method::POST, "/xrpc/com.example.script", Some(&as_alice)).await.status, 404);
-        assert_eq!(get(server, &bob, "delegation.listAccounts").await.body["accounts"][0]["did"], team);
-
-        // Delegations don't apply to another client.
-        let other = App::confidential(server, "other").await;
-        let elsewhere = other.device(server, &pds, ALICE, json!({})).await;
-        let scoped = get(server, &elsewhere, &get_account).await;
-        assert_eq!((scoped.status.as_u16(), scoped.error()), (403, "delegation is scoped to a different application"));
-        // Only the owner can unlink the account, which logs it out.
-        assert_eq!(post(server, &bob, "delegation.unlinkAccount", json!({ "did": team })).await.status, 403);
-        assert_eq!(post(server, &alice, "delegation.unlinkAccount", json!({ "did": team })).await.status, 200);
-        assert_eq!(get(server, &alice, &get_account).await.error(), "delegated account not found");
-        assert_eq!(write(&bob, as_team).await.status, 404);
-        assert_eq!(shared.request(server, Method::GET, &format!("/oauth/sessions/{team}"), None).await.status, 401);
+    scopes("atproto repo:com.example.note?action=create repo:com.example.other").await;
+    let before = pds.requests("/xrpc/com.atproto.repo").len();
+    for device in [&device, &of_parent] {
+        let (status, body) = call(device, "com.example.put", put.clone()).await;
+        let missing = format!("Missing required scope \"repo:{NOTES}?action=update\"");
+        assert_eq!((status, body), (403, json!({ "error": "ScopeMissingError", "message": missing })));
+        assert_eq!(call(device, "com.atproto.repo.uploadBlob", json!({})).await.0, 403);
     }
+    assert_eq!(pds.requests("/xrpc/com.atproto.repo").len(), before, "nothing reached the PDS");
+    assert_eq!(
+        call(&device, "com.example.put", json!({ "text": "a" })).await.0,
+        200,
+        "the remaining scopes work"
+    );
+    assert_eq!(call(&device, "com.example.script", json!({})).await.1["ok"], false);
+    assert_eq!(shown().await, json!(["atproto", "repo:com.example.note?action=create"]));
+    // A new session does not get scopes that the parent lacks either.
+    let (provision_id, _) = own.provision(server, &[], &json!({})).await;
+    let (token, _) = pds.grant(ALICE);
+    let body = json!({ "provision_id": provision_id, "did": ALICE, "access_token": token, "scopes": SCOPES });
+    let refused = own.post(server, "/oauth/sessions", &[], &body).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.error()),
+        (400, "scope 'repo:com.example.note?action=create&action=update' is not allowed for this client")
+    );
+
+    scopes("atproto transition:generic").await;
+    assert_eq!(call(&device, "com.example.put", put).await.0, 200, "what comes back works again");
+}
+
+async fn a_user_registers_child_clients(world: World) {
+    let server = &world.server;
+    let pds = pds(&world, &[ALICE, BOB]).await;
+    let app = App::confidential(server, "parent").await;
+    let alice = app.device(server, &pds, ALICE, json!({})).await;
+    let bob = app.device(server, &pds, BOB, json!({})).await;
+    let none = get(server, &alice, "listApiClients").await;
+    assert_eq!(none.body, json!({ "clients": [] }));
+    assert!(none.headers.contains_key("ratelimit-remaining"));
+
+    let made = post(server, &alice, "createApiClient", child("one")).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let (client, secret) = (&made.body["client"], made.body["clientSecret"].as_str().unwrap());
+    let id = client["id"].as_str().unwrap();
+    assert!(client["clientKey"].as_str().unwrap().starts_with("bvc_") && secret.starts_with("bvs_"));
+    assert_eq!(
+        (&client["clientType"], &client["scopes"], &client["isActive"], &client["allowedOrigins"]),
+        (&json!("confidential"), &json!("atproto"), &json!(true), &json!([]))
+    );
+    assert_eq!(get(server, &alice, &format!("getApiClient?id={id}")).await.body, json!({ "client": client }));
+    assert_eq!(get(server, &alice, "listApiClients").await.body, json!({ "clients": [client] }));
+    let listed = server.admin(Method::GET, &format!("/admin/api-clients?parent_id={}", app.id), None).await;
+    assert_eq!((&listed.body[0]["id"], &listed.body[0]["owner_did"]), (&json!(id), &json!(ALICE)));
+
+    // Another user does not see it.
+    for device in [&bob] {
+        assert_eq!(get(server, device, "listApiClients").await.body, json!({ "clients": [] }));
+        let one = get(server, device, &format!("getApiClient?id={id}")).await;
+        assert_eq!((one.status.as_u16(), one.error()), (404, "API client not found"));
+        assert_eq!(
+            post(server, device, "deleteApiClient", json!({ "id": id })).await.error(),
+            "API client not found"
+        );
+    }
+    // Invalid child clients are refused.
+    let with = |change: Value| {
+        let mut body = child("two");
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        body
+    };
+    for (body, status, error) in [
+        (child("one"), 409, "client_id_url already registered"),
+        (with(json!({ "clientType": "robot" })), 400, "Invalid client_type"),
+        (with(json!({ "redirectUris": null })), 400, "invalid request body"),
+        (json!([]), 400, "invalid request body"),
+        (
+            with(json!({ "scopes": "atproto transition:generic" })),
+            400,
+            "scope 'transition:generic' is not allowed for the parent client",
+        ),
+        (with(json!({ "scopes": "blob:*/*" })), 400, "scopes must include atproto"),
+        (with(json!({ "clientUri": "nowhere" })), 400, "client_uri must be"),
+        (with(json!({ "allowedOrigins": ["https://a.example/path"] })), 400, "allowed_origins"),
+    ] {
+        let answer = post(server, &alice, "createApiClient", body.clone()).await;
+        assert_eq!(answer.status, status, "{body} {}", answer.text);
+        assert!(answer.error().starts_with(error), "{body} {}", answer.text);
+    }
+    let public =
+        with(json!({ "clientType": "public", "allowedOrigins": ["https://two.example"], "scopes": SCOPES }));
+    let public = post(server, &alice, "createApiClient", public).await;
+    assert_eq!((public.status.as_u16(), public.body.get("clientSecret")), (201, None), "{}", public.text);
+
+    // A child works but can't manage clients. It is inactive while its parent is.
+    let own = App {
+        key: client["clientKey"].as_str().unwrap().to_owned(),
+        secret: Some(secret.to_owned()),
+        id: id.to_owned(),
+    };
+    let device = own.device(server, &pds, ALICE, json!({ "scopes": "atproto" })).await;
+    for (method, status) in [("listApiClients", 401), ("getApiClient?id=x", 401)] {
+        let answer = get(server, &device, method).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.error()),
+            (status, "child clients cannot manage API clients")
+        );
+    }
+    assert_eq!(
+        post(server, &device, "deleteApiClient", json!({ "id": id })).await.error(),
+        "child clients cannot manage API clients"
+    );
+    let refused = post(server, &device, "createApiClient", child("three")).await;
+    assert_eq!((refused.status.as_u16(), refused.error()), (403, "Child clients cannot create API clients"));
+
+    let deleted = post(server, &alice, "deleteApiClient", json!({ "id": id })).await;
+    assert_eq!((deleted.status.as_u16(), deleted.body), (200, json!({})));
+    assert_eq!(get(server, &device, "listApiClients").await.error(), "Invalid client");
+    let events = server.admin(Method::GET, "/admin/events?event_type=api_client.created", None).await;
+    assert_eq!(events.body["events"][0]["detail"]["parent_client_id"], app.id.as_str(), "{}", events.text);
+}
+
+async fn management_requires_a_dpop_session(world: World) {
+    let server = &world.server;
+    let app = App::confidential(server, "parent").await;
+    let path = "/xrpc/dev.service.listApiClients";
+    for (headers, error) in [
+        (vec![("x-client-key", &*app.key)], "requires DPoP authentication"),
+        (vec![("x-client-key", &*app.key), ("authorization", "Bearer x")], "requires DPoP authentication"),
+        (vec![("authorization", "DPoP x")], "requires an API client key"),
+        (vec![("authorization", "DPoP x"), ("x-client-key", "bvc_x")], "Invalid client"),
+        (vec![("authorization", "DPoP x"), ("x-client-key", &*app.key)], "DPoP auth requires DPoP header"),
+    ] {
+        let answer = server.request(Method::GET, path, &headers, None).await;
+        assert_eq!((answer.status.as_u16(), answer.error()), (401, error), "{headers:?}");
+    }
+}
+
+async fn an_account_is_shared_only_with_its_own_session(world: World) {
+    let world = world.with_notes().await;
+    let server = &world.server;
+    let team = TEAM;
+    let pds = pds(&world, &[ALICE, BOB, team]).await;
+    let app = App::confidential(server, "parent").await;
+    let alice = app.device(server, &pds, ALICE, json!({})).await;
+    let bob = app.device(server, &pds, BOB, json!({})).await;
+    let shared = app.device(server, &pds, team, json!({})).await;
+    let link = async |proof: Option<&str>, token: &str, did: &str| {
+        let body = json!({ "did": did, "accountToken": token, "accountProof": proof });
+        post(server, &alice, "delegation.linkAccount", body).await
+    };
+    let path = "/xrpc/dev.service.delegation.linkAccount";
+    let proof = || shared.proof(server, &Method::POST, path);
+    assert_eq!(link(Some(&proof()), &shared.token, ALICE).await.error(), "you can't link your own account");
+    assert_eq!(link(None, &shared.token, team).await.status, 400);
+    let bobs = bob.proof(server, &Method::POST, path);
+    assert_eq!(
+        link(Some(&bobs), &bob.token, team).await.error(),
+        "accountProof is by a session of another account"
+    );
+    assert_eq!(link(Some(&bobs), &shared.token, team).await.status, 401);
+    let linked = link(Some(&proof()), &shared.token, team).await;
+    assert_eq!((linked.status.as_u16(), &linked.body), (201, &json!({ "did": team })), "{}", linked.text);
+    assert_eq!(link(Some(&proof()), &shared.token, team).await.status, 409);
+
+    // Bob becomes a member; only the owner can give him a higher role.
+    let account = json!({ "accountDid": team, "userDid": BOB });
+    let add = async |device: &Device, role: &str| {
+        let mut body = account.clone();
+        body["role"] = role.into();
+        post(server, device, "delegation.addDelegate", body).await.status.as_u16()
+    };
+    let get_account = format!("delegation.getAccount?did={team}");
+    assert_eq!(get(server, &bob, &get_account).await.error(), "you are not a delegate of this account");
+    assert_eq!(
+        (
+            add(&bob, "admin").await,
+            add(&alice, "owner").await,
+            add(&alice, "member").await,
+            add(&alice, "member").await
+        ),
+        (403, 400, 201, 409)
+    );
+    assert_eq!(get(server, &bob, &get_account).await.body["role"], "member");
+    server.upload(procedure_lexicon("com.example.put"), Some(NOTES)).await;
+    let write = async |device: &Device, body: Value| {
+        device.request(server, Method::POST, "/xrpc/com.example.put", Some(&body)).await
+    };
+    let as_team = json!({ "text": "ours", "delegateDid": team });
+    assert_eq!(write(&bob, as_team.clone()).await.status, 403);
+    let remove = async |device: &Device, user: &str| {
+        post(server, device, "delegation.removeDelegate", json!({ "accountDid": team, "userDid": user }))
+            .await
+            .status
+            .as_u16()
+    };
+    assert_eq!(
+        (remove(&bob, ALICE).await, remove(&alice, "did:plc:nobody").await, remove(&alice, BOB).await),
+        (403, 404, 200)
+    );
+    assert_eq!(add(&alice, "admin").await, 201);
+    let written = write(&bob, as_team.clone()).await;
+    assert!(
+        written.status == 200 && written.body["uri"].as_str().unwrap().starts_with(&format!("at://{team}/")),
+        "{}",
+        written.text
+    );
+    let uri = written.body["uri"].clone();
+    assert_eq!(write(&bob, json!({ "text": "mine", "uri": uri })).await.status, 403);
+    assert_eq!(write(&bob, json!({ "text": "again", "uri": uri, "delegateDid": team })).await.status, 200);
+    let delegates = get(server, &bob, &format!("delegation.listDelegates?accountDid={team}")).await;
+    let roles: Vec<_> = delegates.body["delegates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| (d["userDid"].clone(), d["role"].clone()))
+        .collect();
+    assert_eq!(roles, [(json!(ALICE), json!("owner")), (json!(BOB), json!("admin"))]);
+    // A script gets `delegate_did`, and saves to the shared repo.
+    server.upload(procedure_lexicon("com.example.script"), Some(NOTES)).await;
+    server
+        .bind_to(
+            "xrpc.procedure:com.example.script",
+            "function handle() \
+        local r = Record(collection, { text = input.text }):save() \
+        return { uri = r._uri, who = caller_did, as = delegate_did, left = input.delegateDid == nil } end",
+        )
+        .await;
+    let scripted = bob.request(server, Method::POST, "/xrpc/com.example.script", Some(&as_team)).await;
+    assert_eq!(
+        (&scripted.body["who"], &scripted.body["as"], &scripted.body["left"]),
+        (&json!(BOB), &json!(team), &json!(true)),
+        "{}",
+        scripted.text
+    );
+    assert!(
+        scripted.body["uri"].as_str().unwrap().starts_with(&format!("at://{team}/")),
+        "{}",
+        scripted.text
+    );
+    let as_alice = json!({ "text": "hers", "delegateDid": ALICE });
+    assert_eq!(
+        bob.request(server, Method::POST, "/xrpc/com.example.script", Some(&as_alice)).await.status,
+        404
+    );
+    assert_eq!(get(server, &bob, "delegation.listAccounts").await.body["accounts"][0]["did"], team);
+
+    // Delegations don't apply to another client.
+    let other = App::confidential(server, "other").await;
+    let elsewhere = other.device(server, &pds, ALICE, json!({})).await;
+    let scoped = get(server, &elsewhere, &get_account).await;
+    assert_eq!(
+        (scoped.status.as_u16(), scoped.error()),
+        (403, "delegation is scoped to a different application")
+    );
+    // Only the owner can unlink the account, which logs it out.
+    assert_eq!(post(server, &bob, "delegation.unlinkAccount", json!({ "did": team })).await.status, 403);
+    assert_eq!(post(server, &alice, "delegation.unlinkAccount", json!({ "did": team })).await.status, 200);
+    assert_eq!(get(server, &alice, &get_account).await.error(), "delegated account not found");
+    assert_eq!(write(&bob, as_team).await.status, 404);
+    assert_eq!(
+        shared.request(server, Method::GET, &format!("/oauth/sessions/{team}"), None).await.status,
+        401
+    );
 }

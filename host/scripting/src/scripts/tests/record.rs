@@ -194,21 +194,16 @@ impl Stage {
 
 /// Makes two tests of one: `name::sqlite` and `name::postgres`.
 macro_rules! on_both {
-    ($($(#[$meta:meta])* async fn $name:ident($stage:ident) $body:block)*) => {
+    ($($name:ident),* $(,)?) => {
         $(mod $name {
-            use super::*;
-
-            $(#[$meta])*
-            async fn run($stage: super::super::Stage) $body
-
             #[tokio::test]
             async fn sqlite() {
-                run(super::super::Stage::sqlite().await).await;
+                super::$name(super::super::Stage::sqlite().await).await;
             }
 
             #[tokio::test]
             async fn postgres() {
-                run(super::super::Stage::postgres().await).await;
+                super::$name(super::super::Stage::postgres().await).await;
             }
         })*
     };

@@ -1,6 +1,7 @@
 //! Backlinks: every source once, newest first, in pages, without hidden accounts.
 
 use super::fixtures::*;
+use crate::store::testing::TestDb;
 
 use crate::query::Backlinks;
 use crate::store::records::{Page, backlinks};
@@ -34,40 +35,46 @@ async fn fill(db: &Db) {
     apply(db, 9, others).await;
 }
 
-on_both! {
-    async fn are_paged_last_created_first(db) {
-        fill(&db).await;
-        let mut links = links(LIKE, 2);
-        let first = read(&db, &links).await;
-        assert_eq!(rkeys(&first), ["r4", "r3"]);
-        links.after = first.next;
-        // Records that are indexed between two pages do not shift them.
-        apply(&db, 20, vec![put_with_refs(&uri(1, LIKE, "late"), 1, "{}", &[TARGET])]).await;
-        let second = read(&db, &links).await;
-        assert_eq!(rkeys(&second), ["r2", "r1"]);
-        links.after = second.next;
-        let last = read(&db, &links).await;
-        assert_eq!((rkeys(&last), last.next.clone()), (vec!["r0"], None));
-    }
+on_both!(
+    are_paged_last_created_first,
+    are_of_one_collection_and_account,
+    follow_updates_deletes_and_accounts
+);
 
-    async fn are_of_one_collection_and_account(db) {
-        fill(&db).await;
-        assert_eq!(rkeys(&read(&db, &links(NOTE, 20)).await), ["reply"]);
-        assert!(read(&db, &links("com.example.none", 20)).await.rows.is_empty());
-        let of_one = Backlinks { did: Some(did(1)), ..links(LIKE, 20) };
-        assert_eq!(rkeys(&read(&db, &of_one).await), ["r3", "r1"]);
-        let of_nobody = Backlinks { did: Some(did(7)), ..links(LIKE, 20) };
-        assert!(read(&db, &of_nobody).await.rows.is_empty());
-    }
+async fn are_paged_last_created_first(db: TestDb) {
+    fill(&db).await;
+    let mut links = links(LIKE, 2);
+    let first = read(&db, &links).await;
+    assert_eq!(rkeys(&first), ["r4", "r3"]);
+    links.after = first.next;
+    // Records that are indexed between two pages do not shift them.
+    apply(&db, 20, vec![put_with_refs(&uri(1, LIKE, "late"), 1, "{}", &[TARGET])]).await;
+    let second = read(&db, &links).await;
+    assert_eq!(rkeys(&second), ["r2", "r1"]);
+    links.after = second.next;
+    let last = read(&db, &links).await;
+    assert_eq!((rkeys(&last), last.next.clone()), (vec!["r0"], None));
+}
 
-    async fn follow_updates_deletes_and_accounts(db) {
-        fill(&db).await;
-        apply(&db, 30, vec![
-            put_with_refs(&uri(0, LIKE, "r4"), 2, "{}", &["at://else"]),
-            take(&uri(1, LIKE, "r3"), 2),
-        ]).await;
-        assert_eq!(rkeys(&read(&db, &links(LIKE, 20)).await), ["r2", "r1", "r0"]);
-        set_status(&db, 1, AccountStatus::Deactivated).await;
-        assert_eq!(rkeys(&read(&db, &links(LIKE, 20)).await), ["r2", "r0"]);
-    }
+async fn are_of_one_collection_and_account(db: TestDb) {
+    fill(&db).await;
+    assert_eq!(rkeys(&read(&db, &links(NOTE, 20)).await), ["reply"]);
+    assert!(read(&db, &links("com.example.none", 20)).await.rows.is_empty());
+    let of_one = Backlinks { did: Some(did(1)), ..links(LIKE, 20) };
+    assert_eq!(rkeys(&read(&db, &of_one).await), ["r3", "r1"]);
+    let of_nobody = Backlinks { did: Some(did(7)), ..links(LIKE, 20) };
+    assert!(read(&db, &of_nobody).await.rows.is_empty());
+}
+
+async fn follow_updates_deletes_and_accounts(db: TestDb) {
+    fill(&db).await;
+    apply(
+        &db,
+        30,
+        vec![put_with_refs(&uri(0, LIKE, "r4"), 2, "{}", &["at://else"]), take(&uri(1, LIKE, "r3"), 2)],
+    )
+    .await;
+    assert_eq!(rkeys(&read(&db, &links(LIKE, 20)).await), ["r2", "r1", "r0"]);
+    set_status(&db, 1, AccountStatus::Deactivated).await;
+    assert_eq!(rkeys(&read(&db, &links(LIKE, 20)).await), ["r2", "r0"]);
 }

@@ -1,5 +1,6 @@
 //! The numbers of visible records, which triggers keep: beside other transactions, and from the migration that began to.
 
+use crate::store::testing::TestDb;
 use std::time::{Duration, Instant};
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -22,25 +23,26 @@ async fn visible(db: &Db) -> u64 {
     counted
 }
 
-on_both! {
-    async fn every_change_of_a_hidden_account_counts(db) {
-        let of = |n: u32| (0..n).map(|k| put(&uri(2, NOTE, &format!("k{k}")), 1, "{}")).collect::<Vec<_>>();
-        apply(&db, 1, [of(3), vec![put(&uri(1, NOTE, "a"), 1, "{}"), put(&uri(2, LIKE, "a"), 1, "{}")]].concat()).await;
-        set_status(&db, 2, AccountStatus::Suspended).await;
-        assert_eq!(visible(&db).await, 1);
-        // Inserted, updated and deleted while it is hidden.
-        apply(&db, 2, of(5)).await;
-        apply(&db, 3, vec![put(&uri(2, NOTE, "k4"), 2, "{}"), take(&uri(2, NOTE, "k0"), 2)]).await;
-        set_status(&db, 2, AccountStatus::TakenDown).await;
-        assert_eq!(visible(&db).await, 1);
-        set_status(&db, 2, AccountStatus::Active).await;
-        assert_eq!(visible(&db).await, 5);
-        set_status(&db, 2, AccountStatus::Deactivated).await;
-        records::delete_collection(&db, &nsid(NOTE)).await.end.unwrap();
-        assert_eq!(visible(&db).await, 0);
-        set_status(&db, 2, AccountStatus::Active).await;
-        assert_eq!(counts(&db).await, [(LIKE.to_owned(), 1)]);
-    }
+on_both!(every_change_of_a_hidden_account_counts);
+
+async fn every_change_of_a_hidden_account_counts(db: TestDb) {
+    let of = |n: u32| (0..n).map(|k| put(&uri(2, NOTE, &format!("k{k}")), 1, "{}")).collect::<Vec<_>>();
+    apply(&db, 1, [of(3), vec![put(&uri(1, NOTE, "a"), 1, "{}"), put(&uri(2, LIKE, "a"), 1, "{}")]].concat())
+        .await;
+    set_status(&db, 2, AccountStatus::Suspended).await;
+    assert_eq!(visible(&db).await, 1);
+    // Inserted, updated and deleted while it is hidden.
+    apply(&db, 2, of(5)).await;
+    apply(&db, 3, vec![put(&uri(2, NOTE, "k4"), 2, "{}"), take(&uri(2, NOTE, "k0"), 2)]).await;
+    set_status(&db, 2, AccountStatus::TakenDown).await;
+    assert_eq!(visible(&db).await, 1);
+    set_status(&db, 2, AccountStatus::Active).await;
+    assert_eq!(visible(&db).await, 5);
+    set_status(&db, 2, AccountStatus::Deactivated).await;
+    records::delete_collection(&db, &nsid(NOTE)).await.end.unwrap();
+    assert_eq!(visible(&db).await, 0);
+    set_status(&db, 2, AccountStatus::Active).await;
+    assert_eq!(counts(&db).await, [(LIKE.to_owned(), 1)]);
 }
 
 async fn begin(url: &str, sql: &str) -> PgConnection {

@@ -1,5 +1,6 @@
 //! Indexes of record fields: expensive queries get one, and return the same as without it.
 
+use crate::store::testing::TestDb;
 use serde_json::{Value, json};
 
 use super::fixtures::*;
@@ -149,137 +150,153 @@ pub(super) async fn pages(db: &Db, query: &Query) -> Vec<String> {
     }
 }
 
-on_both! {
-    async fn queries_return_the_same_with_an_index(db) {
-        store(&db, 0, &values()).await;
-        let queries = queries();
-        let mut expected = Vec::new();
-        for query in &queries {
-            expected.push(pages(&db, query).await);
-        }
-        build_all(&db).await;
-        let kinds = states(&db).await;
-        let index = |path: &str, kind| (path.to_owned(), kind, "ready");
-        assert_eq!(
-            kinds,
-            [index("v", "filter"), index("v", "sort"), index("w.x[0]", "filter"), index("w.x[0]", "sort")]
-        );
-        for (query, expected) in queries.iter().zip(&expected) {
-            assert_eq!(pages(&db, query).await, *expected, "{query:?}");
-        }
+on_both!(
+    queries_return_the_same_with_an_index,
+    hidden_accounts_stay_hidden,
+    the_plan_is_the_index,
+    a_range_of_the_sorted_field_is_a_part_of_its_index
+);
 
-        // A page read by the collection and the next read by the index fit together, and indexes follow later writes.
-        apply(&db, 90, vec![take(&uri(0, NOTE, "r0"), 2), put(&uri(2, NOTE, "r2"), 2, r#"{"v":"apple"}"#)]).await;
-        let apples = Query {
-            filter: Some(Filter::from_json(&json!({"field": "v", "value": "apple"})).unwrap()),
-            ..Query::of(nsid(NOTE))
-        };
-        assert_eq!(pages(&db, &apples).await, ["r10", "r2"]);
-        let fives = Filter::from_json(&json!({"field": "v", "value": 5})).unwrap();
-        let fives = Query { filter: Some(fives), ..Query::of(nsid(NOTE)) };
-        let found = pages(&db, &fives).await;
-        assert!(!found.contains(&"r0".to_owned()) && found.contains(&"r1".to_owned()), "{found:?}");
+async fn queries_return_the_same_with_an_index(db: TestDb) {
+    store(&db, 0, &values()).await;
+    let queries = queries();
+    let mut expected = Vec::new();
+    for query in &queries {
+        expected.push(pages(&db, query).await);
+    }
+    build_all(&db).await;
+    let kinds = states(&db).await;
+    let index = |path: &str, kind| (path.to_owned(), kind, "ready");
+    assert_eq!(
+        kinds,
+        [index("v", "filter"), index("v", "sort"), index("w.x[0]", "filter"), index("w.x[0]", "sort")]
+    );
+    for (query, expected) in queries.iter().zip(&expected) {
+        assert_eq!(pages(&db, query).await, *expected, "{query:?}");
     }
 
-    async fn hidden_accounts_stay_hidden(db) {
-        store(&db, 0, &values()).await;
-        let by_value = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
-        pages(&db, &by_value).await;
-        build_all(&db).await;
-        let before = pages(&db, &by_value).await.len();
-        set_status(&db, 1, crate::store::index::AccountStatus::Deactivated).await;
-        assert_eq!(pages(&db, &by_value).await.len(), before - values().len().div_ceil(4));
-    }
+    // A page read by the collection and the next read by the index fit together, and indexes follow later writes.
+    apply(&db, 90, vec![take(&uri(0, NOTE, "r0"), 2), put(&uri(2, NOTE, "r2"), 2, r#"{"v":"apple"}"#)]).await;
+    let apples = Query {
+        filter: Some(Filter::from_json(&json!({"field": "v", "value": "apple"})).unwrap()),
+        ..Query::of(nsid(NOTE))
+    };
+    assert_eq!(pages(&db, &apples).await, ["r10", "r2"]);
+    let fives = Filter::from_json(&json!({"field": "v", "value": 5})).unwrap();
+    let fives = Query { filter: Some(fives), ..Query::of(nsid(NOTE)) };
+    let found = pages(&db, &fives).await;
+    assert!(!found.contains(&"r0".to_owned()) && found.contains(&"r1".to_owned()), "{found:?}");
+}
 
-    async fn the_plan_is_the_index(db) {
-        let changes = (0..20_000_u32).map(|n| {
-            let (author, flag, pad) = (n % 500, n % 100 == 0, "x".repeat(200));
-            let record = format!(r#"{{"n":{n},"author":"a{author}","flag":{flag},"pad":"{pad}"}}"#);
-            put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record)
-        });
-        apply(&db, 1, changes.collect()).await;
-        let filters = [
-            json!({"field": "author", "value": "a7"}),
-            json!([{"field": "n", "op": ">=", "value": 19_950}]),
-            json!({"field": "n", "value": 7}),
-            json!({"field": "flag", "value": true}),
-        ].map(|filter| Filter::from_json(&filter).unwrap());
-        let sorts = ["n", "author", "flag"]
-            .map(|key| [Direction::Asc, Direction::Desc].map(|d| Sort::parse(key, d).unwrap()))
-            .concat();
-        let newest = |filter: &Filter| Query { filter: Some(filter.clone()), ..Query::of(nsid(NOTE)) };
-        let sorted = |sort: &Sort| Query { sort: Some(sort.clone()), ..Query::of(nsid(NOTE)) };
-        let all: Vec<_> = filters.iter().map(newest).chain(sorts.iter().map(sorted)).collect();
-        for args in &all {
-            query::read(&db, args, &US).await.unwrap();
-        }
-        build_all(&db).await;
-        for (n, args) in all.iter().enumerate() {
-            let plan = query::explain(&db, args, &US).await.unwrap();
-            // SQLite's plans show the alias of the table that is the index.
-            assert!(plan.contains("field_index_") || plan.contains("SEARCH f USING PRIMARY KEY"), "{n}: {plan}");
-            assert!(!plan.contains("Seq Scan on records") && !plan.contains("SCAN r"), "{n}: {plan}");
-            // Only a range needs a sort: its few rows are in the order of the value, not of the time.
-            let in_order = n != 1;
-            // The page itself is sorted once more after the index was read.
-            let sorts = plan.matches("TEMP B-TREE").count() + plan.matches("Sort  (").count();
-            assert!(!in_order || sorts <= usize::from(n >= filters.len()), "{n}: {plan}");
-            let found = query::read(&db, args, &US).await.unwrap().rows.len();
-            assert_eq!(found, if n == 2 { 1 } else { 20 }, "{n}");
-        }
-        // Beside an equality that many records match, with an index or without, the index of the range is read.
-        let beside = [json!({"field": "flag", "value": false}), json!({"field": "pad", "value": "x".repeat(200)})]
+async fn hidden_accounts_stay_hidden(db: TestDb) {
+    store(&db, 0, &values()).await;
+    let by_value = Query { sort: Some(Sort::parse("v", Direction::Asc).unwrap()), ..Query::of(nsid(NOTE)) };
+    pages(&db, &by_value).await;
+    build_all(&db).await;
+    let before = pages(&db, &by_value).await.len();
+    set_status(&db, 1, crate::store::index::AccountStatus::Deactivated).await;
+    assert_eq!(pages(&db, &by_value).await.len(), before - values().len().div_ceil(4));
+}
+
+async fn the_plan_is_the_index(db: TestDb) {
+    let changes = (0..20_000_u32).map(|n| {
+        let (author, flag, pad) = (n % 500, n % 100 == 0, "x".repeat(200));
+        let record = format!(r#"{{"n":{n},"author":"a{author}","flag":{flag},"pad":"{pad}"}}"#);
+        put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record)
+    });
+    apply(&db, 1, changes.collect()).await;
+    let filters = [
+        json!({"field": "author", "value": "a7"}),
+        json!([{"field": "n", "op": ">=", "value": 19_950}]),
+        json!({"field": "n", "value": 7}),
+        json!({"field": "flag", "value": true}),
+    ]
+    .map(|filter| Filter::from_json(&filter).unwrap());
+    let sorts = ["n", "author", "flag"]
+        .map(|key| [Direction::Asc, Direction::Desc].map(|d| Sort::parse(key, d).unwrap()))
+        .concat();
+    let newest = |filter: &Filter| Query { filter: Some(filter.clone()), ..Query::of(nsid(NOTE)) };
+    let sorted = |sort: &Sort| Query { sort: Some(sort.clone()), ..Query::of(nsid(NOTE)) };
+    let all: Vec<_> = filters.iter().map(newest).chain(sorts.iter().map(sorted)).collect();
+    for args in &all {
+        query::read(&db, args, &US).await.unwrap();
+    }
+    build_all(&db).await;
+    for (n, args) in all.iter().enumerate() {
+        let plan = query::explain(&db, args, &US).await.unwrap();
+        // SQLite's plans show the alias of the table that is the index.
+        assert!(plan.contains("field_index_") || plan.contains("SEARCH f USING PRIMARY KEY"), "{n}: {plan}");
+        assert!(!plan.contains("Seq Scan on records") && !plan.contains("SCAN r"), "{n}: {plan}");
+        // Only a range needs a sort: its few rows are in the order of the value, not of the time.
+        let in_order = n != 1;
+        // The page itself is sorted once more after the index was read.
+        let sorts = plan.matches("TEMP B-TREE").count() + plan.matches("Sort  (").count();
+        assert!(!in_order || sorts <= usize::from(n >= filters.len()), "{n}: {plan}");
+        let found = query::read(&db, args, &US).await.unwrap().rows.len();
+        assert_eq!(found, if n == 2 { 1 } else { 20 }, "{n}");
+    }
+    // Beside an equality that many records match, with an index or without, the index of the range is read.
+    let beside =
+        [json!({"field": "flag", "value": false}), json!({"field": "pad", "value": "x".repeat(200)})]
             .map(|equal| json!([equal, {"field": "n", "op": ">=", "value": 19_990}]))
             .map(|filter| Filter::from_json(&filter).unwrap());
-        for filter in &beside {
-            let plan = query::explain(&db, &newest(filter), &US).await.unwrap();
-            let reads_range = match &*db {
-                Db::Sqlite(_) => plan.contains("key>?"),
-                // The one for filters or the one for sorts.
-                Db::Postgres(_) => plan.lines().any(|line| line.contains("Index Cond") && line.contains("-> 'n'")),
-            };
-            assert!(reads_range, "{plan}");
-            assert_eq!(query::read(&db, &newest(filter), &US).await.unwrap().rows.len(), 10);
-        }
-    }
-
-    async fn a_range_of_the_sorted_field_is_a_part_of_its_index(db) {
-        let record = |n: u32| json!({"n": if n.is_multiple_of(3) { json!(n) } else { json!(n.to_string()) }}).to_string();
-        let changes = (0..6_000).map(|n| put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record(n)));
-        apply(&db, 1, changes.collect()).await;
-        let query = |filter: Value, direction| Query {
-            filter: Some(Filter::from_json(&filter).unwrap()),
-            sort: Some(Sort::parse("n", direction).unwrap()),
-            ..Query::of(nsid(NOTE))
+    for filter in &beside {
+        let plan = query::explain(&db, &newest(filter), &US).await.unwrap();
+        let reads_range = match &*db {
+            Db::Sqlite(_) => plan.contains("key>?"),
+            // The one for filters or the one for sorts.
+            Db::Postgres(_) => {
+                plan.lines().any(|line| line.contains("Index Cond") && line.contains("-> 'n'"))
+            }
         };
-        let within = |from: u32, to: u32| json!([
-            {"field": "n", "op": ">=", "value": from}, {"field": "n", "op": "<", "value": to}
-        ]);
-        let queries: Vec<_> = [Direction::Asc, Direction::Desc]
-            .into_iter()
-            .flat_map(|direction| {
-                let mixed = json!([{"field": "n", "op": ">", "value": 5}, {"field": "n", "op": "<", "value": "6"}]);
-                [within(2_990, 3_100), mixed, json!({"field": "n", "op": "<=", "value": "59"})]
-                    .map(|filter| query(filter, direction))
-            })
-            .collect();
-        let mut expected = Vec::new();
-        for query in &queries {
-            expected.push(pages(&db, query).await);
-        }
-        build_all(&db).await;
-        // An index for filters would not help.
-        assert_eq!(states(&db).await, [("n".to_owned(), "sort", "ready")]);
-        for (query, expected) in queries.iter().zip(&expected) {
-            assert_eq!(pages(&db, query).await, *expected, "{query:?}");
-        }
-        assert_eq!(expected.iter().map(Vec::len).collect::<Vec<_>>()[..2], [37, 0]);
-
-        let args = query(within(2_990, 3_100), Direction::Asc);
-        let plan = query::explain(&db, &args, &US).await.unwrap();
-        let part = match *db { Db::Sqlite(_) => "(class=? AND key>? AND key<?)", Db::Postgres(_) => ">= " };
-        assert!(plan.contains(part), "{plan}");
+        assert!(reads_range, "{plan}");
+        assert_eq!(query::read(&db, &newest(filter), &US).await.unwrap().rows.len(), 10);
     }
+}
+
+async fn a_range_of_the_sorted_field_is_a_part_of_its_index(db: TestDb) {
+    let record =
+        |n: u32| json!({"n": if n.is_multiple_of(3) { json!(n) } else { json!(n.to_string()) }}).to_string();
+    let changes = (0..6_000).map(|n| put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record(n)));
+    apply(&db, 1, changes.collect()).await;
+    let query = |filter: Value, direction| Query {
+        filter: Some(Filter::from_json(&filter).unwrap()),
+        sort: Some(Sort::parse("n", direction).unwrap()),
+        ..Query::of(nsid(NOTE))
+    };
+    let within = |from: u32, to: u32| {
+        json!([
+            {"field": "n", "op": ">=", "value": from}, {"field": "n", "op": "<", "value": to}
+        ])
+    };
+    let queries: Vec<_> = [Direction::Asc, Direction::Desc]
+        .into_iter()
+        .flat_map(|direction| {
+            let mixed =
+                json!([{"field": "n", "op": ">", "value": 5}, {"field": "n", "op": "<", "value": "6"}]);
+            [within(2_990, 3_100), mixed, json!({"field": "n", "op": "<=", "value": "59"})]
+                .map(|filter| query(filter, direction))
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for query in &queries {
+        expected.push(pages(&db, query).await);
+    }
+    build_all(&db).await;
+    // An index for filters would not help.
+    assert_eq!(states(&db).await, [("n".to_owned(), "sort", "ready")]);
+    for (query, expected) in queries.iter().zip(&expected) {
+        assert_eq!(pages(&db, query).await, *expected, "{query:?}");
+    }
+    assert_eq!(expected.iter().map(Vec::len).collect::<Vec<_>>()[..2], [37, 0]);
+
+    let args = query(within(2_990, 3_100), Direction::Asc);
+    let plan = query::explain(&db, &args, &US).await.unwrap();
+    let part = match *db {
+        Db::Sqlite(_) => "(class=? AND key>? AND key<?)",
+        Db::Postgres(_) => ">= ",
+    };
+    assert!(plan.contains(part), "{plan}");
 }
 
 #[tokio::test]

@@ -2,21 +2,16 @@
 
 /// Turns each test function into two tests: `name::sqlite` and `name::postgres`.
 macro_rules! on_both {
-    ($($(#[$meta:meta])* async fn $name:ident($db:ident) $body:block)*) => {
+    ($($name:ident),* $(,)?) => {
         $(mod $name {
-            use super::*;
-
-            $(#[$meta])*
-            async fn run($db: $crate::store::testing::TestDb) $body
-
             #[tokio::test]
             async fn sqlite() {
-                run($crate::store::testing::sqlite().await).await;
+                super::$name($crate::store::testing::sqlite().await).await;
             }
 
             #[tokio::test]
             async fn postgres() {
-                run($crate::store::testing::postgres().await).await;
+                super::$name($crate::store::testing::postgres().await).await;
             }
         })*
     };

@@ -1,5 +1,6 @@
 //! Keyset paging: every row is returned once, even with writes between the pages.
 
+use crate::store::testing::TestDb;
 use serde_json::json;
 
 use super::fixtures::*;
@@ -32,61 +33,67 @@ async fn walk(db: &Db, mut query: Query, write_between: bool) -> Vec<String> {
     }
 }
 
-on_both! {
-    async fn newest_first_with_ties(db) {
-        // Three batches; the rows of a batch have the same time.
-        for batch in 0..3_u32 {
-            let changes = (0..10).map(|n| put(&uri(1, NOTE, &format!("b{batch}n{n}")), 1, "{}")).collect();
-            apply(&db, i64::from(batch), changes).await;
-        }
-        let query = Query { limit: 4, ..Query::of(nsid(NOTE)) };
-        let seen = walk(&db, query, false).await;
-        assert_eq!(seen.len(), 30);
-        let batches: Vec<_> = seen.iter().map(|rkey| rkey[1..2].parse::<u32>().unwrap()).collect();
-        assert!(batches.is_sorted_by(|a, b| a >= b));
-        let mut unique = seen.clone();
-        unique.sort();
-        unique.dedup();
-        assert_eq!(unique.len(), 30);
-    }
+on_both!(
+    newest_first_with_ties,
+    stable_while_rows_are_written,
+    stable_with_a_filter_and_an_account,
+    a_cursor_only_when_more_exist,
+    nothing_indexed_is_an_empty_page
+);
 
-    async fn stable_while_rows_are_written(db) {
-        for n in 0..20 {
-            apply(&db, n / 3, vec![put(&uri(1, NOTE, &format!("r{n:02}")), 1, r#"{"keep":true}"#)]).await;
-        }
-        let expected: Vec<_> = (0..20).rev().map(|n| format!("r{n:02}")).collect();
-        let query = Query { limit: 3, ..Query::of(nsid(NOTE)) };
-        assert_eq!(walk(&db, query.clone(), true).await, expected);
+async fn newest_first_with_ties(db: TestDb) {
+    // Three batches; the rows of a batch have the same time.
+    for batch in 0..3_u32 {
+        let changes = (0..10).map(|n| put(&uri(1, NOTE, &format!("b{batch}n{n}")), 1, "{}")).collect();
+        apply(&db, i64::from(batch), changes).await;
     }
+    let query = Query { limit: 4, ..Query::of(nsid(NOTE)) };
+    let seen = walk(&db, query, false).await;
+    assert_eq!(seen.len(), 30);
+    let batches: Vec<_> = seen.iter().map(|rkey| rkey[1..2].parse::<u32>().unwrap()).collect();
+    assert!(batches.is_sorted_by(|a, b| a >= b));
+    let mut unique = seen.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), 30);
+}
 
-    async fn stable_with_a_filter_and_an_account(db) {
-        for n in 0..20_u32 {
-            let record = format!(r#"{{"keep":{}}}"#, n % 2 == 0);
-            apply(&db, 5, vec![put(&uri(1 + n % 3, NOTE, &format!("r{n:02}")), 1, &record)]).await;
-        }
-        let filter = Filter::from_json(&json!({"field": "keep", "value": true})).unwrap();
-        let query = Query { limit: 3, filter: Some(filter), ..Query::of(nsid(NOTE)) };
-        assert_eq!(walk(&db, query.clone(), false).await.len(), 10);
-        let query = Query { did: Some(did(1)), limit: 1, ..query };
-        assert_eq!(walk(&db, query, false).await, ["r18", "r12", "r06", "r00"]);
-        let query = Query { did: Some(did(1)), limit: 2, ..Query::of(nsid(NOTE)) };
-        assert_eq!(walk(&db, query, false).await, ["r18", "r15", "r12", "r09", "r06", "r03", "r00"]);
+async fn stable_while_rows_are_written(db: TestDb) {
+    for n in 0..20 {
+        apply(&db, n / 3, vec![put(&uri(1, NOTE, &format!("r{n:02}")), 1, r#"{"keep":true}"#)]).await;
     }
+    let expected: Vec<_> = (0..20).rev().map(|n| format!("r{n:02}")).collect();
+    let query = Query { limit: 3, ..Query::of(nsid(NOTE)) };
+    assert_eq!(walk(&db, query.clone(), true).await, expected);
+}
 
-    async fn a_cursor_only_when_more_exist(db) {
-        let changes = (0..4).map(|n| put(&uri(n, NOTE, "a"), 1, "{}")).collect();
-        apply(&db, 1, changes).await;
-        for (limit, more) in [(3, true), (4, false), (5, false)] {
-            let query = Query { limit, ..Query::of(nsid(NOTE)) };
-            assert_eq!(read(&db, &query).await.next.is_some(), more);
-            assert_eq!(query::read_full(&db, &query).await.unwrap().next.is_some(), more);
-        }
+async fn stable_with_a_filter_and_an_account(db: TestDb) {
+    for n in 0..20_u32 {
+        let record = format!(r#"{{"keep":{}}}"#, n % 2 == 0);
+        apply(&db, 5, vec![put(&uri(1 + n % 3, NOTE, &format!("r{n:02}")), 1, &record)]).await;
     }
+    let filter = Filter::from_json(&json!({"field": "keep", "value": true})).unwrap();
+    let query = Query { limit: 3, filter: Some(filter), ..Query::of(nsid(NOTE)) };
+    assert_eq!(walk(&db, query.clone(), false).await.len(), 10);
+    let query = Query { did: Some(did(1)), limit: 1, ..query };
+    assert_eq!(walk(&db, query, false).await, ["r18", "r12", "r06", "r00"]);
+    let query = Query { did: Some(did(1)), limit: 2, ..Query::of(nsid(NOTE)) };
+    assert_eq!(walk(&db, query, false).await, ["r18", "r15", "r12", "r09", "r06", "r03", "r00"]);
+}
 
-    async fn nothing_indexed_is_an_empty_page(db) {
-        let page = read(&db, &Query::of(nsid("com.example.unknown"))).await;
-        assert!(page.rows.is_empty() && page.next.is_none());
-        let query = Query { did: Some(did(99)), ..Query::of(nsid(NOTE)) };
-        assert!(read(&db, &query).await.rows.is_empty());
+async fn a_cursor_only_when_more_exist(db: TestDb) {
+    let changes = (0..4).map(|n| put(&uri(n, NOTE, "a"), 1, "{}")).collect();
+    apply(&db, 1, changes).await;
+    for (limit, more) in [(3, true), (4, false), (5, false)] {
+        let query = Query { limit, ..Query::of(nsid(NOTE)) };
+        assert_eq!(read(&db, &query).await.next.is_some(), more);
+        assert_eq!(query::read_full(&db, &query).await.unwrap().next.is_some(), more);
     }
+}
+
+async fn nothing_indexed_is_an_empty_page(db: TestDb) {
+    let page = read(&db, &Query::of(nsid("com.example.unknown"))).await;
+    assert!(page.rows.is_empty() && page.next.is_none());
+    let query = Query { did: Some(did(99)), ..Query::of(nsid(NOTE)) };
+    assert!(read(&db, &query).await.rows.is_empty());
 }

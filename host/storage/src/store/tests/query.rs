@@ -1,5 +1,6 @@
 //! Filters: every operator on every type gives the same result on both databases.
 
+use crate::store::testing::TestDb;
 use serde_json::{Value, json};
 
 use super::fixtures::*;
@@ -59,10 +60,13 @@ fn values() -> Vec<Value> {
     ]
 }
 
-on_both! {
-    async fn numbers(db) {
-        store(&db, &values()).await;
-        assert_matches(&db, &[
+on_both!(numbers, strings, booleans, like, paths, groups, values_can_not_inject_sql);
+
+async fn numbers(db: TestDb) {
+    store(&db, &values()).await;
+    assert_matches(
+        &db,
+        &[
             ("=", json!(5), &[0, 3]),
             ("=", json!(5.0), &[0, 3]),
             ("=", json!(-1.5), &[2]),
@@ -76,12 +80,16 @@ on_both! {
             ("=", json!(9_007_199_254_740_992_i64), &[]),
             (">", json!(9_007_199_254_740_992_i64), &[15]),
             ("<", json!(i64::MAX), &[0, 1, 2, 3, 15]),
-        ]).await;
-    }
+        ],
+    )
+    .await;
+}
 
-    async fn strings(db) {
-        store(&db, &values()).await;
-        assert_matches(&db, &[
+async fn strings(db: TestDb) {
+    store(&db, &values()).await;
+    assert_matches(
+        &db,
+        &[
             ("=", json!("5"), &[4]),
             ("=", json!("apple"), &[5]),
             ("=", json!(""), &[16]),
@@ -92,12 +100,16 @@ on_both! {
             (">=", json!("apple"), &[5, 7]),
             ("<=", json!("5"), &[4, 16]),
             (">", json!("5"), &[5, 6, 7, 8]),
-        ]).await;
-    }
+        ],
+    )
+    .await;
+}
 
-    async fn booleans(db) {
-        store(&db, &values()).await;
-        assert_matches(&db, &[
+async fn booleans(db: TestDb) {
+    store(&db, &values()).await;
+    assert_matches(
+        &db,
+        &[
             ("=", json!(true), &[9]),
             ("=", json!(false), &[10]),
             ("!=", json!(true), &[0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16]),
@@ -105,12 +117,16 @@ on_both! {
             ("<=", json!(true), &[9, 10]),
             (">", json!(false), &[9]),
             (">=", json!(false), &[9, 10]),
-        ]).await;
-    }
+        ],
+    )
+    .await;
+}
 
-    async fn like(db) {
-        store(&db, &values()).await;
-        assert_matches(&db, &[
+async fn like(db: TestDb) {
+    store(&db, &values()).await;
+    assert_matches(
+        &db,
+        &[
             ("LIKE", json!("a%"), &[5, 6]),
             ("like", json!("_pp%"), &[5, 6]),
             ("LIKE", json!("APPLE"), &[5, 6]),
@@ -124,11 +140,15 @@ on_both! {
             ("LIKE", json!("%"), &[4, 5, 6, 7, 8, 16]),
             ("LIKE", json!(""), &[16]),
             ("NOT LIKE", json!("%p%"), &[0, 1, 2, 3, 4, 8, 9, 10, 13, 14, 15, 16]),
-        ]).await;
-    }
+        ],
+    )
+    .await;
+}
 
-    async fn paths(db) {
-        store(&db, &[
+async fn paths(db: TestDb) {
+    store(
+        &db,
+        &[
             json!({"a": {"b": [{"c": 1}, {"c": 2}]}}), // 0
             json!({"a": {"b": [{"c": 2}]}}),           // 1
             json!({"a": [1, [2, 3]]}),                 // 2
@@ -136,50 +156,61 @@ on_both! {
             json!({"0": {"1": "x"}}),                  // 4
             json!({"a.b": 1, "a": "text"}),            // 5
             json!({"camelCase_1": 1}),                 // 6
-        ]).await;
-        for (field, value, expected) in [
-            ("a.b[0].c", json!(1), vec![0]),
-            ("a.b[1].c", json!(2), vec![0]),
-            ("a.b[2].c", json!(2), vec![]),
-            ("a[0]", json!(1), vec![2]),
-            ("a[1][1]", json!(3), vec![2]),
-            // A string is no array.
-            ("a[0]", json!("text"), vec![]),
-            ("a[0][0]", json!("text"), vec![]),
-            // A key is not an index and an index is not a key.
-            ("a.0", json!(1), vec![3]),
-            ("0.1", json!("x"), vec![4]),
-            ("a.b", json!(1), vec![]),
-            ("camelCase_1", json!(1), vec![6]),
-            ("camelcase_1", json!(1), vec![]),
-        ] {
-            let filter = json!({"field": field, "value": value});
-            assert_eq!(matching(&db, &filter).await, expected, "{filter}");
-        }
+        ],
+    )
+    .await;
+    for (field, value, expected) in [
+        ("a.b[0].c", json!(1), vec![0]),
+        ("a.b[1].c", json!(2), vec![0]),
+        ("a.b[2].c", json!(2), vec![]),
+        ("a[0]", json!(1), vec![2]),
+        ("a[1][1]", json!(3), vec![2]),
+        // A string is no array.
+        ("a[0]", json!("text"), vec![]),
+        ("a[0][0]", json!("text"), vec![]),
+        // A key is not an index and an index is not a key.
+        ("a.0", json!(1), vec![3]),
+        ("0.1", json!("x"), vec![4]),
+        ("a.b", json!(1), vec![]),
+        ("camelCase_1", json!(1), vec![6]),
+        ("camelcase_1", json!(1), vec![]),
+    ] {
+        let filter = json!({"field": field, "value": value});
+        assert_eq!(matching(&db, &filter).await, expected, "{filter}");
     }
+}
 
-    async fn groups(db) {
-        let values: Vec<_> = (0..8).map(|n| json!({"x": n & 1, "y": n >> 1 & 1, "z": n >> 2})).collect();
-        store(&db, &values).await;
-        let is = |field: &str, value: i32| json!({"field": field, "value": value});
-        for (filter, expected) in [
-            (json!([is("x", 1), is("y", 1)]), vec![3, 7]),
-            (json!({"combine": "OR", "children": [is("x", 1), is("y", 1)]}), vec![1, 2, 3, 5, 6, 7]),
-            (json!({"combine": "or", "1": [is("x", 1), is("y", 1)], "2": [is("x", 0), is("z", 1)]}), vec![3, 4, 6, 7]),
-            (json!([is("z", 1), {"combine": "OR", "children": [is("x", 1), [is("x", 0), is("y", 1)]]}]), vec![5, 6, 7]),
-            (json!([[[[is("x", 1)]]]]), vec![1, 3, 5, 7]),
-        ] {
-            assert_eq!(matching(&db, &filter).await, expected, "{filter}");
-        }
+async fn groups(db: TestDb) {
+    let values: Vec<_> = (0..8).map(|n| json!({"x": n & 1, "y": n >> 1 & 1, "z": n >> 2})).collect();
+    store(&db, &values).await;
+    let is = |field: &str, value: i32| json!({"field": field, "value": value});
+    for (filter, expected) in [
+        (json!([is("x", 1), is("y", 1)]), vec![3, 7]),
+        (json!({"combine": "OR", "children": [is("x", 1), is("y", 1)]}), vec![1, 2, 3, 5, 6, 7]),
+        (
+            json!({"combine": "or", "1": [is("x", 1), is("y", 1)], "2": [is("x", 0), is("z", 1)]}),
+            vec![3, 4, 6, 7],
+        ),
+        (
+            json!([is("z", 1), {"combine": "OR", "children": [is("x", 1), [is("x", 0), is("y", 1)]]}]),
+            vec![5, 6, 7],
+        ),
+        (json!([[[[is("x", 1)]]]]), vec![1, 3, 5, 7]),
+    ] {
+        assert_eq!(matching(&db, &filter).await, expected, "{filter}");
     }
+}
 
-    async fn values_can_not_inject_sql(db) {
-        store(&db, &[json!({"v": "' OR 1=1 --"}), json!({"v": "a"})]).await;
-        assert_matches(&db, &[
+async fn values_can_not_inject_sql(db: TestDb) {
+    store(&db, &[json!({"v": "' OR 1=1 --"}), json!({"v": "a"})]).await;
+    assert_matches(
+        &db,
+        &[
             ("=", json!("' OR 1=1 --"), &[0]),
             ("=", json!("'; DROP TABLE records; --"), &[]),
             ("LIKE", json!("' OR%"), &[0]),
             ("LIKE", json!(format!("{}b", "%a".repeat(124))), &[]),
-        ]).await;
-    }
+        ],
+    )
+    .await;
 }

@@ -1,6 +1,7 @@
 //! Reads are limited per tenant, and scans, which go through many records, separately, so that other tenants' reads always
 //! find a connection.
 
+use crate::store::testing::TestDb;
 use std::future::pending;
 use std::pin::pin;
 
@@ -87,116 +88,121 @@ fn links() -> Backlinks {
     Backlinks { collection: nsid(NOTE), uri: TARGET.to_owned(), did: None, limit: 20, after: None }
 }
 
-on_both! {
-    async fn a_scanning_tenant_does_not_block_others(db) {
-        let db = wide(&db.url).await;
-        store(&db).await;
-        let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
-        let held = all_places(db.scans(), &greedy).await;
-        for n in 0..6 {
-            let waits = async {
-                match n {
-                    0 => drop(query::read(&db, &like(), &greedy).await.unwrap()),
-                    1 => drop(query::read(&db, &sorted("n"), &greedy).await.unwrap()),
-                    2 => drop(records::count(&db, &nsid(NOTE), Some(&did(1)), &greedy).await.unwrap()),
-                    3 => {
-                        let search = Search::parse(nsid(NOTE), "text", "text".to_owned(), None).unwrap();
-                        drop(search::read(&db, &search, &greedy).await.unwrap());
-                    }
-                    4 => {
-                        let of_one = Backlinks { did: Some(did(1)), ..links() };
-                        drop(backlinks::read(&db, &of_one, &greedy).await.unwrap());
-                    }
-                    _ => drop(query::read(&db, &Query { did: Some(did(1)), ..like() }, &greedy).await.unwrap()),
+on_both!(
+    a_scanning_tenant_does_not_block_others,
+    a_reading_tenant_leaves_connections_to_others,
+    the_number_of_waiting_scans_is_limited,
+    a_read_by_an_index_is_not_a_scan
+);
+
+async fn a_scanning_tenant_does_not_block_others(db: TestDb) {
+    let db = wide(&db.url).await;
+    store(&db).await;
+    let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
+    let held = all_places(db.scans(), &greedy).await;
+    for n in 0..6 {
+        let waits = async {
+            match n {
+                0 => drop(query::read(&db, &like(), &greedy).await.unwrap()),
+                1 => drop(query::read(&db, &sorted("n"), &greedy).await.unwrap()),
+                2 => drop(records::count(&db, &nsid(NOTE), Some(&did(1)), &greedy).await.unwrap()),
+                3 => {
+                    let search = Search::parse(nsid(NOTE), "text", "text".to_owned(), None).unwrap();
+                    drop(search::read(&db, &search, &greedy).await.unwrap());
                 }
-            };
-            tokio::select! {
-                biased;
-                () = waits => panic!("{n} was read without a place"),
-                () = async { scan_all(&db, &other).await; read_all(&db, &greedy).await; } => {}
+                4 => {
+                    let of_one = Backlinks { did: Some(did(1)), ..links() };
+                    drop(backlinks::read(&db, &of_one, &greedy).await.unwrap());
+                }
+                _ => drop(query::read(&db, &Query { did: Some(did(1)), ..like() }, &greedy).await.unwrap()),
             }
-        }
-        let like = like();
-        let mut waits = pin!(query::read(&db, &like, &greedy));
-        tokio::select! {
-            biased;
-            _ = &mut waits => panic!("it was read without a place"),
-            () = scan_all(&db, &other) => {}
-        }
-        drop(held);
-        assert!(!waits.await.unwrap().rows.is_empty());
-        db.close().await;
-    }
-
-    async fn a_reading_tenant_leaves_connections_to_others(db) {
-        let db = wide(&db.url).await;
-        store(&db).await;
-        let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
-        let bounds = db.reads().bounds();
-        assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
-        let held = all_places(db.reads(), &greedy).await;
-        for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
-            let mut waits = pin!(query::read(&db, &query, &greedy));
-            tokio::select! {
-                biased;
-                _ = &mut waits => panic!("it was read without a place"),
-                () = async { read_all(&db, &other).await; scan_all(&db, &other).await; } => {}
-            }
-        }
-        let links = links();
-        let mut waits = pin!(backlinks::read(&db, &links, &greedy));
-        tokio::select! {
-            biased;
-            _ = &mut waits => panic!("it was read without a place"),
-            () = read_all(&db, &other) => {}
-        }
-        let note = nsid(NOTE);
-        let mut counts = pin!(records::count(&db, &note, None, &greedy));
-        tokio::select! {
-            biased;
-            _ = &mut counts => panic!("it was counted without a place"),
-            () = read_all(&db, &other) => {}
-        }
-        drop(held);
-        assert!(!waits.await.unwrap().rows.is_empty() && counts.await.unwrap() > 0);
-        db.close().await;
-    }
-
-    async fn the_number_of_waiting_scans_is_limited(db) {
-        let db = wide(&db.url).await;
-        store(&db).await;
-        let tenant = Tenant::client("greedy");
-        let bounds = db.scans().bounds();
-        let held = all_places(db.scans(), &tenant).await;
-        let waiting = join_all((0..bounds.waiting_per_tenant).map(|_| db.scan_place(&tenant)));
-        let refused = async {
-            let read = query::read(&db, &like(), &tenant).await;
-            assert!(matches!(read, Err(StoreError::Busy(Full::Tenant))), "{read:?}");
         };
         tokio::select! {
             biased;
-            () = async { waiting.await; pending::<()>().await } => unreachable!("the places are held"),
-            () = refused => {}
+            () = waits => panic!("{n} was read without a place"),
+            () = async { scan_all(&db, &other).await; read_all(&db, &greedy).await; } => {}
         }
-        drop(held);
-        db.close().await;
     }
+    let like = like();
+    let mut waits = pin!(query::read(&db, &like, &greedy));
+    tokio::select! {
+        biased;
+        _ = &mut waits => panic!("it was read without a place"),
+        () = scan_all(&db, &other) => {}
+    }
+    drop(held);
+    assert!(!waits.await.unwrap().rows.is_empty());
+    db.close().await;
+}
 
-    async fn a_read_by_an_index_is_not_a_scan(db) {
-        let db = wide(&db.url).await;
-        store(&db).await;
-        let queries = [
-            filtered(json!({"field": "n", "value": 7})),
-            filtered(json!({"field": "n", "op": ">", "value": 7})),
-            sorted("n"),
-        ];
-        for query in &queries {
-            query::read(&db, query, &US).await.unwrap();
+async fn a_reading_tenant_leaves_connections_to_others(db: TestDb) {
+    let db = wide(&db.url).await;
+    store(&db).await;
+    let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
+    let bounds = db.reads().bounds();
+    assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
+    let held = all_places(db.reads(), &greedy).await;
+    for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
+        let mut waits = pin!(query::read(&db, &query, &greedy));
+        tokio::select! {
+            biased;
+            _ = &mut waits => panic!("it was read without a place"),
+            () = async { read_all(&db, &other).await; scan_all(&db, &other).await; } => {}
         }
-        build_all(&db).await;
-        let _held: Vec<_> = join_all((0..db.scans().bounds().per_tenant).map(|_| db.scan_place(&US))).await;
-        for query in &queries {
-            assert!(!query::read(&db, query, &US).await.unwrap().rows.is_empty(), "{query:?}");
-        }
+    }
+    let links = links();
+    let mut waits = pin!(backlinks::read(&db, &links, &greedy));
+    tokio::select! {
+        biased;
+        _ = &mut waits => panic!("it was read without a place"),
+        () = read_all(&db, &other) => {}
+    }
+    let note = nsid(NOTE);
+    let mut counts = pin!(records::count(&db, &note, None, &greedy));
+    tokio::select! {
+        biased;
+        _ = &mut counts => panic!("it was counted without a place"),
+        () = read_all(&db, &other) => {}
+    }
+    drop(held);
+    assert!(!waits.await.unwrap().rows.is_empty() && counts.await.unwrap() > 0);
+    db.close().await;
+}
+
+async fn the_number_of_waiting_scans_is_limited(db: TestDb) {
+    let db = wide(&db.url).await;
+    store(&db).await;
+    let tenant = Tenant::client("greedy");
+    let bounds = db.scans().bounds();
+    let held = all_places(db.scans(), &tenant).await;
+    let waiting = join_all((0..bounds.waiting_per_tenant).map(|_| db.scan_place(&tenant)));
+    let refused = async {
+        let read = query::read(&db, &like(), &tenant).await;
+        assert!(matches!(read, Err(StoreError::Busy(Full::Tenant))), "{read:?}");
+    };
+    tokio::select! {
+        biased;
+        () = async { waiting.await; pending::<()>().await } => unreachable!("the places are held"),
+        () = refused => {}
+    }
+    drop(held);
+    db.close().await;
+}
+
+async fn a_read_by_an_index_is_not_a_scan(db: TestDb) {
+    let db = wide(&db.url).await;
+    store(&db).await;
+    let queries = [
+        filtered(json!({"field": "n", "value": 7})),
+        filtered(json!({"field": "n", "op": ">", "value": 7})),
+        sorted("n"),
+    ];
+    for query in &queries {
+        query::read(&db, query, &US).await.unwrap();
+    }
+    build_all(&db).await;
+    let _held: Vec<_> = join_all((0..db.scans().bounds().per_tenant).map(|_| db.scan_place(&US))).await;
+    for query in &queries {
+        assert!(!query::read(&db, query, &US).await.unwrap().rows.is_empty(), "{query:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! `db.search`: the same matches in the same order with and without an index, on both databases.
 
+use crate::store::testing::TestDb;
 use std::time::Duration;
 
 use sqlx::AssertSqlSafe;
@@ -88,111 +89,123 @@ async fn assert_finds(db: &Db) {
     }
 }
 
-on_both! {
-    async fn finds_the_same_with_an_index(db) {
-        store(&db).await;
-        assert_finds(&db).await;
-        build_all(&db).await;
-        assert_finds(&db).await;
-        assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
-    }
+on_both!(
+    finds_the_same_with_an_index,
+    the_index_follows_later_writes,
+    the_limit_keeps_the_best_matches,
+    a_common_text_is_found_in_the_same_order,
+    a_rare_text_of_common_trigrams_is_found,
+    postgres_reads_the_texts_or_the_candidates_whichever_is_less
+);
 
-    async fn the_index_follows_later_writes(db) {
-        store(&db).await;
-        find(&db, "text", "apple").await;
-        build_all(&db).await;
-        apply(&db, 2, vec![
+async fn finds_the_same_with_an_index(db: TestDb) {
+    store(&db).await;
+    assert_finds(&db).await;
+    build_all(&db).await;
+    assert_finds(&db).await;
+    assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
+}
+
+async fn the_index_follows_later_writes(db: TestDb) {
+    store(&db).await;
+    find(&db, "text", "apple").await;
+    build_all(&db).await;
+    apply(
+        &db,
+        2,
+        vec![
             put(&uri(0, NOTE, "r0"), 2, r#"{"text":"pear"}"#),
             take(&uri(2, NOTE, "r2"), 2),
             put(&uri(5, NOTE, "r5"), 2, r#"{"text":"apple"}"#),
             put(&uri(60, NOTE, "new"), 2, r#"{"text":"apple"}"#),
             put(&uri(61, NOTE, "none"), 2, "{}"),
-        ]).await;
-        set_status(&db, 1, AccountStatus::Suspended).await;
-        set_status(&db, 3, AccountStatus::Deleted).await;
-        assert_eq!(find(&db, "text", "apple").await, ["r5", "new", "r4", "r7"]);
-        assert_eq!(find(&db, "text", "pear").await, ["r0", "r7"]);
-    }
+        ],
+    )
+    .await;
+    set_status(&db, 1, AccountStatus::Suspended).await;
+    set_status(&db, 3, AccountStatus::Deleted).await;
+    assert_eq!(find(&db, "text", "apple").await, ["r5", "new", "r4", "r7"]);
+    assert_eq!(find(&db, "text", "pear").await, ["r0", "r7"]);
+}
 
-    async fn the_limit_keeps_the_best_matches(db) {
-        store(&db).await;
-        let search = Search::parse(nsid(NOTE), "text", "apple".to_owned(), Some(2)).unwrap();
-        let rows = search::read(&db, &search, &US).await.unwrap();
-        assert_eq!(rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["r0", "r2"]);
-    }
+async fn the_limit_keeps_the_best_matches(db: TestDb) {
+    store(&db).await;
+    let search = Search::parse(nsid(NOTE), "text", "apple".to_owned(), Some(2)).unwrap();
+    let rows = search::read(&db, &search, &US).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["r0", "r2"]);
+}
 
-    async fn a_common_text_is_found_in_the_same_order(db) {
-        let text = |n: u32| match n {
-            0 => "common".to_owned(),
-            1 => "COMMON".to_owned(),
-            2 => "Common sense".to_owned(),
-            3 => format!("{} common", "x".repeat(300)),
-            4 => format!("common {}", "y".repeat(300)),
-            5 => "Uncommon".to_owned(),
-            n => format!("text {} is common, {}", (n * 7_919) % 2_500, "ä".repeat(n as usize % 3)),
-        };
-        let record = |n: u32| serde_json::json!({ "text": text(n) }).to_string();
-        let changes = (0..2_500).map(|n| put(&uri(n % 4, NOTE, &format!("r{n}")), 1, &record(n))).collect();
-        apply(&db, 1, changes).await;
-        set_status(&db, 3, AccountStatus::Suspended).await;
-        let words = ["common", "COMMON", "uncommon", "text 1", " is com", "ä", "ncommo", "common y", "x common"];
-        let mut expected = Vec::new();
-        for word in words {
-            expected.push(find(&db, "text", word).await);
-        }
-        assert_eq!(expected[0][..3], ["r0", "r1", "r2"]);
-        build_all(&db).await;
-        for (word, expected) in words.into_iter().zip(expected) {
-            assert_eq!(find(&db, "text", word).await, expected, "{word}");
-        }
-        assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
+async fn a_common_text_is_found_in_the_same_order(db: TestDb) {
+    let text = |n: u32| match n {
+        0 => "common".to_owned(),
+        1 => "COMMON".to_owned(),
+        2 => "Common sense".to_owned(),
+        3 => format!("{} common", "x".repeat(300)),
+        4 => format!("common {}", "y".repeat(300)),
+        5 => "Uncommon".to_owned(),
+        n => format!("text {} is common, {}", (n * 7_919) % 2_500, "ä".repeat(n as usize % 3)),
+    };
+    let record = |n: u32| serde_json::json!({ "text": text(n) }).to_string();
+    let changes = (0..2_500).map(|n| put(&uri(n % 4, NOTE, &format!("r{n}")), 1, &record(n))).collect();
+    apply(&db, 1, changes).await;
+    set_status(&db, 3, AccountStatus::Suspended).await;
+    let words = ["common", "COMMON", "uncommon", "text 1", " is com", "ä", "ncommo", "common y", "x common"];
+    let mut expected = Vec::new();
+    for word in words {
+        expected.push(find(&db, "text", word).await);
     }
-
-    async fn a_rare_text_of_common_trigrams_is_found(db) {
-        let text = |n: u32| match n {
-            7 | 2_300 | 2_499 => format!("number {n}: therent"),
-            n => format!("{n}: the her ere ren ent"),
-        };
-        let record = |n: u32| serde_json::json!({ "text": text(n) }).to_string();
-        let changes = (0..2_500).map(|n| put(&uri(n % 4, NOTE, &format!("r{n}")), 1, &record(n))).collect();
-        apply(&db, 1, changes).await;
-        build_all(&db).await;
-        let expected = ["r2300", "r2499", "r7"];
-        assert_eq!(find(&db, "text", "therent").await, expected);
-        build_all(&db).await;
-        assert_eq!(find(&db, "text", "therent").await, expected);
-        assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
-        let Db::Sqlite(sqlite) = &*db else { return };
-        let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
-        let args = Search::parse(note.clone(), "text", "therent".to_owned(), Some(20)).unwrap();
-        let collection = intern::collection(&db, &note).await.unwrap().unwrap();
-        let index = db.fields().index(collection.id, &field, IndexKind::Search).unwrap();
-        // So many other texts that a walk takes some tens of milliseconds.
-        let others = format!(
-            "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 500000) \
-             INSERT INTO field_texts_{index} (key, id) SELECT printf('zz%08d', x), 1000000 + x FROM n"
-        );
-        sqlx::query(AssertSqlSafe(others)).execute(&sqlite.writer).await.unwrap();
-        let found = walk::sqlite(sqlite, collection, index, &args, Duration::from_millis(1)).await.unwrap();
-        assert!(found.is_none(), "the candidates are sorted instead");
-        assert_eq!(find(&db, "text", "therent").await, expected);
+    assert_eq!(expected[0][..3], ["r0", "r1", "r2"]);
+    build_all(&db).await;
+    for (word, expected) in words.into_iter().zip(expected) {
+        assert_eq!(find(&db, "text", word).await, expected, "{word}");
     }
+    assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
+}
 
-    async fn postgres_reads_the_texts_or_the_candidates_whichever_is_less(db) {
-        let record = |n: u32| {
-            let word = if n.is_multiple_of(5_000) { "quixotry" } else { "plain" };
-            serde_json::json!({ "text": format!("{} of a {word} day", (n * 7_919) % 20_000) }).to_string()
-        };
-        let changes = (0..20_000).map(|n| put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record(n))).collect();
-        apply(&db, 1, changes).await;
-        let count = async |word| find(&db, "text", word).await.len();
-        assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
-        build_all(&db).await;
-        assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
-        for (text, index) in [("plain", "field_texts_"), ("quixotry", "field_search_")] {
-            let args = Search::parse(nsid(NOTE), "text", text.to_owned(), Some(20)).unwrap();
-            let Some(plan) = explain(&db, &args).await.unwrap() else { continue };
-            assert!(plan.contains(index) && !plan.contains("Seq Scan on records"), "{text}: {plan}");
-        }
+async fn a_rare_text_of_common_trigrams_is_found(db: TestDb) {
+    let text = |n: u32| match n {
+        7 | 2_300 | 2_499 => format!("number {n}: therent"),
+        n => format!("{n}: the her ere ren ent"),
+    };
+    let record = |n: u32| serde_json::json!({ "text": text(n) }).to_string();
+    let changes = (0..2_500).map(|n| put(&uri(n % 4, NOTE, &format!("r{n}")), 1, &record(n))).collect();
+    apply(&db, 1, changes).await;
+    build_all(&db).await;
+    let expected = ["r2300", "r2499", "r7"];
+    assert_eq!(find(&db, "text", "therent").await, expected);
+    build_all(&db).await;
+    assert_eq!(find(&db, "text", "therent").await, expected);
+    assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
+    let Db::Sqlite(sqlite) = &*db else { return };
+    let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
+    let args = Search::parse(note.clone(), "text", "therent".to_owned(), Some(20)).unwrap();
+    let collection = intern::collection(&db, &note).await.unwrap().unwrap();
+    let index = db.fields().index(collection.id, &field, IndexKind::Search).unwrap();
+    // So many other texts that a walk takes some tens of milliseconds.
+    let others = format!(
+        "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 500000) \
+         INSERT INTO field_texts_{index} (key, id) SELECT printf('zz%08d', x), 1000000 + x FROM n"
+    );
+    sqlx::query(AssertSqlSafe(others)).execute(&sqlite.writer).await.unwrap();
+    let found = walk::sqlite(sqlite, collection, index, &args, Duration::from_millis(1)).await.unwrap();
+    assert!(found.is_none(), "the candidates are sorted instead");
+    assert_eq!(find(&db, "text", "therent").await, expected);
+}
+
+async fn postgres_reads_the_texts_or_the_candidates_whichever_is_less(db: TestDb) {
+    let record = |n: u32| {
+        let word = if n.is_multiple_of(5_000) { "quixotry" } else { "plain" };
+        serde_json::json!({ "text": format!("{} of a {word} day", (n * 7_919) % 20_000) }).to_string()
+    };
+    let changes = (0..20_000).map(|n| put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record(n))).collect();
+    apply(&db, 1, changes).await;
+    let count = async |word| find(&db, "text", word).await.len();
+    assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
+    build_all(&db).await;
+    assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
+    for (text, index) in [("plain", "field_texts_"), ("quixotry", "field_search_")] {
+        let args = Search::parse(nsid(NOTE), "text", text.to_owned(), Some(20)).unwrap();
+        let Some(plan) = explain(&db, &args).await.unwrap() else { continue };
+        assert!(plan.contains(index) && !plan.contains("Seq Scan on records"), "{text}: {plan}");
     }
 }

@@ -1,6 +1,7 @@
 //! The text of a record: reads return it as it was written. PostgreSQL keeps it beside the value, and makes it from the value
 //! of a record that has none (ADR 84).
 
+use crate::store::testing::TestDb;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
@@ -56,24 +57,24 @@ async fn read_everywhere(db: &Db, uri: &RecordUri) -> Vec<Bytes> {
 
 const READS: usize = 9;
 
-on_both! {
-    async fn every_read_returns_the_text_as_it_was_written(db) {
-        let uri = uri(1, NOTE, "a");
-        apply(&db, 1, vec![put_with_refs(&uri, 1, r#"{"n":0}"#, &[])]).await;
-        // Small, and so large that it is read by itself.
-        for (rev, rest) in [(2, ""), (3, &*"x".repeat(20_000))] {
-            let text = TEXT.replace("rest", rest);
-            apply(&db, 2, vec![put_with_refs(&uri, rev, &text, &[TARGET])]).await;
-            assert_eq!(read_everywhere(&db, &uri).await, vec![Bytes::from(text.clone()); READS]);
-            let Db::Postgres(postgres) = &*db else { continue };
-            sqlx::raw_sql("UPDATE records SET record_text = NULL").execute(&postgres.pool).await.unwrap();
-            let made = read_everywhere(&db, &uri).await;
-            assert_eq!(made.len(), READS);
-            let value: Value = serde_json::from_str(&text).unwrap();
-            for made in made {
-                assert_ne!(made, text, "PostgreSQL made it");
-                assert_eq!(serde_json::from_slice::<Value>(&made).unwrap(), value);
-            }
+on_both!(every_read_returns_the_text_as_it_was_written);
+
+async fn every_read_returns_the_text_as_it_was_written(db: TestDb) {
+    let uri = uri(1, NOTE, "a");
+    apply(&db, 1, vec![put_with_refs(&uri, 1, r#"{"n":0}"#, &[])]).await;
+    // Small, and so large that it is read by itself.
+    for (rev, rest) in [(2, ""), (3, &*"x".repeat(20_000))] {
+        let text = TEXT.replace("rest", rest);
+        apply(&db, 2, vec![put_with_refs(&uri, rev, &text, &[TARGET])]).await;
+        assert_eq!(read_everywhere(&db, &uri).await, vec![Bytes::from(text.clone()); READS]);
+        let Db::Postgres(postgres) = &*db else { continue };
+        sqlx::raw_sql("UPDATE records SET record_text = NULL").execute(&postgres.pool).await.unwrap();
+        let made = read_everywhere(&db, &uri).await;
+        assert_eq!(made.len(), READS);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        for made in made {
+            assert_ne!(made, text, "PostgreSQL made it");
+            assert_eq!(serde_json::from_slice::<Value>(&made).unwrap(), value);
         }
     }
 }

@@ -44,21 +44,16 @@ const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
 /// Turns each test function into two tests: `name::sqlite` and `name::postgres`.
 macro_rules! on_both {
-    ($($(#[$meta:meta])* async fn $name:ident($stage:ident) $body:block)*) => {
+    ($($name:ident),* $(,)?) => {
         $(mod $name {
-            use super::*;
-
-            $(#[$meta])*
-            async fn run($stage: $crate::plugins::accounts::tests::Stage) $body
-
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                run($crate::plugins::accounts::tests::Stage::on(Database::sqlite()).await).await;
+                super::$name($crate::plugins::accounts::tests::Stage::on($crate::plugins::accounts::tests::Database::sqlite()).await).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn postgres() {
-                run($crate::plugins::accounts::tests::Stage::on(Database::postgres().await).await).await;
+                super::$name($crate::plugins::accounts::tests::Stage::on($crate::plugins::accounts::tests::Database::postgres().await).await).await;
             }
         })*
     };

@@ -180,7 +180,7 @@ async fn no_function_of_sqlite_is_called_past_the_list() {
 }
 
 /// A connection as the scripts' role, without the guard.
-async fn as_role(db: &testing::TestDb) -> PgConnection {
+async fn as_role(db: &TestDb) -> PgConnection {
     let options = PgConnectOptions::from_str(&db.url).unwrap();
     let role = format!("{}_scripts", options.get_database().unwrap());
     let options = options.username(&role).disable_statement_logging().options([

@@ -1,6 +1,7 @@
 //! Tests the limits of one statement: time, memory, temporary files. Without the limits each of these statements takes
 //! seconds beyond its deadline, or gigabytes.
 
+use crate::store::testing::TestDb;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -85,97 +86,139 @@ async fn values_on_sqlite_are_bounded() {
     assert!(matches!(twice, Err(ScriptSqlError::Database(_) | ScriptSqlError::TooLarge)), "{twice:?}");
 }
 
-on_both! {
-    async fn arguments_that_take_long_are_refused(db) {
-        let sqlite = matches!(&*db, Db::Sqlite(_));
-        let long = json!("x".repeat(if sqlite { 200_000 } else { 1 << 20 }));
-        let calls: &[&str] = if sqlite {
-            &["trim(both @b from @a)", "ltrim(@a, @b)", "rtrim(@a, @b)", "instr(@a, @b)", "replace(@a, @b, '')", "@a LIKE @b",
-              "@a GLOB @b", "json_patch(json_object('a', @a), json_object('b', @b))"]
-        } else {
-            &["btrim(@a, @b)", "trim(both @b from @a)", "ltrim(@a, @b)", "rtrim(@a, @b)", "strpos(@a, @b)",
-              "position(@b in @a)", "replace(@a, @b, '')", "translate(@a, @b, 'y')", "split_part(@a, @b, 2)", "@a LIKE @b",
-              "@a ILIKE @b", "@a ~ @b", "@a !~* @b", "regexp_replace(@a, @b, '')", "to_jsonb(@a) @> to_jsonb(@b)"]
-        };
-        for call in calls {
-            let known = call.replace("@a", "$1").replace("@b", "$1");
-            // The database checks the length of computed arguments.
-            let computed = call.replace("@a", "t.a").replace("@b", "t.b");
-            for sql in [
-                format!("SELECT {known} AS x"),
-                format!("SELECT {computed} AS x FROM (SELECT $1 AS a, lower($1) AS b) AS t"),
-            ] {
-                let refused = ends_in_time(&db, &sql, std::slice::from_ref(&long)).await;
-                assert!(refused.is_err(), "{sql}: {refused:?}");
-            }
+on_both!(
+    arguments_that_take_long_are_refused,
+    the_longest_calls_keep_the_deadline,
+    subqueries_that_name_each_other_twice_do_not_grow,
+    a_statement_without_a_caller_ends
+);
+
+async fn arguments_that_take_long_are_refused(db: TestDb) {
+    let sqlite = matches!(&*db, Db::Sqlite(_));
+    let long = json!("x".repeat(if sqlite { 200_000 } else { 1 << 20 }));
+    let calls: &[&str] = if sqlite {
+        &[
+            "trim(both @b from @a)",
+            "ltrim(@a, @b)",
+            "rtrim(@a, @b)",
+            "instr(@a, @b)",
+            "replace(@a, @b, '')",
+            "@a LIKE @b",
+            "@a GLOB @b",
+            "json_patch(json_object('a', @a), json_object('b', @b))",
+        ]
+    } else {
+        &[
+            "btrim(@a, @b)",
+            "trim(both @b from @a)",
+            "ltrim(@a, @b)",
+            "rtrim(@a, @b)",
+            "strpos(@a, @b)",
+            "position(@b in @a)",
+            "replace(@a, @b, '')",
+            "translate(@a, @b, 'y')",
+            "split_part(@a, @b, 2)",
+            "@a LIKE @b",
+            "@a ILIKE @b",
+            "@a ~ @b",
+            "@a !~* @b",
+            "regexp_replace(@a, @b, '')",
+            "to_jsonb(@a) @> to_jsonb(@b)",
+        ]
+    };
+    for call in calls {
+        let known = call.replace("@a", "$1").replace("@b", "$1");
+        // The database checks the length of computed arguments.
+        let computed = call.replace("@a", "t.a").replace("@b", "t.b");
+        for sql in [
+            format!("SELECT {known} AS x"),
+            format!("SELECT {computed} AS x FROM (SELECT $1 AS a, lower($1) AS b) AS t"),
+        ] {
+            let refused = ends_in_time(&db, &sql, std::slice::from_ref(&long)).await;
+            assert!(refused.is_err(), "{sql}: {refused:?}");
         }
     }
+}
 
-    async fn the_longest_calls_keep_the_deadline(db) {
-        let sqlite = matches!(&*db, Db::Sqlite(_));
-        let long = json!("ab".repeat(if sqlite { 120_000 } else { 500_000 }));
-        let needle = "ab".repeat(120) + "c";
-        let calls: Vec<String> = if sqlite {
-            vec![format!("instr(a, '{needle}')"), format!("length(replace(a, '{needle}', ''))"),
-                 "length(ltrim(a, 'bcdefghijklmnopqrstuvwxyzabcdefa'))".to_owned(),
-                 format!("(a LIKE '%{}%')", "ab%".repeat(70) + "c")]
-        } else {
-            vec![format!("strpos(a, '{needle}')"), format!("length(replace(a, '{needle}', ''))"),
-                 "length(btrim(a, 'bcdefghijklmnopqrstuvwxyzabcdefa'))".to_owned(),
-                 format!("length(translate(a, '{}', 'y'))", "cdefghijklmnopqrstuvwxyz".repeat(5)),
-                 format!("(CASE WHEN a LIKE '%{}%' THEN 1 ELSE 0 END)", "ab%".repeat(70) + "c"),
-                 "(CASE WHEN a ~ '(a|b|ab)*c' THEN 1 ELSE 0 END)".to_owned(),
-                 "length(regexp_replace(a, '(a|ab)*c', 'x', 'g'))".to_owned(),
-                 "length(initcap(a))".to_owned()]
-        };
-        for call in calls {
-            // Many calls per row, for many rows: the deadline is checked in between.
-            let sum = vec![call.as_str(); 25].join(" + ");
-            let sql = format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) \
-                               SELECT sum({sum}) AS x FROM (SELECT n.i, concat($1, n.i) AS a FROM n) AS t");
-            let result = ends_in_time(&db, &sql, std::slice::from_ref(&long)).await;
-            assert!(matches!(result, Err(ScriptSqlError::TooSlow | ScriptSqlError::TooLarge | ScriptSqlError::Database(_))), "{call}: {result:?}");
-        }
+async fn the_longest_calls_keep_the_deadline(db: TestDb) {
+    let sqlite = matches!(&*db, Db::Sqlite(_));
+    let long = json!("ab".repeat(if sqlite { 120_000 } else { 500_000 }));
+    let needle = "ab".repeat(120) + "c";
+    let calls: Vec<String> = if sqlite {
+        vec![
+            format!("instr(a, '{needle}')"),
+            format!("length(replace(a, '{needle}', ''))"),
+            "length(ltrim(a, 'bcdefghijklmnopqrstuvwxyzabcdefa'))".to_owned(),
+            format!("(a LIKE '%{}%')", "ab%".repeat(70) + "c"),
+        ]
+    } else {
+        vec![
+            format!("strpos(a, '{needle}')"),
+            format!("length(replace(a, '{needle}', ''))"),
+            "length(btrim(a, 'bcdefghijklmnopqrstuvwxyzabcdefa'))".to_owned(),
+            format!("length(translate(a, '{}', 'y'))", "cdefghijklmnopqrstuvwxyz".repeat(5)),
+            format!("(CASE WHEN a LIKE '%{}%' THEN 1 ELSE 0 END)", "ab%".repeat(70) + "c"),
+            "(CASE WHEN a ~ '(a|b|ab)*c' THEN 1 ELSE 0 END)".to_owned(),
+            "length(regexp_replace(a, '(a|ab)*c', 'x', 'g'))".to_owned(),
+            "length(initcap(a))".to_owned(),
+        ]
+    };
+    for call in calls {
+        // Many calls per row, for many rows: the deadline is checked in between.
+        let sum = vec![call.as_str(); 25].join(" + ");
+        let sql = format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) \
+                           SELECT sum({sum}) AS x FROM (SELECT n.i, concat($1, n.i) AS a FROM n) AS t"
+        );
+        let result = ends_in_time(&db, &sql, std::slice::from_ref(&long)).await;
+        assert!(
+            matches!(
+                result,
+                Err(ScriptSqlError::TooSlow | ScriptSqlError::TooLarge | ScriptSqlError::Database(_))
+            ),
+            "{call}: {result:?}"
+        );
     }
+}
 
-    async fn subqueries_that_name_each_other_twice_do_not_grow(db) {
-        let mut sql = "SELECT 'x' AS x".to_owned();
-        for level in 0..30 {
-            sql = format!("SELECT x || x AS x FROM ({sql}) AS t{level}");
-        }
-        let refused = ask(&db, &sql, &[]).await;
-        assert!(matches!(refused, Err(ScriptSqlError::Refused(_))), "{refused:?}");
+async fn subqueries_that_name_each_other_twice_do_not_grow(db: TestDb) {
+    let mut sql = "SELECT 'x' AS x".to_owned();
+    for level in 0..30 {
+        sql = format!("SELECT x || x AS x FROM ({sql}) AS t{level}");
     }
+    let refused = ask(&db, &sql, &[]).await;
+    assert!(matches!(refused, Err(ScriptSqlError::Refused(_))), "{refused:?}");
+}
 
-    async fn a_statement_without_a_caller_ends(db) {
-        let forever = format!("{NUMBERS} SELECT count(*) AS n FROM n, n AS m");
-        let Db::Postgres(pool) = &*db else {
-            let threads = || {
-                let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-                let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
-                names.filter(|name| name.starts_with("script-sql-read")).count()
-            };
-            let gone = tokio::time::timeout(Duration::from_millis(300), ask(&db, &forever, &[])).await;
-            assert!(gone.is_err());
-            assert_eq!(threads(), 1, "it is still running");
-            let gone = Instant::now();
-            while threads() > 0 {
-                assert!(gone.elapsed() < STATEMENT_TIME_LIMIT / 2, "the thread continues without a caller");
-                tokio::task::yield_now().await;
-            }
-            return;
-        };
-        let running = async || {
-            let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND usename LIKE '%_scripts' \
-                       AND datname = current_database()";
-            sqlx::query_scalar::<_, i64>(sql).fetch_one(&pool.pool).await.unwrap()
+async fn a_statement_without_a_caller_ends(db: TestDb) {
+    let forever = format!("{NUMBERS} SELECT count(*) AS n FROM n, n AS m");
+    let Db::Postgres(pool) = &*db else {
+        let threads = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            let names =
+                tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+            names.filter(|name| name.starts_with("script-sql-read")).count()
         };
         let gone = tokio::time::timeout(Duration::from_millis(300), ask(&db, &forever, &[])).await;
         assert!(gone.is_err());
-        assert_eq!(running().await, 1, "it is still running");
+        assert_eq!(threads(), 1, "it is still running");
         let gone = Instant::now();
-        while running().await > 0 {
-            assert!(gone.elapsed() < STATEMENT_TIME_LIMIT / 2, "the server continues without a caller");
+        while threads() > 0 {
+            assert!(gone.elapsed() < STATEMENT_TIME_LIMIT / 2, "the thread continues without a caller");
+            tokio::task::yield_now().await;
         }
+        return;
+    };
+    let running = async || {
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND usename LIKE '%_scripts' \
+                   AND datname = current_database()";
+        sqlx::query_scalar::<_, i64>(sql).fetch_one(&pool.pool).await.unwrap()
+    };
+    let gone = tokio::time::timeout(Duration::from_millis(300), ask(&db, &forever, &[])).await;
+    assert!(gone.is_err());
+    assert_eq!(running().await, 1, "it is still running");
+    let gone = Instant::now();
+    while running().await > 0 {
+        assert!(gone.elapsed() < STATEMENT_TIME_LIMIT / 2, "the server continues without a caller");
     }
 }

@@ -1,51 +1,59 @@
 //! Statements that have the same answer on both databases.
 
 use super::*;
+use crate::store::testing::TestDb;
 
 const START: &str = "at://did:plc:x/a/b";
 
-on_both! {
-    /// PostgreSQL fixes the collation of a recursive query's columns with the first part.
-    async fn recursive_queries_may_start_from_texts(db) {
-        fill(&db).await;
-        ask(&db, "CREATE TABLE script_tree (id text PRIMARY KEY, parent text)", &[]).await.unwrap();
-        ask(&db, "INSERT INTO script_tree VALUES ('a', NULL), ('b', 'a'), ('c', 'b')", &[]).await.unwrap();
-        let like = uri(2, LIKE, "b").to_string();
-        for (start, param) in [
-            ("SELECT $1, 0", START),
-            ("SELECT ($1), 0", START),
-            ("VALUES ($1, 0)", START),
-            ("SELECT CAST($1 AS text), 0", START),
-            ("SELECT 'at://' || $1, 0", "did:plc:x/a/b"),
-        ] {
-            let sql = format!("WITH RECURSIVE t(uri, depth) AS ({start} UNION ALL SELECT r.source_uri, t.depth + 1 \
-                FROM record_refs r JOIN t ON r.target_uri = t.uri WHERE t.depth < 3) SELECT uri, depth FROM t ORDER BY depth");
-            let expected = json!([{ "uri": START, "depth": 0 }, { "uri": like, "depth": 1 }]);
-            assert_eq!(rows(&db, &sql, &[json!(param)]).await, expected, "{start}");
-        }
-        for start in ["SELECT $1, 0", "SELECT id, 0 FROM script_tree WHERE parent IS NULL AND id = $1"] {
-            let sql = format!("WITH RECURSIVE t(id, depth) AS ({start} UNION ALL SELECT n.id, t.depth + 1 \
-                FROM script_tree n JOIN t ON n.parent = t.id) SELECT id, depth FROM t ORDER BY depth");
-            let expected = json!([{ "id": "a", "depth": 0 }, { "id": "b", "depth": 1 }, { "id": "c", "depth": 2 }]);
-            assert_eq!(rows(&db, &sql, &[json!("a")]).await, expected, "{start}");
-        }
-        // A number is one, and a subquery of the first part is no part of its own.
-        let sql = "WITH RECURSIVE n(i, s) AS (SELECT $1, (SELECT max(x.a) FROM (SELECT $2 AS a) x) \
-            UNION ALL SELECT i + 1, s || '.' FROM n WHERE i < 3) SELECT i, s FROM n ORDER BY i";
-        let found = rows(&db, sql, &[json!(2), json!("x")]).await;
-        assert_eq!(found, json!([{ "i": 2, "s": "x" }, { "i": 3, "s": "x." }]));
-    }
+on_both!(recursive_queries_may_start_from_texts, own_texts_are_sorted_and_compared_by_their_bytes);
 
-    async fn own_texts_are_sorted_and_compared_by_their_bytes(db) {
-        ask(&db, "CREATE TABLE script_words (w text, v varchar(20))", &[]).await.unwrap();
-        ask(&db, "INSERT INTO script_words VALUES ('b', 'b'), ('B', 'B'), ('a', 'a'), ('\u{e9}', '\u{e9}'), ('_', '_'), ('A', 'A')", &[]).await.unwrap();
-        let order = json!(["A", "B", "_", "a", "b", "\u{e9}"]);
-        for column in ["w", "v"] {
-            let found = rows(&db, &format!("SELECT {column} AS x FROM script_words ORDER BY {column}"), &[]).await;
-            let found: Vec<Value> = found.as_array().unwrap().iter().map(|row| row["x"].clone()).collect();
-            assert_eq!(json!(found), order, "{column}");
-            let above = rows(&db, &format!("SELECT count(*) AS n FROM script_words WHERE {column} > 'Z'"), &[]).await;
-            assert_eq!(above, json!([{ "n": 4 }]), "{column}");
-        }
+/// PostgreSQL fixes the collation of a recursive query's columns with the first part.
+async fn recursive_queries_may_start_from_texts(db: TestDb) {
+    fill(&db).await;
+    ask(&db, "CREATE TABLE script_tree (id text PRIMARY KEY, parent text)", &[]).await.unwrap();
+    ask(&db, "INSERT INTO script_tree VALUES ('a', NULL), ('b', 'a'), ('c', 'b')", &[]).await.unwrap();
+    let like = uri(2, LIKE, "b").to_string();
+    for (start, param) in [
+        ("SELECT $1, 0", START),
+        ("SELECT ($1), 0", START),
+        ("VALUES ($1, 0)", START),
+        ("SELECT CAST($1 AS text), 0", START),
+        ("SELECT 'at://' || $1, 0", "did:plc:x/a/b"),
+    ] {
+        let sql = format!(
+            "WITH RECURSIVE t(uri, depth) AS ({start} UNION ALL SELECT r.source_uri, t.depth + 1 \
+            FROM record_refs r JOIN t ON r.target_uri = t.uri WHERE t.depth < 3) SELECT uri, depth FROM t ORDER BY depth"
+        );
+        let expected = json!([{ "uri": START, "depth": 0 }, { "uri": like, "depth": 1 }]);
+        assert_eq!(rows(&db, &sql, &[json!(param)]).await, expected, "{start}");
+    }
+    for start in ["SELECT $1, 0", "SELECT id, 0 FROM script_tree WHERE parent IS NULL AND id = $1"] {
+        let sql = format!(
+            "WITH RECURSIVE t(id, depth) AS ({start} UNION ALL SELECT n.id, t.depth + 1 \
+            FROM script_tree n JOIN t ON n.parent = t.id) SELECT id, depth FROM t ORDER BY depth"
+        );
+        let expected =
+            json!([{ "id": "a", "depth": 0 }, { "id": "b", "depth": 1 }, { "id": "c", "depth": 2 }]);
+        assert_eq!(rows(&db, &sql, &[json!("a")]).await, expected, "{start}");
+    }
+    // A number is one, and a subquery of the first part is no part of its own.
+    let sql = "WITH RECURSIVE n(i, s) AS (SELECT $1, (SELECT max(x.a) FROM (SELECT $2 AS a) x) \
+        UNION ALL SELECT i + 1, s || '.' FROM n WHERE i < 3) SELECT i, s FROM n ORDER BY i";
+    let found = rows(&db, sql, &[json!(2), json!("x")]).await;
+    assert_eq!(found, json!([{ "i": 2, "s": "x" }, { "i": 3, "s": "x." }]));
+}
+
+async fn own_texts_are_sorted_and_compared_by_their_bytes(db: TestDb) {
+    ask(&db, "CREATE TABLE script_words (w text, v varchar(20))", &[]).await.unwrap();
+    ask(&db, "INSERT INTO script_words VALUES ('b', 'b'), ('B', 'B'), ('a', 'a'), ('\u{e9}', '\u{e9}'), ('_', '_'), ('A', 'A')", &[]).await.unwrap();
+    let order = json!(["A", "B", "_", "a", "b", "\u{e9}"]);
+    for column in ["w", "v"] {
+        let found =
+            rows(&db, &format!("SELECT {column} AS x FROM script_words ORDER BY {column}"), &[]).await;
+        let found: Vec<Value> = found.as_array().unwrap().iter().map(|row| row["x"].clone()).collect();
+        assert_eq!(json!(found), order, "{column}");
+        let above =
+            rows(&db, &format!("SELECT count(*) AS n FROM script_words WHERE {column} > 'Z'"), &[]).await;
+        assert_eq!(above, json!([{ "n": 4 }]), "{column}");
     }
 }
