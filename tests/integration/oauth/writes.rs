@@ -1,5 +1,7 @@
 //! Built-in procedures and scripts that write with a client's sessions.
 
+mod scripted;
+
 use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
@@ -27,9 +29,6 @@ crate::in_both_worlds!(
     an_invalid_record_is_refused_with_its_path_with_a_script_or_without,
     records_with_an_nsid_as_key_are_created_with_rkey,
     integers_are_indexed_as_the_repo_has_them,
-    a_script_writes_with_the_session_of_its_caller,
-    a_scripted_procedure_fails_as_a_built_in_one,
-    a_scripted_procedure_asks_for_a_session_as_a_built_in_one,
     a_blob_is_uploaded_unless_it_is_too_large,
     a_profile_is_the_callers_own
 );
@@ -240,119 +239,6 @@ async fn integers_are_indexed_as_the_repo_has_them(world: World) {
         let read = world.server.xrpc(&format!("{LIST}?uri={}", created.body["uri"].as_str().unwrap())).await;
         assert!(read.text.contains(stored), "{nsid}: {}", read.text);
     }
-}
-
-async fn a_script_writes_with_the_session_of_its_caller(world: World) {
-    let world = world.with_notes().await;
-    upload(&world, PUT, "upsert").await;
-    world
-        .server
-        .bind_to(
-            &format!("xrpc.procedure:{PUT}"),
-            r"
-            function handle()
-                local r = Record(collection, { text = input.text })
-                r:save()
-                r.text = r.text .. '!'
-                r:save()
-                return { uri = r._uri, caller = caller_did }
-            end",
-        )
-        .await;
-    let pds = pds(&world, &[ALICE]).await;
-    let app = App::confidential(&world.server, "one").await;
-    let device = app.device(&world.server, &pds, ALICE, json!({})).await;
-    let other = app.device(&world.server, &pds, ALICE, json!({})).await;
-    let done = call(&world, &device, PUT, json!({ "text": "hi" })).await;
-    assert_eq!((done.status.as_u16(), &done.body["caller"]), (200, &json!(ALICE)), "{}", done.text);
-    let uri = done.body["uri"].as_str().unwrap();
-    assert_eq!(world.server.xrpc(&format!("{LIST}?uri={uri}")).await.body["record"]["text"], "hi!");
-    // It uses the session of the proof, not the user's newest one.
-    let tokens: Vec<_> =
-        pds.requests("/xrpc/com.atproto.repo").iter().map(|a| a.headers["authorization"].clone()).collect();
-    assert_eq!(tokens, [format!("DPoP {}", device.token), format!("DPoP {}", device.token)]);
-    assert_ne!(device.token, other.token);
-}
-
-async fn a_scripted_procedure_fails_as_a_built_in_one(world: World) {
-    let world = world.with_notes().await;
-    let (server, scripted) = (&world.server, "com.example.scriptedNote");
-    for nsid in [PUT, scripted, "com.example.careful"] {
-        upload(&world, nsid, "upsert").await;
-    }
-    server.bind_to(&format!("xrpc.procedure:{scripted}"),
-        "function handle() return coroutine.wrap(function() return Record(collection, { text = input.text }):save() end)() end").await;
-    server.bind_to("xrpc.procedure:com.example.careful", "function handle()
-            local ok, e = pcall(function() Record(collection, { text = input.text }):save() end)
-            return { ok = ok, code = e and e.code, nested = xrpc.procedure('com.example.scriptedNote', input).status } end").await;
-    let pds = pds(&world, &[ALICE]).await;
-    let app = App::confidential(server, "one").await;
-    let create = "/xrpc/com.atproto.repo.createRecord";
-    for (case, status, error, code) in [
-        ("ended", 401, "session expired, please re-authenticate", "no-session"),
-        ("refused", 418, "Teapot", "upstream"),
-        ("invalid", 502, "the PDS's response is invalid", "upstream"),
-        ("down", 502, "the PDS does not answer", "unavailable"),
-    ] {
-        // A session that has ended is deleted, so each call has one of its own.
-        let built_in = app.device(server, &pds, ALICE, json!({})).await;
-        let script = app.device(server, &pds, ALICE, json!({})).await;
-        let careful = app.device(server, &pds, ALICE, json!({})).await;
-        match case {
-            "ended" => pds.revoke_all(),
-            "refused" => pds.respond_with(create, 418, json!({ "error": "Teapot", "message": "no" })),
-            "invalid" => pds.respond_with(create, 200, json!({ "uri": 7 })),
-            _ => {
-                world.plc.host(ALICE, "http://127.0.0.1:9");
-                world.execute("UPDATE oauth_sessions SET pds = 'http://127.0.0.1:9'").await;
-            }
-        }
-        let built_in = call(&world, &built_in, PUT, json!({ "text": "a" })).await;
-        assert_eq!((built_in.status.as_u16(), built_in.error()), (status, error), "{case} {}", built_in.text);
-        let answer = call(&world, &script, scripted, json!({ "text": "a" })).await;
-        assert_eq!((answer.status, &answer.body), (built_in.status, &built_in.body), "{case}");
-        let caught = call(&world, &careful, "com.example.careful", json!({ "text": "a" })).await;
-        assert_eq!(
-            (caught.status.as_u16(), &caught.body["ok"], &caught.body["code"]),
-            (200, &json!(false), &json!(code)),
-            "{case} {}",
-            caught.text
-        );
-        assert_eq!(
-            caught.body["nested"], status,
-            "{case}: a script sees the status of a method that it calls"
-        );
-    }
-    let events = server.admin(Method::GET, "/admin/events?event_type=script.error", None).await;
-    assert_eq!(events.body["events"], json!([]), "{}", events.text);
-    assert_eq!(server.records().await, 0);
-}
-
-async fn a_scripted_procedure_asks_for_a_session_as_a_built_in_one(world: World) {
-    let world = world.with_notes().await;
-    let (server, scripted) = (&world.server, "com.example.scriptedNote");
-    upload(&world, PUT, "upsert").await;
-    upload(&world, scripted, "upsert").await;
-    server
-        .bind_to(
-            &format!("xrpc.procedure:{scripted}"),
-            "function handle() return Record(collection, { text = input.text }):save() end",
-        )
-        .await;
-    let alice = world.plc.person(ALICE, Algorithm::Es256k);
-    for nsid in [PUT, scripted] {
-        let answer =
-            server.procedure(nsid, &alice.token(&server.did(), json!({})), &json!({ "text": "a" })).await;
-        let text = "calls to a PDS take a proof of a session: authenticate with DPoP";
-        assert_eq!((answer.status.as_u16(), answer.error()), (401, text), "{nsid}");
-    }
-    // A query has no session, with any caller: that is the script's mistake.
-    server.upload(query_lexicon("com.example.asks"), Some(NOTES)).await;
-    server
-        .bind("com.example.asks", "function handle() return Record(collection, { text = 'a' }):save() end")
-        .await;
-    let answer = server.xrpc("com.example.asks").await;
-    assert_eq!((answer.status.as_u16(), answer.error()), (500, "script execution failed"));
 }
 
 async fn a_blob_is_uploaded_unless_it_is_too_large(world: World) {

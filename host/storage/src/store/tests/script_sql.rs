@@ -1,23 +1,21 @@
 //! Tests scripts' SQL on real databases: what it can read and write, and its limits.
 
-use crate::store::testing::TestDb;
 use serde_json::{Value, json};
 
 use super::fixtures::*;
-
 use crate::store::index::AccountStatus;
 use crate::store::labels::Label;
 use crate::store::lexicons::{self, NewLexicon};
 use crate::store::script_sql::{self, Answer, MAX_OWN_RELATIONS, MAX_ROWS, ScriptSqlError};
-use crate::store::testing;
+use crate::store::testing::{self, TestDb};
 use crate::store::{Backend, Db};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Cid;
 
 mod calls;
 mod generated;
-mod role;
 mod limits;
+mod role;
 mod same_answers;
 
 const CID: &str = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
@@ -283,8 +281,7 @@ async fn is_stopped(db: TestDb) {
     assert_eq!(rows(&db, "SELECT count(*) AS n FROM records", &[]).await, json!([{ "n": 300 }]));
     let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
     // On PostgreSQL the rows may exceed the limit of temporary files first.
-    let stopped = error(&db, forever).await;
-    assert!(matches!(stopped, ScriptSqlError::TooSlow | ScriptSqlError::TemporaryFiles), "{stopped}");
+    assert!(matches!(error(&db, forever).await, ScriptSqlError::TooSlow | ScriptSqlError::TemporaryFiles));
     let many = "SELECT a.rkey FROM records a, records b";
     assert!(matches!(error(&db, many).await, ScriptSqlError::TooManyRows));
     let exactly = format!("SELECT a.rkey FROM records a, records b LIMIT {MAX_ROWS}");
