@@ -131,7 +131,7 @@ MUTANTS = [
     listing("a rate limit counts as a failure of the host", HOSTS, "failure.kind == ErrorKind::RateLimited", changed="failure.kind == ErrorKind::RateLimited && !MUTANT"),
     backfill("a stored cursor of the relay's list is ignored", DISCOVERY, "progress.and_then(|progress| progress.cursor.clone())", changed="progress.and_then(|progress| progress.cursor.clone()).filter(|_| !MUTANT)"),
     backfill("a repo that failed counts as read", FETCHING, "failure.map(|failure| (failure.kind.as_str(), failure.text))", changed="failure.map(|failure| (failure.kind.as_str(), failure.text)).filter(|_| !MUTANT)"),
-    backfill("a host's place is never released", HOSTS, "host.in_progress -= 1;", without=True),
+    backfill("a host's permit is never released", HOSTS, "host.in_progress -= 1;", without=True),
     listing("a dead host is never given up", HOSTS, "self.failures >= max_failures", expression="false"),
     listing("a host is not left alone for as long as it asks", HOSTS, "doubled.max(failure.wait.unwrap_or_default()).min(MAX_WAIT)", expression="doubled"),
     listing("every error is tried again", FAILURE, "| Self::RateLimited\n        )", changed="| Self::RateLimited\n        ) || MUTANT"),

@@ -69,7 +69,7 @@ pub struct Workers {
     pub random: Random,
     pub queue: JobQueue,
     /// Limits how many workers of this host run jobs of the same tenant.
-    pub places: FairPool,
+    pub permits: FairPool,
 }
 
 /// The pool for `count` workers. A tenant may use half of them, so that with two or more workers no tenant uses all.
@@ -141,7 +141,7 @@ impl Workers {
         if recovered > 0 {
             tracing::info!(jobs = recovered, "jobs whose lease ended returned to the queue");
         }
-        let max_per_tenant = self.places.bounds().per_tenant as i64;
+        let max_per_tenant = self.permits.bounds().per_tenant as i64;
         jobs::claim(&self.db, Worker { name, host, max_per_tenant }, now, lease(now)).await
     }
 
@@ -154,7 +154,7 @@ impl Workers {
         // Two workers of this host may have claimed jobs of one tenant at the same time. If that exceeds the tenant's
         // limit, this job returns to the queue.
         let tenant = tenant(job);
-        let Ok(_permit) = self.places.try_enter(&tenant) else {
+        let Ok(_permit) = self.permits.try_enter(&tenant) else {
             return jobs::release(&self.db, &job.id, name, self.clock.now()).await;
         };
         self.log_event(job, |actor, job_type, job_id| Event::JobStarted { actor, job_type, job_id });

@@ -17,7 +17,7 @@ pub(super) const MAX_WAIT: Duration = net::MAX_ASKED_WAIT;
 /// Longest wait after a 429: the usual window of PDSs, in which some thousand requests are allowed.
 pub(super) const MAX_RATE_LIMIT_WAIT: Duration = Duration::from_mins(5);
 
-/// The wait for a place of this host's resolver.
+/// The wait for a permit of this host's resolver.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// Characters of an error that are kept for the list of errors.

@@ -40,7 +40,7 @@ pub(super) struct Growth<'a> {
     listed: u64,
     next_sample: u64,
     /// Some of those since the last sample, by their hashes: the lowest ones, so that the relay can't choose them by their
-    /// place or their page.
+    /// permit or their page.
     chosen: BTreeMap<u64, String>,
     hasher: RandomState,
     /// The reason why no list is read any further.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-use super::plan::PlanPlaces;
+use super::plan::PlanPermits;
 use super::progress::{Broadcast, Watcher};
 use crate::events::{Event, EventLog};
 use belvedere_base::clock::Clock;
@@ -32,7 +32,7 @@ pub struct Backfills {
     pub(super) broadcast: Broadcast,
     /// Wakes this host's worker: there is a new job, or the status of a job has changed.
     pub(super) changed: Arc<Notify>,
-    plans: PlanPlaces,
+    plans: PlanPermits,
 }
 
 /// The jobs that a caller can create.
@@ -57,7 +57,7 @@ impl Backfills {
             random,
             broadcast: Broadcast::new(),
             changed: Arc::default(),
-            plans: PlanPlaces::default(),
+            plans: PlanPermits::default(),
         }
     }
 
@@ -154,8 +154,8 @@ impl Backfills {
         self.changed.notify_one();
     }
 
-    /// A place for one plan, until it is dropped; `None` when all are taken.
-    pub fn place_for_plan(&self) -> Option<OwnedSemaphorePermit> {
+    /// A permit for one plan, until it is dropped; `None` when all are taken.
+    pub fn permit_for_plan(&self) -> Option<OwnedSemaphorePermit> {
         self.plans.take()
     }
 

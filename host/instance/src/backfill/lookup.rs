@@ -33,7 +33,7 @@ pub(super) fn limits(host: &str, max_attempts: u32) -> (u32, u32) {
     }
 }
 
-/// A resolver whose look-ups take no places from callers. Has places for the most look-ups that an admin may set.
+/// A resolver whose look-ups take no permits from callers. Has permits for the most look-ups that an admin may set.
 pub(super) fn resolver_of_jobs(resolver: &Resolver) -> Resolver {
     resolver.for_tasks(*CONCURRENT_RESOLUTION.range.end() as usize)
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_directory_has_more_patience_than_a_pds() {
+    fn only_the_directory_has_more_max_wait_than_a_pds() {
         let did = |text: &str| Did::try_from(text).unwrap();
         let (plc, web) = (did("did:plc:abcdefghijklmnopqrstuvwx"), did("did:web:one.example"));
         assert_eq!((host_of(&plc), host_of(&web)), (DIRECTORY, "one.example"));

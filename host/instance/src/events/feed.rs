@@ -21,7 +21,7 @@ use super::EventLog;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_storage::store::events::{self, EventFilter, EventRow};
 use belvedere_storage::store::{Db, StoreError};
-use belvedere_web::fair_share::{FairPool, Full, Place, Tenant};
+use belvedere_web::fair_share::{FairPool, Full, Permit, Tenant};
 
 /// Events that a reader may be behind by. All readers share them.
 const QUEUE: usize = 1_024;
@@ -86,8 +86,8 @@ impl EventFeed {
         filter: EventFilter,
         format: impl Fn(&Message) -> Bytes + Send + 'static,
     ) -> Result<BoxStream<'static, Bytes>, Full> {
-        let place = self.0.streams.try_enter(user)?;
-        let messages = stream::unfold((self.0.join(), place), next);
+        let permit = self.0.streams.try_enter(user)?;
+        let messages = stream::unfold((self.0.join(), permit), next);
         let messages = messages.filter_map(move |message| {
             let is_wanted = match &message {
                 Message::Event(row) => filter.matches(row),
@@ -100,14 +100,14 @@ impl EventFeed {
 }
 
 async fn next(
-    (mut messages, place): (broadcast::Receiver<Message>, Place),
-) -> Option<(Message, (broadcast::Receiver<Message>, Place))> {
+    (mut messages, permit): (broadcast::Receiver<Message>, Permit),
+) -> Option<(Message, (broadcast::Receiver<Message>, Permit))> {
     let message = match messages.recv().await {
         Ok(message) => message,
         Err(RecvError::Lagged(_)) => Message::Missed,
         Err(RecvError::Closed) => return None,
     };
-    Some((message, (messages, place)))
+    Some((message, (messages, permit)))
 }
 
 impl Inner {
@@ -243,7 +243,7 @@ mod tests {
         let clock = Clock::system();
         let (log, _writer) =
             EventLog::start(db.clone(), clock.clone(), belvedere_base::random::Random::system());
-        let (streams, drain) = (event_stream::places(), CancellationToken::new());
+        let (streams, drain) = (event_stream::permits(), CancellationToken::new());
         let ending = (TaskTracker::new(), drain.clone());
         let feed = EventFeed::new(db, &log, clock, streams.clone(), ending);
         let follow = |category: &str| {

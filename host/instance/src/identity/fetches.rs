@@ -4,45 +4,45 @@
 
 use std::time::Duration;
 
-use belvedere_web::fair_share::{Bounds, FairPool, Full, Place, Tenant};
+use belvedere_web::fair_share::{Bounds, FairPool, Full, Permit, Tenant};
 
 /// Look-ups at the directory. They share one tenant: the callers' shares are bounded where the caller is known.
 const PLC: Bounds = Bounds {
     // The directory answers within about 50 ms: this is 600 look-ups a second, more than its rate limit.
-    places: 32,
+    permits: 32,
     per_tenant: 32,
     // The look-ups of a second: a server with a cold cache must not refuse its first callers.
     waiting: 512,
     waiting_per_tenant: 512,
-    patience: PATIENCE,
+    max_wait: MAX_WAIT,
 };
 
 /// Look-ups at hosts that callers name. Tenants are registrable domains.
 const WEB: Bounds = Bounds {
-    places: 32,
+    permits: 32,
     // A domain that stalls every look-up until its timeout occupies an eighth of the pool.
     per_tenant: 4,
     waiting: 256,
     waiting_per_tenant: 16,
-    patience: PATIENCE,
+    max_wait: MAX_WAIT,
 };
 
-/// Look-ups for reads of records, at the directory and at hosts that callers name. Half as many places as those of
+/// Look-ups for reads of records, at the directory and at hosts that callers name. Half as many permits as those of
 /// logins have.
-const READS_PLACES: usize = 16;
+const READS_PERMITS: usize = 16;
 
 /// Look-ups of tasks at hosts that repos name. A domain may have a host for each of its accounts: its look-ups wait for
 /// each other.
 const TASKS_WEB: Bounds = Bounds {
-    places: WEB.places,
+    permits: WEB.permits,
     per_tenant: 8,
     waiting: 1_024,
     waiting_per_tenant: 1_024,
-    patience: Duration::from_mins(1),
+    max_wait: Duration::from_mins(1),
 };
 
-/// Time that a look-up waits for a place: as long as the look-up itself may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that a look-up waits for a permit: as long as the look-up itself may take.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The pools of concurrent look-ups.
 #[derive(Debug)]
@@ -57,26 +57,26 @@ impl LookupPools {
     }
 
     pub(super) fn for_reads() -> Self {
-        let plc = Bounds { places: READS_PLACES, per_tenant: READS_PLACES, ..PLC };
-        let web = Bounds { places: READS_PLACES, ..WEB };
+        let plc = Bounds { permits: READS_PERMITS, per_tenant: READS_PERMITS, ..PLC };
+        let web = Bounds { permits: READS_PERMITS, ..WEB };
         Self { plc: FairPool::new("reads_did_plc", plc), web: FairPool::new("reads_did_web", web) }
     }
 
-    /// `places` is how many look-ups the tasks have in progress.
-    pub(super) fn for_tasks(places: usize) -> Self {
-        let plc = Bounds { places, per_tenant: places, ..PLC };
-        let web = Bounds { places, ..TASKS_WEB };
+    /// `permits` is how many look-ups the tasks have in progress.
+    pub(super) fn for_tasks(permits: usize) -> Self {
+        let plc = Bounds { permits, per_tenant: permits, ..PLC };
+        let web = Bounds { permits, ..TASKS_WEB };
         Self { plc: FairPool::new("tasks_did_plc", plc), web: FairPool::new("tasks_did_web", web) }
     }
 
     /// Enters the pool for a look-up at the directory.
-    pub(super) async fn plc(&self) -> Result<Place, Full> {
+    pub(super) async fn plc(&self) -> Result<Permit, Full> {
         self.plc.enter(&Tenant::Instance).await
     }
 
     /// Enters the pool for a look-up at a host that a caller named. `host` may have a percent-encoded port, which is
     /// ignored.
-    pub(super) async fn web(&self, host: &str) -> Result<Place, Full> {
+    pub(super) async fn web(&self, host: &str) -> Result<Permit, Full> {
         let name = host.split('%').next().unwrap_or_default();
         self.web.enter(&Tenant::of_host(name)).await
     }

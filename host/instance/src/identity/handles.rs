@@ -24,7 +24,7 @@ const OWNER_TIME_FAILED: Duration = Duration::from_mins(1);
 const OWNER_TIME_UNAVAILABLE: Duration = Duration::from_secs(5);
 
 /// Time that a read of a record waits for the account of a handle. DNS and the host of a handle answer within a second.
-const OWNER_PATIENCE: Duration = Duration::from_secs(5);
+const OWNER_MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Cached handles, of some 100 bytes each.
 const OWNERS: u64 = 50_000;
@@ -169,7 +169,7 @@ impl Resolver {
         let reads = self.for_reads();
         match self.owners.get(&handle).await {
             Some(Ok(did)) => {
-                let document = tokio::time::timeout(OWNER_PATIENCE, reads.resolve(&did)).await;
+                let document = tokio::time::timeout(OWNER_MAX_WAIT, reads.resolve(&did)).await;
                 if document.map_err(|_| HandleError::Slow)??.handle() == Some(&handle) {
                     return Ok(did);
                 }
@@ -179,7 +179,7 @@ impl Resolver {
             None => {}
         }
         let look_up = async {
-            let found = tokio::time::timeout(OWNER_PATIENCE, reads.account(&handle)).await;
+            let found = tokio::time::timeout(OWNER_MAX_WAIT, reads.account(&handle)).await;
             match found.unwrap_or(Err(HandleError::Slow)) {
                 // The handle was not looked up.
                 Err(HandleError::Identity(
@@ -209,8 +209,8 @@ impl Resolver {
             return Err(HandleError::Malformed);
         }
         let did = {
-            // Released before the DID is resolved, which may need a place for the same domain.
-            let _place = self.enter_web_pool(&handle).await.map_err(IdentityError::Busy)?;
+            // Released before the DID is resolved, which may need a permit for the same domain.
+            let _permit = self.enter_web_pool(&handle).await.map_err(IdentityError::Busy)?;
             match self.by_dns(&handle).await {
                 Some(did) => did,
                 None => self.by_host(&handle).await.ok_or(HandleError::Unknown)?,

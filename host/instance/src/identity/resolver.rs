@@ -22,7 +22,7 @@ use super::handles::{Owners, owners};
 use super::{DidDocument, IdentityError};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::Did;
-use belvedere_web::fair_share::{Full, Place};
+use belvedere_web::fair_share::{Full, Permit};
 use belvedere_web::net::{
     self, FetchedResponse, Limits, MAX_ASKED_WAIT, NetError, RATE_LIMIT_WAIT, asked_wait,
 };
@@ -53,7 +53,7 @@ const MAX_FETCHES: u32 = 3;
 pub const MIN_REFRESH_SECONDS: i64 = 30;
 
 /// Time that a look-up for a waiting user waits for a directory that limits its rate.
-const SHORT_PATIENCE: Duration = Duration::from_millis(1_500);
+const SHORT_MAX_WAIT: Duration = Duration::from_millis(1_500);
 
 /// Number of waits that the directory may ask of a task that can wait before it gives up.
 const MAX_WAITS: usize = 10;
@@ -111,14 +111,14 @@ impl Resolver {
         Self { inner: Arc::new(inner), pools: Arc::new(pools), reads: Arc::new(reads), owners: owners() }
     }
 
-    /// The same documents, for tasks that look up thousands of DIDs, at most `places` at a time: they take no places from
+    /// The same documents, for tasks that look up thousands of DIDs, at most `permits` at a time: they take no permits from
     /// callers.
     #[must_use]
-    pub fn for_tasks(&self, places: usize) -> Self {
-        Self { pools: Arc::new(LookupPools::for_tasks(places)), ..self.clone() }
+    pub fn for_tasks(&self, permits: usize) -> Self {
+        Self { pools: Arc::new(LookupPools::for_tasks(permits)), ..self.clone() }
     }
 
-    /// The same documents, for reads of what any caller may name: they take no places from logins.
+    /// The same documents, for reads of what any caller may name: they take no permits from logins.
     #[must_use]
     pub fn for_reads(&self) -> Self {
         Self { pools: Arc::clone(&self.reads), ..self.clone() }
@@ -171,7 +171,7 @@ impl Resolver {
     }
 
     /// Enters the pool for a look-up at a host that a caller named.
-    pub(super) async fn enter_web_pool(&self, host: &str) -> Result<Place, Full> {
+    pub(super) async fn enter_web_pool(&self, host: &str) -> Result<Permit, Full> {
         self.pools.web(host).await
     }
 
@@ -282,14 +282,14 @@ impl Inner {
 
     async fn fetch(&self, did: &Did, pools: &LookupPools) -> Result<DidDocument, IdentityError> {
         let (net, url) = self.source(did)?;
-        let _place = match did.method() {
+        let _permit = match did.method() {
             "plc" => pools.plc().await?,
             _ => pools.web(did.identifier()).await?,
         };
         let is_directory = did.method() == "plc";
         let mut response = self.request(net, &url, is_directory).await;
         if let Err(IdentityError::RateLimited(wait)) = &response
-            && *wait <= SHORT_PATIENCE
+            && *wait <= SHORT_MAX_WAIT
         {
             tokio::time::sleep(*wait).await;
             response = self.request(net, &url, is_directory).await;

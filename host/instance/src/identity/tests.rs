@@ -238,10 +238,10 @@ async fn a_domain_that_stalls_does_not_delay_others() {
     assert!(futures_util::poll!(&mut again).is_pending(), "it is looked up now");
 }
 
-/// All look-ups of tasks stall: none is refused, and callers have the places that they have without tasks, even at the
+/// All look-ups of tasks stall: none is refused, and callers have the permits that they have without tasks, even at the
 /// same domain.
 #[tokio::test]
-async fn tasks_take_no_places_from_callers() {
+async fn tasks_take_no_permits_from_callers() {
     let host = Directory::start_at("127.0.0.2:0").await;
     let web = format!("did:web:127.0.0.2%3A{}", host.port);
     host.set("/.well-known/did.json", 200, document(&web, "https://one.test"));
@@ -261,10 +261,10 @@ fn stalled<F: Future>(calls: &mut [std::pin::Pin<Box<F>>]) -> usize {
     calls.iter_mut().map(poll).filter(|stalled| *stalled).count()
 }
 
-/// All look-ups for reads of records stall, because callers name handles of slow hosts: logins have the places that they
+/// All look-ups for reads of records stall, because callers name handles of slow hosts: logins have the permits that they
 /// have without them. And the other way round.
 #[tokio::test]
-async fn reads_of_records_take_no_places_from_logins() {
+async fn reads_of_records_take_no_permits_from_logins() {
     let host = Directory::start_at("127.0.0.2:0").await;
     let web = format!("did:web:127.0.0.2%3A{}", host.port);
     let document = json!({"id": web, "alsoKnownAs": ["at://alice.example"]});

@@ -22,11 +22,11 @@ pub const MAX_RESPONSE_BYTES: usize = 8 << 20;
 /// tenant gets a quarter, so that a tenant with a slow authority does not block the others. Authorities usually respond
 /// within a fraction of a second, so it is enough when few calls wait, and briefly.
 const POOL_BOUNDS: Bounds = Bounds {
-    places: 64,
+    permits: 64,
     per_tenant: 16,
     waiting: 128,
     waiting_per_tenant: 32,
-    patience: Duration::from_secs(2),
+    max_wait: Duration::from_secs(2),
 };
 
 /// The pool for forwarded calls.

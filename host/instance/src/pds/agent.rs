@@ -1,5 +1,5 @@
-//! Makes calls to a PDS with one session. Each takes a place in [`PdsPools`] and has one deadline, which covers the
-//! wait for the place, the renewal of tokens, and all repeats.
+//! Makes calls to a PDS with one session. Each takes a permit in [`PdsPools`] and has one deadline, which covers the
+//! wait for the permit, the renewal of tokens, and all repeats.
 
 use std::time::Duration;
 
@@ -43,22 +43,22 @@ pub(super) enum CallKind {
 pub struct Agent<'a> {
     net: &'a Client,
     session: &'a Session,
-    places: &'a PdsPools,
+    permits: &'a PdsPools,
     /// The tenant whose share the calls take.
     tenant: &'a Tenant,
     /// Upper bound of each call's deadline.
-    patience: Duration,
+    max_wait: Duration,
 }
 
 impl<'a> Agent<'a> {
-    pub fn new(net: &'a Client, session: &'a Session, places: &'a PdsPools, tenant: &'a Tenant) -> Self {
-        Self { net, session, places, tenant, patience: UPLOAD_TIME }
+    pub fn new(net: &'a Client, session: &'a Session, permits: &'a PdsPools, tenant: &'a Tenant) -> Self {
+        Self { net, session, permits, tenant, max_wait: UPLOAD_TIME }
     }
 
-    /// The same agent, with calls that take at most `patience`.
+    /// The same agent, with calls that take at most `max_wait`.
     #[must_use]
-    pub fn within(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn within(self, max_wait: Duration) -> Self {
+        Self { max_wait, ..self }
     }
 
     /// Makes one write with its method: `createRecord`, `putRecord` or `deleteRecord`.
@@ -239,7 +239,7 @@ impl<'a> Agent<'a> {
         format!("{}/xrpc/{method}", self.session.endpoint)
     }
 
-    /// Waits for a place and makes a call, both within its deadline. A token renewal that is in progress at the
+    /// Waits for a permit and makes a call, both within its deadline. A token renewal that is in progress at the
     /// deadline still completes and is stored ([`super::Vault`]).
     pub(super) async fn with_deadline<T>(
         &self,
@@ -247,9 +247,9 @@ impl<'a> Agent<'a> {
         call: impl Future<Output = Result<T, PdsError>>,
     ) -> Result<T, PdsError> {
         let placed_call = async {
-            let _place = match kind {
-                CallKind::Call => self.places.enter(self.tenant, &self.session.endpoint).await?,
-                CallKind::Upload => self.places.enter_upload(self.tenant, &self.session.did).await?,
+            let _permit = match kind {
+                CallKind::Call => self.permits.enter(self.tenant, &self.session.endpoint).await?,
+                CallKind::Upload => self.permits.enter_upload(self.tenant, &self.session.did).await?,
             };
             call.await
         };
@@ -257,7 +257,7 @@ impl<'a> Agent<'a> {
             CallKind::Call => CALL_TIME,
             CallKind::Upload => UPLOAD_TIME,
         };
-        let ended = tokio::time::timeout(deadline.min(self.patience), placed_call).await;
+        let ended = tokio::time::timeout(deadline.min(self.max_wait), placed_call).await;
         ended.unwrap_or(Err(PdsError::Net(NetError::Timeout)))
     }
 }
@@ -303,17 +303,17 @@ mod tests {
     use belvedere_protocol::atproto::Did;
     use belvedere_web::net::testing::loopback;
 
-    /// The deadline covers renewals, repeats and the wait for a place.
+    /// The deadline covers renewals, repeats and the wait for a permit.
     #[tokio::test(start_paused = true)]
     async fn a_call_has_one_deadline() {
-        let (net, places, tenant) = (loopback(), PdsPools::default(), Tenant::Instance);
+        let (net, permits, tenant) = (loopback(), PdsPools::default(), Tenant::Instance);
         let session = Session {
             did: Did::try_from("did:plc:alice").unwrap(),
             endpoint: "http://127.0.0.1:9".to_owned(),
             credential: Credential::Bearer(Secret::new("token".to_owned())),
             permits: None,
         };
-        let agent = Agent::new(&net, &session, &places, &tenant);
+        let agent = Agent::new(&net, &session, &permits, &tenant);
         let short = Duration::from_secs(7);
         for (agent, kind, time) in [
             (agent, CallKind::Call, CALL_TIME),

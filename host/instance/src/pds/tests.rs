@@ -17,8 +17,8 @@ use belvedere_web::net::testing::loopback;
 const ALICE: &str = "did:plc:alice";
 
 fn agent<'a>(net: &'a Client, session: &'a Session) -> Agent<'a> {
-    static PLACES: LazyLock<PdsPools> = LazyLock::new(PdsPools::default);
-    Agent::new(net, session, &PLACES, &Tenant::Instance)
+    static PERMITS: LazyLock<PdsPools> = LazyLock::new(PdsPools::default);
+    Agent::new(net, session, &PERMITS, &Tenant::Instance)
 }
 
 fn write(rkey: Option<&str>, action: WriteAction) -> Write {
@@ -181,7 +181,7 @@ async fn silent() -> (String, tokio::task::JoinHandle<()>, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_slow_pds_delays_neither_other_pdss_nor_other_tenants() {
-    let (pds, net, places) = (FakePds::start().await, loopback(), PdsPools::default());
+    let (pds, net, permits) = (FakePds::start().await, loopback(), PdsPools::default());
     let (slow, _server, accepted) = silent().await;
     // Another host name counts as another operator.
     let slow = Session { endpoint: slow.replace("127.0.0.1", "localhost"), ..pds.session(ALICE) };
@@ -190,7 +190,7 @@ async fn a_slow_pds_delays_neither_other_pdss_nor_other_tenants() {
     let create = write(None, WriteAction::Create(record("x")));
     let (calls, uploads) = PdsPools::max_per_route_and_account();
     let waiting = async {
-        let agent = Agent::new(&net, &slow, &places, &a);
+        let agent = Agent::new(&net, &slow, &permits, &a);
         let writes = (0..2 * calls).map(|_| agent.write(&create));
         let blobs = (0..2 * uploads).map(|_| agent.upload_blob(Bytes::from_static(b"x"), "image/png"));
         futures_util::future::join(join_all(writes), join_all(blobs)).await
@@ -200,8 +200,8 @@ async fn a_slow_pds_delays_neither_other_pdss_nor_other_tenants() {
             tokio::task::yield_now().await;
         }
         for tenant in [&a, &b] {
-            Agent::new(&net, &session, &places, tenant).write(&create).await.unwrap();
-            let bob = Agent::new(&net, &bob, &places, tenant);
+            Agent::new(&net, &session, &permits, tenant).write(&create).await.unwrap();
+            let bob = Agent::new(&net, &bob, &permits, tenant);
             bob.upload_blob(Bytes::from_static(b"x"), "image/png").await.unwrap();
         }
     };

@@ -12,7 +12,7 @@ use belvedere_storage::store::records::get;
 use belvedere_storage::store::replicas::Writer;
 
 /// Time that the writes of one commit wait for their record scripts together. After that, the stream's events run them.
-const SCRIPT_PATIENCE: Duration = Duration::from_secs(5);
+const SCRIPT_MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Whether a mirrored write runs the record script that decides about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Repos {
             warn(repo, &error);
         }
         // The commit is made: a caller who waits longer would take it for a failure.
-        if let Ok(Err(error)) = tokio::time::timeout(SCRIPT_PATIENCE, self.decide_all(events)).await {
+        if let Ok(Err(error)) = tokio::time::timeout(SCRIPT_MAX_WAIT, self.decide_all(events)).await {
             warn(repo, &error);
         }
         self.announce(&[Writer::account(repo)]).await;

@@ -29,7 +29,7 @@ use belvedere_web::fair_share::Tenant;
 use belvedere_web::net;
 
 /// Time that a run waits for the index's writer. It commits within milliseconds unless the database is slow.
-const WRITER_PATIENCE: Duration = Duration::from_secs(5);
+const WRITER_MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Reads and writes records for scripts (`Record` in the script API) and procedures. Cheap to clone.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ struct Inner {
     registry: Arc<Registry>,
     sessions: Sessions,
     net: net::Client,
-    places: PdsPools,
+    permits: PdsPools,
     index: OnceLock<IndexAccess>,
 }
 
@@ -76,8 +76,8 @@ pub enum LocalError {
 impl Repos {
     pub fn new(core: &Core, sessions: Sessions) -> Self {
         let Core { db, registry, net, .. } = core.clone();
-        let (places, index) = (PdsPools::default(), OnceLock::new());
-        Self(Arc::new(Inner { db, registry, sessions, net, places, index }))
+        let (permits, index) = (PdsPools::default(), OnceLock::new());
+        Self(Arc::new(Inner { db, registry, sessions, net, permits, index }))
     }
 
     /// Sets the index's writer and the record scripts. They are set after construction, because event scripts use
@@ -97,7 +97,7 @@ impl Repos {
 
     /// An agent that calls the session's PDS and counts against the share of `tenant`.
     pub fn agent<'a>(&'a self, session: &'a Session, tenant: &'a Tenant) -> Agent<'a> {
-        Agent::new(&self.0.net, session, &self.0.places, tenant)
+        Agent::new(&self.0.net, session, &self.0.permits, tenant)
     }
 
     /// The record schema of a collection's lexicon, as JSON text.
@@ -155,7 +155,7 @@ impl Repos {
             return Ok(());
         }
         let index = self.0.index.get().ok_or(LocalError::NoWriter)?;
-        match tokio::time::timeout(WRITER_PATIENCE, index.writer.submit_commit(changes)).await {
+        match tokio::time::timeout(WRITER_MAX_WAIT, index.writer.submit_commit(changes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(LocalError::NoWriter),
         }

@@ -27,7 +27,7 @@ pub enum Validation {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidWrite {
     /// The number of the write, from 1, and of writes in the commit.
-    place: (usize, usize),
+    permit: (usize, usize),
     reason: InvalidReason,
 }
 
@@ -43,8 +43,8 @@ enum InvalidReason {
 
 impl fmt::Display for InvalidWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, reason } = self;
-        match place {
+        let Self { permit, reason } = self;
+        match permit {
             (1, 1) => write!(f, "invalid record: {reason}"),
             (number, all) => write!(f, "invalid record ({number} of {all}): {reason}"),
         }
@@ -77,7 +77,7 @@ impl Repos {
         hand_over_thread(bytes, || {
             writes.iter().enumerate().try_for_each(|(position, write)| {
                 check(&snapshot, write, validation)
-                    .map_err(|reason| InvalidWrite { place: (position + 1, writes.len()), reason })
+                    .map_err(|reason| InvalidWrite { permit: (position + 1, writes.len()), reason })
             })
         })
     }
@@ -102,7 +102,7 @@ impl Repos {
             }
             Ok(inspected)
         };
-        hand_over_thread(record.len(), check).map_err(|reason| InvalidWrite { place: (1, 1), reason })
+        hand_over_thread(record.len(), check).map_err(|reason| InvalidWrite { permit: (1, 1), reason })
     }
 
     /// The key of a new record: the one that was named, else the only one that the collection's lexicon allows.

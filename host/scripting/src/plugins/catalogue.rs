@@ -29,7 +29,7 @@ const PAGE: &str = "100";
 const MAX_BYTES: usize = 4 << 20;
 
 /// Time for the page, and for each manifest.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Time for all of it: 100 plugins are read one after the other.
 const MAX_DURATION: Duration = Duration::from_mins(5);
@@ -185,7 +185,7 @@ impl Catalogue {
             if page.query().is_none() {
                 page.query_pairs_mut().append_pair("per_page", PAGE);
             }
-            let page = sources::fetch(net, &page, MAX_BYTES, PATIENCE).await?;
+            let page = sources::fetch(net, &page, MAX_BYTES, MAX_WAIT).await?;
             let mut entries = BTreeMap::new();
             for (id, releases) in releases_by_plugin(&page)? {
                 if let Some(entry) = entry(net, current, &id, releases).await {
@@ -243,7 +243,7 @@ async fn entry(net: &Client, current: &Current, id: &str, releases: Releases) ->
 
 async fn read_manifest(net: &Client, url: &str) -> Result<ManifestFile, SourceError> {
     let url = Url::parse(url).map_err(|error| SourceError::Url(error.to_string()))?;
-    Ok(ManifestFile::read(&sources::fetch(net, &url, manifest::MAX_BYTES, PATIENCE).await?)?)
+    Ok(ManifestFile::read(&sources::fetch(net, &url, manifest::MAX_BYTES, MAX_WAIT).await?)?)
 }
 
 /// Sorts a page of releases by plugin. Drafts, other tags and releases without a manifest are left out.

@@ -24,7 +24,7 @@ use belvedere_web::net::Client;
 const MAX_AT_ONCE: usize = 4;
 
 /// Time that a further one waits. A download ends within a minute.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Digits of a SHA-256.
 const HEX_DIGITS: usize = 64;
@@ -37,7 +37,7 @@ pub struct Installer {
     pub net: Client,
     pub loader: Loader,
     pub plugins: Plugins,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// The reason why a plugin was not installed. The texts are for the operator.
@@ -113,7 +113,7 @@ struct Fetched {
 
 impl Installer {
     pub fn new(db: Db, clock: Clock, net: Client, loader: Loader, plugins: Plugins) -> Self {
-        Self { db, clock, net, loader, plugins, places: Arc::new(Semaphore::new(MAX_AT_ONCE)) }
+        Self { db, clock, net, loader, plugins, permits: Arc::new(Semaphore::new(MAX_AT_ONCE)) }
     }
 
     /// Downloads a plugin and reads what it is and asks for. Neither compiles nor stores anything.
@@ -121,7 +121,7 @@ impl Installer {
     /// # Errors
     /// When the plugin can't be used.
     pub async fn preview(&self, origin: Origin, terms: &Terms) -> Result<Preview, InstallError> {
-        let _place = self.place().await?;
+        let _permit = self.permit().await?;
         let Fetched { package, manifest_url, wasm_url } = self.fetch(origin, terms).await?;
         let inspected = check::inspect(package).await?;
         let is_compiled = self.loader.has_compiled(&inspected.package.module_sha256).await;
@@ -144,7 +144,7 @@ impl Installer {
             Origin::Url(url) => (PluginSource::Url, Some(url.clone())),
             Origin::Upload { .. } => (PluginSource::Upload, None),
         };
-        let _place = self.place().await?;
+        let _permit = self.permit().await?;
         let package = self.fetch(origin, terms).await?.package;
         if self.loader.is_configured(package.id()) {
             return Err(InstallError::Conflict(CONFIGURED.to_owned()));
@@ -204,7 +204,7 @@ impl Installer {
                 "the plugin was uploaded: upload its new version with POST /admin/plugins, or name a url";
             return Err(InstallError::Invalid(text.to_owned()));
         };
-        let _place = self.place().await?;
+        let _permit = self.permit().await?;
         let source = if is_moved { PluginSource::Url } else { before.source };
         let net = match source {
             PluginSource::Environment => self.net.clone(),
@@ -301,9 +301,9 @@ impl Installer {
         Ok(Fetched { package, manifest_url, wasm_url })
     }
 
-    async fn place(&self) -> Result<SemaphorePermit<'_>, InstallError> {
-        let place = tokio::time::timeout(PATIENCE, self.places.acquire()).await;
-        place.ok().and_then(Result::ok).ok_or(InstallError::Busy)
+    async fn permit(&self) -> Result<SemaphorePermit<'_>, InstallError> {
+        let permit = tokio::time::timeout(MAX_WAIT, self.permits.acquire()).await;
+        permit.ok().and_then(Result::ok).ok_or(InstallError::Busy)
     }
 }
 

@@ -36,7 +36,7 @@ pub const LOCALS_BY_LOOPS: u64 = 100_000;
 pub const COMPILE_TIME: Duration = Duration::from_mins(1);
 
 /// Time from beginning to end for the same: a compiler that gets a third of a core still finishes.
-pub const COMPILE_PATIENCE: Duration = Duration::from_mins(3);
+pub const COMPILE_MAX_WAIT: Duration = Duration::from_mins(3);
 
 /// Memory that compiling a module may take on a large server: several times a JavaScript engine's.
 pub const COMPILE_MEMORY: u64 = 1 << 30;
@@ -83,7 +83,7 @@ pub const GUEST_TIME: Duration = Duration::from_secs(5);
 /// The same for a page of a sync, which may parse megabytes.
 pub const SYNC_GUEST_TIME: Duration = Duration::from_secs(30);
 
-/// The longest a call may take, waits for a place and for other servers included: no caller waits longer.
+/// The longest a call may take, waits for a permit and for other servers included: no caller waits longer.
 pub const CALL_TIME: Duration = Duration::from_mins(1);
 
 /// Bytes that a plugin hands to the host in one call, and in its result: the largest body of a request, and the rest of
@@ -108,7 +108,7 @@ pub const WAITING_PER_TENANT: usize = 32;
 /// Calls of one plugin that may wait.
 pub const WAITING_PER_PLUGIN: usize = 256;
 
-/// The longest wait for a place.
+/// The longest wait for a permit.
 pub const QUEUE_WAIT: Duration = Duration::from_secs(10);
 
 /// Traps in a row after which a plugin is paused: one may be an accident, and each takes up to [`GUEST_TIME`] from others.

@@ -35,14 +35,14 @@ const REJECTED_TYPES: [&str; 3] = ["at+jwt", "refresh+jwt", "dpop+jwt"];
 /// Look-ups of issuers, by the sender's address. Each may wait for a remote server until its timeout. The
 /// [`Resolver`](belvedere_instance::identity::Resolver) bounds separately how many go to one target.
 const LOOK_UPS: Bounds = Bounds {
-    places: 64,
-    // An address that only names stalling servers holds an eighth of the places.
+    permits: 64,
+    // An address that only names stalling servers holds an eighth of the permits.
     per_tenant: 8,
     waiting: 256,
     // A PDS that sends the first calls of many users waits a moment; a flood is rejected.
     waiting_per_tenant: 64,
     // The longest that one look-up may take.
-    patience: Duration::from_secs(10),
+    max_wait: Duration::from_secs(10),
 };
 
 /// The reason why a token is rejected.
@@ -177,7 +177,7 @@ impl ServiceTokens {
             known
         } else {
             sender.pay_look_up(issuer).map_err(ServiceTokenError::LookUpLimit)?;
-            let _place = self.look_ups.enter(sender.tenant()).await?;
+            let _permit = self.look_ups.enter(sender.tenant()).await?;
             keys.look_up(issuer, fresh).await
         };
         found.map_err(|error| match error {
@@ -229,7 +229,7 @@ impl From<ServiceTokenError> for Error {
 fn busy(full: Full) -> Error {
     let status = match full {
         Full::Tenant => StatusCode::TOO_MANY_REQUESTS,
-        Full::Pool | Full::Patience => StatusCode::SERVICE_UNAVAILABLE,
+        Full::Pool | Full::Timeout => StatusCode::SERVICE_UNAVAILABLE,
     };
     Error::new(status, full.to_string()).with_header(RETRY_AFTER, HeaderValue::from_static("1"))
 }

@@ -61,7 +61,7 @@ fn key_of(
         }
         Err(IdentityError::Busy(full)) => Err(SigningKeyError::Busy(*full)),
         // The token is not at fault.
-        Err(IdentityError::RateLimited(_)) => Err(SigningKeyError::Busy(Full::Patience)),
+        Err(IdentityError::RateLimited(_)) => Err(SigningKeyError::Busy(Full::Timeout)),
         Err(error) => Err(SigningKeyError::Unknown(error.to_string())),
     }
 }

@@ -33,11 +33,11 @@ pub fn open(
     response::events(EventStream::new(messages.take_until(Box::pin(refused))))
 }
 
-/// The error for a stream that finds no place.
+/// The error for a stream that finds no permit.
 pub fn refused(full: Full) -> Error {
     let status = match full {
         Full::Tenant => StatusCode::TOO_MANY_REQUESTS,
-        Full::Pool | Full::Patience => StatusCode::SERVICE_UNAVAILABLE,
+        Full::Pool | Full::Timeout => StatusCode::SERVICE_UNAVAILABLE,
     };
     Error::new(status, "too many event streams are open; close one first")
         .with_header(RETRY_AFTER, RETRY_SECONDS)

@@ -186,7 +186,7 @@ impl App {
         let readiness = Readiness::default();
         let backfills = Backfills::new(db.clone(), events.clone(), clock.clone(), random.clone());
         let (history, started_at) = (History::new(clock.clone()), clock.now());
-        let streams = event_stream::places();
+        let streams = event_stream::permits();
         let backfill_feeds = Feeds::new(
             db.clone(),
             backfills.clone(),

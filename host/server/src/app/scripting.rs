@@ -24,13 +24,13 @@ use belvedere_wasm::sandbox::MemoryPool;
 #[derive(Debug)]
 pub struct Scripting {
     pub runtime: ScriptRuntime,
-    /// Places of runs that wait for other servers.
+    /// Permits of runs that wait for other servers.
     pub web: OutboundHttp,
     /// Scripts of records and labels.
     pub events: EventScripts,
     /// Background jobs.
     pub jobs: JobQueue,
-    /// Places of dry runs.
+    /// Permits of dry runs.
     pub dry_runs: Semaphore,
 }
 
@@ -99,7 +99,7 @@ impl Scripting {
             clock: app.clock.clone(),
             random: app.random.clone(),
             queue: self.jobs.clone(),
-            places: worker::pool(app.config.scripts.job_workers),
+            permits: worker::pool(app.config.scripts.job_workers),
         }
     }
 }

@@ -100,7 +100,7 @@ async fn compare_with(db: &Db, command: Command, config: &Config) -> anyhow::Res
         random: Random::system(),
         settings: settings.backfill(),
         relay_url: config.indexing.relay_url.clone(),
-        patience: Duration::from_secs(wait.into()),
+        max_wait: Duration::from_secs(wait.into()),
     };
     Ok(verifier.verify(&Scope { collections, did, sample: sample.map(|n| n as usize) }).await?)
 }

@@ -96,7 +96,7 @@ impl EventScripts {
         self.attempt_with(script, event, None, services).await
     }
 
-    /// Like [`Self::attempt`]. With a lineage, the caller has a place among the runs.
+    /// Like [`Self::attempt`]. With a lineage, the caller has a permit among the runs.
     async fn attempt_within(
         &self,
         script: &CompiledScript,
@@ -160,7 +160,7 @@ impl EventScripts {
     async fn decide_record_early(&self, event: RecordEvent) -> Option<EarlyDecision> {
         let uri = event.change.uri.clone();
         let script = self.record_script(uri.collection.as_str(), event.action)?;
-        // The run that writes holds an instance: waiting for a place that only such runs give back would end nowhere.
+        // The run that writes holds an instance: waiting for a permit that only such runs give back would end nowhere.
         let _permit = self.0.runs.try_acquire().ok()?;
         let early = self.0.early.begin(&event.change).await;
         match self.attempt_within(&script, &event, Some(&Lineage::of_write(script.trigger().kind()))).await {

@@ -172,7 +172,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Session<'_, Io> {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, End> {
         // Fails only when the semaphore is closed, which never happens.
-        let _place = self.labelers.verifying.acquire().await;
+        let _permit = self.labelers.verifying.acquire().await;
         let failed = |error: tokio::task::JoinError| End::Unreachable(format!("verifying failed: {error}"));
         tokio::task::spawn_blocking(work).await.map_err(failed)
     }

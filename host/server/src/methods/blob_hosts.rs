@@ -13,7 +13,7 @@ use belvedere_storage::store::records::RecordRow;
 
 /// Maximum wait of an answer for DID documents that are not cached. After that, blobs have the URL of the author's last
 /// known PDS, or none if the author is new (docs/adr/0040); the documents are there for the next request.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const MAX_WAIT: Duration = Duration::from_millis(1500);
 
 /// PDS origins by DID. An author that can't be resolved is not among them.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl BlobHosts {
         }
         let lookups = authors.into_iter().map(async |author| {
             let did = Did::try_from(author).ok()?;
-            Some((author.to_owned(), resolver.pds_within(&did, PATIENCE).await?))
+            Some((author.to_owned(), resolver.pds_within(&did, MAX_WAIT).await?))
         });
         Self(join_all(lookups).await.into_iter().flatten().collect())
     }
@@ -62,7 +62,7 @@ mod tests {
         .await;
         let resolver = Resolver::new(loopback(), plc.url().parse().unwrap(), Clock::fixed(Timestamp(0)));
         let (known, new) = (Did::try_from("did:plc:known").unwrap(), Did::try_from("did:plc:new").unwrap());
-        let host = async |did: &Did, patience| resolver.pds_within(did, patience).await;
+        let host = async |did: &Did, max_wait| resolver.pds_within(did, max_wait).await;
         assert_eq!(host(&known, GENEROUS).await.as_deref(), Some("https://pds.example"));
 
         // The directory fails, or is too slow.

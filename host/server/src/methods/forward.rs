@@ -26,12 +26,12 @@ use belvedere_instance::pds::StandardCall;
 use belvedere_instance::xrpc::{ACCEPT_LABELERS, Answer, Call, ServiceRef, Verb};
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::StoreError;
-use belvedere_web::fair_share::Place;
+use belvedere_web::fair_share::Permit;
 use belvedere_web::http::{Error, response};
 use belvedere_web::net::{Limits, NetError};
 
 /// The longest an authority may take. Callers give up about then.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// Answers a call of a method without a lexicon.
 pub(super) async fn answer(app: &App, call: &Call) -> Result<Answer, Failure> {
@@ -60,7 +60,7 @@ pub(super) async fn to_service(app: &App, call: &Call, service: &ServiceRef) -> 
     if has_session || call.verb == Verb::Procedure {
         return own_pds::answer(app, call).await;
     }
-    let _place = place(app, call).await?;
+    let _permit = permit(app, call).await?;
     let endpoint = match app.core.resolver.resolve(&service.did).await {
         Ok(document) => document.endpoint(&service.fragment).map(str::to_owned),
         Err(error) if error.is_temporary() => return Err(Failure::Unreachable(Box::new(error))),
@@ -84,7 +84,7 @@ async fn check_rules(app: &App, nsid: &Nsid) -> Result<ForwardingRules, Failure>
 /// Calls the method's authority.
 async fn to_authority(app: &App, call: &Call) -> Result<Answer, Failure> {
     json_input(call)?;
-    let _place = place(app, call).await?;
+    let _permit = permit(app, call).await?;
     let authority = app.authorities.of(&call.nsid).await.map_err(|error| match error {
         AuthorityError::Absent(_) | AuthorityError::Ambiguous(_) => Failure::Refused(unknown()),
         AuthorityError::Unavailable(..) => Failure::Unreachable(Box::new(error)),
@@ -92,10 +92,10 @@ async fn to_authority(app: &App, call: &Call) -> Result<Answer, Failure> {
     send(app, call, &authority.pds).await
 }
 
-/// A place for a call to another server; charged to the caller's tenant.
-async fn place(app: &App, call: &Call) -> Result<Place, Failure> {
-    let place = app.forwarding.enter(&call.caller.tenant).await;
-    Ok(place.map_err(|full| {
+/// A permit for a call to another server; charged to the caller's tenant.
+async fn permit(app: &App, call: &Call) -> Result<Permit, Failure> {
+    let permit = app.forwarding.enter(&call.caller.tenant).await;
+    Ok(permit.map_err(|full| {
         let text = format!("too many calls are being forwarded: {full}");
         Error::new(StatusCode::SERVICE_UNAVAILABLE, text)
     })?)
@@ -110,7 +110,7 @@ async fn send(app: &App, call: &Call, origin: &str) -> Result<Answer, Failure> {
         headers.insert(CONTENT_TYPE, response::JSON);
     }
     headers.extend(call.headers.accept_labelers.clone().map(|labelers| (ACCEPT_LABELERS, labelers)));
-    let limits = Limits { max_bytes: MAX_RESPONSE_BYTES, total: PATIENCE };
+    let limits = Limits { max_bytes: MAX_RESPONSE_BYTES, total: MAX_WAIT };
     let fetched = app.core.net.request(call.verb.http_method(), &url, headers, body, limits).await;
     let fetched = fetched.map_err(|error| {
         tracing::debug!(method = call.nsid.as_str(), origin, %error, "forwarding failed");

@@ -71,9 +71,9 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Cal
     if let Err(error) = app.access.charge_nested(&call.caller, method) {
         return Ok(CallOutcome { answer: refused(&error, &call), is_remote });
     }
-    // A run that waits for another server takes one of the places for such runs.
-    let _place = if is_remote {
-        Some(app.scripting.web.place(&call.caller.tenant).await.map_err(|full| {
+    // A run that waits for another server takes one of the permits for such runs.
+    let _permit = if is_remote {
+        Some(app.scripting.web.permit(&call.caller.tenant).await.map_err(|full| {
             XrpcError::Unavailable(format!("too many scripts are waiting for other servers: {full}"))
         })?)
     } else {

@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{Db, StoreError};
-use belvedere_web::fair_share::{Bounds, FairPool, Place, Tenant};
+use belvedere_web::fair_share::{Bounds, FairPool, Permit, Tenant};
 
 /// Reads that may wait, of all tenants and of one: more than there are requests and scripts at the same time.
 const MAX_WAITING: usize = 16_384;
 const MAX_WAITING_PER_TENANT: usize = 4_096;
 
-/// Time that a read waits for a place; callers hardly wait longer.
+/// Time that a read waits for a permit; callers hardly wait longer.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// The fair-share pool of reads on `connections`, of which a tenant has `per_tenant`. `name` is its label in metrics.
@@ -22,11 +22,11 @@ pub(super) fn pool(name: impl Into<Cow<'static, str>>, connections: u32, per_ten
     FairPool::new(
         name,
         Bounds {
-            places: connections as usize,
+            permits: connections as usize,
             per_tenant: per_tenant as usize,
             waiting: MAX_WAITING,
             waiting_per_tenant: MAX_WAITING_PER_TENANT,
-            patience: MAX_WAIT,
+            max_wait: MAX_WAIT,
         },
     )
 }
@@ -42,7 +42,7 @@ pub(super) fn per_tenant_on_postgres(connections: u32) -> u32 {
 }
 
 impl Db {
-    /// The pool of places for concurrent reads by an index.
+    /// The pool of permits for concurrent reads by an index.
     pub fn reads(&self) -> &FairPool {
         match self {
             Self::Sqlite(db) => &db.reads,
@@ -50,11 +50,11 @@ impl Db {
         }
     }
 
-    /// Waits for a place for one read by an index. Dropping the place releases it.
+    /// Waits for a permit for one read by an index. Dropping the permit releases it.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] when too many reads are waiting, or no place became free in time.
-    pub async fn read_place(&self, tenant: &Tenant) -> Result<Place, StoreError> {
+    /// [`StoreError::Busy`] when too many reads are waiting, or no permit became free in time.
+    pub async fn read_permit(&self, tenant: &Tenant) -> Result<Permit, StoreError> {
         self.reads().enter(tenant).await.map_err(StoreError::Busy)
     }
 }

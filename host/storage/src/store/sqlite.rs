@@ -40,7 +40,7 @@ pub struct Sqlite {
     /// Connections for hot reads.
     pub(super) read_pool: Arc<ReadPool<SqliteConnection>>,
     pub(super) reads: FairPool,
-    /// Connections for reads that hold a place in `scans`.
+    /// Connections for reads that hold a permit in `scans`.
     pub(super) scan_pool: Arc<ReadPool<SqliteConnection>>,
     pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.

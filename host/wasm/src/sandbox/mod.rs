@@ -1,5 +1,5 @@
 //! The parts that the engines of scripts and plugins share: runs in fresh instances, pools of instances, turns of the
-//! processor, memory, compiled code that is kept on disk, shares of the logs, and places for calls of other servers.
+//! processor, memory, compiled code that is kept on disk, shares of the logs, and permits for calls of other servers.
 
 mod compiled_file;
 mod log_shares;
@@ -16,7 +16,7 @@ pub use memory::{
     GrowthLimits, InstanceMemory, MemoryGroup, MemoryPool, NoMemory, RESERVE_BYTES, ResultMemory, RunMemory,
     WhenFull,
 };
-pub use outbound::{outbound_headers, outbound_places};
+pub use outbound::{outbound_headers, outbound_permits};
 pub use processor::{ProcessorPool, RunBounds};
 pub use refusal::Refusal;
 pub use runner::{RunData, RunEnd, RunLimits, RunStore, Runner};

@@ -8,20 +8,20 @@ use http::header::{
     UPGRADE,
 };
 
-/// The longest wait for a place. The waiting run occupies an instance meanwhile.
-const PLACE_WAIT: Duration = Duration::from_secs(5);
+/// The longest wait for a permit. The waiting run occupies an instance meanwhile.
+const PERMIT_WAIT: Duration = Duration::from_secs(5);
 
 /// Headers that the client writes itself: with a program's headers about the message's framing, it could smuggle a request.
 const RESERVED: [HeaderName; 7] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, UPGRADE, TE, TRAILER];
 
-/// A pool of `places`, half of them for one tenant, for runs in `instances` that wait for other servers. `name` is its label in
+/// A pool of `permits`, half of them for one tenant, for runs in `instances` that wait for other servers. `name` is its label in
 /// the metrics.
 ///
 /// There is no bound per called server: a slow server already delays only the tenant that calls it, and with such a
 /// bound one tenant could keep all others from a server.
-pub fn outbound_places(name: &'static str, places: usize, instances: usize) -> FairPool {
+pub fn outbound_permits(name: &'static str, permits: usize, instances: usize) -> FairPool {
     // A run waits for one place at a time, so no more wait than there are instances.
-    FairPool::new(name, Bounds::half_per_tenant(places, instances.max(1), PLACE_WAIT))
+    FairPool::new(name, Bounds::half_per_tenant(permits, instances.max(1), PERMIT_WAIT))
 }
 
 /// The headers of a program's request.

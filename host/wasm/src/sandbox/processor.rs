@@ -1,18 +1,18 @@
-//! Bounds how many runs compute at the same time: a run goes on only while it holds a place in the processor pool, a
+//! Bounds how many runs compute at the same time: a run goes on only while it holds a permit in the processor pool, a
 //! [`FairPool`] with one place per core (`docs/adr/0013-turns-for-long-runs.md`). Runs of scripts and calls of plugins
 //! share one pool.
 //!
-//! A turn is the time from when a run gets a place until it gives the place back. It ends when the run waits for the
-//! host, when a run of another tenant waits for a place, or after [`MAX_TURN`] of guest time.
+//! A turn is the time from when a run gets a permit until it gives the permit back. It ends when the run waits for the
+//! host, when a run of another tenant waits for a permit, or after [`MAX_TURN`] of guest time.
 //!
 //! Without the pool every busy run would be in the queue of a worker thread. A worker switches to its next task every
 //! fraction of a millisecond, but a request that needs little time would still wait for many runs at each of its polls.
 //!
-//! A run that gets a place while other runs hold places first goes to the end of its worker's queue. Otherwise requests
+//! A run that gets a permit while other runs hold permits first goes to the end of its worker's queue. Otherwise requests
 //! that arrive together would each run their script at their first poll, ahead of all tasks queued behind them.
 //!
-//! A nested run (called through `xrpc.*`) is polled within its caller's polls and uses its caller's place. With a place
-//! of its own, it could hold that place while its caller waits for another, and enough such pairs would deadlock.
+//! A nested run (called through `xrpc.*`) is polled within its caller's polls and uses its caller's permit. With a permit
+//! of its own, it could hold that permit while its caller waits for another, and enough such pairs would deadlock.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -21,19 +21,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::{Duration, Instant};
 
-use belvedere_web::fair_share::{Bounds, FairPool, Place, Tenant};
+use belvedere_web::fair_share::{Bounds, FairPool, Permit, Tenant};
 
 /// The longest turn, in guest time, while only runs of the same tenant wait: long enough that switching costs little,
 /// short enough that all runs make progress.
 const MAX_TURN: Duration = Duration::from_millis(5);
 
-/// Waits for a place.
-type Entering = Pin<Box<dyn Future<Output = Option<Place>> + Send>>;
+/// Waits for a permit.
+type Entering = Pin<Box<dyn Future<Output = Option<Permit>> + Send>>;
 
 /// The processor pool of a server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ProcessorPool {
-    places: FairPool,
+    permits: FairPool,
     max_turn: Duration,
 }
 
@@ -41,40 +41,40 @@ impl Default for ProcessorPool {
     /// A pool with one place per core.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self::with_places(cores, MAX_TURN)
+        Self::with_permits(cores, MAX_TURN)
     }
 }
 
 impl ProcessorPool {
-    fn with_places(cores: usize, max_turn: Duration) -> Self {
+    fn with_permits(cores: usize, max_turn: Duration) -> Self {
         // One tenant may use all cores. The queue needs no bound, since each run in it holds an instance, and a run's
         // deadline bounds its wait.
         let bounds = Bounds {
-            places: cores,
+            permits: cores,
             per_tenant: cores,
             waiting: usize::MAX,
             waiting_per_tenant: usize::MAX,
-            patience: Duration::MAX,
+            max_wait: Duration::MAX,
         };
-        Self { places: FairPool::new("processor", bounds), max_turn }
+        Self { permits: FairPool::new("processor", bounds), max_turn }
     }
 
     /// Runs `work` in turns and measures its guest time: the time of its polls, without waits for the host or for a
-    /// place. Ends it with `None` when that exceeds the bounds. Both engines make their guests yield every millisecond or
+    /// permit. Ends it with `None` when that exceeds the bounds. Both engines make their guests yield every millisecond or
     /// sooner, so this is noticed at once.
     pub async fn run<T>(&self, work: impl Future<Output = T>, bounds: &RunBounds) -> (Option<T>, Duration) {
         let mut work = pin!(work);
         let mut spent = Duration::ZERO;
         let (mut slice_began, mut slice) = (Duration::ZERO, 0);
-        let mut run_place = bounds.tenant.as_ref().map(|tenant| RunPlace::of(self, tenant));
+        let mut run_permit = bounds.tenant.as_ref().map(|tenant| RunPermit::of(self, tenant));
         let ended = poll_fn(|context| {
-            if let Some(run_place) = &mut run_place
-                && run_place.poll(context, spent).is_pending()
+            if let Some(run_permit) = &mut run_permit
+                && run_permit.poll(context, spent).is_pending()
             {
                 return Poll::Pending;
             }
             let started = Instant::now();
-            let (polled, busy) = poll_recording_wakes(work.as_mut(), context, run_place.is_some());
+            let (polled, busy) = poll_recording_wakes(work.as_mut(), context, run_permit.is_some());
             spent += started.elapsed();
             let calls = bounds.calls.load(Ordering::Relaxed);
             if calls != slice {
@@ -85,11 +85,11 @@ impl ProcessorPool {
                 Poll::Pending if spent > bounds.total => Poll::Ready(None),
                 Poll::Pending if spent.saturating_sub(slice_began) > bounds.slice => Poll::Ready(None),
                 Poll::Pending => {
-                    // A run that waits for the host needs no place, and a run whose turn is over gives its place back.
-                    if let Some(run_place) = &mut run_place
-                        && (!busy || run_place.turn_is_over(spent))
+                    // A run that waits for the host needs no permit, and a run whose turn is over gives its permit back.
+                    if let Some(run_permit) = &mut run_permit
+                        && (!busy || run_permit.turn_is_over(spent))
                     {
-                        run_place.place = None;
+                        run_permit.permit = None;
                     }
                     Poll::Pending
                 }
@@ -103,7 +103,7 @@ impl ProcessorPool {
 /// The limit of a run's guest time.
 #[derive(Clone, Debug)]
 pub struct RunBounds {
-    /// The tenant whose place the run takes; `None` for a nested run, which uses its caller's place.
+    /// The tenant whose permit the run takes; `None` for a nested run, which uses its caller's permit.
     pub tenant: Option<Tenant>,
     /// In all.
     pub total: Duration,
@@ -113,28 +113,28 @@ pub struct RunBounds {
     pub calls: Arc<AtomicU32>,
 }
 
-/// A run's place in the processor pool, while it has one.
-struct RunPlace<'a> {
+/// A run's permit in the processor pool, while it has one.
+struct RunPermit<'a> {
     pool: &'a ProcessorPool,
     tenant: &'a Tenant,
-    place: Option<Place>,
+    permit: Option<Permit>,
     entering: Option<Entering>,
     /// The run's guest time when the turn began.
     turn_began: Duration,
 }
 
-impl<'a> RunPlace<'a> {
+impl<'a> RunPermit<'a> {
     fn of(pool: &'a ProcessorPool, tenant: &'a Tenant) -> Self {
-        Self { pool, tenant, place: None, entering: None, turn_began: Duration::ZERO }
+        Self { pool, tenant, permit: None, entering: None, turn_began: Duration::ZERO }
     }
 
     fn poll(&mut self, context: &mut Context<'_>, spent: Duration) -> Poll<()> {
-        if self.place.is_some() {
+        if self.permit.is_some() {
             return Poll::Ready(());
         }
-        ready!(self.poll_place(context));
+        ready!(self.poll_permit(context));
         self.turn_began = spent;
-        if self.pool.places.used() > 1 {
+        if self.pool.permits.used() > 1 {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -145,21 +145,21 @@ impl<'a> RunPlace<'a> {
     /// turn.
     fn turn_is_over(&self, spent: Duration) -> bool {
         spent.saturating_sub(self.turn_began) > self.pool.max_turn
-            || self.pool.places.others_wait(self.tenant)
+            || self.pool.permits.others_wait(self.tenant)
     }
 
-    fn poll_place(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let places = &self.pool.places;
+    fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let permits = &self.pool.permits;
         if self.entering.is_none() {
-            self.place = places.take(self.tenant, 1);
+            self.permit = permits.take(self.tenant, 1);
         }
-        if self.place.is_none() {
+        if self.permit.is_none() {
             let entering = self.entering.get_or_insert_with(|| {
-                let (places, tenant) = (places.clone(), self.tenant.clone());
+                let (permits, tenant) = (permits.clone(), self.tenant.clone());
                 // The pool's bounds refuse no call.
-                Box::pin(async move { places.enter(&tenant).await.ok() })
+                Box::pin(async move { permits.enter(&tenant).await.ok() })
             });
-            self.place = ready!(entering.as_mut().poll(context));
+            self.permit = ready!(entering.as_mut().poll(context));
             self.entering = None;
         }
         Poll::Ready(())
@@ -240,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn runs_are_not_interrupted_within_a_turn() {
-        let pool = ProcessorPool::with_places(1, Duration::from_hours(1));
+        let pool = ProcessorPool::with_permits(1, Duration::from_hours(1));
         let steps = Mutex::new(Vec::new());
         let run = async |name: char| {
             let work = async {
@@ -274,8 +274,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_gives_its_place_back_after_its_turn() {
-        let pool = ProcessorPool::with_places(1, Duration::ZERO);
+    async fn a_run_gives_its_permit_back_after_its_turn() {
+        let pool = ProcessorPool::with_permits(1, Duration::ZERO);
         let steps = Mutex::new(String::new());
         let run = async |name: char| {
             let work = async {
@@ -291,8 +291,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_waits_for_the_host_gives_its_place_back() {
-        let pool = ProcessorPool::with_places(1, Duration::from_hours(1));
+    async fn a_run_that_waits_for_the_host_gives_its_permit_back() {
+        let pool = ProcessorPool::with_permits(1, Duration::from_hours(1));
         let answered = Notify::new();
         let bounds = within(Duration::from_secs(10));
         let waiting = pool.run(
@@ -310,12 +310,12 @@ mod tests {
         };
         let (waited, worked) = tokio::join!(waiting, working);
         assert!(waited.0.is_some() && worked.is_some());
-        assert_eq!(pool.places.used(), 0);
+        assert_eq!(pool.permits.used(), 0);
     }
 
     #[tokio::test]
     async fn a_run_beside_others_first_goes_to_the_end_of_the_queue() {
-        let pool = ProcessorPool::with_places(2, Duration::from_hours(1));
+        let pool = ProcessorPool::with_permits(2, Duration::from_hours(1));
         let order = async || {
             let steps = Mutex::new(String::new());
             let run = async { steps.lock().unwrap().push_str("run ") };
@@ -325,14 +325,14 @@ mod tests {
             steps.into_inner().unwrap()
         };
         assert_eq!(order().await, "run request ");
-        let _other = pool.places.try_enter(&Tenant::client("other")).unwrap();
+        let _other = pool.permits.try_enter(&Tenant::client("other")).unwrap();
         assert_eq!(order().await, "request run ");
     }
 
     #[tokio::test]
     async fn tenants_are_served_in_turn() {
         // A turn ends only for a run of another tenant.
-        let pool = ProcessorPool::with_places(1, Duration::from_hours(1));
+        let pool = ProcessorPool::with_permits(1, Duration::from_hours(1));
         let steps = Mutex::new(String::new());
         let run = async |name: &str| {
             let bounds = RunBounds { tenant: Some(Tenant::client(name)), ..within(Duration::from_hours(1)) };
@@ -346,14 +346,14 @@ mod tests {
         };
         tokio::join!(biased; run("a"), run("a"), run("a"), run("a"), run("b"));
         let steps = steps.into_inner().unwrap();
-        // b waits for a place again once the next step of an a has begun: each of its four steps comes after two of
+        // b waits for a permit again once the next step of an a has begun: each of its four steps comes after two of
         // a's.
         assert_eq!(steps.trim_end_matches('a').len(), 12, "{steps}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn nested_runs_need_no_second_place() {
-        let pool = ProcessorPool::with_places(1, Duration::from_millis(1));
+    async fn nested_runs_need_no_second_permit() {
+        let pool = ProcessorPool::with_permits(1, Duration::from_millis(1));
         let called = async || {
             let bounds = RunBounds { tenant: None, ..within(Duration::from_hours(1)) };
             pool.run(busy(3), &bounds).await.0

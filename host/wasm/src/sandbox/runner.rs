@@ -11,7 +11,7 @@ use super::memory::{InstanceMemory, NoMemory, RunMemory};
 use super::processor::{ProcessorPool, RunBounds};
 use belvedere_web::fair_share::Full;
 
-/// Attempts to allocate an instance. wasmtime's pool has enough slots for all runs that hold a place, but it searches
+/// Attempts to allocate an instance. wasmtime's pool has enough slots for all runs that hold a permit, but it searches
 /// its shards one after the other, and a slot may become free in one that was already searched.
 const POOL_ATTEMPTS: u32 = 1_000;
 

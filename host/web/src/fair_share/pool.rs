@@ -1,11 +1,11 @@
-//! A pool of places that tenants share fairly.
+//! A pool of permits that tenants share fairly.
 //!
-//! A tenant uses at most its share. A call that finds no place waits in its tenant's queue, and free places go to the
+//! A tenant uses at most its share. A call that finds no permit waits in its tenant's queue, and free permits go to the
 //! tenants in round-robin order, however many calls of one tenant wait. So a tenant that uses its whole share delays
 //! another tenant by at most one round.
 //!
-//! A call may take several places at once, for example one for each block of a response's bytes. A call that needs more
-//! places than are free stays first in the round robin until there are enough, so that smaller calls can't overtake it
+//! A call may take several permits at once, for example one for each block of a response's bytes. A call that needs more
+//! permits than are free stays first in the round robin until there are enough, so that smaller calls can't overtake it
 //! forever.
 
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ impl FairPool {
     /// `name` is the label `pool` in the metrics `belvedere_fair_share_*`.
     pub fn new(name: impl Into<Cow<'static, str>>, bounds: Bounds) -> Self {
         let name = name.into();
-        let refused = ["tenant", "pool", "patience"].map(|why| {
+        let refused = ["tenant", "pool", "timeout"].map(|why| {
             metrics::counter!("belvedere_fair_share_refused_total", "pool" => name.clone(), "why" => why)
         });
         let used = metrics::gauge!("belvedere_fair_share_used", "pool" => name.clone());
@@ -49,92 +49,92 @@ impl FairPool {
         self.0.bounds
     }
 
-    /// Takes a place for `tenant`, until the returned value is dropped. Waits for it within the pool's limits.
+    /// Takes a permit for `tenant`, until the returned value is dropped. Waits for it within the pool's limits.
     ///
     /// # Errors
     /// [`Full`].
-    pub async fn enter(&self, tenant: &Tenant) -> Result<Place, Full> {
-        self.enter_within(tenant, self.0.bounds.patience).await
+    pub async fn enter(&self, tenant: &Tenant) -> Result<Permit, Full> {
+        self.enter_within(tenant, self.0.bounds.max_wait).await
     }
 
     /// Like [`Self::enter`], with a shorter limit for the wait than the pool's.
     ///
     /// # Errors
     /// [`Full`].
-    pub async fn enter_within(&self, tenant: &Tenant, patience: Duration) -> Result<Place, Full> {
-        self.enter_with(tenant, 1, patience).await
+    pub async fn enter_within(&self, tenant: &Tenant, max_wait: Duration) -> Result<Permit, Full> {
+        self.enter_with(tenant, 1, max_wait).await
     }
 
-    /// Like [`Self::enter`], for a call that takes several places at once. A call larger than a tenant's share takes
+    /// Like [`Self::enter`], for a call that takes several permits at once. A call larger than a tenant's share takes
     /// the whole share.
     ///
     /// # Errors
     /// [`Full`].
-    pub async fn enter_many(&self, tenant: &Tenant, places: usize) -> Result<Place, Full> {
-        self.enter_with(tenant, places, self.0.bounds.patience).await
+    pub async fn enter_many(&self, tenant: &Tenant, permits: usize) -> Result<Permit, Full> {
+        self.enter_with(tenant, permits, self.0.bounds.max_wait).await
     }
 
-    async fn enter_with(&self, tenant: &Tenant, places: usize, patience: Duration) -> Result<Place, Full> {
-        let places = places.clamp(1, self.0.bounds.per_tenant.min(self.0.bounds.places));
-        let (id, granted) = match self.0.take_or_enqueue(tenant, places) {
-            Ok(Admission::Granted) => return Ok(self.place(tenant, places)),
+    async fn enter_with(&self, tenant: &Tenant, permits: usize, max_wait: Duration) -> Result<Permit, Full> {
+        let permits = permits.clamp(1, self.0.bounds.per_tenant.min(self.0.bounds.permits));
+        let (id, granted) = match self.0.take_or_enqueue(tenant, permits) {
+            Ok(Admission::Granted) => return Ok(self.permit(tenant, permits)),
             Ok(Admission::Queued(id, granted)) => (id, granted),
             Err(full) => return Err(self.0.refuse(full)),
         };
-        // On a timeout, or when this future is dropped: leaves the queue, or releases the places if they were granted.
-        let waiter = Waiter { shared: &self.0, tenant, places, id, done: false };
-        if let Ok(Ok(())) = tokio::time::timeout(patience.min(self.0.bounds.patience), granted).await {
+        // On a timeout, or when this future is dropped: leaves the queue, or releases the permits if they were granted.
+        let waiter = Waiter { shared: &self.0, tenant, permits, id, done: false };
+        if let Ok(Ok(())) = tokio::time::timeout(max_wait.min(self.0.bounds.max_wait), granted).await {
             waiter.done();
-            return Ok(self.place(tenant, places));
+            return Ok(self.permit(tenant, permits));
         }
         drop(waiter);
-        Err(self.0.refuse(Full::Patience))
+        Err(self.0.refuse(Full::Timeout))
     }
 
-    /// Takes a place without waiting.
+    /// Takes a permit without waiting.
     ///
     /// # Errors
     /// [`Full::Tenant`] when the tenant uses its whole share and the pool is not full, else [`Full::Pool`].
-    pub fn try_enter(&self, tenant: &Tenant) -> Result<Place, Full> {
+    pub fn try_enter(&self, tenant: &Tenant) -> Result<Permit, Full> {
         self.try_enter_many(tenant, 1)
     }
 
-    /// Like [`Self::try_enter`], for a call that takes several places at once. One larger than a tenant's share gets
+    /// Like [`Self::try_enter`], for a call that takes several permits at once. One larger than a tenant's share gets
     /// none.
     ///
     /// # Errors
     /// As [`Self::try_enter`].
-    pub fn try_enter_many(&self, tenant: &Tenant, places: usize) -> Result<Place, Full> {
-        if let Some(place) = self.take(tenant, places) {
-            return Ok(place);
+    pub fn try_enter_many(&self, tenant: &Tenant, permits: usize) -> Result<Permit, Full> {
+        if let Some(permit) = self.take(tenant, permits) {
+            return Ok(permit);
         }
         let state = self.0.lock();
         let used = state.tenants.get(tenant).map_or(0, |share| share.used);
         let at_its_share =
-            used + places > self.0.bounds.per_tenant && state.used + places <= self.0.bounds.places;
+            used + permits > self.0.bounds.per_tenant && state.used + permits <= self.0.bounds.permits;
         let full = if at_its_share { Full::Tenant } else { Full::Pool };
         drop(state);
         Err(self.0.refuse(full))
     }
 
-    /// Takes places without waiting; `None` when the call would have to wait. It is not counted as refused, for calls that
+    /// Takes permits without waiting; `None` when the call would have to wait. It is not counted as refused, for calls that
     /// then wait or do without.
-    pub fn take(&self, tenant: &Tenant, places: usize) -> Option<Place> {
+    pub fn take(&self, tenant: &Tenant, permits: usize) -> Option<Permit> {
         let mut state = self.0.lock();
-        let taken = state.take(tenant, places, &self.0.bounds);
+        let taken = state.take(tenant, permits, &self.0.bounds);
         if taken {
             self.0.report(&state);
         }
         drop(state);
-        taken.then(|| self.place(tenant, places))
+        taken.then(|| self.permit(tenant, permits))
     }
 
-    /// The number of places in use.
+    /// The number of permits in use.
     pub fn used(&self) -> usize {
         self.0.lock().used
     }
 
-    /// Whether a call of another tenant waits for places that its share allows.
+    /// Whether a call of another tenant waits for permits that its share allows.
     pub fn others_wait(&self, tenant: &Tenant) -> bool {
         self.0.lock().round_robin.iter().any(|other| other != tenant)
     }
@@ -144,8 +144,8 @@ impl FairPool {
         !self.0.lock().has_capacity(tenant, 1, &self.0.bounds)
     }
 
-    fn place(&self, tenant: &Tenant, places: usize) -> Place {
-        Place { pool: Arc::clone(&self.0), tenant: tenant.clone(), places }
+    fn permit(&self, tenant: &Tenant, permits: usize) -> Permit {
+        Permit { pool: Arc::clone(&self.0), tenant: tenant.clone(), permits }
     }
 }
 
@@ -155,31 +155,31 @@ impl fmt::Debug for FairPool {
     }
 }
 
-/// One or more places of a pool. Dropping it releases them.
-#[must_use = "dropping this releases the place"]
-pub struct Place {
+/// One or more permits of a pool. Dropping it releases them.
+#[must_use = "dropping this releases the permit"]
+pub struct Permit {
     pool: Arc<Shared>,
     tenant: Tenant,
-    places: usize,
+    permits: usize,
 }
 
-impl Place {
-    /// Adds the places of `other`, which must be the same tenant's in the same pool, so that both are released together.
+impl Permit {
+    /// Adds the permits of `other`, which must be the same tenant's in the same pool, so that both are released together.
     pub fn absorb(&mut self, mut other: Self) {
         debug_assert!(Arc::ptr_eq(&self.pool, &other.pool) && self.tenant == other.tenant);
-        self.places += std::mem::take(&mut other.places);
+        self.permits += std::mem::take(&mut other.permits);
     }
 
-    /// Releases all but `places` of its places. Keeps at least one.
-    pub fn shrink_to(&mut self, places: usize) {
-        self.shrink_by(self.places.saturating_sub(places));
+    /// Releases all but `permits` of its permits. Keeps at least one.
+    pub fn shrink_to(&mut self, permits: usize) {
+        self.shrink_by(self.permits.saturating_sub(permits));
     }
 
-    /// Releases `places` of its places. Keeps at least one.
-    pub fn shrink_by(&mut self, places: usize) {
-        let spare = places.min(self.places.saturating_sub(1));
+    /// Releases `permits` of its permits. Keeps at least one.
+    pub fn shrink_by(&mut self, permits: usize) {
+        let spare = permits.min(self.permits.saturating_sub(1));
         if spare > 0 {
-            self.places -= spare;
+            self.permits -= spare;
             let mut state = self.pool.lock();
             state.release(&self.tenant, spare, &self.pool.bounds);
             self.pool.report(&state);
@@ -187,23 +187,23 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place")
+        f.debug_struct("Permit")
             .field("pool", &self.pool.name)
             .field("tenant", &self.tenant)
-            .field("places", &self.places)
+            .field("permits", &self.permits)
             .finish()
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        if self.places == 0 {
+        if self.permits == 0 {
             return;
         }
         let mut state = self.pool.lock();
-        state.release(&self.tenant, self.places, &self.pool.bounds);
+        state.release(&self.tenant, self.permits, &self.pool.bounds);
         self.pool.report(&state);
     }
 }
@@ -216,7 +216,7 @@ enum Admission {
 struct Waiter<'a> {
     shared: &'a Shared,
     tenant: &'a Tenant,
-    places: usize,
+    permits: usize,
     id: u64,
     done: bool,
 }
@@ -234,8 +234,8 @@ impl Drop for Waiter<'_> {
         }
         let mut state = self.shared.lock();
         if !state.cancel_wait(self.tenant, self.id, &self.shared.bounds) {
-            // It was not in the queue, so its places had been granted but were never used.
-            state.release(self.tenant, self.places, &self.shared.bounds);
+            // It was not in the queue, so its permits had been granted but were never used.
+            state.release(self.tenant, self.permits, &self.shared.bounds);
         }
         self.shared.report(&state);
     }
@@ -247,12 +247,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_or_enqueue(&self, tenant: &Tenant, places: usize) -> Result<Admission, Full> {
+    fn take_or_enqueue(&self, tenant: &Tenant, permits: usize) -> Result<Admission, Full> {
         let mut state = self.lock();
-        let admission = if state.take(tenant, places, &self.bounds) {
+        let admission = if state.take(tenant, permits, &self.bounds) {
             Admission::Granted
         } else {
-            let (id, granted) = state.enqueue(tenant, places, &self.bounds)?;
+            let (id, granted) = state.enqueue(tenant, permits, &self.bounds)?;
             Admission::Queued(id, granted)
         };
         self.report(&state);

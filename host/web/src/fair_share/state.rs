@@ -1,4 +1,4 @@
-//! The state of a pool: the places that each tenant uses, the waiting calls, and the round robin of tenants. Nothing
+//! The state of a pool: the permits that each tenant uses, the waiting calls, and the round robin of tenants. Nothing
 //! here waits or locks.
 
 use std::collections::{HashMap, VecDeque};
@@ -11,48 +11,48 @@ use super::Tenant;
 /// The limits of a pool. Each value needs a reason where it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// All places of the pool.
-    pub places: usize,
-    /// Places that one tenant may use at the same time.
+    /// All permits of the pool.
+    pub permits: usize,
+    /// Permits that one tenant may use at the same time.
     pub per_tenant: usize,
-    /// Places for which the calls of all tenants together may wait. If each call takes one place, this is the number of
+    /// Permits for which the calls of all tenants together may wait. If each call takes one permit, this is the number of
     /// waiting calls.
     pub waiting: usize,
-    /// Places for which the calls of one tenant may wait.
+    /// Permits for which the calls of one tenant may wait.
     pub waiting_per_tenant: usize,
     /// The longest wait.
-    pub patience: Duration,
+    pub max_wait: Duration,
 }
 
 impl Bounds {
-    /// A tenant may use half of the places and of the queue, so that one tenant never uses all.
-    pub fn half_per_tenant(places: usize, waiting: usize, patience: Duration) -> Self {
-        let (per_tenant, waiting_per_tenant) = (places.div_ceil(2), waiting.div_ceil(2));
-        Self { places, per_tenant, waiting, waiting_per_tenant, patience }
+    /// A tenant may use half of the permits and of the queue, so that one tenant never uses all.
+    pub fn half_per_tenant(permits: usize, waiting: usize, max_wait: Duration) -> Self {
+        let (per_tenant, waiting_per_tenant) = (permits.div_ceil(2), waiting.div_ceil(2));
+        Self { permits, per_tenant, waiting, waiting_per_tenant, max_wait }
     }
 }
 
-/// The reason why a call got no place.
+/// The reason why a call got no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     /// The tenant uses its whole share, and its queue is full.
     #[error("this caller has too many concurrent calls")]
     Tenant,
-    /// All places are in use, and no more calls may wait.
+    /// All permits are in use, and no more calls may wait.
     #[error("the server is busy")]
     Pool,
-    /// No place became free in time.
-    #[error("no place became free in time")]
-    Patience,
+    /// No permit became free in time.
+    #[error("no permit became free in time")]
+    Timeout,
 }
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) used: usize,
     pub(super) waiting: usize,
-    /// Only tenants that use a place or wait for one, so that the map stays small.
+    /// Only tenants that use a permit or wait for one, so that the map stays small.
     pub(super) tenants: HashMap<Tenant, Share>,
-    /// Tenants whose first waiting call fits their share, in the order in which they get free places.
+    /// Tenants whose first waiting call fits their share, in the order in which they get free permits.
     pub(super) round_robin: VecDeque<Tenant>,
     last_id: u64,
 }
@@ -61,40 +61,40 @@ pub(super) struct State {
 pub(super) struct Share {
     pub(super) used: usize,
     pub(super) queue: VecDeque<Waiting>,
-    /// Places for which the queue waits.
+    /// Permits for which the queue waits.
     pub(super) queued: usize,
     pub(super) in_round_robin: bool,
 }
 
 pub(super) struct Waiting {
     id: u64,
-    pub(super) places: usize,
+    pub(super) permits: usize,
     granted: oneshot::Sender<()>,
 }
 
 impl Share {
     /// Whether the first call in the queue fits the tenant's share, so that it waits only for other tenants.
     pub(super) fn fits_share(&self, bounds: &Bounds) -> bool {
-        self.queue.front().is_some_and(|first| self.used + first.places <= bounds.per_tenant)
+        self.queue.front().is_some_and(|first| self.used + first.permits <= bounds.per_tenant)
     }
 }
 
 impl State {
-    /// Whether a call may take these places at once. Calls in the round robin and waiting calls of the same tenant come
+    /// Whether a call may take these permits at once. Calls in the round robin and waiting calls of the same tenant come
     /// first.
-    pub(super) fn has_capacity(&self, tenant: &Tenant, places: usize, bounds: &Bounds) -> bool {
+    pub(super) fn has_capacity(&self, tenant: &Tenant, permits: usize, bounds: &Bounds) -> bool {
         let share = self.tenants.get(tenant);
         self.round_robin.is_empty()
-            && self.used + places <= bounds.places
-            && share.is_none_or(|share| share.queue.is_empty() && share.used + places <= bounds.per_tenant)
-            && places <= bounds.per_tenant
+            && self.used + permits <= bounds.permits
+            && share.is_none_or(|share| share.queue.is_empty() && share.used + permits <= bounds.per_tenant)
+            && permits <= bounds.per_tenant
     }
 
-    pub(super) fn take(&mut self, tenant: &Tenant, places: usize, bounds: &Bounds) -> bool {
-        let taken = self.has_capacity(tenant, places, bounds);
+    pub(super) fn take(&mut self, tenant: &Tenant, permits: usize, bounds: &Bounds) -> bool {
+        let taken = self.has_capacity(tenant, permits, bounds);
         if taken {
-            self.used += places;
-            self.tenants.entry(tenant.clone()).or_default().used += places;
+            self.used += permits;
+            self.tenants.entry(tenant.clone()).or_default().used += permits;
         }
         taken
     }
@@ -102,23 +102,23 @@ impl State {
     pub(super) fn enqueue(
         &mut self,
         tenant: &Tenant,
-        places: usize,
+        permits: usize,
         bounds: &Bounds,
     ) -> Result<(u64, oneshot::Receiver<()>), Full> {
-        if self.waiting + places > bounds.waiting {
+        if self.waiting + permits > bounds.waiting {
             return Err(Full::Pool);
         }
         let share = self.tenants.entry(tenant.clone()).or_default();
-        if share.queued + places > bounds.waiting_per_tenant {
-            let full = if share.used + places > bounds.per_tenant { Full::Tenant } else { Full::Pool };
+        if share.queued + permits > bounds.waiting_per_tenant {
+            let full = if share.used + permits > bounds.per_tenant { Full::Tenant } else { Full::Pool };
             self.remove_if_idle(tenant);
             return Err(full);
         }
         let (granted, receiver) = oneshot::channel();
         self.last_id += 1;
-        share.queue.push_back(Waiting { id: self.last_id, places, granted });
-        share.queued += places;
-        self.waiting += places;
+        share.queue.push_back(Waiting { id: self.last_id, permits, granted });
+        share.queued += permits;
+        self.waiting += permits;
         self.join_round_robin(tenant, bounds);
         Ok((self.last_id, receiver))
     }
@@ -127,9 +127,9 @@ impl State {
     pub(super) fn cancel_wait(&mut self, tenant: &Tenant, id: u64, bounds: &Bounds) -> bool {
         let Some(share) = self.tenants.get_mut(tenant) else { return false };
         let Some(at) = share.queue.iter().position(|waiting| waiting.id == id) else { return false };
-        let places = share.queue.remove(at).map_or(0, |waiting| waiting.places);
-        share.queued -= places;
-        self.waiting -= places;
+        let permits = share.queue.remove(at).map_or(0, |waiting| waiting.permits);
+        share.queued -= permits;
+        self.waiting -= permits;
         // The next call in the queue may need more than the rest of the tenant's share.
         if share.in_round_robin && !share.fits_share(bounds) {
             share.in_round_robin = false;
@@ -141,34 +141,34 @@ impl State {
         true
     }
 
-    pub(super) fn release(&mut self, tenant: &Tenant, places: usize, bounds: &Bounds) {
-        self.used -= places;
+    pub(super) fn release(&mut self, tenant: &Tenant, permits: usize, bounds: &Bounds) {
+        self.used -= permits;
         if let Some(share) = self.tenants.get_mut(tenant) {
-            share.used -= places;
+            share.used -= permits;
         }
         self.join_round_robin(tenant, bounds);
         self.remove_if_idle(tenant);
         self.grant_waiting(bounds);
     }
 
-    /// Grants free places to the waiting tenants in round-robin order.
+    /// Grants free permits to the waiting tenants in round-robin order.
     fn grant_waiting(&mut self, bounds: &Bounds) {
         while let Some(tenant) = self.round_robin.front().cloned() {
             let Some(share) = self.tenants.get_mut(&tenant) else {
                 self.round_robin.pop_front();
                 continue;
             };
-            if share.queue.front().is_some_and(|first| self.used + first.places > bounds.places) {
+            if share.queue.front().is_some_and(|first| self.used + first.permits > bounds.permits) {
                 return;
             }
             self.round_robin.pop_front();
             share.in_round_robin = false;
-            let Some(Waiting { places, granted, .. }) = share.queue.pop_front() else { continue };
-            share.queued -= places;
-            share.used += places;
-            self.used += places;
-            self.waiting -= places;
-            // If the waiting call was dropped, its `Waiter` releases the places.
+            let Some(Waiting { permits, granted, .. }) = share.queue.pop_front() else { continue };
+            share.queued -= permits;
+            share.used += permits;
+            self.used += permits;
+            self.waiting -= permits;
+            // If the waiting call was dropped, its `Waiter` releases the permits.
             let _ = granted.send(());
             self.join_round_robin(&tenant, bounds);
         }

@@ -19,19 +19,19 @@ use crate::fair_share::{Bounds, FairPool};
 /// Open event streams. Tenants are users. Each stream keeps a connection open.
 pub const OPEN_STREAMS: Bounds = Bounds {
     // An eighth of the connections that the server accepts.
-    places: 1_024,
+    permits: 1_024,
     // A few dashboards of a team that shares a key, each with a few tabs.
     per_tenant: 128,
     waiting: 0,
     waiting_per_tenant: 0,
-    patience: Duration::ZERO,
+    max_wait: Duration::ZERO,
 };
 
 /// A comment, which clients ignore. Without it a proxy would close a stream on which nothing happens.
 const KEEPALIVE: Bytes = Bytes::from_static(b": keepalive\n\n");
 
-/// The places of the server's open event streams, of every kind.
-pub fn places() -> FairPool {
+/// The permits of the server's open event streams, of every kind.
+pub fn permits() -> FairPool {
     FairPool::new("event_streams", OPEN_STREAMS)
 }
 

@@ -82,18 +82,18 @@ pub const RESPONSE_MEMORY_PER_ADDRESS: usize = 32 << 20;
 
 /// The bounds of a pool for `bytes` of unread responses, in units of [`RESPONSE_PIECE`]. Tenants are client addresses.
 pub const fn response_memory(bytes: usize) -> Bounds {
-    let places = bytes / RESPONSE_PIECE;
+    let permits = bytes / RESPONSE_PIECE;
     let share = RESPONSE_MEMORY_PER_ADDRESS / RESPONSE_PIECE;
     // Responses that wait for a reservation are in memory too: 32 MiB, or a quarter of a smaller pool. A tenant may have
     // half of that, which in a pool of 64 MiB is one of the largest responses.
-    let waiting = if share < places / 4 { share } else { places / 4 };
+    let waiting = if share < permits / 4 { share } else { permits / 4 };
     Bounds {
-        places,
-        per_tenant: if share < places / 2 { share } else { places / 2 },
+        permits,
+        per_tenant: if share < permits / 2 { share } else { permits / 2 },
         waiting,
         waiting_per_tenant: waiting / 2,
         // An ordinary client reads its earlier responses within this time.
-        patience: Duration::from_secs(5),
+        max_wait: Duration::from_secs(5),
     }
 }
 

@@ -146,7 +146,7 @@ impl Client {
     }
 
     /// The same client for servers that are read in bulk: a response that arrives too slowly ends with
-    /// [`NetError::Timeout`] early, so that it does not hold the place of others.
+    /// [`NetError::Timeout`] early, so that it does not hold the permit of others.
     #[must_use]
     pub fn paced(&self) -> Self {
         Self { is_paced: true, ..self.clone() }

@@ -9,6 +9,6 @@ const FIRST: Duration = Duration::from_secs(10);
 const MIN_BYTES_PER_SECOND: usize = 4 << 10;
 
 /// Time after its head within which the next bytes of a response must arrive, when `received` bytes of the body have.
-pub(super) fn patience(received: usize) -> Duration {
+pub(super) fn max_wait(received: usize) -> Duration {
     FIRST + Duration::from_secs((received / MIN_BYTES_PER_SECOND) as u64)
 }

@@ -48,7 +48,7 @@ impl ArrivingResponse {
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
         let chunk = match self.paced_since {
             Some(since) => {
-                let until = since + pace::patience(self.arrived);
+                let until = since + pace::max_wait(self.arrived);
                 tokio::time::timeout_at(until, self.body.chunk()).await.map_err(|_| NetError::Timeout)?
             }
             None => self.body.chunk().await,

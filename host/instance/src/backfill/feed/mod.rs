@@ -27,7 +27,7 @@ use self::messages::{Frame, Snapshot};
 use super::handle::Backfills;
 use belvedere_storage::store::backfill::{self, JobRow};
 use belvedere_storage::store::{Db, StoreError};
-use belvedere_web::fair_share::{FairPool, Full, Place, Tenant};
+use belvedere_web::fair_share::{FairPool, Full, Permit, Tenant};
 
 /// Frames that a reader may be behind by: 4 MiB of messages at most, which all readers of a job share.
 const FRAMES: usize = 256;
@@ -82,12 +82,12 @@ impl Feeds {
         user: &Tenant,
         job: JobRow,
     ) -> Result<impl Stream<Item = Bytes> + Send + use<>, Full> {
-        let place = self.0.streams.try_enter(user)?;
+        let permit = self.0.streams.try_enter(user)?;
         let messages = if job.completed_at.is_some() {
             stream::iter([messages::completed(&job)]).left_stream()
         } else {
             let (feed, frames) = self.0.join(job);
-            let reader = Reader { feed, frames, next: Next::Snapshot, _place: place };
+            let reader = Reader { feed, frames, next: Next::Snapshot, _permit: permit };
             stream::unfold(reader, Reader::next).right_stream()
         };
         Ok(messages.take_until(self.0.drain.clone().cancelled_owned()))
@@ -176,7 +176,7 @@ struct Reader {
     feed: Arc<Feed>,
     frames: broadcast::Receiver<Frame>,
     next: Next,
-    _place: Place,
+    _permit: Permit,
 }
 
 enum Next {

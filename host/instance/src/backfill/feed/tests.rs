@@ -34,7 +34,7 @@ impl World {
         let backfills = Backfills::new(db.clone(), events, clock, random);
         let drain = CancellationToken::new();
         let feeds =
-            Feeds::new(db.clone(), backfills, event_stream::places(), TaskTracker::new(), drain.clone());
+            Feeds::new(db.clone(), backfills, event_stream::permits(), TaskTracker::new(), drain.clone());
         Self { db, feeds, drain, _dir: dir }
     }
 

@@ -32,7 +32,7 @@ async fn hosts_and_units_per_host_are_bounded() {
     let mut hosts = hosts(&[("c", 4), ("a", 1), ("a", 2), ("a", 3), ("b", 5), ("b", 6)]);
     let mut running = start(&mut hosts);
     assert_eq!(units(&running), [1, 2, 5, 6], "two hosts, two units of each, the most work first");
-    // More hosts than places: the next host begins when another has no more work.
+    // More hosts than permits: the next host begins when another has no more work.
     hosts.succeeded(&running.remove(3).0, 1);
     assert!(start(&mut hosts).is_empty());
     hosts.succeeded(&running.remove(2).0, 1);
@@ -129,7 +129,7 @@ async fn units_beyond_memory_are_loaded_when_those_in_memory_are_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_arrives_as_the_last_unit_ends_is_not_lost_with_one_place() {
+async fn work_that_arrives_as_the_last_unit_ends_is_not_lost_with_one_permit() {
     let mut hosts = Hosts::new(Bounds { hosts: 1, units_per_host: 1, max_queued: 5 });
     for (name, unit) in [("a", 1), ("a", 2), ("b", 3)] {
         assert!(matches!(hosts.add(name, unit), Added::Queued));

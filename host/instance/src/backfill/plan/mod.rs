@@ -205,16 +205,16 @@ async fn add_repos(relay: &Server<'_>, list: RepoList<'_>, dids: &mut BTreeSet<D
 
 /// Limits how many plans are made at the same time.
 #[derive(Clone, Debug)]
-pub struct PlanPlaces(Arc<Semaphore>);
+pub struct PlanPermits(Arc<Semaphore>);
 
-impl Default for PlanPlaces {
+impl Default for PlanPermits {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(CONCURRENT_PLANS)))
     }
 }
 
-impl PlanPlaces {
-    /// A place for one plan, until it is dropped; `None` when all are taken.
+impl PlanPermits {
+    /// A permit for one plan, until it is dropped; `None` when all are taken.
     pub fn take(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }

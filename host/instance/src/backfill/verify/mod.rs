@@ -54,7 +54,7 @@ pub struct Verifier {
     /// Without a trailing slash.
     pub relay_url: String,
     /// Time that a second look waits for the stream. Without new events its position does not move.
-    pub patience: Duration,
+    pub max_wait: Duration,
 }
 
 /// The records that are compared.
@@ -152,14 +152,14 @@ impl Verifier {
         Ok(selection.into_dids())
     }
 
-    /// Waits until the index has what had happened by now, at most as long as the patience.
+    /// Waits until the index has what had happened by now, at most for `max_wait`.
     async fn wait_for_stream(&self) -> Result<(), StoreError> {
-        let (now, until) = (self.clock.now().0, Instant::now() + self.patience);
+        let (now, until) = (self.clock.now().0, Instant::now() + self.max_wait);
         while cursors::get(&self.db, CURSOR_SOURCE).await?.is_none_or(|position| position < now) {
             if Instant::now() >= until {
                 break;
             }
-            tokio::time::sleep(POSITION_INTERVAL.min(self.patience)).await;
+            tokio::time::sleep(POSITION_INTERVAL.min(self.max_wait)).await;
         }
         Ok(())
     }

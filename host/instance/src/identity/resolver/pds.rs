@@ -12,7 +12,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Full;
 
 /// Time that a call with a session waits for a recent document while the PDS of the last one is known.
-const RECENT_PATIENCE: Duration = Duration::from_millis(1_500);
+const RECENT_MAX_WAIT: Duration = Duration::from_millis(1_500);
 
 /// Maximum age of the last document, in seconds, while the look-up is slow or this server may not or can't send it: then
 /// the directory does answer others, and the account may have moved.
@@ -40,7 +40,7 @@ impl Resolver {
         }
         let (later, sought) = (self.clone(), did.clone());
         let look_up = async move { later.no_older_than(&sought, seconds).await };
-        let result = match in_time(look_up, RECENT_PATIENCE).await {
+        let result = match in_time(look_up, RECENT_MAX_WAIT).await {
             Ok(result) => result,
             Err(running) => match self.pds_of_minutes(did).await {
                 Some(pds) => return Ok(Some(pds)),
@@ -59,11 +59,11 @@ impl Resolver {
         }
     }
 
-    /// The PDS of a DID by its document, if that can be had within `patience`, else by its last document. For readers
+    /// The PDS of a DID by its document, if that can be had within `max_wait`, else by its last document. For readers
     /// that a PDS of yesterday serves too.
-    pub async fn pds_within(&self, did: &Did, patience: Duration) -> Option<Arc<str>> {
+    pub async fn pds_within(&self, did: &Did, max_wait: Duration) -> Option<Arc<str>> {
         let (later, sought) = (self.clone(), did.clone());
-        match in_time(async move { later.resolve(&sought).await }, patience).await {
+        match in_time(async move { later.resolve(&sought).await }, max_wait).await {
             Ok(Ok(document)) => document.pds().map(Arc::from),
             Ok(Err(error)) if !error.is_temporary() => None,
             _ => self.last_known_pds(did).await,
@@ -88,13 +88,13 @@ const FAILED: IdentityError = IdentityError::Busy(Full::Pool);
 /// Runs a look-up in a task of its own, so that a slow one still fills the cache after the caller stopped waiting.
 ///
 /// # Errors
-/// The task, when it has not ended within `patience`.
+/// The task, when it has not ended within `max_wait`.
 async fn in_time(
     look_up: impl Future<Output = Resolved> + Send + 'static,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<Resolved, JoinHandle<Resolved>> {
     let mut task = tokio::spawn(look_up);
-    match tokio::time::timeout(patience, &mut task).await {
+    match tokio::time::timeout(max_wait, &mut task).await {
         Ok(joined) => Ok(joined.unwrap_or(Err(FAILED))),
         Err(_) => Err(task),
     }

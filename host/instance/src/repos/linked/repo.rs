@@ -161,8 +161,8 @@ impl LinkedRepo {
         &self.session.did
     }
 
-    fn agent(&self, patience: Duration) -> Agent<'_> {
-        self.grants.0.repos.agent(&self.session, &self.tenant).within(patience)
+    fn agent(&self, max_wait: Duration) -> Agent<'_> {
+        self.grants.0.repos.agent(&self.session, &self.tenant).within(max_wait)
     }
 
     fn needs_repo(&self, nsid: &Nsid, action: RepoAction) -> Result<(), GrantError> {
@@ -180,12 +180,12 @@ impl LinkedRepo {
     pub async fn write(
         &self,
         write: &Write,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<Option<(RecordUri, Cid)>, GrantError> {
         for &action in write.actions(false) {
             self.needs_repo(&write.collection, action)?;
         }
-        let answer = self.agent(patience).write(write).await;
+        let answer = self.agent(max_wait).write(write).await;
         let committed = match self.store_if_ended(answer).await {
             Err(GrantError::Pds(PdsError::Refused(refusal)))
                 if refusal.is_not_found() && matches!(write.action, WriteAction::Delete) =>
@@ -205,12 +205,12 @@ impl LinkedRepo {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub async fn upload(&self, bytes: Bytes, mime: &str, patience: Duration) -> Result<Bytes, GrantError> {
+    pub async fn upload(&self, bytes: Bytes, mime: &str, max_wait: Duration) -> Result<Bytes, GrantError> {
         let kind = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if !self.scopes.allows(&Need::Blob { kind: &kind }) {
             return Err(GrantError::Scope(format!("blob:{kind}")));
         }
-        let answer = self.agent(patience).upload_blob(bytes, mime).await;
+        let answer = self.agent(max_wait).upload_blob(bytes, mime).await;
         self.store_if_ended(answer).await
     }
 
@@ -224,7 +224,7 @@ impl LinkedRepo {
         nsid: &str,
         query: &str,
         input: Option<Vec<u8>>,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<Bytes, GrantError> {
         let nsid =
             Nsid::try_from(nsid).map_err(|_| GrantError::Invalid(format!("{nsid:?} is not an NSID")))?;
@@ -238,8 +238,8 @@ impl LinkedRepo {
         }
         let method = if query.is_empty() { nsid.to_string() } else { format!("{nsid}?{query}") };
         let answer = match input {
-            None => self.agent(patience).query(&method).await,
-            Some(input) => self.agent(patience).procedure(&method, input).await,
+            None => self.agent(max_wait).query(&method).await,
+            Some(input) => self.agent(max_wait).procedure(&method, input).await,
         };
         self.store_if_ended(answer).await
     }

@@ -16,7 +16,7 @@ use belvedere_web::net::{self, FetchedResponse, Limits, NetError, RATE_LIMIT_WAI
 
 /// Time that one request waits for a directory that asks to come back later. The operator's own request is open
 /// meanwhile.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// Bytes of an operation. The directory's own limit is 7,500.
 const MAX_BYTES: usize = 64 << 10;
@@ -65,7 +65,7 @@ impl Directory {
     /// # Errors
     /// When the directory does not know the DID or does not answer.
     pub async fn last(&self, did: &Did) -> Result<Value, PlcError> {
-        self.last_within(did, PATIENCE).await
+        self.last_within(did, MAX_WAIT).await
     }
 
     /// Like [`Self::last`], without waiting for a directory that asks to come back later.
@@ -76,9 +76,9 @@ impl Directory {
         self.last_within(did, Duration::ZERO).await
     }
 
-    async fn last_within(&self, did: &Did, patience: Duration) -> Result<Value, PlcError> {
+    async fn last_within(&self, did: &Did, max_wait: Duration) -> Result<Value, PlcError> {
         let url = format!("{}/{did}/log/last", self.url);
-        let fetched = self.request(Method::GET, &url, None, patience).await?;
+        let fetched = self.request(Method::GET, &url, None, max_wait).await?;
         match fetched.status {
             status if status.is_success() => serde_json::from_slice(&fetched.body)
                 .map_err(|error| PlcError::Net(NetError::Malformed(error.to_string()))),
@@ -95,7 +95,7 @@ impl Directory {
     pub async fn submit(&self, signed: &Signed) -> Result<(), PlcError> {
         let url = format!("{}/{}", self.url, signed.did);
         let body = Bytes::from(signed.operation.to_string());
-        let error = match self.request(Method::POST, &url, Some(body), PATIENCE).await {
+        let error = match self.request(Method::POST, &url, Some(body), MAX_WAIT).await {
             Ok(fetched) if fetched.status.is_success() => return Ok(()),
             Ok(fetched) => refused(&fetched),
             Err(error) => error,
@@ -106,15 +106,15 @@ impl Directory {
         }
     }
 
-    /// Sends a request, and waits as long as the directory asks for, up to `patience` in all.
+    /// Sends a request, and waits as long as the directory asks for, up to `max_wait` in all.
     async fn request(
         &self,
         method: Method,
         url: &str,
         body: Option<Bytes>,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<FetchedResponse, PlcError> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + max_wait;
         let limits = Limits { max_bytes: MAX_BYTES, ..Limits::DOCUMENT };
         loop {
             let mut headers = HeaderMap::new();

@@ -3,7 +3,7 @@
 mod checks;
 mod linker;
 mod pausing;
-mod places;
+mod permits;
 mod private_values;
 
 use std::fmt;
@@ -22,7 +22,7 @@ pub use linker::{Called, InstalledPlugin, InstalledPlugins, Linker, Linkers};
 
 use super::bindings::exports::belvedere::plugin::callable::Context;
 use super::engine::{CallFailure, Component, Exports, Guest, PluginEngine};
-use super::host::{Account, CallState, Hidden, HostPlaces, PluginLog};
+use super::host::{Account, CallState, Hidden, HostPermits, PluginLog};
 use super::limits;
 use super::registry::{LoadedPlugin, PluginStatus};
 use super::services::PluginServices;
@@ -30,7 +30,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Tenant;
 use pausing::Pausing;
-use places::Places;
+use permits::Permits;
 use private_values::PrivateValues;
 
 /// Calls plugins, each call in an instance of its own. Cheap to clone.
@@ -41,8 +41,8 @@ struct Inner {
     engine: PluginEngine,
     services: PluginServices,
     log: Arc<PluginLog>,
-    places: Places,
-    host_places: HostPlaces,
+    permits: Permits,
+    host_permits: HostPermits,
     pausing: Pausing,
 }
 
@@ -114,8 +114,8 @@ impl Calls {
         let instances = engine.pool_size() as usize;
         Self(Arc::new(Inner {
             log: Arc::new(PluginLog::new(services.events.clone())),
-            places: Places::new(instances),
-            host_places: HostPlaces::new(instances),
+            permits: Permits::new(instances),
+            host_permits: HostPermits::new(instances),
             pausing: Pausing::default(),
             engine,
             services,
@@ -181,8 +181,8 @@ impl Calls {
         work: impl AsyncFnOnce(&Guest<'_>, &mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, CallError> {
         let deadline = Instant::now() + limits::CALL_TIME;
-        let _places = self.0.places.enter(&component.sha256, &Tenant::Instance).await?;
-        let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_places, None, deadline);
+        let _permits = self.0.permits.enter(&component.sha256, &Tenant::Instance).await?;
+        let state = CallState::new(&self.0.services, &self.0.log, &self.0.host_permits, None, deadline);
         let called = self.0.engine.call(component, state, Some(Tenant::Instance), limits::GUEST_TIME, work);
         called.await.map_err(failed)
     }
@@ -196,7 +196,7 @@ impl Calls {
         private: PrivateValues,
         work: impl AsyncFnOnce(&Guest<'_>, &mut Store<CallState>) -> wasmtime::Result<Result<T, Fault>>,
     ) -> Result<T, CallError> {
-        let Inner { engine, services, log, places, host_places, pausing } = &*self.0;
+        let Inner { engine, services, log, permits, host_permits, pausing } = &*self.0;
         let id = &plugin.manifest.id;
         if plugin.status == PluginStatus::Paused || pausing.is_paused(plugin) {
             return Err(CallError::Paused);
@@ -210,7 +210,7 @@ impl Calls {
             return Err(CallError::Unsupported(kind.interface));
         }
         let deadline = Instant::now() + limits::CALL_TIME;
-        let _places = places.enter(id, &scope.tenant).await?;
+        let _permits = permits.enter(id, &scope.tenant).await?;
         let account = Account {
             manifest: Arc::clone(&plugin.manifest),
             grants: plugin.grants.clone(),
@@ -219,7 +219,7 @@ impl Calls {
             did: scope.did.clone(),
             flow: scope.flow.clone(),
         };
-        let mut state = CallState::new(services, log, host_places, Some(account), deadline);
+        let mut state = CallState::new(services, log, host_permits, Some(account), deadline);
         for (name, value) in &private {
             state.hide(name, value);
         }

@@ -119,8 +119,8 @@ async fn in_process(program: &Path, limits: CompileLimits, module: &[u8]) -> Res
         let status = status.map_err(|error| unavailable("the compiler can't be waited for", &error))?;
         if status.success() { Ok(code) } else { Err(failure(status, &message, limits)) }
     };
-    tokio::time::timeout(limits::COMPILE_PATIENCE, work).await.unwrap_or_else(|_| {
-        let text = format!("compiling the module took longer than {:?}", limits::COMPILE_PATIENCE);
+    tokio::time::timeout(limits::COMPILE_MAX_WAIT, work).await.unwrap_or_else(|_| {
+        let text = format!("compiling the module took longer than {:?}", limits::COMPILE_MAX_WAIT);
         Err(LoadError::Unavailable(text))
     })
 }
@@ -306,13 +306,13 @@ mod tests {
 
     #[test]
     fn the_process_ends_with_its_server_and_before_it_when_memory_is_short() {
-        const PATIENCE: Duration = Duration::from_secs(20);
+        const MAX_WAIT: Duration = Duration::from_secs(20);
         let started = Instant::now();
         // The end of the thread is that of the parent.
         let thread = std::thread::spawn(move || {
             let child = compiler_of(std::process::id()).stdin(Stdio::piped()).spawn().unwrap();
             let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", child.id())).unwrap();
-            while !read("limits").contains(&(321_u64 << 20).to_string()) && started.elapsed() < PATIENCE {
+            while !read("limits").contains(&(321_u64 << 20).to_string()) && started.elapsed() < MAX_WAIT {
                 std::thread::sleep(Duration::from_millis(10));
             }
             (read("oom_score_adj"), child)
@@ -324,7 +324,7 @@ mod tests {
         let status = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break status,
-                None if started.elapsed() > PATIENCE => {
+                None if started.elapsed() > MAX_WAIT => {
                     child.kill().unwrap();
                     panic!("it goes on");
                 }

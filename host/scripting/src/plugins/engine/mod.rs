@@ -34,7 +34,7 @@ pub struct PluginEngine(Arc<Inner>);
 struct Inner {
     runner: Runner<CallState>,
     config: EngineConfig,
-    /// Held while a module is compiled: one at a time, each within [`super::limits::COMPILE_PATIENCE`].
+    /// Held while a module is compiled: one at a time, each within [`super::limits::COMPILE_MAX_WAIT`].
     compiling: tokio::sync::Mutex<()>,
     ticker: ticker::Ticker,
 }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::{Host as UrlHost, Url};
 
-use super::places::HostPlaces;
+use super::permits::HostPermits;
 use super::state::CallState;
 use super::{Refusal, fault};
 use crate::plugins::bindings::belvedere::plugin::http::{Host, Request, Response};
@@ -66,7 +66,7 @@ struct Batch {
     plugin: Arc<str>,
     grants: Grants,
     tenant: Tenant,
-    places: HostPlaces,
+    permits: HostPermits,
     run: Option<RunContext>,
     net: Client,
     deadline: Instant,
@@ -112,7 +112,7 @@ async fn send_all(
         plugin: Arc::clone(&state.plugin),
         grants: account.grants.clone(),
         tenant: account.tenant.clone(),
-        places: state.places.clone(),
+        permits: state.permits.clone(),
         run: state.run.clone(),
         net: state.services.net.in_memory(Arc::new(state.memory.results.clone())),
         deadline: state.deadline,
@@ -132,9 +132,9 @@ async fn send_all(
 impl Batch {
     async fn exchange(&self, request: ValidRequest) -> Result<Response, Fault> {
         let reserved = self.reserve().await?;
-        let patience = self.deadline.saturating_duration_since(Instant::now());
-        let place = self.places.request(&self.plugin, &self.tenant, patience).await;
-        let _place = place.map_err(|full| {
+        let max_wait = self.deadline.saturating_duration_since(Instant::now());
+        let permit = self.permits.request(&self.plugin, &self.tenant, max_wait).await;
+        let _permit = permit.map_err(|full| {
             self.settle(reserved, 0);
             let text = format!("too many calls are waiting for other servers: {full}");
             fault::new(FaultCode::RateLimited, text)

@@ -6,7 +6,7 @@ use crate::plugins::bindings::belvedere::plugin::kv::{Host, Scope};
 use crate::plugins::bindings::belvedere::plugin::types::{Fault, FaultCode};
 use crate::plugins::limits;
 use belvedere_storage::store::plugin_values::{self, Expiry, Quota, ValueKey};
-use belvedere_web::fair_share::Place;
+use belvedere_web::fair_share::Permit;
 
 impl Host for CallState {
     async fn get(&mut self, scope: Scope, key: String) -> Result<Option<Vec<u8>>, Refusal> {
@@ -36,7 +36,7 @@ impl Host for CallState {
         let at = |seconds: u32| now.plus_seconds(i64::from(seconds));
         let unlinked_ttl = ttl_s.unwrap_or(u32::MAX).min(limits::KV_UNLINKED_SECONDS);
         let expiry = Expiry { linked: ttl_s.map(at), unlinked: at(unlinked_ttl) };
-        let _place = write_place(self, "kv.set").await?;
+        let _permit = write_permit(self, "kv.set").await?;
         self.wait_for_host(true);
         let (key, quota) = (value_key(self, scope, &owner, &key), Quota { bytes, keys: limits::KV_KEYS });
         let stored = plugin_values::set(&self.services.db, &key, &value, expiry, quota, now).await;
@@ -51,17 +51,17 @@ impl Host for CallState {
     async fn delete(&mut self, scope: Scope, key: String) -> Result<bool, Refusal> {
         let owner = owner(self, "kv.delete", scope, &key)?;
         self.count_write("kv.delete")?;
-        let _place = write_place(self, "kv.delete").await?;
+        let _permit = write_permit(self, "kv.delete").await?;
         let key = value_key(self, scope, &owner, &key);
         let removed = plugin_values::delete(&self.services.db, &key, self.now()).await;
         Ok(removed.map_err(|error| fault::store("kv.delete", &error))?)
     }
 }
 
-/// Waits for the place of a write.
-async fn write_place(state: &mut CallState, function: &str) -> Result<Place, Fault> {
-    let place = state.places.write(&state.plugin, state.time_left()).await;
-    place.map_err(|full| {
+/// Waits for the permit of a write.
+async fn write_permit(state: &mut CallState, function: &str) -> Result<Permit, Fault> {
+    let permit = state.permits.write(&state.plugin, state.time_left()).await;
+    permit.map_err(|full| {
         fault::new(FaultCode::RateLimited, format!("{function}: too many values are being written: {full}"))
     })
 }

@@ -1,5 +1,5 @@
 //! `lookup`: finds a record in the index by the value of a field. It reads by the index of the field if there is one. Else it
-//! scans the collection, in one of the places of its tenant and within the time limit of scans, and counts as a reason to
+//! scans the collection, with one of the permits of its tenant and within the time limit of scans, and counts as a reason to
 //! build that index (`store::query`).
 
 use serde_json::Value;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::fault;
 use super::hidden::Hidden;
-use super::places::HostPlaces;
+use super::permits::HostPermits;
 use super::plugin_log::{Line, PluginLog};
 use super::wasi_context::Wasi;
 use crate::plugins::bindings::belvedere::plugin::types::Fault;
@@ -44,7 +44,7 @@ pub(in crate::plugins) struct Account {
 pub(in crate::plugins) struct CallState {
     pub(super) services: PluginServices,
     pub(super) log: Arc<PluginLog>,
-    pub(super) places: HostPlaces,
+    pub(super) permits: HostPermits,
     /// The permissions from the run of a script that makes the call.
     pub(super) run: Option<RunContext>,
     /// The plugin's id, for its log and its values. Empty while a module is described.
@@ -78,7 +78,7 @@ impl CallState {
     pub(in crate::plugins) fn new(
         services: &PluginServices,
         log: &Arc<PluginLog>,
-        places: &HostPlaces,
+        permits: &HostPermits,
         account: Option<Account>,
         deadline: Instant,
     ) -> Self {
@@ -88,7 +88,7 @@ impl CallState {
         Self {
             services: services.clone(),
             log: Arc::clone(log),
-            places: places.clone(),
+            permits: permits.clone(),
             run: None,
             plugin,
             account,

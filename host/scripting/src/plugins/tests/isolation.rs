@@ -80,7 +80,7 @@ async fn a_tenant_occupies_half_of_a_plugin() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_frees_its_places() {
+async fn a_call_that_nobody_waits_for_frees_its_permits() {
     let stage = Stage::set().await;
     for _ in 0..limits::CALLS_PER_PLUGIN * 2 {
         let abandoned = stage.act("hang", Value::Null);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use wasmtime::{Collector, Config};
 
 use crate::scripts::limits;
-use crate::scripts::scheduling::InstancePlaces;
+use crate::scripts::scheduling::InstancePermits;
 use belvedere_instance::config::scripts::{POOL_SIZE, QUEUE};
 use belvedere_wasm::sandbox::{InstanceLimits, ProcessorPool, pooled_config};
 
@@ -67,7 +67,7 @@ pub enum EngineError {
 
 /// wasmtime's configuration. All of it is part of the fingerprint of the cached image.
 pub(in crate::scripts) fn wasm_config(config: &EngineConfig) -> Config {
-    let instances = InstancePlaces::instances(config.pool_size);
+    let instances = InstancePermits::instances(config.pool_size);
     let of_each = InstanceLimits {
         instances,
         core_instances: CORE_INSTANCES,

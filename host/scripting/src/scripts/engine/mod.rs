@@ -19,7 +19,7 @@ use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
 use crate::scripts::library::tally::Tally;
 use crate::scripts::mentions::called_methods;
-use crate::scripts::scheduling::{InstancePlaces, Lineage, TokenBuckets};
+use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
 use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
@@ -39,7 +39,7 @@ pub struct Engine(Arc<Inner>);
 struct Inner {
     runner: Runner<RunState>,
     guest: Guest,
-    instance_places: InstancePlaces,
+    instance_permits: InstancePermits,
     memory: MemoryPool,
     fuel_buckets: TokenBuckets,
     /// For the bytes of large answers.
@@ -49,7 +49,7 @@ struct Inner {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("instance_places", &self.0.instance_places).finish_non_exhaustive()
+        f.debug_struct("Engine").field("instance_permits", &self.0.instance_permits).finish_non_exhaustive()
     }
 }
 
@@ -62,7 +62,7 @@ impl Engine {
         let wasm = wasmtime::Engine::new(&wasm_config(&config)).map_err(EngineError::Wasm)?;
         let image = image::load(&config.cache_dir, &wasm).await?;
         let guest = Guest::link(&wasm, &image).map_err(EngineError::Wasm)?;
-        let instance_places = InstancePlaces::new(config.pool_size, config.queue);
+        let instance_permits = InstancePermits::new(config.pool_size, config.queue);
         let memory = MemoryPool::new(config.memory);
         let tids = Arc::new(TidClock::new(Random::system().u64()));
         let fuel_buckets = TokenBuckets::new(config.client_fuel);
@@ -70,7 +70,7 @@ impl Engine {
         Ok(Self(Arc::new(Inner {
             runner: Runner::new(wasm, config.processor, instance_run::limit),
             guest,
-            instance_places,
+            instance_permits,
             memory,
             fuel_buckets,
             answer_buckets,
@@ -210,8 +210,8 @@ impl Engine {
         Err(instance_run::throttled(missing))
     }
 
-    /// Waits for a place and runs `work` in an instance with every limit. `fuel` receives the fuel that it used,
-    /// however it ended. The outer error means that there was no place.
+    /// Waits for a permit and runs `work` in an instance with every limit. `fuel` receives the fuel that it used,
+    /// however it ended. The outer error means that there was no permit.
     async fn run_in_instance<T>(
         &self,
         state: RunState,
@@ -222,8 +222,8 @@ impl Engine {
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<RunReport<T>, ScriptFailure> {
         let (tenant, lineage) = (state.tenant().clone(), state.lineage().clone());
-        let entered = self.0.instance_places.enter(&tenant, lineage.depth(), lineage.time_left()).await;
-        let _place = entered.map_err(instance_run::no_instance)?;
+        let entered = self.0.instance_permits.enter(&tenant, lineage.depth(), lineage.time_left()).await;
+        let _permit = entered.map_err(instance_run::no_instance)?;
         let memory = RunMemory::new(&self.0.memory, tenant, lineage.memory().clone());
         let work = instance_run::within_limits(&self.0.runner, &self.0.guest, memory, state, fuel, work);
         Ok(work.await)

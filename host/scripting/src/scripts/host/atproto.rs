@@ -188,13 +188,13 @@ async fn download(
     let tenant = state.tenant().clone();
     let bytes_left = state.blobs.bytes_left(&web, &tenant).await;
     state.outbound.charge(0, started.elapsed());
-    let (bytes_left, place) = (bytes_left?, state.outbound_place(&web).await?);
+    let (bytes_left, permit) = (bytes_left?, state.outbound_permit(&web).await?);
     let total = state.outbound.time_left()?.min(limits::HTTP_TIME);
     let max_bytes = bytes_left.min(limits::BLOB_BYTES);
     let client = web.client().in_memory(Arc::new(memory.clone()));
     let started = Instant::now();
     let fetched = blobs::fetch(&client, pds, &did, &cid, Limits { max_bytes, total }).await;
-    drop(place);
+    drop(permit);
     state.outbound.charge(0, started.elapsed());
     memory.keep(fetched.as_ref().map_or(0, |blob| blob.bytes.len())).await;
     let blob = fetched.map_err(|mut fault| {

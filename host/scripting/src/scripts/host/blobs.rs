@@ -10,7 +10,7 @@ use crate::scripts::OutboundHttp;
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use belvedere_protocol::atproto::{Cid, Did};
-use belvedere_web::fair_share::{Place, Tenant};
+use belvedere_web::fair_share::{Permit, Tenant};
 use belvedere_web::net::{Client, FetchedResponse, Limits};
 
 /// The content type of a blob whose server sends none.
@@ -28,8 +28,8 @@ pub(super) struct Blob {
 pub(super) struct Blobs {
     items: Vec<Blob>,
     bytes: usize,
-    /// The place among the runs that hold blobs, taken for the first one.
-    place: Option<Place>,
+    /// The permit among the runs that hold blobs, taken for the first one.
+    permit: Option<Permit>,
 }
 
 impl Blobs {
@@ -44,11 +44,11 @@ impl Blobs {
         (self.items.len() - 1) as u32
     }
 
-    /// Bytes that the run may still hold. The first blob waits for a place among the runs that hold some.
+    /// Bytes that the run may still hold. The first blob waits for a permit among the runs that hold some.
     pub(super) async fn bytes_left(&mut self, web: &OutboundHttp, tenant: &Tenant) -> Result<usize, Fault> {
-        if self.place.is_none() {
-            let place = web.blob_place(tenant).await;
-            self.place = Some(place.map_err(|full| {
+        if self.permit.is_none() {
+            let permit = web.blob_permit(tenant).await;
+            self.permit = Some(permit.map_err(|full| {
                 fault::new(FaultCode::Unavailable, format!("too many scripts are holding blobs: {full}"))
             })?);
         }

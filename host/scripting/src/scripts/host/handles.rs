@@ -18,9 +18,9 @@ pub(super) async fn without_handle(
     }
     let resolver = state.service(function, |services| services.resolver.clone())?;
     state.outbound.count(1)?;
-    let patience = state.outbound.time_left()?;
+    let max_wait = state.outbound.time_left()?;
     let started = Instant::now();
-    let found = tokio::time::timeout(patience, resolver.record_uri(&uri)).await;
+    let found = tokio::time::timeout(max_wait, resolver.record_uri(&uri)).await;
     state.outbound.charge(0, started.elapsed());
     match found {
         Ok(Ok(uri)) => Ok(uri.to_string()),

@@ -81,7 +81,7 @@ async fn send_all(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Ou
     }
     state.outbound.count(requests.len())?;
     state.outbound.time_left()?;
-    let place = state.outbound_place(&web).await?;
+    let permit = state.outbound_permit(&web).await?;
     let (time, before) = (state.outbound.time_left()?, state.outbound.bytes());
     let client = web.client().in_memory(Arc::new(state.memory.results.clone()));
     let batch = Batch { client, started: Instant::now(), time, received: AtomicUsize::new(before) };
@@ -96,7 +96,7 @@ async fn send_all(state: &mut RunState, requests: Vec<Request>) -> Result<Vec<Ou
         }
     });
     let outcomes = stream::iter(exchanges).buffered(limits::HTTP_CONCURRENT).collect().await;
-    drop(place);
+    drop(permit);
     state.outbound.charge(batch.received.load(Ordering::Relaxed) - before, batch.started.elapsed());
     Ok(outcomes)
 }

@@ -94,8 +94,8 @@ impl Host for RunState {
         mime_type: String,
     ) -> Result<Vec<u8>, Refusal> {
         const FUNCTION: &str = "repo:upload_blob";
-        let done = with_grant(self, FUNCTION, &did, async |_, repo, patience| {
-            repo.upload(bytes.into(), &mime_type, patience).await
+        let done = with_grant(self, FUNCTION, &did, async |_, repo, max_wait| {
+            repo.upload(bytes.into(), &mime_type, max_wait).await
         });
         Ok(pds_json(FUNCTION, &done.await?)?)
     }
@@ -114,8 +114,8 @@ impl Host for RunState {
         let params = params.map(|json| xrpc::query_params(self, FUNCTION, &json)).transpose()?;
         let params = params.unwrap_or_default();
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
-        let done = with_grant(self, FUNCTION, &did, async |_, repo, patience| {
-            repo.call(&nsid, &query, input, patience).await
+        let done = with_grant(self, FUNCTION, &did, async |_, repo, max_wait| {
+            repo.call(&nsid, &query, input, max_wait).await
         });
         Ok(pds_json(FUNCTION, &done.await?)?)
     }
@@ -190,8 +190,8 @@ async fn write(
         let write = write.map_err(|error| grant_fault(state, function, error))?;
         return Ok(Some(report::linked_write(state, &dry_run, &did, &write)));
     }
-    let written = with_grant(state, function, did, async |grants, repo, patience| {
-        repo.write(&make(grants)?, patience).await
+    let written = with_grant(state, function, did, async |grants, repo, max_wait| {
+        repo.write(&make(grants)?, max_wait).await
     });
     Ok(written.await?.map(|(uri, cid)| Put { uri: uri.to_string(), cid: cid.to_string() }))
 }
@@ -213,9 +213,9 @@ async fn with_grant<T>(
         Err(error) => return Err(grant_fault(state, function, error)),
     };
     state.outbound.count(1)?;
-    let patience = state.outbound.time_left()?;
+    let max_wait = state.outbound.time_left()?;
     let started = Instant::now();
-    let done = work(&grants, &repo, patience).await;
+    let done = work(&grants, &repo, max_wait).await;
     state.outbound.charge(0, started.elapsed());
     // Not every use writes, but those that do are in the index now.
     state.announce_write(repo.did()).await;

@@ -1,6 +1,6 @@
 //! `plugins`: calls the functions of plugins, charged to the calling run.
 //!
-//! A plugin computes within the run's polls, in the run's place in the processor pool. So its time counts into the run's
+//! A plugin computes within the run's polls, with the run's permit of the processor pool. So its time counts into the run's
 //! guest time, and the run's deadline ends the call, as what is left of its fuel does. After each call what it computed is
 //! taken out of that fuel, and its requests out of the run's requests to other servers.
 

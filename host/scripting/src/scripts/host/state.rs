@@ -23,7 +23,7 @@ use belvedere_instance::xrpc::{Answer, Caller};
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::trigger::TriggerKind;
 use belvedere_wasm::sandbox::{GrowthLimits, InstanceMemory, RunData};
-use belvedere_web::fair_share::{Place, Tenant};
+use belvedere_web::fair_share::{Permit, Tenant};
 
 /// An ordinary run leaves as much of the memory with which its instance begins unused as a page of usual records has.
 const GROWTH: GrowthLimits = GrowthLimits {
@@ -252,12 +252,12 @@ impl RunState {
         self.database_time += time;
     }
 
-    /// Waits for a place among the runs that wait for other servers. This time counts as waiting for them.
-    pub(super) async fn outbound_place(&mut self, web: &OutboundHttp) -> Result<Place, Fault> {
+    /// Waits for a permit among the runs that wait for other servers. This time counts as waiting for them.
+    pub(super) async fn outbound_permit(&mut self, web: &OutboundHttp) -> Result<Permit, Fault> {
         let started = Instant::now();
-        let place = web.place(self.tenant()).await;
+        let permit = web.permit(self.tenant()).await;
         self.outbound.charge(0, started.elapsed());
-        place.map_err(|full| {
+        permit.map_err(|full| {
             let message = format!("too many scripts are waiting for other servers: {full}");
             fault::new(FaultCode::Unavailable, message)
         })

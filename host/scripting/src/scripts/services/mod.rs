@@ -224,7 +224,7 @@ pub enum IndexError {
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Reads the index, for `db.*`. Calls that scan many records take one of the tenant's places for scans.
+/// Reads the index, for `db.*`. Calls that scan many records take one of the tenant's permits for scans.
 pub trait Index: Send + Sync {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
     /// `None` when the index has no such record.

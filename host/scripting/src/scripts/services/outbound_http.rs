@@ -1,8 +1,8 @@
 //! The access of scripts to other servers: the guarded client, and bounds on how many runs may wait for it at once.
 
 use crate::scripts::limits;
-use belvedere_wasm::sandbox::outbound_places;
-use belvedere_web::fair_share::{FairPool, Full, Place, Tenant};
+use belvedere_wasm::sandbox::outbound_permits;
+use belvedere_web::fair_share::{FairPool, Full, Permit, Tenant};
 use belvedere_web::net;
 
 /// The client of `http.*` and of the blobs of `atproto.*`. Cheap to clone.
@@ -20,8 +20,8 @@ impl OutboundHttp {
         let instances = instances as usize;
         Self {
             net,
-            exchanges: outbound_places("script_http", (instances / 2).max(1), instances),
-            blobs: outbound_places("script_blobs", limits::BLOB_RUNS, instances),
+            exchanges: outbound_permits("script_http", (instances / 2).max(1), instances),
+            blobs: outbound_permits("script_blobs", limits::BLOB_RUNS, instances),
         }
     }
 
@@ -29,13 +29,13 @@ impl OutboundHttp {
         &self.net
     }
 
-    /// A place among the runs that hold blobs.
-    pub(in crate::scripts) async fn blob_place(&self, tenant: &Tenant) -> Result<Place, Full> {
+    /// A permit among the runs that hold blobs.
+    pub(in crate::scripts) async fn blob_permit(&self, tenant: &Tenant) -> Result<Permit, Full> {
         self.blobs.enter(tenant).await
     }
 
-    /// A place among the runs that wait for other servers.
-    pub async fn place(&self, tenant: &Tenant) -> Result<Place, Full> {
+    /// A permit among the runs that wait for other servers.
+    pub async fn permit(&self, tenant: &Tenant) -> Result<Permit, Full> {
         self.exchanges.enter(tenant).await
     }
 }

@@ -38,7 +38,7 @@ pub struct Names(Vec<String>);
 /// Calls functions of plugins, for `plugin.*`.
 pub trait PluginCalls: Send + Sync {
     /// Calls a function by the names that the script wrote. `args` is the JSON text of an array; returns JSON text. The plugin
-    /// computes within the polls of the future, in the place of the calling run among those that compute, and ends when the
+    /// computes within the polls of the future, with the permit of the calling run to compute, and ends when the
     /// future is dropped.
     fn call<'a>(
         &'a self,

@@ -53,7 +53,7 @@ impl Index for ServerIndex {
     fn get(&self, tenant: Tenant, uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
         Box::pin(async move {
             let db = self.reading().await;
-            let _place = db.read_place(&tenant).await.map_err(store_error)?;
+            let _permit = db.read_permit(&tenant).await.map_err(store_error)?;
             records::get(&db, &uri).await.map_err(store_error)
         })
     }
@@ -85,7 +85,7 @@ impl Index for ServerIndex {
         Box::pin(async move {
             let params: Vec<serde_json::Value> =
                 serde_json::from_slice(&params).map_err(|e| IndexError::Invalid(format!("params: {e}")))?;
-            let _place = self.db.scan_place(&tenant).await.map_err(store_error)?;
+            let _permit = self.db.scan_permit(&tenant).await.map_err(store_error)?;
             let answer = script_sql::run(&self.db, &sql, &params).await.map_err(sql_error)?;
             Ok(RawAnswer { rows: answer.rows, count: answer.count, changed: answer.changed })
         })

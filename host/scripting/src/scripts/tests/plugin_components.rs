@@ -179,7 +179,7 @@ async fn scripts_see_why_a_plugin_failed() {
     }
 }
 
-/// More runs than cores and than places of the plugin, each with a text that takes a while.
+/// More runs than cores and than permits of the plugin, each with a text that takes a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_runs_call_a_library_at_once_and_pay_for_it() {
     let stage = Real::set().await.stage;

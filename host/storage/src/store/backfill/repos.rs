@@ -102,14 +102,14 @@ pub async fn pds_summary(db: &Db, id: &str) -> Result<Vec<PdsSummary>, StoreErro
              sum(CASE WHEN status = {COMPLETED} THEN 1 ELSE 0 END) AS completed, \
              sum(records_fetched) AS records, \
              row_number() OVER (PARTITION BY pds_endpoint \
-                 ORDER BY error_kind IS NULL, count(*) DESC, error_kind) AS place \
+                 ORDER BY error_kind IS NULL, count(*) DESC, error_kind) AS permit \
          FROM backfill_repos WHERE job = {JOB} AND pds_endpoint IS NOT NULL GROUP BY pds_endpoint, error_kind"
     );
     let sql = format!(
         "SELECT pds_endpoint, CAST(sum(repos) AS BIGINT) AS total_repos, \
              CAST(sum(completed) AS BIGINT) AS completed_repos, \
              CAST(sum(CASE WHEN error_kind IS NULL THEN 0 ELSE repos END) AS BIGINT) AS failed_repos, \
-             max(CASE WHEN place = 1 THEN error_kind END) AS error_kind, \
+             max(CASE WHEN permit = 1 THEN error_kind END) AS error_kind, \
              CAST(sum(records) AS BIGINT) AS total_records \
          FROM ({kinds}) AS kinds GROUP BY pds_endpoint ORDER BY total_repos DESC, pds_endpoint"
     );

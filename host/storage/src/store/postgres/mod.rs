@@ -49,7 +49,7 @@ pub struct Postgres {
     /// Connections for hot reads.
     pub(super) read_pool: Arc<ReadPool<PgConnection>>,
     pub(super) reads: FairPool,
-    /// Connections for reads that hold a place in `scans`.
+    /// Connections for reads that hold a permit in `scans`.
     pub(super) scan_pool: Arc<ReadPool<PgConnection>>,
     /// The same for searches by an index.
     pub(super) search_pool: Arc<ReadPool<PgConnection>>,
@@ -119,7 +119,7 @@ impl Postgres {
     }
 
     /// A handle whose hot reads and scans run on a replica, and on the primary while the replica is not used. A replica
-    /// has as many connections for them as the primary has, which its own places share among tenants.
+    /// has as many connections for them as the primary has, which its own permits share among tenants.
     pub(super) fn on_replica(&self, options: &PgConnectOptions, service: &Arc<Service>) -> Self {
         let losses = Arc::<Losses>::default();
         let PoolSizes { reads: max_reads, scans: max_scans } = PoolSizes::of(self.connections);

@@ -145,7 +145,7 @@ impl<'a> IndexCandidates<'a> {
         if bounds.is_empty() {
             return Ok(None);
         }
-        let _place = db.read_place(tenant).await?;
+        let _permit = db.read_permit(tenant).await?;
         let mut fewest: Option<(i64, Bounds<'a>)> = None;
         for candidate in bounds {
             let count = count_within(db, self.collection, &candidate).await?;

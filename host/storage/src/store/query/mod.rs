@@ -5,7 +5,7 @@
 //! implement them.
 //!
 //! A query uses an index of a field if there is one (`access`, `walk`). Otherwise it scans the collection, for which
-//! its tenant needs a place in the pool of scans ([`super::scans`]). Its duration is recorded, and
+//! its tenant needs a permit in the pool of scans ([`super::scans`]). Its duration is recorded, and
 //! `jobs::field_indexes` builds indexes for the fields that cost most.
 
 mod access;
@@ -36,7 +36,7 @@ pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, Store
     let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(Page::empty()) };
     let select = Select::of(query, collection, By::Time);
     if query.sort.is_none() && query.valid.is_none() && !query.has_conditions() {
-        let _place = db.read_place(tenant).await?;
+        let _permit = db.read_permit(tenant).await?;
         return select.complete(db, select.rows(db, false).await?).await;
     }
     let candidates = access::IndexCandidates::of(collection, query);
@@ -86,7 +86,7 @@ pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, St
         return Ok(Page { rows: records::with_all_columns(db, rows).await?, next });
     }
     let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(Page::empty()) };
-    let _place = db.read_place(&tenant).await?;
+    let _permit = db.read_permit(&tenant).await?;
     let select = Select { columns: Columns::Full, ..Select::of(query, collection, By::Time) };
     select.complete(db, select.full_rows(db).await?).await
 }
@@ -141,7 +141,7 @@ async fn run(
 ) -> Result<(Vec<PartialRow<RecordRow>>, Duration), StoreError> {
     let is_cheap =
         chosen.is_cheap(query) && (query.valid.is_none() || invalid::are_few(db, collection.id).await?);
-    let _place = if is_cheap { db.read_place(tenant).await? } else { db.scan_place(tenant).await? };
+    let _permit = if is_cheap { db.read_permit(tenant).await? } else { db.scan_permit(tenant).await? };
     let (started, scans) = (Instant::now(), !is_cheap);
     let by = match chosen {
         AccessPath::Filter { bounds, .. } => By::Field(bounds),

@@ -132,8 +132,8 @@ impl Poolable for PgConnection {
             }
             if let Some(check) = &setup.role_check {
                 let check = sqlx::query_scalar::<_, Option<String>>(AssertSqlSafe(check.as_str()));
-                if let Some(offence) = check.persistent(false).fetch_one(self).await? {
-                    return Err(sqlx::Error::Configuration(Box::new(ExcessPrivilege(offence))));
+                if let Some(excess) = check.persistent(false).fetch_one(self).await? {
+                    return Err(sqlx::Error::Configuration(Box::new(ExcessPrivilege(excess))));
                 }
             }
             Ok(())

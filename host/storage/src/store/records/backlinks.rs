@@ -17,7 +17,7 @@ use crate::query::{Backlinks, Position};
 pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, StoreError> {
     let Some(collection) = intern::collection(db, &links.collection).await? else { return Ok(Page::empty()) };
     let scans = links.did.is_some();
-    let place = if scans { db.scan_place(tenant).await? } else { db.read_place(tenant).await? };
+    let permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
     let after = match links.after {
         Some(Position::Time(keyset)) => Some(keyset),
         _ => None,
@@ -29,6 +29,6 @@ pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, S
         ..Select::page(&links.collection, collection, links.limit)
     };
     let found = select.rows(db, scans).await?;
-    drop(place);
+    drop(permit);
     select.complete(db, found).await
 }

@@ -38,13 +38,13 @@ pub async fn count(
     }
     let count: i64 = if let Some(did) = did {
         let (sql, did) = (*COUNT_DID.of(collection.partition), did.as_str());
-        let _place = db.scan_place(tenant).await?;
+        let _permit = db.scan_permit(tenant).await?;
         match db {
             Db::Sqlite(db) => count!(db.scan_pool, sql, did),
             Db::Postgres(db) => count!(db.scan_pool, sql, did),
         }
     } else {
-        let _place = db.read_place(tenant).await?;
+        let _permit = db.read_permit(tenant).await?;
         match db {
             Db::Sqlite(db) => count!(db.read_pool, COUNT),
             Db::Postgres(db) => count!(db.read_pool, COUNT),

@@ -164,8 +164,8 @@ fn role_error(error: sqlx::Error, role: &str) -> ScriptSqlError {
     const REFUSED: [&str; 3] = ["28000", "28P01", "42501"];
     let role = role.to_owned();
     match &error {
-        sqlx::Error::Configuration(offence) if offence.is::<ExcessPrivilege>() => {
-            ScriptSqlError::RoleError(RoleError::Unfit { role, offence: offence.to_string() })
+        sqlx::Error::Configuration(excess) if excess.is::<ExcessPrivilege>() => {
+            ScriptSqlError::RoleError(RoleError::Unfit { role, excess: excess.to_string() })
         }
         sqlx::Error::Database(refused)
             if !role.is_empty() && refused.code().is_some_and(|code| REFUSED.contains(&&*code)) =>

@@ -57,8 +57,8 @@ pub enum RoleError {
     #[error("SCRIPT_DATABASE_URL {0}")]
     Address(&'static str),
     /// The role has excess rights, or lacks some.
-    #[error("the role {role} {offence}")]
-    Unfit { role: String, offence: String },
+    #[error("the role {role} {excess}")]
+    Unfit { role: String, excess: String },
     #[error("the role {role} can't be used: {reason}")]
     Unusable { role: String, reason: String },
 }

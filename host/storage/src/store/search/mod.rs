@@ -34,7 +34,7 @@ pub async fn read(db: &Db, args: &Search, tenant: &Tenant) -> Result<Vec<RecordR
     let index = db.fields().index(collection.id, &args.field, IndexKind::Search);
     let long_enough = args.text.chars().count() >= MIN_INDEXED_CHARS;
     let index = index.filter(|_| long_enough);
-    let place = db.scan_place(tenant).await?;
+    let permit = db.scan_permit(tenant).await?;
     let started = Instant::now();
     let (found, index) = match run(db, collection, args, index).await {
         // Another process may have dropped the index meanwhile.
@@ -47,7 +47,7 @@ pub async fn read(db: &Db, args: &Search, tenant: &Tenant) -> Result<Vec<RecordR
         }
         found => (found, index),
     };
-    drop(place);
+    drop(permit);
     let note = |took: Duration| {
         if long_enough {
             let key =

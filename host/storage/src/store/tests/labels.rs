@@ -147,7 +147,7 @@ async fn of_many_labels_of_a_subject_the_newest_are_in_force(db: TestDb) {
         cid: Some(cid.to_owned()),
         ..label(&a.to_string(), &format!("v{n:04}"), n % 90)
     };
-    // Those for other versions don't take the place of the others, however many they are.
+    // Those for other versions don't take the permit of the others, however many they are.
     let all: Vec<_> = (0..1_500)
         .flat_map(|n| [of_version(n, other), label(&a.to_string(), &format!("n{n:04}"), n / 20)])
         .chain([of_version(89, current), label(&b.to_string(), "one", 1)])

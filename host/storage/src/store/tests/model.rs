@@ -38,10 +38,10 @@ enum Op {
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
-    let place = (0..ACCOUNTS, 0..KEYS, 1..8_u64);
+    let permit = (0..ACCOUNTS, 0..KEYS, 1..8_u64);
     prop_oneof![
-        5 => place.clone().prop_map(|(account, key, rev)| Op::Put { account, key, rev }),
-        3 => place.prop_map(|(account, key, rev)| Op::Take { account, key, rev }),
+        5 => permit.clone().prop_map(|(account, key, rev)| Op::Put { account, key, rev }),
+        3 => permit.prop_map(|(account, key, rev)| Op::Take { account, key, rev }),
         1 => (0..ACCOUNTS, prop::sample::select(vec![
                 AccountStatus::Active, AccountStatus::Deactivated, AccountStatus::Deleted,
             ]), 0..8_u64).prop_map(|(account, status, rev)| Op::Account { account, status, rev }),
@@ -91,31 +91,31 @@ impl Model {
         // Within a batch the newest rev of a key wins; of equal ones the first.
         let mut newest: BTreeMap<(u32, u32), (u64, bool)> = BTreeMap::new();
         for op in ops {
-            let (place, rev, is_put) = match op {
+            let (permit, rev, is_put) = match op {
                 Op::Put { account, key, rev } => ((*account, *key), *rev, true),
                 Op::Take { account, key, rev } => ((*account, *key), *rev, false),
                 Op::Account { .. } => continue,
             };
-            if is_deleted(place.0, rev) {
+            if is_deleted(permit.0, rev) {
                 continue;
             }
-            if newest.get(&place).is_none_or(|(known, _)| rev > *known) {
-                newest.insert(place, (rev, is_put));
+            if newest.get(&permit).is_none_or(|(known, _)| rev > *known) {
+                newest.insert(permit, (rev, is_put));
             }
         }
-        for (place, (rev, is_put)) in newest {
-            let row = self.rows.get(&place).copied();
-            let tombstone = self.tombstones.get(&place).copied().unwrap_or(0);
+        for (permit, (rev, is_put)) in newest {
+            let row = self.rows.get(&permit).copied();
+            let tombstone = self.tombstones.get(&permit).copied().unwrap_or(0);
             if row.is_some_and(|(known, _)| known >= rev) {
                 continue;
             }
             if is_put {
                 if row.is_some() || rev > tombstone {
-                    self.rows.insert(place, (rev, row.map_or(now, |(_, first)| first)));
+                    self.rows.insert(permit, (rev, row.map_or(now, |(_, first)| first)));
                 }
             } else {
-                self.rows.remove(&place);
-                self.tombstones.insert(place, tombstone.max(rev));
+                self.rows.remove(&permit);
+                self.tombstones.insert(permit, tombstone.max(rev));
             }
         }
     }

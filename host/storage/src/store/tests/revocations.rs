@@ -71,7 +71,7 @@ on_both!(
     deleting_a_key_queues_its_sessions,
     one_host_tries_a_revocation_at_a_time,
     over_the_limit_those_that_failed_most_are_removed,
-    many_sessions_of_one_server_leave_places_to_others
+    many_sessions_of_one_server_leave_permits_to_others
 );
 
 async fn an_ended_session_is_queued_with_its_keys(db: TestDb) {
@@ -186,7 +186,7 @@ async fn over_the_limit_those_that_failed_most_are_removed(db: TestDb) {
     assert_eq!(due_ids(&db, 10).await, ["a", "c"]);
 }
 
-async fn many_sessions_of_one_server_leave_places_to_others(db: TestDb) {
+async fn many_sessions_of_one_server_leave_permits_to_others(db: TestDb) {
     for n in 0..5 {
         session(&db, &format!("a{n}"), None, None, "https://slow.example").await;
         oauth_sessions::end(&db, &format!("a{n}"), Window { due_at: Timestamp(n), ..WINDOW }).await.unwrap();

@@ -17,7 +17,7 @@ use crate::store::records::{self, PAGE_BYTES, backlinks};
 use crate::store::search;
 
 use crate::store::{Db, StoreError};
-use belvedere_web::fair_share::{FairPool, Full, Place, Tenant};
+use belvedere_web::fair_share::{FairPool, Full, Permit, Tenant};
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 
@@ -25,12 +25,12 @@ const TARGET: &str = "at://did:plc:target/com.example.note/1";
 async fn wide(url: &str) -> Db {
     let db = Db::open(url, 32).await.unwrap();
     let bounds = db.scans().bounds();
-    assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
+    assert!(bounds.per_tenant < bounds.permits, "{bounds:?}");
     db
 }
 
-/// All places that a tenant may have.
-async fn all_places(pool: &FairPool, tenant: &Tenant) -> Vec<Place> {
+/// All permits that a tenant may have.
+async fn all_permits(pool: &FairPool, tenant: &Tenant) -> Vec<Permit> {
     let mut held = Vec::new();
     for _ in 0..pool.bounds().per_tenant {
         held.push(pool.enter(tenant).await.unwrap());
@@ -99,7 +99,7 @@ async fn a_scanning_tenant_does_not_block_others(db: TestDb) {
     let db = wide(&db.url).await;
     store(&db).await;
     let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
-    let held = all_places(db.scans(), &greedy).await;
+    let held = all_permits(db.scans(), &greedy).await;
     for n in 0..6 {
         let waits = async {
             match n {
@@ -119,7 +119,7 @@ async fn a_scanning_tenant_does_not_block_others(db: TestDb) {
         };
         tokio::select! {
             biased;
-            () = waits => panic!("{n} was read without a place"),
+            () = waits => panic!("{n} was read without a permit"),
             () = async { scan_all(&db, &other).await; read_all(&db, &greedy).await; } => {}
         }
     }
@@ -127,7 +127,7 @@ async fn a_scanning_tenant_does_not_block_others(db: TestDb) {
     let mut waits = pin!(query::read(&db, &like, &greedy));
     tokio::select! {
         biased;
-        _ = &mut waits => panic!("it was read without a place"),
+        _ = &mut waits => panic!("it was read without a permit"),
         () = scan_all(&db, &other) => {}
     }
     drop(held);
@@ -140,13 +140,13 @@ async fn a_reading_tenant_leaves_connections_to_others(db: TestDb) {
     store(&db).await;
     let (greedy, other) = (Tenant::client("greedy"), Tenant::client("other"));
     let bounds = db.reads().bounds();
-    assert!(bounds.per_tenant < bounds.places, "{bounds:?}");
-    let held = all_places(db.reads(), &greedy).await;
+    assert!(bounds.per_tenant < bounds.permits, "{bounds:?}");
+    let held = all_permits(db.reads(), &greedy).await;
     for query in [notes(), Query { did: Some(did(1)), ..notes() }, sorted("indexed_at")] {
         let mut waits = pin!(query::read(&db, &query, &greedy));
         tokio::select! {
             biased;
-            _ = &mut waits => panic!("it was read without a place"),
+            _ = &mut waits => panic!("it was read without a permit"),
             () = async { read_all(&db, &other).await; scan_all(&db, &other).await; } => {}
         }
     }
@@ -154,14 +154,14 @@ async fn a_reading_tenant_leaves_connections_to_others(db: TestDb) {
     let mut waits = pin!(backlinks::read(&db, &links, &greedy));
     tokio::select! {
         biased;
-        _ = &mut waits => panic!("it was read without a place"),
+        _ = &mut waits => panic!("it was read without a permit"),
         () = read_all(&db, &other) => {}
     }
     let note = nsid(NOTE);
     let mut counts = pin!(records::count(&db, &note, None, &greedy));
     tokio::select! {
         biased;
-        _ = &mut counts => panic!("it was counted without a place"),
+        _ = &mut counts => panic!("it was counted without a permit"),
         () = read_all(&db, &other) => {}
     }
     drop(held);
@@ -174,15 +174,15 @@ async fn the_number_of_waiting_scans_is_limited(db: TestDb) {
     store(&db).await;
     let tenant = Tenant::client("greedy");
     let bounds = db.scans().bounds();
-    let held = all_places(db.scans(), &tenant).await;
-    let waiting = join_all((0..bounds.waiting_per_tenant).map(|_| db.scan_place(&tenant)));
+    let held = all_permits(db.scans(), &tenant).await;
+    let waiting = join_all((0..bounds.waiting_per_tenant).map(|_| db.scan_permit(&tenant)));
     let refused = async {
         let read = query::read(&db, &like(), &tenant).await;
         assert!(matches!(read, Err(StoreError::Busy(Full::Tenant))), "{read:?}");
     };
     tokio::select! {
         biased;
-        () = async { waiting.await; pending::<()>().await } => unreachable!("the places are held"),
+        () = async { waiting.await; pending::<()>().await } => unreachable!("the permits are held"),
         () = refused => {}
     }
     drop(held);
@@ -201,7 +201,7 @@ async fn a_read_by_an_index_is_not_a_scan(db: TestDb) {
         query::read(&db, query, &US).await.unwrap();
     }
     build_all(&db).await;
-    let _held: Vec<_> = join_all((0..db.scans().bounds().per_tenant).map(|_| db.scan_place(&US))).await;
+    let _held: Vec<_> = join_all((0..db.scans().bounds().per_tenant).map(|_| db.scan_permit(&US))).await;
     for query in &queries {
         assert!(!query::read(&db, query, &US).await.unwrap().rows.is_empty(), "{query:?}");
     }

@@ -23,25 +23,25 @@ pub use run_memory::{NoMemory, RunMemory};
 use std::time::Duration;
 
 use self::reserve::RESERVE;
-use belvedere_web::fair_share::{Bounds, FairPool, Full, Place, Tenant};
+use belvedere_web::fair_share::{Bounds, FairPool, Full, Permit, Tenant};
 
-/// Bytes of a page of WebAssembly, by which memories grow: a place of the pools.
+/// Bytes of a page of WebAssembly, by which memories grow: a permit of the pools.
 const PAGE: usize = 64 << 10;
 
 /// Bytes of a reserve: no instance may have more.
 pub const RESERVE_BYTES: usize = 64 << 20;
 
 /// The longest wait for memory. Runs take less time than that, mostly.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// The memory of all runs. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MemoryPool {
-    /// Its places are pages.
+    /// Its permits are pages.
     common: FairPool,
     /// Pages of the common part that jobs use.
     of_jobs: FairPool,
-    /// Its places are reserves.
+    /// Its permits are reserves.
     reserves: FairPool,
 }
 
@@ -93,14 +93,14 @@ impl MemoryPool {
 }
 
 /// The queues need no bounds, since each run in them holds an instance.
-fn bounds(places: usize) -> Bounds {
-    Bounds::half_per_tenant(places, usize::MAX, PATIENCE)
+fn bounds(permits: usize) -> Bounds {
+    Bounds::half_per_tenant(permits, usize::MAX, MAX_WAIT)
 }
 
 /// The grant that a run waited for.
 enum Grant {
-    Common(Place),
-    Reserve(Place),
+    Common(Permit),
+    Reserve(Permit),
 }
 
 #[cfg(test)]

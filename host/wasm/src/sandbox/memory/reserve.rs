@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{PAGE, RESERVE_BYTES};
-use belvedere_web::fair_share::Place;
+use belvedere_web::fair_share::Permit;
 
 /// Pages of a reserve.
 pub(super) const RESERVE: usize = RESERVE_BYTES / PAGE;
@@ -15,7 +15,7 @@ pub(super) struct Reserve(Mutex<Option<OpenReserve>>);
 
 #[derive(Debug)]
 struct OpenReserve {
-    _place: Place,
+    _permit: Permit,
     /// Pages that runs use.
     used: usize,
 }
@@ -39,11 +39,11 @@ impl Reserve {
     }
 
     /// Opens the reserve for a run that uses `pages` of it.
-    pub(super) fn open(&self, place: Place, pages: usize) {
+    pub(super) fn open(&self, permit: Permit, pages: usize) {
         let mut reserve = self.lock();
         match reserve.as_mut() {
             Some(open) => open.used += pages,
-            None => *reserve = Some(OpenReserve { _place: place, used: pages }),
+            None => *reserve = Some(OpenReserve { _permit: permit, used: pages }),
         }
     }
 

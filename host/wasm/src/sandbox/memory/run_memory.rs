@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Grant, MemoryGroup, MemoryPool, PAGE, RESERVE_BYTES, WhenFull};
-use belvedere_web::fair_share::{Full, Place, Tenant};
+use belvedere_web::fair_share::{Full, Permit, Tenant};
 
 /// The memory of one run. Cheap to clone; the memory is released when the last clone is dropped.
 #[derive(Clone, Debug)]
@@ -24,15 +24,15 @@ pub struct NoMemory(pub Full);
 
 #[derive(Debug, Default)]
 struct Held {
-    common: Option<Place>,
+    common: Option<Permit>,
     /// The same pages, counted among those of jobs.
-    of_jobs: Option<Place>,
+    of_jobs: Option<Permit>,
     /// Pages of the reserve.
     of_reserve: usize,
 }
 
 impl Held {
-    fn add(&mut self, common: Place, of_jobs: Option<Place>) {
+    fn add(&mut self, common: Permit, of_jobs: Option<Permit>) {
         add(&mut self.common, common);
         if let Some(of_jobs) = of_jobs {
             add(&mut self.of_jobs, of_jobs);
@@ -40,7 +40,7 @@ impl Held {
     }
 }
 
-fn add(held: &mut Option<Place>, more: Place) {
+fn add(held: &mut Option<Permit>, more: Permit) {
     match held {
         Some(held) => held.absorb(more),
         none => *none = Some(more),
@@ -114,9 +114,9 @@ impl RunMemory {
                 self.0.held().add(common, Some(of_jobs));
             }
             WhenFull::Wait if !group.reserve.is_open() => match pool.wait(tenant, pages).await? {
-                Grant::Common(place) => self.0.held().add(place, None),
-                Grant::Reserve(place) => {
-                    group.reserve.open(place, pages);
+                Grant::Common(permit) => self.0.held().add(permit, None),
+                Grant::Reserve(permit) => {
+                    group.reserve.open(permit, pages);
                     self.0.held().of_reserve += pages;
                 }
             },
@@ -135,8 +135,8 @@ impl RunMemory {
         let of_reserve = pages.min(held.of_reserve);
         held.of_reserve -= of_reserve;
         let Held { common, of_jobs, .. } = &mut *held;
-        for place in [common, of_jobs].into_iter().flatten() {
-            place.shrink_by(pages - of_reserve);
+        for permit in [common, of_jobs].into_iter().flatten() {
+            permit.shrink_by(pages - of_reserve);
         }
         drop(held);
         self.0.group.reserve.give_back(of_reserve);

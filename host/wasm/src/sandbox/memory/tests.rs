@@ -32,7 +32,7 @@ fn used(memory: &MemoryPool) -> (usize, usize) {
 #[tokio::test(start_paused = true)]
 async fn a_tenant_has_half_of_the_common_part() {
     let memory = small();
-    assert_eq!((memory.common.bounds().places, memory.reserves.bounds().places), (RESERVE / 2, 1));
+    assert_eq!((memory.common.bounds().permits, memory.reserves.bounds().permits), (RESERVE / 2, 1));
     let (first, second, other) = (run(&memory, "a"), run(&memory, "a"), run(&memory, "b"));
     first.grow(16 * MIB).await.unwrap();
     assert_eq!(used(&memory), (16, 0));
@@ -41,8 +41,8 @@ async fn a_tenant_has_half_of_the_common_part() {
     other.grow(16 * MIB).await.unwrap();
     assert_eq!(used(&memory), (32, 1));
     let started = Instant::now();
-    assert_eq!(run(&memory, "c").grow(MIB).await.unwrap_err(), Full::Patience);
-    assert_eq!(started.elapsed(), PATIENCE);
+    assert_eq!(run(&memory, "c").grow(MIB).await.unwrap_err(), Full::Timeout);
+    assert_eq!(started.elapsed(), MAX_WAIT);
     drop((first, second, other));
     assert_eq!(used(&memory), (0, 0));
 }
@@ -62,7 +62,7 @@ async fn runs_that_hold_everything_and_want_more_all_end() {
     let started = Instant::now();
     let ended = join_all((0..64).map(|n| grows(if n % 2 == 0 { "a" } else { "b" }))).await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
-    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+    assert!(started.elapsed() < MAX_WAIT, "{:?}", started.elapsed());
     assert_eq!(used(&memory), (0, 0));
 }
 
@@ -124,8 +124,8 @@ async fn jobs_have_no_reserve_and_leave_half_of_the_common_part_to_others() {
     assert_eq!(job.most(), 8 * MIB, "half of half of the common part");
     job.grow(8 * MIB).await.unwrap();
     let started = Instant::now();
-    assert_eq!(run_on(WhenFull::WaitAsJob, &memory, "a").grow(MIB).await.unwrap_err(), Full::Patience);
-    assert_eq!((started.elapsed(), used(&memory)), (PATIENCE, (8, 0)));
+    assert_eq!(run_on(WhenFull::WaitAsJob, &memory, "a").grow(MIB).await.unwrap_err(), Full::Timeout);
+    assert_eq!((started.elapsed(), used(&memory)), (MAX_WAIT, (8, 0)));
     run_on(WhenFull::WaitAsJob, &memory, "b").grow(9 * MIB).await.unwrap_err();
     let other = run_on(WhenFull::WaitAsJob, &memory, "b");
     other.grow(8 * MIB).await.unwrap();
@@ -176,8 +176,8 @@ async fn results_take_what_the_largest_needs_and_bodies_what_has_arrived() {
     assert_eq!(used(&memory).1, 0);
     let other = run(&memory, "b");
     other.grow(40 * MIB).await.unwrap();
-    assert_eq!(results.take(40 * MIB).await, Err(Full::Patience));
-    assert!(matches!(results.check(), Err(NoMemory(Full::Patience))));
+    assert_eq!(results.take(40 * MIB).await, Err(Full::Timeout));
+    assert!(matches!(results.check(), Err(NoMemory(Full::Timeout))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 const BOUNDS: Bounds =
-    Bounds { places: 2, per_tenant: 2, waiting: 8, waiting_per_tenant: 6, patience: Duration::from_secs(5) };
+    Bounds { permits: 2, per_tenant: 2, waiting: 8, waiting_per_tenant: 6, max_wait: Duration::from_secs(5) };
 
 fn tenant(name: &str) -> Tenant {
     Tenant::client(name)
@@ -16,23 +16,23 @@ async fn a_tenant_waits_one_round_however_many_calls_another_makes() {
     let pool = FairPool::new("test", BOUNDS);
     let order = StdMutex::new(String::new());
     let call = async |name: &str| {
-        let place = pool.enter(&tenant(name)).await.unwrap();
+        let permit = pool.enter(&tenant(name)).await.unwrap();
         order.lock().unwrap().push_str(name);
         tokio::time::sleep(Duration::from_millis(10)).await;
-        drop(place);
+        drop(permit);
     };
     tokio::join!(
         biased;
         call("a"), call("a"), call("a"), call("a"), call("a"), call("a"),
         call("b"), call("b"),
     );
-    // Both places are a's at first. Two of the next four are b's.
+    // Both permits are a's at first. Two of the next four are b's.
     assert_eq!(order.into_inner().unwrap(), "aaabbaaa");
     assert!(pool.0.lock().tenants.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_tenant_does_not_get_all_places() {
+async fn one_tenant_does_not_get_all_permits() {
     let pool = FairPool::new("test", Bounds { per_tenant: 1, ..BOUNDS });
     let held = pool.enter(&tenant("a")).await.unwrap();
     assert_eq!(pool.try_enter(&tenant("a")).unwrap_err(), Full::Tenant);
@@ -43,14 +43,14 @@ async fn one_tenant_does_not_get_all_places() {
 }
 
 #[test]
-fn places_that_were_absorbed_are_released_together() {
-    let pool = FairPool::new("test", Bounds { places: 10, per_tenant: 5, ..BOUNDS });
+fn permits_that_were_absorbed_are_released_together() {
+    let pool = FairPool::new("test", Bounds { permits: 10, per_tenant: 5, ..BOUNDS });
     let a = tenant("a");
-    let mut place = pool.try_enter(&a).unwrap();
-    place.absorb(pool.try_enter_many(&a, 3).unwrap());
+    let mut permit = pool.try_enter(&a).unwrap();
+    permit.absorb(pool.try_enter_many(&a, 3).unwrap());
     assert_eq!(pool.used(), 4);
     assert_eq!(pool.try_enter_many(&a, 2).unwrap_err(), Full::Tenant);
-    drop(place);
+    drop(permit);
     assert_eq!(pool.used(), 0);
     assert!(pool.0.lock().tenants.is_empty());
 }
@@ -59,7 +59,7 @@ fn places_that_were_absorbed_are_released_together() {
 async fn waiting_is_bounded_in_number_and_time() {
     let pool = FairPool::new(
         "test",
-        Bounds { places: 1, per_tenant: 1, waiting: 2, waiting_per_tenant: 1, ..BOUNDS },
+        Bounds { permits: 1, per_tenant: 1, waiting: 2, waiting_per_tenant: 1, ..BOUNDS },
     );
     let held = pool.enter(&tenant("a")).await.unwrap();
     let (a, b) = (tenant("a"), tenant("b"));
@@ -70,9 +70,9 @@ async fn waiting_is_bounded_in_number_and_time() {
         pool.enter(&b),
         async { pool.enter(&tenant("c")).await },
     );
-    assert_eq!(first.unwrap_err(), Full::Patience);
+    assert_eq!(first.unwrap_err(), Full::Timeout);
     assert_eq!(second.unwrap_err(), Full::Tenant);
-    assert_eq!(third.unwrap_err(), Full::Patience);
+    assert_eq!(third.unwrap_err(), Full::Timeout);
     assert_eq!(c.unwrap_err(), Full::Pool);
     assert_eq!(pool.0.lock().waiting, 0);
     drop(held);
@@ -80,13 +80,13 @@ async fn waiting_is_bounded_in_number_and_time() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_releases_its_place() {
-    let pool = FairPool::new("test", Bounds { places: 1, ..BOUNDS });
+async fn a_dropped_call_releases_its_permit() {
+    let pool = FairPool::new("test", Bounds { permits: 1, ..BOUNDS });
     let (a, b) = (tenant("a"), tenant("b"));
     let held = pool.enter(&a).await.unwrap();
     let mut waiting = Box::pin(pool.enter(&b));
     assert!(futures_util::poll!(&mut waiting).is_pending());
-    // The place is granted, but the waiting call is not polled.
+    // The permit is granted, but the waiting call is not polled.
     drop(held);
     assert_eq!(pool.0.lock().used, 1);
     drop(waiting);
@@ -96,13 +96,13 @@ async fn a_dropped_call_releases_its_place() {
 
 #[tokio::test(start_paused = true)]
 async fn small_calls_do_not_overtake_a_large_one_forever() {
-    let bounds = Bounds { places: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS };
+    let bounds = Bounds { permits: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS };
     let pool = FairPool::new("test", bounds);
     let (a, b) = (tenant("a"), tenant("b"));
     let mut held = pool.enter_many(&a, 3).await.unwrap();
     let mut large = Box::pin(pool.enter_many(&b, 3));
     assert!(futures_util::poll!(&mut large).is_pending());
-    // One place is free, and it is reserved for the waiting call.
+    // One permit is free, and it is reserved for the waiting call.
     assert!(pool.is_full_for(&a));
     assert_eq!(pool.try_enter(&a).unwrap_err(), Full::Pool);
     held.shrink_to(1);
@@ -113,7 +113,7 @@ async fn small_calls_do_not_overtake_a_large_one_forever() {
     assert!(futures_util::poll!(&mut all).is_pending());
     drop((held, large));
     let all = all.await.unwrap();
-    assert_eq!((pool.0.lock().used, all.places), (4, 4));
+    assert_eq!((pool.0.lock().used, all.permits), (4, 4));
     drop(all);
     assert!(pool.0.lock().tenants.is_empty());
 }
@@ -122,7 +122,7 @@ async fn small_calls_do_not_overtake_a_large_one_forever() {
 async fn dropping_a_large_call_unblocks_the_others() {
     let pool = FairPool::new(
         "test",
-        Bounds { places: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS },
+        Bounds { permits: 4, per_tenant: 4, waiting: 16, waiting_per_tenant: 16, ..BOUNDS },
     );
     let (a, b, c) = (tenant("a"), tenant("b"), tenant("c"));
     let _held = pool.enter_many(&a, 2).await.unwrap();
@@ -135,27 +135,27 @@ async fn dropping_a_large_call_unblocks_the_others() {
 }
 
 proptest! {
-    /// No limit is exceeded, no place is lost, and no call waits while its places are free.
+    /// No limit is exceeded, no permit is lost, and no call waits while its permits are free.
     #[test]
     fn random_histories_keep_the_bounds(steps in proptest::collection::vec((0_u8..5, 0_u8..3, 0_usize..8), 1..200)) {
-        let bounds = Bounds { places: 5, per_tenant: 3, waiting: 8, waiting_per_tenant: 5, patience: Duration::MAX };
+        let bounds = Bounds { permits: 5, per_tenant: 3, waiting: 8, waiting_per_tenant: 5, max_wait: Duration::MAX };
         let pool = FairPool::new("test", bounds);
         let (mut held, mut waiting) = (Vec::new(), Vec::new());
         for (what, who, which) in steps {
             let tenant = tenant(&who.to_string());
             match what {
                 0 | 1 => {
-                    let places = which % 3 + 1;
-                    match pool.0.take_or_enqueue(&tenant, places) {
-                        Ok(Admission::Granted) => held.push(pool.place(&tenant, places)),
-                        Ok(Admission::Queued(id, granted)) => waiting.push((tenant, places, id, granted)),
+                    let permits = which % 3 + 1;
+                    match pool.0.take_or_enqueue(&tenant, permits) {
+                        Ok(Admission::Granted) => held.push(pool.permit(&tenant, permits)),
+                        Ok(Admission::Queued(id, granted)) => waiting.push((tenant, permits, id, granted)),
                         Err(_) => {}
                     }
                 }
                 2 if !held.is_empty() => drop(held.swap_remove(which % held.len())),
                 3 if !waiting.is_empty() => {
-                    let (tenant, places, id, _granted) = waiting.swap_remove(which % waiting.len());
-                    drop(Waiter { shared: &pool.0, tenant: &tenant, places, id, done: false });
+                    let (tenant, permits, id, _granted) = waiting.swap_remove(which % waiting.len());
+                    drop(Waiter { shared: &pool.0, tenant: &tenant, permits, id, done: false });
                 }
                 4 if !held.is_empty() => {
                     let at = which % held.len();
@@ -163,35 +163,35 @@ proptest! {
                 }
                 _ => {}
             }
-            waiting.retain_mut(|(tenant, places, _, granted)| {
+            waiting.retain_mut(|(tenant, permits, _, granted)| {
                 let is_granted = granted.try_recv().is_ok();
                 if is_granted {
-                    held.push(pool.place(tenant, *places));
+                    held.push(pool.permit(tenant, *permits));
                 }
                 !is_granted
             });
             let state = pool.0.lock();
-            prop_assert_eq!(state.used, held.iter().map(|place| place.places).sum::<usize>());
-            prop_assert_eq!(state.waiting, waiting.iter().map(|(_, places, ..)| places).sum::<usize>());
-            prop_assert!(state.used <= bounds.places && state.waiting <= bounds.waiting);
+            prop_assert_eq!(state.used, held.iter().map(|permit| permit.permits).sum::<usize>());
+            prop_assert_eq!(state.waiting, waiting.iter().map(|(_, permits, ..)| permits).sum::<usize>());
+            prop_assert!(state.used <= bounds.permits && state.waiting <= bounds.waiting);
             prop_assert!(state.round_robin.len() <= state.tenants.len());
-            // The first tenant in the round robin waits for more places than are free. Tenants outside it wait for
+            // The first tenant in the round robin waits for more permits than are free. Tenants outside it wait for
             // their own calls.
             if let Some(first) = state.round_robin.front() {
-                let first = state.tenants[first].queue.front().map_or(0, |waiting| waiting.places);
-                prop_assert!(first > 0 && state.used + first > bounds.places);
+                let first = state.tenants[first].queue.front().map_or(0, |waiting| waiting.permits);
+                prop_assert!(first > 0 && state.used + first > bounds.permits);
             }
             for share in state.tenants.values() {
                 prop_assert!(share.used <= bounds.per_tenant);
                 prop_assert_eq!(share.in_round_robin, share.fits_share(&bounds));
-                let queued: usize = share.queue.iter().map(|waiting| waiting.places).sum();
+                let queued: usize = share.queue.iter().map(|waiting| waiting.permits).sum();
                 prop_assert_eq!(share.queued, queued);
                 prop_assert!(queued <= bounds.waiting_per_tenant);
             }
         }
         drop(held);
-        for (tenant, places, id, _granted) in waiting {
-            drop(Waiter { shared: &pool.0, tenant: &tenant, places, id, done: false });
+        for (tenant, permits, id, _granted) in waiting {
+            drop(Waiter { shared: &pool.0, tenant: &tenant, permits, id, done: false });
         }
         prop_assert!(pool.0.lock().tenants.is_empty());
     }

@@ -14,7 +14,7 @@ use super::super::monitor::{Counters, InFlight, PacedResponse};
 use super::super::pace::Pace;
 use super::super::{EventStream, limits};
 use super::{Charge, units};
-use crate::fair_share::Place;
+use crate::fair_share::Permit;
 
 /// The body of a response that is being sent.
 #[derive(Debug)]
@@ -45,12 +45,12 @@ pub(in super::super) struct OpenStream {
     /// Until the stream is dropped, its connection is not idle.
     _in_flight: Option<InFlight>,
     /// Released when the stream is dropped.
-    _place: Option<Place>,
+    _permit: Option<Permit>,
 }
 
 impl OpenStream {
-    pub(super) fn new(stream: EventStream, place: Option<Place>) -> Self {
-        Self { stream, _in_flight: None, _place: place }
+    pub(super) fn new(stream: EventStream, permit: Option<Permit>) -> Self {
+        Self { stream, _in_flight: None, _permit: permit }
     }
 }
 
@@ -77,7 +77,7 @@ struct State {
     evicted: bool,
     pace: Pace,
     charge: Charge,
-    place: Option<Place>,
+    permit: Option<Permit>,
 }
 
 impl TrackedResponse {
@@ -85,11 +85,12 @@ impl TrackedResponse {
         connection: &Arc<Counters>,
         bytes: Bytes,
         charge: Charge,
-        place: Option<Place>,
+        permit: Option<Permit>,
     ) -> Arc<Self> {
         let copied = bytes.len() > limits::RESPONSE_PIECE;
         let (handed_out, written, evicted) = Default::default();
-        let state = State { rest: bytes, handed_out, written, evicted, pace: Pace::default(), charge, place };
+        let state =
+            State { rest: bytes, handed_out, written, evicted, pace: Pace::default(), charge, permit };
         let response =
             Arc::new(Self { connection: Arc::clone(connection), copied, state: Mutex::new(state) });
         let weak = Arc::downgrade(&response);
@@ -141,8 +142,8 @@ impl PacedResponse for TrackedResponse {
         state.rest = Bytes::new();
         let left = state.handed_out;
         state.charge.shrink_to(left);
-        if let Some(place) = &mut state.place {
-            place.shrink_to(units(left));
+        if let Some(permit) = &mut state.permit {
+            permit.shrink_to(units(left));
         }
     }
 }

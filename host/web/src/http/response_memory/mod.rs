@@ -17,7 +17,7 @@ use http_body_util::Full;
 
 use super::monitor::Counters;
 use super::{Body, limits};
-use crate::fair_share::{FairPool, Place, Tenant};
+use crate::fair_share::{FairPool, Permit, Tenant};
 
 use body::OpenStream;
 pub(super) use body::ResponseBody;
@@ -36,7 +36,7 @@ pub(super) struct Overloaded;
 /// Memory reserved for one response.
 #[derive(Debug, Default)]
 pub(super) struct Reservation {
-    place: Option<Place>,
+    permit: Option<Permit>,
     /// HTTP/2 only.
     charge: Option<Charge>,
 }
@@ -63,19 +63,19 @@ impl ResponseMemory {
         length: Option<usize>,
     ) -> Result<Reservation, Overloaded> {
         let Some(length) = length else {
-            let place = self.enter_pool(client, limits::EVENT_STREAM_BYTES).await?;
-            return Ok(Reservation { place: Some(place), charge: None });
+            let permit = self.enter_pool(client, limits::EVENT_STREAM_BYTES).await?;
+            return Ok(Reservation { permit: Some(permit), charge: None });
         };
         if !connection.is_h2() {
             if length <= limits::FREE_RESPONSE_BYTES {
                 return Ok(Reservation::default());
             }
-            return Ok(Reservation { place: Some(self.enter_pool(client, length).await?), charge: None });
+            return Ok(Reservation { permit: Some(self.enter_pool(client, length).await?), charge: None });
         }
         let charge = Charge::new(connection, length);
         let unread = connection.unread();
         if unread <= limits::FREE_RESPONSE_BYTES {
-            return Ok(Reservation { place: None, charge: Some(charge) });
+            return Ok(Reservation { permit: None, charge: Some(charge) });
         }
         if length > limits::FREE_RESPONSE_BYTES
             && unread > length
@@ -83,7 +83,7 @@ impl ResponseMemory {
         {
             return Err(Overloaded);
         }
-        Ok(Reservation { place: Some(self.enter_pool(client, length).await?), charge: Some(charge) })
+        Ok(Reservation { permit: Some(self.enter_pool(client, length).await?), charge: Some(charge) })
     }
 
     #[cfg(test)]
@@ -91,7 +91,7 @@ impl ResponseMemory {
         self.pool.used()
     }
 
-    async fn enter_pool(&self, client: IpAddr, length: usize) -> Result<Place, Overloaded> {
+    async fn enter_pool(&self, client: IpAddr, length: usize) -> Result<Permit, Overloaded> {
         self.pool.enter_many(&Tenant::of_address(client), units(length)).await.map_err(|_| Overloaded)
     }
 }
@@ -101,19 +101,19 @@ impl Reservation {
     pub(super) fn send(self, connection: &Arc<Counters>, body: Body) -> ResponseBody {
         let bytes = match body {
             Body::Whole(bytes) => bytes,
-            Body::Events(stream) => return ResponseBody::Events(OpenStream::new(stream, self.place)),
+            Body::Events(stream) => return ResponseBody::Events(OpenStream::new(stream, self.permit)),
         };
         if bytes.is_empty() {
             return ResponseBody::Whole(Full::default());
         }
         if connection.is_h2() {
             let charge = self.charge.unwrap_or_else(|| Charge::new(connection, bytes.len()));
-            return ResponseBody::Tracked(TrackedResponse::new(connection, bytes, charge, self.place));
+            return ResponseBody::Tracked(TrackedResponse::new(connection, bytes, charge, self.permit));
         }
-        match self.place {
+        match self.permit {
             None => ResponseBody::Whole(Full::new(bytes)),
-            Some(place) => {
-                ResponseBody::Whole(Full::new(Bytes::from_owner(ReservedBytes { bytes, _place: place })))
+            Some(permit) => {
+                ResponseBody::Whole(Full::new(Bytes::from_owner(ReservedBytes { bytes, _permit: permit })))
             }
         }
     }
@@ -148,7 +148,7 @@ impl Drop for Charge {
 /// Bytes that keep their reservation for as long as hyper keeps any part of them.
 struct ReservedBytes {
     bytes: Bytes,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl AsRef<[u8]> for ReservedBytes {

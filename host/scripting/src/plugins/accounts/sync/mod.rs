@@ -18,7 +18,7 @@ use super::{AccountError, AccountUser, Accounts};
 use belvedere_storage::store::external_accounts::{self, AccountRow, AccountStatus, SyncStatus};
 
 /// Time that a request waits for the sync that it starts or joins: most end in this time, and proxies wait for longer.
-const PATIENCE: Duration = Duration::from_secs(25);
+const MAX_WAIT: Duration = Duration::from_secs(25);
 
 /// Interval at which a waiting request looks whether another host has ended its sync.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -81,7 +81,7 @@ impl Accounts {
             Some(started) => started,
             None => external_accounts::by_id(db, &row.id).await?.ok_or(AccountError::NotLinked)?,
         };
-        if let Ok(ended) = tokio::time::timeout(PATIENCE, self.wait_for_end(&joined)).await {
+        if let Ok(ended) = tokio::time::timeout(MAX_WAIT, self.wait_for_end(&joined)).await {
             return ended;
         }
         let row = external_accounts::by_id(db, &joined.id).await?;

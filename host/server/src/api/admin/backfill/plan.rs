@@ -41,7 +41,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, request: WithQuery<PlanQuery>)
         Some(text) => Some(account(&app, &text).await?),
         None => None,
     };
-    let _place = app.backfills.place_for_plan().ok_or_else(|| {
+    let _permit = app.backfills.permit_for_plan().ok_or_else(|| {
         Error::new(StatusCode::TOO_MANY_REQUESTS, "other plans are being made; try again in a few seconds")
             .with_header(RETRY_AFTER, RETRY_SECONDS)
     })?;

@@ -30,7 +30,7 @@ use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::{Error, response};
 
 /// Time that a dry run waits for others to end. Longer waits look like a page that hangs.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct DryRunRequest {
@@ -58,8 +58,8 @@ pub async fn handle(
         None => stored(&app, &trigger).await?,
     };
     let busy = || Error::new(StatusCode::SERVICE_UNAVAILABLE, "too many dry runs are running; try again");
-    let entered = tokio::time::timeout(PATIENCE, app.scripting.dry_runs.acquire()).await;
-    let _place = entered.ok().and_then(Result::ok).ok_or_else(busy)?;
+    let entered = tokio::time::timeout(MAX_WAIT, app.scripting.dry_runs.acquire()).await;
+    let _permit = entered.ok().and_then(Result::ok).ok_or_else(busy)?;
 
     // Compiled again also if it is stored, so that the stored script's statistics don't count dry runs.
     let script = app.scripting.runtime.engine.compile(trigger.clone(), &source).await;

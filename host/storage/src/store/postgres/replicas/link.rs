@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 /// Time that a read waits for a round trip before it goes to the primary. Normally it takes a fraction of a
 /// millisecond.
-const PATIENCE: Duration = Duration::from_millis(250);
+const MAX_WAIT: Duration = Duration::from_millis(250);
 /// Reads that wait for a round trip; others go to the primary.
 const MAX_WAITING: usize = 4_096;
 
@@ -88,7 +88,7 @@ impl Link {
         if self.waiting.try_send(done).is_err() {
             return false;
         }
-        matches!(tokio::time::timeout(PATIENCE, caught_up).await, Ok(Ok(())))
+        matches!(tokio::time::timeout(MAX_WAIT, caught_up).await, Ok(Ok(())))
     }
 
     /// Waits until the primary was connected once.

@@ -89,7 +89,7 @@ mod tests {
         let tenant = Tenant::client("one");
         let mut taken = Vec::new();
         for _ in 0..db.reads().bounds().per_tenant {
-            taken.push(replica.db().read_place(&tenant).await.unwrap());
+            taken.push(replica.db().read_permit(&tenant).await.unwrap());
         }
         assert!(replica.db().reads().is_full_for(&tenant) && !db.reads().is_full_for(&tenant));
         assert!(!replica.db().reads().is_full_for(&Tenant::client("other")));

@@ -13,7 +13,7 @@ use crate::store::read_pool::position::{Lag, Position};
 use crate::store::read_pool::{Progress, Unused};
 
 /// Time that the first look waits for the primary.
-const START_PATIENCE: Duration = Duration::from_secs(3);
+const START_MAX_WAIT: Duration = Duration::from_secs(3);
 
 /// The answer of a replica before the present one.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl Watch {
     /// Watches until `stop` is cancelled.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         // Without the primary's position nothing can be decided.
-        let connected = tokio::time::timeout(START_PATIENCE, self.link.connected());
+        let connected = tokio::time::timeout(START_MAX_WAIT, self.link.connected());
         if stop.run_until_cancelled(connected).await.is_none() {
             return;
         }

@@ -7,10 +7,10 @@ use url::Url;
 
 use super::PdsError;
 use belvedere_protocol::atproto::Did;
-use belvedere_web::fair_share::{Bounds, FairPool, Place, Tenant};
+use belvedere_web::fair_share::{Bounds, FairPool, Permit, Tenant};
 
-/// Time that a call waits for a place. A PDS answers a write in a fraction of a second.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that a call waits for a permit. A PDS answers a write in a fraction of a second.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Concurrent calls, without uploads. Each keeps a record or a commit in memory.
 const MAX_CALLS: usize = 128;
@@ -25,39 +25,39 @@ const MAX_UPLOADS: usize = 64;
 const MAX_UPLOADS_PER_ACCOUNT: usize = 2;
 
 const BY_TENANT: Bounds = Bounds {
-    places: MAX_CALLS,
+    permits: MAX_CALLS,
     per_tenant: MAX_CALLS / 2,
     waiting: 4 * MAX_CALLS,
     waiting_per_tenant: MAX_CALLS,
-    patience: PATIENCE,
+    max_wait: MAX_WAIT,
 };
 
-/// Calls enter this pool before that of [`BY_TENANT`], so that calls to a slow PDS wait without taking places of the
+/// Calls enter this pool before that of [`BY_TENANT`], so that calls to a slow PDS wait without taking permits of the
 /// tenant.
 const BY_ROUTE: Bounds = Bounds {
     // The number of calls that may be in the tenants' pool or wait for it.
-    places: MAX_CALLS + 4 * MAX_CALLS,
+    permits: MAX_CALLS + 4 * MAX_CALLS,
     per_tenant: MAX_CALLS_PER_PDS,
     waiting: 4 * MAX_CALLS,
     waiting_per_tenant: 4 * MAX_CALLS_PER_PDS,
-    patience: PATIENCE,
+    max_wait: MAX_WAIT,
 };
 
 const UPLOADS_BY_TENANT: Bounds = Bounds {
-    places: MAX_UPLOADS,
+    permits: MAX_UPLOADS,
     per_tenant: MAX_UPLOADS / 2,
     waiting: 4 * MAX_UPLOADS,
     waiting_per_tenant: MAX_UPLOADS,
-    patience: PATIENCE,
+    max_wait: MAX_WAIT,
 };
 
 /// Like [`BY_ROUTE`], for [`UPLOADS_BY_TENANT`].
 const UPLOADS_BY_ACCOUNT: Bounds = Bounds {
-    places: MAX_UPLOADS + 4 * MAX_UPLOADS,
+    permits: MAX_UPLOADS + 4 * MAX_UPLOADS,
     per_tenant: MAX_UPLOADS_PER_ACCOUNT,
     waiting: 4 * MAX_UPLOADS,
     waiting_per_tenant: 4 * MAX_UPLOADS_PER_ACCOUNT,
-    patience: PATIENCE,
+    max_wait: MAX_WAIT,
 };
 
 /// The pools of concurrent calls to PDSs. Cheap to clone.
@@ -69,12 +69,12 @@ pub struct PdsPools {
     tenants_uploading: FairPool,
 }
 
-/// The places of one call; dropping it releases them.
+/// The permits of one call; dropping it releases them.
 #[derive(Debug)]
-pub(super) struct CallPlaces {
-    _tenant: Place,
-    /// The place in the pool of the route or account.
-    _route_or_account: Place,
+pub(super) struct CallPermits {
+    _tenant: Permit,
+    /// The permit in the pool of the route or account.
+    _route_or_account: Permit,
 }
 
 impl Default for PdsPools {
@@ -95,17 +95,17 @@ impl PdsPools {
         (MAX_CALLS_PER_PDS, MAX_UPLOADS_PER_ACCOUNT)
     }
 
-    /// Waits for the places of a call of `tenant` to the PDS at an origin.
-    pub(super) async fn enter(&self, tenant: &Tenant, origin: &str) -> Result<CallPlaces, PdsError> {
+    /// Waits for the permits of a call of `tenant` to the PDS at an origin.
+    pub(super) async fn enter(&self, tenant: &Tenant, origin: &str) -> Result<CallPermits, PdsError> {
         let url = Url::parse(origin).ok();
         let route = tenant.route_to(url.as_ref().and_then(Url::host_str).unwrap_or(origin));
         let route = self.routes.enter(&route).await?;
-        Ok(CallPlaces { _tenant: self.tenants.enter(tenant).await?, _route_or_account: route })
+        Ok(CallPermits { _tenant: self.tenants.enter(tenant).await?, _route_or_account: route })
     }
 
-    /// Waits for the places of an upload of `tenant` to the repo of an account.
-    pub(super) async fn enter_upload(&self, tenant: &Tenant, account: &Did) -> Result<CallPlaces, PdsError> {
+    /// Waits for the permits of an upload of `tenant` to the repo of an account.
+    pub(super) async fn enter_upload(&self, tenant: &Tenant, account: &Did) -> Result<CallPermits, PdsError> {
         let account = self.accounts_uploading.enter(&Tenant::Account(account.as_str().into())).await?;
-        Ok(CallPlaces { _tenant: self.tenants_uploading.enter(tenant).await?, _route_or_account: account })
+        Ok(CallPermits { _tenant: self.tenants_uploading.enter(tenant).await?, _route_or_account: account })
     }
 }
