@@ -16,7 +16,7 @@ use belvedere_base::random::Random;
 use belvedere_instance::core::Core;
 use belvedere_instance::events::EventLog;
 use belvedere_instance::indexing::{
-    CURSOR_SOURCE, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, start,
+    CURSOR_SOURCE, NoScripts, Observer, RecordScriptRunner, StreamConfig, StreamReport, start,
 };
 use belvedere_instance::lexicons::{Followed, Registry};
 use belvedere_protocol::atproto::{Did, Nsid};
@@ -39,7 +39,7 @@ const REPOS: usize = 1000;
 struct NoObserver;
 
 impl Observer for NoObserver {
-    fn notice(&self, _: Notice) {}
+    fn report(&self, _: StreamReport) {}
     fn identity_changed(&self, _: &Did) {}
 }
 

@@ -12,7 +12,7 @@ use belvedere_protocol::atproto::record::{self, InvalidRecord};
 use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
 
 use super::change::{Claim, ClaimedRecord, IndexChange};
-use super::notice::{Notice, Observer};
+use super::observer::{Observer, StreamReport};
 use super::scripts::RecordEvent;
 use super::tally::{DropReason, Tally};
 use super::throttle::Throttle;
@@ -130,7 +130,7 @@ impl RecordChecker {
             reason = format!("{reason} (and {held_back} more since the last report)");
         }
         tracing::warn!(%uri, claimed_cid, reason, "a record does not match its CID");
-        self.observer.notice(Notice::CidMismatch { uri, claimed_cid, reason });
+        self.observer.report(StreamReport::CidMismatch { uri, claimed_cid, reason });
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((stored.cid, stored.cid_verified), (None, false));
         let stored = run(&checker, r#"{"x":1.5}"#, &format!(r#","cid":"{CID}""#), &mut tally).unwrap();
         assert!(!stored.cid_verified && stored.cid.is_some(), "no DAG-CBOR form: stored as claimed");
-        assert!(recorder.notices().is_empty());
+        assert!(recorder.reports().is_empty());
     }
 
     #[test]
@@ -197,9 +197,9 @@ mod tests {
             assert!(run(&checker, r#"{"a":1}"#, &format!(r#","cid":"{CID}""#), &mut tally).is_none());
         }
         assert_eq!(tally.dropped(DropReason::CidMismatch), 1000);
-        assert_eq!(recorder.notices().len(), MISMATCH_BURST as usize);
+        assert_eq!(recorder.reports().len(), MISMATCH_BURST as usize);
         assert!(
-            matches!(&recorder.notices()[0], Notice::CidMismatch { claimed_cid, .. } if claimed_cid == CID)
+            matches!(&recorder.reports()[0], StreamReport::CidMismatch { claimed_cid, .. } if claimed_cid == CID)
         );
         assert!(run(&checker, r#"{"a":1}"#, r#","cid":17"#, &mut tally).is_none());
         assert_eq!(tally.dropped(DropReason::CidMismatch), 1001);

@@ -22,7 +22,7 @@ use belvedere_storage::store::{Db, StoreError};
 
 use super::gaps::GapStore;
 use super::message::CURSOR_SOURCE;
-use super::notice::{Notice, Observer};
+use super::observer::{Observer, StreamReport};
 use super::settings::Timing;
 use super::status::LiveStatus;
 use super::throttle::Throttle;
@@ -211,7 +211,7 @@ impl<S: Sink> Committer<S> {
         for AccountChange { did, status, .. } in applied.statuses {
             if let Some(held_back) = self.statuses.pass() {
                 tracing::debug!(%did, status = status.as_str(), held_back, "an account's status has changed");
-                self.observer.notice(Notice::AccountStatus { did, status });
+                self.observer.report(StreamReport::AccountStatus { did, status });
             }
         }
         let mut refused = Vec::with_capacity(applied.rejected.len());
@@ -226,7 +226,7 @@ impl<S: Sink> Committer<S> {
         metrics::counter!("belvedere_index_changes_total", "result" => "rejected").increment(1);
         if let Some(held_back) = self.rejections.pass() {
             tracing::warn!(%uri, reason, held_back, "the database refused a record");
-            self.observer.notice(Notice::Rejected { uri, reason });
+            self.observer.report(StreamReport::Rejected { uri, reason });
         }
     }
 }
@@ -298,7 +298,7 @@ mod tests {
         committer(&store, &recorder).commit(batch(3)).await.unwrap();
         assert_eq!(store.cursor(), Some(77));
         assert_eq!(store.applied_changes(), 3);
-        assert!(recorder.notices().is_empty());
+        assert!(recorder.reports().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -308,10 +308,10 @@ mod tests {
         committer(&store, &recorder).commit(batch(9)).await.unwrap();
         assert_eq!(store.cursor(), Some(77));
         assert_eq!(store.applied_changes(), 8);
-        let notices = recorder.notices();
+        let reports = recorder.reports();
         assert!(
-            matches!(&notices[..], [Notice::Rejected { uri, .. }] if uri.rkey.as_str() == "k5"),
-            "{notices:?}"
+            matches!(&reports[..], [StreamReport::Rejected { uri, .. }] if uri.rkey.as_str() == "k5"),
+            "{reports:?}"
         );
     }
 
@@ -321,7 +321,7 @@ mod tests {
         store.refuse_next(200);
         committer(&store, &recorder).commit(batch(4)).await.unwrap();
         assert_eq!((store.cursor(), store.applied_changes()), (Some(77), 4));
-        assert!(recorder.notices().is_empty());
+        assert!(recorder.reports().is_empty());
     }
 
     #[test]

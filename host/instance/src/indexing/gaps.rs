@@ -8,7 +8,7 @@ use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::gaps::{Gap, GapReason};
 
-use super::notice::{Notice, Observer};
+use super::observer::{Observer, StreamReport};
 use super::settings::Timing;
 use super::status::LiveStatus;
 
@@ -64,7 +64,7 @@ impl Gaps {
         let (reason, from, to) = (gap.reason.as_str(), gap.from, gap.to);
         tracing::warn!(url, reason, %from, %to, "events of the stream may be missing in the index");
         metrics::counter!("belvedere_stream_gaps_total", "reason" => reason).increment(1);
-        self.observer.notice(Notice::Gap { url: url.to_owned(), gap });
+        self.observer.report(StreamReport::Gap { url: url.to_owned(), gap });
     }
 }
 

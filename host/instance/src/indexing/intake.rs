@@ -16,7 +16,7 @@ use super::change::{ClaimedRecord, IndexChange};
 use super::filter::filter;
 use super::frame::{self, EventKind, Frame, Remark};
 use super::gaps::Gaps;
-use super::notice::Observer;
+use super::observer::Observer;
 use super::position::{ChunkTimes, Position};
 use super::published::PublishedLexicon;
 use super::resumption::{Expected, Resumed, Resumption};

@@ -13,7 +13,7 @@ use belvedere_web::websocket::{Connect, Direct};
 
 use super::commit::{Committer, Sink};
 use super::handle::{StreamHandle, Tasks};
-use super::notice::Observer;
+use super::observer::Observer;
 use super::reader::Reader;
 use super::scripts::RecordScriptRunner;
 use super::settings::StreamConfig;

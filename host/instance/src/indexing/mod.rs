@@ -22,7 +22,7 @@
 //! never stops the stream.
 //!
 //! In this module, an event is never a row of the event log ([`crate::events`]). For such rows, the stream emits a
-//! [`Notice`].
+//! [`StreamReport`].
 
 mod apply;
 mod batch;
@@ -37,7 +37,7 @@ mod handle;
 mod intake;
 mod launch;
 mod message;
-mod notice;
+mod observer;
 mod position;
 mod published;
 mod reader;
@@ -65,7 +65,7 @@ pub use early::{EarlyDecision, EarlyEvents};
 pub use handle::StreamHandle;
 pub use launch::start;
 pub use message::CURSOR_SOURCE;
-pub use notice::{Notice, Observer};
+pub use observer::{Observer, StreamReport};
 pub use published::PublishedLexicon;
 pub use scripts::{NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
 pub use settings::StreamConfig;

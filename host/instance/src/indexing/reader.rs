@@ -23,7 +23,7 @@ use super::commit::Sink;
 use super::gaps::Gaps;
 use super::intake::Intake;
 use super::message::Message;
-use super::notice::Observer;
+use super::observer::Observer;
 use super::repo_queues::Limits;
 use super::scripts::RecordScriptRunner;
 use super::settings::StreamConfig;

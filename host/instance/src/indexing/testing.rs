@@ -12,18 +12,18 @@ use belvedere_storage::store::index::{AccountStatus, ApplyReport, Batch, Change}
 use belvedere_storage::store::lease::{Lease, Term};
 
 use super::commit::Sink;
-use super::notice::{Notice, Observer};
+use super::observer::{Observer, StreamReport};
 
-/// Records notices and changed identities.
+/// Records reports and changed identities.
 #[derive(Default)]
 pub(super) struct Recorder {
-    notices: Mutex<Vec<Notice>>,
+    reports: Mutex<Vec<StreamReport>>,
     identities: Mutex<Vec<String>>,
 }
 
 impl Recorder {
-    pub(super) fn notices(&self) -> Vec<Notice> {
-        self.notices.lock().unwrap().clone()
+    pub(super) fn reports(&self) -> Vec<StreamReport> {
+        self.reports.lock().unwrap().clone()
     }
 
     pub(super) fn identities(&self) -> Vec<String> {
@@ -32,8 +32,8 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn notice(&self, notice: Notice) {
-        self.notices.lock().unwrap().push(notice);
+    fn report(&self, report: StreamReport) {
+        self.reports.lock().unwrap().push(report);
     }
 
     fn identity_changed(&self, did: &Did) {

@@ -20,11 +20,11 @@ use super::values::Function;
 use belvedere_instance::core::Core;
 use belvedere_instance::events::Event;
 use belvedere_storage::store::StoreError;
-use belvedere_storage::store::notices::announce;
+use belvedere_storage::store::notifications::announce;
 use belvedere_storage::store::plugins::{self, PluginRow, PluginSource, PluginState, Replaces};
 
-/// The notice to other hosts that a plugin or a secret has changed.
-pub const NOTICE: &str = "plugins";
+/// The notification to other hosts that a plugin or a secret has changed.
+pub const NOTIFICATION: &str = "plugins";
 
 /// Loads plugins. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl Loader {
     /// # Errors
     /// When one of these fails. The write stays, and takes effect within a minute.
     pub async fn changed(&self) -> Result<(), StoreError> {
-        let announced = announce(&self.0.deps.core.db, NOTICE).await;
+        let announced = announce(&self.0.deps.core.db, NOTIFICATION).await;
         self.reload().await.and(announced)
     }
 

@@ -15,14 +15,14 @@ use belvedere_instance::network_lexicons::Reload;
 use belvedere_instance::settings::Settings;
 use belvedere_protocol::atproto::Did;
 use belvedere_scripting::plugins::loading;
-use belvedere_storage::store::notices::{ListenerEvent, Notices, announce};
+use belvedere_storage::store::notifications::{ListenerEvent, Notifications, announce};
 use belvedere_storage::store::{self, StoreError};
 use belvedere_web::http::Error;
 
 use super::App;
 
-/// Interval between reloads of everything, with or without a notice: a host may be killed between its write and its
-/// notice, and an operator may change rows by hand.
+/// Interval between reloads of everything, with or without a notification: a host may be killed between its write and its
+/// notification, and an operator may change rows by hand.
 const REFRESH_EVERY: Duration = Duration::from_mins(1);
 
 /// A part of the store that hosts keep in memory.
@@ -93,7 +93,7 @@ impl fmt::Display for Topic {
             Self::Admins => "admins",
             Self::Lexicons => "lexicons",
             Self::Labelers => "labelers",
-            Self::Plugins => loading::NOTICE,
+            Self::Plugins => loading::NOTIFICATION,
             Self::Scripts => "scripts",
             Self::Script(trigger) => return write!(f, "script {trigger}"),
             Self::ScriptVariables => "script-variables",
@@ -172,18 +172,18 @@ impl App {
 
     /// Reloads the topics that other hosts announce, until the server drains.
     pub(crate) async fn follow_changes(self: Arc<Self>) {
-        let mut notices = Notices::of(&self.db);
+        let mut notifications = Notifications::of(&self.db);
         let mut refresh = interval_at(Instant::now() + REFRESH_EVERY, REFRESH_EVERY);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let heard = tokio::select! {
                 () = self.lifecycle.drain.cancelled() => return,
-                heard = notices.next() => heard,
+                heard = notifications.next() => heard,
                 _ = refresh.tick() => ListenerEvent::Connected,
             };
             match heard {
                 ListenerEvent::Connected => self.reload_each(&Topic::EVERYTHING).await,
-                ListenerEvent::Notice(text) => {
+                ListenerEvent::Notification(text) => {
                     if let Some(topic) = Topic::parse(&text) {
                         self.reload_each(&[topic]).await;
                     } else {

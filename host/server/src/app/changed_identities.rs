@@ -11,18 +11,18 @@ use super::Topic;
 use belvedere_instance::pds::Vault;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::Db;
-use belvedere_storage::store::notices::announce;
+use belvedere_storage::store::notifications::announce;
 
 /// Interval between announcements, and between checks of sessions. The network has a few identity events a second, and a
-/// host that catches up with a day receives thousands: one notice carries many.
+/// host that catches up with a day receives thousands: one notification carries many.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
 
 /// DIDs that wait for the next announcement or check. Beyond it, cached documents expire by themselves within a quarter
 /// of an hour, and sessions are checked before their next call.
 const MAX_WAITING: usize = 10_000;
 
-/// DIDs in one notice: PostgreSQL accepts 8,000 bytes, and a DID has some 32.
-const MAX_PER_NOTICE: usize = 100;
+/// DIDs in one notification: PostgreSQL accepts 8,000 bytes, and a DID has some 32.
+const MAX_PER_NOTIFICATION: usize = 100;
 
 /// Longest DID that is announced, in bytes. DIDs of the network are shorter.
 const MAX_DID_BYTES: usize = 70;
@@ -43,7 +43,7 @@ impl ChangedIdentities {
     /// Announces to the other hosts, until `stop`.
     pub(super) async fn announce(self, db: Db, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(ANNOUNCE_EVERY)).await.is_some() {
-            for topic in self.take_notices() {
+            for topic in self.take_notifications() {
                 if let Err(error) = announce(&db, &topic.to_string()).await {
                     tracing::debug!(%error, "changed identities can't be announced: other hosts keep their documents until they expire");
                     break;
@@ -55,7 +55,7 @@ impl ChangedIdentities {
     /// Ends the sessions of accounts that have moved, until `stop`.
     pub(super) async fn check_sessions(self, vault: Vault, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(ANNOUNCE_EVERY)).await.is_some() {
-            for dids in self.take().chunks(MAX_PER_NOTICE) {
+            for dids in self.take().chunks(MAX_PER_NOTIFICATION) {
                 match stop.run_until_cancelled(vault.check_accounts(dids)).await {
                     None => return,
                     Some(Ok(())) => {}
@@ -71,10 +71,10 @@ impl ChangedIdentities {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()
     }
 
-    fn take_notices(&self) -> Vec<Topic> {
+    fn take_notifications(&self) -> Vec<Topic> {
         let mut noted = self.take();
         noted.retain(|did| did.as_str().len() <= MAX_DID_BYTES);
-        noted.chunks(MAX_PER_NOTICE).map(|dids| Topic::Identities(dids.to_vec())).collect()
+        noted.chunks(MAX_PER_NOTIFICATION).map(|dids| Topic::Identities(dids.to_vec())).collect()
     }
 }
 
@@ -85,16 +85,16 @@ mod tests {
     #[test]
     fn notices_stay_below_the_limit_of_postgresql() {
         let identities = ChangedIdentities::default();
-        for n in 0..=MAX_PER_NOTICE {
+        for n in 0..=MAX_PER_NOTIFICATION {
             let did = format!("did:plc:{n:0>62}");
             assert_eq!(did.len(), MAX_DID_BYTES);
             identities.note(&Did::try_from(did.as_str()).unwrap());
         }
         let long = Did::try_from(format!("did:plc:{:0>63}", 1).as_str()).unwrap();
         identities.note(&long);
-        let notices = identities.take_notices();
-        assert_eq!(notices.len(), 2);
-        assert!(notices.iter().all(|notice| notice.to_string().len() < 8_000));
+        let notifications = identities.take_notifications();
+        assert_eq!(notifications.len(), 2);
+        assert!(notifications.iter().all(|notification| notification.to_string().len() < 8_000));
         assert!(identities.take().is_empty());
         // It is checked nevertheless.
         identities.note(&long);

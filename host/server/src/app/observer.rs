@@ -1,8 +1,8 @@
-//! Writes the stream's notices to the event log, and drops cached documents of identities that changed.
+//! Writes the stream's reports to the event log, and drops cached documents of identities that changed.
 
 use belvedere_instance::core::Core;
 use belvedere_instance::events::Event;
-use belvedere_instance::indexing::{Notice, Observer, PublishedLexicon};
+use belvedere_instance::indexing::{Observer, PublishedLexicon, StreamReport};
 use belvedere_instance::network_lexicons::NetworkLexicons;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::gaps::Gap;
@@ -21,20 +21,20 @@ pub(super) struct StreamObserver {
 }
 
 impl Observer for StreamObserver {
-    fn notice(&self, notice: Notice) {
-        let event = match notice {
-            Notice::Connected { url } => Event::JetstreamConnected { url },
-            Notice::Disconnected { reason } => Event::JetstreamDisconnected { reason },
-            Notice::Gap { url, gap: Gap { reason, from, to } } => {
+    fn report(&self, report: StreamReport) {
+        let event = match report {
+            StreamReport::Connected { url } => Event::JetstreamConnected { url },
+            StreamReport::Disconnected { reason } => Event::JetstreamDisconnected { reason },
+            StreamReport::Gap { url, gap: Gap { reason, from, to } } => {
                 Event::StreamGap { url, reason: reason.as_str(), from, to }
             }
-            Notice::CidMismatch { uri, claimed_cid, reason } => {
+            StreamReport::CidMismatch { uri, claimed_cid, reason } => {
                 Event::RecordCidMismatch { uri, claimed_cid, reason }
             }
-            Notice::AccountStatus { did, status } => {
+            StreamReport::AccountStatus { did, status } => {
                 Event::AccountStatusChanged { did, status: status.as_str() }
             }
-            Notice::Rejected { uri, reason } => Event::RecordRejected { uri, reason },
+            StreamReport::Rejected { uri, reason } => Event::RecordRejected { uri, reason },
         };
         self.core.events.record(event);
     }

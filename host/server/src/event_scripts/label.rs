@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::EventScripts;
-use super::letters::{FailureDetails, NewLetter};
+use super::letters::{FailureDetails, NewDeadLetter};
 use super::retry;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
@@ -12,7 +12,7 @@ use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::scripts::{
     CompiledScript, FailureKind, Invocation, Outcome, ReturnKind, ScriptFailure, Services, TriggerEvent,
 };
-use belvedere_storage::store::dead_letters::Letter;
+use belvedere_storage::store::dead_letters::DeadLetter;
 
 /// A label as the labeler emitted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Label {
     }
 
     /// The label of a dead letter; `None` if it is not a label.
-    pub fn of_letter(letter: &Letter) -> Option<Self> {
+    pub fn of_letter(letter: &DeadLetter) -> Option<Self> {
         let fields: Map<String, Value> = serde_json::from_str(letter.payload.as_deref()?).ok()?;
         let text = |name: &str| fields.get(name).and_then(Value::as_str);
         Some(Self {
@@ -221,13 +221,13 @@ fn check(label: &Label) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn letter(trigger: &Trigger, label: &Label) -> NewLetter {
+fn letter(trigger: &Trigger, label: &Label) -> NewDeadLetter {
     let Label { src, uri, cid, val, neg, cts, .. } = label;
     let payload = label.to_json();
     let version = cid.as_ref().map(|cid| format!(" {cid}")).unwrap_or_default();
-    NewLetter {
+    NewDeadLetter {
         event_key: format!("{trigger} {src} {uri} {val} {cts} {neg}{version}"),
-        letter: Letter {
+        letter: DeadLetter {
             script_ref: trigger.id().to_owned(),
             host_kind: "label".to_owned(),
             host_id: src.clone(),

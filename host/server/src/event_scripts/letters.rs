@@ -9,7 +9,7 @@ use belvedere_instance::indexing::{RecordAction, RecordEvent, Throttle};
 use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, RecordUri, Tid, record};
 use belvedere_scripting::scripts::ScriptFailure;
 use belvedere_storage::store::StoreError;
-use belvedere_storage::store::dead_letters::{self, Letter, LetterRow};
+use belvedere_storage::store::dead_letters::{self, DeadLetter, DeadLetterRow};
 use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
 
 /// Interval between attempts to store a dead letter while the database is unreachable. Meanwhile the event stays queued
@@ -37,9 +37,9 @@ pub(super) struct FailureDetails {
 }
 
 /// A dead letter to be stored. `event_key` identifies its event, so that it is stored only once.
-pub(super) struct NewLetter {
+pub(super) struct NewDeadLetter {
     pub(super) event_key: String,
-    pub(super) letter: Letter,
+    pub(super) letter: DeadLetter,
 }
 
 /// The reason why retrying a dead letter failed.
@@ -57,10 +57,10 @@ pub enum RetryError {
 
 impl EventScripts {
     /// Stores a dead letter and reports it, those of labels within bounds; waits while the database is unreachable.
-    pub(super) async fn dead_letter(&self, details: FailureDetails, new: NewLetter) {
+    pub(super) async fn dead_letter(&self, details: FailureDetails, new: NewDeadLetter) {
         let FailureDetails { trigger, error, attempts } = details;
         let error = self.0.runtime.services.variables.redact(&error).into_owned();
-        let NewLetter { event_key, letter } = new;
+        let NewDeadLetter { event_key, letter } = new;
         let report = if letter.host_kind == "label" { self.0.label_letters.pass() } else { Some(0) };
         if let Some(held_back) = report {
             let subject = &letter.uri;
@@ -97,7 +97,7 @@ impl EventScripts {
     }
 
     /// Removes the letters for which a new one has no place.
-    async fn trim(&self, new: &Letter) {
+    async fn trim(&self, new: &DeadLetter) {
         if new.host_kind == "label"
             && let Err(error) =
                 dead_letters::trim_labels(&self.0.db, &new.script_ref, MAX_LABEL_LETTERS).await
@@ -112,7 +112,7 @@ impl EventScripts {
     ///
     /// # Errors
     /// When the dead letter is of a label event, no script is bound, or the script fails.
-    pub async fn retry(&self, row: &LetterRow) -> Result<Change, RetryError> {
+    pub async fn retry(&self, row: &DeadLetterRow) -> Result<Change, RetryError> {
         self.decide_once(original_event(&row.letter)?).await
     }
 
@@ -145,7 +145,7 @@ impl EventScripts {
 ///
 /// # Errors
 /// When the dead letter is of a label event, or its row is invalid.
-pub fn original_event(letter: &Letter) -> Result<RecordEvent, RetryError> {
+pub fn original_event(letter: &DeadLetter) -> Result<RecordEvent, RetryError> {
     if letter.host_kind != "record" {
         return Err(RetryError::NotARecord);
     }

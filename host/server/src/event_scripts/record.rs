@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::EventScripts;
-use super::letters::{FailureDetails, NewLetter};
+use super::letters::{FailureDetails, NewDeadLetter};
 use super::retry::{self, FinalFailure};
 use belvedere_instance::events::Event;
 use belvedere_instance::indexing::{EarlyDecision, RecordAction, RecordEvent, RecordScriptRunner};
@@ -14,7 +14,7 @@ use belvedere_scripting::scripts::{
     CompiledScript, FailureKind, Invocation, Lineage, Outcome, ReturnKind, ScriptFailure, Services,
     TriggerEvent,
 };
-use belvedere_storage::store::dead_letters::Letter;
+use belvedere_storage::store::dead_letters::DeadLetter;
 use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
 
 /// A script's decision on a record event.
@@ -260,11 +260,11 @@ impl RecordScriptRunner for EventScripts {
 }
 
 /// The dead letter of a record event.
-fn letter(trigger: &str, event: &RecordEvent, uri: &RecordUri) -> NewLetter {
+fn letter(trigger: &str, event: &RecordEvent, uri: &RecordUri) -> NewDeadLetter {
     let Change { rev, record, .. } = &event.change;
-    NewLetter {
+    NewDeadLetter {
         event_key: format!("{trigger} {uri} {rev}"),
-        letter: Letter {
+        letter: DeadLetter {
             script_ref: trigger.to_owned(),
             host_kind: "record".to_owned(),
             host_id: host_id(uri, event.action),

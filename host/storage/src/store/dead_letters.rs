@@ -8,10 +8,10 @@ use super::{Db, StoreError, on};
 
 /// A stored dead letter.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct LetterRow {
+pub struct DeadLetterRow {
     pub id: i64,
     #[sqlx(flatten)]
-    pub letter: Letter,
+    pub letter: DeadLetter,
     pub error: String,
     pub attempts: i64,
     pub created_at: Timestamp,
@@ -20,7 +20,7 @@ pub struct LetterRow {
 
 /// An event whose script failed, with the script's trigger.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct Letter {
+pub struct DeadLetter {
     /// The script's trigger id.
     pub script_ref: String,
     /// `record` or `label`.
@@ -46,7 +46,7 @@ pub struct Letter {
 
 /// Selects letters; all conditions must hold.
 #[derive(Clone, Debug, Default)]
-pub struct LetterFilter {
+pub struct DeadLetterFilter {
     pub collection: Option<String>,
     /// `None`: resolved and unresolved letters.
     pub resolved: Option<bool>,
@@ -62,7 +62,7 @@ const COLUMNS: &str = "id, script_ref, host_kind, host_id, lexicon_id, collectio
 pub async fn insert(
     db: &Db,
     event_key: &str,
-    letter: &Letter,
+    letter: &DeadLetter,
     error: &str,
     attempts: u32,
     now: Timestamp,
@@ -100,7 +100,7 @@ pub async fn insert(
 }
 
 /// Newest first.
-pub async fn list(db: &Db, filter: &LetterFilter, limit: u32) -> Result<Vec<LetterRow>, StoreError> {
+pub async fn list(db: &Db, filter: &DeadLetterFilter, limit: u32) -> Result<Vec<DeadLetterRow>, StoreError> {
     let sql =
         format!("SELECT {COLUMNS} FROM dead_letters WHERE {} ORDER BY id DESC LIMIT $3", conditions(filter));
     let before = filter.before.unwrap_or(i64::MAX);
@@ -110,7 +110,7 @@ pub async fn list(db: &Db, filter: &LetterFilter, limit: u32) -> Result<Vec<Lett
     })?)
 }
 
-pub async fn count(db: &Db, filter: &LetterFilter) -> Result<i64, StoreError> {
+pub async fn count(db: &Db, filter: &DeadLetterFilter) -> Result<i64, StoreError> {
     let sql = format!("SELECT count(*) FROM dead_letters WHERE {}", conditions(filter));
     let before = filter.before.unwrap_or(i64::MAX);
     Ok(on!(db, reader, |pool| {
@@ -118,7 +118,7 @@ pub async fn count(db: &Db, filter: &LetterFilter) -> Result<i64, StoreError> {
     })?)
 }
 
-pub async fn get(db: &Db, id: i64) -> Result<Option<LetterRow>, StoreError> {
+pub async fn get(db: &Db, id: i64) -> Result<Option<DeadLetterRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM dead_letters WHERE id = $1");
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
 }
@@ -160,7 +160,7 @@ pub async fn delete_resolved_before(db: &Db, before: Timestamp, max: u32) -> Res
 }
 
 /// The WHERE condition of a filter: $1 is the keyset, $2 the collection.
-fn conditions(filter: &LetterFilter) -> String {
+fn conditions(filter: &DeadLetterFilter) -> String {
     let collection = if filter.collection.is_some() { "collection = $2" } else { "CAST($2 AS TEXT) IS NULL" };
     let resolved = match filter.resolved {
         Some(true) => " AND resolved_at IS NOT NULL",

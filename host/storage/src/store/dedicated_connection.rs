@@ -1,6 +1,6 @@
 //! A PostgreSQL connection outside the pool that detects its loss while it is idle.
 //!
-//! A pooled connection is checked only when it is used. The holder of an advisory lock and a listener for notices must
+//! A pooled connection is checked only when it is used. The holder of an advisory lock and a listener for notifications must
 //! learn at once that their connection is lost. sqlx's listener reads continuously, so it detects that.
 
 use std::sync::Arc;
@@ -64,20 +64,20 @@ impl DedicatedConnection {
         &mut self.listener
     }
 
-    /// The next notice; `None` when the connection is lost. Cancel-safe.
+    /// The next notification; `None` when the connection is lost. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<PgNotification> {
-        let notice = self.next_or_loss().await;
-        if notice.is_none() {
+        let notification = self.next_or_loss().await;
+        if notification.is_none() {
             // It learns of the loss at once. The cause has probably ended the pools' connections too.
             self.losses.record();
         }
-        notice
+        notification
     }
 
     async fn next_or_loss(&mut self) -> Option<PgNotification> {
         loop {
             match tokio::time::timeout(PING_AFTER, self.listener.try_recv()).await {
-                Ok(Ok(notice)) => return notice,
+                Ok(Ok(notification)) => return notification,
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "a dedicated database connection was lost");
                     return None;

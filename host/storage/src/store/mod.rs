@@ -44,7 +44,7 @@ pub mod lexicons;
 pub mod linked_repos;
 mod lost;
 pub mod metric_history;
-pub mod notices;
+pub mod notifications;
 pub mod oauth_sessions;
 pub mod oauth_states;
 mod partitions;

@@ -18,7 +18,7 @@ pub struct IndexedTrace {
 
 /// A dead letter of a record.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct LetterTrace {
+pub struct DeadLetterTrace {
     pub id: i64,
     pub script_ref: String,
     pub error: String,
@@ -71,7 +71,7 @@ pub async fn deleted_at(db: &Db, uri: &RecordUri) -> Result<Option<Timestamp>, S
 }
 
 /// The last dead letter of the record.
-pub async fn letter(db: &Db, uri: &RecordUri) -> Result<Option<LetterTrace>, StoreError> {
+pub async fn letter(db: &Db, uri: &RecordUri) -> Result<Option<DeadLetterTrace>, StoreError> {
     let sql = "SELECT id, script_ref, error, created_at, resolved_at FROM dead_letters \
                WHERE did = $1 AND uri = $2 AND host_kind = 'record' ORDER BY id DESC LIMIT 1";
     Ok(on!(db, reader, |pool| {

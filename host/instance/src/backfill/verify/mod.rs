@@ -22,7 +22,7 @@ use super::meter::Meter;
 use super::outcome::RunError;
 use super::request::RepoList;
 use crate::identity::Resolver;
-use crate::indexing::{CURSOR_SOURCE, Notice, Observer, RecordChecker};
+use crate::indexing::{CURSOR_SOURCE, Observer, RecordChecker, StreamReport};
 use crate::settings::backfill::BackfillSettings;
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
@@ -169,6 +169,6 @@ impl Verifier {
 struct Silent;
 
 impl Observer for Silent {
-    fn notice(&self, _notice: Notice) {}
+    fn report(&self, _report: StreamReport) {}
     fn identity_changed(&self, _did: &Did) {}
 }

@@ -26,7 +26,7 @@ use belvedere_web::websocket::{ChunkLimits, Connect, Connection, KeepAlive, Lost
 
 use super::gaps;
 use super::intake::{CHUNK_BYTES, CHUNK_FRAMES, Intake};
-use super::notice::{Notice, Observer};
+use super::observer::{Observer, StreamReport};
 use super::position::Position;
 use super::resumption::Expected;
 use super::settings::{StreamConfig, Timing};
@@ -55,7 +55,7 @@ pub(super) struct Stream<C> {
     intake: Intake,
     /// `None` before a collection is tracked.
     position: Option<Position>,
-    /// The last attempt to connect failed, and a notice of that was sent.
+    /// The last attempt to connect failed, and a report of that was sent.
     unreachable: bool,
     live_status: Arc<LiveStatus>,
     observer: Arc<dyn Observer>,
@@ -209,7 +209,7 @@ impl<C: Connect> Stream<C> {
         }
     }
 
-    /// Runs one connection until it ends, and sends notices of its start and end.
+    /// Runs one connection until it ends, and sends reports of its start and end.
     async fn subscribe(&mut self, wanted: &Wanted, position: &mut Position) -> End {
         let (is_other_server, since_commit) =
             (self.servers.cursor_is_foreign(), self.servers.may_lack_commits());
@@ -239,7 +239,7 @@ impl<C: Connect> Stream<C> {
             collections = wanted.filters().len(),
             "connected to the stream"
         );
-        self.observer.notice(Notice::Connected { url: redacted_url.clone() });
+        self.observer.report(StreamReport::Connected { url: redacted_url.clone() });
         self.intake.begin(Expected {
             url: redacted_url.clone(),
             position: position.events_until,
@@ -267,11 +267,12 @@ impl<C: Connect> Stream<C> {
         self.report_disconnect(&redacted_url, end)
     }
 
-    /// Sends one notice for a series of failed attempts.
+    /// Sends one report for a series of failed attempts.
     fn unreachable(&mut self, url: &str, error: &str) -> End {
         tracing::warn!(url, error, "can't connect to the stream");
         if !std::mem::replace(&mut self.unreachable, true) {
-            self.observer.notice(Notice::Disconnected { reason: format!("can't connect to {url}: {error}") });
+            self.observer
+                .report(StreamReport::Disconnected { reason: format!("can't connect to {url}: {error}") });
         }
         End::Unreachable
     }
@@ -279,7 +280,7 @@ impl<C: Connect> Stream<C> {
     fn report_disconnect(&self, url: &str, end: End) -> End {
         let reason = end.reason();
         tracing::info!(url, reason, "disconnected from the stream");
-        self.observer.notice(Notice::Disconnected { reason });
+        self.observer.report(StreamReport::Disconnected { reason });
         end
     }
 }

@@ -47,7 +47,7 @@ fn every_cid_of_the_corpus_verifies() {
                 _ => others += 1,
             }
         }
-        assert_eq!(recorder.notices(), []);
+        assert_eq!(recorder.reports(), []);
     }
     assert!(records >= 140 && others >= 4, "{records} records, {others} others");
 }

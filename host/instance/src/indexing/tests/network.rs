@@ -4,7 +4,7 @@ use serde_json::json;
 use tempfile::tempdir;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::indexing::{Notice, Observer as _};
+use crate::indexing::{Observer as _, StreamReport};
 use belvedere_protocol::atproto::RecordUri;
 use belvedere_standins::jetstream::{
     FakeJetstream, Frame, Mode, Place, binary, eventually, synthetic, synthetic_did, tid,
@@ -135,7 +135,7 @@ async fn garbage_is_counted_and_the_good_ones_arrive() {
     assert_eq!(visible(&db, NOTE).await.len(), 20);
     assert_eq!(jetstream.connections(), 1, "none of this ends the connection");
     let mismatches =
-        server.recorder.notices().iter().filter(|n| matches!(n, Notice::CidMismatch { .. })).count();
+        server.recorder.reports().iter().filter(|n| matches!(n, StreamReport::CidMismatch { .. })).count();
     assert_eq!(mismatches, 20);
     server.handle.finish().await;
 }
@@ -173,7 +173,7 @@ async fn accounts_are_hidden_purged_and_shown_again() {
     jetstream.push(Frame::identity(time + 1, &bob, "new.test"));
     eventually("the identity event is passed on", async || server.recorder.identities() == [bob.clone()])
         .await;
-    server.recorder.notice(Notice::Disconnected { reason: String::new() });
+    server.recorder.report(StreamReport::Disconnected { reason: String::new() });
     server.handle.finish().await;
 }
 

@@ -16,7 +16,7 @@ use crate::scripts::{Index, OutboundHttp, ScriptFailure, ServerIndex};
 use belvedere_base::clock::Clock;
 use belvedere_instance::core::Core;
 use belvedere_instance::indexing::{
-    self, NoScripts, Notice, Observer, RecordScriptRunner, StreamConfig, StreamHandle,
+    self, NoScripts, Observer, RecordScriptRunner, StreamConfig, StreamHandle, StreamReport,
 };
 use belvedere_instance::pds::standin::FakePds;
 use belvedere_instance::pds::{SessionAuthority, Sessions};
@@ -57,10 +57,10 @@ impl Drop for Stage {
     }
 }
 
-struct IgnoreNotices;
+struct IgnoreReports;
 
-impl Observer for IgnoreNotices {
-    fn notice(&self, _notice: Notice) {}
+impl Observer for IgnoreReports {
+    fn report(&self, _report: StreamReport) {}
     fn identity_changed(&self, _did: &Did) {}
 }
 
@@ -124,7 +124,7 @@ impl Stage {
             &core,
             core.registry.subscribe(),
             Arc::new(NoScripts),
-            Arc::new(IgnoreNotices),
+            Arc::new(IgnoreReports),
             StreamConfig::default(),
         );
         let repos = repos((&core, &pds, &stream), Arc::new(NoScripts));

@@ -14,7 +14,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_instance::config;
 use belvedere_instance::history::{Recent, STEP_SECONDS};
 use belvedere_instance::indexing::{CURSOR_SOURCE, Stall};
-use belvedere_storage::store::dead_letters::{self, LetterFilter};
+use belvedere_storage::store::dead_letters::{self, DeadLetterFilter};
 use belvedere_storage::store::events::{self, EventFilter, Severity};
 use belvedere_storage::store::gaps::{self, GapReason, OpenGap};
 use belvedere_storage::store::jobs::{self, JobCounts};
@@ -184,7 +184,7 @@ pub async fn get(app: Arc<App>, admin: Admin, _request: Request) -> JsonResult<O
             None
         },
         dead_letters: if admin.may(P::DeadLettersRead) {
-            let open = LetterFilter { resolved: Some(false), ..LetterFilter::default() };
+            let open = DeadLetterFilter { resolved: Some(false), ..DeadLetterFilter::default() };
             Some(dead_letters::count(&app.db, &open).await?)
         } else {
             None

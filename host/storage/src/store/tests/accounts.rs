@@ -6,7 +6,7 @@ use crate::query::Query;
 use crate::store::query;
 use crate::store::records;
 
-use crate::store::dead_letters::{self, Letter};
+use crate::store::dead_letters::{self, DeadLetter};
 use crate::store::index::{self, AccountStatus, ApplyReport, Batch};
 use crate::store::labels::{self, Label};
 use crate::store::testing::TestDb;
@@ -148,7 +148,7 @@ async fn a_purge_takes_labels_on_records_and_dead_letters_along(db: TestDb) {
     store_labels(&db, "did:plc:labeler", &[of(2), of(3)].concat()).await;
     for n in [2, 3] {
         let [host, record] = [NOTE, "a"];
-        let letter = Letter {
+        let letter = DeadLetter {
             script_ref: format!("record.index:{host}"),
             host_kind: "record".into(),
             host_id: format!("{host}:create"),

@@ -8,7 +8,7 @@ use super::fixtures::*;
 use super::labels::{LABELER, label as label_of};
 use super::older;
 
-use crate::store::dead_letters::{self, Letter, LetterFilter};
+use crate::store::dead_letters::{self, DeadLetter, DeadLetterFilter};
 use crate::store::labels::{self, Label};
 use crate::store::{Db, script_sql};
 use belvedere_base::clock::Timestamp;
@@ -183,7 +183,7 @@ async fn what_a_server_of_the_version_before_stores_is_moved(db: TestDb) {
 async fn the_letters_of_a_label_script_are_bounded(db: TestDb) {
     let insert = async |key: &str, script: &str, host_kind: &str| {
         let text = |text: &str| text.to_owned();
-        let letter = Letter {
+        let letter = DeadLetter {
             script_ref: text(script),
             host_kind: text(host_kind),
             host_id: text(LABELER),
@@ -205,7 +205,7 @@ async fn the_letters_of_a_label_script_are_bounded(db: TestDb) {
         insert(&format!("record {n}"), "labeler.apply:_actor", "record").await;
     }
     let of = async |script: &str, resolved: bool| -> Vec<i64> {
-        let filter = LetterFilter { resolved: Some(resolved), ..LetterFilter::default() };
+        let filter = DeadLetterFilter { resolved: Some(resolved), ..DeadLetterFilter::default() };
         let rows = dead_letters::list(&db, &filter, 100).await.unwrap();
         let rows =
             rows.into_iter().filter(|row| row.letter.script_ref == script && row.letter.host_kind == "label");

@@ -77,8 +77,8 @@ async fn a_stream_that_begins_too_late_is_reported_once() {
     let (from, to) = (Timestamp(NOW - 80 * 3600 * 1_000_000), Timestamp(NOW - 1000));
     let gap = Gap { reason: GapReason::CursorTooOld, from, to };
     let gaps: Vec<_> =
-        world.recorder.notices().into_iter().filter(|n| matches!(n, Notice::Gap { .. })).collect();
-    assert_eq!(gaps, [Notice::Gap { url: "ws://a/subscribe".into(), gap: gap.clone() }]);
+        world.recorder.reports().into_iter().filter(|n| matches!(n, StreamReport::Gap { .. })).collect();
+    assert_eq!(gaps, [StreamReport::Gap { url: "ws://a/subscribe".into(), gap: gap.clone() }]);
     assert_eq!(world.store.gaps(), [(gap, Some(from.0))], "stored before the cursor passes it");
 }
 

@@ -28,8 +28,8 @@ async fn waits_grow_with_each_failure_and_are_reported_once() {
         assert!(*wait >= 1.0 && *wait >= longest / 2.0 && *wait <= longest + 0.01, "{waits:?}");
     }
     let disconnects =
-        world.recorder.notices().iter().filter(|n| matches!(n, Notice::Disconnected { .. })).count();
-    assert_eq!(disconnects, 1, "{:?}", world.recorder.notices());
+        world.recorder.reports().iter().filter(|n| matches!(n, StreamReport::Disconnected { .. })).count();
+    assert_eq!(disconnects, 1, "{:?}", world.recorder.reports());
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,8 +79,8 @@ async fn a_silent_server_is_pinged_and_then_left() {
     assert!(
         world
             .recorder
-            .notices()
-            .contains(&Notice::Disconnected { reason: "the server stopped responding".into() })
+            .reports()
+            .contains(&StreamReport::Disconnected { reason: "the server stopped responding".into() })
     );
     drop(server);
 }
@@ -214,7 +214,7 @@ async fn events_from_before_a_collection_was_tracked_are_not_replayed() {
         drop(server);
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
-    assert!(!world.recorder.notices().iter().any(|n| matches!(n, Notice::Gap { .. })));
+    assert!(!world.recorder.reports().iter().any(|n| matches!(n, StreamReport::Gap { .. })));
 }
 
 #[tokio::test(start_paused = true)]

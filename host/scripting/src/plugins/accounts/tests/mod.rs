@@ -20,7 +20,7 @@ use super::{AccountUser, Accounts};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_instance::core::Core;
 use belvedere_instance::events::EventLog;
-use belvedere_instance::indexing::{self, NoScripts, Notice, Observer, StreamConfig, StreamHandle};
+use belvedere_instance::indexing::{self, NoScripts, Observer, StreamConfig, StreamHandle, StreamReport};
 use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::pds::Sessions;
 use belvedere_instance::pds::standin::FakePds;
@@ -60,10 +60,10 @@ macro_rules! on_both {
 }
 use on_both;
 
-struct IgnoreNotices;
+struct IgnoreReports;
 
-impl Observer for IgnoreNotices {
-    fn notice(&self, _notice: Notice) {}
+impl Observer for IgnoreReports {
+    fn report(&self, _report: StreamReport) {}
     fn identity_changed(&self, _did: &Did) {}
 }
 
@@ -115,7 +115,7 @@ impl Stage {
             &core,
             core.registry.subscribe(),
             Arc::new(NoScripts),
-            Arc::new(IgnoreNotices),
+            Arc::new(IgnoreReports),
             StreamConfig::default(),
         );
         let pds = FakePds::start().await;

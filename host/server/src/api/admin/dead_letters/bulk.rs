@@ -13,7 +13,7 @@ use crate::api::answer::{Json, JsonResult};
 use crate::api::body::or_default;
 use crate::api::input::WithBody;
 use crate::app::App;
-use belvedere_storage::store::dead_letters::{self, LetterFilter, LetterRow};
+use belvedere_storage::store::dead_letters::{self, DeadLetterFilter, DeadLetterRow};
 use belvedere_web::http::Error;
 
 /// Maximum letters of one request. The answer says how many are left for further requests.
@@ -54,7 +54,7 @@ enum Operation {
 }
 
 impl Operation {
-    async fn run(self, app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
+    async fn run(self, app: &App, admin: &Admin, row: &DeadLetterRow) -> Result<(), Error> {
         match self {
             Self::Dismiss => super::dismiss_one(app, admin, row).await,
             Self::Retry => super::retry_one(app, admin, row).await,
@@ -74,10 +74,10 @@ async fn run_all(
     let mut results = Vec::new();
     let mut remaining = 0;
     if body.all {
-        let filter = LetterFilter { collection: body.collection, resolved: Some(false), before: None };
+        let filter = DeadLetterFilter { collection: body.collection, resolved: Some(false), before: None };
         let rows = dead_letters::list(&app.db, &filter, MAX_LETTERS).await?;
         if let Some(last) = rows.last() {
-            let older = LetterFilter { before: Some(last.id), ..filter };
+            let older = DeadLetterFilter { before: Some(last.id), ..filter };
             remaining = dead_letters::count(&app.db, &older).await?;
         }
         for row in rows {

@@ -21,7 +21,7 @@ use belvedere_instance::events::Event;
 use belvedere_instance::indexing::fetch;
 use belvedere_instance::indexing::{RecordAction, RecordEvent};
 use belvedere_storage::query::PageSize;
-use belvedere_storage::store::dead_letters::{self, LetterFilter, LetterRow};
+use belvedere_storage::store::dead_letters::{self, DeadLetterFilter, DeadLetterRow};
 use belvedere_storage::store::index::{Change, CheckedRecord};
 use belvedere_web::http::{Error, Request};
 
@@ -47,14 +47,14 @@ pub struct Done {
 
 /// Reads `collection` and `resolved` from the query: absent or `false` selects unresolved letters, `true` resolved
 /// ones, any other value both.
-fn filter(query: LetterQuery) -> LetterFilter {
+fn filter(query: LetterQuery) -> DeadLetterFilter {
     let resolved = match query.resolved.as_deref() {
         None | Some("" | "false") => Some(false),
         Some("true") => Some(true),
         Some(_) => None,
     };
     let collection = query.collection.filter(|collection| !collection.is_empty());
-    LetterFilter { collection, resolved, before: None }
+    DeadLetterFilter { collection, resolved, before: None }
 }
 
 fn not_found() -> Error {
@@ -62,13 +62,13 @@ fn not_found() -> Error {
 }
 
 /// The letter that a path or a bulk request names. Ids are numbers, written as text.
-async fn find(app: &App, id: &str) -> Result<LetterRow, Error> {
+async fn find(app: &App, id: &str) -> Result<DeadLetterRow, Error> {
     let id = id.parse().map_err(|_| not_found())?;
     dead_letters::get(&app.db, id).await?.ok_or_else(not_found)
 }
 
 /// Checks that a letter is not resolved.
-fn check_unresolved(row: &LetterRow) -> Result<(), Error> {
+fn check_unresolved(row: &DeadLetterRow) -> Result<(), Error> {
     if row.resolved_at.is_some() {
         return Err(Error::not_found("the dead letter is already resolved"));
     }
@@ -77,7 +77,7 @@ fn check_unresolved(row: &LetterRow) -> Result<(), Error> {
 
 /// Applies the script's decision to the index, and resolves the letter. A newer version of the record is not
 /// overwritten.
-async fn apply(app: &App, row: &LetterRow, change: Change) -> Result<(), Error> {
+async fn apply(app: &App, row: &DeadLetterRow, change: Change) -> Result<(), Error> {
     let closed = |_| Error::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
     app.stream.writer().submit(change).await.map_err(closed)?;
     dead_letters::resolve(&app.db, row.id, app.clock.now()).await.map_err(Error::from).map(drop)
@@ -85,7 +85,7 @@ async fn apply(app: &App, row: &LetterRow, change: Change) -> Result<(), Error> 
 
 /// Records a script failure on the dead letter, and maps the error to a response. A script failure is a 500, with its
 /// text in the letter.
-async fn record_failure(app: &App, row: &LetterRow, error: RetryError) -> Error {
+async fn record_failure(app: &App, row: &DeadLetterRow, error: RetryError) -> Error {
     match error {
         RetryError::NotARecord => Error::bad_request("only dead letters of record events can be retried"),
         RetryError::NoScript => Error::not_found(error.to_string()),
@@ -102,7 +102,7 @@ async fn record_failure(app: &App, row: &LetterRow, error: RetryError) -> Error 
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "DeadLetter")]
-struct LetterView {
+struct DeadLetterView {
     id: String,
     lexicon_id: String,
     uri: String,
@@ -120,15 +120,15 @@ struct LetterView {
 
 /// A letter with the record, or the whole label.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct LetterDetail {
+pub struct DeadLetterDetail {
     #[serde(flatten)]
-    letter: LetterView,
+    letter: DeadLetterView,
     script: String,
     record: Option<Box<RawValue>>,
 }
 
-impl From<LetterRow> for LetterView {
-    fn from(row: LetterRow) -> Self {
+impl From<DeadLetterRow> for DeadLetterView {
+    fn from(row: DeadLetterRow) -> Self {
         let letter = row.letter;
         Self {
             id: row.id.to_string(),
@@ -146,8 +146,8 @@ impl From<LetterRow> for LetterView {
     }
 }
 
-impl LetterDetail {
-    fn new(mut row: LetterRow) -> Result<Self, serde_json::Error> {
+impl DeadLetterDetail {
+    fn new(mut row: DeadLetterRow) -> Result<Self, serde_json::Error> {
         let record = row.letter.payload.take().map(RawValue::from_string).transpose()?;
         let script = std::mem::take(&mut row.letter.script_ref);
         Ok(Self { letter: row.into(), script, record })
@@ -155,8 +155,8 @@ impl LetterDetail {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct LetterList {
-    dead_letters: Vec<LetterView>,
+pub struct DeadLetterList {
+    dead_letters: Vec<DeadLetterView>,
     /// Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
@@ -167,24 +167,24 @@ pub async fn list(
     app: Arc<App>,
     _admin: Admin,
     request: WithQuery<LetterListQuery>,
-) -> JsonResult<LetterList> {
+) -> JsonResult<DeadLetterList> {
     let LetterListQuery { letters, page } = request.parameters()?;
     let limit = page.limit(PageSize::LOGS)?;
     let before = page.cursor().map(|cursor| cursor.parse()).transpose();
     let before = before.map_err(|_| Error::bad_request("cursor must be the cursor of an earlier answer"))?;
-    let filter = LetterFilter { before, ..filter(letters) };
+    let filter = DeadLetterFilter { before, ..filter(letters) };
     let mut rows = dead_letters::list(&app.db, &filter, limit + 1).await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let cursor = rows.last().filter(|_| more).map(|row| row.id.to_string());
-    let dead_letters = rows.into_iter().map(LetterView::from).collect();
-    Ok(Json(LetterList { dead_letters, cursor }))
+    let dead_letters = rows.into_iter().map(DeadLetterView::from).collect();
+    Ok(Json(DeadLetterList { dead_letters, cursor }))
 }
 
 /// `GET /admin/dead-letters/{id}`: a dead letter, with the record or the label that it is about.
-pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<LetterDetail> {
+pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<DeadLetterDetail> {
     let row = find(&app, request.param("id")).await?;
-    LetterDetail::new(row).map(Json).map_err(Error::internal)
+    DeadLetterDetail::new(row).map(Json).map_err(Error::internal)
 }
 
 /// `GET /admin/dead-letters/count`: the number of those that match.
@@ -200,7 +200,7 @@ pub async fn dismiss(app: Arc<App>, admin: Admin, request: Request) -> JsonResul
     Ok(Json(Done { ok: true }))
 }
 
-async fn dismiss_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
+async fn dismiss_one(app: &App, admin: &Admin, row: &DeadLetterRow) -> Result<(), Error> {
     if row.resolved_at.is_some() {
         return Ok(());
     }
@@ -221,7 +221,7 @@ pub async fn reindex(app: Arc<App>, admin: Admin, request: Request) -> JsonResul
     Ok(Json(Done { ok: true }))
 }
 
-async fn reindex_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
+async fn reindex_one(app: &App, admin: &Admin, row: &DeadLetterRow) -> Result<(), Error> {
     check_unresolved(row)?;
     let done = fetch_and_index(app, row).await;
     app.events.record(Event::DeadLetterReindexed {
@@ -233,7 +233,7 @@ async fn reindex_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Er
     done
 }
 
-async fn fetch_and_index(app: &App, row: &LetterRow) -> Result<(), Error> {
+async fn fetch_and_index(app: &App, row: &DeadLetterRow) -> Result<(), Error> {
     let event = match original_event(&row.letter) {
         Ok(event) => event,
         Err(error) => return Err(record_failure(app, row, error).await),
@@ -268,7 +268,7 @@ pub async fn retry(app: Arc<App>, admin: Admin, request: Request) -> JsonResult<
     Ok(Json(Done { ok: true }))
 }
 
-async fn retry_one(app: &App, admin: &Admin, row: &LetterRow) -> Result<(), Error> {
+async fn retry_one(app: &App, admin: &Admin, row: &DeadLetterRow) -> Result<(), Error> {
     check_unresolved(row)?;
     let done = match app.scripting.events.retry(row).await {
         Ok(change) => apply(app, row, change).await,

@@ -184,8 +184,8 @@ impl Link {
         let asked = Instant::now();
         let Positions { flushed, inserted } = positions(connection).await?;
         self.primary().history.add(asked, flushed);
-        while let Some(notice) = connection.listener().next_buffered() {
-            self.writes().heard(notice.payload(), inserted);
+        while let Some(notification) = connection.listener().next_buffered() {
+            self.writes().heard(notification.payload(), inserted);
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl Link {
     }
 }
 
-/// Reads all rows, so that the answer has ended: notices arrive at its end.
+/// Reads all rows, so that the answer has ended: notifications arrive at its end.
 async fn positions(connection: &mut DedicatedConnection) -> Result<Positions, StoreError> {
     let rows: Vec<(i64, i64)> = sqlx::query_as(POSITIONS).fetch_all(connection.listener()).await?;
     let (flushed, inserted) = rows.first().copied().ok_or(sqlx::Error::RowNotFound)?;

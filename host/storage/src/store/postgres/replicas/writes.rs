@@ -27,7 +27,7 @@ const MAX_WRITERS: usize = 65_536;
 const UNKNOWN: Position = Position(i64::MAX);
 
 /// Announces writers, and returns the primary's position. The commit is not waited for: an announcement need not
-/// survive a crash of the database, which ends the connections of all who listen, and commits with notices wait
+/// survive a crash of the database, which ends the connections of all who listen, and commits with notifications wait
 /// for each other.
 const ANNOUNCE: &str = concat!(
     "SELECT ",

@@ -8,7 +8,7 @@ use belvedere_protocol::trigger::TriggerKind;
 use belvedere_storage::store::events::{self, EventFilter, EventRow};
 use belvedere_storage::store::gaps::{self, OpenGap};
 use belvedere_storage::store::index::AccountStatus;
-use belvedere_storage::store::record_trace::{self, BackfillTrace, IndexedTrace, LetterTrace};
+use belvedere_storage::store::record_trace::{self, BackfillTrace, DeadLetterTrace, IndexedTrace};
 use belvedere_storage::store::{backfill, cursors, lexicons};
 use belvedere_web::http::Error;
 
@@ -24,7 +24,7 @@ pub(super) struct Facts {
     pub account: Option<AccountStatus>,
     pub indexed: Option<IndexedTrace>,
     pub deleted_at: Option<Timestamp>,
-    pub letter: Option<LetterTrace>,
+    pub letter: Option<DeadLetterTrace>,
     pub rejection: Option<EventRow>,
     pub in_repo: InRepo,
     /// The time at which the record was created, if its key says it.

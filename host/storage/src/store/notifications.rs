@@ -1,6 +1,6 @@
-//! Sends notices between hosts over PostgreSQL's NOTIFY. Their texts are opaque to this module.
+//! Sends notifications between hosts over PostgreSQL's NOTIFY. Their texts are opaque to this module.
 //!
-//! A SQLite file has one server: there notices are neither sent nor received.
+//! A SQLite file has one server: there notifications are neither sent nor received.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ const CHANNEL: &str = "belvedere";
 /// Delay between two attempts to connect.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
-/// Sends a notice to all hosts that are listening at this moment, this one included.
+/// Sends a notification to all hosts that are listening at this moment, this one included.
 ///
 /// # Errors
-/// When the database can't be reached; the notice is not sent then.
+/// When the database can't be reached; the notification is not sent then.
 pub async fn announce(db: &Db, text: &str) -> Result<(), StoreError> {
     if let Db::Postgres(db) = db {
-        // A notice may arrive twice without harm, so it is repeated like a read.
+        // A notification may arrive twice without harm, so it is repeated like a read.
         sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(text).execute(db.reader()).await?;
     }
     Ok(())
@@ -27,32 +27,32 @@ pub async fn announce(db: &Db, text: &str) -> Result<(), StoreError> {
 /// The events that a listener receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenerEvent {
-    Notice(String),
-    /// The listener has just connected: earlier notices are lost to it.
+    Notification(String),
+    /// The listener has just connected: earlier notifications are lost to it.
     Connected,
 }
 
-/// A listener for notices; it reconnects when its connection is lost.
+/// A listener for notifications; it reconnects when its connection is lost.
 #[derive(Debug)]
-pub struct Notices {
+pub struct Notifications {
     db: Db,
     connection: Option<DedicatedConnection>,
 }
 
-impl Notices {
+impl Notifications {
     pub fn of(db: &Db) -> Self {
         Self { db: db.clone(), connection: None }
     }
 
-    /// The next notice. Waits while the database is unreachable, and for ever on SQLite. Cancel-safe.
+    /// The next notification. Waits while the database is unreachable, and for ever on SQLite. Cancel-safe.
     pub async fn next(&mut self) -> ListenerEvent {
         let Db::Postgres(db) = &self.db else { return std::future::pending().await };
         if let Some(connection) = &mut self.connection {
-            if let Some(notice) = connection.next().await {
-                return ListenerEvent::Notice(notice.payload().to_owned());
+            if let Some(notification) = connection.next().await {
+                return ListenerEvent::Notification(notification.payload().to_owned());
             }
             self.connection = None;
-            tracing::warn!("the connection for notices of other hosts was lost");
+            tracing::warn!("the connection for notifications of other hosts was lost");
         }
         loop {
             let listening = async {
@@ -65,7 +65,7 @@ impl Notices {
                     self.connection = Some(connection);
                     return ListenerEvent::Connected;
                 }
-                Err(error) => tracing::warn!(%error, "can't listen for notices of other hosts"),
+                Err(error) => tracing::warn!(%error, "can't listen for notifications of other hosts"),
             }
             tokio::time::sleep(RECONNECT_DELAY).await;
         }

@@ -1,4 +1,4 @@
-//! The interface through which the stream reports to the rest of the server: notices for the operator, committed
+//! The interface through which the stream reports to the rest of the server: what the operator should know, committed
 //! changes, and DIDs whose cached document is outdated.
 
 use belvedere_protocol::atproto::{Did, RecordUri};
@@ -9,7 +9,7 @@ use super::published::PublishedLexicon;
 
 /// Something that the operator should know. The app writes each as a row of the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum StreamReport {
     Connected {
         url: String,
     },
@@ -41,7 +41,7 @@ pub enum Notice {
 
 /// Receives the stream's reports. No method may block: the pipeline's tasks call them.
 pub trait Observer: Send + Sync + 'static {
-    fn notice(&self, notice: Notice);
+    fn report(&self, report: StreamReport);
     /// These changes are committed, or were ignored because the index has a newer `rev`. Used for the verbose event
     /// log.
     fn committed(&self, _changes: &[Change]) {}
