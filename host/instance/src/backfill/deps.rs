@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::indexing::{RecordChecker, RecordScriptRunner, WriterHandle};
 use crate::settings::Settings;
 
-/// What backfills need besides the core, which it dereferences to.
+/// The services of backfills besides the core. Dereferences to the core.
 #[derive(Clone)]
 pub struct Deps {
     pub core: Core,
