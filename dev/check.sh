@@ -1,6 +1,6 @@
 #!/bin/sh
 # make check: what to run after each change. Format, clippy, and the unit tests of the crates that changed since the last commit
-# (SINCE=REF: since that one), on both databases.
+# (SINCE=REF: since that one), on both databases, without the tests that take ten seconds or more (.config/nextest.toml).
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -23,4 +23,4 @@ export RUSTC_WORKSPACE_WRAPPER=clippy-driver
 export CLIPPY_ARGS="--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"
 say "clippy and unit tests of $packages"
 # shellcheck disable=SC2086 # one word per option
-tests/support/postgres.sh run cargo nextest run $options --lib --bins --no-fail-fast --no-tests pass
+tests/support/postgres.sh run cargo nextest run --profile check $options --lib --bins --no-fail-fast --no-tests pass
