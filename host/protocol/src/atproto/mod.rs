@@ -3,6 +3,8 @@
 //! Syntax types and DAG-CBOR come from the crate `shrike`, which only this room uses.
 
 pub mod blobs;
+pub(crate) mod car;
+pub(crate) mod cbor_map;
 pub mod did;
 mod json;
 pub mod labels;
@@ -15,12 +17,14 @@ pub mod rev;
 pub mod scope;
 mod typed;
 
+pub use car::InvalidBlocks;
 pub use did::Did;
 pub use lexicon::{LexiconDoc, LexiconKind};
 pub use record_type::{WrongRecordType, set_record_type};
 pub use record_uri::{HandleUri, InvalidRecordUri, RecordUri};
 pub use repo_car::{InvalidCar, RepoCar};
 pub use shrike::cbor::Cid;
+pub(crate) use shrike::cbor::Value as CborValue;
 pub use shrike::syntax::{Handle, Nsid, RecordKey, SyntaxError, Tid};
 pub use typed::typed;
 

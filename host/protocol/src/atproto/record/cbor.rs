@@ -6,6 +6,7 @@ pub(super) const MAJOR_BYTES: u8 = 0x40;
 pub(super) const MAJOR_TEXT: u8 = 0x60;
 pub(super) const MAJOR_ARRAY: u8 = 0x80;
 pub(super) const MAJOR_MAP: u8 = 0xa0;
+const MAJOR_TAG: u8 = 0xc0;
 /// Tag 42, the head of every link.
 pub(super) const TAG_LINK: [u8; 2] = [0xd8, 0x2a];
 
@@ -52,7 +53,8 @@ pub(in crate::atproto) enum Item<'a> {
     Integer(i64),
     Text(&'a str),
     Bytes(&'a [u8]),
-    Link,
+    /// The binary CID after a zero byte.
+    Link(&'a [u8]),
     Array(u64),
     /// Keys and values, alternating.
     Map(u64),
@@ -113,7 +115,15 @@ impl<'a> Reader<'a> {
             MAJOR_TEXT => std::str::from_utf8(self.take(n)?).ok().map(Item::Text),
             MAJOR_ARRAY => Some(Item::Array(n)),
             MAJOR_MAP => Some(Item::Map(n)),
-            _ => matches!(self.item()?, Item::Bytes(_)).then_some(Item::Link),
+            // The content of a link is bytes, never another tag.
+            MAJOR_TAG if n == 42 => {
+                let (&first, rest) =
+                    self.0.split_first().filter(|(first, _)| **first & 0xe0 == MAJOR_BYTES)?;
+                self.0 = rest;
+                let length = self.argument(first & 0x1f)?;
+                self.take(length).map(Item::Link)
+            }
+            _ => None,
         }
     }
 

@@ -7,7 +7,8 @@ use shrike::mst::node::{EntryData, decode_node_data};
 use shrike::mst::{height_for_key, is_valid_key};
 
 use super::super::Cid;
-use super::{InvalidCar, cause};
+use super::super::car::cause;
+use super::InvalidCar;
 
 /// A node on the path from the root to the current position.
 struct Frame {

@@ -32,7 +32,7 @@ impl Validation<'_> {
             let name = self.name()?;
             match (name, self.reader.peek()) {
                 ("$type", Some(Item::Text(kind))) => blob.kind = Some(kind),
-                ("ref", Some(Item::Link)) => blob.has_ref = true,
+                ("ref", Some(Item::Link(_))) => blob.has_ref = true,
                 ("mimeType", Some(Item::Text(mime_type))) => blob.mime_type = Some(mime_type),
                 ("size", Some(Item::Integer(size))) => blob.size = Some(size),
                 ("cid", Some(Item::Text(cid))) => blob.cid = Some(cid),

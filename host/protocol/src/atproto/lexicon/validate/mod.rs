@@ -86,7 +86,7 @@ impl<'a> Validation<'a> {
         }
         match (schema, self.next()?) {
             (Type::Null, Item::Null)
-            | (Type::Link | Type::Unknown, Item::Link)
+            | (Type::Link | Type::Unknown, Item::Link(_))
             | (Type::Unknown, Item::Bytes(_)) => Ok(()),
             (Type::Boolean { constant }, Item::Boolean(value)) => self.boolean(*constant, value, place),
             (Type::Integer(schema), Item::Integer(n)) => self.integer(schema, n, place),
@@ -300,7 +300,7 @@ fn got(item: Item<'_>) -> &'static str {
         Item::Integer(_) => "integer",
         Item::Text(_) => "string",
         Item::Bytes(_) => "bytes",
-        Item::Link => "link",
+        Item::Link(_) => "link",
         Item::Array(_) => "array",
         Item::Map(_) => "object",
     }
