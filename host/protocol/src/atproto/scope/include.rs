@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::permission::is_audience;
 use super::text::{self, ScopeText};
-use super::{Names, Repo, Rpc, Scope};
+use super::{Names, Repo, Rpc, Scope, Space};
 use crate::atproto::Nsid;
 
 /// A reference to a permission set.
@@ -59,6 +59,24 @@ impl Include {
                 let rpc = Rpc::read(scope_text).ok()?;
                 (Scope::Rpc(rpc.clone()), rpc.methods)
             }
+            "space" => {
+                let list = |value: &Option<String>| -> Vec<String> { value.iter().cloned().collect() };
+                let scope_text = ScopeText::from_lists(
+                    "space",
+                    &[
+                        ("spaceType", &list(&permission.space_type)),
+                        ("authority", &list(&permission.authority)),
+                        ("skey", &list(&permission.skey)),
+                        ("collection", &permission.collection),
+                        ("action", &permission.action),
+                        ("manage", &permission.manage),
+                    ],
+                );
+                // The type decides which collections its spaces have, so they may be of other namespaces.
+                let space = Space::read(scope_text).ok()?;
+                let names = Names::List(vec![space.kind.clone()?]);
+                (Scope::Space(space), names)
+            }
             _ => return None,
         };
         match names {
@@ -101,6 +119,11 @@ struct Permission {
     aud: Option<String>,
     #[serde(default)]
     inherit_aud: bool,
+    space_type: Option<String>,
+    authority: Option<String>,
+    skey: Option<String>,
+    #[serde(default)]
+    manage: Vec<String>,
 }
 
 impl PermissionSet {

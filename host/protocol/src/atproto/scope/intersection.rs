@@ -85,6 +85,7 @@ fn intersect(a: &Scope, b: &Scope) -> Option<Scope> {
             };
             Some(Scope::Identity(Identity { attribute }))
         }
+        (Scope::Space(a), Scope::Space(b)) => a.intersect(b).map(Scope::Space),
         (a, b) => (a == b).then(|| a.clone()),
     }
 }
@@ -99,7 +100,7 @@ fn with_methods(rpc: &Rpc, pass: impl Fn(&str) -> bool) -> Option<Scope> {
 
 impl Names {
     /// The names in both lists; `None` when there are none.
-    fn intersect(&self, other: &Self) -> Option<Self> {
+    pub(super) fn intersect(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Any, names) | (names, Self::Any) => Some(names.clone()),
             (Self::List(a), Self::List(b)) => {

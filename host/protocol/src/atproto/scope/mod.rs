@@ -9,6 +9,7 @@ mod include;
 mod intersection;
 mod need;
 mod permission;
+mod space;
 mod text;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use need::Need;
 pub use permission::{
     Account, AccountAction, AccountAttribute, Blob, Identity, IdentityAttribute, Names, Repo, RepoAction, Rpc,
 };
+pub use space::{Space, SpaceAction, SpaceAuthority, SpaceManage, SpacePlace};
 
 /// The maximum length of a scope string, in bytes: authorization servers accept no more in a request.
 pub const MAX_BYTES: usize = 8 << 10;
@@ -51,6 +53,7 @@ pub enum Scope {
     Blob(Blob),
     Account(Account),
     Identity(Identity),
+    Space(Space),
     Include(Include),
     /// An unknown scope. It is passed on unchanged and allows nothing.
     Other(String),
@@ -80,6 +83,7 @@ impl FromStr for Scope {
             "blob" => Blob::read(scope_text).map(Self::Blob),
             "account" => Account::read(scope_text).map(Self::Account),
             "identity" => Identity::read(scope_text).map(Self::Identity),
+            "space" => Space::read(scope_text).map(Self::Space),
             "include" => Include::read(scope_text).map(Self::Include),
             _ => Ok(Self::Other(scope.to_owned())),
         }
@@ -95,6 +99,7 @@ impl fmt::Display for Scope {
             Self::Blob(blob) => blob.fmt(f),
             Self::Account(account) => account.fmt(f),
             Self::Identity(identity) => identity.fmt(f),
+            Self::Space(space) => space.fmt(f),
             Self::Include(include) => include.fmt(f),
             Self::Other(text) => f.write_str(text),
             fixed => {

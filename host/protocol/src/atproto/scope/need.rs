@@ -1,6 +1,7 @@
 //! Checks whether scopes allow a single permission.
 
 use super::permission::{AccountAction, AccountAttribute, IdentityAttribute, Names, RepoAction};
+use super::space::{SpaceAction, SpaceManage, SpacePlace};
 use super::{Scope, Scopes};
 use crate::atproto::Nsid;
 
@@ -34,6 +35,18 @@ pub enum Need<'a> {
     Identity {
         attribute: IdentityAttribute,
     },
+    /// An action on records of a space.
+    Space {
+        at: SpacePlace<'a>,
+        collection: Option<&'a str>,
+        /// Whether the lexicon of the space's type declares the collection. Without a collection: all that it declares.
+        is_declared: bool,
+        action: SpaceAction,
+    },
+    ManageSpace {
+        at: SpacePlace<'a>,
+        action: SpaceManage,
+    },
 }
 
 /// One item for each name, or a single `None` for all.
@@ -66,6 +79,19 @@ impl<'a> Need<'a> {
                 account.actions.iter().map(|&action| Self::Account { attribute, action }).collect()
             }
             Scope::Identity(identity) => vec![Self::Identity { attribute: identity.attribute }],
+            Scope::Space(space) => {
+                let at = space.place();
+                let collections = match &space.collections {
+                    Some(names) => each(names).into_iter().map(|name| (name, false)).collect(),
+                    None => vec![(None, true)],
+                };
+                let records = collections.into_iter().flat_map(|(collection, is_declared)| {
+                    let of = move |&action: &_| Self::Space { at, collection, is_declared, action };
+                    space.actions.iter().map(of)
+                });
+                let manage = space.manage.iter().map(|&action| Self::ManageSpace { at, action });
+                records.chain(manage).collect()
+            }
             Scope::Atproto
             | Scope::TransitionGeneric
             | Scope::TransitionEmail
@@ -107,6 +133,14 @@ impl<'a> Need<'a> {
             }
             (Self::Identity { attribute }, Scope::Identity(identity)) => {
                 identity.attribute == IdentityAttribute::Any || identity.attribute == *attribute
+            }
+            (Self::Space { at, collection, is_declared, action }, Scope::Space(space)) => {
+                space.is_about(*at)
+                    && space.has_collection(*collection, *is_declared)
+                    && space.has_action(*action)
+            }
+            (Self::ManageSpace { at, action }, Scope::Space(space)) => {
+                space.is_about(*at) && space.manage.contains(action)
             }
             _ => false,
         }

@@ -14,7 +14,7 @@ pub enum Names {
 }
 
 impl Names {
-    fn read(values: &[&str]) -> Result<Self, &'static str> {
+    pub(super) fn read(values: &[&str]) -> Result<Self, &'static str> {
         let mut names = Vec::with_capacity(values.len());
         for value in values {
             if *value != "*" {
@@ -29,7 +29,7 @@ impl Names {
         Ok(Self::List(names))
     }
 
-    fn texts(&self) -> Vec<&str> {
+    pub(super) fn texts(&self) -> Vec<&str> {
         match self {
             Self::Any => vec!["*"],
             Self::List(names) => names.iter().map(Nsid::as_str).collect(),
@@ -46,7 +46,7 @@ impl Names {
 }
 
 /// Reads each word; the result is sorted and has no duplicates.
-fn read_all<T: Ord>(
+pub(super) fn read_all<T: Ord>(
     words: &[&str],
     read: impl Fn(&str) -> Result<T, &'static str>,
 ) -> Result<Vec<T>, &'static str> {
@@ -76,6 +76,7 @@ macro_rules! keywords {
         }
     };
 }
+pub(super) use keywords;
 
 keywords! {
     /// The actions on a record.

@@ -231,6 +231,11 @@ fn a_permission_set_grants_only_its_own_namespace() {
             { "type": "permission", "resource": "rpc", "lxm": ["com.example.fixed"], "aud": "did:web:evil.example#x" },
             { "type": "permission", "resource": "rpc", "lxm": ["*"], "inheritAud": true },
             { "type": "permission", "resource": "blob", "accept": ["*/*"] },
+            { "type": "permission", "resource": "space", "spaceType": "com.example.group", "collection": ["a.b.c"],
+              "action": ["read"], "manage": ["update"] },
+            { "type": "permission", "resource": "space", "spaceType": "app.bsky.group" },
+            { "type": "permission", "resource": "space", "spaceType": "*", "authority": "*" },
+            { "type": "permission", "resource": "space" },
             { "type": "permission", "resource": "account", "attr": "email" },
             { "type": "permission", "resource": 5 },
             "nonsense",
@@ -241,14 +246,18 @@ fn a_permission_set_grants_only_its_own_namespace() {
             .expanded(|include| (include.set.as_str() == "com.example.authBasic").then(|| set.clone()))
             .to_string()
     };
+    let space = "space:com.example.group?collection=a.b.c&action=read&manage=update";
     let repos = "repo?collection=com.example.deep.down&collection=com.example.note repo:com.example.like?action=create";
     assert_eq!(
         expanded("atproto include:com.example.authBasic?aud=did:web:example.com%23svc"),
         format!(
-            "atproto {repos} rpc:com.example.get?aud=did:web:example.com%23svc rpc:com.example.any?aud=*"
+            "atproto {repos} rpc:com.example.get?aud=did:web:example.com%23svc rpc:com.example.any?aud=* {space}"
         )
     );
-    assert_eq!(expanded("include:com.example.authBasic"), format!("{repos} rpc:com.example.any?aud=*"));
+    assert_eq!(
+        expanded("include:com.example.authBasic"),
+        format!("{repos} rpc:com.example.any?aud=* {space}")
+    );
     assert_eq!(expanded("include:com.example.other blob:*/*"), "include:com.example.other blob:*/*");
     for document in [json!({}), json!({ "defs": { "main": { "type": "record" } } }), json!([])] {
         assert!(PermissionSet::of_lexicon(&document).is_none(), "{document}");
