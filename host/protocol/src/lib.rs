@@ -4,4 +4,5 @@
 
 pub mod atproto; // the protocol's syntax, CIDs and lexicon documents; no I/O
 pub mod crypto; // keys, signatures, sealing, hashing; no I/O
+pub mod spaces; // permissioned spaces: addresses, repo state, tokens, rules; no I/O
 pub mod trigger; // script ids and what triggers a script; no I/O

@@ -270,3 +270,18 @@ fn base58(text: &str) -> Result<Vec<u8>, InvalidKey> {
     }
     bs58::decode(digits).into_vec().map_err(|_| InvalidKey("it is not in base58btc"))
 }
+
+/// The other valid signature of the same message, whose `s` is high.
+#[cfg(test)]
+pub(crate) fn high_s(algorithm: Algorithm, low: &[u8]) -> [u8; 64] {
+    match algorithm {
+        Algorithm::Es256 => {
+            let low = p::Signature::from_slice(low).expect("a signature");
+            p::Signature::from_scalars(low.r(), -low.s()).expect("scalars").to_bytes().into()
+        }
+        Algorithm::Es256k => {
+            let low = k::Signature::from_slice(low).expect("a signature");
+            k::Signature::from_scalars(low.r(), -low.s()).expect("scalars").to_bytes().into()
+        }
+    }
+}

@@ -147,7 +147,7 @@ fn object(bytes: &[u8], why: &'static str) -> Result<Value, JwsError> {
 }
 
 /// Reads a NumericDate. A fraction is cut off.
-pub(super) fn seconds<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
+pub(crate) fn seconds<'de, D: Deserializer<'de>>(d: D) -> Result<i64, D::Error> {
     /// The end of the year 9999. Larger values are rejected.
     const MAX: f64 = 253_402_300_799.0;
     let seconds = f64::deserialize(d)?;

@@ -1,7 +1,8 @@
-//! HMAC-SHA256 (RFC 2104) with keys derived from the instance's secret: proves that this instance wrote a message.
+//! HMAC-SHA256 (RFC 2104). With a key derived from the instance's secret it proves that this instance wrote a message.
 
 use std::fmt;
 
+use hkdf::Hkdf;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -14,6 +15,14 @@ impl MacKey {
     /// Derives the key for a purpose. Hosts with the same secret derive the same key.
     pub fn derive(secret: &[u8], purpose: &str) -> Self {
         Self(Zeroizing::new(tag(secret, purpose.as_bytes())))
+    }
+
+    /// Derives a key from random bytes that are one already: HKDF-SHA256 (RFC 5869) without its first step.
+    pub fn expand(random: &[u8; 32], purpose: &[u8]) -> Self {
+        let mut key = Zeroizing::new([0; 32]);
+        let hkdf = Hkdf::<Sha256>::from_prk(random).expect("HKDF accepts keys of the hash's length");
+        hkdf.expand(purpose, &mut *key).expect("HKDF makes keys of the hash's length");
+        Self(key)
     }
 
     pub fn tag(&self, message: &[u8]) -> [u8; 32] {

@@ -1,0 +1,13 @@
+//! The wire format of the reference implementation's alpha of 2026-10-01 (spaces-delta.md, R10).
+
+pub mod car;
+pub mod commit;
+pub mod http_signature;
+pub mod op;
+pub mod policy;
+pub mod token;
+#[cfg(test)]
+pub(super) mod vectors;
+
+pub use car::{Export, InvalidSpaceCar, SpaceCar};
+pub use commit::{Commit, InvalidCommit};
