@@ -47,6 +47,7 @@ const WITHOUT_ADVISORIES: &[&str] = &[
     "percent-encoding",
     "reqwest",
     "serde_json",
+    "sfv",
     "shrike",
     "sqlparser",
     "sqlx-postgres",

@@ -1,13 +1,11 @@
-//! The rules of access to a space (spaces.md §4, spaces-delta.md §4), as functions of what the caller has looked up.
-//!
-//! There are two gates. The scopes of the caller's app are one ([`crate::atproto::scope`]); the policies and the members of
-//! the space are the other. A call must pass both.
+//! The rules about users of a space (spaces.md §4, spaces-delta.md §4), as functions of what the caller has looked up. A call
+//! must pass the rules about its app too ([`super::app_gate`]).
 
 use std::fmt;
 
 use crate::atproto::Did;
 
-/// Who may read, or write.
+/// The rule about readers, or about writers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Everyone.
@@ -122,37 +120,6 @@ pub fn writer(policy: &Policy, member: Option<MemberAccess>) -> Decision {
     }
 }
 
-/// The apps that receive credentials.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AppAccess {
-    Open,
-    /// Client ids.
-    AllowList(Vec<String>),
-}
-
-/// A decision about an app.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AppDecision {
-    Allowed,
-    /// The app must prove its client id.
-    NeedsAttestation,
-    Denied,
-}
-
-impl AppAccess {
-    /// Decides about the app with an attested client id. The list does not apply to writers.
-    pub fn decide(&self, attested: Option<&str>) -> AppDecision {
-        match (self, attested) {
-            (Self::Open, _) => AppDecision::Allowed,
-            (Self::AllowList(_), None) => AppDecision::NeedsAttestation,
-            (Self::AllowList(allowed), Some(app)) if allowed.iter().any(|other| other == app) => {
-                AppDecision::Allowed
-            }
-            (Self::AllowList(_), Some(_)) => AppDecision::Denied,
-        }
-    }
-}
-
 /// A user's relation to a space, for the calls that change it or describe it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Relation {
@@ -236,22 +203,6 @@ mod tests {
         assert_eq!(rights("read_self"), Some((Readable::Own, false)));
         assert_eq!(rights("write"), Some((Readable::Everything, true)));
         assert_eq!(rights("admin"), None);
-    }
-
-    #[test]
-    fn apps_are_admitted_by_their_attested_client_id() {
-        let app = "https://app.example/client.json";
-        let list = AppAccess::AllowList(vec![app.to_owned()]);
-        for (access, attested, decision) in [
-            (&AppAccess::Open, None, AppDecision::Allowed),
-            (&AppAccess::Open, Some("https://other.example"), AppDecision::Allowed),
-            (&list, None, AppDecision::NeedsAttestation),
-            (&list, Some(app), AppDecision::Allowed),
-            (&list, Some("https://app.example/client.json/"), AppDecision::Denied),
-            (&AppAccess::AllowList(Vec::new()), Some(app), AppDecision::Denied),
-        ] {
-            assert_eq!(access.decide(attested), decision, "{access:?} {attested:?}");
-        }
     }
 
     #[test]

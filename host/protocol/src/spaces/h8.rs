@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use super::access::{AppAccess, Policy};
+use super::access::Policy;
+use super::app_gate::AppAccess;
 use super::r10::policy::{Unsupported, allow_list};
 
 /// Reads a policy word; without one it is `member-list`. `managing_app`: the DID of the app, with a fragment or without.

@@ -6,6 +6,8 @@
 //! (`docs/adr/0110-spaces-wire-format-by-generation.md`).
 
 pub mod access;
+pub mod app_gate;
+pub mod config;
 pub mod h8;
 pub mod oplog;
 pub mod r10;

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::atproto::Did;
-use crate::spaces::access::{AppAccess, ManagingApp, Policy};
+use crate::spaces::access::{ManagingApp, Policy};
+use crate::spaces::app_gate::AppAccess;
 
 const PUBLIC: &str = "com.atproto.simplespace.defs#publicPolicy";
 const MEMBER_LIST: &str = "com.atproto.simplespace.defs#memberListPolicy";

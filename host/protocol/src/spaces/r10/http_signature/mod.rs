@@ -137,7 +137,7 @@ pub fn sign(key: &PrivateKey, authorization: &str, audience: Option<&str>) -> Op
 
 /// The text that is signed.
 fn base(authorization: &str, audience: Option<&str>, input: &InnerList) -> String {
-    let line = |name: &str, value: &str| format!("\"{name}\": {}\n", value.trim());
+    let line = |name: &str, value: &str| format!("\"{name}\": {}\n", value.trim_ascii());
     let audience = audience.map_or_else(String::new, |audience| line(AUDIENCE, audience));
     let params = serialized(ListEntry::InnerList(input.clone()));
     format!("{}{audience}\"@signature-params\": {params}", line(AUTHORIZATION, authorization))
