@@ -18,6 +18,8 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::atproto::Did;
+
 pub use include::{Include, PermissionSet};
 pub use need::Need;
 pub use permission::{
@@ -174,6 +176,16 @@ impl Scopes {
             self.contains(scope)
                 || Need::all_of(scope).is_some_and(|needs| needs.iter().all(|need| self.allows(need)))
         })
+    }
+
+    /// This set with the DID of the account that grants it in place of `self`, the authority of spaces.
+    #[must_use]
+    pub fn granted_by(&self, account: &Did) -> Self {
+        let scopes = self.iter().map(|scope| match scope {
+            Scope::Space(space) => Scope::Space(space.granted_by(account)),
+            other => other.clone(),
+        });
+        scopes.collect()
     }
 
     /// This set with each `include:` replaced by the scopes of its permission set. An `include:` that `find` does not

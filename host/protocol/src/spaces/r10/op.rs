@@ -22,6 +22,11 @@ pub struct OpView {
     pub value: Option<Box<RawValue>>,
 }
 
+/// Error for the change with this number in a page.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("change {0} of the page is malformed, or older than the one before it")]
+pub struct InvalidOp(pub usize);
+
 impl OpView {
     pub fn new(op: &Op, value: Option<Box<RawValue>>) -> Self {
         let text = |cid: Option<Cid>| cid.map(|cid| cid.to_string());
@@ -35,12 +40,31 @@ impl OpView {
         }
     }
 
-    /// The change that a peer sent as the change with number `index` of its commit. `None` when a field is malformed, or the
-    /// record existed neither before nor after.
-    pub fn to_op(&self, index: u32) -> Option<Op> {
+    /// Numbers the changes of a page that a peer sent. `after`: the position of the last change before the page.
+    ///
+    /// # Errors
+    /// When a change is malformed, or older than the one before it.
+    pub fn read_page(page: &[Self], after: Option<Position>) -> Result<Vec<Op>, InvalidOp> {
+        let mut last = after;
+        let ops = page.iter().enumerate().map(|(n, view)| {
+            let op = view.to_op(last).ok_or(InvalidOp(n))?;
+            last = Some(op.position);
+            Ok(op)
+        });
+        ops.collect()
+    }
+
+    /// The change after the one at `last`.
+    fn to_op(&self, last: Option<Position>) -> Option<Op> {
+        let rev = Tid::try_from(self.rev.as_str()).ok()?;
+        let index = match last {
+            Some(last) if last.rev > rev => return None,
+            Some(last) if last.rev == rev => last.index.checked_add(1)?,
+            _ => 0,
+        };
         let cid = |text: &Option<String>| text.as_ref().map(|text| text.parse()).transpose().ok();
         Some(Op {
-            position: Position { rev: Tid::try_from(self.rev.as_str()).ok()?, index },
+            position: Position { rev, index },
             path: RecordPath::parse(&format!("{}/{}", self.collection, self.rkey)).ok()?,
             change: Change::of(cid(&self.prev)?, cid(&self.cid)?)?,
         })
@@ -60,7 +84,8 @@ mod tests {
         for (cid, prev) in [(json!(CID), json!(null)), (json!(CID), json!(CID)), (json!(null), json!(CID))] {
             let json = json!({ "rev": "3lzzzzzzzzz22", "collection": "com.example.note", "rkey": "a", "cid": cid, "prev": prev });
             let view: OpView = serde_json::from_value(json.clone()).unwrap();
-            let op = view.to_op(3).unwrap();
+            let after = "3lzzzzzzzzz22:2".parse().unwrap();
+            let op = OpView::read_page(&[view], Some(after)).unwrap().remove(0);
             assert_eq!(op.position.to_string(), "3lzzzzzzzzz22:3");
             assert_eq!(serde_json::to_value(OpView::new(&op, None)).unwrap(), json);
         }
@@ -85,7 +110,27 @@ mod tests {
         ] {
             let mut wrong = good.clone();
             wrong[field] = value;
-            assert!(serde_json::from_value::<OpView>(wrong).unwrap().to_op(0).is_none(), "{field}");
+            let page = [&good, &wrong].map(|op| serde_json::from_value(op.clone()).unwrap());
+            assert_eq!(OpView::read_page(&page, None).unwrap_err(), InvalidOp(1), "{field}");
         }
+    }
+
+    #[test]
+    fn the_changes_of_a_commit_are_numbered_across_pages() {
+        let view = |rev: &str| {
+            let json = json!({ "rev": rev, "collection": "a.b.c", "rkey": "a", "cid": CID, "prev": null });
+            serde_json::from_value::<OpView>(json).unwrap()
+        };
+        let (early, late) = (view("3lzzzzzzzzz22"), view("3lzzzzzzzzz23"));
+        let page = [early.clone(), early.clone(), late.clone(), late.clone()];
+        let positions = |after: Option<&str>| {
+            let ops = OpView::read_page(&page, after.map(|after| after.parse().unwrap()))?;
+            Ok(ops.into_iter().map(|op| op.position.index).collect::<Vec<_>>())
+        };
+        assert_eq!(positions(None), Ok(vec![0, 1, 0, 1]));
+        assert_eq!(positions(Some("3lzzzzzzzzz22:6")), Ok(vec![7, 8, 0, 1]));
+        assert_eq!(positions(Some("3lzzzzzzzzz22:4294967295")), Err(InvalidOp(0)));
+        assert_eq!(positions(Some("3lzzzzzzzzz23:0")), Err(InvalidOp(0)));
+        assert_eq!(OpView::read_page(&[late, early], None).unwrap_err(), InvalidOp(1));
     }
 }

@@ -129,7 +129,7 @@ impl Space {
 
     /// The scope with the DID of the account that grants it in place of `self`.
     #[must_use]
-    pub fn granted_by(&self, account: &Did) -> Self {
+    pub(super) fn granted_by(&self, account: &Did) -> Self {
         let mut granted = self.clone();
         if granted.authority == SpaceAuthority::Own {
             granted.authority = SpaceAuthority::Did(account.clone());

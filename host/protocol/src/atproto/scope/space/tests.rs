@@ -76,9 +76,12 @@ fn a_scope_allows_exactly_its_part() {
     ] {
         assert_eq!(scopes(text).allows(&need), is_allowed, "{text}: {need:?}");
     }
-    let Some(Scope::Space(own)) = scopes("space:a.b.c").iter().next().cloned() else { panic!() };
-    let granted = Scope::Space(own.granted_by(&Did::try_from("did:web:a.example").unwrap()));
-    assert_eq!(granted.to_string(), "space:a.b.c?authority=did:web:a.example");
+    let granted = scopes("atproto space:a.b.c space:a.b.d?authority=*")
+        .granted_by(&Did::try_from("did:web:a.example").unwrap());
+    assert_eq!(
+        granted.to_string(),
+        "atproto space:a.b.c?authority=did:web:a.example space:a.b.d?authority=*"
+    );
 }
 
 #[test]

@@ -84,7 +84,8 @@ pub enum InvalidSpaceCar {
 
 impl SpaceCar {
     /// Reads a CAR, with records or without. The entries of maps may have any order. Hashes the whole file and each entry of
-    /// the index, which takes seconds for large ones. The caller checks the commit's signature with [`Commit::verify`].
+    /// the index, which takes seconds for large ones. The caller limits the length of the file, and checks the commit's
+    /// signature with [`Commit::verify`].
     ///
     /// # Errors
     /// When the file is malformed or too large, a block has another CID, a record is missing while others are there, or the

@@ -35,6 +35,12 @@ pub enum TokenError {
     OtherSpaceDelegated,
     #[error("the token is for another service")]
     Audience,
+    /// For the caller, who keeps the used `jti`s.
+    #[error("the token was used before")]
+    Replayed,
+    /// For the caller, who keeps the revoked `jti`s.
+    #[error("the credential is revoked")]
+    Revoked,
     #[error("the client attestation is not valid: {0}")]
     Attestation(&'static str),
 }
@@ -58,6 +64,8 @@ impl TokenError {
             Self::SpaceAudience => "BadSpaceAudience",
             Self::OtherSpaceDelegated => "InvalidDelegationToken",
             Self::Audience => "BadJwtAudience",
+            Self::Replayed => "JwtReplayed",
+            Self::Revoked => "CredentialRevoked",
             Self::Attestation(_) => "InvalidClientAttestation",
         }
     }
