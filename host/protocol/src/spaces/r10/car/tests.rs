@@ -159,6 +159,34 @@ fn a_record_under_very_many_paths_is_refused() {
 }
 
 #[test]
+fn a_record_above_the_limit_is_refused() {
+    // The map, its key and the head of the text take eight bytes.
+    for (length, is_refused) in [(MAX_RECORD_BYTES - 8, false), (MAX_RECORD_BYTES - 7, true)] {
+        let record = cbor_map::encode(vec![("a", CborValue::Text(&"x".repeat(length)))]);
+        let entry = (RecordPath::parse(PATHS[0]).unwrap(), car::cid_of(&record));
+        let mut car =
+            Export::new(&commit_to(std::slice::from_ref(&entry)), vec![entry.clone()]).head().to_vec();
+        Export::append_record(&mut car, entry.1, &record);
+        let expected = InvalidBlocks::LargeBlock(entry.1, MAX_RECORD_BYTES).into();
+        assert_eq!(SpaceCar::read(car.into()).err(), is_refused.then_some(expected), "{}", record.len());
+    }
+}
+
+#[test]
+fn the_roots_are_dag_cbor() {
+    let (export, _) = export(&PATHS);
+    let mut car = export.head().to_vec();
+    // The codec of the first root, in the header and at its block.
+    let cid = car::cid_of(&commit_to(export.entries()).to_cbor()).to_bytes();
+    let at: Vec<usize> = (0..car.len() - cid.len()).filter(|at| car[*at..].starts_with(&cid)).collect();
+    assert_eq!(at.len(), 2);
+    for at in at {
+        car[at + 1] = 0x55;
+    }
+    assert_eq!(SpaceCar::read(car.into()).unwrap_err(), InvalidSpaceCar::Index("a root is not DAG-CBOR"));
+}
+
+#[test]
 fn every_truncated_car_is_refused() {
     let (export, car) = export(&PATHS);
     let head = export.head().len();

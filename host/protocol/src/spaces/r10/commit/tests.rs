@@ -3,6 +3,7 @@ use belvedere_base::random::Random;
 use super::*;
 use crate::atproto::Did;
 use crate::crypto::Algorithm;
+use crate::crypto::did_key::high_s;
 use crate::spaces::r10::vectors;
 use crate::spaces::{SetHash, SpaceUri};
 
@@ -57,6 +58,8 @@ fn every_check_refuses_what_it_is_for() {
         assert_eq!(with(&|commit| commit.ikm[0] ^= 1), Some(InvalidCommit::Mac));
         assert_eq!(with(&|commit| commit.rev = Tid::new(2, 2).unwrap()), Some(InvalidCommit::Mac));
         assert_eq!(with(&|commit| commit.sig[40] ^= 1), Some(InvalidCommit::Signature));
+        let high = high_s(algorithm, &good.sig);
+        assert_eq!(with(&|commit| commit.sig = high), Some(InvalidCommit::Signature));
         assert_eq!(refused(&good, SpaceRepo { author: &other, ..repo }, &hash), Some(InvalidCommit::Mac));
         assert_eq!(refused(&good, repo, &[0; 32]), Some(InvalidCommit::Hash));
         let other_key = PrivateKey::generate(algorithm, &Random::seeded(4));

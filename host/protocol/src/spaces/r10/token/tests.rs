@@ -218,6 +218,8 @@ fn each_check_of_an_attestation_has_its_error() {
     }
     let other = PrivateKey::generate(Es256, &Random::seeded(12)).public();
     assert!(read_attestation(&token, &other).unwrap_err().to_string().contains("signature"));
+    let high = with_high_s(&token, Es256);
+    assert!(read_attestation(&high, &key.public()).unwrap_err().to_string().contains("signature"));
 }
 
 #[test]
