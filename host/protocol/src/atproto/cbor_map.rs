@@ -76,6 +76,11 @@ mod tests {
         for cbor in wrong {
             assert_eq!(decode(cbor), None, "{cbor:x?}");
         }
+        let link = encode(vec![("a", Value::Cid(Cid::compute(Codec::Drisl, b"x")))]);
+        assert_eq!(link[3..5], [0xd8, 42]);
+        assert!(decode(&link).is_some());
+        let other_tag = [&link[..4], &[43], &link[5..]].concat();
+        assert_eq!(decode(&other_tag), None);
         // Tags in tags could exhaust the stack of a recursive reader.
         let tags = [0xd8, 0x2a].repeat(1 << 20);
         assert_eq!(decode(&[&[0xa1, 0x61, b'a'][..], &tags].concat()), None);
