@@ -76,6 +76,7 @@ pub mod service_entries;
 pub mod service_identity;
 pub mod settings;
 pub mod sizes;
+pub mod spaces;
 mod sqlite;
 pub mod status;
 mod text_enum;

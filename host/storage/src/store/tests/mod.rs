@@ -58,6 +58,7 @@ mod script_sql;
 mod search;
 mod service_identity;
 mod sort;
+mod spaces;
 mod texts;
 mod tls;
 mod users;

@@ -1,0 +1,154 @@
+//! Deletes spaces, and what an account has in spaces.
+//!
+//! A space is deleted in one step for its readers and writers: from then on it answers that it is deleted. Its rows are removed
+//! afterwards, a limited number in each transaction, and by the sweep if the process ends before.
+
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Did;
+
+use super::super::{Db, StoreError, on};
+use super::columns::SpaceId;
+use super::registrations::{self, RegistrationRow};
+use super::transaction::with_space;
+
+/// Rows that are removed in one transaction.
+const STEP: u64 = 2_000;
+
+/// Small tables, which are emptied together with the deletion. Invites come first: a use of one that has begun ends before, so
+/// that its member is removed too.
+const SMALL: [&str; 6] = [
+    "DELETE FROM space_invites WHERE space_id = $1",
+    "DELETE FROM space_members WHERE space_id = $1",
+    "DELETE FROM space_credentials WHERE space_id = $1",
+    "DELETE FROM space_deliveries WHERE space_id = $1",
+    "DELETE FROM space_registrations WHERE space_id = $1",
+    "DELETE FROM space_follows WHERE space_id = $1",
+];
+
+/// The number of rows is a literal: PostgreSQL assumes that a limit in a parameter is a tenth of the table.
+macro_rules! step {
+    ($table:literal, $key:literal) => {
+        concat!(
+            "DELETE FROM ",
+            $table,
+            " WHERE space_id = $1 AND (",
+            $key,
+            ") IN (SELECT ",
+            $key,
+            " FROM ",
+            $table,
+            " WHERE space_id = $1 LIMIT 2000)"
+        )
+    };
+}
+
+/// The other tables, in steps of [`STEP`] rows.
+const LARGE: [&str; 5] = [
+    step!("space_repos", "author"),
+    step!("space_writers", "author"),
+    step!("space_blobs", "author, cid, collection, rkey"),
+    step!("space_ops", "author, rev, idx"),
+    step!("space_records", "author, collection, rkey"),
+];
+
+/// Deletes a space. Returns the services that receive a notice of it; `None` when the space does not exist, or was deleted
+/// before. The rest of its rows is removed by [`purge`].
+pub async fn delete(
+    db: &Db,
+    space: SpaceId,
+    now: Timestamp,
+) -> Result<Option<Vec<RegistrationRow>>, StoreError> {
+    let mark = "UPDATE spaces SET deleted_at = $2, updated_at = $2, display_name = NULL, description = NULL WHERE id = $1";
+    with_space!(db, space, |tx, locked| {
+        if locked.is_none() {
+            return Ok(None);
+        }
+        let query = sqlx::query_as(registrations::LIST).bind(space).bind(now);
+        let services: Vec<RegistrationRow> = query.fetch_all(&mut *tx).await?;
+        sqlx::query(mark).bind(space).bind(now).execute(&mut *tx).await?;
+        for sql in SMALL {
+            sqlx::query(sql).bind(space).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(Some(services))
+    })
+}
+
+/// Removes the rows of deleted spaces that are left. Returns how many.
+pub async fn purge(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
+    let find = "SELECT id FROM spaces WHERE deleted_at IS NOT NULL AND purged_at IS NULL ORDER BY id LIMIT 1";
+    let mark = "UPDATE spaces SET purged_at = $2 WHERE id = $1";
+    let mut removed = 0;
+    loop {
+        let space: Option<SpaceId> =
+            on!(db, reader, |pool| sqlx::query_scalar(find).fetch_optional(pool).await)?;
+        let Some(space) = space else { return Ok(removed) };
+        for sql in LARGE {
+            loop {
+                let step: u64 = on!(db, writer, |pool| {
+                    sqlx::query(sql).bind(space).execute(pool).await?.rows_affected()
+                });
+                removed += step;
+                if step < STEP {
+                    break;
+                }
+            }
+        }
+        on!(db, writer, |pool| sqlx::query(mark).bind(space).bind(now).execute(pool).await.map(drop))?;
+    }
+}
+
+/// The tables with rows of an author, whose state goes first.
+const OF_AUTHOR: [&str; 6] = [
+    "DELETE FROM space_repos WHERE space_id = $1 AND author = $2",
+    "DELETE FROM space_writers WHERE space_id = $1 AND author = $2",
+    "DELETE FROM space_deliveries WHERE space_id = $1 AND author = $2",
+    "DELETE FROM space_blobs WHERE space_id = $1 AND author = $2",
+    "DELETE FROM space_ops WHERE space_id = $1 AND author = $2",
+    "DELETE FROM space_records WHERE space_id = $1 AND author = $2",
+];
+
+/// Removes the repo of an author in a space, in one transaction. `false` when there was none.
+pub async fn remove_repo(db: &Db, space: SpaceId, author: &Did) -> Result<bool, StoreError> {
+    with_space!(db, space, |tx, _locked| {
+        let mut removed = 0;
+        for sql in OF_AUTHOR {
+            let query = sqlx::query(sql).bind(space).bind(author.as_str());
+            removed += query.execute(&mut *tx).await?.rows_affected();
+        }
+        tx.commit().await?;
+        Ok(removed > 0)
+    })
+}
+
+/// Removes everything that a deleted account has in spaces: its repos, memberships, credentials and registrations, the invites
+/// that it made, and the spaces of which it is the authority. Spaces that it created under another authority stay, and
+/// only super users administer them from then on. Can be repeated after a failure.
+pub async fn purge_account(db: &Db, did: &Did, now: Timestamp) -> Result<(), StoreError> {
+    let owned = "SELECT id FROM spaces WHERE did = $1 AND deleted_at IS NULL ORDER BY id";
+    let repos = "SELECT space_id FROM space_repos WHERE author = $1 UNION SELECT space_id FROM space_writers WHERE author = $1 ORDER BY 1";
+    for space in ids(db, owned, did).await? {
+        delete(db, space, now).await?;
+    }
+    for space in ids(db, repos, did).await? {
+        remove_repo(db, space, did).await?;
+    }
+    // Invites first, as in a deletion.
+    for sql in [
+        "DELETE FROM space_invites WHERE created_by = $1",
+        "DELETE FROM space_members WHERE member = $1",
+        "DELETE FROM space_registrations WHERE registered_by = $1",
+        "DELETE FROM space_invite_attempts WHERE did = $1",
+    ] {
+        on!(db, writer, |pool| sqlx::query(sql).bind(did.as_str()).execute(pool).await.map(drop))?;
+    }
+    let credentials = "UPDATE space_credentials SET revoked_at = $2 WHERE did = $1 AND revoked_at IS NULL";
+    on!(db, writer, |pool| {
+        sqlx::query(credentials).bind(did.as_str()).bind(now).execute(pool).await.map(drop)
+    })?;
+    purge(db, now).await.map(drop)
+}
+
+async fn ids(db: &Db, sql: &'static str, did: &Did) -> Result<Vec<SpaceId>, StoreError> {
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(did.as_str()).fetch_all(pool).await)?)
+}

@@ -1,0 +1,119 @@
+//! The queue of notices of writes. It has the last state of each repo for each service, so that a service that was away
+//! receives one notice for each repo. A gap in the space revs tells it to read the list of repos.
+
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::{Did, Tid};
+
+use super::super::{Db, StoreError, on};
+use super::columns::{self, SpaceId};
+use super::registrations::RegistrationRow;
+
+/// A notice that waits for its delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub author: Did,
+    pub rev: Tid,
+    /// The digest of the repo's records.
+    pub hash: [u8; 32],
+    /// `None` for the authority of a space of another host, which assigns it.
+    pub space_rev: Option<Tid>,
+    /// The space rev before that one; `None` for the first.
+    pub prev_space_rev: Option<Tid>,
+    pub queued_at: Timestamp,
+}
+
+/// Queues the state of a repo for all services that are registered: `$1` space, `$2` author, `$3` rev, `$4` hash, `$5` space
+/// rev, `$6` the one before, `$7` now. It replaces the state that waits.
+pub(super) const ENQUEUE: &str = "INSERT INTO space_deliveries (space_id, service, author, rev, hash, space_rev, prev_space_rev, queued_at) \
+     SELECT space_id, service, $2, $3, $4, $5, $6, $7 FROM space_registrations WHERE space_id = $1 AND expires_at > $7 \
+     ON CONFLICT (space_id, service, author) DO UPDATE SET rev = excluded.rev, hash = excluded.hash, \
+         space_rev = excluded.space_rev, prev_space_rev = excluded.prev_space_rev, queued_at = excluded.queued_at";
+
+/// Services for which notices wait and whose next attempt is due, the longest due first.
+pub async fn due(db: &Db, now: Timestamp, max: u32) -> Result<Vec<RegistrationRow>, StoreError> {
+    let sql = "SELECT r.space_id, r.service, r.endpoint, r.registered_by, r.expires_at, r.failures, r.next_attempt_at \
+               FROM space_registrations r WHERE r.next_attempt_at <= $1 AND r.expires_at > $1 \
+                   AND EXISTS (SELECT 1 FROM space_deliveries d WHERE d.space_id = r.space_id AND d.service = r.service) \
+               ORDER BY r.next_attempt_at, r.space_id, r.service LIMIT $2";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(now).bind(i64::from(max)).fetch_all(pool).await)?)
+}
+
+/// Begins an attempt, after which the next is due at `until` unless it ends earlier. `false` when another host has begun one.
+pub async fn begin(db: &Db, service: &RegistrationRow, until: Timestamp) -> Result<bool, StoreError> {
+    let sql = "UPDATE space_registrations SET next_attempt_at = $4 \
+               WHERE space_id = $1 AND service = $2 AND next_attempt_at = $3";
+    let begun = on!(db, writer, |pool| {
+        sqlx::query(sql)
+            .bind(service.space_id)
+            .bind(&service.service)
+            .bind(service.next_attempt_at)
+            .bind(until)
+            .execute(pool)
+            .await?
+            .rows_affected()
+    });
+    Ok(begun > 0)
+}
+
+type Row = (String, String, Vec<u8>, Option<String>, Option<String>, Timestamp);
+
+/// The notices that wait for a service, in the order of their writes.
+pub async fn waiting(db: &Db, space: SpaceId, service: &str, max: u32) -> Result<Vec<Notice>, StoreError> {
+    let sql = "SELECT author, rev, hash, space_rev, prev_space_rev, queued_at FROM space_deliveries \
+               WHERE space_id = $1 AND service = $2 ORDER BY space_rev, author LIMIT $3";
+    let rows: Vec<Row> = on!(db, reader, |pool| {
+        sqlx::query_as(sql).bind(space).bind(service).bind(i64::from(max)).fetch_all(pool).await
+    })?;
+    let tid = |text: Option<String>| text.map(|text| columns::tid("space_deliveries", &text)).transpose();
+    let notice = |(author, rev, hash, space_rev, prev_space_rev, queued_at): Row| {
+        Ok(Notice {
+            author: columns::did("space_deliveries.author", &author)?,
+            rev: columns::tid("space_deliveries.rev", &rev)?,
+            hash: columns::digest("space_deliveries.hash", hash)?,
+            space_rev: tid(space_rev)?,
+            prev_space_rev: tid(prev_space_rev)?,
+            queued_at,
+        })
+    };
+    rows.into_iter().map(notice).collect()
+}
+
+/// Removes a notice that was delivered, unless a later one has replaced it.
+pub async fn delivered(db: &Db, space: SpaceId, service: &str, notice: &Notice) -> Result<(), StoreError> {
+    let sql =
+        "DELETE FROM space_deliveries WHERE space_id = $1 AND service = $2 AND author = $3 AND rev = $4";
+    on!(db, writer, |pool| {
+        sqlx::query(sql)
+            .bind(space)
+            .bind(service)
+            .bind(notice.author.as_str())
+            .bind(notice.rev.to_string())
+            .execute(pool)
+            .await
+            .map(drop)
+    })?;
+    Ok(())
+}
+
+/// Ends an attempt. The failures of the service are counted until one succeeds.
+pub async fn end(
+    db: &Db,
+    space: SpaceId,
+    service: &str,
+    has_failed: bool,
+    next_attempt_at: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE space_registrations SET failures = CASE WHEN $3 THEN failures + 1 ELSE 0 END, next_attempt_at = $4 \
+               WHERE space_id = $1 AND service = $2";
+    on!(db, writer, |pool| {
+        let query = sqlx::query(sql).bind(space).bind(service).bind(has_failed).bind(next_attempt_at);
+        query.execute(pool).await.map(drop)
+    })?;
+    Ok(())
+}
+
+/// Removes notices that were queued before `before`. Returns how many.
+pub async fn prune(db: &Db, before: Timestamp) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM space_deliveries WHERE queued_at < $1";
+    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(before).execute(pool).await?.rows_affected()))
+}

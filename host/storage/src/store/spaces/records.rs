@@ -1,0 +1,245 @@
+//! Reads the records of a space. Callers have decided that the viewer may read the authors that they name.
+
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::{Cid, Did, Nsid, Tid};
+use belvedere_protocol::spaces::RecordPath;
+
+use super::super::{Db, StoreError, on};
+use super::columns::{self, SpaceId};
+
+/// The authors whose records a read returns. There is no default: a caller that may read only its own must say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authors<'a> {
+    One(&'a Did),
+    /// All authors whose accounts are active.
+    All,
+}
+
+/// A record of a space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpaceRecord {
+    pub author: Did,
+    pub path: RecordPath,
+    pub cid: Cid,
+    /// The JSON text as it was written; `None` if the read does not return records.
+    pub text: Option<String>,
+    /// The rev of the commit that wrote it.
+    pub rev: Tid,
+    /// The time at which the record was first seen.
+    pub indexed_at: Timestamp,
+}
+
+type Row = (String, String, String, Vec<u8>, Option<String>, String, Timestamp);
+
+fn read((author, collection, rkey, cid, text, rev, indexed_at): Row) -> Result<SpaceRecord, StoreError> {
+    Ok(SpaceRecord {
+        author: columns::did("space_records.author", &author)?,
+        path: columns::path(&collection, &rkey)?,
+        cid: columns::cid("space_records.cid", &cid)?,
+        text,
+        rev: columns::tid("space_records.rev", &rev)?,
+        indexed_at,
+    })
+}
+
+/// A record of an author.
+pub async fn get(
+    db: &Db,
+    space: SpaceId,
+    author: &Did,
+    path: &RecordPath,
+) -> Result<Option<SpaceRecord>, StoreError> {
+    let sql = "SELECT author, collection, rkey, cid, record, rev, indexed_at FROM space_records \
+               WHERE space_id = $1 AND author = $2 AND collection = $3 AND rkey = $4";
+    let row: Option<Row> = on!(db, reader, |pool| {
+        sqlx::query_as(sql)
+            .bind(space)
+            .bind(author.as_str())
+            .bind(path.collection.as_str())
+            .bind(path.rkey.as_str())
+            .fetch_optional(pool)
+            .await
+    })?;
+    row.map(read).transpose()
+}
+
+/// The authors of records with a path whose accounts are active, at most two: for a read that names no author, and is
+/// answered only if there is one.
+pub async fn authors_of(db: &Db, space: SpaceId, path: &RecordPath) -> Result<Vec<Did>, StoreError> {
+    let sql = "SELECT r.author FROM space_records r WHERE r.space_id = $1 AND r.collection = $2 AND r.rkey = $3 \
+                   AND NOT EXISTS (SELECT 1 FROM dids d WHERE d.did = r.author AND d.status <> 0) \
+               ORDER BY r.author LIMIT 2";
+    let rows: Vec<String> = on!(db, reader, |pool| {
+        let query = sqlx::query_scalar(sql).bind(space).bind(path.collection.as_str());
+        query.bind(path.rkey.as_str()).fetch_all(pool).await
+    })?;
+    rows.iter().map(|author| columns::did("space_records.author", author)).collect()
+}
+
+/// The place of a record in a list: by path, then by author.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub path: RecordPath,
+    pub author: Did,
+}
+
+/// A list of records.
+#[derive(Clone, Copy, Debug)]
+pub struct List<'a> {
+    pub space: SpaceId,
+    pub authors: Authors<'a>,
+    /// `None`: of all collections.
+    pub collection: Option<&'a Nsid>,
+    /// From the last record to the first.
+    pub is_reverse: bool,
+    pub with_text: bool,
+}
+
+/// The conditions of a page find its beginning in the index, and the end of the collection.
+macro_rules! page {
+    ($where:literal, $order:literal) => {
+        concat!(
+            "SELECT r.author, r.collection, r.rkey, r.cid, CASE WHEN $8 THEN r.record END, r.rev, r.indexed_at \
+             FROM space_records r WHERE r.space_id = $1 AND ",
+            $where,
+            " ORDER BY ",
+            $order,
+            " LIMIT $7"
+        )
+    };
+}
+
+const OF_ONE: &str = page!(
+    "r.author = $2 AND r.collection <= $3 AND (r.collection, r.rkey) > ($4, $5)",
+    "r.collection, r.rkey"
+);
+const OF_ONE_REVERSE: &str = page!(
+    "r.author = $2 AND r.collection >= $3 AND (r.collection, r.rkey) < ($4, $5)",
+    "r.collection DESC, r.rkey DESC"
+);
+const OF_ALL: &str = page!(
+    "$2 = '' AND r.collection <= $3 AND (r.collection, r.rkey, r.author) > ($4, $5, $6) \
+         AND NOT EXISTS (SELECT 1 FROM dids d WHERE d.did = r.author AND d.status <> 0)",
+    "r.collection, r.rkey, r.author"
+);
+const OF_ALL_REVERSE: &str = page!(
+    "$2 = '' AND r.collection >= $3 AND (r.collection, r.rkey, r.author) < ($4, $5, $6) \
+         AND NOT EXISTS (SELECT 1 FROM dids d WHERE d.did = r.author AND d.status <> 0)",
+    "r.collection DESC, r.rkey DESC, r.author DESC"
+);
+
+/// A page of a list. `after`: the last record of the page before.
+pub async fn page(
+    db: &Db,
+    list: &List<'_>,
+    after: Option<&Place>,
+    limit: u32,
+) -> Result<Vec<SpaceRecord>, StoreError> {
+    let sql = match (list.authors, list.is_reverse) {
+        (Authors::One(_), false) => OF_ONE,
+        (Authors::One(_), true) => OF_ONE_REVERSE,
+        (Authors::All, false) => OF_ALL,
+        (Authors::All, true) => OF_ALL_REVERSE,
+    };
+    let (from, to) = bounds(list.collection);
+    let (end, begin) = if list.is_reverse { (from, (to, LAST_KEY, "")) } else { (to, (from, "", "")) };
+    let (collection, rkey, author) = after.map_or(begin, |after| {
+        (after.path.collection.as_str(), after.path.rkey.as_str(), after.author.as_str())
+    });
+    let rows: Vec<Row> = on!(db, reader, |pool| {
+        sqlx::query_as(sql)
+            .bind(list.space)
+            .bind(author_of(list.authors))
+            .bind(end)
+            .bind(collection)
+            .bind(rkey)
+            .bind(author)
+            .bind(i64::from(limit))
+            .bind(list.with_text)
+            .fetch_all(pool)
+            .await
+    })?;
+    rows.into_iter().map(read).collect()
+}
+
+macro_rules! count {
+    ($authors:literal) => {
+        concat!(
+            "SELECT count(*) FROM space_records r WHERE r.space_id = $1 AND ",
+            $authors,
+            " AND r.collection >= $3 AND r.collection <= $4"
+        )
+    };
+}
+
+/// The number of records of a list.
+pub async fn count(
+    db: &Db,
+    space: SpaceId,
+    authors: Authors<'_>,
+    collection: Option<&Nsid>,
+) -> Result<u64, StoreError> {
+    let sql = match authors {
+        Authors::One(_) => count!("r.author = $2"),
+        Authors::All => {
+            count!("$2 = '' AND NOT EXISTS (SELECT 1 FROM dids d WHERE d.did = r.author AND d.status <> 0)")
+        }
+    };
+    let (from, to) = bounds(collection);
+    let count: i64 = on!(db, reader, |pool| {
+        sqlx::query_scalar(sql).bind(space).bind(author_of(authors)).bind(from).bind(to).fetch_one(pool).await
+    })?;
+    Ok(count.max(0) as u64)
+}
+
+/// No collection is as late in the order of bytes.
+const LAST: &str = "~";
+/// No record key is as late.
+const LAST_KEY: &str = "\u{10FFFF}";
+
+/// The first and the last collection of a list.
+fn bounds(collection: Option<&Nsid>) -> (&str, &str) {
+    collection.map_or(("", LAST), |collection| (collection.as_str(), collection.as_str()))
+}
+
+/// The parameter of the author. Statements about all authors have the empty one, which no author has.
+fn author_of(authors: Authors<'_>) -> &str {
+    match authors {
+        Authors::One(author) => author.as_str(),
+        Authors::All => "",
+    }
+}
+
+/// A page of the blobs that the records of an author refer to: their CIDs as text, sorted. `after`: the last CID of the page
+/// before.
+pub async fn blobs(
+    db: &Db,
+    space: SpaceId,
+    author: &Did,
+    since: Option<Tid>,
+    after: &str,
+    limit: u32,
+) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT DISTINCT b.cid FROM space_blobs b JOIN space_records r ON r.space_id = b.space_id \
+                   AND r.author = b.author AND r.collection = b.collection AND r.rkey = b.rkey AND r.rev > $3 \
+               WHERE b.space_id = $1 AND b.author = $2 AND b.cid > $4 ORDER BY b.cid LIMIT $5";
+    let since = since.map(|rev| rev.to_string()).unwrap_or_default();
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_scalar(sql)
+            .bind(space)
+            .bind(author.as_str())
+            .bind(&since)
+            .bind(after)
+            .bind(i64::from(limit))
+            .fetch_all(pool)
+            .await
+    })?)
+}
+
+/// Whether a record of an author refers to a blob.
+pub async fn has_blob(db: &Db, space: SpaceId, author: &Did, cid: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM space_blobs WHERE space_id = $1 AND author = $2 AND cid = $3)";
+    Ok(on!(db, reader, |pool| {
+        sqlx::query_scalar(sql).bind(space).bind(author.as_str()).bind(cid).fetch_one(pool).await
+    })?)
+}

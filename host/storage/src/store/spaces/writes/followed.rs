@@ -1,0 +1,128 @@
+//! Copies repos of other hosts: by their log, or as a whole when the log does not connect.
+
+use std::collections::HashSet;
+
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::{Did, Tid};
+use belvedere_protocol::spaces::RecordPath;
+use belvedere_protocol::spaces::oplog::Op;
+
+use super::super::super::{Db, StoreError, intern};
+use super::super::columns::{self, SpaceId};
+use super::super::transaction::with_space;
+use super::NewRecord;
+use super::plan::Plan;
+use super::rows::{load, store};
+
+/// The state to which a copy is brought. The caller has verified the commit.
+#[derive(Clone, Copy, Debug)]
+pub struct Synced<'a> {
+    pub space: SpaceId,
+    pub author: &'a Did,
+    /// The rev of the copy as the caller has read it.
+    pub from: Option<Tid>,
+    /// The rev and the digest of the commit.
+    pub rev: Tid,
+    pub hash: [u8; 32],
+    pub now: Timestamp,
+}
+
+/// A change of the log.
+#[derive(Clone, Debug)]
+pub struct SyncedChange {
+    pub op: Op,
+    /// The record after it; the last change of each record needs it.
+    pub record: Option<NewRecord>,
+}
+
+/// The result of bringing a copy to a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synchronized {
+    Stored,
+    /// The changes do not lead from the copy to the commit. Nothing has changed; the repo must be read as a whole.
+    Diverged,
+    /// The copy has another rev than the caller has read: another host has changed it.
+    Raced,
+    /// There is no such space, or it was deleted.
+    NoSpace,
+}
+
+/// Applies the changes of a log to a copy.
+pub async fn synchronize(
+    db: &Db,
+    to: &Synced<'_>,
+    changes: &[SyncedChange],
+) -> Result<Synchronized, StoreError> {
+    // So that the stream reports when the account is deleted.
+    intern::did_ids(db, std::iter::once(to.author)).await?;
+    with_space!(db, to.space, |tx, locked| {
+        if locked.is_none() {
+            return Ok(Synchronized::NoSpace);
+        }
+        let paths = changes.iter().map(|change| &change.op.path);
+        let mut plan = Plan::new(load!(db, tx, to.space, to.author, paths));
+        if plan.last_rev() != to.from {
+            return Ok(Synchronized::Raced);
+        }
+        for SyncedChange { op, record } in changes {
+            let connects = plan.current(&op.path) == op.change.prev()
+                && plan.last_rev().is_none_or(|last| op.position.rev > last)
+                && op.position.rev <= to.rev;
+            if !connects {
+                return Ok(Synchronized::Diverged);
+            }
+            plan.write(&op.path, op.change.cid(), record.as_ref());
+        }
+        if !plan.is_complete() || plan.digest() != to.hash {
+            return Ok(Synchronized::Diverged);
+        }
+        let ops: Vec<&Op> = changes.iter().map(|change| &change.op).collect();
+        store!(db, tx, to.space, to.author, plan, ops, to.rev, to.now);
+        tx.commit().await?;
+        Ok(Synchronized::Stored)
+    })
+}
+
+/// Replaces a copy by all records of the repo. Its log begins after that.
+pub async fn replace(
+    db: &Db,
+    to: &Synced<'_>,
+    records: &[(RecordPath, NewRecord)],
+) -> Result<Synchronized, StoreError> {
+    // So that the stream reports when the account is deleted.
+    intern::did_ids(db, std::iter::once(to.author)).await?;
+    let paths = "SELECT collection, rkey FROM space_records WHERE space_id = $1 AND author = $2";
+    let forget = "DELETE FROM space_ops WHERE space_id = $1 AND author = $2";
+    with_space!(db, to.space, |tx, locked| {
+        if locked.is_none() {
+            return Ok(Synchronized::NoSpace);
+        }
+        let query = sqlx::query_as(paths).bind(to.space).bind(to.author.as_str());
+        let stored: Vec<(String, String)> = query.fetch_all(&mut *tx).await?;
+        let stored = stored.iter().map(|(collection, rkey)| columns::path(collection, rkey));
+        let stored = stored.collect::<Result<Vec<_>, _>>()?;
+        let all = stored.iter().chain(records.iter().map(|(path, _)| path));
+        let mut plan = Plan::new(load!(db, tx, to.space, to.author, all));
+        if plan.last_rev() != to.from {
+            return Ok(Synchronized::Raced);
+        }
+        let kept: HashSet<&RecordPath> = records.iter().map(|(path, _)| path).collect();
+        for path in stored.iter().filter(|path| !kept.contains(path)) {
+            plan.write(path, None, None);
+        }
+        for (path, record) in records {
+            if plan.current(path) != Some(record.cid) {
+                plan.write(path, Some(record.cid), Some(record));
+            }
+        }
+        if plan.digest() != to.hash {
+            return Ok(Synchronized::Diverged);
+        }
+        let query = sqlx::query(forget).bind(to.space).bind(to.author.as_str());
+        query.execute(&mut *tx).await?;
+        let ops: [&Op; 0] = [];
+        store!(db, tx, to.space, to.author, plan, ops, to.rev, to.now);
+        tx.commit().await?;
+        Ok(Synchronized::Stored)
+    })
+}

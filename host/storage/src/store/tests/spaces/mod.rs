@@ -1,0 +1,14 @@
+//! Permissioned spaces.
+
+mod credentials;
+mod deletion;
+mod fixtures;
+mod invites;
+mod members;
+mod model;
+mod notices;
+mod reads;
+mod settings;
+mod synchronized;
+mod tables;
+mod writes;
