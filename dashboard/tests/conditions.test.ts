@@ -42,6 +42,12 @@ test('a search names an account, a record or both', () => {
   expect(parseNamed('\u202a@alice.test\u202c')).toEqual({ repo: 'alice.test', rkey: null })
   expect(parseNamed('\ufeffdid:web:alice.test\u200b')).toEqual({ repo: 'did:web:alice.test', rkey: null })
   expect(parseNamed('3kabc')).toEqual({ repo: null, rkey: '3kabc' })
+  // Refused by the server: a key has no slash.
+  const inSpace = 'at://did:plc:a/space/com.example.group/main/did:plc:b/com.example.note/3k'
+  for (const text of [inSpace, 'at://did:plc:a/space/com.example.group/main', 'at://did:plc:a/a.b.c/3k/x']) {
+    expect(parseNamed(text)).toEqual({ repo: null, rkey: text })
+    expect(namedText('com.example.note', '', text)).toBe(text)
+  }
   expect(parseNamed('')).toEqual({ repo: null, rkey: null })
   expect(namedText('com.example.note', 'did:plc:a', '3k')).toBe('at://did:plc:a/com.example.note/3k')
   expect(namedText('com.example.note', '', '3k')).toBe('3k')

@@ -158,6 +158,7 @@ end
 local function loaded(found, open)
   local fields = found.value
   fields["$type"] = nil
+  -- The URI is one of the index, which has no records of spaces.
   local object = object_of(match(found.uri, "^at://[^/]*/([^/]*)/"), fields, {}, open)
   set_address(object, states[object], found.uri, found.cid)
   return object

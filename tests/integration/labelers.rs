@@ -206,6 +206,7 @@ async fn a_labeler_speaks_only_for_itself(mut world: World) {
     let speaker = Speaker::followed(&world).await;
     let good = |val| Label::new(&uri, val, EARLY);
     let long = "x".repeat(129);
+    let in_space = format!("at://{LABELER}/space/com.example.group/main/{ALICE}/com.example.note/a");
     speaker.labeler.push(|_| b"\xffgarbage".to_vec());
     speaker.labeler.push(|_| Vec::new());
     speaker
@@ -219,6 +220,7 @@ async fn a_labeler_speaks_only_for_itself(mut world: World) {
                 good("nul\0"),
                 Label { cts: "yesterday", ..good("undated") },
                 Label { uri: "at://alice.test/com.example.note/a", ..good("handle") },
+                Label { uri: &in_space, ..good("in a space") },
                 good("good"),
             ],
         )
@@ -226,13 +228,17 @@ async fn a_labeler_speaks_only_for_itself(mut world: World) {
     assert_eq!(on(&world, &uri).await, theirs(&["good"]));
     world
         .server
-        .eventually("four kinds", async |_| events(&world, "labeler.labels_refused").await.len() == 5)
+        .eventually("six kinds", async |_| events(&world, "labeler.labels_refused").await.len() == 6)
         .await;
     let refused = events(&world, "labeler.labels_refused").await;
     let mut kinds: Vec<&str> =
         refused.iter().map(|event| event["detail"]["kind"].as_str().unwrap()).collect();
     kinds.sort_unstable();
-    assert_eq!(kinds, ["label", "message", "signature", "source", "unsigned"], "one event for each kind");
+    assert_eq!(
+        kinds,
+        ["label", "message", "signature", "source", "space", "unsigned"],
+        "one event for each kind"
+    );
     assert!(refused.iter().all(|event| event["subject"] == LABELER && event["severity"] == "warn"));
     assert!(shown(&world.server).await["connected"] == true, "the connection stays");
 }

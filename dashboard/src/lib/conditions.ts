@@ -1,4 +1,5 @@
 import { typed } from './typed'
+import { isInSpace } from './uri'
 
 /** A condition on a field of a record, as the filter of `db.query` takes it. */
 export interface Condition {
@@ -52,11 +53,15 @@ export interface Named {
 
 const HANDLE = /^@?[a-z0-9-]+(\.[a-z0-9-]+)+$/i
 
-/** Reads a DID, a handle, an `at://` URI or a part of one, or a record's key. */
+/**
+ * Reads a DID, a handle, an `at://` URI or a part of one, or a record's key. A URI in a space, or one of more than three
+ * parts, becomes the key as a whole: the server refuses it.
+ */
 export function parseNamed(text: string): Named {
   const trimmed = typed(text)
   if (trimmed.startsWith('at://')) {
-    const [repo = '', collection, rkey] = trimmed.slice('at://'.length).split('/')
+    const [repo = '', collection, rkey, more] = trimmed.slice('at://'.length).split('/')
+    if (isInSpace(trimmed) || more) return { repo: null, rkey: trimmed }
     return { ...(collection ? { collection } : {}), repo: repo || null, rkey: rkey || null }
   }
   if (trimmed.startsWith('did:')) return { repo: trimmed, rkey: null }

@@ -9,6 +9,7 @@ use crate::support::instance::{query_lexicon, record_lexicon};
 
 crate::in_both_worlds!(
     a_lexicon_is_created_revised_shown_and_deleted,
+    a_space_is_declared_by_a_lexicon,
     an_unknown_target_collection_is_a_warning_until_it_is_uploaded,
     a_lexicon_that_says_less_than_it_seems_is_accepted_with_warnings,
     a_new_record_lexicon_takes_effect_on_the_running_stream,
@@ -51,6 +52,36 @@ async fn a_lexicon_is_created_revised_shown_and_deleted(world: World) {
     assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 404);
     assert_eq!(server.admin(Method::GET, &path, None).await.status, 404);
     assert_eq!(server.xrpc(LIST).await.error(), "method not found");
+}
+
+async fn a_space_is_declared_by_a_lexicon(world: World) {
+    const GROUP: &str = "com.example.group";
+    let server = &world.server;
+    let main = json!({ "type": "space", "key": "any", "name": "Group", "collections": [NOTES] });
+    let upload = async |main: &serde_json::Value| {
+        let lexicon = json!({ "lexicon": 1, "id": GROUP, "defs": { "main": main } });
+        server.admin(Method::POST, "/admin/lexicons", Some(&json!({ "lexicon_json": lexicon }))).await
+    };
+    for (field, value) in
+        [("key", json!(7)), ("name", json!("")), ("name", json!("x".repeat(65))), ("collections", json!([7]))]
+    {
+        let mut wrong = main.clone();
+        wrong[field] = value;
+        let answer = upload(&wrong).await;
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(answer.error().contains(&format!("defs.main.{field}")), "{}", answer.text);
+    }
+    let made = upload(&main).await;
+    assert_eq!(
+        (made.status.as_u16(), &made.body),
+        (201, &json!({ "id": GROUP, "revision": 1, "backfill_job_id": null }))
+    );
+    let one = server.admin(Method::GET, &format!("/admin/lexicons/{GROUP}"), None).await;
+    assert_eq!((&one.body["lexicon_type"], &one.body["backfill"]), (&json!("space"), &json!(false)));
+    let list = server.admin(Method::GET, "/admin/lexicons", None).await;
+    assert_eq!(list.body[0]["lexicon_type"], "space", "{}", list.text);
+    let tracked = server.admin(Method::GET, "/admin/records/collections", None).await;
+    assert_eq!(tracked.body, json!({ "collections": [] }), "a space is no collection");
 }
 
 async fn an_unknown_target_collection_is_a_warning_until_it_is_uploaded(world: World) {

@@ -136,6 +136,10 @@ async fn bad_parameters_are_400(world: World) {
         (Method::GET, format!("/admin/records?collection={NOTES}&valid=maybe")),
         (Method::DELETE, "/admin/records".to_owned()),
         (Method::DELETE, "/admin/records?uri=at://did:plc:abc".to_owned()),
+        (
+            Method::DELETE,
+            "/admin/records?uri=at://did:plc:abc/space/a.b.c/main/did:plc:def/com.example.note/a".to_owned(),
+        ),
         (Method::DELETE, "/admin/records/collection".to_owned()),
         (Method::DELETE, "/admin/records/collection?collection=nope".to_owned()),
     ] {

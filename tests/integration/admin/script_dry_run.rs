@@ -265,8 +265,14 @@ async fn jobs_labels_and_dead_letters_can_be_tried(world: World) {
         (&answer["result"]["type"], &answer["result"]["label"]["val"]),
         (&json!("replace"), &json!("ham"))
     );
-    let answer = dry_run(&world.server, "labeler.apply:_actor", "function handle() end", label).await;
+    let answer = dry_run(&world.server, "labeler.apply:_actor", "function handle() end", label.clone()).await;
     assert_eq!(answer["result"]["type"], "drop");
+    let script = format!("function handle() return {{ uri = 'at://{BOB}/space/a.b.c/main' }} end");
+    let answer = dry_run(&world.server, "labeler.apply:_actor", &script, label).await;
+    assert_eq!(
+        answer["error"]["message"], "handle() returned a label whose uri is an address in a space",
+        "{answer}"
+    );
 
     world.server.bind_to(&format!("record.index:{NOTES}"), "function handle() error('no') end").await;
     world.note(ALICE, "bad", json!({ "text": "bad" })).await;
@@ -307,6 +313,7 @@ async fn events_that_do_not_fit_are_refused(world: World) {
         event
     };
     let (index, query) = (format!("record.index:{NOTES}"), format!("xrpc.query:{LIST}"));
+    let in_space = format!("at://{BOB}/space/com.example.group/main/{ALICE}/{NOTES}/x");
     for (id, event, status) in [
         (&*index, request(), 400),
         (&*query, record.clone(), 400),
@@ -322,6 +329,8 @@ async fn events_that_do_not_fit_are_refused(world: World) {
             json!({ "type": "label", "src": BOB, "uri": ALICE, "val": "x", "exp": "soon" }),
             400,
         ),
+        ("labeler.apply:_actor", json!({ "type": "label", "src": BOB, "uri": in_space, "val": "x" }), 400),
+        (&*index, with(json!({ "uri": in_space })), 400),
         ("record.index:com.example.other", record.clone(), 400),
         (&format!("record.delete:{NOTES}"), with(json!({ "action": "create" })), 400),
         (&*index, with(json!({ "action": "explode" })), 400),

@@ -89,6 +89,7 @@ async fn a_collection_that_is_not_indexed_and_invalid_requests(world: World) {
         "uri=at://did:plc:abc",
         "uri=at://alice.example/com.example.note/a",
         "uri=https://x.example/a/b",
+        "uri=at://did:plc:abc/space/a.b.c/main/did:plc:def/com.example.note/a",
     ] {
         let answer = world.server.admin(Method::GET, &format!("/admin/records/why?{query}"), None).await;
         assert_eq!(answer.status, 400, "{query} {}", answer.text);

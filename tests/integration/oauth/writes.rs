@@ -96,6 +96,12 @@ async fn invalid_writes_are_refused_before_anything_is_sent(world: World) {
         (PUT, json!({ "$type": "com.example.other" }), 400, "$type must be"),
         (PUT, json!({ "uri": 7 }), 400, "uri must be an AT URI"),
         (PUT, json!({ "uri": "at://x" }), 400, "uri: "),
+        (
+            PUT,
+            json!({ "uri": format!("at://did:plc:abc/space/a.b.c/main/{ALICE}/{NOTES}/k") }),
+            400,
+            "it is an address in a space",
+        ),
         (PUT, json!({ "uri": format!("at://{BOB}/{NOTES}/k") }), 403, "uri names a record of another repo"),
         (
             PUT,

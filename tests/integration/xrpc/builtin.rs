@@ -149,6 +149,7 @@ async fn bad_input_is_a_clear_error(world: World) {
         "uri=",
         "uri=at://alice.test/com.example.note/a",
         "uri=at://did:plc:abc/com.example.note",
+        "uri=at://did:plc:abc/space/a.b.c/main/did:plc:def/com.example.note/a",
     ] {
         let answer = world.server.xrpc(&format!("{LIST}?{query}")).await;
         assert_eq!(answer.status, 400, "{query}: {}", answer.text);

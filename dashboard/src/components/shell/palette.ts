@@ -1,6 +1,7 @@
 import { groups, palette as t } from '../../texts'
 import { href, pathOf } from '../../lib/route'
 import { typed } from '../../lib/typed'
+import { whyOf } from '../../lib/uri'
 import type { PageEntry } from '../../pages'
 
 export interface Entry {
@@ -27,8 +28,8 @@ export function entriesOf(text: string, pages: PageEntry[]): Entry[] {
 }
 
 function identifiers(text: string): Entry[] {
-  if (text.startsWith('at://'))
-    return [{ title: t.openRecord(text), kind: '', to: href('/records/why', { uri: text }) }]
+  const why = whyOf(text)
+  if (why) return [{ title: t.openRecord(text), kind: '', to: why }]
   if (/^did:[a-z]+:/.test(text)) return [{ title: t.eventsOf(text), kind: '', to: href('/events', { subject: text }) }]
   if (!NSID.test(text)) return []
   return [

@@ -15,6 +15,7 @@ pub mod record_uri;
 pub mod repo_car;
 pub mod rev;
 pub mod scope;
+pub mod space_uri;
 mod typed;
 
 pub use car::InvalidBlocks;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::space_uri::is_in_space;
 use super::{Did, Handle, Nsid, RecordKey};
 
 /// The address of exactly one record. Stricter than [`shrike::syntax::AtUri`]: the authority is a DID, collection and
@@ -45,8 +46,13 @@ fn parts(text: &str) -> Result<(&str, Nsid, RecordKey), InvalidRecordUri> {
     let authority = part("the DID is missing")?;
     let collection = part("the collection is missing")?;
     let rkey = part("the record key is missing")?;
-    let collection =
-        Nsid::try_from(collection).map_err(|_| InvalidRecordUri("the collection is not an NSID"))?;
+    let collection = Nsid::try_from(collection).map_err(|_| {
+        InvalidRecordUri(if is_in_space(text) {
+            "it is an address in a space"
+        } else {
+            "the collection is not an NSID"
+        })
+    })?;
     let rkey = RecordKey::try_from(rkey).map_err(|_| InvalidRecordUri("the record key is malformed"))?;
     Ok((authority, collection, rkey))
 }
@@ -87,6 +93,9 @@ mod tests {
 
     use super::*;
 
+    const IN_SPACE: &str =
+        "at://did:plc:abc/space/com.example.group/main/did:plc:author/com.example.note/3jzfcijpj2z2a";
+
     #[test]
     fn reads_and_shows_the_same_text() {
         let text = "at://did:plc:abc123/com.example.note/3jzfcijpj2z2a";
@@ -104,6 +113,8 @@ mod tests {
             ("at://alice.test/com.example.note/self", "is a handle: name the account by its DID"),
             ("at://alice/com.example.note/self", "not a DID"),
             ("at://did:plc:abc/note/self", "not an NSID"),
+            ("at://did:plc:abc/space/com.example.group/main", "an address in a space"),
+            (IN_SPACE, "an address in a space"),
             ("at://did:plc:abc/com.example.note/a/b", "record key is malformed"),
             ("at://did:plc:abc/com.example.note/a#b", "record key is malformed"),
         ] {
@@ -121,6 +132,8 @@ mod tests {
         for other in [
             "at://did:plc:abc/com.example.note/self",
             "at://alice.test/note/self",
+            "at://alice.test/space/com.example.group/main/did:plc:author/com.example.note/self",
+            IN_SPACE,
             "at://alice.test",
             "alice.test",
         ] {

@@ -1,5 +1,5 @@
-//! Permissioned spaces: addresses, the state of repos, tokens and the rules of access. No I/O; callers pass the time,
-//! randomness and keys.
+//! Permissioned spaces: the state of repos, tokens and the rules of access. No I/O; callers pass the time, randomness
+//! and keys.
 //!
 //! The protocol is a draft whose wire format changes. A generation of it has one module, named as in the specification:
 //! [`r10`] is the current one, and [`h8`] reads the policies of an older one. The other modules hold for every generation
@@ -12,10 +12,10 @@ pub mod h8;
 pub mod oplog;
 pub mod r10;
 pub mod set_hash;
-pub mod uri;
 
 pub use set_hash::SetHash;
-pub use uri::{InvalidSpaceUri, RecordPath, SpaceRecordUri, SpaceUri};
+
+pub use crate::atproto::space_uri::{InvalidSpaceUri, RecordPath, SpaceRecordUri, SpaceUri};
 
 use crate::atproto::Did;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::uri::RecordPath;
+use super::RecordPath;
 use crate::atproto::{Cid, Tid};
 
 /// One change to one record.

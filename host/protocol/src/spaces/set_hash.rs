@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::uri::RecordPath;
+use super::RecordPath;
 use crate::atproto::Cid;
 use crate::crypto::sha256;
 

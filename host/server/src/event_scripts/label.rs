@@ -33,7 +33,7 @@ pub struct Label {
 /// Error for a text that is not a label; the message goes into a 400 response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a label {0}")]
-pub struct InvalidLabel(&'static str);
+pub struct InvalidLabel(String);
 
 impl Label {
     /// The subject of the trigger whose scripts decide on the label: a collection, or `_actor`.
@@ -159,7 +159,8 @@ const MAX_LABEL_BYTES: usize = 64 << 10;
 /// entry of an index, which has subject, source and value, to about 2.7 KB.
 const MAX_SOURCE_BYTES: usize = 300;
 
-/// The subject of the trigger for labels on `uri`: its collection, or `_actor` when it has none.
+/// The subject of the trigger for labels on `uri`: its collection, or `_actor` when it has none. No label is on an address
+/// in a space, which has no collection at this place: labelers' are refused when they arrive, and scripts' by [`check`].
 fn subject(uri: &str) -> &str {
     let path = uri.strip_prefix("at://").and_then(|rest| rest.split_once('/'));
     let collection = path.map_or("", |(_, path)| path.split('/').next().unwrap_or_default());
@@ -208,15 +209,13 @@ fn merged(label: &Label, fields: &Map<String, Value>) -> Label {
 }
 
 /// Refuses a label that could not come from a labeler either.
-fn check(label: &Label) -> Result<(), &'static str> {
+fn check(label: &Label) -> Result<(), String> {
     if !Did::is_valid(&label.src) || label.src.len() > MAX_SOURCE_BYTES {
-        return Err("whose src is not a DID");
+        return Err("whose src is not a DID".to_owned());
     }
-    if !labels::is_subject(&label.uri) {
-        return Err("whose uri is neither a DID nor an AT URI with a DID");
-    }
+    labels::check_subject(&label.uri).map_err(|invalid| format!("whose {invalid}"))?;
     if !labels::is_value(&label.val) {
-        return Err("whose val is empty, longer than 128 bytes or has control characters");
+        return Err("whose val is empty, longer than 128 bytes or has control characters".to_owned());
     }
     Ok(())
 }

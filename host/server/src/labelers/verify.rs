@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use belvedere_protocol::atproto::Did;
-use belvedere_protocol::atproto::labels::{self, LabelFrame, SignedLabel};
+use belvedere_protocol::atproto::labels::{self, InvalidLabel, LabelFrame, SignedLabel};
 use belvedere_protocol::crypto::{HighS, PublicKey};
 
 /// The content of a chunk of messages.
@@ -46,6 +46,9 @@ pub(super) fn read(messages: &[Bytes], labeler: &Did, key: &PublicKey) -> Conten
                         Ok(label) => {
                             let verified = is_signed_with(&label, key);
                             content.labels.push((label, verified));
+                        }
+                        Err(error @ InvalidLabel::Space) => {
+                            content.refuse("space", format!("message {seq}: {error}"));
                         }
                         Err(error) => content.refuse("label", format!("message {seq}: {error}")),
                     }
@@ -124,12 +127,16 @@ mod tests {
         PrivateKey::generate(algorithm, &Random::seeded(seed))
     }
 
-    /// A message with one label.
+    /// A message with one label of an account.
     fn message(src: &str, val: &str, sign: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Bytes {
+        message_about("did:plc:alice", src, val, sign)
+    }
+
+    fn message_about(uri: &str, src: &str, val: &str, sign: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Bytes {
         let mut label = vec![
             ("ver", Value::Unsigned(1)),
             ("src", Value::Text(src)),
-            ("uri", Value::Text("did:plc:alice")),
+            ("uri", Value::Text(uri)),
             ("val", Value::Text(val)),
             ("cts", Value::Text("2024-05-01T12:00:00.000Z")),
         ];
@@ -176,11 +183,17 @@ mod tests {
             signed("foreign", &other),
             signed("good", &key),
             Bytes::from_static(b"garbage"),
+            message_about(
+                "at://did:plc:a/space/a.b.c/main/did:plc:b/a.b.d/1",
+                LABELER,
+                "in a space",
+                |bytes| Some(key.sign(bytes).to_vec()),
+            ),
         ];
         let mut content = read(&messages, &did(), &key.public());
         assert_eq!(values(&mut content), ["good"]);
         let counts: Vec<_> = content.refused.iter().map(|(kind, (count, _))| (*kind, *count)).collect();
-        assert_eq!(counts, [("message", 1), ("signature", 3), ("source", 1), ("unsigned", 1)]);
+        assert_eq!(counts, [("message", 1), ("signature", 3), ("source", 1), ("space", 1), ("unsigned", 1)]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use shrike::syntax::Datetime;
 
 use super::cbor::{field, integer, text};
 use crate::atproto::record::MAX_REF_BYTES;
+use crate::atproto::space_uri::is_in_space;
 use crate::atproto::{Cid, Did};
 use belvedere_base::clock::Timestamp;
 
@@ -40,6 +41,9 @@ pub enum InvalidLabel {
     Source,
     #[error("uri is neither a DID nor an AT URI with a DID")]
     Subject,
+    /// Labels are public, and addresses in spaces are not.
+    #[error("uri is an address in a space")]
+    Space,
     #[error("val is empty, longer than 128 bytes or has control characters")]
     Value,
     #[error("cts or exp is not a datetime")]
@@ -55,9 +59,7 @@ impl SignedLabel {
             return Err(InvalidLabel::Version);
         }
         let (uri, val) = (required("uri")?, required("val")?);
-        if !is_subject(uri) {
-            return Err(InvalidLabel::Subject);
-        }
+        check_subject(uri)?;
         if !is_value(val) {
             return Err(InvalidLabel::Value);
         }
@@ -95,12 +97,20 @@ impl SignedLabel {
     }
 }
 
-/// Whether a text has the form of a subject of labels: a DID, or an AT URI whose authority is a DID.
-pub fn is_subject(uri: &str) -> bool {
+/// Checks that a text has the form of a subject of labels: a DID, or an AT URI whose authority is a DID and that is not in
+/// a space.
+///
+/// # Errors
+/// [`InvalidLabel::Space`] for an address in a space, [`InvalidLabel::Subject`] for any other text.
+pub fn check_subject(uri: &str) -> Result<(), InvalidLabel> {
+    if is_in_space(uri) {
+        return Err(InvalidLabel::Space);
+    }
     let authority = uri.strip_prefix("at://").map_or(uri, |rest| rest.split('/').next().unwrap_or_default());
-    Did::is_valid(authority)
+    let is_subject = Did::is_valid(authority)
         && uri.len() <= MAX_REF_BYTES
-        && !uri.contains(|c: char| c.is_control() || c == ' ')
+        && !uri.contains(|c: char| c.is_control() || c == ' ');
+    if is_subject { Ok(()) } else { Err(InvalidLabel::Subject) }
 }
 
 /// Whether a text can be the value of a label.

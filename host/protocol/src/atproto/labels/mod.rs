@@ -8,4 +8,4 @@ mod label;
 mod tests;
 
 pub use frame::{LabelFrame, decode};
-pub use label::{SignedLabel, is_subject, is_value};
+pub use label::{InvalidLabel, SignedLabel, check_subject, is_value};

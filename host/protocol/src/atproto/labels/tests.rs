@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use shrike::cbor::{Value, encode_value};
 
 use super::frame::InvalidFrame;
-use super::label::{InvalidLabel, MAX_VALUE_BYTES};
+use super::label::MAX_VALUE_BYTES;
 use super::*;
 use belvedere_base::clock::Timestamp;
 
@@ -83,6 +83,12 @@ fn every_field_is_checked() {
         ("uri", Value::Text("at://alice.test/com.example.note/1"), InvalidLabel::Subject),
         ("uri", Value::Text("at://did:plc:a/com.example.note/\0"), InvalidLabel::Subject),
         ("uri", Value::Text(&far), InvalidLabel::Subject),
+        ("uri", Value::Text("at://did:plc:a/space/com.example.group/main"), InvalidLabel::Space),
+        (
+            "uri",
+            Value::Text("at://did:plc:a/space/com.example.group/main/did:plc:b/com.example.note/1"),
+            InvalidLabel::Space,
+        ),
         ("val", Value::Text(""), InvalidLabel::Value),
         ("val", Value::Text(&long), InvalidLabel::Value),
         ("val", Value::Text("a\0b"), InvalidLabel::Value),

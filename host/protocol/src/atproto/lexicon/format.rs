@@ -6,6 +6,7 @@ use shrike::cbor::json::parse_cid;
 use shrike::cbor::varint::decode_varint;
 use shrike::syntax::{AtUriRef, DatetimeRef, Language};
 
+use crate::atproto::space_uri::SpaceUri;
 use crate::atproto::{Did, Handle, Nsid, RecordKey, Tid};
 
 /// Bytes of a `uri` (specs/lexicon, `uri`: 8 KBytes).
@@ -28,12 +29,14 @@ pub(super) enum Format {
     Language,
     Nsid,
     RecordKey,
+    /// The address of a space. No format is that of a record in a space.
+    SpaceRef,
     Tid,
     Uri,
 }
 
 impl Format {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::AtIdentifier,
         Self::AtUri,
         Self::Cid,
@@ -43,6 +46,7 @@ impl Format {
         Self::Language,
         Self::Nsid,
         Self::RecordKey,
+        Self::SpaceRef,
         Self::Tid,
         Self::Uri,
     ];
@@ -59,6 +63,7 @@ impl Format {
             Self::Language => "language",
             Self::Nsid => "nsid",
             Self::RecordKey => "record-key",
+            Self::SpaceRef => "space-ref",
             Self::Tid => "tid",
             Self::Uri => "uri",
         }
@@ -80,6 +85,7 @@ impl Format {
             Self::Language => Language::try_from(text).is_ok(),
             Self::Nsid => Nsid::try_from(text).is_ok(),
             Self::RecordKey => RecordKey::try_from(text).is_ok(),
+            Self::SpaceRef => SpaceUri::parse(text).is_ok(),
             Self::Tid => Tid::try_from(text).is_ok(),
             Self::Uri => is_uri(text),
         }
@@ -204,6 +210,32 @@ mod tests {
                 "at://did:web:a%3A1/com.example.note/%",
             ),
             (Format::AtUri, "at://did:web:localhost%3A2583", "at://%/com.example.note"),
+            (
+                Format::AtUri,
+                "at://did:plc:a/com.example.note/a",
+                "at://did:plc:a/space/com.example.group/main/did:plc:b/com.example.note/a",
+            ),
+            (
+                Format::AtUri,
+                "at://did:plc:a/com.example.note",
+                "at://did:web:localhost%3A2583/space/com.example.group/main/did:plc:b/com.example.note/a",
+            ),
+            (Format::AtUri, "at://did:plc:a", "at://did:plc:a/space/com.example.group/main"),
+            (
+                Format::SpaceRef,
+                "at://did:plc:a/space/com.example.group/main",
+                "at://did:plc:a/com.example.note/a",
+            ),
+            (
+                Format::SpaceRef,
+                "at://did:web:localhost%3A2583/space/com.example.group/~",
+                "at://did:plc:a/space/com.example.group/main/did:plc:b/com.example.note/a",
+            ),
+            (
+                Format::SpaceRef,
+                "at://did:plc:a/space/com.example.group/self",
+                "at://alice.test/space/com.example.group/self",
+            ),
             (Format::Did, "did:web:localhost%3A2583", "did:web:"),
             (Format::AtIdentifier, "did:web:localhost%3A2583", "did:x"),
             (Format::Datetime, "2024-02-29T00:00:00Z", "2026-02-29T00:00:00Z"),

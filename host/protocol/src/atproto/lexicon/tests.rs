@@ -78,6 +78,10 @@ fn the_main_definition_decides_the_kind() {
             json!({"type": "space", "key": "any", "name": "Forum", "collections": ["com.example.post"]}),
             LexiconKind::Space,
         ),
+        (
+            json!({"type": "space", "key": "any", "name": "ä".repeat(64), "name:lang": {"fr": "x"}, "collections": []}),
+            LexiconKind::Space,
+        ),
         (json!({"type": "record", "record": {"type": "object"}}), LexiconKind::Record),
         (
             json!({"type": "subscription", "message": {"schema": {"type": "union", "refs": []}}}),
@@ -174,6 +178,18 @@ fn errors_have_a_path_and_a_reason() {
         (main(json!({"type": "procedure", "input": []})), "defs.main.input", "must be an object"),
         (main(json!({"type": "procedure", "errors": [{}]})), "defs.main.errors[0].name", "is missing"),
         (main(json!({"type": "space", "name": "x", "collections": []})), "defs.main.key", "is missing"),
+        (
+            main(json!({"type": "space", "key": 7, "name": "x", "collections": []})),
+            "defs.main.key",
+            "must be a string",
+        ),
+        (main(json!({"type": "space", "key": "any", "collections": []})), "defs.main.name", "is missing"),
+        (main(json!({"type": "space", "key": "any", "name": "x"})), "defs.main.collections", "is missing"),
+        (
+            main(json!({"type": "space", "key": "any", "name": "x", "collections": "a.b.c"})),
+            "defs.main.collections",
+            "must be an array",
+        ),
         (
             main(json!({"type": "space", "key": "any", "name": "", "collections": []})),
             "defs.main.name",

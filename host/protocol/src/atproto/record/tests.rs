@@ -165,10 +165,17 @@ fn finds_references_at_any_depth() {
         "at://did:plc:key/x.y.z/4": 1,
         "loose": "at:// anything",
         "nul": "at://a\0b",
+        // A public record can name one in a space. Only the address is stored.
+        "shared": "at://did:plc:a/space/com.example.group/main/did:plc:b/x.y.z/5",
         "long": format!("at://{}", "x".repeat(MAX_REF_BYTES)),
         "other": "https://example.com",
     });
-    let expected = ["at:// anything", "at://did:plc:a/x.y.z/1", "at://did:plc:b/x.y.z/2"];
+    let expected = [
+        "at:// anything",
+        "at://did:plc:a/space/com.example.group/main/did:plc:b/x.y.z/5",
+        "at://did:plc:a/x.y.z/1",
+        "at://did:plc:b/x.y.z/2",
+    ];
     assert_eq!(inspect(record.to_string().as_bytes()).unwrap().refs, expected);
     let escaped = inspect(br#"{"a":"\u0061t:\/\/did:plc:a"}"#).unwrap();
     assert_eq!(escaped.refs, ["at://did:plc:a"]);

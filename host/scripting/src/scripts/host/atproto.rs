@@ -15,7 +15,7 @@ use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use belvedere_instance::identity::DidDocument;
 use belvedere_instance::xrpc::ServiceRef;
-use belvedere_protocol::atproto::labels::is_subject;
+use belvedere_protocol::atproto::labels::check_subject;
 use belvedere_protocol::atproto::record::MAX_RECORD_BYTES;
 use belvedere_protocol::atproto::{Cid, Did, Nsid};
 use belvedere_wasm::sandbox::ResultMemory;
@@ -40,9 +40,10 @@ impl Host for RunState {
                 fault::new(FaultCode::Limit, format!("{function}: at most {max} URIs at once")).into()
             );
         }
-        if let Some(bad) = subjects.iter().find(|uri| !is_subject(uri)) {
-            let message = format!("{function}: {bad:?} is neither an at-uri nor a DID");
-            return Err(fault::new(FaultCode::BadInput, message).into());
+        for uri in &subjects {
+            check_subject(uri).map_err(|invalid| {
+                fault::new(FaultCode::BadInput, format!("{function}: {uri:?}: {invalid}"))
+            })?;
         }
         let mut labels = labels.active(subjects.clone()).await.map_err(|e| fault::index(function, &e))?;
         self.count_rows(labels.values().map(Vec::len).sum(), 0)?;
@@ -220,12 +221,14 @@ fn as_saved(state: &RunState, record: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use belvedere_protocol::atproto::labels::InvalidLabel;
+
     use super::*;
 
     #[test]
     fn record_uris_and_dids_can_carry_labels() {
         for good in ["did:plc:abc", "at://did:plc:abc/com.example.note/1", "at://did:plc:abc"] {
-            assert!(is_subject(good), "{good}");
+            assert_eq!(check_subject(good), Ok(()), "{good}");
         }
         for bad in [
             "",
@@ -236,7 +239,7 @@ mod tests {
             "did:plc:a\0",
             "at://did:plc:a/ x",
         ] {
-            assert!(!is_subject(bad), "{bad}");
+            assert_eq!(check_subject(bad), Err(InvalidLabel::Subject), "{bad}");
         }
     }
 }

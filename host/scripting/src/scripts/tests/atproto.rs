@@ -123,6 +123,8 @@ async fn labels_are_read_in_one_lookup() {
     for (call, code) in [
         ("atproto.get_labels()", FaultCode::BadInput),
         ("atproto.get_labels('alice.test')", FaultCode::BadInput),
+        ("atproto.get_labels('at://did:plc:a/space/a.b.c/main')", FaultCode::BadInput),
+        ("atproto.get_labels('at://did:plc:a/space/a.b.c/main/did:plc:b/a.b.d/1')", FaultCode::BadInput),
         ("atproto.get_labels_batch('did:plc:a')", FaultCode::BadInput),
         ("atproto.get_labels_batch { 1 }", FaultCode::BadInput),
         (

@@ -126,6 +126,10 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
             "db.get('x')",
             "db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it does not begin with at://",
         ),
+        (
+            "db.get('at://did:plc:a/space/a.b.c/main/did:plc:b/a.b.d/1')",
+            "db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it is an address in a space",
+        ),
         ("db.count()", "db.count: collection is required"),
         ("log()", "log: string expected, got nil"),
         ("log({})", "log: string expected, got table"),

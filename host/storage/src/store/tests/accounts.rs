@@ -32,6 +32,7 @@ on_both!(
     deleted_is_purged,
     a_deletion_is_a_tombstone_of_the_repo,
     a_purge_takes_labels_on_records_and_dead_letters_along,
+    labels_in_a_space_go_with_its_authority,
     what_a_deletion_leaves_is_purged_later,
     repos_are_marked_for_a_repair_once,
     accounts_never_indexed_are_ignored
@@ -172,6 +173,30 @@ async fn a_purge_takes_labels_on_records_and_dead_letters_along(db: TestDb) {
     expected.sort();
     assert_eq!(left, expected, "the label on the account itself stays");
     assert_eq!(count(&db, "dead_letters").await, 1);
+}
+
+async fn labels_in_a_space_go_with_its_authority(db: TestDb) {
+    three_accounts(&db).await;
+    let space = format!("at://{}/space/com.example.group/main", did(2));
+    let (in_space, other) = (
+        format!("{space}/{}/{NOTE}/a", did(3)),
+        format!("at://{}/space/com.example.group/main/{}/{NOTE}/a", did(3), did(2)),
+    );
+    // None are accepted. These are of a version that did.
+    let label = |uri: &String| Label {
+        uri: uri.clone(),
+        src: "did:plc:labeler".into(),
+        val: "spam".into(),
+        cid: None,
+        neg: false,
+        cts: Timestamp(1),
+        exp: None,
+    };
+    let subjects = [space, in_space, other.clone()];
+    store_labels(&db, "did:plc:labeler", &subjects.each_ref().map(label)).await;
+    set_status(&db, 2, AccountStatus::Deleted).await;
+    let left: Vec<_> = labels::active(&db, &subjects, Timestamp(2)).await.unwrap().into_keys().collect();
+    assert_eq!(left, [other]);
 }
 
 async fn what_a_deletion_leaves_is_purged_later(db: TestDb) {

@@ -36,10 +36,22 @@ async fn fill(db: &Db) {
 }
 
 on_both!(
+    a_public_record_can_name_one_in_a_space,
     are_paged_last_created_first,
     are_of_one_collection_and_account,
     follow_updates_deletes_and_accounts
 );
+
+async fn a_public_record_can_name_one_in_a_space(db: TestDb) {
+    let in_space = "at://did:plc:space/space/com.example.group/main/did:plc:target/com.example.note/1";
+    let naming = |rkey, target| put_with_refs(&uri(0, LIKE, rkey), 1, "{}", &[target]);
+    apply(&db, 1, vec![naming("public", TARGET), naming("in-space", in_space)]).await;
+    let of = |target: &str| Backlinks { uri: target.to_owned(), ..links(LIKE, 5) };
+    assert_eq!(rkeys(&read(&db, &of(in_space)).await), ["in-space"]);
+    assert_eq!(rkeys(&read(&db, &of(TARGET)).await), ["public"]);
+    let space = "at://did:plc:space/space/com.example.group/main";
+    assert_eq!(rkeys(&read(&db, &of(space)).await), [""; 0], "the whole address counts");
+}
 
 async fn are_paged_last_created_first(db: TestDb) {
     fill(&db).await;

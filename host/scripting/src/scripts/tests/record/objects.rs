@@ -147,6 +147,12 @@ async fn keys_follow_the_key_type() {
         ("Record('com.example.note').save({ text = 'x' })", "a record expected, got table"),
         ("Record.load()", "uri: string expected"),
         ("Record.load('nonsense')", "not the AT URI of a record"),
+        ("Record.load('at://did:plc:a/space/a.b.c/main/did:plc:b/a.b.d/1')", "it is an address in a space"),
+        ("Record.load_all({ 'at://did:plc:a/space/a.b.c/main' })", "it is an address in a space"),
+        (
+            "Record.delete_local('at://did:plc:a/space/a.b.c/main/did:plc:alice/a.b.d/1')",
+            "it is an address in a space",
+        ),
         ("Record.load_all('x')", "table expected, got string"),
         ("Record.load_all({ 1 })", "uri 1: string expected"),
         ("Record.save_all({ {} })", "record 1: a record expected"),

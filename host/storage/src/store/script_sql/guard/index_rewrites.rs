@@ -160,7 +160,8 @@ fn collection_id(before: &str, nsid: &str) -> String {
     format!(" AND {before}\"collection_id\" = {VIEW_SCHEMA}.collection_id({nsid})")
 }
 
-/// Expressions for the DID, the collection and the rkey in a record's URI.
+/// Expressions for the DID, the collection and the rkey in a record's URI. For any other text, such as the address of a
+/// record in a space, they can differ between the databases. No row matches it, because the whole URI is compared too.
 fn parts(uri: &str, postgres: bool) -> [String; 3] {
     if postgres {
         return [3, 4, 5].map(|n| format!("split_part({uri}, '/', {n})"));

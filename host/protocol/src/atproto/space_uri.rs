@@ -3,10 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::atproto::{Did, Nsid, RecordKey};
+use super::{Did, Nsid, RecordKey};
 
 /// The second segment of every address of a space. It is not an NSID, so no address of a record in a repo has it.
 const MARK: &str = "space";
+
+/// Whether an AT URI is in a space: its second segment is `space`, so it names a space, a record in one, or nothing.
+/// Places that take addresses of public records only use this to refuse the others (`docs/spaces.md`).
+pub fn is_in_space(uri: &str) -> bool {
+    uri.strip_prefix("at://").and_then(|rest| rest.split('/').nth(1)) == Some(MARK)
+}
 
 /// The address of a space: `at://<did>/space/<type>/<skey>`.
 ///
@@ -229,8 +235,17 @@ mod tests {
 
     #[test]
     fn no_text_is_both_in_a_repo_and_in_a_space() {
+        const NOTE: &str = "at://did:plc:abc/com.example.note/3k";
         assert!(RecordUri::parse(SPACE).is_err() && RecordUri::parse(RECORD).is_err());
-        assert!(SpaceUri::parse("at://did:plc:abc/com.example.note/3k").is_err());
+        assert!(SpaceUri::parse(NOTE).is_err());
+        for uri in [SPACE, RECORD, "at://did:plc:abc/space", "at://alice.test/space/x"] {
+            assert!(is_in_space(uri), "{uri}");
+        }
+        for uri in
+            [NOTE, "", "at://", "at://space", "at://did:plc:abc", "at://did:plc:abc/spaces/x", "did:plc:abc"]
+        {
+            assert!(!is_in_space(uri), "{uri}");
+        }
     }
 
     proptest! {
@@ -239,16 +254,18 @@ mod tests {
             text in r"at://did:(plc|web):[a-z.%]{1,8}/space/[a-zA-Z.]{1,12}/[a-z~:]{1,4}(/did:plc:[a-z]{1,4}/[a-z.]{1,9}/[a-z]{1,3})?",
         ) {
             if let Ok(uri) = SpaceUri::parse(&text) {
+                prop_assert!(is_in_space(&text));
                 prop_assert_eq!(uri.to_string(), text.as_str());
             }
             if let Ok(uri) = SpaceRecordUri::parse(&text) {
+                prop_assert!(is_in_space(&text));
                 prop_assert_eq!(uri.to_string(), text);
             }
         }
 
         #[test]
         fn never_panics(text in "(ats?://)?.{0,40}") {
-            let _ = (SpaceUri::parse(&text), SpaceRecordUri::parse(&text), RecordPath::parse(&text));
+            let _ = (SpaceUri::parse(&text), SpaceRecordUri::parse(&text), RecordPath::parse(&text), is_in_space(&text));
         }
     }
 }
