@@ -1,8 +1,8 @@
 //! Deletes what the index has of deleted accounts, and tombstones that are no longer needed.
 //!
 //! Gone with an account are its records with their references and search rows, the tombstones of records, the labels on
-//! its records (and in its spaces, of which none are accepted), and its dead letters. Labels on the account itself stay: they are the labeler's, and apply again if the
-//! account returns.
+//! its records and on addresses in its spaces, and its dead letters. Labels on the account itself stay: they are the
+//! labeler's, and apply again if the account returns.
 
 use std::collections::HashMap;
 

@@ -182,7 +182,7 @@ async fn labels_in_a_space_go_with_its_authority(db: TestDb) {
         format!("{space}/{}/{NOTE}/a", did(3)),
         format!("at://{}/space/com.example.group/main/{}/{NOTE}/a", did(3), did(2)),
     );
-    // None are accepted. These are of a version that did.
+    // Labelers' are refused, so only a database of an earlier version has such rows.
     let label = |uri: &String| Label {
         uri: uri.clone(),
         src: "did:plc:labeler".into(),
