@@ -1,3 +1,4 @@
+use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 
 use super::fixtures::*;
@@ -5,62 +6,74 @@ use crate::store::StoreError;
 use crate::store::spaces::credentials;
 use crate::store::spaces::inspections::{self, InspectionRow, Scope};
 
-on_both! {
-    async fn credentials_are_revoked_by_account_and_by_id(db) {
-        let (space, other) = (create(&db, "main").await, create(&db, "other").await);
-        let issue = async |space, jti, n, until| {
-            credentials::issue(&db, space, jti, &did(n), Timestamp(until)).await
-        };
-        for (space, jti, n, until) in [(space, "a", 2, 100), (space, "old", 2, 5), (space, "b", 3, 100), (other, "a", 2, 100)] {
-            issue(space, jti, n, until).await.unwrap();
-        }
-        assert!(matches!(issue(space, "a", 3, 100).await, Err(StoreError::Conflict(_))));
-        let revoked = async |space, jti| credentials::is_revoked(&db, space, jti).await.unwrap();
-        assert_eq!(credentials::revoke_of(&db, space, &did(2), Timestamp(10)).await.unwrap(), ["a"]);
-        assert!(credentials::revoke_of(&db, space, &did(2), Timestamp(10)).await.unwrap().is_empty());
-        assert!(revoked(space, "a").await && !revoked(space, "b").await && !revoked(other, "a").await);
-        // By the authority of a space, also ids that were not seen before, also again.
-        let jtis = ["b".to_owned(), "new".to_owned()];
-        for keep_until in [200, 150] {
-            credentials::revoke(&db, space, &jtis, Timestamp(10), Timestamp(keep_until)).await.unwrap();
-        }
-        assert!(revoked(space, "b").await && revoked(space, "new").await && !revoked(other, "new").await);
-        assert_eq!(credentials::prune(&db, Timestamp(200), 2).await.unwrap(), 2);
-        assert_eq!(credentials::prune(&db, Timestamp(200), 9).await.unwrap(), 1);
-        assert!(revoked(space, "b").await && revoked(space, "new").await, "kept until then");
-        assert_eq!(credentials::prune(&db, Timestamp(201), 9).await.unwrap(), 2);
-        let odd = credentials::revoke(&db, space, &["a\0b".to_owned()], Timestamp(1), Timestamp(2)).await;
-        assert!(matches!(odd, Ok(()) | Err(StoreError::BadValue(_))), "{odd:?}");
-        let odd = credentials::is_revoked(&db, space, "a\0b").await;
-        assert!(matches!(odd, Ok(_) | Err(StoreError::BadValue(_))), "{odd:?}");
-    }
+on_both!(credentials_are_revoked_by_account_and_by_id, inspections_end);
 
-    async fn inspections_end(db) {
-        let grant = |id: &str, scope, until| InspectionRow {
-            id: id.to_owned(), scope, subject: "at://x".to_owned(), operator: "did:plc:op".to_owned(),
-            reason: "\u{1F469} ' \"".to_owned(), granted_by: "did:plc:boss".to_owned(),
-            created_at: Timestamp(i64::from(id.as_bytes()[0])), expires_at: Timestamp(until), revoked_at: None,
-        };
-        let grants = [grant("a", Scope::Space, 10), grant("b", Scope::Space, 20), grant("c", Scope::Account, 99)];
-        for grant in &grants {
-            inspections::grant(&db, grant).await.unwrap();
-        }
-        let in_force = async |operator, scope, now| {
-            let found = inspections::in_force(&db, operator, scope, "at://x", Timestamp(now)).await.unwrap();
-            found.map(|grant| grant.id)
-        };
-        let op = "did:plc:op";
-        assert_eq!(in_force(op, Scope::Space, 5).await.as_deref(), Some("b"));
-        assert_eq!((in_force(op, Scope::Space, 20).await, in_force("did:plc:boss", Scope::Space, 5).await), (None, None));
-        assert!(inspections::revoke(&db, "b", Timestamp(6)).await.unwrap());
-        assert!(!inspections::revoke(&db, "x", Timestamp(6)).await.unwrap());
-        assert_eq!(in_force(op, Scope::Space, 7).await.as_deref(), Some("a"));
-        let all = inspections::page(&db, None, 9).await.unwrap();
-        assert_eq!(all[0], grants[2]);
-        assert_eq!((all[1].revoked_at, all.len()), (Some(Timestamp(6)), 3));
-        let rest = inspections::page(&db, Some((all[1].created_at, &all[1].id)), 9).await.unwrap();
-        assert_eq!(rest, all[2..]);
-        let odd = inspections::grant(&db, &InspectionRow { reason: "a\0b".into(), ..grant("z", Scope::Space, 1) }).await;
-        assert!(matches!(odd, Ok(()) | Err(StoreError::BadValue(_))), "{odd:?}");
+async fn credentials_are_revoked_by_account_and_by_id(db: TestDb) {
+    let (space, other) = (create(&db, "main").await, create(&db, "other").await);
+    let issue =
+        async |space, jti, n, until| credentials::issue(&db, space, jti, &did(n), Timestamp(until)).await;
+    for (space, jti, n, until) in
+        [(space, "a", 2, 100), (space, "old", 2, 5), (space, "b", 3, 100), (other, "a", 2, 100)]
+    {
+        issue(space, jti, n, until).await.unwrap();
     }
+    assert!(matches!(issue(space, "a", 3, 100).await, Err(StoreError::Conflict(_))));
+    let revoked = async |space, jti| credentials::is_revoked(&db, space, jti).await.unwrap();
+    assert_eq!(credentials::revoke_of(&db, space, &did(2), Timestamp(10)).await.unwrap(), ["a"]);
+    assert!(credentials::revoke_of(&db, space, &did(2), Timestamp(10)).await.unwrap().is_empty());
+    assert!(revoked(space, "a").await && !revoked(space, "b").await && !revoked(other, "a").await);
+    // By the authority of a space, also ids that were not seen before, also again.
+    let jtis = ["b".to_owned(), "new".to_owned()];
+    for keep_until in [200, 150] {
+        credentials::revoke(&db, space, &jtis, Timestamp(10), Timestamp(keep_until)).await.unwrap();
+    }
+    assert!(revoked(space, "b").await && revoked(space, "new").await && !revoked(other, "new").await);
+    assert_eq!(credentials::prune(&db, Timestamp(200), 2).await.unwrap(), 2);
+    assert_eq!(credentials::prune(&db, Timestamp(200), 9).await.unwrap(), 1);
+    assert!(revoked(space, "b").await && revoked(space, "new").await, "kept until then");
+    assert_eq!(credentials::prune(&db, Timestamp(201), 9).await.unwrap(), 2);
+    let odd = credentials::revoke(&db, space, &["a\0b".to_owned()], Timestamp(1), Timestamp(2)).await;
+    assert!(matches!(odd, Ok(()) | Err(StoreError::BadValue(_))), "{odd:?}");
+    let odd = credentials::is_revoked(&db, space, "a\0b").await;
+    assert!(matches!(odd, Ok(_) | Err(StoreError::BadValue(_))), "{odd:?}");
+}
+
+async fn inspections_end(db: TestDb) {
+    let grant = |id: &str, scope, until| InspectionRow {
+        id: id.to_owned(),
+        scope,
+        subject: "at://x".to_owned(),
+        operator: "did:plc:op".to_owned(),
+        reason: "\u{1F469} ' \"".to_owned(),
+        granted_by: "did:plc:boss".to_owned(),
+        created_at: Timestamp(i64::from(id.as_bytes()[0])),
+        expires_at: Timestamp(until),
+        revoked_at: None,
+    };
+    let grants = [grant("a", Scope::Space, 10), grant("b", Scope::Space, 20), grant("c", Scope::Account, 99)];
+    for grant in &grants {
+        inspections::grant(&db, grant).await.unwrap();
+    }
+    let in_force = async |operator, scope, now| {
+        let found = inspections::in_force(&db, operator, scope, "at://x", Timestamp(now)).await.unwrap();
+        found.map(|grant| grant.id)
+    };
+    let op = "did:plc:op";
+    assert_eq!(in_force(op, Scope::Space, 5).await.as_deref(), Some("b"));
+    assert_eq!(
+        (in_force(op, Scope::Space, 20).await, in_force("did:plc:boss", Scope::Space, 5).await),
+        (None, None)
+    );
+    assert!(inspections::revoke(&db, "b", Timestamp(6)).await.unwrap());
+    assert!(!inspections::revoke(&db, "x", Timestamp(6)).await.unwrap());
+    assert_eq!(in_force(op, Scope::Space, 7).await.as_deref(), Some("a"));
+    let all = inspections::page(&db, None, 9).await.unwrap();
+    assert_eq!(all[0], grants[2]);
+    assert_eq!((all[1].revoked_at, all.len()), (Some(Timestamp(6)), 3));
+    let rest = inspections::page(&db, Some((all[1].created_at, &all[1].id)), 9).await.unwrap();
+    assert_eq!(rest, all[2..]);
+    let odd =
+        inspections::grant(&db, &InspectionRow { reason: "a\0b".into(), ..grant("z", Scope::Space, 1) })
+            .await;
+    assert!(matches!(odd, Ok(()) | Err(StoreError::BadValue(_))), "{odd:?}");
 }

@@ -1,3 +1,4 @@
+use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 
 use super::fixtures::*;
@@ -62,85 +63,96 @@ async fn counts(db: &Db) -> Vec<i64> {
     counts
 }
 
-on_both! {
-    async fn a_deleted_space_is_gone_but_for_its_address(db) {
-        let kept = full(&db, "kept", 1).await;
-        let before = counts(&db).await;
-        let space = full(&db, "gone", 2).await;
-        assert!(counts(&db).await.iter().zip(&before).all(|(now, before)| *now == 2 * before), "every table has rows");
-        let services = deletion::delete(&db, space, Timestamp(50)).await.unwrap().unwrap();
-        assert_eq!(services.iter().map(|row| row.service.as_str()).collect::<Vec<_>>(), ["did:web:a#b"]);
-        assert!(deletion::delete(&db, space, Timestamp(51)).await.unwrap().is_none());
-        let row = space::get(&db, &uri("gone")).await.unwrap().unwrap();
-        assert_eq!((row.deleted_at, row.settings.display_name), (Some(Timestamp(50)), None));
-        assert_eq!(delegation::access(&db, space, &did(2)).await.unwrap(), None);
-        assert_eq!(apply(&db, space, 2, 60, &[put(&note("b"), 1)]).await, Err(Refused::NoSpace));
-        assert_eq!(join(&db, space, 3, READER).await, Put::NoSpace);
-        let accepted = invites::accept(&db, &[2; 32], &did(3), Timestamp(60)).await.unwrap();
-        assert_eq!(accepted, Accepted::Unknown);
-        assert!(space::of_account(&db, &did(2), None, 9).await.unwrap().iter().all(|row| row.id == kept));
-        assert!(deletion::purge(&db, Timestamp(70)).await.unwrap() > 0);
-        assert_eq!(counts(&db).await, before, "the other space has all its rows");
-        assert_eq!(deletion::purge(&db, Timestamp(70)).await.unwrap(), 0);
-        let again = space::create(&db, &uri("gone"), &did(1), &settings(), Timestamp(80)).await.unwrap();
-        assert_eq!(again, None, "its address is not used again");
-    }
+on_both!(
+    a_deleted_space_is_gone_but_for_its_address,
+    many_rows_are_removed_in_steps,
+    members_of_a_deleted_space_are_members_of_no_other,
+    a_repo_is_removed_with_its_log,
+    a_deleted_account_leaves_nothing_in_spaces
+);
 
-    async fn many_rows_are_removed_in_steps(db) {
-        let space = create(&db, "main").await;
-        for n in 0..13 {
-            let batch: Vec<_> = (0..200).map(|m| put(&note(&format!("r{n}-{m}")), 1)).collect();
-            apply(&db, space, 2, n, &batch).await.unwrap();
-        }
-        deletion::delete(&db, space, Timestamp(50)).await.unwrap().unwrap();
-        assert_eq!(count(&db, "space_records").await, 2_600);
-        assert_eq!(deletion::purge(&db, Timestamp(51)).await.unwrap(), 2 * 2_600 + 2);
-        assert_eq!((count(&db, "space_records").await, count(&db, "space_ops").await), (0, 0));
-    }
+async fn a_deleted_space_is_gone_but_for_its_address(db: TestDb) {
+    let kept = full(&db, "kept", 1).await;
+    let before = counts(&db).await;
+    let space = full(&db, "gone", 2).await;
+    assert!(
+        counts(&db).await.iter().zip(&before).all(|(now, before)| *now == 2 * before),
+        "every table has rows"
+    );
+    let services = deletion::delete(&db, space, Timestamp(50)).await.unwrap().unwrap();
+    assert_eq!(services.iter().map(|row| row.service.as_str()).collect::<Vec<_>>(), ["did:web:a#b"]);
+    assert!(deletion::delete(&db, space, Timestamp(51)).await.unwrap().is_none());
+    let row = space::get(&db, &uri("gone")).await.unwrap().unwrap();
+    assert_eq!((row.deleted_at, row.settings.display_name), (Some(Timestamp(50)), None));
+    assert_eq!(delegation::access(&db, space, &did(2)).await.unwrap(), None);
+    assert_eq!(apply(&db, space, 2, 60, &[put(&note("b"), 1)]).await, Err(Refused::NoSpace));
+    assert_eq!(join(&db, space, 3, READER).await, Put::NoSpace);
+    let accepted = invites::accept(&db, &[2; 32], &did(3), Timestamp(60)).await.unwrap();
+    assert_eq!(accepted, Accepted::Unknown);
+    assert!(space::of_account(&db, &did(2), None, 9).await.unwrap().iter().all(|row| row.id == kept));
+    assert!(deletion::purge(&db, Timestamp(70)).await.unwrap() > 0);
+    assert_eq!(counts(&db).await, before, "the other space has all its rows");
+    assert_eq!(deletion::purge(&db, Timestamp(70)).await.unwrap(), 0);
+    let again = space::create(&db, &uri("gone"), &did(1), &settings(), Timestamp(80)).await.unwrap();
+    assert_eq!(again, None, "its address is not used again");
+}
 
-    async fn members_of_a_deleted_space_are_members_of_no_other(db) {
-        use crate::store::spaces::members::{self, IfMember, Member};
-        let (space, target) = (create(&db, "main").await, create(&db, "target").await);
-        join(&db, target, 2, READER).await;
-        let (target_uri, creator) = (uri("target"), did(CREATOR));
-        let member = Member::MembersOf(&target_uri, target);
-        members::put(&db, space, member, READER, &creator, IfMember::Replace, Timestamp(1)).await.unwrap();
-        assert!(delegation::access(&db, space, &did(2)).await.unwrap().is_some());
-        deletion::delete(&db, target, Timestamp(50)).await.unwrap().unwrap();
-        assert!(delegation::access(&db, space, &did(2)).await.unwrap().is_none());
+async fn many_rows_are_removed_in_steps(db: TestDb) {
+    let space = create(&db, "main").await;
+    for n in 0..13 {
+        let batch: Vec<_> = (0..200).map(|m| put(&note(&format!("r{n}-{m}")), 1)).collect();
+        apply(&db, space, 2, n, &batch).await.unwrap();
     }
+    deletion::delete(&db, space, Timestamp(50)).await.unwrap().unwrap();
+    assert_eq!(count(&db, "space_records").await, 2_600);
+    assert_eq!(deletion::purge(&db, Timestamp(51)).await.unwrap(), 2 * 2_600 + 2);
+    assert_eq!((count(&db, "space_records").await, count(&db, "space_ops").await), (0, 0));
+}
 
-    async fn a_repo_is_removed_with_its_log(db) {
-        let space = full(&db, "main", 1).await;
-        assert!(deletion::remove_repo(&db, space, &did(2)).await.unwrap());
-        assert!(!deletion::remove_repo(&db, space, &did(2)).await.unwrap());
+async fn members_of_a_deleted_space_are_members_of_no_other(db: TestDb) {
+    use crate::store::spaces::members::{self, IfMember, Member};
+    let (space, target) = (create(&db, "main").await, create(&db, "target").await);
+    join(&db, target, 2, READER).await;
+    let (target_uri, creator) = (uri("target"), did(CREATOR));
+    let member = Member::MembersOf(&target_uri, target);
+    members::put(&db, space, member, READER, &creator, IfMember::Replace, Timestamp(1)).await.unwrap();
+    assert!(delegation::access(&db, space, &did(2)).await.unwrap().is_some());
+    deletion::delete(&db, target, Timestamp(50)).await.unwrap().unwrap();
+    assert!(delegation::access(&db, space, &did(2)).await.unwrap().is_none());
+}
+
+async fn a_repo_is_removed_with_its_log(db: TestDb) {
+    let space = full(&db, "main", 1).await;
+    assert!(deletion::remove_repo(&db, space, &did(2)).await.unwrap());
+    assert!(!deletion::remove_repo(&db, space, &did(2)).await.unwrap());
+    assert!(repos::state(&db, space, &did(2)).await.unwrap().is_none());
+    assert!(repos::state(&db, space, &did(CREATOR)).await.unwrap().is_some());
+    for table in
+        ["space_repos", "space_writers", "space_records", "space_blobs", "space_ops", "space_deliveries"]
+    {
+        assert_eq!(count(&db, table).await, 1, "{table}");
+    }
+}
+
+async fn a_deleted_account_leaves_nothing_in_spaces(db: TestDb) {
+    let (a, b) = (full(&db, "a", 1).await, full(&db, "b", 2).await);
+    let own = belvedere_protocol::spaces::SpaceUri { did: did(2), ..uri("own") };
+    let own_id = space::create(&db, &own, &did(2), &settings(), Timestamp(1)).await.unwrap().unwrap();
+    apply(&db, own_id, 3, 10, &[put(&note("a"), 1)]).await.unwrap();
+    let limit = invites::AttemptLimit { attempts: 1, seconds: 1 };
+    invites::attempt(&db, &did(2), limit, Timestamp(1)).await.unwrap();
+    for _ in 0..2 {
+        deletion::purge_account(&db, &did(2), Timestamp(50)).await.unwrap();
+    }
+    for space in [a, b] {
         assert!(repos::state(&db, space, &did(2)).await.unwrap().is_none());
+        assert_eq!(delegation::access(&db, space, &did(2)).await.unwrap(), None);
+        assert!(credentials::is_revoked(&db, space, "jti").await.unwrap());
         assert!(repos::state(&db, space, &did(CREATOR)).await.unwrap().is_some());
-        for table in ["space_repos", "space_writers", "space_records", "space_blobs", "space_ops", "space_deliveries"] {
-            assert_eq!(count(&db, table).await, 1, "{table}");
-        }
     }
-
-    async fn a_deleted_account_leaves_nothing_in_spaces(db) {
-        let (a, b) = (full(&db, "a", 1).await, full(&db, "b", 2).await);
-        let own = belvedere_protocol::spaces::SpaceUri { did: did(2), ..uri("own") };
-        let own_id = space::create(&db, &own, &did(2), &settings(), Timestamp(1)).await.unwrap().unwrap();
-        apply(&db, own_id, 3, 10, &[put(&note("a"), 1)]).await.unwrap();
-        let limit = invites::AttemptLimit { attempts: 1, seconds: 1 };
-        invites::attempt(&db, &did(2), limit, Timestamp(1)).await.unwrap();
-        for _ in 0..2 {
-            deletion::purge_account(&db, &did(2), Timestamp(50)).await.unwrap();
-        }
-        for space in [a, b] {
-            assert!(repos::state(&db, space, &did(2)).await.unwrap().is_none());
-            assert_eq!(delegation::access(&db, space, &did(2)).await.unwrap(), None);
-            assert!(credentials::is_revoked(&db, space, "jti").await.unwrap());
-            assert!(repos::state(&db, space, &did(CREATOR)).await.unwrap().is_some());
-        }
-        assert!(space::get(&db, &own).await.unwrap().unwrap().deleted_at.is_some());
-        assert_eq!((count(&db, "space_records").await, count(&db, "space_invite_attempts").await), (2, 0));
-        deletion::purge_account(&db, &did(CREATOR), Timestamp(60)).await.unwrap();
-        assert_eq!(space::get(&db, &uri("a")).await.unwrap().unwrap().deleted_at, None, "its host stays");
-        assert_eq!((count(&db, "space_invites").await, count(&db, "space_members").await), (0, 0));
-    }
+    assert!(space::get(&db, &own).await.unwrap().unwrap().deleted_at.is_some());
+    assert_eq!((count(&db, "space_records").await, count(&db, "space_invite_attempts").await), (2, 0));
+    deletion::purge_account(&db, &did(CREATOR), Timestamp(60)).await.unwrap();
+    assert_eq!(space::get(&db, &uri("a")).await.unwrap().unwrap().deleted_at, None, "its host stays");
+    assert_eq!((count(&db, "space_invites").await, count(&db, "space_members").await), (0, 0));
 }

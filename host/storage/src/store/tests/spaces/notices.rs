@@ -1,3 +1,4 @@
+use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::spaces::SpaceUri;
 
@@ -24,128 +25,138 @@ async fn register(db: &Db, space: SpaceId, service: &str, until: i64) -> Registe
     registered.await.unwrap()
 }
 
-on_both! {
-    async fn registrations_are_renewed_and_expire(db) {
-        let space = create(&db, "main").await;
-        assert_eq!(register(&db, space, SERVICE, 10).await, Registered::Stored);
-        assert_eq!(register(&db, space, SERVICE, 20).await, Registered::Stored);
-        let get = async |now| registrations::get(&db, space, SERVICE, Timestamp(now)).await.unwrap();
-        let row = get(19).await.unwrap();
-        assert_eq!((row.expires_at, row.endpoint.as_str(), row.failures), (Timestamp(20), "https://a.example", 0));
-        assert!(get(20).await.is_none());
-        assert_eq!(registrations::list(&db, space, Timestamp(2)).await.unwrap(), [row]);
-        assert_eq!(register(&db, SpaceId(99), SERVICE, 20).await, Registered::NoSpace);
-        apply(&db, space, 2, 5, &[put(&note("a"), 1)]).await.unwrap();
-        assert_eq!(count(&db, "space_deliveries").await, 1);
-        assert_eq!(registrations::prune(&db, Timestamp(19)).await.unwrap(), 0);
-        assert_eq!(registrations::prune(&db, Timestamp(20)).await.unwrap(), 1);
-        assert_eq!(count(&db, "space_deliveries").await, 0);
-        assert!(!registrations::unregister(&db, space, SERVICE).await.unwrap());
-        let odd = registrations::get(&db, space, "a\0b", Timestamp(1)).await;
-        assert!(matches!(odd, Ok(None) | Err(StoreError::BadValue(_))), "{odd:?}");
-    }
+on_both!(
+    registrations_are_renewed_and_expire,
+    a_space_has_a_limited_number_of_services,
+    only_the_last_state_of_a_repo_waits,
+    attempts_are_made_by_one_host_at_a_time,
+    the_authority_of_another_host_receives_writes,
+    missing_notices_are_noticed,
+    the_position_in_the_list_of_repos_moves_once
+);
 
-    async fn a_space_has_a_limited_number_of_services(db) {
-        let space = create(&db, "main").await;
-        for n in 0..MAX_REGISTRATIONS {
-            assert_eq!(register(&db, space, &n.to_string(), 9).await, Registered::Stored);
-        }
-        assert_eq!(register(&db, space, "x", 9).await, Registered::TooMany);
-        assert_eq!(register(&db, space, "5", 99).await, Registered::Stored, "a renewal");
-        assert!(registrations::unregister(&db, space, "6").await.unwrap());
-        assert_eq!(register(&db, space, "x", 9).await, Registered::Stored);
-    }
+async fn registrations_are_renewed_and_expire(db: TestDb) {
+    let space = create(&db, "main").await;
+    assert_eq!(register(&db, space, SERVICE, 10).await, Registered::Stored);
+    assert_eq!(register(&db, space, SERVICE, 20).await, Registered::Stored);
+    let get = async |now| registrations::get(&db, space, SERVICE, Timestamp(now)).await.unwrap();
+    let row = get(19).await.unwrap();
+    assert_eq!(
+        (row.expires_at, row.endpoint.as_str(), row.failures),
+        (Timestamp(20), "https://a.example", 0)
+    );
+    assert!(get(20).await.is_none());
+    assert_eq!(registrations::list(&db, space, Timestamp(2)).await.unwrap(), [row]);
+    assert_eq!(register(&db, SpaceId(99), SERVICE, 20).await, Registered::NoSpace);
+    apply(&db, space, 2, 5, &[put(&note("a"), 1)]).await.unwrap();
+    assert_eq!(count(&db, "space_deliveries").await, 1);
+    assert_eq!(registrations::prune(&db, Timestamp(19)).await.unwrap(), 0);
+    assert_eq!(registrations::prune(&db, Timestamp(20)).await.unwrap(), 1);
+    assert_eq!(count(&db, "space_deliveries").await, 0);
+    assert!(!registrations::unregister(&db, space, SERVICE).await.unwrap());
+    let odd = registrations::get(&db, space, "a\0b", Timestamp(1)).await;
+    assert!(matches!(odd, Ok(None) | Err(StoreError::BadValue(_))), "{odd:?}");
+}
 
-    async fn only_the_last_state_of_a_repo_waits(db) {
-        let space = create(&db, "main").await;
-        register(&db, space, SERVICE, 1_000).await;
-        register(&db, space, "expired", 5).await;
-        let first = apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
-        let notices = async || deliveries::waiting(&db, space, SERVICE, 9).await.unwrap();
-        let notice = notices().await.remove(0);
-        assert_eq!((notice.author.clone(), Some(notice.rev), notice.hash), (did(2), first.rev, first.hash));
-        assert_eq!((notice.space_rev, notice.prev_space_rev), (first.tracked.map(|t| t.space_rev), None));
-        writers::track(&db, space, &did(3), rev(1), [7; 32], Timestamp(20)).await.unwrap();
-        let last = apply(&db, space, 2, 30, &[put(&note("a"), 2)]).await.unwrap();
-        let waiting = notices().await;
-        assert_eq!(waiting.iter().map(|notice| notice.author.clone()).collect::<Vec<_>>(), [did(3), did(2)]);
-        assert_eq!((Some(waiting[1].rev), waiting[1].queued_at), (last.rev, Timestamp(30)));
-        assert_eq!(waiting[1].prev_space_rev, waiting[0].space_rev);
-        // The notice that was sent is older than the one that waits now.
-        deliveries::delivered(&db, space, SERVICE, &notice).await.unwrap();
-        assert_eq!(notices().await.len(), 2);
-        deliveries::delivered(&db, space, SERVICE, &waiting[1]).await.unwrap();
-        assert_eq!(notices().await, waiting[..1]);
-        assert_eq!(deliveries::prune(&db, Timestamp(20)).await.unwrap(), 0);
-        assert_eq!(deliveries::prune(&db, Timestamp(21)).await.unwrap(), 1);
-        assert_eq!(count(&db, "space_deliveries").await, 0, "an expired service has no notices");
+async fn a_space_has_a_limited_number_of_services(db: TestDb) {
+    let space = create(&db, "main").await;
+    for n in 0..MAX_REGISTRATIONS {
+        assert_eq!(register(&db, space, &n.to_string(), 9).await, Registered::Stored);
     }
+    assert_eq!(register(&db, space, "x", 9).await, Registered::TooMany);
+    assert_eq!(register(&db, space, "5", 99).await, Registered::Stored, "a renewal");
+    assert!(registrations::unregister(&db, space, "6").await.unwrap());
+    assert_eq!(register(&db, space, "x", 9).await, Registered::Stored);
+}
 
-    async fn attempts_are_made_by_one_host_at_a_time(db) {
-        let space = create(&db, "main").await;
-        register(&db, space, SERVICE, 1_000).await;
-        let due = async |now| deliveries::due(&db, Timestamp(now), 9).await.unwrap();
-        assert!(due(5).await.is_empty(), "nothing waits");
-        apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
-        let row = due(10).await.remove(0);
-        let begin = async || deliveries::begin(&db, &row, Timestamp(50)).await.unwrap();
-        assert!(begin().await && !begin().await && due(49).await.is_empty());
-        assert_eq!(due(50).await.len(), 1, "its host has ended");
-        deliveries::end(&db, space, SERVICE, true, Timestamp(60)).await.unwrap();
-        deliveries::end(&db, space, SERVICE, true, Timestamp(70)).await.unwrap();
-        assert!(due(69).await.is_empty());
-        assert_eq!(due(70).await[0].failures, 2);
-        deliveries::end(&db, space, SERVICE, false, Timestamp(71)).await.unwrap();
-        assert_eq!(due(71).await[0].failures, 0);
-        assert!(due(1_000).await.is_empty(), "the registration has expired");
-    }
+async fn only_the_last_state_of_a_repo_waits(db: TestDb) {
+    let space = create(&db, "main").await;
+    register(&db, space, SERVICE, 1_000).await;
+    register(&db, space, "expired", 5).await;
+    let first = apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
+    let notices = async || deliveries::waiting(&db, space, SERVICE, 9).await.unwrap();
+    let notice = notices().await.remove(0);
+    assert_eq!((notice.author.clone(), Some(notice.rev), notice.hash), (did(2), first.rev, first.hash));
+    assert_eq!((notice.space_rev, notice.prev_space_rev), (first.tracked.map(|t| t.space_rev), None));
+    writers::track(&db, space, &did(3), rev(1), [7; 32], Timestamp(20)).await.unwrap();
+    let last = apply(&db, space, 2, 30, &[put(&note("a"), 2)]).await.unwrap();
+    let waiting = notices().await;
+    assert_eq!(waiting.iter().map(|notice| notice.author.clone()).collect::<Vec<_>>(), [did(3), did(2)]);
+    assert_eq!((Some(waiting[1].rev), waiting[1].queued_at), (last.rev, Timestamp(30)));
+    assert_eq!(waiting[1].prev_space_rev, waiting[0].space_rev);
+    // The notice that was sent is older than the one that waits now.
+    deliveries::delivered(&db, space, SERVICE, &notice).await.unwrap();
+    assert_eq!(notices().await.len(), 2);
+    deliveries::delivered(&db, space, SERVICE, &waiting[1]).await.unwrap();
+    assert_eq!(notices().await, waiting[..1]);
+    assert_eq!(deliveries::prune(&db, Timestamp(20)).await.unwrap(), 0);
+    assert_eq!(deliveries::prune(&db, Timestamp(21)).await.unwrap(), 1);
+    assert_eq!(count(&db, "space_deliveries").await, 0, "an expired service has no notices");
+}
 
-    async fn the_authority_of_another_host_receives_writes(db) {
-        let uri = SpaceUri::parse("at://did:web:other.example/space/com.example.group/x").unwrap();
-        let space = space::of_other_host(&db, &uri, Timestamp(1)).await.unwrap().unwrap();
-        register(&db, space, "did:web:other.example#atproto_space_host", i64::MAX).await;
-        let applied = apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
-        assert!(applied.tracked.is_none());
-        let row = deliveries::due(&db, Timestamp(10), 9).await.unwrap().remove(0);
-        let waiting = deliveries::waiting(&db, space, &row.service, 9).await.unwrap();
-        assert_eq!((waiting[0].space_rev, Some(waiting[0].rev), waiting.len()), (None, applied.rev, 1));
-    }
+async fn attempts_are_made_by_one_host_at_a_time(db: TestDb) {
+    let space = create(&db, "main").await;
+    register(&db, space, SERVICE, 1_000).await;
+    let due = async |now| deliveries::due(&db, Timestamp(now), 9).await.unwrap();
+    assert!(due(5).await.is_empty(), "nothing waits");
+    apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
+    let row = due(10).await.remove(0);
+    let begin = async || deliveries::begin(&db, &row, Timestamp(50)).await.unwrap();
+    assert!(begin().await && !begin().await && due(49).await.is_empty());
+    assert_eq!(due(50).await.len(), 1, "its host has ended");
+    deliveries::end(&db, space, SERVICE, true, Timestamp(60)).await.unwrap();
+    deliveries::end(&db, space, SERVICE, true, Timestamp(70)).await.unwrap();
+    assert!(due(69).await.is_empty());
+    assert_eq!(due(70).await[0].failures, 2);
+    deliveries::end(&db, space, SERVICE, false, Timestamp(71)).await.unwrap();
+    assert_eq!(due(71).await[0].failures, 0);
+    assert!(due(1_000).await.is_empty(), "the registration has expired");
+}
 
-    async fn missing_notices_are_noticed(db) {
-        let space = create(&db, "main").await;
-        let observe = async |n, previous: Option<u64>| {
-            follows::observe(&db, space, rev(n), previous.map(rev)).await.unwrap()
-        };
-        assert_eq!(observe(1, None).await, Observed::NotFollowed);
-        assert!(follows::begin(&db, space).await.unwrap() && follows::begin(&db, space).await.unwrap());
-        assert_eq!(observe(1, None).await, Observed::Next);
-        assert_eq!(observe(3, Some(1)).await, Observed::Next);
-        assert_eq!((observe(3, Some(1)).await, observe(2, None).await), (Observed::Old, Observed::Old));
-        assert_eq!(observe(9, Some(7)).await, Observed::Gap);
-        assert_eq!(observe(11, Some(8)).await, Observed::Next, "an older one is harmless");
-        let other = create(&db, "other").await;
-        follows::begin(&db, other).await.unwrap();
-        let first = follows::observe(&db, other, rev(5), Some(rev(4))).await.unwrap();
-        assert_eq!(first, Observed::Gap, "there were writes before");
-        assert!(!follows::begin(&db, SpaceId(99)).await.unwrap());
-        assert_eq!(count(&db, "space_follows").await, 2);
-    }
+async fn the_authority_of_another_host_receives_writes(db: TestDb) {
+    let uri = SpaceUri::parse("at://did:web:other.example/space/com.example.group/x").unwrap();
+    let space = space::of_other_host(&db, &uri, Timestamp(1)).await.unwrap().unwrap();
+    register(&db, space, "did:web:other.example#atproto_space_host", i64::MAX).await;
+    let applied = apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
+    assert!(applied.tracked.is_none());
+    let row = deliveries::due(&db, Timestamp(10), 9).await.unwrap().remove(0);
+    let waiting = deliveries::waiting(&db, space, &row.service, 9).await.unwrap();
+    assert_eq!((waiting[0].space_rev, Some(waiting[0].rev), waiting.len()), (None, applied.rev, 1));
+}
 
-    async fn the_position_in_the_list_of_repos_moves_once(db) {
-        let space = create(&db, "main").await;
-        follows::begin(&db, space).await.unwrap();
-        let advance = async |from, to, is_end| {
-            follows::advance(&db, space, from, to, is_end, Timestamp(50)).await.unwrap()
-        };
-        assert_eq!(follows::due(&db, Timestamp(40), 9).await.unwrap().len(), 1);
-        assert!(advance(None, Some("a"), false).await && !advance(None, Some("b"), false).await);
-        assert_eq!(follows::due(&db, Timestamp(40), 9).await.unwrap()[0].cursor.as_deref(), Some("a"));
-        assert!(advance(Some("a"), Some("a"), true).await);
-        assert!(follows::due(&db, Timestamp(50), 9).await.unwrap().is_empty());
-        let row = follows::get(&db, space).await.unwrap().unwrap();
-        assert_eq!((row.cursor.as_deref(), row.checked_at, row.seen_rev), (Some("a"), Timestamp(50), None));
-        let odd = follows::advance(&db, space, Some("a"), Some("a\0b"), false, Timestamp(60)).await;
-        assert!(matches!(odd, Ok(true) | Err(StoreError::BadValue(_))), "{odd:?}");
-        assert!(follows::end(&db, space).await.unwrap() && !follows::end(&db, space).await.unwrap());
-    }
+async fn missing_notices_are_noticed(db: TestDb) {
+    let space = create(&db, "main").await;
+    let observe = async |n, previous: Option<u64>| {
+        follows::observe(&db, space, rev(n), previous.map(rev)).await.unwrap()
+    };
+    assert_eq!(observe(1, None).await, Observed::NotFollowed);
+    assert!(follows::begin(&db, space).await.unwrap() && follows::begin(&db, space).await.unwrap());
+    assert_eq!(observe(1, None).await, Observed::Next);
+    assert_eq!(observe(3, Some(1)).await, Observed::Next);
+    assert_eq!((observe(3, Some(1)).await, observe(2, None).await), (Observed::Old, Observed::Old));
+    assert_eq!(observe(9, Some(7)).await, Observed::Gap);
+    assert_eq!(observe(11, Some(8)).await, Observed::Next, "an older one is harmless");
+    let other = create(&db, "other").await;
+    follows::begin(&db, other).await.unwrap();
+    let first = follows::observe(&db, other, rev(5), Some(rev(4))).await.unwrap();
+    assert_eq!(first, Observed::Gap, "there were writes before");
+    assert!(!follows::begin(&db, SpaceId(99)).await.unwrap());
+    assert_eq!(count(&db, "space_follows").await, 2);
+}
+
+async fn the_position_in_the_list_of_repos_moves_once(db: TestDb) {
+    let space = create(&db, "main").await;
+    follows::begin(&db, space).await.unwrap();
+    let advance =
+        async |from, to, is_end| follows::advance(&db, space, from, to, is_end, Timestamp(50)).await.unwrap();
+    assert_eq!(follows::due(&db, Timestamp(40), 9).await.unwrap().len(), 1);
+    assert!(advance(None, Some("a"), false).await && !advance(None, Some("b"), false).await);
+    assert_eq!(follows::due(&db, Timestamp(40), 9).await.unwrap()[0].cursor.as_deref(), Some("a"));
+    assert!(advance(Some("a"), Some("a"), true).await);
+    assert!(follows::due(&db, Timestamp(50), 9).await.unwrap().is_empty());
+    let row = follows::get(&db, space).await.unwrap().unwrap();
+    assert_eq!((row.cursor.as_deref(), row.checked_at, row.seen_rev), (Some("a"), Timestamp(50), None));
+    let odd = follows::advance(&db, space, Some("a"), Some("a\0b"), false, Timestamp(60)).await;
+    assert!(matches!(odd, Ok(true) | Err(StoreError::BadValue(_))), "{odd:?}");
+    assert!(follows::end(&db, space).await.unwrap() && !follows::end(&db, space).await.unwrap());
 }

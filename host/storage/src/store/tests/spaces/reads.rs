@@ -1,3 +1,4 @@
+use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 
 use super::fixtures::*;
@@ -30,132 +31,154 @@ async fn fill(db: &Db, space: SpaceId) {
     }
 }
 
-on_both! {
-    async fn lists_are_in_the_order_of_paths(db) {
-        let (space, elsewhere) = (create(&db, "main").await, create(&db, "other").await);
-        fill(&db, space).await;
-        fill(&db, elsewhere).await;
-        let all = [
-            "2 com.example.note/B", "3 com.example.note/B", "2 com.example.note/a", "3 com.example.note/a",
-            "2 com.example.other/a", "3 com.example.other/a", "2 com.example.other/~", "3 com.example.other/~",
-        ];
-        let (two, other) = (did(2), nsid(OTHER));
-        for (authors, author) in [(Authors::All, ""), (Authors::One(&two), "2")] {
-            for collection in [None, Some(&other)] {
-                let name = collection.map_or("", |collection| collection.as_str());
-                let mut expected: Vec<_> =
-                    all.into_iter().filter(|entry| entry.starts_with(author) && entry.contains(name)).collect();
-                let counted = records::count(&db, space, authors, collection).await.unwrap();
-                assert_eq!(counted, expected.len() as u64);
-                for is_reverse in [false, true] {
-                    for limit in [1, 3, 99] {
-                        let list = List { space, authors, collection, is_reverse, with_text: limit == 3 };
-                        assert_eq!(walk(&db, &list, limit).await, expected, "{list:?}");
-                    }
-                    expected.reverse();
+on_both!(
+    lists_are_in_the_order_of_paths,
+    writes_between_pages_lose_no_record,
+    records_of_hidden_accounts_are_in_no_list_of_all,
+    a_path_without_an_author_may_have_several,
+    blobs_are_those_of_records,
+    the_list_of_repos_is_in_the_order_of_changes,
+    writes_elsewhere_are_tracked_unless_they_are_stale
+);
+
+async fn lists_are_in_the_order_of_paths(db: TestDb) {
+    let (space, elsewhere) = (create(&db, "main").await, create(&db, "other").await);
+    fill(&db, space).await;
+    fill(&db, elsewhere).await;
+    let all = [
+        "2 com.example.note/B",
+        "3 com.example.note/B",
+        "2 com.example.note/a",
+        "3 com.example.note/a",
+        "2 com.example.other/a",
+        "3 com.example.other/a",
+        "2 com.example.other/~",
+        "3 com.example.other/~",
+    ];
+    let (two, other) = (did(2), nsid(OTHER));
+    for (authors, author) in [(Authors::All, ""), (Authors::One(&two), "2")] {
+        for collection in [None, Some(&other)] {
+            let name = collection.map_or("", |collection| collection.as_str());
+            let mut expected: Vec<_> =
+                all.into_iter().filter(|entry| entry.starts_with(author) && entry.contains(name)).collect();
+            let counted = records::count(&db, space, authors, collection).await.unwrap();
+            assert_eq!(counted, expected.len() as u64);
+            for is_reverse in [false, true] {
+                for limit in [1, 3, 99] {
+                    let list = List { space, authors, collection, is_reverse, with_text: limit == 3 };
+                    assert_eq!(walk(&db, &list, limit).await, expected, "{list:?}");
                 }
+                expected.reverse();
             }
         }
     }
+}
 
-    async fn writes_between_pages_lose_no_record(db) {
-        let space = create(&db, "main").await;
-        fill(&db, space).await;
-        let list = list_all(space);
-        let page = records::page(&db, &list, None, 3).await.unwrap();
-        let after = Place { path: page[2].path.clone(), author: page[2].author.clone() };
-        // Before, at, and after the position.
-        let batch = [put(&note("A"), 1), take(&note("a")), put(&note("b"), 1)];
-        apply(&db, space, 2, 20, &batch).await.unwrap();
-        let rest = records::page(&db, &list, Some(&after), 99).await.unwrap();
-        assert_eq!(rest.len(), 6, "the five others and the new one: {rest:?}");
-        assert_eq!(rest[0].path, note("a"));
-        assert_eq!(rest[1].path, note("b"));
-    }
+async fn writes_between_pages_lose_no_record(db: TestDb) {
+    let space = create(&db, "main").await;
+    fill(&db, space).await;
+    let list = list_all(space);
+    let page = records::page(&db, &list, None, 3).await.unwrap();
+    let after = Place { path: page[2].path.clone(), author: page[2].author.clone() };
+    // Before, at, and after the position.
+    let batch = [put(&note("A"), 1), take(&note("a")), put(&note("b"), 1)];
+    apply(&db, space, 2, 20, &batch).await.unwrap();
+    let rest = records::page(&db, &list, Some(&after), 99).await.unwrap();
+    assert_eq!(rest.len(), 6, "the five others and the new one: {rest:?}");
+    assert_eq!(rest[0].path, note("a"));
+    assert_eq!(rest[1].path, note("b"));
+}
 
-    async fn records_of_hidden_accounts_are_in_no_list_of_all(db) {
-        let space = create(&db, "main").await;
-        fill(&db, space).await;
-        set_status(&db, 3, AccountStatus::TakenDown).await;
-        assert_eq!(walk(&db, &list_all(space), 9).await.len(), 4);
-        assert_eq!(records::count(&db, space, Authors::All, None).await.unwrap(), 4);
-        assert_eq!(records::count(&db, space, Authors::One(&did(3)), None).await.unwrap(), 4);
-        assert_eq!(writers::page(&db, space, Order::Authors, "", 9).await.unwrap().len(), 1);
-    }
+async fn records_of_hidden_accounts_are_in_no_list_of_all(db: TestDb) {
+    let space = create(&db, "main").await;
+    fill(&db, space).await;
+    set_status(&db, 3, AccountStatus::TakenDown).await;
+    assert_eq!(walk(&db, &list_all(space), 9).await.len(), 4);
+    assert_eq!(records::count(&db, space, Authors::All, None).await.unwrap(), 4);
+    assert_eq!(records::count(&db, space, Authors::One(&did(3)), None).await.unwrap(), 4);
+    assert_eq!(writers::page(&db, space, Order::Authors, "", 9).await.unwrap().len(), 1);
+}
 
-    async fn a_path_without_an_author_may_have_several(db) {
-        let space = create(&db, "main").await;
-        fill(&db, space).await;
-        apply(&db, space, 2, 20, &[put(&note("x"), 1)]).await.unwrap();
-        let authors = async |path| records::authors_of(&db, space, &path).await.unwrap();
-        assert_eq!(authors(note("x")).await, [did(2)]);
-        assert_eq!(authors(note("a")).await, [did(2), did(3)]);
-        assert!(authors(note("y")).await.is_empty());
-    }
+async fn a_path_without_an_author_may_have_several(db: TestDb) {
+    let space = create(&db, "main").await;
+    fill(&db, space).await;
+    apply(&db, space, 2, 20, &[put(&note("x"), 1)]).await.unwrap();
+    let authors = async |path| records::authors_of(&db, space, &path).await.unwrap();
+    assert_eq!(authors(note("x")).await, [did(2)]);
+    assert_eq!(authors(note("a")).await, [did(2), did(3)]);
+    assert!(authors(note("y")).await.is_empty());
+}
 
-    async fn blobs_are_those_of_records(db) {
-        let space = create(&db, "main").await;
-        let with = |rkey: &str, blobs: &[&str]| {
-            let mut write = put(&note(rkey), 1);
-            write.record.as_mut().unwrap().blobs = blobs.iter().map(|&cid| cid.to_owned()).collect();
-            write
-        };
-        let first = apply(&db, space, 2, 1, &[with("a", &["c", "a", "a"]), with("b", &["a", "b"])]).await.unwrap();
-        let blobs = async |since, after: &str, limit| {
-            records::blobs(&db, space, &did(2), since, after, limit).await.unwrap()
-        };
-        assert_eq!(blobs(None, "", 9).await, ["a", "b", "c"]);
-        assert_eq!((blobs(None, "", 2).await, blobs(None, "b", 2).await), (vec!["a".into(), "b".into()], vec!["c".to_owned()]));
-        apply(&db, space, 2, 2, &[with("b", &["d"])]).await.unwrap();
-        assert_eq!((blobs(None, "", 9).await.join(" "), blobs(first.rev, "", 9).await), ("a c d".to_owned(), vec!["d".to_owned()]));
-        let has = async |author, cid| records::has_blob(&db, space, &did(author), cid).await.unwrap();
-        assert!(has(2, "d").await && !has(2, "b").await && !has(3, "d").await);
-        apply(&db, space, 2, 3, &[take(&note("a")), take(&note("b"))]).await.unwrap();
-        assert_eq!(count(&db, "space_blobs").await, 0);
-    }
+async fn blobs_are_those_of_records(db: TestDb) {
+    let space = create(&db, "main").await;
+    let with = |rkey: &str, blobs: &[&str]| {
+        let mut write = put(&note(rkey), 1);
+        write.record.as_mut().unwrap().blobs = blobs.iter().map(|&cid| cid.to_owned()).collect();
+        write
+    };
+    let first =
+        apply(&db, space, 2, 1, &[with("a", &["c", "a", "a"]), with("b", &["a", "b"])]).await.unwrap();
+    let blobs = async |since, after: &str, limit| {
+        records::blobs(&db, space, &did(2), since, after, limit).await.unwrap()
+    };
+    assert_eq!(blobs(None, "", 9).await, ["a", "b", "c"]);
+    assert_eq!(
+        (blobs(None, "", 2).await, blobs(None, "b", 2).await),
+        (vec!["a".into(), "b".into()], vec!["c".to_owned()])
+    );
+    apply(&db, space, 2, 2, &[with("b", &["d"])]).await.unwrap();
+    assert_eq!(
+        (blobs(None, "", 9).await.join(" "), blobs(first.rev, "", 9).await),
+        ("a c d".to_owned(), vec!["d".to_owned()])
+    );
+    let has = async |author, cid| records::has_blob(&db, space, &did(author), cid).await.unwrap();
+    assert!(has(2, "d").await && !has(2, "b").await && !has(3, "d").await);
+    apply(&db, space, 2, 3, &[take(&note("a")), take(&note("b"))]).await.unwrap();
+    assert_eq!(count(&db, "space_blobs").await, 0);
+}
 
-    async fn the_list_of_repos_is_in_the_order_of_changes(db) {
-        let space = create(&db, "main").await;
-        for (author, now) in [(4, 10), (2, 20), (3, 30)] {
-            apply(&db, space, author, now, &[put(&note("a"), 1)]).await.unwrap();
-        }
-        let page = async |after: &str, limit| writers::page(&db, space, Order::Changes, after, limit).await.unwrap();
-        let authors = |rows: &[writers::WriterRow]| -> Vec<String> {
-            rows.iter().map(|row| row.author.as_str()[31..].to_owned()).collect()
-        };
-        let first = page("", 2).await;
-        assert_eq!(authors(&first), ["4", "2"]);
-        // A repo that changes meanwhile appears again.
-        apply(&db, space, 4, 40, &[put(&note("b"), 1)]).await.unwrap();
-        let cursor = first[1].space_rev.to_string();
-        assert_eq!(authors(&page(&cursor, 9).await), ["3", "4"]);
-        // Any text is a cursor.
-        let nul = format!("{cursor}\0x");
-        assert_eq!(authors(&page(&nul, 9).await), ["3", "4"]);
-        for (text, rows) in [("\0", 3), ("0", 3), ("zzzz", 0), ("\u{10FFFF}", 0), ("~", 0)] {
-            assert_eq!(page(text, 9).await.len(), rows, "{text:?}");
-        }
-        let by_author = writers::page(&db, space, Order::Authors, did(2).as_str(), 9).await.unwrap();
-        assert_eq!(authors(&by_author), ["3", "4"]);
+async fn the_list_of_repos_is_in_the_order_of_changes(db: TestDb) {
+    let space = create(&db, "main").await;
+    for (author, now) in [(4, 10), (2, 20), (3, 30)] {
+        apply(&db, space, author, now, &[put(&note("a"), 1)]).await.unwrap();
     }
+    let page =
+        async |after: &str, limit| writers::page(&db, space, Order::Changes, after, limit).await.unwrap();
+    let authors = |rows: &[writers::WriterRow]| -> Vec<String> {
+        rows.iter().map(|row| row.author.as_str()[31..].to_owned()).collect()
+    };
+    let first = page("", 2).await;
+    assert_eq!(authors(&first), ["4", "2"]);
+    // A repo that changes meanwhile appears again.
+    apply(&db, space, 4, 40, &[put(&note("b"), 1)]).await.unwrap();
+    let cursor = first[1].space_rev.to_string();
+    assert_eq!(authors(&page(&cursor, 9).await), ["3", "4"]);
+    // Any text is a cursor.
+    let nul = format!("{cursor}\0x");
+    assert_eq!(authors(&page(&nul, 9).await), ["3", "4"]);
+    for (text, rows) in [("\0", 3), ("0", 3), ("zzzz", 0), ("\u{10FFFF}", 0), ("~", 0)] {
+        assert_eq!(page(text, 9).await.len(), rows, "{text:?}");
+    }
+    let by_author = writers::page(&db, space, Order::Authors, did(2).as_str(), 9).await.unwrap();
+    assert_eq!(authors(&by_author), ["3", "4"]);
+}
 
-    async fn writes_elsewhere_are_tracked_unless_they_are_stale(db) {
-        let space = create(&db, "main").await;
-        let track = async |author, n, now| {
-            writers::track(&db, space, &did(author), rev(n), [n as u8; 32], Timestamp(now)).await.unwrap()
-        };
-        let Track::Stored(first) = track(2, 5, 100).await else { panic!("it is stored") };
-        let Track::Stored(second) = track(3, 1, 100).await else { panic!("it is stored") };
-        assert_eq!((first.previous, second.previous), (None, Some(first.space_rev)));
-        assert!(second.space_rev > first.space_rev);
-        assert_eq!((track(2, 5, 200).await, track(2, 4, 200).await), (Track::Stale, Track::Stale));
-        let row = writers::get(&db, space, &did(2)).await.unwrap().unwrap();
-        assert_eq!((row.rev, row.hash, row.space_rev), (rev(5), [5; 32], first.space_rev));
-        assert!(writers::get(&db, space, &did(4)).await.unwrap().is_none());
-        assert!(matches!(track(2, 6, 200).await, Track::Stored(_)));
-        let other = "at://did:web:x.example/space/a.b.c/d".parse().unwrap();
-        let foreign = space::of_other_host(&db, &other, Timestamp(1)).await.unwrap().unwrap();
-        let tracked = writers::track(&db, foreign, &did(2), rev(1), [0; 32], Timestamp(1)).await.unwrap();
-        assert_eq!(tracked, Track::NoSpace);
-    }
+async fn writes_elsewhere_are_tracked_unless_they_are_stale(db: TestDb) {
+    let space = create(&db, "main").await;
+    let track = async |author, n, now| {
+        writers::track(&db, space, &did(author), rev(n), [n as u8; 32], Timestamp(now)).await.unwrap()
+    };
+    let Track::Stored(first) = track(2, 5, 100).await else { panic!("it is stored") };
+    let Track::Stored(second) = track(3, 1, 100).await else { panic!("it is stored") };
+    assert_eq!((first.previous, second.previous), (None, Some(first.space_rev)));
+    assert!(second.space_rev > first.space_rev);
+    assert_eq!((track(2, 5, 200).await, track(2, 4, 200).await), (Track::Stale, Track::Stale));
+    let row = writers::get(&db, space, &did(2)).await.unwrap().unwrap();
+    assert_eq!((row.rev, row.hash, row.space_rev), (rev(5), [5; 32], first.space_rev));
+    assert!(writers::get(&db, space, &did(4)).await.unwrap().is_none());
+    assert!(matches!(track(2, 6, 200).await, Track::Stored(_)));
+    let other = "at://did:web:x.example/space/a.b.c/d".parse().unwrap();
+    let foreign = space::of_other_host(&db, &other, Timestamp(1)).await.unwrap().unwrap();
+    let tracked = writers::track(&db, foreign, &did(2), rev(1), [0; 32], Timestamp(1)).await.unwrap();
+    assert_eq!(tracked, Track::NoSpace);
 }
