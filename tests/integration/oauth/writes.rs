@@ -100,7 +100,7 @@ async fn invalid_writes_are_refused_before_anything_is_sent(world: World) {
             PUT,
             json!({ "uri": format!("at://did:plc:abc/space/a.b.c/main/{ALICE}/{NOTES}/k") }),
             400,
-            "it is an address in a space",
+            "uri: not the AT URI of a record (at://<did>/<collection>/<rkey>): it is an address in a space",
         ),
         (PUT, json!({ "uri": format!("at://{BOB}/{NOTES}/k") }), 403, "uri names a record of another repo"),
         (
