@@ -4,13 +4,7 @@
 //! return, and of the comments above them (docs/adr/0099), and fails when the committed file is another one. The
 //! integration tests compare every answer that they receive with it.
 
-#[cfg(test)]
-mod comments;
-#[cfg(test)]
-mod document;
 mod handler;
-#[cfg(test)]
-mod schemas;
 #[cfg(test)]
 mod tests;
 

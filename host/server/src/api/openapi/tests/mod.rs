@@ -1,9 +1,13 @@
-//! Compares the description with the committed document.
+//! Makes the description, and compares it with the committed document.
+
+mod comments;
+mod document;
+mod schemas;
 
 use std::path::Path;
 
-use super::comments::{self, Comments};
-use super::document::{document, text};
+use self::comments::Comments;
+use self::document::{document, text};
 use crate::api::routes;
 
 /// The path of a written document that differs from the committed one.
