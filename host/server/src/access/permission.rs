@@ -141,7 +141,7 @@ permissions! {
         ApiClientsEdit "api-clients:edit" "Edit API clients" "Change, activate and deactivate applications.";
         ApiClientsDelete "api-clients:delete" "Delete API clients" "Remove applications and their children.";
     }
-    "Dead DeadLetterList" {
+    "Dead Letters" {
         DeadLettersRead "dead-letters:read" "Read dead letters" "See events whose script failed.";
         DeadLettersManage "dead-letters:manage" "Manage dead letters" "Dismiss, retry and reindex dead letters.";
     }
