@@ -16,8 +16,13 @@ pub(super) fn work(stage: &Stage) {
     stage.accounts.core().tasks.spawn(sync::run(stage.accounts.clone()));
 }
 
+/// Runs a sync. Its event is recorded too: a turn stores the end of the sync first, so that a caller may be a moment earlier.
 pub(super) async fn run_sync(stage: &Stage) -> SyncState {
-    stage.accounts.sync(&user(ALICE), "fake").await.unwrap()
+    let ended = stage.accounts.sync(&user(ALICE), "fake").await.unwrap();
+    let tasks = stage.accounts.core().tasks.clone();
+    // The worker runs until the server drains.
+    until(async || tasks.len() <= 1).await;
+    ended
 }
 
 /// The code of the error that ends a sync.
