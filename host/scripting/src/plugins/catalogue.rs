@@ -35,7 +35,7 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 const MAX_DURATION: Duration = Duration::from_mins(5);
 
 /// Time that an operator waits for it. A page takes a second; manifests are read once.
-const OPERATOR_PATIENCE: Duration = Duration::from_secs(8);
+const OPERATOR_MAX_WAIT: Duration = Duration::from_secs(8);
 
 /// The reason why the catalogue could not be read. The texts are for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -166,7 +166,7 @@ impl Catalogue {
         }
         let mut outcome = self.0.outcome.subscribe();
         self.0.wanted.notify_one();
-        match tokio::time::timeout(OPERATOR_PATIENCE, outcome.changed()).await {
+        match tokio::time::timeout(OPERATOR_MAX_WAIT, outcome.changed()).await {
             Ok(Ok(())) => outcome.borrow().clone().map_err(CatalogueError::Background),
             _ if self.refreshed_at().is_some() => Ok(()),
             _ => Err(CatalogueError::Unknown),

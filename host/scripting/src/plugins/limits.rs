@@ -99,7 +99,7 @@ pub const RESOURCES: usize = 1_000;
 /// Calls of one plugin that run at the same time: a slow plugin occupies few instances.
 pub const CALLS_PER_PLUGIN: usize = 4;
 
-/// Calls of one plugin that one tenant may have running, so that the plugin's other places stay free for others.
+/// Calls of one plugin that one tenant may have running, so that the plugin's other permits stay free for others.
 pub const CALLS_PER_TENANT: usize = 2;
 
 /// Calls of one tenant to one plugin that may wait: a page of results, each of which calls a library.

@@ -1,5 +1,5 @@
 //! Shares limited resources fairly between tenants. Each limited resource has a [`FairPool`] of permits, and every call
-//! takes its place on behalf of its [`Tenant`].
+//! takes its permits on behalf of its [`Tenant`].
 
 mod pool;
 mod state;

@@ -42,7 +42,7 @@ pub enum Full {
     #[error("the server is busy")]
     Pool,
     /// No permit became free in time.
-    #[error("no permit became free in time")]
+    #[error("the server is busy: nothing became free in time")]
     Timeout,
 }
 

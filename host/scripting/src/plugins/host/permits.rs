@@ -12,7 +12,7 @@ use belvedere_web::fair_share::{Bounds, FairPool, Full, Permit, Tenant};
 pub(in crate::plugins) struct HostPermits {
     /// Permits for requests: half of them for one tenant.
     http_tenants: FairPool,
-    /// The same places: half of them for one plugin.
+    /// The same permits: half of them for one plugin.
     http_plugins: FairPool,
     /// Permits for writes of values, some of them for one plugin.
     writes: FairPool,

@@ -1,7 +1,7 @@
 //! Bounds how many runs have an instance at the same time: each run holds a permit in a [`FairPool`], and with it one
 //! instance.
 //!
-//! A run that calls a method through `xrpc.*` keeps its place while the called method's script runs in another. So
+//! A run that calls a method through `xrpc.*` keeps its permit while the called method's script runs in another. So
 //! each depth of nesting has a pool of its own (`docs/adr/0027-permits-by-depth.md`): a run waits only for permits of
 //! deeper runs, and the deepest wait for none. However full the pools are, the runs in them end, and waiting runs
 //! never form a cycle.

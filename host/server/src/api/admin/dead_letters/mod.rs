@@ -26,16 +26,16 @@ use belvedere_storage::store::index::{Change, CheckedRecord};
 use belvedere_web::http::{Error, Request};
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct LetterQuery {
+pub struct DeadLetterQuery {
     collection: Option<String>,
     /// `true`, `false` or `all`.
     resolved: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct LetterListQuery {
+pub struct DeadLetterListQuery {
     #[serde(flatten)]
-    letters: LetterQuery,
+    letters: DeadLetterQuery,
     #[serde(flatten)]
     page: Page,
 }
@@ -47,7 +47,7 @@ pub struct Done {
 
 /// Reads `collection` and `resolved` from the query: absent or `false` selects unresolved letters, `true` resolved
 /// ones, any other value both.
-fn filter(query: LetterQuery) -> DeadLetterFilter {
+fn filter(query: DeadLetterQuery) -> DeadLetterFilter {
     let resolved = match query.resolved.as_deref() {
         None | Some("" | "false") => Some(false),
         Some("true") => Some(true),
@@ -166,9 +166,9 @@ pub struct DeadLetterList {
 pub async fn list(
     app: Arc<App>,
     _admin: Admin,
-    request: WithQuery<LetterListQuery>,
+    request: WithQuery<DeadLetterListQuery>,
 ) -> JsonResult<DeadLetterList> {
-    let LetterListQuery { letters, page } = request.parameters()?;
+    let DeadLetterListQuery { letters, page } = request.parameters()?;
     let limit = page.limit(PageSize::LOGS)?;
     let before = page.cursor().map(|cursor| cursor.parse()).transpose();
     let before = before.map_err(|_| Error::bad_request("cursor must be the cursor of an earlier answer"))?;
@@ -188,7 +188,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<D
 }
 
 /// `GET /admin/dead-letters/count`: the number of those that match.
-pub async fn count(app: Arc<App>, _admin: Admin, request: WithQuery<LetterQuery>) -> JsonResult<Count> {
+pub async fn count(app: Arc<App>, _admin: Admin, request: WithQuery<DeadLetterQuery>) -> JsonResult<Count> {
     let count = dead_letters::count(&app.db, &filter(request.parameters()?)).await?;
     Ok(Json(Count { count }))
 }
