@@ -29,6 +29,7 @@ pub struct LexiconRevision {
 pub struct FullLexiconRevision {
     #[serde(flatten)]
     revision: LexiconRevision,
+    #[serde(skip_serializing_if = "Option::is_none")]
     lexicon_json: Option<Box<RawValue>>,
 }
 
