@@ -132,7 +132,7 @@ fn segments(text: &str) -> Result<Vec<&str>, InvalidSpaceUri> {
         return Err(InvalidSpaceUri::Legacy);
     }
     let rest = text.strip_prefix("at://").ok_or(InvalidSpaceUri::Scheme)?;
-    // One segment more than any address has tells that there are too many.
+    // The longest address has seven.
     let segments: Vec<&str> = rest.splitn(8, '/').collect();
     if segments.contains(&"") { Err(Part("a segment is empty")) } else { Ok(segments) }
 }

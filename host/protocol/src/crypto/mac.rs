@@ -17,7 +17,7 @@ impl MacKey {
         Self(Zeroizing::new(tag(secret, purpose.as_bytes())))
     }
 
-    /// Derives a key from random bytes that are one already: HKDF-SHA256 (RFC 5869) without its first step.
+    /// Derives a key from uniformly random bytes: HKDF-SHA256 (RFC 5869) without its first step.
     pub fn expand(random: &[u8; 32], purpose: &[u8]) -> Self {
         let mut key = Zeroizing::new([0; 32]);
         let hkdf = Hkdf::<Sha256>::from_prk(random).expect("HKDF accepts keys of the hash's length");

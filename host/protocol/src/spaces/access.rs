@@ -67,7 +67,7 @@ impl MemberAccess {
             "none" => Some(Self::of_flags(false, false, false)),
             "read" => Some(Self::of_flags(true, false, false)),
             "read_self" => Some(Self::of_flags(true, false, true)),
-            "write" => Some(Self::CREATOR),
+            "write" => Some(Self::of_flags(true, true, false)),
             _ => None,
         }
     }
@@ -80,7 +80,7 @@ impl MemberAccess {
     }
 }
 
-/// A decision about a user who is no member, or a member.
+/// Whether a user is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     Allowed,

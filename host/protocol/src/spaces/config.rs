@@ -68,10 +68,12 @@ impl SpaceConfig {
     }
 }
 
-/// The collections that the lexicon of a space's type declares; `None` for another lexicon, and for one that is malformed.
+/// The collections that the lexicon of a space's type declares; `None` for another lexicon. A name that is no NSID
+/// declares nothing.
 pub fn declared_collections(lexicon: &Value) -> Option<Vec<Nsid>> {
     let main = lexicon.pointer("/defs/main").filter(|main| main["type"] == "space")?;
-    nsids(&main["collections"])
+    let names = main["collections"].as_array().map(Vec::as_slice).unwrap_or_default();
+    Some(names.iter().filter_map(|name| Nsid::try_from(name.as_str()?).ok()).collect())
 }
 
 fn nsids(names: &Value) -> Option<Vec<Nsid>> {
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn collections_are_those_of_the_config_or_of_the_lexicon() {
         let nsid = |name: &str| Nsid::try_from(name).unwrap();
-        let lexicon = json!({ "defs": { "main": { "type": "space", "collections": ["a.b.c"] } } });
+        let lexicon = json!({ "defs": { "main": { "type": "space", "collections": ["a.b.c", "no NSID"] } } });
         let declared = declared_collections(&lexicon);
         assert_eq!(declared, Some(vec![nsid("a.b.c")]));
         assert_eq!(declared_collections(&json!({ "defs": { "main": { "type": "record" } } })), None);

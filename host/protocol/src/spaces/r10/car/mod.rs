@@ -14,8 +14,11 @@ use crate::atproto::record::MAX_RECORD_BYTES;
 use crate::atproto::{CborValue, Cid, InvalidBlocks, cbor_map};
 use crate::spaces::{RecordPath, SetHash};
 
-/// Bytes of an index that is read: some 500,000 records. An entry of an index is not smaller than what is stored for it.
+/// Bytes of an index that is read: at most 1.3 million records, which take some 300 MiB of memory.
 pub const MAX_INDEX_BYTES: usize = 64 << 20;
+
+/// Bytes of the shortest entry of an index: a key like `a.b.c/d` and a link.
+const MIN_ENTRY_BYTES: usize = 49;
 
 /// A record, by its place and its content.
 pub type Entry = (RecordPath, Cid);
@@ -140,7 +143,8 @@ impl SpaceCar {
 }
 
 fn read_index(block: &[u8]) -> Result<Vec<Entry>, InvalidSpaceCar> {
-    let map = cbor_map::decode(block).ok_or(InvalidSpaceCar::Index("it is not a map with unique keys"))?;
+    let map = cbor_map::decode(block, MIN_ENTRY_BYTES)
+        .ok_or(InvalidSpaceCar::Index("it is not a map with unique keys"))?;
     let entry = |(path, value): (&str, CborValue<'_>)| {
         let path = RecordPath::parse(path)
             .map_err(|_| InvalidSpaceCar::Index("a key is not <collection>/<rkey>"))?;

@@ -127,7 +127,7 @@ fn says_what_is_wrong_with_a_car() {
         (&commit, &index_of(PATHS[1], link()), vec![], "hash is not that of the records"),
         (&commit, &index_of("note/self", link()), vec![], "a key is not <collection>/<rkey>"),
         (&commit, &index_of("a.b.c/a/b", link()), vec![], "a key is not <collection>/<rkey>"),
-        (&commit, &index_of(PATHS[0], CborValue::Unsigned(1)), vec![], "not a link to a record"),
+        (&commit, &index_of(PATHS[0], CborValue::Bytes(&[0; 40])), vec![], "not a link to a record"),
         (&commit, &raw, vec![], "not a link to a record"),
         (&commit, &b"\x80".to_vec(), vec![], "not a map with unique keys"),
         (&commit, &vec![0xbb; 9], vec![], "not a map with unique keys"),

@@ -49,6 +49,9 @@ pub enum InvalidCommit {
     Hash,
 }
 
+/// Bytes of a commit that is read, several times what one has.
+const MAX_BYTES: usize = 1 << 10;
+
 impl Commit {
     /// Signs the state of a repo. `ikm`: 32 random bytes that were never used before.
     pub fn sign(repo: SpaceRepo<'_>, rev: Tid, hash: [u8; 32], ikm: [u8; 32], key: &PrivateKey) -> Self {
@@ -106,7 +109,8 @@ impl Commit {
 
     /// Reads the block in a CAR, with fields in any order.
     pub(super) fn from_cbor(block: &[u8]) -> Result<Self, InvalidCommit> {
-        let fields = cbor_map::decode(block).unwrap_or_default();
+        let fields = Some(block).filter(|block| block.len() <= MAX_BYTES);
+        let fields = fields.and_then(|block| cbor_map::decode(block, 2)).unwrap_or_default();
         let field = |name| fields.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
         let version = match field("ver") {
             Some(CborValue::Unsigned(version)) => Some(*version),

@@ -1,6 +1,6 @@
 //! Tokens of spaces (spaces.md §7, spaces-delta.md §2): delegation tokens, credentials and client attestations.
 //!
-//! Each is read in two steps. Parsing checks the form and tells whose key is needed; nothing in the token can be trusted
+//! Each is read in two steps. Parsing checks the form and returns the issuer and the id of the key; nothing in the token can be trusted
 //! before the second step, which checks the rest with the key, the time and the caller's expectations. The caller looks for
 //! replays and revocations by `jti`.
 
