@@ -89,7 +89,7 @@ impl EffectiveScopesCache {
 }
 
 /// The valid scopes of a text; invalid ones are ignored.
-fn valid_scopes(text: &str) -> Scopes {
+pub fn valid_scopes(text: &str) -> Scopes {
     text.split_ascii_whitespace().filter_map(|scope| scope.parse::<Scope>().ok()).collect()
 }
 

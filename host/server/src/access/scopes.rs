@@ -2,7 +2,7 @@
 //! expanded with the lexicons that are uploaded here.
 
 use super::{Access, ApiClient};
-use belvedere_instance::pds::permission_sets;
+use belvedere_instance::pds::{permission_sets, valid_scopes};
 use belvedere_protocol::atproto::scope::{Include, Scope, ScopeError, Scopes};
 use belvedere_storage::store::{Db, StoreError};
 
@@ -48,12 +48,13 @@ fn parent_scopes(access: &Access, id: &str) -> String {
     access.clients.by_id(id).map(|parent| parent.scopes.clone()).unwrap_or_default()
 }
 
-/// Checks that `requested` has `atproto` and nothing beyond `allowed`; both are scope strings.
+/// Checks that `requested` has `atproto` and nothing beyond `allowed`; both are scope strings. `allowed` is stored: a scope that
+/// an earlier version accepted and this one finds invalid allows nothing.
 ///
 /// # Errors
 /// Names the first scope that is too much.
 pub async fn check_within(db: &Db, allowed: &str, requested: &str) -> Result<(), NotGranted> {
-    let (allowed, requested): (Scopes, Scopes) = (allowed.parse()?, requested.parse()?);
+    let (allowed, requested): (Scopes, Scopes) = (valid_scopes(allowed), requested.parse()?);
     if !requested.contains(&Scope::Atproto) {
         return Err(NotGranted::NoAtproto);
     }
@@ -68,4 +69,20 @@ pub async fn check_within(db: &Db, allowed: &str, requested: &str) -> Result<(),
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belvedere_storage::store::testing;
+
+    #[tokio::test]
+    async fn a_stored_scope_that_became_invalid_allows_nothing_and_hides_no_other() {
+        let db = testing::sqlite().await;
+        let stored = "atproto space:a.b.c?did=x repo:a.b.d";
+        assert!(check_within(&db, stored, "atproto repo:a.b.d").await.is_ok());
+        for refused in ["atproto space:a.b.c", "atproto space:a.b.c?did=x"] {
+            assert!(check_within(&db, stored, refused).await.is_err(), "{refused}");
+        }
+    }
 }

@@ -71,7 +71,7 @@ pub fn scopes(text: &str) -> Result<String, String> {
     }
     let mut list = vec![Scope::Atproto.to_string()];
     for scope in parsed.iter() {
-        if let Scope::Other(unknown) = scope {
+        if let unknown @ (Scope::Other(_) | Scope::Space(_)) = scope {
             return Err(format!("the scope {unknown} is not known"));
         }
         let text = scope.to_string();
@@ -107,7 +107,7 @@ mod tests {
         let good = scopes("repo:com.example.note  blob:*/* repo:com.example.note").unwrap();
         assert_eq!(good, "atproto repo:com.example.note blob:*/*");
         assert_eq!(scopes("blob:*/* atproto").unwrap(), "atproto blob:*/*");
-        for bad in ["", "  ", "repo:", "repo:not an nsid", "wish:everything", "rpc:*?aud=*"] {
+        for bad in ["", "  ", "repo:", "repo:not an nsid", "wish:everything", "space:a.b.c", "rpc:*?aud=*"] {
             assert!(scopes(bad).is_err(), "{bad}");
         }
     }
