@@ -15,7 +15,7 @@ use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use belvedere_instance::identity::DidDocument;
 use belvedere_instance::xrpc::ServiceRef;
-use belvedere_protocol::atproto::labels::check_subject;
+use belvedere_protocol::atproto::labels::{InvalidLabel, check_subject};
 use belvedere_protocol::atproto::record::MAX_RECORD_BYTES;
 use belvedere_protocol::atproto::{Cid, Did, Nsid};
 use belvedere_wasm::sandbox::ResultMemory;
@@ -40,12 +40,19 @@ impl Host for RunState {
                 fault::new(FaultCode::Limit, format!("{function}: at most {max} URIs at once")).into()
             );
         }
+        // Labels are public, so nothing in a space has any.
+        let mut public = Vec::new();
         for uri in &subjects {
-            check_subject(uri).map_err(|invalid| {
-                fault::new(FaultCode::BadInput, format!("{function}: {uri:?}: {invalid}"))
-            })?;
+            match check_subject(uri) {
+                Ok(()) => public.push(uri.clone()),
+                Err(InvalidLabel::Space) => {}
+                Err(invalid) => {
+                    let text = format!("{function}: {uri:?}: {invalid}");
+                    return Err(fault::new(FaultCode::BadInput, text).into());
+                }
+            }
         }
-        let mut labels = labels.active(subjects.clone()).await.map_err(|e| fault::index(function, &e))?;
+        let mut labels = labels.active(public).await.map_err(|e| fault::index(function, &e))?;
         self.count_rows(labels.values().map(Vec::len).sum(), 0)?;
         let answer: Map<String, Value> = subjects
             .into_iter()
@@ -221,7 +228,6 @@ fn as_saved(state: &RunState, record: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use belvedere_protocol::atproto::labels::InvalidLabel;
 
     use super::*;
 
