@@ -15,6 +15,17 @@ pub(super) fn to_json_text<S: serde::Serialize>(items: &[S]) -> String {
     serde_json::to_string(items).unwrap_or_else(|_| "[]".to_owned())
 }
 
+/// SQL: the elements of a JSON list in a parameter, as the table `v` with the column `value`; `->>` reads their fields.
+macro_rules! json_rows {
+    (sqlite, $parameter:literal) => {
+        concat!("json_each(", $parameter, ") AS v")
+    };
+    (postgres, $parameter:literal) => {
+        concat!("json_array_elements(", $parameter, "::json) AS v (value)")
+    };
+}
+pub(super) use json_rows;
+
 impl From<JsonText<Self>> for Vec<String> {
     fn from(text: JsonText<Self>) -> Self {
         text.0

@@ -47,7 +47,7 @@ pub struct CollectionPosition {
 
 /// Saves a checkpoint in one transaction.
 pub async fn checkpoint(db: &Db, seq: i64, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-    let rows = json_rows(db, "$2");
+    let rows = json_rows(db);
     // Upserts of rows that exist: an update with a join may read all repos of the job.
     let resolve = format!(
         "INSERT INTO backfill_repos (job, did, pds_endpoint, status) \
@@ -104,7 +104,7 @@ pub async fn save_positions(
          ON CONFLICT (job, did, collection) DO UPDATE SET cursor = excluded.cursor, \
              last_rkey = excluded.last_rkey, is_ordered = excluded.is_ordered, is_done = excluded.is_done, \
              records = excluded.records",
-        json_rows(db, "$2")
+        json_rows(db)
     );
     let rows: Vec<_> = positions
         .iter()

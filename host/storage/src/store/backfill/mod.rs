@@ -35,12 +35,13 @@ pub use work::{
 
 use super::Db;
 use super::status::{BackfillStatus, RepoStatus, Stage};
+use super::types::json_rows;
 
-/// The table function that lists the elements of a bound JSON array as `v.value`, `->>` reads their fields.
-fn json_rows(db: &Db, parameter: &str) -> String {
+/// [`json_rows!`] of the second parameter.
+fn json_rows(db: &Db) -> &'static str {
     match db {
-        Db::Sqlite(_) => format!("json_each({parameter}) AS v"),
-        Db::Postgres(_) => format!("json_array_elements({parameter}::json) AS v (value)"),
+        Db::Sqlite(_) => json_rows!(sqlite, "$2"),
+        Db::Postgres(_) => json_rows!(postgres, "$2"),
     }
 }
 

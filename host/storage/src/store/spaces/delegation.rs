@@ -6,17 +6,18 @@
 use std::collections::BTreeMap;
 
 use belvedere_protocol::atproto::Did;
-use belvedere_protocol::spaces::access::{MemberAccess, Readable};
+use belvedere_protocol::spaces::access::MemberAccess;
 
-use super::super::types::to_json_text;
+use super::super::types::{json_rows, to_json_text};
 use super::super::{Db, StoreError, on};
 use super::columns::{self, SpaceId};
-use super::transaction::json_rows;
+use super::members::MAX_DELEGATIONS;
 
 /// Steps from a space to one whose members it includes. Further ones are ignored.
 const MAX_DEPTH: u32 = 10;
-/// Spaces that are looked at for one space. Further ones are ignored.
-const MAX_SPACES: usize = 100;
+/// Spaces that are looked at for one space: itself, and as many as it may include directly. Further ones are ignored: of those
+/// with more steps first, then of those that were created later.
+const MAX_SPACES: usize = 1 + MAX_DELEGATIONS as usize;
 
 macro_rules! ids {
     ($backend:ident) => {
@@ -33,7 +34,8 @@ macro_rules! memberships {
             " UNION ALL SELECT m.space_id, m.target_id, m.reads, m.writes FROM space_members m \
                  JOIN spaces s ON s.id = m.target_id AND s.deleted_at IS NULL \
                  WHERE m.target_id IS NOT NULL AND m.space_id IN ",
-            ids!($backend)
+            ids!($backend),
+            " ORDER BY target_id, space_id"
         )
     };
 }
@@ -104,12 +106,11 @@ struct Row {
     writes: bool,
 }
 
-/// Takes one statement for each step, so one for a space that includes no others.
+/// Takes one statement for each step: one for a space that includes no others, or gives the member all rights itself.
 async fn walk(db: &Db, space: SpaceId, member: &str) -> Result<Walk, StoreError> {
-    let all = MemberAccess { reads: Readable::Everything, writes: true };
-    let mut walk = Walk { reached: BTreeMap::from([(space, all)]), found: None };
+    let mut walk = Walk { reached: BTreeMap::from([(space, MemberAccess::CREATOR)]), found: None };
     let mut frontier = vec![space];
-    for _ in 0..=MAX_DEPTH {
+    for depth in 0..=MAX_DEPTH {
         let rows = memberships(db, &frontier, member).await?;
         frontier.clear();
         for row in rows {
@@ -119,6 +120,10 @@ async fn walk(db: &Db, space: SpaceId, member: &str) -> Result<Walk, StoreError>
                 walk.found = Some(walk.found.map_or(rights, |found| found.union(rights)));
                 continue;
             };
+            // No further step reads the members of this one.
+            if depth == MAX_DEPTH {
+                continue;
+            }
             let known = walk.reached.get(&target).copied();
             let wider = known.map_or(rights, |known| known.union(rights));
             // A space that was reached before is looked at again only if more rights pass through it now.
@@ -127,7 +132,9 @@ async fn walk(db: &Db, space: SpaceId, member: &str) -> Result<Walk, StoreError>
                 frontier.push(target);
             }
         }
-        if frontier.is_empty() {
+        // Further steps only narrow rights: they add nothing if the account has those that pass through here.
+        let adds = |rights: &MemberAccess| walk.found.is_none_or(|found| found.union(*rights) != found);
+        if !frontier.iter().filter_map(|space| walk.reached.get(space)).any(adds) {
             break;
         }
     }

@@ -1,7 +1,8 @@
-//! Runs a transaction that holds the row of a space, and has pieces of SQL that the databases write in different ways.
+//! Runs a transaction that holds the row of a space.
 //!
-//! Writes to the repos of a space, to its members and its deletion come one after the other. So each finds the space as it is,
-//! and space revs have an order.
+//! These come one after the other in a space: writes to its repos, new invites, credentials and registrations, changes of
+//! members by an administrator, and its deletion. So each finds the space as it is, and space revs have an order. An
+//! account that accepts an invite, or is purged, does not hold the space: see [`super::deletion`].
 
 use belvedere_protocol::atproto::Tid;
 
@@ -52,14 +53,3 @@ macro_rules! with_space {
     };
 }
 pub(super) use with_space;
-
-/// SQL: the rows of a JSON list of lists in a parameter, as the table `v` with the column `value`.
-macro_rules! json_rows {
-    (sqlite, $parameter:literal) => {
-        concat!("json_each(", $parameter, ") AS v")
-    };
-    (postgres, $parameter:literal) => {
-        concat!("json_array_elements(", $parameter, "::json) AS v (value)")
-    };
-}
-pub(super) use json_rows;

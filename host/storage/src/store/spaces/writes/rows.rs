@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use belvedere_protocol::spaces::RecordPath;
 
-use super::super::super::types::to_json_text;
+use super::super::super::types::{json_rows, to_json_text};
 use super::super::super::{Db, StoreError};
 use super::super::columns;
 use super::super::repos::{RawState, RepoState};
-use super::super::transaction::json_rows;
 use super::plan::{Before, Key, key};
 
 /// Rows of one statement. With ten columns it stays below SQLite's limit of 32,766 parameters.
