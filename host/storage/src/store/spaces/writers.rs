@@ -71,6 +71,9 @@ pub(super) const UPSERT: &str = "INSERT INTO space_writers (space_id, author, re
      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (space_id, author) DO UPDATE SET rev = excluded.rev, \
          hash = excluded.hash, space_rev = excluded.space_rev, updated_at = excluded.updated_at";
 
+/// Selects the listed rev of a repo.
+pub(super) const SELECT_REV: &str = "SELECT rev FROM space_writers WHERE space_id = $1 AND author = $2";
+
 /// Stores the state of a repo of another host, as its notice says, and queues notices for the registered services. The caller
 /// has checked that the author is a writer, and that the rev is not of the future.
 pub async fn track(
@@ -83,12 +86,11 @@ pub async fn track(
 ) -> Result<Track, StoreError> {
     // So that the stream reports when the account is deleted.
     intern::did_ids(db, std::iter::once(author)).await?;
-    let stored =
-        "SELECT EXISTS (SELECT 1 FROM space_writers WHERE space_id = $1 AND author = $2 AND rev >= $3)";
     with_space!(db, space, |tx, locked| {
         let Some(locked) = locked.filter(|locked| locked.is_hosted) else { return Ok(Track::NoSpace) };
-        let query = sqlx::query_scalar(stored).bind(space).bind(author.as_str()).bind(rev.to_string());
-        if query.fetch_one(&mut *tx).await? {
+        let listed: Option<String> =
+            sqlx::query_scalar(SELECT_REV).bind(space).bind(author.as_str()).fetch_optional(&mut *tx).await?;
+        if listed.is_some_and(|listed| listed >= rev.to_string()) {
             return Ok(Track::Stale);
         }
         let tracked = Tracked { space_rev: next_rev(locked.rev, now)?, previous: locked.rev };

@@ -1,18 +1,17 @@
 //! Copies repos of other hosts: by their log, or as a whole when the log does not connect.
 
-use std::collections::HashSet;
-
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_protocol::spaces::RecordPath;
-use belvedere_protocol::spaces::oplog::Op;
+use belvedere_protocol::spaces::oplog::{Op, Position};
 
 use super::super::super::{Db, StoreError, intern};
-use super::super::columns::{self, SpaceId};
+use super::super::columns::SpaceId;
+use super::super::repos::SELECT_STATE;
 use super::super::transaction::with_space;
 use super::NewRecord;
-use super::plan::Plan;
-use super::rows::{load, store};
+use super::plan::{Plan, is_too_large};
+use super::rows::{before, load, store};
 
 /// The state to which a copy is brought. The caller has verified the commit.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +24,17 @@ pub struct Synced<'a> {
     pub rev: Tid,
     pub hash: [u8; 32],
     pub now: Timestamp,
+}
+
+impl Synced<'_> {
+    /// The reason why a copy with this rev is not changed.
+    fn refusal(&self, last: Option<Tid>) -> Option<Synchronized> {
+        if last > Some(self.rev) {
+            Some(Synchronized::Old)
+        } else {
+            (last != self.from).then_some(Synchronized::Raced)
+        }
+    }
 }
 
 /// A change of the log.
@@ -43,6 +53,10 @@ pub enum Synchronized {
     Diverged,
     /// The copy has another rev than the caller has read: another host has changed it.
     Raced,
+    /// The copy has a later rev than the commit.
+    Old,
+    /// A record is larger than records may be here, so the repo can't be copied.
+    TooLarge,
     /// There is no such space, or it was deleted.
     NoSpace,
 }
@@ -55,22 +69,27 @@ pub async fn synchronize(
 ) -> Result<Synchronized, StoreError> {
     // So that the stream reports when the account is deleted.
     intern::did_ids(db, std::iter::once(to.author)).await?;
+    if changes.iter().filter_map(|change| change.record.as_ref()).any(is_too_large) {
+        return Ok(Synchronized::TooLarge);
+    }
     with_space!(db, to.space, |tx, locked| {
         if locked.is_none() {
             return Ok(Synchronized::NoSpace);
         }
         let paths = changes.iter().map(|change| &change.op.path);
         let mut plan = Plan::new(load!(db, tx, to.space, to.author, paths));
-        if plan.last_rev() != to.from {
-            return Ok(Synchronized::Raced);
+        if let Some(refused) = to.refusal(plan.last_rev()) {
+            return Ok(refused);
         }
+        let mut last = plan.last_rev().map(Position::end_of);
         for SyncedChange { op, record } in changes {
             let connects = plan.current(&op.path) == op.change.prev()
-                && plan.last_rev().is_none_or(|last| op.position.rev > last)
+                && last < Some(op.position)
                 && op.position.rev <= to.rev;
             if !connects {
                 return Ok(Synchronized::Diverged);
             }
+            last = Some(op.position);
             plan.write(&op.path, op.change.cid(), record.as_ref());
         }
         if !plan.is_complete() || plan.digest() != to.hash {
@@ -91,29 +110,21 @@ pub async fn replace(
 ) -> Result<Synchronized, StoreError> {
     // So that the stream reports when the account is deleted.
     intern::did_ids(db, std::iter::once(to.author)).await?;
-    let paths = "SELECT collection, rkey FROM space_records WHERE space_id = $1 AND author = $2";
+    if records.iter().any(|(_, record)| is_too_large(record)) {
+        return Ok(Synchronized::TooLarge);
+    }
+    let stored = "SELECT collection, rkey, cid FROM space_records WHERE space_id = $1 AND author = $2";
     let forget = "DELETE FROM space_ops WHERE space_id = $1 AND author = $2";
     with_space!(db, to.space, |tx, locked| {
         if locked.is_none() {
             return Ok(Synchronized::NoSpace);
         }
-        let query = sqlx::query_as(paths).bind(to.space).bind(to.author.as_str());
-        let stored: Vec<(String, String)> = query.fetch_all(&mut *tx).await?;
-        let stored = stored.iter().map(|(collection, rkey)| columns::path(collection, rkey));
-        let stored = stored.collect::<Result<Vec<_>, _>>()?;
-        let all = stored.iter().chain(records.iter().map(|(path, _)| path));
-        let mut plan = Plan::new(load!(db, tx, to.space, to.author, all));
-        if plan.last_rev() != to.from {
-            return Ok(Synchronized::Raced);
-        }
-        let kept: HashSet<&RecordPath> = records.iter().map(|(path, _)| path).collect();
-        for path in stored.iter().filter(|path| !kept.contains(path)) {
-            plan.write(path, None, None);
-        }
-        for (path, record) in records {
-            if plan.current(path) != Some(record.cid) {
-                plan.write(path, Some(record.cid), Some(record));
-            }
+        let state = sqlx::query_as(SELECT_STATE).bind(to.space).bind(to.author.as_str());
+        let state = state.fetch_optional(&mut *tx).await?;
+        let stored = sqlx::query_as(stored).bind(to.space).bind(to.author.as_str());
+        let plan = Plan::replacing(before(state, stored.fetch_all(&mut *tx).await?)?, records);
+        if let Some(refused) = to.refusal(plan.last_rev()) {
+            return Ok(refused);
         }
         if plan.digest() != to.hash {
             return Ok(Synchronized::Diverged);

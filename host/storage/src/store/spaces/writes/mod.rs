@@ -10,11 +10,11 @@ use belvedere_protocol::spaces::RecordPath;
 use belvedere_protocol::spaces::oplog::Change;
 
 use super::super::{Db, StoreError, intern};
-use super::columns::SpaceId;
+use super::columns::{self, SpaceId};
 use super::deliveries::ENQUEUE;
 use super::revs::next_rev;
 use super::transaction::with_space;
-use super::writers::{Tracked, store_tracked};
+use super::writers::{SELECT_REV, Tracked, store_tracked};
 use plan::Plan;
 use rows::{load, store};
 
@@ -63,8 +63,8 @@ pub struct Batch<'a> {
     pub writes: &'a [Write],
     /// The rev that the space must have, as the caller knows it.
     pub swap_commit: Option<&'a str>,
-    /// Whether the author is a writer of the space: then the write gets a space rev and a place in the list of repos. It decides
-    /// nothing in a space of another host, which receives a notice.
+    /// Whether the author is a writer of the space: then the write gets a space rev and a place in the list of repos. In a space
+    /// of another host it has no effect: that host decides.
     pub is_writer: bool,
     pub now: Timestamp,
 }
@@ -128,7 +128,11 @@ pub async fn apply(db: &Db, batch: &Batch<'_>) -> Result<Result<Applied, Refused
         if plan.is_empty() {
             return Ok(Ok(Applied { rev: last, hash, changes, tracked: None }));
         }
-        let rev = next_rev(last, now)?;
+        // A notice may have listed the repo with a later rev, when it was at another host.
+        let listed: Option<String> =
+            sqlx::query_scalar(SELECT_REV).bind(space).bind(author.as_str()).fetch_optional(&mut *tx).await?;
+        let listed = listed.map(|rev| columns::tid("space_writers.rev", &rev)).transpose()?;
+        let rev = next_rev(last.max(listed), now)?;
         store!(db, tx, space, author, plan, plan.ops(rev), rev, now);
         let tracked = (locked.is_hosted && batch.is_writer).then_some(locked.rev);
         let tracked = match tracked {

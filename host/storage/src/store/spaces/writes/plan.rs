@@ -49,11 +49,14 @@ pub(super) fn check_sizes(writes: &[Write]) -> Result<(), Refused> {
     if writes.len() > MAX_WRITES {
         return Err(Refused::TooManyWrites);
     }
-    let size = |write: &Write| write.record.as_ref().map_or(0, |record| record.text.len());
-    match writes.iter().position(|write| size(write) > MAX_RECORD_BYTES) {
+    match writes.iter().position(|write| write.record.as_ref().is_some_and(is_too_large)) {
         Some(large) => Err(Refused::TooLarge(large)),
         None => Ok(()),
     }
+}
+
+pub(super) fn is_too_large(record: &NewRecord) -> bool {
+    record.text.len() > MAX_RECORD_BYTES
 }
 
 impl<'a> Plan<'a> {
@@ -61,6 +64,25 @@ impl<'a> Plan<'a> {
         let (hash, records) =
             before.state.as_ref().map_or_else(Default::default, |state| (state.hash.clone(), state.records));
         Self { before, hash, records, rows: BTreeMap::new(), changes: Vec::new() }
+    }
+
+    /// Replaces all records of a repo. The hash and the number of records are those of the new ones, whatever they were. `before`
+    /// has all records. There are no changes for a log.
+    pub(super) fn replacing(before: Before, records: &'a [(RecordPath, NewRecord)]) -> Self {
+        let gone = Version { cid: None, record: None };
+        let mut rows: BTreeMap<Key, Version<'a>> =
+            before.records.keys().map(|key| (key.clone(), gone)).collect();
+        let mut hash = SetHash::default();
+        for (path, record) in records {
+            hash.add(path, record.cid);
+            let key = key(path);
+            if before.records.get(&key) == Some(&record.cid) {
+                rows.remove(&key);
+            } else {
+                rows.insert(key, Version { cid: Some(record.cid), record: Some(record) });
+            }
+        }
+        Self { before, hash, records: records.len() as u64, rows, changes: Vec::new() }
     }
 
     /// Writes a batch. Returns the change of each write.

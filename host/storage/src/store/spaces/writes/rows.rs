@@ -8,10 +8,13 @@ use super::super::super::types::{json_rows, to_json_text};
 use super::super::super::{Db, StoreError};
 use super::super::columns;
 use super::super::repos::{RawState, RepoState};
+use super::NewRecord;
 use super::plan::{Before, Key, key};
 
 /// Rows of one statement. With ten columns it stays below SQLite's limit of 32,766 parameters.
 pub(super) const MAX_ROWS: usize = 1_000;
+/// The texts of the records of one statement, which is in memory as a whole.
+const MAX_TEXT_BYTES: usize = 4 << 20;
 
 macro_rules! find {
     ($backend:ident) => {
@@ -100,7 +103,7 @@ macro_rules! store {
             let query = sqlx::query(sql).bind(space).bind(author).bind(to_json_text(&keys));
             query.execute(&mut *$tx).await?;
         }
-        for rows in plan.stored().chunks(MAX_ROWS) {
+        for rows in rows::chunks(&plan.stored()) {
             let mut sql = sqlx::QueryBuilder::new(rows::INSERT_RECORDS);
             sql.push_values(rows, |mut row, ((collection, rkey), record)| {
                 row.push_bind(space).push_bind(author).push_bind(collection).push_bind(rkey);
@@ -157,9 +160,24 @@ pub(super) const UPSERT_STATE: &str = "INSERT INTO space_repos (space_id, author
      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (space_id, author) DO UPDATE SET rev = excluded.rev, \
          set_hash = excluded.set_hash, records = excluded.records, updated_at = excluded.updated_at";
 
+/// Records to store, divided into those of one statement each.
+pub(super) fn chunks<'r, 'a>(
+    stored: &'r [(&'a Key, &'a NewRecord)],
+) -> impl Iterator<Item = &'r [(&'a Key, &'a NewRecord)]> {
+    let (mut rows, mut bytes) = (0, 0);
+    stored.chunk_by(move |(_, last), (_, next)| {
+        (rows, bytes) = (rows + 1, bytes + last.text.len());
+        let fits = rows < MAX_ROWS && bytes + next.text.len() <= MAX_TEXT_BYTES;
+        if !fits {
+            (rows, bytes) = (0, 0);
+        }
+        fits
+    })
+}
+
 /// The blobs of records, each with its record.
-pub(super) fn blobs<'a>(stored: &[(&'a Key, &'a super::NewRecord)]) -> Vec<(&'a Key, &'a str)> {
-    let of = |(key, record): &(&'a Key, &'a super::NewRecord)| {
+pub(super) fn blobs<'a>(stored: &[(&'a Key, &'a NewRecord)]) -> Vec<(&'a Key, &'a str)> {
+    let of = |(key, record): &(&'a Key, &'a NewRecord)| {
         let key = *key;
         record.blobs.iter().map(move |cid| (key, cid.as_str())).collect::<Vec<_>>()
     };
