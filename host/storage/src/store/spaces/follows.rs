@@ -68,7 +68,9 @@ pub async fn observe(
 ) -> Result<Observed, StoreError> {
     // The row stays locked after the first statement.
     let hold = "UPDATE space_follows SET seen_rev = seen_rev WHERE space_id = $1 RETURNING seen_rev";
-    let advance = "UPDATE space_follows SET seen_rev = $2 WHERE space_id = $1";
+    // A space with a gap is due until its list was read, also when this process ends before.
+    let advance = "UPDATE space_follows SET seen_rev = $2, checked_at = CASE WHEN $3 THEN 0 ELSE checked_at END \
+                   WHERE space_id = $1";
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
         let rows: Vec<Option<String>> = sqlx::query_scalar(hold).bind(space).fetch_all(&mut *tx).await?;
@@ -77,9 +79,10 @@ pub async fn observe(
         if seen.is_some_and(|seen| seen >= rev) {
             return Ok(Observed::Old);
         }
-        sqlx::query(advance).bind(space).bind(rev.to_string()).execute(&mut *tx).await?;
+        let is_gap = previous > seen;
+        sqlx::query(advance).bind(space).bind(rev.to_string()).bind(is_gap).execute(&mut *tx).await?;
         tx.commit().await?;
-        Ok(if previous > seen { Observed::Gap } else { Observed::Next })
+        Ok(if is_gap { Observed::Gap } else { Observed::Next })
     })
 }
 

@@ -88,9 +88,11 @@ pub async fn page(
     Ok(state.map(|state| OpPage { ops, has_more, state }))
 }
 
-/// Whether the log has changes of a commit. If not, a reader that stopped there must read the whole repo.
+/// Whether a reader that stopped at a commit can go on from there: the log has its changes, or it is the last one. If not, it must
+/// read the whole repo.
 pub async fn has_commit(db: &Db, space: SpaceId, author: &Did, rev: Tid) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM space_ops WHERE space_id = $1 AND author = $2 AND rev = $3)";
+    let sql = "SELECT EXISTS (SELECT 1 FROM space_ops WHERE space_id = $1 AND author = $2 AND rev = $3) \
+                   OR EXISTS (SELECT 1 FROM space_repos WHERE space_id = $1 AND author = $2 AND rev = $3)";
     Ok(on!(db, reader, |pool| {
         let query = sqlx::query_scalar(sql).bind(space).bind(author.as_str());
         query.bind(rev.to_string()).fetch_one(pool).await

@@ -95,7 +95,7 @@ pub struct List<'a> {
     pub with_text: bool,
 }
 
-/// The conditions of a page find its beginning in the index, and the end of the collection.
+/// The conditions of a page find in the index where it begins and where the list ends.
 macro_rules! page {
     ($where:literal, $order:literal) => {
         concat!(
@@ -128,7 +128,8 @@ const OF_ALL_REVERSE: &str = page!(
     "r.collection DESC, r.rkey DESC, r.author DESC"
 );
 
-/// A page of a list. `after`: the last record of the page before.
+/// A page of a list. `after`: the last record of the page before. A place outside the list counts as its nearest end, because a
+/// viewer may have made it up.
 pub async fn page(
     db: &Db,
     list: &List<'_>,
@@ -142,10 +143,14 @@ pub async fn page(
         (Authors::All, true) => OF_ALL_REVERSE,
     };
     let (from, to) = bounds(list.collection);
-    let (end, begin) = if list.is_reverse { (from, (to, LAST_KEY, "")) } else { (to, (from, "", "")) };
-    let (collection, rkey, author) = after.map_or(begin, |after| {
-        (after.path.collection.as_str(), after.path.rkey.as_str(), after.author.as_str())
-    });
+    let (first, last) = ((from, "", ""), (to, LAST_KEY, ""));
+    let after =
+        after.map(|after| (after.path.collection.as_str(), after.path.rkey.as_str(), after.author.as_str()));
+    let (end, (collection, rkey, author)) = if list.is_reverse {
+        (from, after.map_or(last, |after| after.min(last)))
+    } else {
+        (to, after.map_or(first, |after| after.max(first)))
+    };
     let rows: Vec<Row> = on!(db, reader, |pool| {
         sqlx::query_as(sql)
             .bind(list.space)
