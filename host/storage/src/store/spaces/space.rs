@@ -98,6 +98,9 @@ macro_rules! select {
 
 /// Creates a space that this instance hosts, with its creator as a member who reads and writes everything. `None` when the
 /// space exists, or existed: credentials for a deleted one would open its successor.
+///
+/// A space that was added as one of another host becomes hosted, whoever has caused that. The repos in it stay; its list of
+/// repos has each from its next write on.
 pub async fn create(
     db: &Db,
     uri: &SpaceUri,
@@ -124,6 +127,13 @@ pub async fn of_other_host(db: &Db, uri: &SpaceUri, now: Timestamp) -> Result<Op
     Ok(find().await?.filter(|space| space.deleted_at.is_none()).map(|space| space.id))
 }
 
+/// What an instance stores about a space because another host has it.
+const OF_OTHER_HOST: [&str; 3] = [
+    "DELETE FROM space_follows WHERE space_id = $1",
+    "DELETE FROM space_deliveries WHERE space_id = $1",
+    "DELETE FROM space_registrations WHERE space_id = $1",
+];
+
 async fn insert(
     db: &Db,
     uri: &SpaceUri,
@@ -135,7 +145,12 @@ async fn insert(
     let space = "INSERT INTO spaces (did, kind, skey, creator_did, is_hosted, display_name, description, read_policy, \
                      write_policy, app_access, config, created_at, updated_at) \
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12) \
-                 ON CONFLICT (did, kind, skey) DO NOTHING RETURNING id";
+                 ON CONFLICT (did, kind, skey) DO UPDATE SET creator_did = excluded.creator_did, \
+                     is_hosted = excluded.is_hosted, display_name = excluded.display_name, \
+                     description = excluded.description, read_policy = excluded.read_policy, \
+                     write_policy = excluded.write_policy, app_access = excluded.app_access, config = excluded.config, \
+                     created_at = excluded.created_at, updated_at = excluded.updated_at \
+                 WHERE excluded.is_hosted AND NOT spaces.is_hosted AND spaces.deleted_at IS NULL RETURNING id";
     let member = "INSERT INTO space_members (space_id, member, reads, writes, granted_by, created_at, updated_at) \
                   VALUES ($1, $2, 'everything', $3, $2, $4, $4)";
     let config = Value::Object(settings.config.as_json().clone()).to_string();
@@ -156,6 +171,9 @@ async fn insert(
             .fetch_optional(&mut *tx)
             .await?;
         if let Some(id) = id.filter(|_| is_hosted) {
+            for sql in OF_OTHER_HOST {
+                sqlx::query(sql).bind(id).execute(&mut *tx).await?;
+            }
             let query = sqlx::query(member).bind(id).bind(creator.as_str()).bind(true).bind(now);
             query.execute(&mut *tx).await?;
         }
@@ -174,6 +192,13 @@ pub async fn get(db: &Db, uri: &SpaceUri) -> Result<Option<SpaceRow>, StoreError
             .fetch_optional(pool)
             .await
     })?;
+    row.map(Raw::read).transpose()
+}
+
+/// A space by its number, deleted or not.
+pub async fn by_id(db: &Db, id: SpaceId) -> Result<Option<SpaceRow>, StoreError> {
+    let sql = select!("WHERE s.id = $1");
+    let row: Option<Raw> = on!(db, reader, |pool| sqlx::query_as(sql).bind(id).fetch_optional(pool).await)?;
     row.map(Raw::read).transpose()
 }
 
@@ -202,7 +227,8 @@ pub async fn of_account(
     rows.into_iter().map(Raw::read).collect()
 }
 
-/// The limits are those of [`super::delegation`]: its depth, and a number of spaces that no account has.
+/// The depth is that of [`super::delegation`]. The recursion ends after 10,000 memberships, so that spaces that include each
+/// other can't make it long; an account that has more sees only some of its spaces.
 const OF_ACCOUNT: &str = concat!(
     "WITH RECURSIVE mine (id, depth) AS (SELECT space_id, 0 FROM space_members WHERE member = $1 \
          UNION SELECT m.space_id, mine.depth + 1 FROM mine JOIN space_members m ON m.target_id = mine.id \
