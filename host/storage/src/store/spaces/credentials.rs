@@ -5,13 +5,42 @@ use belvedere_protocol::atproto::Did;
 
 use super::super::{Db, StoreError, in_transaction, on};
 use super::columns::SpaceId;
+use super::transaction::with_space;
 
-/// Revokes the credentials of an account (`$2`) in a space (`$1`) that have not expired at a time (`$3`).
-pub(super) const REVOKE: &str = "UPDATE space_credentials SET revoked_at = $3 \
-     WHERE space_id = $1 AND did = $2 AND revoked_at IS NULL AND expires_at > $3 RETURNING jti";
+/// A credential that was revoked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, sqlx::FromRow)]
+pub struct Revoked {
+    pub space_id: SpaceId,
+    pub jti: String,
+}
 
-/// Stores a credential for an account. The caller checks its rights after that and before the credential leaves the server: a
-/// member that is removed in between is either found missing, or its credential is revoked.
+/// The depth is that of [`super::delegation`].
+macro_rules! revoke_held {
+    ($holders:literal) => {
+        concat!(
+            "WITH RECURSIVE open (id, depth) AS (SELECT CAST($1 AS BIGINT), 0 UNION SELECT m.space_id, open.depth + 1 \
+                 FROM open JOIN space_members m ON m.target_id = open.id WHERE open.depth < 10) \
+             UPDATE space_credentials SET revoked_at = $2 WHERE space_id IN (SELECT id FROM open) AND ",
+            $holders,
+            " AND revoked_at IS NULL AND expires_at > $2 AND NOT EXISTS (SELECT 1 FROM space_members m \
+                 WHERE m.space_id = space_credentials.space_id AND m.member = space_credentials.did \
+                     AND m.reads = 'everything') RETURNING space_id, jti"
+        )
+    };
+}
+
+/// Revokes the credentials that accounts may have through the members of a space (`$1`): in this space, and in those that
+/// include its members. Credentials of accounts that may read everything as members of the credential's space stay. An
+/// account that has its credential for another reason gets a new one. `$2`: now. `$3`: the account.
+pub(super) const REVOKE_OF_ACCOUNT: &str = revoke_held!("did = $3");
+/// The same for all accounts. `$3`: any text that is no DID.
+pub(super) const REVOKE_OF_ALL: &str = revoke_held!("did <> $3");
+
+/// Stores a credential for an account. `false` when the space is deleted.
+///
+/// The caller must check the account's rights after that, and before the credential leaves the server. Then an account that
+/// loses its rights meanwhile is refused, or its credential is found and revoked. Only if it loses them in another space, whose
+/// members this one includes, at this very moment, it may keep the credential until it expires.
 ///
 /// # Errors
 /// [`StoreError::Conflict`] when its id was used before.
@@ -21,19 +50,18 @@ pub async fn issue(
     jti: &str,
     did: &Did,
     expires_at: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let sql = "INSERT INTO space_credentials (space_id, jti, did, expires_at) VALUES ($1, $2, $3, $4)";
-    on!(db, writer, |pool| {
-        sqlx::query(sql)
-            .bind(space)
-            .bind(jti)
-            .bind(did.as_str())
-            .bind(expires_at)
-            .execute(pool)
-            .await
-            .map(drop)
-    })?;
-    Ok(())
+    // The removal of a member holds the space too: it does not overlook a credential that is stored at the same time.
+    with_space!(db, space, |tx, locked| {
+        if locked.is_none() {
+            return Ok(false);
+        }
+        let query = sqlx::query(sql).bind(space).bind(jti).bind(did.as_str()).bind(expires_at);
+        query.execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(true)
+    })
 }
 
 /// Revokes the credentials of an account that have not expired. Returns their ids.
@@ -43,8 +71,10 @@ pub async fn revoke_of(
     did: &Did,
     now: Timestamp,
 ) -> Result<Vec<String>, StoreError> {
+    let sql = "UPDATE space_credentials SET revoked_at = $3 \
+               WHERE space_id = $1 AND did = $2 AND revoked_at IS NULL AND expires_at > $3 RETURNING jti";
     Ok(on!(db, writer, |pool| {
-        sqlx::query_scalar(REVOKE).bind(space).bind(did.as_str()).bind(now).fetch_all(pool).await?
+        sqlx::query_scalar(sql).bind(space).bind(did.as_str()).bind(now).fetch_all(pool).await?
     }))
 }
 

@@ -8,20 +8,19 @@ use belvedere_protocol::atproto::Did;
 
 use super::super::{Db, StoreError, on};
 use super::columns::SpaceId;
-use super::registrations::{self, RegistrationRow};
+use super::credentials::{REVOKE_OF_ALL, Revoked};
 use super::transaction::with_space;
 
 /// Rows that are removed in one transaction.
 const STEP: u64 = 2_000;
 
-/// Small tables, which are emptied together with the deletion. Invites come first: a use of one that has begun ends before, so
-/// that its member is removed too.
-const SMALL: [&str; 6] = [
+/// The tables that are emptied together with the deletion, because their rows give access or are sent. Invites come first: a
+/// use of one that has begun ends before, so that its member is removed too.
+const AT_ONCE: [&str; 5] = [
     "DELETE FROM space_invites WHERE space_id = $1",
     "DELETE FROM space_members WHERE space_id = $1",
     "DELETE FROM space_credentials WHERE space_id = $1",
     "DELETE FROM space_deliveries WHERE space_id = $1",
-    "DELETE FROM space_registrations WHERE space_id = $1",
     "DELETE FROM space_follows WHERE space_id = $1",
 ];
 
@@ -51,26 +50,32 @@ const LARGE: [&str; 5] = [
     step!("space_records", "author, collection, rkey"),
 ];
 
-/// Deletes a space. Returns the services that receive a notice of it; `None` when the space does not exist, or was deleted
-/// before. The rest of its rows is removed by [`purge`].
-pub async fn delete(
-    db: &Db,
-    space: SpaceId,
-    now: Timestamp,
-) -> Result<Option<Vec<RegistrationRow>>, StoreError> {
+/// Deletes a space. Its registrations stay: each is the notice of the deletion that its service receives
+/// ([`super::deliveries::due`]). The rest of its rows is removed by [`purge`].
+///
+/// Returns the credentials that were revoked in spaces that include its members; `None` when the space does not exist, or was
+/// deleted before.
+pub async fn delete(db: &Db, space: SpaceId, now: Timestamp) -> Result<Option<Vec<Revoked>>, StoreError> {
     let mark = "UPDATE spaces SET deleted_at = $2, updated_at = $2, display_name = NULL, description = NULL WHERE id = $1";
+    let due = "UPDATE space_registrations SET next_attempt_at = $2 WHERE space_id = $1";
+    let forget = "DELETE FROM space_registrations WHERE space_id = $1";
     with_space!(db, space, |tx, locked| {
-        if locked.is_none() {
-            return Ok(None);
-        }
-        let query = sqlx::query_as(registrations::LIST).bind(space).bind(now);
-        let services: Vec<RegistrationRow> = query.fetch_all(&mut *tx).await?;
+        let Some(locked) = locked else { return Ok(None) };
         sqlx::query(mark).bind(space).bind(now).execute(&mut *tx).await?;
-        for sql in SMALL {
+        for sql in AT_ONCE {
             sqlx::query(sql).bind(space).execute(&mut *tx).await?;
         }
+        let revoke = sqlx::query_as(REVOKE_OF_ALL).bind(space).bind(now).bind("");
+        let revoked = revoke.fetch_all(&mut *tx).await?;
+        // The authority of a space of another host knows.
+        let services = if locked.is_hosted {
+            sqlx::query(due).bind(space).bind(now)
+        } else {
+            sqlx::query(forget).bind(space)
+        };
+        services.execute(&mut *tx).await?;
         tx.commit().await?;
-        Ok(Some(services))
+        Ok(Some(revoked))
     })
 }
 

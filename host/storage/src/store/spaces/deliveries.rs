@@ -29,11 +29,23 @@ pub(super) const ENQUEUE: &str = "INSERT INTO space_deliveries (space_id, servic
      ON CONFLICT (space_id, service, author) DO UPDATE SET rev = excluded.rev, hash = excluded.hash, \
          space_rev = excluded.space_rev, prev_space_rev = excluded.prev_space_rev, queued_at = excluded.queued_at";
 
-/// Services for which notices wait and whose next attempt is due, the longest due first.
-pub async fn due(db: &Db, now: Timestamp, max: u32) -> Result<Vec<RegistrationRow>, StoreError> {
-    let sql = "SELECT r.space_id, r.service, r.endpoint, r.registered_by, r.expires_at, r.failures, r.next_attempt_at \
-               FROM space_registrations r WHERE r.next_attempt_at <= $1 AND r.expires_at > $1 \
-                   AND EXISTS (SELECT 1 FROM space_deliveries d WHERE d.space_id = r.space_id AND d.service = r.service) \
+/// A service whose next attempt is due.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct DueService {
+    #[sqlx(flatten)]
+    pub service: RegistrationRow,
+    /// Whether it receives the notice that the space is deleted, after which [`super::registrations::unregister`] ends it.
+    /// Otherwise it receives those that are [`waiting`].
+    pub is_space_deleted: bool,
+}
+
+/// Services that have notices to receive and whose next attempt is due, the longest due first.
+pub async fn due(db: &Db, now: Timestamp, max: u32) -> Result<Vec<DueService>, StoreError> {
+    let sql = "SELECT r.space_id, r.service, r.endpoint, r.registered_by, r.expires_at, r.failures, r.next_attempt_at, \
+                   s.deleted_at IS NOT NULL AS is_space_deleted \
+               FROM space_registrations r JOIN spaces s ON s.id = r.space_id \
+               WHERE r.next_attempt_at <= $1 AND r.expires_at > $1 AND (s.deleted_at IS NOT NULL OR EXISTS \
+                   (SELECT 1 FROM space_deliveries d WHERE d.space_id = r.space_id AND d.service = r.service)) \
                ORDER BY r.next_attempt_at, r.space_id, r.service LIMIT $2";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(now).bind(i64::from(max)).fetch_all(pool).await)?)
 }
@@ -95,25 +107,30 @@ pub async fn delivered(db: &Db, space: SpaceId, service: &str, notice: &Notice) 
     Ok(())
 }
 
-/// Ends an attempt. The failures of the service are counted until one succeeds.
+/// Ends the attempt that [`begin`] has begun with `until`. Nothing changes when another one has begun since, or the service has
+/// another endpoint. The failures of the service are counted until one succeeds.
 pub async fn end(
     db: &Db,
     space: SpaceId,
     service: &str,
+    until: Timestamp,
     has_failed: bool,
     next_attempt_at: Timestamp,
 ) -> Result<(), StoreError> {
     let sql = "UPDATE space_registrations SET failures = CASE WHEN $3 THEN failures + 1 ELSE 0 END, next_attempt_at = $4 \
-               WHERE space_id = $1 AND service = $2";
+               WHERE space_id = $1 AND service = $2 AND next_attempt_at = $5";
     on!(db, writer, |pool| {
         let query = sqlx::query(sql).bind(space).bind(service).bind(has_failed).bind(next_attempt_at);
-        query.execute(pool).await.map(drop)
+        query.bind(until).execute(pool).await.map(drop)
     })?;
     Ok(())
 }
 
-/// Removes notices that were queued before `before`. Returns how many.
-pub async fn prune(db: &Db, before: Timestamp) -> Result<u64, StoreError> {
-    let sql = "DELETE FROM space_deliveries WHERE queued_at < $1";
-    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(before).execute(pool).await?.rows_affected()))
+/// Removes notices that were queued before `before`, at most `max` per call. Returns how many.
+pub async fn prune(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM space_deliveries WHERE (space_id, service, author) IN \
+               (SELECT space_id, service, author FROM space_deliveries WHERE queued_at < $1 LIMIT $2)";
+    Ok(on!(db, writer, |pool| {
+        sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
+    }))
 }

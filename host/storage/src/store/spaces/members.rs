@@ -5,12 +5,12 @@ use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::{MemberAccess, Readable};
 
-use super::super::{Db, StoreError, intern, on};
+use super::super::{Db, StoreError, intern, on, only_row};
 use super::columns::{self, SpaceId, reads_text};
-use super::credentials::REVOKE;
+use super::credentials::{REVOKE_OF_ACCOUNT, REVOKE_OF_ALL, Revoked};
 use super::transaction::with_space;
 
-/// Other spaces whose members one space includes. Each is read at every check of access.
+/// Other spaces whose members one space includes. A check of access may read them all.
 pub const MAX_DELEGATIONS: i64 = 100;
 
 /// A member.
@@ -51,8 +51,9 @@ pub struct MemberRow {
 /// The result of [`put`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// The credentials that were revoked because the member may no longer read everything.
-    Stored { revoked: Vec<String> },
+    /// With the credentials that were revoked because the member does not give the right to read everything, here and in
+    /// spaces that include the members of this one.
+    Stored { revoked: Vec<Revoked> },
     /// It is a member already, and [`IfMember::Keep`] was given.
     IsMember,
     /// There is no such space, or it was deleted.
@@ -125,35 +126,34 @@ pub async fn put(
         if stored.rows_affected() == 0 {
             return Ok(Put::IsMember);
         }
-        let revoked: Vec<String> = if access.reads == Readable::Everything {
+        let revoked: Vec<Revoked> = if access.reads == Readable::Everything {
             Vec::new()
         } else {
-            sqlx::query_scalar(REVOKE).bind(space).bind(&text).bind(now).fetch_all(&mut *tx).await?
+            let sql = if member.target().is_some() { REVOKE_OF_ALL } else { REVOKE_OF_ACCOUNT };
+            sqlx::query_as(sql).bind(space).bind(now).bind(&text).fetch_all(&mut *tx).await?
         };
         tx.commit().await?;
         Ok(Put::Stored { revoked })
     })
 }
 
-/// Removes a member and revokes its credentials. Returns these; `None` when it is not one. Members of a removed
-/// delegation keep their credentials until they expire.
+/// Removes a member and revokes the credentials that accounts have through it, here and in spaces that include the members of
+/// this one. Returns these; `None` when it is no member.
 pub async fn remove(
     db: &Db,
     space: SpaceId,
     member: &str,
     now: Timestamp,
-) -> Result<Option<Vec<String>>, StoreError> {
-    let sql = "DELETE FROM space_members WHERE space_id = $1 AND member = $2";
+) -> Result<Option<Vec<Revoked>>, StoreError> {
+    let sql = "DELETE FROM space_members WHERE space_id = $1 AND member = $2 RETURNING target_id";
     with_space!(db, space, |tx, locked| {
         if locked.is_none() {
             return Ok(None);
         }
-        let revoked: Vec<String> =
-            sqlx::query_scalar(REVOKE).bind(space).bind(member).bind(now).fetch_all(&mut *tx).await?;
-        let removed = sqlx::query(sql).bind(space).bind(member).execute(&mut *tx).await?;
-        if removed.rows_affected() == 0 {
-            return Ok(None);
-        }
+        let removed = sqlx::query_scalar(sql).bind(space).bind(member).fetch_all(&mut *tx).await?;
+        let Some(target): Option<Option<SpaceId>> = only_row(removed) else { return Ok(None) };
+        let revoke = if target.is_some() { REVOKE_OF_ALL } else { REVOKE_OF_ACCOUNT };
+        let revoked = sqlx::query_as(revoke).bind(space).bind(now).bind(member).fetch_all(&mut *tx).await?;
         tx.commit().await?;
         Ok(Some(revoked))
     })

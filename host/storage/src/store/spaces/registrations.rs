@@ -2,7 +2,7 @@
 
 use belvedere_base::clock::Timestamp;
 
-use super::super::{Db, StoreError, on};
+use super::super::{Db, StoreError, in_transaction, on};
 use super::columns::SpaceId;
 use super::transaction::with_space;
 
@@ -35,7 +35,8 @@ pub enum Registered {
     TooMany,
 }
 
-/// Registers a service until a time, or renews its registration; notices that wait for it stay.
+/// Registers a service until a time, or renews its registration; notices that wait for it stay. The pause after failures stays
+/// too, unless the endpoint is another one.
 pub async fn register(
     db: &Db,
     space: SpaceId,
@@ -50,8 +51,11 @@ pub async fn register(
     let sql = "INSERT INTO space_registrations (space_id, service, endpoint, registered_by, expires_at, failures, \
                    next_attempt_at) VALUES ($1, $2, $3, $4, $5, 0, $6) \
                ON CONFLICT (space_id, service) DO UPDATE SET endpoint = excluded.endpoint, \
-                   registered_by = excluded.registered_by, expires_at = excluded.expires_at, failures = 0, \
-                   next_attempt_at = excluded.next_attempt_at";
+                   registered_by = excluded.registered_by, expires_at = excluded.expires_at, \
+                   failures = CASE WHEN space_registrations.endpoint = excluded.endpoint \
+                       THEN space_registrations.failures ELSE 0 END, \
+                   next_attempt_at = CASE WHEN space_registrations.endpoint = excluded.endpoint \
+                       THEN space_registrations.next_attempt_at ELSE excluded.next_attempt_at END";
     with_space!(db, space, |tx, locked| {
         if locked.is_none() {
             return Ok(Registered::NoSpace);
@@ -89,13 +93,11 @@ pub async fn get(
     })?)
 }
 
-/// Selects the registrations of a space (`$1`) that have not expired at a time (`$2`).
-pub(super) const LIST: &str = "SELECT space_id, service, endpoint, registered_by, expires_at, failures, next_attempt_at \
-     FROM space_registrations WHERE space_id = $1 AND expires_at > $2 ORDER BY service";
-
 /// All registrations of a space that have not expired, sorted by service.
 pub async fn list(db: &Db, space: SpaceId, now: Timestamp) -> Result<Vec<RegistrationRow>, StoreError> {
-    Ok(on!(db, reader, |pool| sqlx::query_as(LIST).bind(space).bind(now).fetch_all(pool).await)?)
+    let sql = "SELECT space_id, service, endpoint, registered_by, expires_at, failures, next_attempt_at \
+               FROM space_registrations WHERE space_id = $1 AND expires_at > $2 ORDER BY service";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(space).bind(now).fetch_all(pool).await)?)
 }
 
 /// Removes a registration and the notices that wait for it. `false` when there was none.
@@ -111,16 +113,19 @@ pub async fn unregister(db: &Db, space: SpaceId, service: &str) -> Result<bool, 
     })
 }
 
-/// Removes registrations that have expired, and the notices that wait for them. Returns how many registrations.
-pub async fn prune(db: &Db, now: Timestamp) -> Result<u64, StoreError> {
-    let notices = "DELETE FROM space_deliveries WHERE (space_id, service) IN \
-                   (SELECT space_id, service FROM space_registrations WHERE expires_at <= $1)";
-    let registrations = "DELETE FROM space_registrations WHERE expires_at <= $1";
-    Ok(on!(db, writer, |pool| {
-        let mut tx = pool.begin().await?;
-        sqlx::query(notices).bind(now).execute(&mut *tx).await?;
-        let pruned = sqlx::query(registrations).bind(now).execute(&mut *tx).await?.rows_affected();
-        tx.commit().await?;
-        pruned
+/// Removes registrations that have expired, at most `max` per call, and the notices that wait for them. Returns how many
+/// registrations.
+pub async fn prune(db: &Db, now: Timestamp, max: u32) -> Result<u64, StoreError> {
+    let registrations = "DELETE FROM space_registrations WHERE (space_id, service) IN \
+                             (SELECT space_id, service FROM space_registrations WHERE expires_at <= $1 LIMIT $2) \
+                         RETURNING space_id, service";
+    let notices = "DELETE FROM space_deliveries WHERE space_id = $1 AND service = $2";
+    Ok(in_transaction!(db, |tx| {
+        let query = sqlx::query_as(registrations).bind(now).bind(i64::from(max));
+        let pruned: Vec<(SpaceId, String)> = query.fetch_all(&mut *tx).await?;
+        for (space, service) in &pruned {
+            sqlx::query(notices).bind(space).bind(service).execute(&mut *tx).await?;
+        }
+        pruned.len() as u64
     }))
 }

@@ -79,18 +79,21 @@ async fn a_deleted_space_is_gone_but_for_its_address(db: TestDb) {
         counts(&db).await.iter().zip(&before).all(|(now, before)| *now == 2 * before),
         "every table has rows"
     );
-    let services = deletion::delete(&db, space, Timestamp(50)).await.unwrap().unwrap();
-    assert_eq!(services.iter().map(|row| row.service.as_str()).collect::<Vec<_>>(), ["did:web:a#b"]);
+    let joined = async || delegation::access(&db, space, &did(2)).await.unwrap();
+    assert_eq!(joined().await, Some(WRITER));
+    assert_eq!(space::of_account(&db, &did(2), None, 9).await.unwrap().len(), 2);
+    assert_eq!(deletion::delete(&db, space, Timestamp(50)).await.unwrap(), Some(Vec::new()));
     assert!(deletion::delete(&db, space, Timestamp(51)).await.unwrap().is_none());
     let row = space::get(&db, &uri("gone")).await.unwrap().unwrap();
     assert_eq!((row.deleted_at, row.settings.display_name), (Some(Timestamp(50)), None));
-    assert_eq!(delegation::access(&db, space, &did(2)).await.unwrap(), None);
+    assert_eq!(joined().await, None);
     assert_eq!(apply(&db, space, 2, 60, &[put(&note("b"), 1)]).await, Err(Refused::NoSpace));
     assert_eq!(join(&db, space, 3, READER).await, Put::NoSpace);
     let accepted = invites::accept(&db, &[2; 32], &did(3), Timestamp(60)).await.unwrap();
     assert_eq!(accepted, Accepted::Unknown);
     assert!(space::of_account(&db, &did(2), None, 9).await.unwrap().iter().all(|row| row.id == kept));
     assert!(deletion::purge(&db, Timestamp(70)).await.unwrap() > 0);
+    assert!(registrations::unregister(&db, space, "did:web:a#b").await.unwrap(), "it waits for the notice");
     assert_eq!(counts(&db).await, before, "the other space has all its rows");
     assert_eq!(deletion::purge(&db, Timestamp(70)).await.unwrap(), 0);
     let again = space::create(&db, &uri("gone"), &did(1), &settings(), Timestamp(80)).await.unwrap();

@@ -4,6 +4,7 @@ use belvedere_protocol::spaces::access::{MemberAccess, Readable};
 
 use super::fixtures::*;
 use crate::store::StoreError;
+use crate::store::spaces::credentials::Revoked;
 use crate::store::spaces::members::{self, IfMember, MAX_DELEGATIONS, Member, Put};
 use crate::store::spaces::{credentials, delegation};
 
@@ -11,6 +12,10 @@ const OWN: MemberAccess = MemberAccess { reads: Readable::Own, writes: true };
 
 async fn access(db: &Db, space: SpaceId, n: u32) -> Option<MemberAccess> {
     delegation::access(db, space, &did(n)).await.unwrap()
+}
+
+fn credential(space_id: SpaceId, jti: &str) -> Revoked {
+    Revoked { space_id, jti: jti.to_owned() }
 }
 
 /// Lets a space include the members of another.
@@ -73,11 +78,11 @@ async fn credentials_end_with_the_right_to_read_everything(db: TestDb) {
     assert!(!credentials::is_revoked(&db, space, "a").await.unwrap());
     let Put::Stored { mut revoked } = join(&db, space, 2, OWN).await else { panic!("it is stored") };
     revoked.sort();
-    assert_eq!(revoked, ["a", "b"]);
+    assert_eq!(revoked, ["a", "b"].map(|jti| credential(space, jti)));
     assert!(credentials::is_revoked(&db, space, "a").await.unwrap());
     assert!(!credentials::is_revoked(&db, space, "c").await.unwrap());
     let removed = members::remove(&db, space, did(3).as_str(), Timestamp(3)).await.unwrap();
-    assert_eq!(removed, Some(vec!["c".to_owned()]));
+    assert_eq!(removed, Some(vec![credential(space, "c")]));
     assert!(credentials::is_revoked(&db, space, "c").await.unwrap());
 }
 

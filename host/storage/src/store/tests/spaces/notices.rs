@@ -50,8 +50,8 @@ async fn registrations_are_renewed_and_expire(db: TestDb) {
     assert_eq!(register(&db, SpaceId(99), SERVICE, 20).await, Registered::NoSpace);
     apply(&db, space, 2, 5, &[put(&note("a"), 1)]).await.unwrap();
     assert_eq!(count(&db, "space_deliveries").await, 1);
-    assert_eq!(registrations::prune(&db, Timestamp(19)).await.unwrap(), 0);
-    assert_eq!(registrations::prune(&db, Timestamp(20)).await.unwrap(), 1);
+    assert_eq!(registrations::prune(&db, Timestamp(19), 9).await.unwrap(), 0);
+    assert_eq!(registrations::prune(&db, Timestamp(20), 9).await.unwrap(), 1);
     assert_eq!(count(&db, "space_deliveries").await, 0);
     assert!(!registrations::unregister(&db, space, SERVICE).await.unwrap());
     let odd = registrations::get(&db, space, "a\0b", Timestamp(1)).await;
@@ -89,8 +89,8 @@ async fn only_the_last_state_of_a_repo_waits(db: TestDb) {
     assert_eq!(notices().await.len(), 2);
     deliveries::delivered(&db, space, SERVICE, &waiting[1]).await.unwrap();
     assert_eq!(notices().await, waiting[..1]);
-    assert_eq!(deliveries::prune(&db, Timestamp(20)).await.unwrap(), 0);
-    assert_eq!(deliveries::prune(&db, Timestamp(21)).await.unwrap(), 1);
+    assert_eq!(deliveries::prune(&db, Timestamp(20), 9).await.unwrap(), 0);
+    assert_eq!(deliveries::prune(&db, Timestamp(21), 9).await.unwrap(), 1);
     assert_eq!(count(&db, "space_deliveries").await, 0, "an expired service has no notices");
 }
 
@@ -100,16 +100,22 @@ async fn attempts_are_made_by_one_host_at_a_time(db: TestDb) {
     let due = async |now| deliveries::due(&db, Timestamp(now), 9).await.unwrap();
     assert!(due(5).await.is_empty(), "nothing waits");
     apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
-    let row = due(10).await.remove(0);
+    let row = due(10).await.remove(0).service;
     let begin = async || deliveries::begin(&db, &row, Timestamp(50)).await.unwrap();
     assert!(begin().await && !begin().await && due(49).await.is_empty());
     assert_eq!(due(50).await.len(), 1, "its host has ended");
-    deliveries::end(&db, space, SERVICE, true, Timestamp(60)).await.unwrap();
-    deliveries::end(&db, space, SERVICE, true, Timestamp(70)).await.unwrap();
+    let end = async |until, has_failed, next| {
+        let (until, next) = (Timestamp(until), Timestamp(next));
+        deliveries::end(&db, space, SERVICE, until, has_failed, next).await.unwrap();
+    };
+    end(50, true, 60).await;
+    end(60, true, 70).await;
     assert!(due(69).await.is_empty());
-    assert_eq!(due(70).await[0].failures, 2);
-    deliveries::end(&db, space, SERVICE, false, Timestamp(71)).await.unwrap();
-    assert_eq!(due(71).await[0].failures, 0);
+    assert_eq!(due(70).await[0].service.failures, 2);
+    end(60, false, 61).await;
+    assert_eq!(due(70).await[0].service.failures, 2, "another attempt has begun since");
+    end(70, false, 71).await;
+    assert_eq!(due(71).await[0].service.failures, 0);
     assert!(due(1_000).await.is_empty(), "the registration has expired");
 }
 
@@ -119,7 +125,7 @@ async fn the_authority_of_another_host_receives_writes(db: TestDb) {
     register(&db, space, "did:web:other.example#atproto_space_host", i64::MAX).await;
     let applied = apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
     assert!(applied.tracked.is_none());
-    let row = deliveries::due(&db, Timestamp(10), 9).await.unwrap().remove(0);
+    let row = deliveries::due(&db, Timestamp(10), 9).await.unwrap().remove(0).service;
     let waiting = deliveries::waiting(&db, space, &row.service, 9).await.unwrap();
     assert_eq!((waiting[0].space_rev, Some(waiting[0].rev), waiting.len()), (None, applied.rev, 1));
 }
