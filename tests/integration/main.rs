@@ -45,6 +45,7 @@ mod setup;
 mod several_hosts;
 mod slow_readers;
 mod small_disk;
+mod spaces;
 mod stream_faults;
 mod well_known;
 mod xrpc;

@@ -21,3 +21,4 @@ pub mod backfill; // reads the history of collections from PDSs into the index
 pub mod pds; // writes to users' repos at their PDSs, with the users' OAuth sessions
 pub mod xrpc; // an XRPC call as a value: method, parameters, caller, answer; no I/O
 pub mod repos; // writes to a repo and to the index together; linked repos, whose owners let the instance write
+pub mod spaces; // permissioned spaces: who may see and change what, their records, members and invites

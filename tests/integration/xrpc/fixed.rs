@@ -155,5 +155,8 @@ async fn the_methods_of_spaces_are_switched_off(world: World) {
         server.admin(Method::PUT, "/admin/settings/feature.spaces_enabled", Some(&flag)).await.status,
         204
     );
-    all(501, &json!({ "error": "MethodNotImplemented", "message": "this version of the server has no spaces yet" })).await;
+    // Then each method has its own rules (`spaces`); the admin API follows.
+    let list = server.xrpc("com.atproto.space.listSpaces").await;
+    assert_eq!(list.status, 401, "{}", list.text);
+    assert_eq!(server.admin(Method::GET, "/admin/spaces", None).await.status, 404);
 }

@@ -20,6 +20,7 @@ use belvedere_base::reloadable::Reloadable;
 use belvedere_protocol::atproto::lexicon::{KeyType, LexiconKind, Schemas};
 use belvedere_protocol::atproto::record::{self, Unencodable};
 use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::spaces::config::declared_collections;
 use belvedere_storage::store::index::Validity;
 use belvedere_storage::store::lexicons::{LexiconRow, NewLexicon};
 use belvedere_storage::store::{self, Db, StoreError};
@@ -75,6 +76,8 @@ pub struct Snapshot {
     schemas: HashMap<Box<str>, RecordSchema>,
     /// The parsed lexicons, for validating records.
     documents: Schemas,
+    /// The types of spaces, with the collections that they declare.
+    spaces: HashMap<Box<str>, Arc<[Nsid]>>,
     /// The lexicons of the network, with the accounts that publish them.
     authorities: HashMap<Box<str>, Did>,
     fingerprints: HashMap<Box<str>, i64>,
@@ -94,6 +97,11 @@ impl Snapshot {
 
     pub fn is_tracked(&self, collection: &str) -> bool {
         self.tracked.binary_search_by(|c| c.as_str().cmp(collection)).is_ok()
+    }
+
+    /// The collections that the lexicon of a type of spaces declares; `None` if the type has no lexicon here.
+    pub fn declared_collections(&self, kind: &str) -> Option<Arc<[Nsid]>> {
+        self.spaces.get(kind).cloned()
     }
 
     /// The account that publishes a lexicon, if it was taken from the network.
@@ -233,6 +241,13 @@ impl Snapshot {
                 Some((row.id.as_str().into(), Did::try_from(row.authority_did.as_deref()?).ok()?))
             })
             .collect();
+        let spaces = rows.iter().filter(|row| row.lexicon_type == LexiconKind::Space.as_str());
+        let spaces = spaces
+            .filter_map(|row| {
+                let declared = declared_collections(&serde_json::from_str(&row.lexicon_json).ok()?)?;
+                Some((row.id.as_str().into(), declared.into()))
+            })
+            .collect();
         let texts = rows.iter().map(|row| (row.id.as_str(), row.lexicon_json.as_str()));
         let fingerprints = fingerprint::fingerprints(texts);
         let lexicons = rows.into_iter().filter_map(|row| {
@@ -248,7 +263,7 @@ impl Snapshot {
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
-        Self { schemas, documents, authorities, fingerprints, versions, ..Self::new(lexicons) }
+        Self { schemas, documents, spaces, authorities, fingerprints, versions, ..Self::new(lexicons) }
     }
 }
 

@@ -19,3 +19,4 @@ pub use document::document;
 pub use entry::{AccessMode, Entry, parse_fragment};
 pub use mode::Mode;
 pub use setup::{IdentityChange, Setup, SetupError};
+pub use token::TokenError;

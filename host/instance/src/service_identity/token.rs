@@ -2,11 +2,12 @@
 
 use serde_json::json;
 
+use super::current::Current;
 use super::{Mode, ServiceIdentity};
 use belvedere_base::clock::Timestamp;
 use belvedere_base::random::Random;
-use belvedere_protocol::atproto::Nsid;
-use belvedere_protocol::crypto::jws;
+use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::crypto::{PrivateKey, jws};
 
 /// Seconds for which a token is valid.
 const LIFE_SECONDS: i64 = 60;
@@ -28,6 +29,11 @@ pub enum TokenError {
 }
 
 impl ServiceIdentity {
+    /// The instance's DID, if its document names a key that signs for it.
+    pub fn signing_did(&self) -> Option<Did> {
+        self.load().signer().is_ok().then(|| self.did())
+    }
+
     /// A token for one call of `method` at `audience`, a DID with or without the fragment of a service.
     ///
     /// # Errors
@@ -40,13 +46,7 @@ impl ServiceIdentity {
         now: Timestamp,
     ) -> Result<String, TokenError> {
         let current = self.load();
-        match current.mode {
-            Some(Mode::AttachAccount) => return Err(TokenError::Attached),
-            Some(Mode::NotExposed) => return Err(TokenError::NotExposed),
-            Some(Mode::DidPlc) if current.did.is_none() => return Err(TokenError::Unregistered),
-            Some(Mode::DidWeb | Mode::DidPlc) | None => {}
-        }
-        let key = current.signing_key.as_ref().ok_or(TokenError::NoKey)?;
+        let key = current.signer()?;
         let (did, now) = (self.did(), now.as_seconds());
         let header =
             json!({ "typ": "JWT", "alg": key.algorithm().as_str(), "kid": format!("{did}#atproto") });
@@ -55,5 +55,17 @@ impl ServiceIdentity {
             "exp": now + LIFE_SECONDS, "jti": random.hex(JTI_BYTES),
         });
         Ok(jws::sign_with(key, &header, &claims))
+    }
+}
+
+impl Current {
+    /// The key that the DID document names.
+    fn signer(&self) -> Result<&PrivateKey, TokenError> {
+        match self.mode {
+            Some(Mode::AttachAccount) => Err(TokenError::Attached),
+            Some(Mode::NotExposed) => Err(TokenError::NotExposed),
+            Some(Mode::DidPlc) if self.did.is_none() => Err(TokenError::Unregistered),
+            Some(Mode::DidWeb | Mode::DidPlc) | None => self.signing_key.as_ref().ok_or(TokenError::NoKey),
+        }
     }
 }

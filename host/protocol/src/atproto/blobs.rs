@@ -45,6 +45,18 @@ pub fn splice_urls(json: &str, pds: &str, did: &str) -> Option<String> {
     Some(out)
 }
 
+/// The CIDs of the blobs in `json`, the JSON text of a record, sorted and without duplicates.
+pub fn cids(json: &str) -> Vec<String> {
+    let mut scanner = Scanner { text: json.as_bytes(), at: 0, blobs: Vec::new() };
+    if memmem::find(json.as_bytes(), b"\"blob\"").is_none() || scanner.value(0).is_none() {
+        return Vec::new();
+    }
+    let mut cids: Vec<String> = scanner.blobs.into_iter().map(|blob| blob.cid).collect();
+    cids.sort_unstable();
+    cids.dedup();
+    cids
+}
+
 /// A blob that gets a URL.
 struct Blob {
     /// The range of the text that the URL replaces: the value of `url`, or the empty range before the closing brace.

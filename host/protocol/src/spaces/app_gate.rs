@@ -2,6 +2,7 @@
 //! user too ([`super::access`]).
 
 use super::SpaceUri;
+use crate::atproto::Nsid;
 use crate::atproto::scope::{Need, SpaceAction, SpaceAuthority, SpacePlace};
 
 /// A call about the records of a space, as the scopes of an app see it.
@@ -39,13 +40,13 @@ impl RecordCall {
         self,
         space: &'a SpaceUri,
         authority: &'a SpaceAuthority,
-        collection: Option<&'a str>,
-        declared: &[&str],
+        collection: Option<&'a Nsid>,
+        declared: &[Nsid],
     ) -> Need<'a> {
         Need::Space {
             at: place(space, authority),
-            collection,
-            is_declared: collection.is_none_or(|collection| declared.contains(&collection)),
+            collection: collection.map(Nsid::as_str),
+            is_declared: collection.is_none_or(|collection| declared.contains(collection)),
             action: self.action(),
         }
     }
@@ -99,7 +100,8 @@ mod tests {
         let allowed = |actions: &str, call: RecordCall| {
             let scopes = format!("space:com.example.group?authority=did:plc:abc&{actions}");
             let scopes: Scopes = scopes.parse().unwrap();
-            scopes.allows(&call.need(&space, &authority, Some("com.example.note"), &["com.example.note"]))
+            let note = nsid("com.example.note");
+            scopes.allows(&call.need(&space, &authority, Some(&note), std::slice::from_ref(&note)))
         };
         let all = [
             (RecordCall::ReadOwn, "read_self"),
@@ -130,9 +132,15 @@ mod tests {
             (Some("a.b.c"), &[], false),
             (None, &["a.b.c"], true),
         ] {
-            let need = RecordCall::Create.need(&space, &authority, collection, declared);
+            let declared: Vec<Nsid> = declared.iter().map(|name| nsid(name)).collect();
+            let collection = collection.map(nsid);
+            let need = RecordCall::Create.need(&space, &authority, collection.as_ref(), &declared);
             assert_eq!(scopes.allows(&need), is_allowed, "{collection:?} of {declared:?}");
         }
+    }
+
+    fn nsid(text: &str) -> Nsid {
+        Nsid::try_from(text).unwrap()
     }
 
     #[test]

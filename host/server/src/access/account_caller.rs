@@ -46,7 +46,7 @@ impl Access {
                 }
             });
         }
-        let Admission { caller, client, budget } = admitted?;
+        let Admission { caller, client, budget, .. } = admitted?;
         match (caller.did, caller.authority) {
             (Some(did), SessionAuthority::Session { id: session, client: proven }) => {
                 let user = AccountUser { did, session, tenant: caller.tenant };

@@ -53,7 +53,7 @@ impl Access {
             };
             return Err(Rejected { error: Error::unauthorized(NOT_DPOP), budget });
         }
-        let Admission { caller, client, budget } = admitted?;
+        let Admission { caller, client, budget, .. } = admitted?;
         let is_proven = caller.proven_client().is_some();
         match (client.filter(|_| is_proven), caller.did, caller.authority) {
             (Some(client), Some(did), SessionAuthority::Session { id: session, .. }) => {

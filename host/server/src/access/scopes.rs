@@ -1,8 +1,10 @@
 //! Checks that the scopes of sessions and child clients stay within those of their API client. Permission sets are
 //! expanded with the lexicons that are uploaded here.
 
+use std::sync::Arc;
+
 use super::{Access, ApiClient};
-use belvedere_instance::pds::{permission_sets, valid_scopes};
+use belvedere_instance::pds::{EffectiveScopes, permission_sets, valid_scopes};
 use belvedere_protocol::atproto::scope::{Include, Scope, ScopeError, Scopes};
 use belvedere_storage::store::{Db, StoreError};
 
@@ -37,10 +39,22 @@ pub async fn check_session(access: &Access, client: &ApiClient, requested: &str)
 /// # Errors
 /// When the store can't be read.
 pub async fn remaining(access: &Access, client: &ApiClient, session: &str) -> Result<String, StoreError> {
+    Ok(effective(access, client, session).await?.scopes.to_string())
+}
+
+/// The scopes of a session of `client` that the client and its parent still have.
+///
+/// # Errors
+/// When the store can't be read.
+pub async fn effective(
+    access: &Access,
+    client: &ApiClient,
+    session: &str,
+) -> Result<Arc<EffectiveScopes>, StoreError> {
     let mut ceilings = vec![client.scopes.clone()];
     ceilings.extend(client.parent.as_ref().map(|parent| parent_scopes(access, parent)));
     let ceilings: Vec<&str> = ceilings.iter().map(String::as_str).collect();
-    Ok(access.vault.effective_scopes().permits(session, &ceilings).await?.scopes.to_string())
+    access.vault.effective_scopes().permits(session, &ceilings).await
 }
 
 /// Empty for a parent that is not active.

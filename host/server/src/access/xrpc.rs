@@ -26,6 +26,8 @@ pub struct Admission {
     pub client: Option<Arc<ApiClient>>,
     /// The remaining budget after this call.
     pub budget: Option<Budget>,
+    /// The scopes of the session that the caller proved to hold at the client, space-separated.
+    pub session_scopes: Option<String>,
 }
 
 /// A rejected call, with the remaining budget if it was already charged.
@@ -127,7 +129,7 @@ impl Access {
             caller.tenant = Sender::of(self, request).tenant().clone();
             charge_sender(self, &format!("anonymous {}", caller.tenant), cost)?
         };
-        Ok(Admission { caller, client, budget: Some(budget) })
+        Ok(Admission { caller, client, budget: Some(budget), session_scopes: None })
     }
 
     /// Charges a call that a script makes on behalf of its own caller, as the same call over HTTP. Runs of events and
@@ -206,6 +208,7 @@ async fn identify(
             let authority =
                 SessionAuthority::Session { id: proved.id.into(), client: Some(client.id.as_str().into()) };
             (caller.did, caller.authority) = (Some(proved.did), authority);
+            admission.session_scopes = Some(proved.scopes);
         }
         // 2. Space credentials, which only space routes accept.
         Credential::Space(_) => {

@@ -98,7 +98,10 @@ impl Route {
     /// A path of a feature that this version does not have: every caller gets the same short answer. Only for the paths
     /// of spaces, which are the exception to the rule that a path under `/admin` names its permission.
     pub fn unavailable(method: Method, path: &'static str) -> Self {
-        let answer = |app: Arc<App>, _: Request| async move { Err::<Response, _>(spaces::unavailable(&app)) };
+        let answer = |app: Arc<App>, _: Request| async move {
+            spaces::check_enabled(&app)?;
+            Err::<Response, _>(Error::not_found("not found"))
+        };
         Self::public(&PublicLimit::FREE, method, path, answer)
     }
 
@@ -265,9 +268,12 @@ impl Route {
                 *nsid = parsed.to_string();
             }
             let nsid = request.params.first().map(|(_, nsid)| nsid.as_str());
-            let is_own = |nsid| spaces::is_method(&app.config.auth.service_namespace, nsid);
-            if nsid.is_some_and(is_own) && !is_for_another_server(&app, &request) {
-                return Err(spaces::unavailable(&app));
+            if let Some(nsid) = nsid.and_then(|nsid| Nsid::try_from(nsid).ok())
+                && spaces::is_method(&app.config.auth.service_namespace, nsid.as_str())
+                && !is_for_another_server(&app, &request)
+            {
+                let verb = verb(request.method());
+                return super::xrpc::spaces::answer(app, verb, &nsid, request, unread).await;
             }
             let method = CalledMethod {
                 nsid: nsid.unwrap_or_else(|| path.rsplit('/').next().unwrap_or_default()),

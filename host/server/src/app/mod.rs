@@ -39,6 +39,7 @@ use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::{self, LinkedRepos};
 use belvedere_instance::service_identity::{ServiceIdentity, Setup};
 use belvedere_instance::settings::Settings;
+use belvedere_instance::spaces::Spaces;
 use belvedere_scripting::plugins::accounts::{Accounts, InstalledPlugins};
 use belvedere_scripting::scripts::Xrpc;
 use belvedere_storage::store::fields::advice;
@@ -96,6 +97,8 @@ pub struct App {
     pub repos: Repos,
     /// Repos whose owners permit the instance to write to them.
     pub linked_repos: LinkedRepos,
+    /// Permissioned spaces.
+    pub spaces: Spaces,
     pub plugins: PluginParts,
     pub scripting: Scripting,
     /// Accounts at other services that users link through plugins.
@@ -155,6 +158,7 @@ impl App {
         let repos = Repos::new(&core, Sessions::Stored(sessions.vault.clone()));
         let linked_repos =
             LinkedRepos::new(core.db.clone(), sessions.vault.clone(), repos.clone(), core.clock.clone());
+        let spaces = Spaces::new(core.clone(), service_identity.clone());
         let attestation = Arc::new(scripting::attestation(&startup).await?);
         let plugins = PluginParts::open(&startup, &attestation, loaded.memory()).await?;
         let for_scripts = (&repos, &linked_repos, &plugins);
@@ -218,6 +222,7 @@ impl App {
             access,
             repos,
             linked_repos,
+            spaces,
             plugins,
             scripting,
             accounts,

@@ -43,7 +43,8 @@ impl Xrpc for InProcess {
 async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<CallOutcome, XrpcError> {
     call.params.retain(|(name, _)| name != CLIENT_KEY_PARAM);
     if spaces::is_method(&app.config.auth.service_namespace, call.nsid.as_str()) {
-        let answer = refused(&spaces::unavailable(app), &call);
+        let other = || Error::bad_request("scripts call spaces through db and Record, not through xrpc");
+        let answer = refused(&spaces::check_enabled(app).err().unwrap_or_else(other), &call);
         return Ok(CallOutcome { answer, is_remote: false });
     }
     let fixed = FixedMethod::of(call.verb, &call.nsid);

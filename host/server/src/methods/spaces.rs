@@ -1,7 +1,5 @@
 //! Methods and paths of permissioned spaces (spaces.md §5). This version answers none of them.
 
-use http::StatusCode;
-
 use crate::app::App;
 use belvedere_instance::settings::SPACES_ENABLED;
 use belvedere_web::http::Error;
@@ -90,15 +88,16 @@ pub fn is_method(namespace: &str, nsid: &str) -> bool {
     }
 }
 
-/// The answer to every method and path of spaces, for every caller: 404 while spaces are switched off, 501 while they
-/// are switched on, because this version has no endpoint for them.
-pub fn unavailable(app: &App) -> Error {
+/// Refuses every call while spaces are switched off.
+///
+/// # Errors
+/// 404 `FeatureDisabled`
+pub fn check_enabled(app: &App) -> Result<(), Error> {
     if app.settings.flag(SPACES_ENABLED) {
-        let message = "this version of the server has no spaces yet";
-        return Error::new(StatusCode::NOT_IMPLEMENTED, "MethodNotImplemented").with_message(message);
+        return Ok(());
     }
     let message = format!("The feature '{SPACES_ENABLED}' is not currently enabled on this instance");
-    Error::not_found("FeatureDisabled").with_message(message)
+    Err(Error::not_found("FeatureDisabled").with_message(message))
 }
 
 #[cfg(test)]

@@ -2,4 +2,5 @@
 
 pub mod method;
 pub mod service;
+pub mod spaces;
 pub mod upload_blob;

@@ -202,6 +202,24 @@ pub async fn by_id(db: &Db, id: SpaceId) -> Result<Option<SpaceRow>, StoreError>
     row.map(Raw::read).transpose()
 }
 
+/// The space of the invite with a token, unless it is deleted. `token_hash`: SHA-256 of the token.
+pub async fn of_invite(db: &Db, token_hash: &[u8; 32]) -> Result<Option<SpaceRow>, StoreError> {
+    let sql =
+        select!("JOIN space_invites i ON i.space_id = s.id WHERE i.token_hash = $1 AND s.deleted_at IS NULL");
+    let row: Option<Raw> = on!(db, reader, |pool| {
+        sqlx::query_as(sql).bind(token_hash.as_slice()).fetch_optional(pool).await
+    })?;
+    row.map(Raw::read).transpose()
+}
+
+/// The number of hosted spaces that an account has created and not deleted.
+pub async fn count_of_creator(db: &Db, did: &Did) -> Result<u64, StoreError> {
+    let sql = "SELECT count(*) FROM spaces WHERE creator_did = $1 AND is_hosted AND deleted_at IS NULL";
+    let count: i64 =
+        on!(db, reader, |pool| sqlx::query_scalar(sql).bind(did.as_str()).fetch_one(pool).await)?;
+    Ok(count.max(0) as u64)
+}
+
 /// A page of all spaces, deleted ones too, in the order of their creation. `after`: the last one of the page before.
 pub async fn page(db: &Db, after: Option<SpaceId>, limit: u32) -> Result<Vec<SpaceRow>, StoreError> {
     let sql = select!("WHERE s.id > $1 ORDER BY s.id LIMIT $2");

@@ -1,0 +1,214 @@
+//! Decides what a call may see and change. Each function here is one of the auth codes in spaces.md §5.
+
+use std::sync::Arc;
+
+use super::managing_app::Right;
+use super::{Account, SpaceError, Spaces, Viewer};
+use belvedere_protocol::atproto::scope::SpaceManage;
+use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::spaces::SpaceUri;
+use belvedere_protocol::spaces::access::{self, Decision, MemberAccess, Policy, Readable, Relation};
+use belvedere_protocol::spaces::app_gate::RecordCall;
+use belvedere_storage::store::spaces::delegation;
+use belvedere_storage::store::spaces::records::Authors;
+use belvedere_storage::store::spaces::space::{self, SpaceRow};
+
+/// A space, and the records in it that a viewer may read.
+#[derive(Debug)]
+pub(super) struct Readers {
+    pub space: SpaceRow,
+    /// The user who may read only the own records; `None` for a viewer who may read all.
+    pub only: Option<Did>,
+}
+
+impl Readers {
+    /// The authors whose records an answer may have. `named`: the author that the call names.
+    ///
+    /// # Errors
+    /// For another author's repo the same as for one that does not exist.
+    pub(super) fn authors<'a>(&'a self, named: Option<&'a Did>) -> Result<Authors<'a>, SpaceError> {
+        match (named, &self.only) {
+            (Some(named), Some(only)) if named != only => Err(SpaceError::NoRepo),
+            (Some(author), _) | (None, Some(author)) => Ok(Authors::One(author)),
+            (None, None) => Ok(Authors::All),
+        }
+    }
+}
+
+impl Spaces {
+    /// The space at an address, unless it is deleted.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSpace`]
+    pub(super) async fn find(&self, uri: &SpaceUri) -> Result<SpaceRow, SpaceError> {
+        let found = space::get(&self.core().db, uri).await?;
+        found.filter(|space| space.deleted_at.is_none()).ok_or(SpaceError::NoSpace)
+    }
+
+    /// A hosted space, for a viewer who may know that it exists, and who its members and writers are.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSpace`] for everyone else; [`SpaceError::Anonymous`] for a call without a user.
+    pub(super) async fn visible(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<SpaceRow, SpaceError> {
+        let space = self.find(uri).await;
+        if matches!(viewer, Viewer::Anonymous) {
+            let public =
+                space.ok().filter(|space| space.is_hosted && space.settings.config.membership_is_public);
+            return public.ok_or(SpaceError::Anonymous);
+        }
+        let space = space?;
+        if !space.is_hosted {
+            return Err(SpaceError::NoSpace);
+        }
+        viewer.check_audience(&uri.did)?;
+        match viewer {
+            Viewer::Credential { space: allowed, .. } if allowed == uri => Ok(space),
+            Viewer::Account(account) => {
+                let relation = self.relation(&space, account).await?;
+                let sees = relation.sees(space.settings.config.membership_is_public);
+                if sees { Ok(space) } else { Err(SpaceError::NoSpace) }
+            }
+            _ => Err(SpaceError::NoSpace),
+        }
+    }
+
+    /// A hosted space, for a user who may change it.
+    ///
+    /// # Errors
+    /// [`SpaceError::NotAdministrator`] for another user who may know of it.
+    pub(super) async fn administered(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        action: SpaceManage,
+    ) -> Result<SpaceRow, SpaceError> {
+        let account = viewer.account()?;
+        let space = self.visible(uri, viewer).await?;
+        if space.creator != account.did && !account.is_super_user {
+            return Err(SpaceError::NotAdministrator);
+        }
+        account.check_manages(action, uri)?;
+        Ok(space)
+    }
+
+    /// A space with the records that a viewer may read. `repo`: the one that the call names. `collection`: `None` for a call
+    /// about all.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSpace`] for someone who may not know that it exists.
+    pub(super) async fn readable(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: Option<&Did>,
+        collection: Option<&Nsid>,
+    ) -> Result<Readers, SpaceError> {
+        let account = match viewer {
+            Viewer::Anonymous => return Err(SpaceError::Anonymous),
+            Viewer::Credential { space: allowed, .. } => {
+                if allowed != uri {
+                    return Err(SpaceError::NoSpace);
+                }
+                viewer.check_audience(repo.unwrap_or(&uri.did))?;
+                return Ok(Readers { space: self.find(uri).await?, only: None });
+            }
+            Viewer::Account(account) => account,
+        };
+        let space = self.find(uri).await?;
+        let readable = self.readable_by(&space, account).await?;
+        let only = match readable {
+            Readable::Everything => None,
+            Readable::Own => Some(account.did.clone()),
+            Readable::Nothing => {
+                return Err(self
+                    .refused(&space, account, "you may not read the records of this space")
+                    .await?);
+            }
+        };
+        let is_own = only.is_some() || repo == Some(&account.did);
+        let call = if is_own { RecordCall::ReadOwn } else { RecordCall::ReadOthers };
+        account.check_app(call, uri, collection, &self.declared(&uri.kind))?;
+        Ok(Readers { space, only })
+    }
+
+    /// The records that a user may read. In a space of another host these are the own ones: only its host knows its members, and
+    /// gives them credentials.
+    async fn readable_by(&self, space: &SpaceRow, account: &Account) -> Result<Readable, SpaceError> {
+        if !space.is_hosted {
+            return Ok(Readable::Own);
+        }
+        let (policy, did) = (&space.settings.read_policy, &account.did);
+        if let Some(readable) = access::readable(policy, self.listed(space, policy, did).await?) {
+            return Ok(readable);
+        }
+        let admits = self.managing_apps().admits(space, policy, did, Right::Read, None).await;
+        Ok(if admits { Readable::Everything } else { Readable::Nothing })
+    }
+
+    /// Whether a user is a writer of a hosted space.
+    pub(super) async fn is_writer(&self, space: &SpaceRow, did: &Did) -> Result<bool, SpaceError> {
+        self.admits(space, &space.settings.write_policy, did, access::writer, (Right::Write, None)).await
+    }
+
+    async fn admits(
+        &self,
+        space: &SpaceRow,
+        policy: &Policy,
+        did: &Did,
+        rule: fn(&Policy, Option<MemberAccess>) -> Decision,
+        (right, client): (Right, Option<&str>),
+    ) -> Result<bool, SpaceError> {
+        Ok(match rule(policy, self.listed(space, policy, did).await?) {
+            Decision::Allowed => true,
+            Decision::Denied => false,
+            Decision::AskManagingApp => self.managing_apps().admits(space, policy, did, right, client).await,
+        })
+    }
+
+    /// The rights of a user, if the policy asks for them.
+    async fn listed(
+        &self,
+        space: &SpaceRow,
+        policy: &Policy,
+        did: &Did,
+    ) -> Result<Option<MemberAccess>, SpaceError> {
+        match policy {
+            Policy::MemberList => self.member(space, did).await,
+            Policy::Public | Policy::ManagingApp(_) => Ok(None),
+        }
+    }
+
+    /// The rights of a user through all memberships.
+    pub(super) async fn member(
+        &self,
+        space: &SpaceRow,
+        did: &Did,
+    ) -> Result<Option<MemberAccess>, SpaceError> {
+        Ok(delegation::access(&self.core().db, space.id, did).await?)
+    }
+
+    /// The answer to a user who may not do something in a hosted space: who may not know that it exists, learns nothing of it.
+    pub(super) async fn refused(
+        &self,
+        space: &SpaceRow,
+        account: &Account,
+        why: &'static str,
+    ) -> Result<SpaceError, SpaceError> {
+        let relation = self.relation(space, account).await?;
+        let sees = relation.sees(space.settings.config.membership_is_public);
+        Ok(if sees { SpaceError::NotAuthorized(why) } else { SpaceError::NoSpace })
+    }
+
+    async fn relation(&self, space: &SpaceRow, account: &Account) -> Result<Relation, SpaceError> {
+        let is_creator = space.creator == account.did;
+        // The others need no look-up.
+        let is_member =
+            !is_creator && !account.is_super_user && self.member(space, &account.did).await?.is_some();
+        Ok(Relation { is_creator, is_super_user: account.is_super_user, is_member })
+    }
+
+    /// The collections that the lexicon of a type of spaces declares; none when this server has no lexicon of it.
+    pub(super) fn declared(&self, kind: &Nsid) -> Arc<[Nsid]> {
+        self.core().registry.snapshot().declared_collections(kind.as_str()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,100 @@
+//! The reasons why a call of a space is refused, with their names and statuses in responses (spaces.md §5, spaces-delta.md §3).
+
+use http::StatusCode;
+
+use belvedere_protocol::atproto::Nsid;
+use belvedere_protocol::spaces::r10::policy::Unsupported;
+use belvedere_storage::store::StoreError;
+use belvedere_web::http::Error;
+
+/// The reason why a call is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SpaceError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("This endpoint requires authentication")]
+    Anonymous,
+    /// It does not exist, or the caller may not know that it does.
+    #[error("Space not found")]
+    NoSpace,
+    #[error("the space exists already, or existed: choose another skey")]
+    SpaceExists,
+    #[error("Only the space authority can perform this action")]
+    NotAdministrator,
+    /// The text says what the user lacks.
+    #[error("{0}")]
+    NotAuthorized(&'static str),
+    /// The text names the scope that the app lacks.
+    #[error("the app has no scope for this: it needs {0}")]
+    Scope(String),
+    /// The credential was sent to another DID.
+    #[error("Atproto-Space-Audience must be {0}, which answers this call")]
+    Audience(String),
+    #[error("no commit exists for this repo")]
+    NoRepo,
+    #[error("the record does not exist")]
+    NoRecord,
+    #[error("a record with this key exists")]
+    RecordExists,
+    #[error("Record CID mismatch")]
+    OtherVersion,
+    #[error("swapCommit mismatch")]
+    OtherCommit,
+    #[error("collection '{0}' is not allowed in this space")]
+    Collection(Nsid),
+    #[error("several authors have a record with this key: name one in repo")]
+    Ambiguous,
+    #[error("You can only write to your own repo")]
+    OtherRepo,
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    #[error("{0}")]
+    Conflict(&'static str),
+    #[error("{0}")]
+    NotFound(&'static str),
+    #[error("too many attempts: wait a minute")]
+    TooManyAttempts,
+}
+
+impl SpaceError {
+    pub(super) fn invalid(text: impl ToString) -> Self {
+        Self::Invalid(text.to_string())
+    }
+
+    /// The status and the name in a response.
+    fn response(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError"),
+            Self::Anonymous => (StatusCode::UNAUTHORIZED, "AuthenticationRequired"),
+            Self::Audience(_) => (StatusCode::UNAUTHORIZED, "BadSpaceAudience"),
+            Self::NoSpace => (StatusCode::NOT_FOUND, "SpaceNotFound"),
+            Self::NoRepo => (StatusCode::NOT_FOUND, "RepoNotFound"),
+            Self::NoRecord => (StatusCode::NOT_FOUND, "RecordNotFound"),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound"),
+            Self::NotAdministrator => (StatusCode::FORBIDDEN, "NotSpaceOwner"),
+            Self::NotAuthorized(_) | Self::OtherRepo => (StatusCode::FORBIDDEN, "NotAuthorized"),
+            Self::Scope(_) => (StatusCode::FORBIDDEN, "InsufficientScope"),
+            Self::SpaceExists => (StatusCode::CONFLICT, "SpaceAlreadyExists"),
+            Self::RecordExists => (StatusCode::CONFLICT, "RecordAlreadyExists"),
+            Self::OtherVersion | Self::OtherCommit => (StatusCode::CONFLICT, "InvalidSwap"),
+            Self::Conflict(_) => (StatusCode::CONFLICT, "Conflict"),
+            Self::Collection(_) | Self::Ambiguous | Self::Invalid(_) => {
+                (StatusCode::BAD_REQUEST, "InvalidRequest")
+            }
+            Self::Unsupported(error) => (StatusCode::BAD_REQUEST, error.name()),
+            Self::TooManyAttempts => (StatusCode::TOO_MANY_REQUESTS, "RateLimitExceeded"),
+        }
+    }
+}
+
+impl From<SpaceError> for Error {
+    fn from(error: SpaceError) -> Self {
+        if let SpaceError::Store(error) = error {
+            return Self::from(error);
+        }
+        let (status, name) = error.response();
+        Self::new(status, name).with_message(error.to_string())
+    }
+}

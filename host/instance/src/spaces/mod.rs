@@ -1,0 +1,75 @@
+//! Permissioned spaces: data that only its members may read (spaces.md, spaces-delta.md; docs/spaces.md).
+//!
+//! Every call goes through [`access`], which decides what its [`Viewer`] may see. It must pass two gates: the rules about its
+//! user, and the scopes of the app that the user calls with.
+
+mod access;
+mod error;
+mod host_key;
+mod invites;
+mod managing_app;
+mod members;
+mod reads;
+mod repos;
+mod space;
+mod viewer;
+mod writes;
+
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use crate::core::Core;
+use crate::service_identity::ServiceIdentity;
+use belvedere_protocol::atproto::{RecordKey, Tid};
+use belvedere_protocol::crypto::PrivateKey;
+
+pub use error::SpaceError;
+pub use invites::{CreatedInvite, InviteRequest};
+pub use members::NamedMember;
+pub use reads::ListQuery;
+pub use repos::OpQuery;
+pub use space::{NewSpace, SpaceQuery};
+pub use viewer::{Account, Viewer};
+pub use writes::{RecordWrite, WriteKind, WriteRequest, Written, WrittenRecord};
+
+use managing_app::ManagingApps;
+
+/// Clock ids of TIDs.
+const CLOCK_IDS: u64 = 1 << 10;
+
+/// The spaces that this instance hosts, and the repos of its users in spaces of other hosts. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Spaces(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    core: Core,
+    identity: ServiceIdentity,
+    managing_apps: ManagingApps,
+    /// The key that signs for spaces; made when it is needed first.
+    key: OnceCell<PrivateKey>,
+}
+
+impl Spaces {
+    pub fn new(core: Core, identity: ServiceIdentity) -> Self {
+        let managing_apps = ManagingApps::new(core.clone(), identity.clone());
+        Self(Arc::new(Inner { core, identity, managing_apps, key: OnceCell::new() }))
+    }
+
+    fn core(&self) -> &Core {
+        &self.0.core
+    }
+
+    /// A new TID. `offset`: the microseconds between it and the first of several.
+    fn new_key(&self, offset: u64) -> Result<RecordKey, SpaceError> {
+        let micros = u64::try_from(self.core().clock.now().0).unwrap_or_default() + offset;
+        let clock = u16::try_from(self.core().random.u64() % CLOCK_IDS).unwrap_or_default();
+        let tid = Tid::new(micros, clock).map_err(SpaceError::invalid)?;
+        RecordKey::try_from(tid.to_string().as_str()).map_err(SpaceError::invalid)
+    }
+
+    fn managing_apps(&self) -> &ManagingApps {
+        &self.0.managing_apps
+    }
+}

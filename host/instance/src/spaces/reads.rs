@@ -1,0 +1,115 @@
+//! Reads records of a space (spaces.md §5.2).
+
+use super::access::Readers;
+use super::{SpaceError, Spaces, Viewer};
+use belvedere_protocol::atproto::{Did, Nsid, Tid};
+use belvedere_protocol::spaces::{RecordPath, SpaceUri};
+use belvedere_storage::store::spaces::records::{self, Authors, List, Place, SpaceRecord};
+
+/// A list of records.
+#[derive(Clone, Debug)]
+pub struct ListQuery {
+    /// `None`: of all authors whom the viewer may read.
+    pub repo: Option<Did>,
+    /// `None`: of all collections.
+    pub collection: Option<Nsid>,
+    pub after: Option<Place>,
+    pub limit: u32,
+    pub is_reverse: bool,
+    pub with_values: bool,
+}
+
+impl Spaces {
+    /// A record. Without `repo` only if one author has a record with this path.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoRecord`]; [`SpaceError::NoRepo`] for a repo that the viewer may not read.
+    pub async fn record(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: Option<&Did>,
+        path: &RecordPath,
+    ) -> Result<SpaceRecord, SpaceError> {
+        let readers = self.readable(uri, viewer, repo, Some(&path.collection)).await?;
+        let (db, space) = (&self.core().db, readers.space.id);
+        let author = match readers.authors(repo)? {
+            Authors::One(author) => author.clone(),
+            Authors::All => {
+                let mut authors = records::authors_of(db, space, path).await?;
+                let author = authors.pop().ok_or(SpaceError::NoRecord)?;
+                if !authors.is_empty() {
+                    return Err(SpaceError::Ambiguous);
+                }
+                author
+            }
+        };
+        records::get(db, space, &author, path).await?.ok_or(SpaceError::NoRecord)
+    }
+
+    /// A page of the records that the viewer may read, in the order of their paths.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoRepo`] for a repo that the viewer may not read.
+    pub async fn records(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        query: &ListQuery,
+    ) -> Result<Vec<SpaceRecord>, SpaceError> {
+        let collection = query.collection.as_ref();
+        let readers = self.readable(uri, viewer, query.repo.as_ref(), collection).await?;
+        let list = List {
+            space: readers.space.id,
+            authors: readers.authors(query.repo.as_ref())?,
+            collection,
+            is_reverse: query.is_reverse,
+            with_text: query.with_values,
+        };
+        Ok(records::page(&self.core().db, &list, query.after.as_ref(), query.limit).await?)
+    }
+
+    /// A page of the CIDs of blobs that the records of a repo refer to, sorted. `after`: the last one of the page before.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoRepo`] for a repo that the viewer may not read.
+    pub async fn blobs(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: &Did,
+        since: Option<Tid>,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<String>, SpaceError> {
+        let space = self.repo(uri, viewer, repo).await?.space.id;
+        Ok(records::blobs(&self.core().db, space, repo, since, after, limit).await?)
+    }
+
+    /// Whether a record of a repo refers to a blob.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoRepo`] for a repo that the viewer may not read.
+    pub async fn has_blob(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: &Did,
+        cid: &str,
+    ) -> Result<bool, SpaceError> {
+        let space = self.repo(uri, viewer, repo).await?.space.id;
+        Ok(records::has_blob(&self.core().db, space, repo, cid).await?)
+    }
+
+    /// A space in which the viewer may read a repo.
+    pub(super) async fn repo(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: &Did,
+    ) -> Result<Readers, SpaceError> {
+        let readers = self.readable(uri, viewer, Some(repo), None).await?;
+        readers.authors(Some(repo))?;
+        Ok(readers)
+    }
+}

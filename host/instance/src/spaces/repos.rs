@@ -1,0 +1,126 @@
+//! Reads repos of a space: commits, exports, the log, and the list of repos (spaces.md §6).
+
+use super::{SpaceError, Spaces, Viewer};
+use belvedere_protocol::atproto::{Did, Tid};
+use belvedere_protocol::spaces::oplog::Position;
+use belvedere_protocol::spaces::r10::Commit;
+use belvedere_protocol::spaces::{RecordPath, SetHash, SpaceRepo, SpaceUri};
+use belvedere_storage::store::spaces::oplog::{self, OpPage};
+use belvedere_storage::store::spaces::records::{self, SpaceRecord};
+use belvedere_storage::store::spaces::repos::{self, Snapshot};
+use belvedere_storage::store::spaces::space::SpaceRow;
+use belvedere_storage::store::spaces::writers::{self, Order, WriterRow};
+
+/// A page of the log of a repo.
+#[derive(Clone, Debug)]
+pub struct OpQuery {
+    pub after: Option<Position>,
+    pub limit: u32,
+    pub with_values: bool,
+}
+
+impl Spaces {
+    /// The last commit of a repo, signed now.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoRepo`] when the author has written nothing, or the viewer may not read the repo.
+    pub async fn commit(&self, uri: &SpaceUri, viewer: &Viewer, repo: &Did) -> Result<Commit, SpaceError> {
+        let space = self.repo(uri, viewer, repo).await?.space;
+        let state = repos::state(&self.core().db, space.id, repo).await?.ok_or(SpaceError::NoRepo)?;
+        self.sign(uri, repo, state.rev, &state.hash).await
+    }
+
+    /// A repo at one moment, with its commit and the paths and CIDs of its records, which [`Self::exported`] reads.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub async fn snapshot(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: &Did,
+    ) -> Result<(SpaceRow, Commit, Snapshot), SpaceError> {
+        let space = self.repo(uri, viewer, repo).await?.space;
+        let snapshot = repos::snapshot(&self.core().db, space.id, repo).await?.ok_or(SpaceError::NoRepo)?;
+        let commit = self.sign(uri, repo, snapshot.state.rev, &snapshot.state.hash).await?;
+        Ok((space, commit, snapshot))
+    }
+
+    /// A record of a snapshot; `None` when it has changed since.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn exported(
+        &self,
+        space: &SpaceRow,
+        repo: &Did,
+        path: &RecordPath,
+    ) -> Result<Option<SpaceRecord>, SpaceError> {
+        Ok(records::get(&self.core().db, space.id, repo, path).await?)
+    }
+
+    /// A page of the log of a repo, with the commit on the page that has its end.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub async fn ops(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: &Did,
+        query: &OpQuery,
+    ) -> Result<(OpPage, Option<Commit>), SpaceError> {
+        let space = self.repo(uri, viewer, repo).await?.space;
+        let db = &self.core().db;
+        let page = oplog::page(db, space.id, repo, query.after, query.limit, query.with_values).await?;
+        let page = page.ok_or(SpaceError::NoRepo)?;
+        if page.has_more {
+            return Ok((page, None));
+        }
+        let commit = self.sign(uri, repo, page.state.rev, &page.state.hash).await?;
+        Ok((page, Some(commit)))
+    }
+
+    /// Whether the log of a repo goes on after a commit; if not, a reader that stopped there reads the whole repo.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub async fn has_commit(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: &Did,
+        rev: Tid,
+    ) -> Result<bool, SpaceError> {
+        let space = self.repo(uri, viewer, repo).await?.space;
+        Ok(oplog::has_commit(&self.core().db, space.id, repo, rev).await?)
+    }
+
+    /// A page of the repos whose authors are writers of a space that this instance hosts, and the rev of the space.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSpace`] for someone who may not know that the space exists.
+    pub async fn repos(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        order: Order,
+        after: &str,
+        limit: u32,
+    ) -> Result<(Vec<WriterRow>, Option<Tid>), SpaceError> {
+        let space = self.visible(uri, viewer).await?;
+        Ok((writers::page(&self.core().db, space.id, order, after, limit).await?, space.rev))
+    }
+
+    /// A commit by this instance for an author whose repo it holds. Each response has a fresh one.
+    async fn sign(
+        &self,
+        space: &SpaceUri,
+        author: &Did,
+        rev: Tid,
+        hash: &SetHash,
+    ) -> Result<Commit, SpaceError> {
+        let repo = SpaceRepo { space, author };
+        Ok(Commit::sign(repo, rev, hash.digest(), self.core().random.bytes(), self.key().await?))
+    }
+}

@@ -1,0 +1,129 @@
+//! On whose behalf a call acts in a space.
+
+use std::sync::Arc;
+
+use super::SpaceError;
+use crate::pds::EffectiveScopes;
+use belvedere_protocol::atproto::scope::{Need, SpaceAction, SpaceAuthority, SpaceManage, SpacePlace};
+use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::spaces::SpaceUri;
+use belvedere_protocol::spaces::app_gate::{self, RecordCall};
+
+/// On whose behalf a call acts.
+#[derive(Clone, Debug)]
+pub enum Viewer {
+    /// A call without a user.
+    Anonymous,
+    Account(Account),
+    /// The holder of a credential, which was verified for this space. `audience`: the DID that the request is addressed to.
+    Credential {
+        space: SpaceUri,
+        audience: Did,
+    },
+}
+
+/// A user.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub did: Did,
+    /// The scopes of the app. `None` for a user without one, to whom the rules about apps do not apply: one who is logged in at
+    /// the instance itself, or calls with a service token.
+    pub app: Option<Arc<EffectiveScopes>>,
+    pub is_super_user: bool,
+}
+
+impl Viewer {
+    /// The user.
+    ///
+    /// # Errors
+    /// [`SpaceError::Anonymous`] for a call without one; 403 for a credential, which only reads.
+    pub fn account(&self) -> Result<&Account, SpaceError> {
+        match self {
+            Self::Account(account) => Ok(account),
+            Self::Anonymous => Err(SpaceError::Anonymous),
+            Self::Credential { .. } => {
+                Err(SpaceError::NotAuthorized("Write access is required for this action"))
+            }
+        }
+    }
+
+    /// Checks that a credential was sent to the DID that answers the call: that of a repo, or the authority of the space.
+    pub(super) fn check_audience(&self, expected: &Did) -> Result<(), SpaceError> {
+        match self {
+            Self::Credential { audience, .. } if audience != expected => {
+                Err(SpaceError::Audience(expected.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Account {
+    /// Checks that the app may call for records of a collection; `None`: of all that the type declares. `declared`: these.
+    ///
+    /// # Errors
+    /// [`SpaceError::Scope`]
+    pub(super) fn check_app(
+        &self,
+        call: RecordCall,
+        space: &SpaceUri,
+        collection: Option<&Nsid>,
+        declared: &[Nsid],
+    ) -> Result<(), SpaceError> {
+        if self.app_may(call, space, collection, declared) {
+            return Ok(());
+        }
+        let collection = collection.map(|name| format!("&collection={name}")).unwrap_or_default();
+        Err(self.missing(space, &format!("{collection}&action={}", call.action().as_str())))
+    }
+
+    /// Whether the app may do so.
+    pub(super) fn app_may(
+        &self,
+        call: RecordCall,
+        space: &SpaceUri,
+        collection: Option<&Nsid>,
+        declared: &[Nsid],
+    ) -> bool {
+        self.any_authority(space, |scopes, authority| {
+            scopes.allow(&call.need(space, authority, collection, declared))
+        })
+    }
+
+    /// Checks that the app may manage a space.
+    ///
+    /// # Errors
+    /// [`SpaceError::Scope`]
+    pub(super) fn check_manages(&self, action: SpaceManage, space: &SpaceUri) -> Result<(), SpaceError> {
+        let may = self.any_authority(space, |scopes, authority| {
+            scopes.allow(&Need::ManageSpace { at: app_gate::place(space, authority), action })
+        });
+        if may { Ok(()) } else { Err(self.missing(space, &format!("&manage={}", action.as_str()))) }
+    }
+
+    /// Whether the app may learn in which spaces of a type the user has a repo; `None`: of all types.
+    pub(super) fn app_may_list(&self, kind: Option<&str>) -> bool {
+        let Some(scopes) = &self.app else { return true };
+        let at = SpacePlace { kind, authority: &SpaceAuthority::Any, skey: None };
+        scopes.allow(&Need::Space { at, collection: None, is_declared: true, action: SpaceAction::ReadSelf })
+    }
+
+    /// Whether the scopes allow something with the authority of a space. A scope with the authority `self` is about spaces of
+    /// the user who granted it.
+    fn any_authority(
+        &self,
+        space: &SpaceUri,
+        allow: impl Fn(&EffectiveScopes, &SpaceAuthority) -> bool,
+    ) -> bool {
+        let Some(scopes) = &self.app else { return true };
+        allow(scopes, &SpaceAuthority::Did(space.did.clone()))
+            || space.did == self.did && allow(scopes, &SpaceAuthority::Own)
+    }
+
+    fn missing(&self, space: &SpaceUri, rest: &str) -> SpaceError {
+        let authority =
+            if space.did == self.did { String::new() } else { format!("authority={}", space.did) };
+        let query = format!("{authority}{rest}");
+        SpaceError::Scope(format!("space:{}?{}", space.kind, query.trim_start_matches('&')))
+    }
+}

@@ -1,0 +1,242 @@
+//! Writes to the caller's own repo in a space (spaces.md §5.2).
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::{Account, SpaceError, Spaces, Viewer};
+use belvedere_base::hand_over_thread::hand_over_thread;
+use belvedere_protocol::atproto::record;
+use belvedere_protocol::atproto::{Cid, Did, Nsid, RecordKey, Tid, blobs, set_record_type};
+use belvedere_protocol::spaces::app_gate::RecordCall;
+use belvedere_protocol::spaces::config::SpaceConfig;
+use belvedere_protocol::spaces::{RecordPath, SpaceUri};
+use belvedere_storage::store::spaces::SpaceId;
+use belvedere_storage::store::spaces::space::{self, SpaceRow};
+use belvedere_storage::store::spaces::writes::{self, Batch, NewRecord, Precondition, Refused, Write};
+
+/// A write to one record.
+#[derive(Clone, Debug)]
+pub struct RecordWrite {
+    pub kind: WriteKind,
+    pub collection: Nsid,
+    /// `None`: a new TID, for a record that is created.
+    pub rkey: Option<RecordKey>,
+    /// The fields of the record; `None` deletes it.
+    pub record: Option<Map<String, Value>>,
+    /// The version that the write replaces or deletes.
+    pub swap: Option<Cid>,
+}
+
+/// The action of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// The record must not exist.
+    Create,
+    /// Creates the record or replaces it.
+    Put,
+    /// The record must exist.
+    Update,
+    /// The record must exist.
+    Delete,
+}
+
+/// A batch of writes.
+#[derive(Clone, Debug)]
+pub struct WriteRequest {
+    /// The repo that the call names; it must be the caller's.
+    pub repo: Option<Did>,
+    pub writes: Vec<RecordWrite>,
+    /// The rev that the space must have.
+    pub swap_commit: Option<String>,
+    /// Whether records must match their lexicons, if they are here. `None` counts as yes.
+    pub validate: Option<bool>,
+}
+
+/// A batch that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The rev of the repo.
+    pub rev: Option<Tid>,
+    pub repo: Did,
+    pub records: Vec<WrittenRecord>,
+}
+
+/// A record that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenRecord {
+    pub path: RecordPath,
+    /// `None` for a deleted one.
+    pub cid: Option<Cid>,
+    /// Whether it was compared with the lexicon of its collection.
+    pub is_validated: bool,
+}
+
+/// The space that a batch goes to.
+struct Target {
+    id: SpaceId,
+    is_writer: bool,
+    config: SpaceConfig,
+}
+
+impl Spaces {
+    /// Writes to the caller's repo, all or nothing, with one rev.
+    ///
+    /// # Errors
+    /// 403 for a caller, or an app, that may not write; 400 for a record or a collection that the space does not take; 404 and
+    /// 409 when a record is not in the state that the write needs.
+    pub async fn write(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        request: WriteRequest,
+    ) -> Result<Written, SpaceError> {
+        let account = viewer.account()?;
+        if request.repo.as_ref().is_some_and(|repo| *repo != account.did) {
+            return Err(SpaceError::OtherRepo);
+        }
+        if request.writes.len() > writes::MAX_WRITES {
+            return Err(SpaceError::invalid(Refused::TooManyWrites));
+        }
+        let target = self.target(uri, account).await?;
+        let declared = self.core().registry.snapshot().declared_collections(uri.kind.as_str());
+        for write in &request.writes {
+            if write.kind != WriteKind::Delete
+                && !target.config.allows(&write.collection, declared.as_deref())
+            {
+                return Err(SpaceError::Collection(write.collection.clone()));
+            }
+        }
+        let gate = Gate { account, uri, declared: &declared.unwrap_or_default() };
+        let preconditions: Vec<Precondition> =
+            request.writes.iter().map(|write| gate.precondition(write)).collect::<Result<_, _>>()?;
+        let validate = request.validate != Some(false);
+        let mut writes = Vec::with_capacity(request.writes.len());
+        let mut records = Vec::with_capacity(request.writes.len());
+        for (n, (write, requires)) in request.writes.into_iter().zip(&preconditions).enumerate() {
+            let rkey = write.rkey.map_or_else(|| self.new_key(n as u64), Ok)?;
+            let path = RecordPath { collection: write.collection, rkey };
+            let checked = write.record.map(|fields| self.check(&path, fields, validate)).transpose()?;
+            let (record, is_validated) =
+                checked.map_or((None, false), |(record, is_validated)| (Some(record), is_validated));
+            records.push(WrittenRecord {
+                path: path.clone(),
+                cid: record.as_ref().map(|record| record.cid),
+                is_validated,
+            });
+            writes.push(Write { path, record, requires: *requires });
+        }
+        let batch = Batch {
+            space: target.id,
+            author: &account.did,
+            writes: &writes,
+            swap_commit: request.swap_commit.as_deref(),
+            is_writer: target.is_writer,
+            now: self.core().clock.now(),
+        };
+        let applied = writes::apply(&self.core().db, &batch).await?;
+        let applied = applied.map_err(|refused| gate.refusal(refused, &writes))?;
+        Ok(Written { rev: applied.rev, repo: account.did.clone(), records })
+    }
+
+    /// The space that a batch goes to. A space of another host gets a row when the first of our users writes to it: the policy
+    /// of its writers decides who is listed there, not who writes to a repo here.
+    async fn target(&self, uri: &SpaceUri, account: &Account) -> Result<Target, SpaceError> {
+        let (db, now) = (&self.core().db, self.core().clock.now());
+        let known = space::get(db, uri).await?;
+        let Some(space) = known.filter(|space| space.is_hosted) else {
+            // Every space of this instance's DID is here.
+            if self.0.identity.did() == uri.did {
+                return Err(SpaceError::NoSpace);
+            }
+            let id = space::of_other_host(db, uri, now).await?.ok_or(SpaceError::NoSpace)?;
+            return Ok(Target { id, is_writer: false, config: SpaceConfig::default() });
+        };
+        if space.deleted_at.is_some() {
+            return Err(SpaceError::NoSpace);
+        }
+        if !self.is_writer(&space, &account.did).await? {
+            return Err(self.refused(&space, account, "Write access is required for this action").await?);
+        }
+        let SpaceRow { id, settings, .. } = space;
+        Ok(Target { id, is_writer: true, config: settings.config })
+    }
+
+    /// A record as it is stored, and whether it was compared with its lexicon.
+    fn check(
+        &self,
+        path: &RecordPath,
+        mut fields: Map<String, Value>,
+        validate: bool,
+    ) -> Result<(NewRecord, bool), SpaceError> {
+        let collection = path.collection.as_str();
+        set_record_type(&mut fields, collection).map_err(SpaceError::invalid)?;
+        let text = Value::Object(fields).to_string();
+        hand_over_thread(text.len(), || {
+            let (inspected, cbor) = record::inspect_encoded(text.as_bytes()).map_err(SpaceError::invalid)?;
+            let cid = inspected
+                .cid
+                .map_err(|why| SpaceError::invalid(format!("the record can't be encoded: {why}")))?;
+            let snapshot = self.core().registry.snapshot();
+            if validate {
+                snapshot
+                    .check(collection, Some(path.rkey.as_str()), text.as_bytes(), Ok(&cbor))
+                    .map_err(|why| SpaceError::Invalid(format!("invalid record: {why}")))?;
+            }
+            let text = canonical(text, inspected.canonical);
+            let record = NewRecord { cid, blobs: blobs::cids(&text), text };
+            Ok((record, validate && snapshot.is_tracked(collection)))
+        })
+    }
+}
+
+fn canonical(text: String, canonical: Option<Bytes>) -> String {
+    canonical.and_then(|bytes| String::from_utf8(bytes.into()).ok()).unwrap_or(text)
+}
+
+/// The scopes of the app that writes.
+struct Gate<'a> {
+    account: &'a Account,
+    uri: &'a SpaceUri,
+    declared: &'a [Nsid],
+}
+
+impl Gate<'_> {
+    /// The state in which a write must find its record: what the write says, narrowed to what the app may do. So the scope for
+    /// a put is checked against the record in the transaction that writes.
+    fn precondition(&self, write: &RecordWrite) -> Result<Precondition, SpaceError> {
+        let collection = &write.collection;
+        let check = |call| self.account.check_app(call, self.uri, Some(collection), self.declared);
+        let swap = write.swap.map_or(Precondition::Present, Precondition::Version);
+        match write.kind {
+            WriteKind::Create => check(RecordCall::Create).map(|()| Precondition::Absent),
+            WriteKind::Update => check(RecordCall::Put { exists: true }).map(|()| swap),
+            WriteKind::Delete => check(RecordCall::Delete).map(|()| swap),
+            WriteKind::Put if write.swap.is_some() => check(RecordCall::Put { exists: true }).map(|()| swap),
+            WriteKind::Put => {
+                match (check(RecordCall::Put { exists: false }), check(RecordCall::Put { exists: true })) {
+                    (Ok(()), Ok(())) => Ok(Precondition::Any),
+                    (Ok(()), Err(_)) => Ok(Precondition::Absent),
+                    (Err(_), Ok(())) => Ok(Precondition::Present),
+                    (Err(error), Err(_)) => Err(error),
+                }
+            }
+        }
+    }
+
+    /// The answer to a refused batch. A put is refused only when the app may not do what it would have done.
+    fn refusal(&self, refused: Refused, writes: &[Write]) -> SpaceError {
+        let scope = |n: usize, exists| {
+            let collection = writes.get(n).map(|write| &write.path.collection);
+            let put = RecordCall::Put { exists };
+            self.account.check_app(put, self.uri, collection, self.declared).err()
+        };
+        match refused {
+            Refused::NoSpace => SpaceError::NoSpace,
+            Refused::OtherCommit => SpaceError::OtherCommit,
+            Refused::Exists(n) => scope(n, true).unwrap_or(SpaceError::RecordExists),
+            Refused::NotFound(n) => scope(n, false).unwrap_or(SpaceError::NoRecord),
+            Refused::OtherVersion(_) => SpaceError::OtherVersion,
+            Refused::TooManyWrites | Refused::TooLarge(_) => SpaceError::invalid(refused),
+        }
+    }
+}

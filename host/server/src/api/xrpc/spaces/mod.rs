@@ -1,0 +1,110 @@
+//! `/xrpc/com.atproto.simplespace.*`, `/xrpc/com.atproto.space.*` and the same in the service's own namespace: methods of
+//! permissioned spaces (spaces.md §5, spaces-delta.md §3). One file per resource.
+
+mod input;
+mod invites;
+mod members;
+mod ops;
+mod records;
+mod repos;
+mod settings;
+mod space;
+mod writes;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use crate::access::{CalledMethod, Rejected, SpaceAdmission};
+use crate::api::call_history;
+use crate::api::charged::{paid, with_budget};
+use crate::app::App;
+use crate::methods::spaces;
+use belvedere_instance::spaces::Viewer;
+use belvedere_instance::xrpc::Verb;
+use belvedere_protocol::atproto::Nsid;
+use belvedere_web::http::body::UnreadBody;
+use belvedere_web::http::{Error, Request, Response, limits};
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
+type Handler = fn(Arc<App>, Viewer, Request) -> Answering;
+
+/// A row of the table: the verb, the name, and the handler.
+macro_rules! method {
+    ($verb:ident, $name:literal, $handler:path) => {
+        (Verb::$verb, $name, |app, viewer, request| Box::pin($handler(app, viewer, request)))
+    };
+}
+
+/// The methods by the last part of their names, which is the same in each namespace.
+#[rustfmt::skip] // one line a method
+const METHODS: &[(Verb, &str, Handler)] = &[
+    method!(Procedure, "createSpace", space::create),
+    method!(Query, "getSpace", space::get),
+    method!(Procedure, "updateSpace", space::update),
+    method!(Procedure, "deleteSpace", space::delete),
+    method!(Query, "listSpaces", space::list),
+    method!(Query, "getConfig", settings::get),
+    method!(Procedure, "updateConfig", settings::update),
+
+    method!(Procedure, "putMember", members::put),
+    method!(Procedure, "addMember", members::add),
+    method!(Procedure, "removeMember", members::remove),
+    method!(Query, "listMembers", members::list),
+
+    method!(Procedure, "createInvite", invites::create),
+    method!(Procedure, "acceptInvite", invites::accept),
+    method!(Procedure, "revokeInvite", invites::revoke),
+    method!(Query, "listInvites", invites::list),
+
+    method!(Query, "getRecord", records::get),
+    method!(Query, "listRecords", records::list),
+    method!(Procedure, "createRecord", writes::create),
+    method!(Procedure, "putRecord", writes::put),
+    method!(Procedure, "deleteRecord", writes::delete),
+    method!(Procedure, "applyWrites", writes::apply),
+
+    method!(Query, "getLatestCommit", repos::latest_commit),
+    method!(Query, "getRepoState", repos::latest_commit),
+    method!(Query, "listRepos", repos::list),
+    method!(Query, "listRepoOps", ops::list),
+];
+
+/// Answers a call of a method of spaces.
+pub async fn answer(
+    app: Arc<App>,
+    verb: Verb,
+    nsid: &Nsid,
+    mut request: Request,
+    unread: UnreadBody,
+) -> Result<Response, Error> {
+    spaces::check_enabled(&app)?;
+    let name = nsid.as_str().rsplit('.').next().unwrap_or_default();
+    let found = METHODS.iter().find(|(of, known, _)| *of == verb && *known == name);
+    let (.., handler) = found.ok_or_else(|| Error::not_found("method not found"))?;
+    let method = CalledMethod { nsid: nsid.as_str(), verb, is_fixed: true };
+    let call = call_history::begin(&app, method);
+    match app.access.admit_space(&request, method).await {
+        Ok(SpaceAdmission { viewer, client, budget }) => {
+            let answer = async {
+                request.body = unread.read(limits::JSON_BODY).await?;
+                handler(Arc::clone(&app), viewer, request).await
+            };
+            let answer = answer.await;
+            call.end(&app, client.as_ref().map(|client| client.id.as_str()), &answer);
+            with_budget(answer, budget)
+        }
+        Err(Rejected { error, budget }) => {
+            let answer = Err(error);
+            call.refused(&app, &answer);
+            answer.map_err(|error| paid(error, budget))
+        }
+    }
+}
+
+/// The status of an answer to a call that created something: 200 for methods of the protocol, 201 for those of the service's
+/// own namespace, whose clients expect it (spaces-delta.md §3).
+fn created(request: &Request) -> StatusCode {
+    if request.uri().path().starts_with("/xrpc/com.atproto.") { StatusCode::OK } else { StatusCode::CREATED }
+}

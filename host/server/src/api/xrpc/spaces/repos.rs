@@ -1,0 +1,49 @@
+//! `getLatestCommit`, `listRepos`.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::input;
+use crate::app::App;
+use belvedere_instance::spaces::Viewer;
+use belvedere_protocol::atproto::Did;
+use belvedere_storage::store::spaces::writers::Order;
+use belvedere_web::http::{Error, Request, Response, response};
+
+fn repo(request: &Request) -> Result<Did, Error> {
+    input::repo(request)?.ok_or_else(|| input::invalid("repo is missing"))
+}
+
+/// `GET getLatestCommit?space=&repo=`
+pub async fn latest_commit(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Response, Error> {
+    let commit = app.spaces.commit(&input::space(&request)?, &viewer, &repo(&request)?).await?;
+    let answer = json!({ "rev": commit.rev.to_string(), "commit": commit.to_json() });
+    Ok(response::json(StatusCode::OK, &answer))
+}
+
+/// `GET listRepos?space=&cursor=&since=&limit=`: the repos of the writers, in the order of their changes. The cursor is the rev
+/// of the space, so that a reader who keeps it goes on there.
+pub async fn list(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Response, Error> {
+    let uri = input::space(&request)?;
+    let limit = input::limit(&request, 100, 1_000)?;
+    let after = request.query("cursor").or_else(|| request.query("since")).unwrap_or_default();
+    let (rows, space_rev) = app.spaces.repos(&uri, &viewer, Order::Changes, &after, limit).await?;
+    let repos: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let rev = row.rev.to_string();
+            let hash = json!({ "$bytes": STANDARD_NO_PAD.encode(row.hash) });
+            json!({ "did": row.author.as_str(), "repoRev": rev, "rev": rev, "hash": hash,
+                "spaceRev": row.space_rev.to_string() })
+        })
+        .collect();
+    let mut answer = json!({ "repos": repos, "spaceRev": space_rev.map(|rev| rev.to_string()) });
+    if let Some(last) = rows.last() {
+        answer["cursor"] = last.space_rev.to_string().into();
+    }
+    Ok(response::json(StatusCode::OK, &answer))
+}

@@ -1,0 +1,93 @@
+//! `/xrpc/com.atproto.simplespace.*`, `/xrpc/com.atproto.space.*`: permissioned spaces, as their users see them.
+
+mod invites;
+mod records;
+mod scopes;
+mod settings;
+
+use belvedere_protocol::crypto::Algorithm;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::fixtures::{ALICE, BOB, World};
+use crate::support::instance::Answer;
+use crate::support::plc::Person;
+
+pub const CAROL: &str = "did:plc:carolcarolcarolcarolcaro";
+pub const KIND: &str = "com.example.group";
+
+/// A server with spaces, and three users of it.
+pub struct Group {
+    pub world: World,
+    pub alice: Person,
+    pub bob: Person,
+    pub carol: Person,
+}
+
+impl Group {
+    /// Switches spaces on.
+    pub async fn of(world: World) -> Self {
+        let flag = json!({ "value": "true" });
+        let on = world.server.admin(Method::PUT, "/admin/settings/feature.spaces_enabled", Some(&flag)).await;
+        assert_eq!(on.status, 204, "{}", on.text);
+        let person = |did| world.plc.person(did, Algorithm::Es256k);
+        let (alice, bob, carol) = (person(ALICE), person(BOB), person(CAROL));
+        Self { world, alice, bob, carol }
+    }
+
+    /// A procedure of the protocol, named without `com.atproto.`.
+    pub async fn post(&self, person: &Person, method: &str, body: Value) -> Answer {
+        self.call(Some(person), Method::POST, &format!("com.atproto.{method}"), Some(body)).await
+    }
+
+    /// A query of the protocol, with its parameters.
+    pub async fn get(&self, person: &Person, method: &str) -> Answer {
+        self.call(Some(person), Method::GET, &format!("com.atproto.{method}"), None).await
+    }
+
+    pub async fn anonymous(&self, method: &str) -> Answer {
+        self.call(None, Method::GET, &format!("com.atproto.{method}"), None).await
+    }
+
+    pub async fn call(
+        &self,
+        person: Option<&Person>,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Answer {
+        let server = &self.world.server;
+        let bearer = person.map(|person| format!("Bearer {}", person.token(&server.did(), json!({}))));
+        let mut headers = vec![("x-client-key", server.client_key.as_str())];
+        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+        server.request(method, &format!("/xrpc/{path}"), &headers, body.map(|body| body.to_string())).await
+    }
+
+    /// Creates a space of Alice's. Returns its address.
+    pub async fn space(&self, skey: &str, more: Value) -> String {
+        let mut body = json!({ "spaceType": KIND, "skey": skey });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let created = self.post(&self.alice, "simplespace.createSpace", body).await;
+        assert_eq!(created.status, 200, "{}", created.text);
+        created.body["uri"].as_str().unwrap().to_owned()
+    }
+
+    pub async fn join(&self, space: &str, did: &str, read: bool, write: bool) {
+        let body = json!({ "space": space, "did": did, "read": read, "write": write });
+        let put = self.post(&self.alice, "simplespace.putMember", body).await;
+        assert_eq!(put.status, 200, "{}", put.text);
+    }
+
+    /// Creates a note of a person.
+    pub async fn note(&self, person: &Person, space: &str, rkey: &str) -> Answer {
+        let record = json!({ "text": rkey });
+        let body =
+            json!({ "space": space, "collection": "com.example.note", "rkey": rkey, "record": record });
+        self.post(person, "space.createRecord", body).await
+    }
+}
+
+/// Status and name of an error.
+pub fn error(answer: &Answer) -> (u16, &str) {
+    (answer.status.as_u16(), answer.body["error"].as_str().unwrap_or_default())
+}
