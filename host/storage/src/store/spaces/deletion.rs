@@ -128,12 +128,13 @@ pub async fn remove_repo(db: &Db, space: SpaceId, author: &Did) -> Result<bool, 
 
 /// Removes everything that a deleted account has in spaces: its repos, memberships, credentials and registrations, the invites
 /// that it made, and the spaces of which it is the authority. Spaces that it created under another authority stay, and
-/// only super users administer them from then on. Can be repeated after a failure.
-pub async fn purge_account(db: &Db, did: &Did, now: Timestamp) -> Result<(), StoreError> {
+/// only super users administer them from then on. Can be repeated after a failure. Returns the credentials that were revoked.
+pub async fn purge_account(db: &Db, did: &Did, now: Timestamp) -> Result<Vec<Revoked>, StoreError> {
     let owned = "SELECT id FROM spaces WHERE did = $1 AND deleted_at IS NULL ORDER BY id";
     let repos = "SELECT space_id FROM space_repos WHERE author = $1 UNION SELECT space_id FROM space_writers WHERE author = $1 ORDER BY 1";
+    let mut revoked = Vec::new();
     for space in ids(db, owned, did).await? {
-        delete(db, space, now).await?;
+        revoked.extend(delete(db, space, now).await?.into_iter().flatten());
     }
     for space in ids(db, repos, did).await? {
         remove_repo(db, space, did).await?;
@@ -147,11 +148,14 @@ pub async fn purge_account(db: &Db, did: &Did, now: Timestamp) -> Result<(), Sto
     ] {
         on!(db, writer, |pool| sqlx::query(sql).bind(did.as_str()).execute(pool).await.map(drop))?;
     }
-    let credentials = "UPDATE space_credentials SET revoked_at = $2 WHERE did = $1 AND revoked_at IS NULL";
-    on!(db, writer, |pool| {
-        sqlx::query(credentials).bind(did.as_str()).bind(now).execute(pool).await.map(drop)
-    })?;
-    purge(db, now).await.map(drop)
+    let credentials = "UPDATE space_credentials SET revoked_at = $2 \
+                       WHERE did = $1 AND revoked_at IS NULL AND expires_at > $2 RETURNING space_id, jti";
+    let own: Vec<Revoked> = on!(db, writer, |pool| {
+        sqlx::query_as(credentials).bind(did.as_str()).bind(now).fetch_all(pool).await?
+    });
+    revoked.extend(own);
+    purge(db, now).await?;
+    Ok(revoked)
 }
 
 async fn ids(db: &Db, sql: &'static str, did: &Did) -> Result<Vec<SpaceId>, StoreError> {

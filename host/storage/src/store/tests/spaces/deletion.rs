@@ -2,6 +2,7 @@ use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 
 use super::fixtures::*;
+use crate::store::spaces::credentials::Revoked;
 use crate::store::spaces::invites::{self, Accepted, NewInvite};
 use crate::store::spaces::members::Put;
 use crate::store::spaces::{credentials, delegation, deletion, follows, registrations, repos};
@@ -81,6 +82,8 @@ async fn a_deleted_space_is_gone_but_for_its_address(db: TestDb) {
     );
     let joined = async || delegation::access(&db, space, &did(2)).await.unwrap();
     assert_eq!(joined().await, Some(WRITER));
+    let accept = async |n| invites::accept(&db, &[2; 32], &did(n), Timestamp(40)).await.unwrap();
+    assert_eq!(accept(4).await, Accepted::Joined { space, access: READER });
     assert_eq!(space::of_account(&db, &did(2), None, 9).await.unwrap().len(), 2);
     assert_eq!(deletion::delete(&db, space, Timestamp(50)).await.unwrap(), Some(Vec::new()));
     assert!(deletion::delete(&db, space, Timestamp(51)).await.unwrap().is_none());
@@ -89,8 +92,7 @@ async fn a_deleted_space_is_gone_but_for_its_address(db: TestDb) {
     assert_eq!(joined().await, None);
     assert_eq!(apply(&db, space, 2, 60, &[put(&note("b"), 1)]).await, Err(Refused::NoSpace));
     assert_eq!(join(&db, space, 3, READER).await, Put::NoSpace);
-    let accepted = invites::accept(&db, &[2; 32], &did(3), Timestamp(60)).await.unwrap();
-    assert_eq!(accepted, Accepted::Unknown);
+    assert_eq!(accept(3).await, Accepted::Unknown);
     assert!(space::of_account(&db, &did(2), None, 9).await.unwrap().iter().all(|row| row.id == kept));
     assert!(deletion::purge(&db, Timestamp(70)).await.unwrap() > 0);
     assert!(registrations::unregister(&db, space, "did:web:a#b").await.unwrap(), "it waits for the notice");
@@ -139,14 +141,26 @@ async fn a_repo_is_removed_with_its_log(db: TestDb) {
 
 async fn a_deleted_account_leaves_nothing_in_spaces(db: TestDb) {
     let (a, b) = (full(&db, "a", 1).await, full(&db, "b", 2).await);
+    let (own_service, two) = ("did:web:own#b", did(2));
+    registrations::register(&db, a, own_service, "https://o", two.as_str(), Timestamp(90), Timestamp(1))
+        .await
+        .unwrap();
     let own = belvedere_protocol::spaces::SpaceUri { did: did(2), ..uri("own") };
     let own_id = space::create(&db, &own, &did(2), &settings(), Timestamp(1)).await.unwrap().unwrap();
     apply(&db, own_id, 3, 10, &[put(&note("a"), 1)]).await.unwrap();
     let limit = invites::AttemptLimit { attempts: 1, seconds: 1 };
     invites::attempt(&db, &did(2), limit, Timestamp(1)).await.unwrap();
-    for _ in 0..2 {
-        deletion::purge_account(&db, &did(2), Timestamp(50)).await.unwrap();
+    for space in [a, b] {
+        assert!(repos::state(&db, space, &did(2)).await.unwrap().is_some());
+        assert_eq!(delegation::access(&db, space, &did(2)).await.unwrap(), Some(WRITER));
+        assert!(!credentials::is_revoked(&db, space, "jti").await.unwrap());
     }
+    assert_eq!(count(&db, "space_invite_attempts").await, 1);
+    let mut revoked = deletion::purge_account(&db, &did(2), Timestamp(50)).await.unwrap();
+    revoked.sort();
+    let jti = |space_id| Revoked { space_id, jti: "jti".to_owned() };
+    assert_eq!(revoked, [jti(a), jti(b)]);
+    assert!(deletion::purge_account(&db, &did(2), Timestamp(50)).await.unwrap().is_empty(), "again");
     for space in [a, b] {
         assert!(repos::state(&db, space, &did(2)).await.unwrap().is_none());
         assert_eq!(delegation::access(&db, space, &did(2)).await.unwrap(), None);
@@ -154,6 +168,8 @@ async fn a_deleted_account_leaves_nothing_in_spaces(db: TestDb) {
         assert!(repos::state(&db, space, &did(CREATOR)).await.unwrap().is_some());
     }
     assert!(space::get(&db, &own).await.unwrap().unwrap().deleted_at.is_some());
+    let services = registrations::list(&db, a, Timestamp(2)).await.unwrap();
+    assert_eq!(services.iter().map(|row| row.service.as_str()).collect::<Vec<_>>(), ["did:web:a#b"]);
     assert_eq!((count(&db, "space_records").await, count(&db, "space_invite_attempts").await), (2, 0));
     deletion::purge_account(&db, &did(CREATOR), Timestamp(60)).await.unwrap();
     assert_eq!(space::get(&db, &uri("a")).await.unwrap().unwrap().deleted_at, None, "its host stays");
