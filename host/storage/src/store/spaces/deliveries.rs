@@ -1,5 +1,6 @@
-//! The queue of notices of writes. It has the last state of each repo for each service, so that a service that was away
-//! receives one notice for each repo. A gap in the space revs tells it to read the list of repos.
+//! The queue of notices of writes, and the services that are due to receive them or that of a deletion. The queue has the last
+//! state of each repo for each service, so that a service that was away receives one notice for each repo. A gap in the space
+//! revs tells it to read the list of repos.
 
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Tid};

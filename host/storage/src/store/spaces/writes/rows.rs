@@ -183,3 +183,24 @@ pub(super) fn blobs<'a>(stored: &[(&'a Key, &'a NewRecord)]) -> Vec<(&'a Key, &'
     };
     stored.iter().flat_map(of).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_have_limited_rows_and_bytes() {
+        let key = (String::new(), String::new());
+        let cid = belvedere_protocol::atproto::record::inspect(b"{}").unwrap().cid.unwrap();
+        let lengths = |bytes: &[usize]| -> Vec<usize> {
+            let record = |&length: &usize| NewRecord { cid, text: "x".repeat(length), blobs: Vec::new() };
+            let records: Vec<_> = bytes.iter().map(record).collect();
+            let stored: Vec<_> = records.iter().map(|record| (&key, record)).collect();
+            chunks(&stored).map(<[_]>::len).collect()
+        };
+        assert_eq!(lengths(&[]), [0; 0]);
+        assert_eq!(lengths(&[1; 2 * MAX_ROWS + 1]), [MAX_ROWS, MAX_ROWS, 1]);
+        let half = MAX_TEXT_BYTES / 2;
+        assert_eq!(lengths(&[half, half, 1, half, half, 2 * half, 3 * half, 1]), [2, 2, 1, 1, 1, 1]);
+    }
+}

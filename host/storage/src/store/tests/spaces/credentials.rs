@@ -1,12 +1,18 @@
+use std::time::Duration;
+
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 
 use super::fixtures::*;
-use crate::store::StoreError;
 use crate::store::spaces::credentials;
 use crate::store::spaces::inspections::{self, InspectionRow, Scope};
+use crate::store::{StoreError, on};
 
-on_both!(credentials_are_revoked_by_account_and_by_id, inspections_end);
+on_both!(
+    credentials_are_revoked_by_account_and_by_id,
+    a_credential_waits_for_changes_of_members,
+    inspections_end
+);
 
 async fn credentials_are_revoked_by_account_and_by_id(db: TestDb) {
     let (space, other) = (create(&db, "main").await, create(&db, "other").await);
@@ -36,6 +42,27 @@ async fn credentials_are_revoked_by_account_and_by_id(db: TestDb) {
     assert!(matches!(odd, Ok(()) | Err(StoreError::BadValue(_))), "{odd:?}");
     let odd = credentials::is_revoked(&db, space, "a\0b").await;
     assert!(matches!(odd, Ok(_) | Err(StoreError::BadValue(_))), "{odd:?}");
+}
+
+/// Otherwise the removal of a member would overlook a credential that is stored at the same time.
+async fn a_credential_waits_for_changes_of_members(db: TestDb) {
+    let space = create(&db, "main").await;
+    let hold = "UPDATE spaces SET updated_at = updated_at WHERE id = $1";
+    let copy = Db::clone(&db);
+    let issue =
+        async move { credentials::issue(&copy, space, "jti", &did(2), Timestamp(100)).await.unwrap() };
+    let issued = on!(&*db, writer, |pool| {
+        let mut tx = pool.begin().await.unwrap();
+        sqlx::query(hold).bind(space).execute(&mut *tx).await.unwrap();
+        let mut issued = tokio::spawn(issue);
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut issued).await;
+        assert!(early.is_err(), "it has not waited");
+        tx.rollback().await.unwrap();
+        issued.await.unwrap()
+    });
+    assert!(issued);
+    assert!(!credentials::issue(&db, SpaceId(99), "jti", &did(2), Timestamp(100)).await.unwrap());
+    assert_eq!(count(&db, "space_credentials").await, 1);
 }
 
 async fn inspections_end(db: TestDb) {

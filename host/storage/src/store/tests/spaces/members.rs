@@ -6,7 +6,7 @@ use super::fixtures::*;
 use crate::store::StoreError;
 use crate::store::spaces::credentials::Revoked;
 use crate::store::spaces::members::{self, IfMember, MAX_DELEGATIONS, Member, Put};
-use crate::store::spaces::{credentials, delegation};
+use crate::store::spaces::{credentials, delegation, deletion};
 
 const OWN: MemberAccess = MemberAccess { reads: Readable::Own, writes: true };
 
@@ -38,6 +38,7 @@ async fn all_members(db: &Db, space: SpaceId, limit: u32) -> Vec<(String, Member
 on_both!(
     members_are_added_replaced_and_removed,
     credentials_end_with_the_right_to_read_everything,
+    credentials_end_with_a_membership_in_an_included_space,
     members_of_other_spaces_are_members,
     delegation_is_bounded,
     spaces_of_an_account_are_those_it_created_joined_or_wrote_in
@@ -86,6 +87,44 @@ async fn credentials_end_with_the_right_to_read_everything(db: TestDb) {
     assert!(credentials::is_revoked(&db, space, "c").await.unwrap());
 }
 
+async fn credentials_end_with_a_membership_in_an_included_space(db: TestDb) {
+    let [a, b, c] = [create(&db, "a").await, create(&db, "b").await, create(&db, "c").await];
+    include(&db, a, "b", READER).await;
+    include(&db, b, "c", READER).await;
+    // A circle.
+    include(&db, c, "a", READER).await;
+    join(&db, a, 3, READER).await;
+    for n in [2, 3, 4, 5] {
+        join(&db, c, n, READER).await;
+    }
+    for (space, jti, n) in
+        [(a, "a2", 2), (a, "a3", 3), (a, "a4", 4), (a, "a5", 5), (b, "b2", 2), (b, "b5", 5)]
+    {
+        assert!(credentials::issue(&db, space, jti, &did(n), Timestamp(100)).await.unwrap());
+    }
+    let sorted = |mut revoked: Vec<Revoked>| {
+        revoked.sort();
+        revoked
+    };
+    // Of the account alone.
+    let removed = members::remove(&db, c, did(2).as_str(), Timestamp(3)).await.unwrap().unwrap();
+    assert_eq!(sorted(removed), [credential(a, "a2"), credential(b, "b2")]);
+    let Put::Stored { revoked } = join(&db, c, 4, OWN).await else { panic!("it is stored") };
+    assert_eq!(revoked, [credential(a, "a4")]);
+    // A space that still passes on the right to read everything opens what it opened.
+    assert_eq!(include(&db, b, "c", WRITER).await, Put::Stored { revoked: Vec::new() });
+    // Of all members of a space, but for those that are members in another way.
+    let removed = members::remove(&db, b, &uri("c").to_string(), Timestamp(4)).await.unwrap().unwrap();
+    assert_eq!(sorted(removed), [credential(a, "a5"), credential(b, "b5")]);
+    assert_eq!((access(&db, a, 5).await, access(&db, a, 3).await), (None, Some(READER)));
+    assert!(!credentials::is_revoked(&db, a, "a3").await.unwrap());
+    // Also when the included space is deleted.
+    include(&db, b, "c", READER).await;
+    assert!(credentials::issue(&db, a, "again", &did(5), Timestamp(100)).await.unwrap());
+    let revoked = deletion::delete(&db, c, Timestamp(5)).await.unwrap();
+    assert_eq!(revoked, Some(vec![credential(a, "again")]));
+}
+
 async fn members_of_other_spaces_are_members(db: TestDb) {
     let [a, b, c] = [create(&db, "a").await, create(&db, "b").await, create(&db, "c").await];
     join(&db, c, 5, OWN).await;
@@ -127,18 +166,25 @@ async fn delegation_is_bounded(db: TestDb) {
     for (n, id) in ids.iter().take(12).enumerate() {
         include(&db, *id, &(n + 1).to_string(), WRITER).await;
     }
-    join(&db, ids[12], 9, READER).await;
+    join(&db, ids[11], 9, READER).await;
     join(&db, ids[10], 8, READER).await;
     assert_eq!(access(&db, ids[0], 8).await, Some(READER), "ten steps");
     assert_eq!((access(&db, ids[0], 9).await, access(&db, ids[2], 9).await), (None, Some(READER)));
+    let listed = all_members(&db, ids[0], 9).await;
+    assert_eq!(listed, [(did(1).to_string(), WRITER), (did(8).to_string(), READER)], "as access says");
     let hub = create(&db, "hub").await;
     for n in 0..=MAX_DELEGATIONS {
         let skey = format!("x{n}");
-        create(&db, &skey).await;
+        let target = create(&db, &skey).await;
+        join(&db, target, 100 + n as u32, WRITER).await;
         let put = include(&db, hub, &skey, READER).await;
         assert_eq!(put == Put::TooManyDelegations, n == MAX_DELEGATIONS, "{n}: {put:?}");
     }
     assert_eq!(access(&db, hub, CREATOR).await, Some(WRITER));
+    for n in [0, MAX_DELEGATIONS - 1] {
+        assert_eq!(access(&db, hub, 100 + n as u32).await, Some(READER), "the members of all are members");
+    }
+    assert_eq!(all_members(&db, hub, 99).await.len(), 1 + MAX_DELEGATIONS as usize);
 }
 
 async fn spaces_of_an_account_are_those_it_created_joined_or_wrote_in(db: TestDb) {

@@ -6,13 +6,16 @@ use super::fixtures::*;
 use crate::store::StoreError;
 use crate::store::spaces::follows::{self, Observed};
 use crate::store::spaces::registrations::{self, MAX_REGISTRATIONS, Registered};
-use crate::store::spaces::{deliveries, writers};
+use crate::store::spaces::{deletion, deliveries, writers};
 use crate::store::tests::fixtures::rev;
 
 const SERVICE: &str = "did:web:a.example#sync";
 
 async fn register(db: &Db, space: SpaceId, service: &str, until: i64) -> Registered {
-    let endpoint = "https://a.example";
+    register_at(db, space, service, "https://a.example", until).await
+}
+
+async fn register_at(db: &Db, space: SpaceId, service: &str, endpoint: &str, until: i64) -> Registered {
     let registered = registrations::register(
         db,
         space,
@@ -27,6 +30,8 @@ async fn register(db: &Db, space: SpaceId, service: &str, until: i64) -> Registe
 
 on_both!(
     registrations_are_renewed_and_expire,
+    a_renewal_keeps_the_pause_after_failures,
+    the_services_of_a_deleted_space_are_told,
     a_space_has_a_limited_number_of_services,
     only_the_last_state_of_a_repo_waits,
     attempts_are_made_by_one_host_at_a_time,
@@ -53,9 +58,68 @@ async fn registrations_are_renewed_and_expire(db: TestDb) {
     assert_eq!(registrations::prune(&db, Timestamp(19), 9).await.unwrap(), 0);
     assert_eq!(registrations::prune(&db, Timestamp(20), 9).await.unwrap(), 1);
     assert_eq!(count(&db, "space_deliveries").await, 0);
+    for n in ["x", "y", "z"] {
+        register(&db, space, n, 20).await;
+    }
+    apply(&db, space, 2, 6, &[put(&note("a"), 1)]).await.unwrap();
+    assert_eq!(registrations::prune(&db, Timestamp(20), 2).await.unwrap(), 2);
+    assert_eq!(count(&db, "space_deliveries").await, 1);
+    assert_eq!(registrations::prune(&db, Timestamp(20), 2).await.unwrap(), 1);
     assert!(!registrations::unregister(&db, space, SERVICE).await.unwrap());
     let odd = registrations::get(&db, space, "a\0b", Timestamp(1)).await;
     assert!(matches!(odd, Ok(None) | Err(StoreError::BadValue(_))), "{odd:?}");
+}
+
+async fn a_renewal_keeps_the_pause_after_failures(db: TestDb) {
+    let space = create(&db, "main").await;
+    register(&db, space, SERVICE, 1_000).await;
+    let row = async || registrations::get(&db, space, SERVICE, Timestamp(2)).await.unwrap().unwrap();
+    let state = async || row().await.next_attempt_at.0;
+    assert!(deliveries::begin(&db, &row().await, Timestamp(50)).await.unwrap());
+    register(&db, space, SERVICE, 2_000).await;
+    let end = async |until, next| {
+        deliveries::end(&db, space, SERVICE, Timestamp(until), true, Timestamp(next)).await.unwrap();
+    };
+    end(50, 400).await;
+    register(&db, space, SERVICE, 3_000).await;
+    assert_eq!((row().await.failures, row().await.expires_at, state().await), (1, Timestamp(3_000), 400));
+    // Another endpoint has not failed, and an attempt at the old one says nothing about it.
+    assert!(deliveries::begin(&db, &row().await, Timestamp(500)).await.unwrap());
+    register_at(&db, space, SERVICE, "https://b.example", 3_000).await;
+    end(500, 9_000).await;
+    assert_eq!((row().await.failures, state().await), (0, 1));
+}
+
+/// A crash right after the deletion loses no notice.
+async fn the_services_of_a_deleted_space_are_told(db: TestDb) {
+    let space = create(&db, "main").await;
+    register(&db, space, SERVICE, 1_000).await;
+    register(&db, space, "expired", 5).await;
+    apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
+    let due = async |now| deliveries::due(&db, Timestamp(now), 9).await.unwrap();
+    let before = due(10).await.remove(0);
+    assert!(!before.is_space_deleted);
+    // The service does not answer.
+    assert!(deliveries::begin(&db, &before.service, Timestamp(500)).await.unwrap());
+    deletion::delete(&db, space, Timestamp(50)).await.unwrap().unwrap();
+    let found = due(50).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].is_space_deleted && found[0].service.service == SERVICE);
+    assert!(deliveries::waiting(&db, space, SERVICE, 9).await.unwrap().is_empty());
+    deletion::purge(&db, Timestamp(51)).await.unwrap();
+    assert_eq!(space::by_id(&db, space).await.unwrap().unwrap().uri, uri("main"), "the notice names it");
+    assert!(deliveries::begin(&db, &found[0].service, Timestamp(60)).await.unwrap());
+    deliveries::end(&db, space, SERVICE, Timestamp(60), true, Timestamp(70)).await.unwrap();
+    assert_eq!((due(69).await.len(), due(70).await.len()), (0, 1), "it is told again");
+    assert!(registrations::unregister(&db, space, SERVICE).await.unwrap());
+    assert!(due(70).await.is_empty());
+    assert_eq!(registrations::prune(&db, Timestamp(70), 9).await.unwrap(), 1);
+    // The authority of another host deletes it, and needs no notice.
+    let other = SpaceUri::parse("at://did:web:other.example/space/com.example.group/x").unwrap();
+    let copy = space::of_other_host(&db, &other, Timestamp(1)).await.unwrap().unwrap();
+    register(&db, copy, "did:web:other.example#atproto_space_host", i64::MAX).await;
+    deletion::delete(&db, copy, Timestamp(80)).await.unwrap().unwrap();
+    assert_eq!(count(&db, "space_registrations").await, 0);
 }
 
 async fn a_space_has_a_limited_number_of_services(db: TestDb) {
@@ -90,7 +154,9 @@ async fn only_the_last_state_of_a_repo_waits(db: TestDb) {
     deliveries::delivered(&db, space, SERVICE, &waiting[1]).await.unwrap();
     assert_eq!(notices().await, waiting[..1]);
     assert_eq!(deliveries::prune(&db, Timestamp(20), 9).await.unwrap(), 0);
-    assert_eq!(deliveries::prune(&db, Timestamp(21), 9).await.unwrap(), 1);
+    apply(&db, space, 4, 19, &[put(&note("a"), 1)]).await.unwrap();
+    assert_eq!(deliveries::prune(&db, Timestamp(21), 1).await.unwrap(), 1);
+    assert_eq!(deliveries::prune(&db, Timestamp(21), 1).await.unwrap(), 1);
     assert_eq!(count(&db, "space_deliveries").await, 0, "an expired service has no notices");
 }
 
@@ -140,7 +206,10 @@ async fn missing_notices_are_noticed(db: TestDb) {
     assert_eq!(observe(1, None).await, Observed::Next);
     assert_eq!(observe(3, Some(1)).await, Observed::Next);
     assert_eq!((observe(3, Some(1)).await, observe(2, None).await), (Observed::Old, Observed::Old));
-    assert_eq!(observe(9, Some(7)).await, Observed::Gap);
+    assert!(follows::advance(&db, space, None, None, true, Timestamp(50)).await.unwrap());
+    let due = async || follows::due(&db, Timestamp(40), 9).await.unwrap().len();
+    assert_eq!((observe(4, Some(3)).await, due().await), (Observed::Next, 0));
+    assert_eq!((observe(9, Some(7)).await, due().await), (Observed::Gap, 1), "its list is read soon");
     assert_eq!(observe(11, Some(8)).await, Observed::Next, "an older one is harmless");
     let other = create(&db, "other").await;
     follows::begin(&db, other).await.unwrap();

@@ -33,6 +33,7 @@ async fn fill(db: &Db, space: SpaceId) {
 
 on_both!(
     lists_are_in_the_order_of_paths,
+    a_cursor_does_not_lead_out_of_the_collection,
     writes_between_pages_lose_no_record,
     records_of_hidden_accounts_are_in_no_list_of_all,
     a_path_without_an_author_may_have_several,
@@ -69,6 +70,30 @@ async fn lists_are_in_the_order_of_paths(db: TestDb) {
                     assert_eq!(walk(&db, &list, limit).await, expected, "{list:?}");
                 }
                 expected.reverse();
+            }
+        }
+    }
+}
+
+/// A viewer may make up a cursor.
+async fn a_cursor_does_not_lead_out_of_the_collection(db: TestDb) {
+    let space = create(&db, "main").await;
+    let (first, last) = ("com.example.abc", "com.example.zzz");
+    let batch: Vec<_> =
+        [first, NOTE, last].iter().map(|collection| put(&path(&format!("{collection}/a")), 1)).collect();
+    apply(&db, space, 2, 10, &batch).await.unwrap();
+    let (two, note) = (did(2), nsid(NOTE));
+    for authors in [Authors::All, Authors::One(&two)] {
+        for is_reverse in [false, true] {
+            let list = List { space, authors, collection: Some(&note), is_reverse, with_text: false };
+            let (begin, end) = if is_reverse { (last, first) } else { (first, last) };
+            for (outside, is_before) in [(begin, true), (end, false)] {
+                // The record of that collection comes after it.
+                let rkey = if is_reverse { "x" } else { "0" };
+                let after = Place { path: path(&format!("{outside}/{rkey}")), author: two.clone() };
+                let page = records::page(&db, &list, Some(&after), 9).await.unwrap();
+                let found: Vec<_> = page.iter().map(|record| record.path.collection.as_str()).collect();
+                assert_eq!(found, [NOTE].repeat(usize::from(is_before)), "{list:?} after {outside}");
             }
         }
     }
@@ -176,7 +201,11 @@ async fn writes_elsewhere_are_tracked_unless_they_are_stale(db: TestDb) {
     let row = writers::get(&db, space, &did(2)).await.unwrap().unwrap();
     assert_eq!((row.rev, row.hash, row.space_rev), (rev(5), [5; 32], first.space_rev));
     assert!(writers::get(&db, space, &did(4)).await.unwrap().is_none());
-    assert!(matches!(track(2, 6, 200).await, Track::Stored(_)));
+    // A write here is later, though its clock is behind that of the other host.
+    let here = apply(&db, space, 2, 300, &[put(&note("a"), 1)]).await.unwrap();
+    assert!(here.rev > Some(rev(5)), "{here:?}");
+    assert_eq!(writers::get(&db, space, &did(2)).await.unwrap().map(|row| row.rev), here.rev);
+    assert!(matches!(track(2, 9, 200).await, Track::Stored(_)));
     let other = "at://did:web:x.example/space/a.b.c/d".parse().unwrap();
     let foreign = space::of_other_host(&db, &other, Timestamp(1)).await.unwrap().unwrap();
     let tracked = writers::track(&db, foreign, &did(2), rev(1), [0; 32], Timestamp(1)).await.unwrap();

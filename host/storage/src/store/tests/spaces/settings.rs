@@ -7,8 +7,8 @@ use belvedere_protocol::spaces::config::SpaceConfig;
 use serde_json::json;
 
 use super::fixtures::*;
-use crate::store::spaces::delegation;
 use crate::store::spaces::settings::{self as of_space, SettingsChange};
+use crate::store::spaces::{delegation, deletion, follows, registrations};
 use crate::store::{Patch, StoreError};
 
 /// Texts that databases and languages treat in different ways.
@@ -18,8 +18,9 @@ on_both!(
     spaces_are_found_by_their_address,
     settings_change_one_by_one,
     names_may_have_any_characters,
-    the_longest_addresses_are_stored,
+    the_longest_addresses_are_stored_or_refused,
     spaces_of_other_hosts_are_added_once,
+    a_followed_space_becomes_a_hosted_one,
     pages_of_spaces
 );
 
@@ -80,15 +81,22 @@ async fn names_may_have_any_characters(db: TestDb) {
     assert!(matches!(stored, Ok(true) | Err(StoreError::BadValue(_))), "{stored:?}");
 }
 
-async fn the_longest_addresses_are_stored(db: TestDb) {
-    let kind =
-        format!("com.{}.{}", ["a".repeat(63), "b".repeat(63), "c".repeat(63)].join("."), "d".repeat(63));
-    let long = format!("at://did:plc:{}/space/{kind}/{}", "e".repeat(1_000), "f".repeat(512));
+/// Characters that do not repeat: PostgreSQL compresses the keys of an index.
+fn incompressible(length: usize) -> String {
+    let next = |last: &u64| Some(last.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    let letter = |n: u64| char::from(b'a' + (n >> 33) as u8 % 26);
+    std::iter::successors(Some(length as u64), next).skip(1).take(length).map(letter).collect()
+}
+
+/// Creates a space whose authority has a DID of a length, and writes a record of it; all other parts are as long as they may be.
+async fn write_longest(db: &Db, did_length: usize, text: impl Fn(usize) -> String) -> Result<(), StoreError> {
+    let kind = format!("com.{}.{}", [text(63), text(63), text(63)].join("."), text(63));
+    let long = format!("at://did:plc:{}/space/{kind}/{}", text(did_length - 8), text(512));
     let uri = SpaceUri::parse(&long).unwrap();
-    let id = space::create(&db, &uri, &did(1), &settings(), Timestamp(1)).await.unwrap().unwrap();
-    assert_eq!(space::get(&db, &uri).await.unwrap().unwrap().id, id);
+    let id = space::create(db, &uri, &did(1), &settings(), Timestamp(1)).await?.unwrap();
+    assert_eq!(space::get(db, &uri).await?.unwrap().id, id);
     let author = uri.did.clone();
-    let path = path(&format!("{kind}/{}", "g".repeat(512)));
+    let path = path(&format!("{kind}/{}", text(512)));
     let batch = Batch {
         space: id,
         author: &author,
@@ -97,8 +105,18 @@ async fn the_longest_addresses_are_stored(db: TestDb) {
         is_writer: true,
         now: Timestamp(1),
     };
-    writes::apply(&db, &batch).await.unwrap().unwrap();
-    assert!(records::get(&db, id, &author, &path).await.unwrap().is_some());
+    writes::apply(db, &batch).await?.unwrap();
+    assert!(records::get(db, id, &author, &path).await?.is_some());
+    Ok(())
+}
+
+async fn the_longest_addresses_are_stored_or_refused(db: TestDb) {
+    write_longest(&db, 2_048, |length| "a".repeat(length)).await.unwrap();
+    write_longest(&db, 1_000, incompressible).await.unwrap();
+    // PostgreSQL indexes no more than 2.7 KB.
+    let longest = write_longest(&db, 2_048, incompressible).await;
+    let is_refused = matches!(longest, Err(StoreError::BadValue(_)));
+    assert_eq!((longest.is_ok(), is_refused), (matches!(*db, Db::Sqlite(_)), matches!(*db, Db::Postgres(_))));
 }
 
 async fn spaces_of_other_hosts_are_added_once(db: TestDb) {
@@ -109,6 +127,36 @@ async fn spaces_of_other_hosts_are_added_once(db: TestDb) {
     let found = space::get(&db, &other).await.unwrap().unwrap();
     assert!(!found.is_hosted && found.settings == Settings::unknown());
     assert_eq!(count(&db, "space_members").await, 0);
+}
+
+/// Anyone who names an address lets it be followed.
+async fn a_followed_space_becomes_a_hosted_one(db: TestDb) {
+    let uri = uri("main");
+    let id = space::of_other_host(&db, &uri, Timestamp(3)).await.unwrap().unwrap();
+    follows::begin(&db, id).await.unwrap();
+    let (service, now) = ("did:plc:host#atproto_space_host", Timestamp(3));
+    registrations::register(&db, id, service, "https://a.example", "did:plc:c", Timestamp(99), now)
+        .await
+        .unwrap();
+    let before = apply(&db, id, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
+    assert!(before.tracked.is_none());
+    let made = async || space::create(&db, &uri, &did(CREATOR), &settings(), Timestamp(20)).await.unwrap();
+    assert_eq!((made().await, made().await), (Some(id), None));
+    let found = space::by_id(&db, id).await.unwrap().unwrap();
+    assert!(found.is_hosted && found.creator == did(CREATOR) && found.settings == settings());
+    assert_eq!((&found.uri, found.created_at, found.rev), (&uri, Timestamp(20), None));
+    assert_eq!(delegation::access(&db, id, &did(CREATOR)).await.unwrap(), Some(WRITER));
+    for table in ["space_follows", "space_registrations", "space_deliveries"] {
+        assert_eq!(count(&db, table).await, 0, "{table}");
+    }
+    assert!(records::get(&db, id, &did(2), &note("a")).await.unwrap().is_some());
+    assert!(apply(&db, id, 2, 30, &[put(&note("a"), 2)]).await.unwrap().tracked.is_some());
+    assert_eq!(space::of_other_host(&db, &uri, Timestamp(40)).await.unwrap(), Some(id));
+    assert!(space::by_id(&db, id).await.unwrap().unwrap().is_hosted);
+    let gone = SpaceUri { skey: "gone".parse().unwrap(), ..uri.clone() };
+    let id = space::of_other_host(&db, &gone, Timestamp(3)).await.unwrap().unwrap();
+    deletion::delete(&db, id, Timestamp(4)).await.unwrap().unwrap();
+    assert_eq!(space::create(&db, &gone, &did(CREATOR), &settings(), Timestamp(20)).await.unwrap(), None);
 }
 
 async fn pages_of_spaces(db: TestDb) {

@@ -1,8 +1,10 @@
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Tid;
+use belvedere_protocol::atproto::record::MAX_RECORD_BYTES;
 
 use super::fixtures::*;
+use crate::store::on;
 use crate::store::spaces::writes::{Synced, SyncedChange, Synchronized, replace, synchronize};
 use crate::store::spaces::{oplog, repos};
 
@@ -29,7 +31,14 @@ async fn bring(
     synchronize(db, &to, changes).await.unwrap()
 }
 
-on_both!(a_copy_follows_the_log, a_log_that_does_not_connect_changes_nothing, a_copy_is_replaced_as_a_whole);
+on_both!(
+    a_copy_follows_the_log,
+    a_log_that_does_not_connect_changes_nothing,
+    a_copy_is_replaced_as_a_whole,
+    a_copy_with_a_wrong_state_is_mended,
+    a_copy_does_not_go_back,
+    large_records_are_not_copied
+);
 
 async fn a_copy_follows_the_log(db: TestDb) {
     let (host, copy) = (create(&db, "host").await, create(&db, "copy").await);
@@ -59,7 +68,9 @@ async fn a_log_that_does_not_connect_changes_nothing(db: TestDb) {
     let whole = log(&db, host).await;
     let mut without_record = whole.clone();
     without_record[1].record = None;
-    for changes in [&whole[1..], &whole[..2], &without_record, &[]] {
+    let mut twice = whole.clone();
+    twice[1].op.position = whole[0].op.position;
+    for changes in [&whole[1..], &whole[..2], &without_record, &twice, &[]] {
         assert_eq!(bring(&db, copy, None, host, changes).await, Synchronized::Diverged);
     }
     assert!(repos::state(&db, copy, &did(2)).await.unwrap().is_none());
@@ -82,7 +93,63 @@ async fn a_copy_is_replaced_as_a_whole(db: TestDb) {
     let snapshot = async |space| repos::snapshot(&db, space, &did(2)).await.unwrap();
     assert_eq!(snapshot(host).await, snapshot(copy).await);
     let page = oplog::page(&db, copy, &did(2), None, 9, true).await.unwrap().unwrap();
-    assert!(page.ops.is_empty() && !oplog::has_commit(&db, copy, &did(2), old.rev.unwrap()).await.unwrap());
+    let known = async |rev| oplog::has_commit(&db, copy, &did(2), rev).await.unwrap();
+    assert!(page.ops.is_empty() && !known(old.rev.unwrap()).await);
+    assert!(known(state.rev).await, "a reader with the current commit has missed nothing");
     let kept = records::get(&db, copy, &did(2), &note("b")).await.unwrap().unwrap();
     assert_eq!(kept.indexed_at, Timestamp(5));
+}
+
+async fn a_copy_with_a_wrong_state_is_mended(db: TestDb) {
+    let copy = create(&db, "copy").await;
+    let right = apply(&db, copy, 2, 10, &[put(&note("a"), 1), put(&note("b"), 1)]).await.unwrap();
+    let state = repos::state(&db, copy, &did(2)).await.unwrap().unwrap();
+    let spoil = "UPDATE space_repos SET set_hash = $1, records = 77";
+    on!(&*db, writer, |pool| {
+        sqlx::query(spoil).bind(vec![7_u8; 2_048]).execute(pool).await.map(drop).unwrap();
+    });
+    let author = did(2);
+    let to = Synced {
+        space: copy,
+        author: &author,
+        from: right.rev,
+        rev: state.rev,
+        hash: right.hash,
+        now: Timestamp(99),
+    };
+    let records = [(note("a"), numbered(1)), (note("b"), numbered(1))];
+    assert_eq!(synchronize(&db, &to, &[]).await.unwrap(), Synchronized::Diverged);
+    assert_eq!(replace(&db, &to, &records).await.unwrap(), Synchronized::Stored);
+    assert_eq!(repos::state(&db, copy, &did(2)).await.unwrap(), Some(state));
+    let twice = [records[0].clone(), records[0].clone(), records[1].clone()];
+    assert_eq!(replace(&db, &to, &twice).await.unwrap(), Synchronized::Diverged);
+}
+
+async fn a_copy_does_not_go_back(db: TestDb) {
+    let (host, copy) = (create(&db, "host").await, create(&db, "copy").await);
+    let first = apply(&db, host, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
+    let last = apply(&db, host, 2, 20, &[put(&note("a"), 2)]).await.unwrap();
+    assert_eq!(bring(&db, copy, None, host, &log(&db, host).await).await, Synchronized::Stored);
+    let state = repos::state(&db, copy, &did(2)).await.unwrap();
+    let author = did(2);
+    for from in [first.rev, last.rev] {
+        let (rev, hash, now) = (first.rev.unwrap(), first.hash, Timestamp(99));
+        let to = Synced { space: copy, author: &author, from, rev, hash, now };
+        assert_eq!(synchronize(&db, &to, &[]).await.unwrap(), Synchronized::Old);
+        assert_eq!(replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap(), Synchronized::Old);
+    }
+    assert_eq!(repos::state(&db, copy, &did(2)).await.unwrap(), state);
+}
+
+async fn large_records_are_not_copied(db: TestDb) {
+    let (host, copy) = (create(&db, "host").await, create(&db, "copy").await);
+    let state = apply(&db, host, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
+    let mut changes = log(&db, host).await;
+    let large = NewRecord { text: "x".repeat(MAX_RECORD_BYTES + 1), ..numbered(1) };
+    changes[0].record = Some(large.clone());
+    assert_eq!(bring(&db, copy, None, host, &changes).await, Synchronized::TooLarge);
+    let (author, rev) = (did(2), state.rev.unwrap());
+    let to = Synced { space: copy, author: &author, from: None, rev, hash: state.hash, now: Timestamp(99) };
+    assert_eq!(replace(&db, &to, &[(note("a"), large)]).await.unwrap(), Synchronized::TooLarge);
+    assert!(repos::state(&db, copy, &did(2)).await.unwrap().is_none());
 }
