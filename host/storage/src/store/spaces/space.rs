@@ -99,8 +99,8 @@ macro_rules! select {
 /// Creates a space that this instance hosts, with its creator as a member who reads and writes everything. `None` when the
 /// space exists, or existed: credentials for a deleted one would open its successor.
 ///
-/// A space that was added as one of another host becomes hosted, whoever has caused that. The repos in it stay; its list of
-/// repos has each from its next write on.
+/// A space that was added as one of another host becomes hosted. The repos in it stay; its list of repos has each from its next
+/// write on.
 pub async fn create(
     db: &Db,
     uri: &SpaceUri,
@@ -127,7 +127,7 @@ pub async fn of_other_host(db: &Db, uri: &SpaceUri, now: Timestamp) -> Result<Op
     Ok(find().await?.filter(|space| space.deleted_at.is_none()).map(|space| space.id))
 }
 
-/// What an instance stores about a space because another host has it.
+/// Deletes the rows that exist only while another host has the space.
 const OF_OTHER_HOST: [&str; 3] = [
     "DELETE FROM space_follows WHERE space_id = $1",
     "DELETE FROM space_deliveries WHERE space_id = $1",

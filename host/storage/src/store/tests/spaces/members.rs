@@ -106,14 +106,14 @@ async fn credentials_end_with_a_membership_in_an_included_space(db: TestDb) {
         revoked.sort();
         revoked
     };
-    // Of the account alone.
+    // Only the account loses its credentials.
     let removed = members::remove(&db, c, did(2).as_str(), Timestamp(3)).await.unwrap().unwrap();
     assert_eq!(sorted(removed), [credential(a, "a2"), credential(b, "b2")]);
     let Put::Stored { revoked } = join(&db, c, 4, OWN).await else { panic!("it is stored") };
     assert_eq!(revoked, [credential(a, "a4")]);
     // A space that still passes on the right to read everything opens what it opened.
     assert_eq!(include(&db, b, "c", WRITER).await, Put::Stored { revoked: Vec::new() });
-    // Of all members of a space, but for those that are members in another way.
+    // All members of the space lose theirs, except accounts that are direct members.
     let removed = members::remove(&db, b, &uri("c").to_string(), Timestamp(4)).await.unwrap().unwrap();
     assert_eq!(sorted(removed), [credential(a, "a5"), credential(b, "b5")]);
     assert_eq!((access(&db, a, 5).await, access(&db, a, 3).await), (None, Some(READER)));
