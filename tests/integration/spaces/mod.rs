@@ -1,5 +1,6 @@
 //! `/xrpc/com.atproto.simplespace.*`, `/xrpc/com.atproto.space.*`: permissioned spaces, as their users see them.
 
+mod exports;
 mod invites;
 mod records;
 mod scopes;

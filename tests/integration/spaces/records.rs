@@ -12,7 +12,8 @@ crate::in_both_worlds!(
     a_member_who_reads_only_the_own_records_sees_no_others,
     writes_need_the_state_that_they_name,
     a_batch_is_written_as_a_whole,
-    the_log_and_the_commit_say_the_same
+    the_log_and_the_commit_say_the_same,
+    a_space_of_another_host_has_the_own_repo_only
 );
 
 const NOTE: &str = "com.example.note";
@@ -222,4 +223,26 @@ async fn the_log_and_the_commit_say_the_same(world: World) {
     let cursor = repos.body["cursor"].as_str().unwrap();
     let later = group.get(&group.alice, &format!("space.listRepos?space={space}&cursor={cursor}")).await;
     assert_eq!(later.body["repos"], json!([]));
+}
+
+async fn a_space_of_another_host_has_the_own_repo_only(world: World) {
+    let group = Group::of(world).await;
+    let space = "at://did:plc:elsewhereelsewhereelsewh/space/com.example.group/main".to_owned();
+    let missing = json!({ "space": space, "collection": NOTE, "rkey": "a" });
+    assert_eq!(error(&group.post(&group.bob, "space.deleteRecord", missing).await), (404, "RecordNotFound"));
+    for person in [&group.alice, &group.bob] {
+        assert_eq!(group.note(person, &space, "a").await.status, 200);
+    }
+    let list = group.get(&group.alice, &format!("space.listRecords?space={space}")).await;
+    assert_eq!(uris(&list.body), [format!("{space}/{ALICE}/{NOTE}/a")]);
+    let other = group.get(&group.alice, &format!("space.listRecords?space={space}&repo={BOB}")).await;
+    assert_eq!(error(&other), (404, "RepoNotFound"));
+    // Only its host knows its settings and its members.
+    for method in ["simplespace.getSpace", "simplespace.listMembers", "space.listRepos"] {
+        let refused = group.get(&group.alice, &format!("{method}?space={space}")).await;
+        assert_eq!(error(&refused), (404, "SpaceNotFound"), "{method}");
+    }
+    // A space of this server's own DID that is not here is nowhere.
+    let own = format!("at://{}/space/com.example.group/main", group.world.server.did());
+    assert_eq!(error(&group.note(&group.alice, &own, "a").await), (404, "SpaceNotFound"));
 }

@@ -63,6 +63,7 @@ async fn an_app_needs_a_scope_for_each_action(world: World) {
     // The record exists, so that a put updates it.
     assert_eq!(stage.write("putRecord", "c").await, refused);
     assert_eq!(stage.write("deleteRecord", "c").await, refused);
+    assert_eq!(stage.write("createRecord", "c").await, (409, "RecordAlreadyExists".to_owned()));
     let own = stage.get(&format!("space.listRecords?space={space}&collection={NOTE}&repo={ALICE}")).await;
     assert_eq!(own.body["records"].as_array().unwrap().len(), 3, "{}", own.text);
     let all = stage.get(&format!("space.listRecords?space={space}&collection={NOTE}")).await;

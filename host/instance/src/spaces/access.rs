@@ -9,6 +9,8 @@ use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::{self, Decision, MemberAccess, Policy, Readable, Relation};
 use belvedere_protocol::spaces::app_gate::RecordCall;
+use belvedere_storage::store::backfill;
+use belvedere_storage::store::index::AccountStatus;
 use belvedere_storage::store::spaces::delegation;
 use belvedere_storage::store::spaces::records::Authors;
 use belvedere_storage::store::spaces::space::{self, SpaceRow};
@@ -103,26 +105,41 @@ impl Spaces {
         repo: Option<&Did>,
         collection: Option<&Nsid>,
     ) -> Result<Readers, SpaceError> {
-        let account = match viewer {
+        let readers = match viewer {
             Viewer::Anonymous => return Err(SpaceError::Anonymous),
-            Viewer::Credential { space: allowed, .. } => {
-                if allowed != uri {
-                    return Err(SpaceError::NoSpace);
-                }
+            Viewer::Credential { space, .. } if space != uri => return Err(SpaceError::NoSpace),
+            Viewer::Credential { .. } => {
                 viewer.check_audience(repo.unwrap_or(&uri.did))?;
-                return Ok(Readers { space: self.find(uri).await?, only: None });
+                Readers { space: self.find(uri).await?, only: None }
             }
-            Viewer::Account(account) => account,
+            Viewer::Account(account) => self.readable_by(uri, account, repo, collection).await?,
         };
+        if let Some(repo) = repo {
+            let status = backfill::account_status(&self.core().db, repo).await?;
+            match status.filter(|status| *status != AccountStatus::Active) {
+                Some(hidden) if readers.authors(Some(repo)).is_ok() => {
+                    return Err(SpaceError::Hidden(hidden));
+                }
+                _ => {}
+            }
+        }
+        Ok(readers)
+    }
+
+    async fn readable_by(
+        &self,
+        uri: &SpaceUri,
+        account: &Account,
+        repo: Option<&Did>,
+        collection: Option<&Nsid>,
+    ) -> Result<Readers, SpaceError> {
         let space = self.find(uri).await?;
-        let readable = self.readable_by(&space, account).await?;
-        let only = match readable {
+        let only = match self.records_of(&space, account).await? {
             Readable::Everything => None,
             Readable::Own => Some(account.did.clone()),
             Readable::Nothing => {
-                return Err(self
-                    .refused(&space, account, "you may not read the records of this space")
-                    .await?);
+                let why = "you may not read the records of this space";
+                return Err(self.refused(&space, account, why).await?);
             }
         };
         let is_own = only.is_some() || repo == Some(&account.did);
@@ -133,7 +150,7 @@ impl Spaces {
 
     /// The records that a user may read. In a space of another host these are the own ones: only its host knows its members, and
     /// gives them credentials.
-    async fn readable_by(&self, space: &SpaceRow, account: &Account) -> Result<Readable, SpaceError> {
+    async fn records_of(&self, space: &SpaceRow, account: &Account) -> Result<Readable, SpaceError> {
         if !space.is_hosted {
             return Ok(Readable::Own);
         }

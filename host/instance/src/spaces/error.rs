@@ -5,6 +5,7 @@ use http::StatusCode;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::spaces::r10::policy::Unsupported;
 use belvedere_storage::store::StoreError;
+use belvedere_storage::store::index::AccountStatus;
 use belvedere_web::http::Error;
 
 /// The reason why a call is refused.
@@ -32,6 +33,9 @@ pub enum SpaceError {
     Audience(String),
     #[error("no commit exists for this repo")]
     NoRepo,
+    /// The account of the author is not active.
+    #[error("the account of this repo is {}", .0.as_str())]
+    Hidden(AccountStatus),
     #[error("the record does not exist")]
     NoRecord,
     #[error("a record with this key exists")]
@@ -56,6 +60,8 @@ pub enum SpaceError {
     NotFound(&'static str),
     #[error("too many attempts: wait a minute")]
     TooManyAttempts,
+    #[error("too many repos are being exported: try again later")]
+    Busy,
 }
 
 impl SpaceError {
@@ -70,7 +76,12 @@ impl SpaceError {
             Self::Anonymous => (StatusCode::UNAUTHORIZED, "AuthenticationRequired"),
             Self::Audience(_) => (StatusCode::UNAUTHORIZED, "BadSpaceAudience"),
             Self::NoSpace => (StatusCode::NOT_FOUND, "SpaceNotFound"),
-            Self::NoRepo => (StatusCode::NOT_FOUND, "RepoNotFound"),
+            Self::NoRepo | Self::Hidden(AccountStatus::Active | AccountStatus::Deleted) => {
+                (StatusCode::NOT_FOUND, "RepoNotFound")
+            }
+            Self::Hidden(AccountStatus::TakenDown) => (StatusCode::BAD_REQUEST, "RepoTakendown"),
+            Self::Hidden(AccountStatus::Suspended) => (StatusCode::BAD_REQUEST, "RepoSuspended"),
+            Self::Hidden(AccountStatus::Deactivated) => (StatusCode::BAD_REQUEST, "RepoDeactivated"),
             Self::NoRecord => (StatusCode::NOT_FOUND, "RecordNotFound"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound"),
             Self::NotAdministrator => (StatusCode::FORBIDDEN, "NotSpaceOwner"),
@@ -84,6 +95,7 @@ impl SpaceError {
                 (StatusCode::BAD_REQUEST, "InvalidRequest")
             }
             Self::Unsupported(error) => (StatusCode::BAD_REQUEST, error.name()),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "Overloaded"),
             Self::TooManyAttempts => (StatusCode::TOO_MANY_REQUESTS, "RateLimitExceeded"),
         }
     }

@@ -5,6 +5,7 @@
 
 mod access;
 mod error;
+mod export;
 mod host_key;
 mod invites;
 mod managing_app;
@@ -12,6 +13,8 @@ mod members;
 mod reads;
 mod repos;
 mod space;
+#[cfg(test)]
+mod tests;
 mod viewer;
 mod writes;
 
@@ -23,8 +26,10 @@ use crate::core::Core;
 use crate::service_identity::ServiceIdentity;
 use belvedere_protocol::atproto::{RecordKey, Tid};
 use belvedere_protocol::crypto::PrivateKey;
+use belvedere_web::fair_share::FairPool;
 
 pub use error::SpaceError;
+pub use export::RepoExport;
 pub use invites::{CreatedInvite, InviteRequest};
 pub use members::NamedMember;
 pub use reads::ListQuery;
@@ -47,6 +52,7 @@ struct Inner {
     core: Core,
     identity: ServiceIdentity,
     managing_apps: ManagingApps,
+    exports: FairPool,
     /// The key that signs for spaces; made when it is needed first.
     key: OnceCell<PrivateKey>,
 }
@@ -54,7 +60,8 @@ struct Inner {
 impl Spaces {
     pub fn new(core: Core, identity: ServiceIdentity) -> Self {
         let managing_apps = ManagingApps::new(core.clone(), identity.clone());
-        Self(Arc::new(Inner { core, identity, managing_apps, key: OnceCell::new() }))
+        let exports = FairPool::new("space_exports", export::EXPORTS);
+        Self(Arc::new(Inner { core, identity, managing_apps, exports, key: OnceCell::new() }))
     }
 
     fn core(&self) -> &Core {

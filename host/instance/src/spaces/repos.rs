@@ -4,11 +4,9 @@ use super::{SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_protocol::spaces::oplog::Position;
 use belvedere_protocol::spaces::r10::Commit;
-use belvedere_protocol::spaces::{RecordPath, SetHash, SpaceRepo, SpaceUri};
+use belvedere_protocol::spaces::{SetHash, SpaceRepo, SpaceUri};
 use belvedere_storage::store::spaces::oplog::{self, OpPage};
-use belvedere_storage::store::spaces::records::{self, SpaceRecord};
-use belvedere_storage::store::spaces::repos::{self, Snapshot};
-use belvedere_storage::store::spaces::space::SpaceRow;
+use belvedere_storage::store::spaces::repos;
 use belvedere_storage::store::spaces::writers::{self, Order, WriterRow};
 
 /// A page of the log of a repo.
@@ -28,35 +26,6 @@ impl Spaces {
         let space = self.repo(uri, viewer, repo).await?.space;
         let state = repos::state(&self.core().db, space.id, repo).await?.ok_or(SpaceError::NoRepo)?;
         self.sign(uri, repo, state.rev, &state.hash).await
-    }
-
-    /// A repo at one moment, with its commit and the paths and CIDs of its records, which [`Self::exported`] reads.
-    ///
-    /// # Errors
-    /// As [`Self::commit`].
-    pub async fn snapshot(
-        &self,
-        uri: &SpaceUri,
-        viewer: &Viewer,
-        repo: &Did,
-    ) -> Result<(SpaceRow, Commit, Snapshot), SpaceError> {
-        let space = self.repo(uri, viewer, repo).await?.space;
-        let snapshot = repos::snapshot(&self.core().db, space.id, repo).await?.ok_or(SpaceError::NoRepo)?;
-        let commit = self.sign(uri, repo, snapshot.state.rev, &snapshot.state.hash).await?;
-        Ok((space, commit, snapshot))
-    }
-
-    /// A record of a snapshot; `None` when it has changed since.
-    ///
-    /// # Errors
-    /// When the store can't be read.
-    pub async fn exported(
-        &self,
-        space: &SpaceRow,
-        repo: &Did,
-        path: &RecordPath,
-    ) -> Result<Option<SpaceRecord>, SpaceError> {
-        Ok(records::get(&self.core().db, space.id, repo, path).await?)
     }
 
     /// A page of the log of a repo, with the commit on the page that has its end.
@@ -113,7 +82,7 @@ impl Spaces {
     }
 
     /// A commit by this instance for an author whose repo it holds. Each response has a fresh one.
-    async fn sign(
+    pub(super) async fn sign(
         &self,
         space: &SpaceUri,
         author: &Did,

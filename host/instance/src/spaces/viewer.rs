@@ -8,6 +8,7 @@ use belvedere_protocol::atproto::scope::{Need, SpaceAction, SpaceAuthority, Spac
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::app_gate::{self, RecordCall};
+use belvedere_web::fair_share::Tenant;
 
 /// On whose behalf a call acts.
 #[derive(Clone, Debug)]
@@ -44,6 +45,14 @@ impl Viewer {
             Self::Credential { .. } => {
                 Err(SpaceError::NotAuthorized("Write access is required for this action"))
             }
+        }
+    }
+
+    /// The tenant for whom work about a space is done. All holders of credentials for a space are one.
+    pub fn tenant(&self, space: &SpaceUri) -> Tenant {
+        match self {
+            Self::Account(account) => Tenant::of_did(account.did.as_str()),
+            Self::Credential { .. } | Self::Anonymous => Tenant::Account(space.to_string().into()),
         }
     }
 

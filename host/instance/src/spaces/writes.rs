@@ -14,6 +14,9 @@ use belvedere_storage::store::spaces::SpaceId;
 use belvedere_storage::store::spaces::space::{self, SpaceRow};
 use belvedere_storage::store::spaces::writes::{self, Batch, NewRecord, Precondition, Refused, Write};
 
+/// Spaces of other hosts in which one account may have a repo here.
+const MAX_OTHER_SPACES: u64 = 1_000;
+
 /// A write to one record.
 #[derive(Clone, Debug)]
 pub struct RecordWrite {
@@ -73,7 +76,8 @@ pub struct WrittenRecord {
 
 /// The space that a batch goes to.
 struct Target {
-    id: SpaceId,
+    /// `None` for a space of another host that is not known yet.
+    id: Option<SpaceId>,
     is_writer: bool,
     config: SpaceConfig,
 }
@@ -106,27 +110,32 @@ impl Spaces {
                 return Err(SpaceError::Collection(write.collection.clone()));
             }
         }
-        let gate = Gate { account, uri, declared: &declared.unwrap_or_default() };
-        let preconditions: Vec<Precondition> =
-            request.writes.iter().map(|write| gate.precondition(write)).collect::<Result<_, _>>()?;
+        let kinds = request.writes.iter().map(|write| write.kind).collect();
+        let gate = Gate { account, uri, declared: &declared.unwrap_or_default(), kinds };
         let validate = request.validate != Some(false);
         let mut writes = Vec::with_capacity(request.writes.len());
         let mut records = Vec::with_capacity(request.writes.len());
-        for (n, (write, requires)) in request.writes.into_iter().zip(&preconditions).enumerate() {
+        for (n, write) in request.writes.into_iter().enumerate() {
+            let requires = gate.precondition(&write)?;
             let rkey = write.rkey.map_or_else(|| self.new_key(n as u64), Ok)?;
             let path = RecordPath { collection: write.collection, rkey };
             let checked = write.record.map(|fields| self.check(&path, fields, validate)).transpose()?;
-            let (record, is_validated) =
-                checked.map_or((None, false), |(record, is_validated)| (Some(record), is_validated));
+            let (record, is_validated) = checked.unzip();
             records.push(WrittenRecord {
                 path: path.clone(),
                 cid: record.as_ref().map(|record| record.cid),
-                is_validated,
+                is_validated: is_validated.unwrap_or_default(),
             });
-            writes.push(Write { path, record, requires: *requires });
+            writes.push(Write { path, record, requires });
         }
+        let id = match target.id {
+            Some(id) => id,
+            // The caller has no repo there yet, so that there is nothing to change.
+            None if writes.iter().all(|write| write.record.is_none()) => return Err(SpaceError::NoRecord),
+            None => self.join_other_host(uri, account).await?,
+        };
         let batch = Batch {
-            space: target.id,
+            space: id,
             author: &account.did,
             writes: &writes,
             swap_commit: request.swap_commit.as_deref(),
@@ -138,27 +147,34 @@ impl Spaces {
         Ok(Written { rev: applied.rev, repo: account.did.clone(), records })
     }
 
-    /// The space that a batch goes to. A space of another host gets a row when the first of our users writes to it: the policy
-    /// of its writers decides who is listed there, not who writes to a repo here.
+    /// The space that a batch goes to. In a space of another host, the policy of its writers decides who is listed there, not who
+    /// writes to a repo here.
     async fn target(&self, uri: &SpaceUri, account: &Account) -> Result<Target, SpaceError> {
-        let (db, now) = (&self.core().db, self.core().clock.now());
-        let known = space::get(db, uri).await?;
-        let Some(space) = known.filter(|space| space.is_hosted) else {
+        let known = space::get(&self.core().db, uri).await?;
+        let Some(space) = known else {
             // Every space of this instance's DID is here.
             if self.0.identity.did() == uri.did {
                 return Err(SpaceError::NoSpace);
             }
-            let id = space::of_other_host(db, uri, now).await?.ok_or(SpaceError::NoSpace)?;
-            return Ok(Target { id, is_writer: false, config: SpaceConfig::default() });
+            return Ok(Target { id: None, is_writer: false, config: SpaceConfig::default() });
         };
         if space.deleted_at.is_some() {
             return Err(SpaceError::NoSpace);
         }
-        if !self.is_writer(&space, &account.did).await? {
+        if space.is_hosted && !self.is_writer(&space, &account.did).await? {
             return Err(self.refused(&space, account, "Write access is required for this action").await?);
         }
-        let SpaceRow { id, settings, .. } = space;
-        Ok(Target { id, is_writer: true, config: settings.config })
+        let SpaceRow { id, settings, is_hosted, .. } = space;
+        Ok(Target { id: Some(id), is_writer: is_hosted, config: settings.config })
+    }
+
+    /// Adds a space of another host, for the first repo in it.
+    async fn join_other_host(&self, uri: &SpaceUri, account: &Account) -> Result<SpaceId, SpaceError> {
+        let (db, now) = (&self.core().db, self.core().clock.now());
+        if space::count_of_author(db, &account.did).await? >= MAX_OTHER_SPACES {
+            return Err(SpaceError::NotAuthorized("you have repos in as many spaces as one account may"));
+        }
+        space::of_other_host(db, uri, now).await?.ok_or(SpaceError::NoSpace)
     }
 
     /// A record as it is stored, and whether it was compared with its lexicon.
@@ -198,6 +214,7 @@ struct Gate<'a> {
     account: &'a Account,
     uri: &'a SpaceUri,
     declared: &'a [Nsid],
+    kinds: Vec<WriteKind>,
 }
 
 impl Gate<'_> {
@@ -225,16 +242,19 @@ impl Gate<'_> {
 
     /// The answer to a refused batch. A put is refused only when the app may not do what it would have done.
     fn refusal(&self, refused: Refused, writes: &[Write]) -> SpaceError {
-        let scope = |n: usize, exists| {
-            let collection = writes.get(n).map(|write| &write.path.collection);
-            let put = RecordCall::Put { exists };
-            self.account.check_app(put, self.uri, collection, self.declared).err()
+        let of_put = |n: usize, exists, otherwise| match (self.kinds.get(n), writes.get(n)) {
+            (Some(WriteKind::Put), Some(Write { path, .. })) => {
+                let put = RecordCall::Put { exists };
+                let checked = self.account.check_app(put, self.uri, Some(&path.collection), self.declared);
+                checked.err().unwrap_or(otherwise)
+            }
+            _ => otherwise,
         };
         match refused {
             Refused::NoSpace => SpaceError::NoSpace,
             Refused::OtherCommit => SpaceError::OtherCommit,
-            Refused::Exists(n) => scope(n, true).unwrap_or(SpaceError::RecordExists),
-            Refused::NotFound(n) => scope(n, false).unwrap_or(SpaceError::NoRecord),
+            Refused::Exists(n) => of_put(n, true, SpaceError::RecordExists),
+            Refused::NotFound(n) => of_put(n, false, SpaceError::NoRecord),
             Refused::OtherVersion(_) => SpaceError::OtherVersion,
             Refused::TooManyWrites | Refused::TooLarge(_) => SpaceError::invalid(refused),
         }

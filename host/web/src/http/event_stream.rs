@@ -48,8 +48,12 @@ impl EventStream {
         let keepalive = Box::pin(tokio::time::sleep(limits::KEEPALIVE));
         Self { messages: Box::pin(messages), keepalive }
     }
+}
 
-    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl Stream for EventStream {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let bytes = match self.messages.poll_next_unpin(context) {
             Poll::Ready(Some(bytes)) => bytes,
             Poll::Ready(None) => return Poll::Ready(None),
@@ -76,8 +80,6 @@ pub fn message(frame: &mut Vec<u8>, event: &str, data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
     use futures_util::stream;
 
     use super::*;
@@ -100,7 +102,7 @@ mod tests {
         let source = stream::iter([Bytes::from_static(b"first")]).chain(stream::once(late));
         let mut events = EventStream::new(source);
         let mut seen = Vec::new();
-        while let Some(bytes) = poll_fn(|context| events.poll_next(context)).await {
+        while let Some(bytes) = events.next().await {
             seen.push((started.elapsed().as_secs_f64(), bytes));
         }
         let every = limits::KEEPALIVE.as_secs_f64();

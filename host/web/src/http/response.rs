@@ -1,6 +1,10 @@
-//! Builds responses: JSON, text or empty. [`EventStream`] builds the only kind that is not complete at once.
+//! Builds responses: JSON, text or empty, and those that are sent as they come into being: [`EventStream`] and downloads.
+
+use std::fmt;
+use std::pin::Pin;
 
 use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde::Serialize;
@@ -13,7 +17,30 @@ pub enum Body {
     /// Complete in memory.
     Whole(Bytes),
     /// Sent as it comes into being.
-    Events(EventStream),
+    Open(OpenBody),
+}
+
+/// The source of an open response. It is asked for its next bytes only while the connection has room for them.
+pub struct OpenBody(Pin<Box<dyn Stream<Item = Result<Bytes, Interrupted>> + Send>>);
+
+/// The source of an open response can't go on. The connection is closed, so that the client does not take the beginning of
+/// the body for all of it.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the rest of the response can't be sent")]
+pub struct Interrupted;
+
+impl OpenBody {
+    pub(super) fn stream(
+        &mut self,
+    ) -> Pin<&mut (dyn Stream<Item = Result<Bytes, Interrupted>> + Send + 'static)> {
+        self.0.as_mut()
+    }
+}
+
+impl fmt::Debug for OpenBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenBody")
+    }
 }
 
 impl Body {
@@ -21,7 +48,7 @@ impl Body {
     pub(super) fn length(&self) -> Option<usize> {
         match self {
             Self::Whole(bytes) => Some(bytes.len()),
-            Self::Events(_) => None,
+            Self::Open(_) => None,
         }
     }
 }
@@ -72,12 +99,22 @@ pub fn json_bytes(status: StatusCode, body: Bytes) -> Response {
 
 /// A response that sends messages as they occur.
 pub fn events(stream: EventStream) -> Response {
-    let mut response = Response::new(Body::Events(stream));
+    let mut response = Response::new(Body::Open(OpenBody(Box::pin(stream.map(Ok)))));
     response.headers_mut().extend([
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         UNBUFFERED,
     ]);
+    response
+}
+
+/// A response whose bytes are made while it is sent.
+pub fn download(
+    content_type: HeaderValue,
+    bytes: impl Stream<Item = Result<Bytes, Interrupted>> + Send + 'static,
+) -> Response {
+    let mut response = Response::new(Body::Open(OpenBody(Box::pin(bytes))));
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
 }
 

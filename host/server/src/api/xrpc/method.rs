@@ -16,6 +16,8 @@ use belvedere_instance::xrpc::{
 use belvedere_protocol::atproto::Nsid;
 use belvedere_web::http::{Error, Request, Response, response};
 
+/// Headers of an answer whose body another server wrote.
+pub(super) const FOREIGN: [(HeaderName, HeaderValue); 2] = [NOSNIFF, SANDBOX];
 const NOSNIFF: (HeaderName, HeaderValue) = (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 /// A page of another server that a browser opens from our origin runs no script and belongs to no origin.
 const SANDBOX: (HeaderName, HeaderValue) =
@@ -124,7 +126,8 @@ pub(super) fn rendered(answer: Answer) -> Response {
     };
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
-    response.headers_mut().extend([(CONTENT_TYPE, content_type.unwrap_or(response::JSON)), NOSNIFF, SANDBOX]);
+    response.headers_mut().insert(CONTENT_TYPE, content_type.unwrap_or(response::JSON));
+    response.headers_mut().extend(FOREIGN);
     response.headers_mut().extend(content_labelers.map(|labelers| (CONTENT_LABELERS, labelers)));
     response
 }

@@ -4,6 +4,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Cid, Did, Nsid, Tid};
 use belvedere_protocol::spaces::RecordPath;
 
+use super::super::types::{json_rows, to_json_text};
 use super::super::{Db, StoreError, on};
 use super::columns::{self, SpaceId};
 
@@ -61,6 +62,36 @@ pub async fn get(
             .await
     })?;
     row.map(read).transpose()
+}
+
+macro_rules! some {
+    ($backend:ident) => {
+        concat!(
+            "SELECT r.author, r.collection, r.rkey, r.cid, r.record, r.rev, r.indexed_at FROM ",
+            json_rows!($backend, "$3"),
+            " CROSS JOIN space_records r WHERE r.space_id = $1 AND r.author = $2 \
+                 AND r.collection = v.value ->> 0 AND r.rkey = v.value ->> 1"
+        )
+    };
+}
+
+/// Some records of an author, in any order.
+pub async fn some<'a>(
+    db: &Db,
+    space: SpaceId,
+    author: &Did,
+    paths: impl Iterator<Item = &'a RecordPath>,
+) -> Result<Vec<SpaceRecord>, StoreError> {
+    let sql = match db {
+        Db::Sqlite(_) => some!(sqlite),
+        Db::Postgres(_) => some!(postgres),
+    };
+    let keys: Vec<[&str; 2]> = paths.map(|path| [path.collection.as_str(), path.rkey.as_str()]).collect();
+    let keys = to_json_text(&keys);
+    let rows: Vec<Row> = on!(db, reader, |pool| {
+        sqlx::query_as(sql).bind(space).bind(author.as_str()).bind(&keys).fetch_all(pool).await
+    })?;
+    rows.into_iter().map(read).collect()
 }
 
 /// The authors of records with a path whose accounts are active, at most two: for a read that names no author, and is

@@ -220,6 +220,15 @@ pub async fn count_of_creator(db: &Db, did: &Did) -> Result<u64, StoreError> {
     Ok(count.max(0) as u64)
 }
 
+/// The number of spaces of other hosts in which an account has a repo here.
+pub async fn count_of_author(db: &Db, did: &Did) -> Result<u64, StoreError> {
+    let sql = "SELECT count(*) FROM space_repos p JOIN spaces s ON s.id = p.space_id \
+               WHERE p.author = $1 AND NOT s.is_hosted AND s.deleted_at IS NULL";
+    let count: i64 =
+        on!(db, reader, |pool| sqlx::query_scalar(sql).bind(did.as_str()).fetch_one(pool).await)?;
+    Ok(count.max(0) as u64)
+}
+
 /// A page of all spaces, deleted ones too, in the order of their creation. `after`: the last one of the page before.
 pub async fn page(db: &Db, after: Option<SpaceId>, limit: u32) -> Result<Vec<SpaceRow>, StoreError> {
     let sql = select!("WHERE s.id > $1 ORDER BY s.id LIMIT $2");

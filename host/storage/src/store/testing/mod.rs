@@ -4,7 +4,8 @@ mod db;
 
 pub use db::{TestDb, both, postgres, sqlite};
 
-use super::{Db, StoreError, on};
+use super::{Db, StoreError, intern, on};
+use belvedere_protocol::atproto::Did;
 
 /// A record of a repo as it is stored, visible or not; without a key for a repo that has none.
 #[derive(Debug, sqlx::FromRow)]
@@ -67,4 +68,34 @@ pub async fn count_moved_field_indexes(db: &Db) -> Result<i64, StoreError> {
         }
     };
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).fetch_one(pool).await)?)
+}
+
+/// Sets the status of an account, as an event of the stream does.
+///
+/// # Panics
+/// When the database does not answer.
+pub async fn set_account_status(db: &Db, did: &Did, status: i64) {
+    let sql = "UPDATE dids SET status = $2 WHERE did = $1";
+    let set = async || -> Result<(), StoreError> {
+        intern::did_ids(db, std::iter::once(did)).await?;
+        on!(db, writer, |pool| sqlx::query(sql)
+            .bind(did.as_str())
+            .bind(status)
+            .execute(pool)
+            .await
+            .map(drop))?;
+        Ok(())
+    };
+    set().await.expect("the database answers");
+}
+
+/// The number of public records.
+///
+/// # Panics
+/// When the database does not answer.
+pub async fn record_count(db: &Db) -> i64 {
+    let count = async || -> Result<i64, StoreError> {
+        Ok(on!(db, reader, |pool| sqlx::query_scalar("SELECT count(*) FROM records").fetch_one(pool).await)?)
+    };
+    count().await.expect("the database answers")
 }

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 
+use super::super::limits;
 use super::super::monitor::{Counters, InFlight, PacedResponse};
 use super::super::pace::Pace;
-use super::super::{EventStream, limits};
+use super::super::response::{Interrupted, OpenBody};
 use super::{Charge, units};
 use crate::fair_share::Permit;
 
@@ -23,41 +24,45 @@ pub(in super::super) enum ResponseBody {
     Whole(Full<Bytes>),
     /// HTTP/2, where each response has a flow-control window that the client may never open.
     Tracked(Arc<TrackedResponse>),
-    /// An event stream: the connection shows how fast the client reads, since the source is only asked when there is
+    /// An open response: the connection shows how fast the client reads, since the source is only asked when there is
     /// room.
-    Events(OpenStream),
+    Open(OpenResponse),
 }
 
 impl ResponseBody {
-    /// Ends a request's handler. An event stream remains in flight until it ends, so that its connection is not idle.
+    /// Ends a request's handler. An open response remains in flight until it ends, so that its connection is not idle.
     pub(in super::super) fn answered(self, in_flight: InFlight) -> Self {
         match self {
-            Self::Events(stream) => Self::Events(OpenStream { _in_flight: Some(in_flight), ..stream }),
+            Self::Open(open) => Self::Open(OpenResponse { _in_flight: Some(in_flight), ..open }),
             complete => complete,
         }
     }
 }
 
-/// An event stream that is being sent.
+/// An open response that is being sent.
 #[derive(Debug)]
-pub(in super::super) struct OpenStream {
-    stream: EventStream,
-    /// Until the stream is dropped, its connection is not idle.
+pub(in super::super) struct OpenResponse {
+    body: OpenBody,
+    /// Until the response is dropped, its connection is not idle.
     _in_flight: Option<InFlight>,
-    /// Released when the stream is dropped.
+    /// Released when the response is dropped.
     _permit: Option<Permit>,
 }
 
-impl OpenStream {
-    pub(super) fn new(stream: EventStream, permit: Option<Permit>) -> Self {
-        Self { stream, _in_flight: None, _permit: permit }
+impl OpenResponse {
+    pub(super) fn new(body: OpenBody, permit: Option<Permit>) -> Self {
+        Self { body, _in_flight: None, _permit: permit }
     }
 }
 
-/// The client read too slowly, and the rest of its response was dropped.
+/// The reason why a response ends before its last byte.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the client reads too slowly")]
-pub(in super::super) struct TooSlow;
+pub(in super::super) enum Unsent {
+    #[error("the client reads too slowly")]
+    TooSlow,
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+}
 
 /// A response that tracks how much of it was written to the socket. It lives until its last piece was written.
 #[derive(Debug)]
@@ -103,10 +108,10 @@ impl TrackedResponse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_piece(self: &Arc<Self>) -> Option<Result<Bytes, TooSlow>> {
+    fn next_piece(self: &Arc<Self>) -> Option<Result<Bytes, Unsent>> {
         let mut state = self.lock();
         if state.evicted {
-            return Some(Err(TooSlow));
+            return Some(Err(Unsent::TooSlow));
         }
         if state.rest.is_empty() {
             return None;
@@ -172,18 +177,20 @@ impl Drop for Piece {
 
 impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = TooSlow;
+    type Error = Unsent;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, TooSlow>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Unsent>>> {
         match self.get_mut() {
             Self::Whole(body) => {
                 Pin::new(body).poll_frame(context).map_err(|never: Infallible| match never {})
             }
             Self::Tracked(response) => Poll::Ready(response.next_piece().map(|piece| piece.map(Frame::data))),
-            Self::Events(open) => open.stream.poll_next(context).map(|bytes| Some(Ok(Frame::data(bytes?)))),
+            Self::Open(open) => {
+                open.body.stream().poll_next(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes?))))
+            }
         }
     }
 
@@ -194,7 +201,7 @@ impl http_body::Body for ResponseBody {
                 let state = response.lock();
                 state.rest.is_empty() && !state.evicted
             }
-            Self::Events(_) => false,
+            Self::Open(_) => false,
         }
     }
 
@@ -202,7 +209,7 @@ impl http_body::Body for ResponseBody {
         match self {
             Self::Whole(body) => body.size_hint(),
             Self::Tracked(response) => SizeHint::with_exact(response.lock().rest.len() as u64),
-            Self::Events(_) => SizeHint::default(),
+            Self::Open(_) => SizeHint::default(),
         }
     }
 }

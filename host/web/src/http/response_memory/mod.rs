@@ -19,7 +19,7 @@ use super::monitor::Counters;
 use super::{Body, limits};
 use crate::fair_share::{FairPool, Permit, Tenant};
 
-use body::OpenStream;
+use body::OpenResponse;
 pub(super) use body::ResponseBody;
 use body::TrackedResponse;
 
@@ -101,7 +101,7 @@ impl Reservation {
     pub(super) fn send(self, connection: &Arc<Counters>, body: Body) -> ResponseBody {
         let bytes = match body {
             Body::Whole(bytes) => bytes,
-            Body::Events(stream) => return ResponseBody::Events(OpenStream::new(stream, self.permit)),
+            Body::Open(body) => return ResponseBody::Open(OpenResponse::new(body, self.permit)),
         };
         if bytes.is_empty() {
             return ResponseBody::Whole(Full::default());

@@ -51,6 +51,11 @@ pub fn repo(request: &Request) -> Result<Option<Did>, Error> {
     }
 }
 
+/// The author that a call must name.
+pub fn required_repo(request: &Request) -> Result<Did, Error> {
+    repo(request)?.ok_or_else(|| invalid("repo is missing"))
+}
+
 /// The parameter `limit`, from 1 to `max`.
 pub fn limit(request: &Request, default: u32, max: u32) -> Result<u32, Error> {
     let limit: u32 = optional(request, "limit")?.unwrap_or(default);

@@ -1,6 +1,7 @@
 //! `/xrpc/com.atproto.simplespace.*`, `/xrpc/com.atproto.space.*` and the same in the service's own namespace: methods of
 //! permissioned spaces (spaces.md §5, spaces-delta.md §3). One file per resource.
 
+mod blobs;
 mod input;
 mod invites;
 mod members;
@@ -67,8 +68,11 @@ const METHODS: &[(Verb, &str, Handler)] = &[
 
     method!(Query, "getLatestCommit", repos::latest_commit),
     method!(Query, "getRepoState", repos::latest_commit),
+    method!(Query, "getRepo", repos::export),
     method!(Query, "listRepos", repos::list),
     method!(Query, "listRepoOps", ops::list),
+    method!(Query, "listBlobs", blobs::list),
+    method!(Query, "getBlob", blobs::get),
 ];
 
 /// Answers a call of a method of spaces.

@@ -30,7 +30,7 @@ struct OpsView {
 /// before (`cursor`). A reader whose commit is not in the log reads the whole repo.
 pub async fn list(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Response, Error> {
     let uri = input::space(&request)?;
-    let repo = input::repo(&request)?.ok_or_else(|| input::invalid("repo is missing"))?;
+    let repo = input::required_repo(&request)?;
     let since: Option<Tid> = input::optional(&request, "since")?;
     let after: Option<Position> = match (input::optional(&request, "cursor")?, since) {
         (Some(cursor), _) => Some(cursor),

@@ -1,28 +1,42 @@
-//! `getLatestCommit`, `listRepos`.
+//! `getLatestCommit`, `getRepo`, `listRepos`.
 
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use futures_util::TryStreamExt as _;
 use http::StatusCode;
+use http::header::HeaderValue;
 use serde_json::{Value, json};
 
 use super::input;
 use crate::app::App;
 use belvedere_instance::spaces::Viewer;
-use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::spaces::writers::Order;
+use belvedere_web::http::response::Interrupted;
 use belvedere_web::http::{Error, Request, Response, response};
 
-fn repo(request: &Request) -> Result<Did, Error> {
-    input::repo(request)?.ok_or_else(|| input::invalid("repo is missing"))
-}
+const CAR: HeaderValue = HeaderValue::from_static("application/vnd.ipld.car");
 
 /// `GET getLatestCommit?space=&repo=`
 pub async fn latest_commit(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Response, Error> {
-    let commit = app.spaces.commit(&input::space(&request)?, &viewer, &repo(&request)?).await?;
+    let commit =
+        app.spaces.commit(&input::space(&request)?, &viewer, &input::required_repo(&request)?).await?;
     let answer = json!({ "rev": commit.rev.to_string(), "commit": commit.to_json() });
     Ok(response::json(StatusCode::OK, &answer))
+}
+
+/// `GET getRepo?space=&repo=&excludeValues=`: the repo as a CAR; without values only its commit and index, which prove what is in
+/// it.
+pub async fn export(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Response, Error> {
+    let (uri, repo) = (input::space(&request)?, input::required_repo(&request)?);
+    let with_values = input::flag(&request, "excludeValues")? != Some(true);
+    let export = app.spaces.export(&uri, &viewer, &repo).await?;
+    let bytes = export.into_stream(with_values).map_err(|error| {
+        tracing::info!(%error, "an export of a repo in a space ends early");
+        Interrupted
+    });
+    Ok(response::download(CAR, bytes))
 }
 
 /// `GET listRepos?space=&cursor=&since=&limit=`: the repos of the writers, in the order of their changes. The cursor is the rev

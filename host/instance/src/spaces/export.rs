@@ -1,0 +1,107 @@
+//! Exports a repo as a CAR that is made while it is sent (spaces.md §6.2).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+
+use super::{SpaceError, Spaces, Viewer};
+use belvedere_protocol::atproto::{Did, record};
+use belvedere_protocol::spaces::r10::Export;
+use belvedere_protocol::spaces::{RecordPath, SpaceUri};
+use belvedere_storage::store::StoreError;
+use belvedere_storage::store::spaces::records::{self, SpaceRecord};
+use belvedere_storage::store::spaces::{SpaceId, repos};
+use belvedere_web::fair_share::{Bounds, Permit};
+
+/// Exports at a time. Each holds the paths of all records of a repo: some 300 bytes for each.
+pub(super) const EXPORTS: Bounds = Bounds {
+    permits: 8,
+    per_tenant: 2,
+    waiting: 64,
+    waiting_per_tenant: 8,
+    max_wait: Duration::from_secs(30),
+};
+
+/// Records that are read together.
+const BATCH: usize = 100;
+
+/// A repo at one moment.
+#[derive(Debug)]
+pub struct RepoExport {
+    spaces: Spaces,
+    space: SpaceId,
+    repo: Did,
+    export: Export,
+    _permit: Permit,
+}
+
+/// The reason why the rest of an export can't be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfinished {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the repo has changed meanwhile")]
+    Changed,
+}
+
+impl Spaces {
+    /// A repo at one moment.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoRepo`] when the author has written nothing, or the viewer may not read the repo; 503 when too many exports
+    /// are sent.
+    pub async fn export(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: &Did,
+    ) -> Result<RepoExport, SpaceError> {
+        let space = self.repo(uri, viewer, repo).await?.space.id;
+        let permit = self.0.exports.enter(&viewer.tenant(uri)).await.map_err(|_| SpaceError::Busy)?;
+        let snapshot = repos::snapshot(&self.core().db, space, repo).await?.ok_or(SpaceError::NoRepo)?;
+        let commit = self.sign(uri, repo, snapshot.state.rev, &snapshot.state.hash).await?;
+        let export = Export::new(&commit, snapshot.records);
+        Ok(RepoExport { spaces: self.clone(), space, repo: repo.clone(), export, _permit: permit })
+    }
+}
+
+impl RepoExport {
+    /// The bytes of the CAR: its head, then the records unless `with_values` is false. A record that has changed meanwhile ends
+    /// the export, and the reader begins again.
+    pub fn into_stream(self, with_values: bool) -> impl Stream<Item = Result<Bytes, Unfinished>> + Send {
+        let end = if with_values { self.export.entries().len() } else { 0 };
+        stream::try_unfold((self, None), move |(this, next)| async move {
+            let from = match next {
+                None => {
+                    let head = Bytes::copy_from_slice(this.export.head());
+                    return Ok(Some((head, (this, Some(0)))));
+                }
+                Some(from) if from >= end => return Ok(None),
+                Some(from) => from,
+            };
+            let bytes = this.blocks(from).await?;
+            Ok(Some((bytes, (this, Some(from + BATCH)))))
+        })
+    }
+
+    /// The blocks of a batch of records.
+    async fn blocks(&self, from: usize) -> Result<Bytes, Unfinished> {
+        let entries = self.export.entries();
+        let entries = &entries[from..entries.len().min(from + BATCH)];
+        let db = &self.spaces.core().db;
+        let found = records::some(db, self.space, &self.repo, entries.iter().map(|(path, _)| path)).await?;
+        let mut found: HashMap<RecordPath, SpaceRecord> =
+            found.into_iter().map(|record| (record.path.clone(), record)).collect();
+        let mut blocks = Vec::new();
+        for (path, cid) in entries {
+            let current =
+                found.remove(path).filter(|record| record.cid == *cid).ok_or(Unfinished::Changed)?;
+            let cbor = record::to_cbor(current.text.unwrap_or_default().as_bytes());
+            let cbor = cbor.ok().and_then(Result::ok).ok_or(Unfinished::Changed)?;
+            Export::append_record(&mut blocks, *cid, &cbor);
+        }
+        Ok(blocks.into())
+    }
+}
