@@ -14,8 +14,8 @@ test('an event is summed up by its error, else by its short values', () => {
 
 test('a subject leads to what it names', () => {
   expect(placeOf('at://did:plc:a/com.example.note/1')).toMatch(/^#\/records\/why/)
-  expect(placeOf('at://did:plc:a/space/com.example.group/main/did:plc:b/com.example.note/1')).toBeUndefined()
-  expect(placeOf('at://did:plc:a/space/com.example.group/main')).toBeUndefined()
+  expect(placeOf('at://did:plc:a/space/com.example.group/main/did:plc:b/com.example.note/1')).toMatch(/^#\/spaces\/at/)
+  expect(placeOf('at://did:plc:a/space/com.example.group/main')).toMatch(/^#\/spaces\/at/)
   expect(placeOf('record.index:com.example.note')).toBe('#/scripts/record.index%3Acom.example.note')
   expect(placeOf('com.example.note')).toBe('#/lexicons/com.example.note')
   expect([placeOf('did:plc:abc'), placeOf('a name'), placeOf('127.0.0.1')]).toEqual([undefined, undefined, undefined])

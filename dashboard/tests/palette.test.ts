@@ -18,7 +18,10 @@ test('pages are found by all words of a text', () => {
 
 test('identifiers lead to what is known about them', () => {
   expect(places('at://did:plc:a/com.example.note/1')[0]).toMatch(/^#\/records\/why\?uri=at/)
-  expect(places('at://did:plc:a/space/com.example.group/main/did:plc:b/com.example.note/1')).toEqual([])
+  const space = '#/spaces/at%3A%2F%2Fdid%3Aplc%3Aa%2Fspace%2Fcom.example.group%2Fmain'
+  expect(places('at://did:plc:a/space/com.example.group/main')).toEqual([space])
+  expect(places('at://did:plc:a/space/com.example.group/main/did:plc:b/com.example.note/1')).toEqual([space])
+  expect(places('at://did:plc:a/space/com.example.group')).toEqual([])
   expect(places('did:plc:abc')).toEqual(['#/events?subject=did%3Aplc%3Aabc'])
   expect(places(' com.example.note ')).toEqual(['#/records?collection=com.example.note', '#/lexicons/com.example.note'])
 })

@@ -1,7 +1,9 @@
 import { network } from '../lib/network.svelte'
 import { session } from '../lib/session.svelte'
 import { ApiError, errorOf } from './error'
-import type { AnswerOf, BodyOf, Part, PathOf, QueryOf } from './paths'
+import type { AnswerOf, BodyOf, PathOf, QueryOf } from './paths'
+
+export { part } from './paths'
 
 export type Query = Record<string, string | number | boolean | null | undefined>
 
@@ -76,6 +78,3 @@ export const api = {
   delete: <Path extends PathOf<'delete'>>(path: Path, query?: QueryOf<'delete', Path>) =>
     call<AnswerOf<'delete', Path>>('DELETE', path, { query: query ?? {} }),
 }
-
-/** A part of a path, escaped. */
-export const part = (text: string) => encodeURIComponent(text) as Part

@@ -9,6 +9,9 @@ type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 /** The type of an escaped part of a path: with it `/admin/scripts/${part(id)}` is the type `/admin/scripts/{}`. */
 export type Part = '{}'
 
+/** A part of a path, escaped. */
+export const part = (text: string) => encodeURIComponent(text) as Part
+
 /** A path of the description with its parameters in the form of `Part`. */
 type Blank<Path extends string> = Path extends `${infer Before}{${infer _Name}}${infer After}`
   ? `${Before}${Part}${Blank<After>}`

@@ -1,5 +1,6 @@
 import type { LogEvent } from '../api/models'
 import { href, pathOf } from '../lib/route'
+import { spacePage } from '../lib/spaces'
 import { whyOf } from '../lib/uri'
 
 /** Characters of an event's summary: what fits into one or two lines. */
@@ -18,9 +19,9 @@ export function eventSummary({ detail }: LogEvent): string {
   return cut(parts.join(' · '))
 }
 
-/** Where a subject leads: a record, a script or a lexicon. */
+/** Where a subject leads: a space, a record, a script or a lexicon. */
 export function placeOf(subject: string): string | undefined {
-  if (subject.startsWith('at://')) return whyOf(subject)
+  if (subject.startsWith('at://')) return spacePage(subject) ?? whyOf(subject)
   if (/^(record|xrpc|labeler|job)\.\w+:/.test(subject)) return href(pathOf('/scripts/:id', { id: subject }))
   if (/^[a-z][a-z0-9-]*(\.[a-zA-Z0-9-]+){2,}$/.test(subject)) return href(pathOf('/lexicons/:id', { id: subject }))
   return undefined

@@ -1,4 +1,5 @@
 import type { Config, Me } from '../api/models'
+import type { PageEntry } from '../pages'
 
 type State = 'loading' | 'in' | 'out'
 
@@ -33,6 +34,10 @@ export const session = {
     if (!me) return false
     const { permissions, is_super } = me
     return is_super === true || !permissions || needed.every((permission) => permissions.includes(permission))
+  },
+  /** Whether a page leads somewhere: the user has its permissions, and the server its feature. */
+  offers({ needs = [], feature }: Pick<PageEntry, 'needs' | 'feature'>) {
+    return this.can(...needs) && (!feature || config?.features[feature])
   },
   begin(known: Config | null, user: Me | null) {
     config = known ?? config

@@ -1,4 +1,5 @@
 import type { Component } from 'svelte'
+import type { Config } from '../api/models'
 import { groups, titles } from '../texts'
 
 /** A page of the dashboard. */
@@ -10,6 +11,8 @@ export interface PageEntry {
   group?: keyof typeof groups
   /** Permissions without which it has nothing to show. */
   needs?: string[]
+  /** The feature of the server that it shows: while that is off, nothing leads to it. */
+  feature?: keyof Config['features']
   /** More words that find it in the command palette. */
   words?: string
   /** The parameters of the path are its properties. */
@@ -28,6 +31,10 @@ export const pages: PageEntry[] = [
   { path: '/lexicons', title: titles.lexicons, group: 'data', needs: ['lexicons:read'], words: 'schemas', load: () => import('./Lexicons.svelte') },
   { path: '/lexicons/new', title: titles.lexiconNew, needs: ['lexicons:create'], words: 'upload network', load: () => import('./LexiconNew.svelte') },
   { path: '/lexicons/:id', title: titles.lexicon, needs: ['lexicons:read'], load: () => import('./Lexicon.svelte') },
+
+  { path: '/spaces', title: titles.spaces, group: 'data', needs: ['spaces:read'], feature: 'spaces', load: () => import('./Spaces.svelte') },
+  { path: '/spaces/:uri', title: titles.space, needs: ['spaces:read'], load: () => import('./Space.svelte') },
+  { path: '/inspections', title: titles.inspections, group: 'data', needs: ['spaces:read'], feature: 'spaces', load: () => import('./Inspections.svelte') },
 
   { path: '/events', title: titles.events, group: 'operations', needs: ['events:read'], words: 'audit errors live', load: () => import('./Events.svelte') },
   { path: '/statistics', title: titles.statistics, group: 'operations', needs: ['stats:read'], words: 'charts metrics apps latency', load: () => import('./Statistics.svelte') },

@@ -40,6 +40,9 @@ const prepared = once(async () => {
   await until('the records are there', async () => (await server.api('GET', '/admin/stats')).total_records === texts.length)
   const [letter] = (await server.api('GET', '/admin/dead-letters')).dead_letters
   const started = await server.api('POST', '/admin/backfill', { collection: NOTE })
+  for (const key of ['feature.spaces_enabled', 'space_inspector_enabled']) await server.api('PUT', `/admin/settings/${key}`, { value: 'true' })
+  const subject = owner.did
+  const inspection = await server.api('POST', '/admin/spaces/inspections', { scope: 'account', subject, reason: 'Report 7', expires_in: 3600 })
   const users = await server.api('GET', '/admin/users')
   const user = (users.users ?? users)[0]
   const of = (path, params) => Object.entries(params).reduce((text, [name, value]) => text.replace(`:${name}`, encodeURIComponent(value)), path)
@@ -52,7 +55,7 @@ const prepared = once(async () => {
       '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/events', '/statistics', '/account', '/backfill',
       '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/labelers', '/database', '/clients', '/clients/new', '/users',
       '/api-keys', '/linked-repos', '/plugins', '/plugins/new', '/settings', '/features', '/network-rules', '/domains', '/identity', '/instance-keys',
-      ...Object.keys(params),
+      '/spaces', '/inspections', `/inspections?id=${inspection.id}`, ...Object.keys(params),
     ].map((route) => [route, route === '/records' ? `/records?collection=${NOTE}` : of(route, params[route] ?? {})]),
   )
   return { owner, server, places }

@@ -13,18 +13,22 @@ async fn every_operation_is_refused_without_its_permission() {
     const OWN: &str = "stats:read";
     let world = World::sqlite().await;
     let server = &world.server;
+    // While spaces are switched off, their operations are refused for another reason.
+    let on = json!({ "value": "true" });
+    let on = server.admin(Method::PUT, "/admin/settings/feature.spaces_enabled", Some(&on)).await;
+    assert_eq!(on.status, 204, "{}", on.text);
     let key = server.create_key(&["--did", BOB, "--permissions", OWN]);
     let authorization = format!("Bearer {key}");
-    let json = ("content-type", "application/json");
+    let is_json = ("content-type", "application/json");
     let operations = operations_with_permissions();
     assert!(operations.len() > 100, "{}", operations.len());
     for (method, path, needed) in operations {
-        let anonymous = server.request(method.clone(), &path, &[json], Some("{}".to_owned())).await;
+        let anonymous = server.request(method.clone(), &path, &[is_json], Some("{}".to_owned())).await;
         assert_eq!(anonymous.status, 401, "{method} {path} {}", anonymous.text);
         if needed == [OWN] {
             continue;
         }
-        let headers = [("authorization", authorization.as_str()), json];
+        let headers = [("authorization", authorization.as_str()), is_json];
         let refused = server.request(method.clone(), &path, &headers, Some("{}".to_owned())).await;
         assert_eq!(refused.status, 403, "{method} {path} {}", refused.text);
         assert!(needed.iter().any(|name| refused.text.contains(name)), "{method} {path} {}", refused.text);

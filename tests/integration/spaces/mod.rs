@@ -1,6 +1,8 @@
 //! `/xrpc/com.atproto.simplespace.*`, `/xrpc/com.atproto.space.*`: permissioned spaces, as their users see them.
 
+mod admin;
 mod exports;
+mod inspections;
 mod invites;
 mod records;
 mod scopes;
@@ -79,6 +81,12 @@ impl Group {
         assert_eq!(put.status, 200, "{}", put.text);
     }
 
+    /// A call of an operator about a space: `path` follows that of the space.
+    pub async fn admin(&self, method: Method, space: &str, path: &str, body: Option<&Value>) -> Answer {
+        let path = format!("{}{path}", admin_path(space));
+        self.world.server.admin(method, &path, body).await
+    }
+
     /// Creates a note of a person.
     pub async fn note(&self, person: &Person, space: &str, rkey: &str) -> Answer {
         let record = json!({ "text": rkey });
@@ -86,6 +94,12 @@ impl Group {
             json!({ "space": space, "collection": "com.example.note", "rkey": rkey, "record": record });
         self.post(person, "space.createRecord", body).await
     }
+}
+
+/// The path of a space in the admin API.
+pub fn admin_path(space: &str) -> String {
+    let parts: Vec<&str> = space.trim_start_matches("at://").split('/').collect();
+    format!("/admin/spaces/{}/{}/{}", parts[0].replace('%', "%25"), parts[2], parts[3])
 }
 
 /// Status and name of an error.

@@ -1,5 +1,6 @@
 import { groups, palette as t } from '../../texts'
 import { href, pathOf } from '../../lib/route'
+import { spaceOf, spacePage } from '../../lib/spaces'
 import { typed } from '../../lib/typed'
 import { whyOf } from '../../lib/uri'
 import type { PageEntry } from '../../pages'
@@ -28,6 +29,8 @@ export function entriesOf(text: string, pages: PageEntry[]): Entry[] {
 }
 
 function identifiers(text: string): Entry[] {
+  const space = spacePage(text)
+  if (space) return [{ title: t.openSpace(spaceOf(text) ?? text), kind: '', to: space }]
   const why = whyOf(text)
   if (why) return [{ title: t.openRecord(text), kind: '', to: why }]
   if (/^did:[a-z]+:/.test(text)) return [{ title: t.eventsOf(text), kind: '', to: href('/events', { subject: text }) }]

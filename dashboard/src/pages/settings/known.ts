@@ -17,7 +17,10 @@ function of(prefix: string): KnownSetting[] {
 }
 
 /** Sections of the settings page. */
-export const sections: { section: 'instance' | 'events' | 'limits' | 'backfill'; settings: KnownSetting[] }[] = [
+export const sections: {
+  section: 'instance' | 'events' | 'limits' | 'backfill' | 'spaces'
+  settings: KnownSetting[]
+}[] = [
   {
     section: 'instance',
     settings: [
@@ -38,6 +41,7 @@ export const sections: { section: 'instance' | 'events' | 'limits' | 'backfill';
     ],
   },
   { section: 'backfill', settings: of('backfill_') },
+  { section: 'spaces', settings: of('space_') },
 ]
 
 /** Settings that have a page or a part of their own. */

@@ -9,4 +9,5 @@ export const rows = {
   event_log_retention_days: { kind: 'number', standard: '30', range: [0, 36500] },
   backfill_catch_up: { kind: 'flag', standard: 'true' },
   verbose_event_logging: { kind: 'flag', standard: 'false' },
+  space_inspector_enabled: { kind: 'flag', standard: 'false' },
 } as const

@@ -6,10 +6,13 @@ use clap::Args;
 
 use super::{Problems, Setting, parse};
 
-const SPACES_ENABLED: Setting<bool> = Setting {
-    variable: "FEATURE_SPACES_ENABLED",
+const SPACES_ENABLED: Setting<bool> =
+    Setting { variable: "FEATURE_SPACES_ENABLED", default: false, about: "Switch permissioned spaces on" };
+
+pub const INSPECTOR: Setting<bool> = Setting {
+    variable: "SPACE_INSPECTOR_ENABLED",
     default: false,
-    about: "Offer the permissions of spaces; this version answers their methods with 501",
+    about: "Let operators with a grant inspect records in spaces",
 };
 
 #[derive(Clone, Debug, Default, Args)]
@@ -33,6 +36,9 @@ pub struct InstanceArgs {
     #[arg(long = "feature-spaces-enabled", env = SPACES_ENABLED.variable, help = SPACES_ENABLED.help(), global = true,
         value_name = "BOOL")]
     pub spaces_enabled: Option<String>,
+    #[arg(long = "space-inspector-enabled", env = INSPECTOR.variable, help = INSPECTOR.help(), global = true,
+        value_name = "BOOL")]
+    pub inspector_enabled: Option<String>,
 }
 
 /// The given values, by the name of their setting.
@@ -60,9 +66,13 @@ impl InstanceArgs {
                 given.insert(key.to_owned(), text);
             }
         }
-        if let Some(text) = parse::text(self.spaces_enabled) {
-            let enabled = SPACES_ENABLED.read(Some(text), problems);
-            given.insert("feature.spaces_enabled".to_owned(), enabled.to_string());
+        for (setting, key, value) in [
+            (SPACES_ENABLED, "feature.spaces_enabled".to_owned(), self.spaces_enabled),
+            (INSPECTOR, INSPECTOR.key(), self.inspector_enabled),
+        ] {
+            if let Some(text) = parse::text(value) {
+                given.insert(key, setting.read(Some(text), problems).to_string());
+            }
         }
         Instance(given)
     }

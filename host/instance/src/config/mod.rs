@@ -35,7 +35,7 @@ pub use backfill::{Backfill, BackfillArgs};
 pub use database::{Database, DatabaseArgs, Replicas, ScriptSql};
 pub use events::{Events, EventsArgs};
 pub use indexing::{Indexing, IndexingArgs, PLC};
-pub use instance::{Instance, InstanceArgs};
+pub use instance::{INSPECTOR, Instance, InstanceArgs};
 pub use memory::{Memory, MemoryArgs};
 pub use observe::{LogFormat, Observe, ObserveArgs};
 pub use outbound::{Outbound, OutboundArgs};

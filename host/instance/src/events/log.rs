@@ -101,8 +101,25 @@ impl EventLog {
     /// Records an event without waiting. When the queue is full, the event is dropped and counted, and a warning is
     /// logged.
     pub fn record(&self, event: Event) {
+        if !self.send(Box::new(self.row(event))) {
+            let lost = self.counts.lose(1) + 1;
+            if lost.is_power_of_two() {
+                tracing::warn!(lost, "the event log can't keep up: events are being lost");
+            }
+        }
+    }
+
+    /// Stores an event before it returns, for what must not happen without a trace.
+    ///
+    /// # Errors
+    /// When the event is not stored.
+    pub async fn store(&self, db: &Db, event: Event) -> Result<(), StoreError> {
+        events::insert(db, &[self.row(event)]).await
+    }
+
+    fn row(&self, event: Event) -> EventRow {
         let described = event.describe();
-        let event = Box::new(EventRow {
+        EventRow {
             id: self.random.uuid(),
             event_type: described.event_type.to_owned(),
             severity: described.severity,
@@ -110,12 +127,6 @@ impl EventLog {
             subject: described.subject,
             detail: described.detail.to_string(),
             created_at: self.clock.now(),
-        });
-        if !self.send(event) {
-            let lost = self.counts.lose(1) + 1;
-            if lost.is_power_of_two() {
-                tracing::warn!(lost, "the event log can't keep up: events are being lost");
-            }
         }
     }
 

@@ -269,6 +269,25 @@ events! {
     "jetstream.gap" Warn StreamGap { url, reason: &'static str, from: Timestamp, to: Timestamp }
         NONE, NONE, { url, reason, from, to };
 
+    /// An operator has changed the settings of a space.
+    "space.updated" Info SpaceUpdated { actor, space } actor, space, {};
+    /// An operator has deleted a space.
+    "space.deleted" Warn SpaceDeleted { actor, space } actor, space, {};
+    /// An operator has removed a member of a space.
+    "space.member_removed" Warn SpaceMemberRemoved { actor, space, member } actor, space, { member };
+    /// An operator has revoked an invite to a space.
+    "space.invite_revoked" Info SpaceInviteRevoked { actor, space, id } actor, space, { id };
+    /// An operator may inspect the records of a space or an account for some time. The actor has granted that.
+    "space.inspection_granted" Warn
+        SpaceInspectionGranted { actor, operator, subject, id, reason, expires_at: Timestamp }
+        actor, subject, { operator, id, reason, expires_at };
+    /// An inspection was ended before its time.
+    "space.inspection_revoked" Info SpaceInspectionRevoked { actor, operator, subject, id }
+        actor, subject, { operator, id };
+    /// An operator has inspected records in spaces. The event has their addresses, and not their contents.
+    "space.records_inspected" Warn SpaceRecordsInspected { actor, subject, id, reason, uris: Vec<String> }
+        actor, subject, { id, reason, uris };
+
     /// An admin has added a labeler.
     "labeler.added" Info LabelerAdded { actor, did: Did } actor, did.to_string(), {};
     /// An admin has paused or resumed a labeler.

@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::config::backfill::{CATCH_UP, NUMBERS as BACKFILL};
 use crate::config::events::{RETENTION_DAYS, VERBOSE};
-use crate::config::{Config, NumberSetting};
+use crate::config::{Config, INSPECTOR, NumberSetting, Setting};
 use crate::lexicons::forwarding;
 use belvedere_base::clock::Timestamp;
 use belvedere_base::reloadable::Reloadable;
@@ -32,6 +32,9 @@ const TELEMETRY: &str = "telemetry";
 const MAX_KEY: usize = 128;
 /// The maximum size of a value, in bytes: names, URLs and numbers. Files have their own endpoints.
 const MAX_VALUE: usize = 4 << 10;
+
+/// Settings that are true or false. Those of features have their own keys.
+const FLAGS: [Setting<bool>; 3] = [CATCH_UP, VERBOSE, INSPECTOR];
 
 /// Settings with their own endpoint, which checks them.
 const WITH_OWN_ENDPOINT: [(&str, &str); 2] =
@@ -180,7 +183,7 @@ pub fn check(key: &str, value: &str) -> Result<(), InvalidSetting> {
                 Url::parse(value).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
             (is_web, "an http or https address".to_owned())
         }
-        key if key == CATCH_UP.key() || key == VERBOSE.key() || key.starts_with("feature.") => {
+        key if key.starts_with("feature.") || FLAGS.iter().any(|flag| flag.key() == key) => {
             (matches!(value, "true" | "false"), "true or false".to_owned())
         }
         key if key == RETENTION_DAYS.key() => {
@@ -292,6 +295,7 @@ mod tests {
             ("feature.spaces_enabled", "1", "true or false"),
             ("telemetry", "on", "reports to nobody"),
             ("telemetry.mode", "auto", "reports to nobody"),
+            ("space_inspector_enabled", "on", "true or false"),
             ("backfill_concurrent_pds", "65", "a whole number from 1 to 64"),
             ("backfill_catch_up", "off", "backfill_catch_up must be true or false"),
             ("backfill_max_attempts", "0", "a whole number from 1 to 10"),
@@ -313,7 +317,7 @@ mod tests {
             let (low, high) = range.into_inner();
             format!("  {key}: {{ kind: 'number', standard: '{standard}', range: [{low}, {high}] }},\n")
         });
-        let flags = [CATCH_UP, VERBOSE].map(|setting| {
+        let flags = FLAGS.map(|setting| {
             format!("  {}: {{ kind: 'flag', standard: '{}' }},\n", setting.key(), setting.default)
         });
         let rows: String = numbers.chain(flags).collect();

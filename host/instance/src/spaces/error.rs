@@ -62,6 +62,12 @@ pub enum SpaceError {
     TooManyAttempts,
     #[error("too many repos are being exported: try again later")]
     Busy,
+    #[error("inspections are switched off: the setting space_inspector_enabled switches them on")]
+    InspectorDisabled,
+    #[error(
+        "this needs an inspection of the space, or of the account, that is granted to you and has not ended"
+    )]
+    GrantRequired,
 }
 
 impl SpaceError {
@@ -96,6 +102,8 @@ impl SpaceError {
             }
             Self::Unsupported(error) => (StatusCode::BAD_REQUEST, error.name()),
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "Overloaded"),
+            Self::InspectorDisabled => (StatusCode::FORBIDDEN, "SpaceInspectorDisabled"),
+            Self::GrantRequired => (StatusCode::FORBIDDEN, "SpaceAccessGrantRequired"),
             Self::TooManyAttempts => (StatusCode::TOO_MANY_REQUESTS, "RateLimitExceeded"),
         }
     }

@@ -1,5 +1,7 @@
 //! The members of a space.
 
+use std::str::FromStr;
+
 use super::{SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::atproto::scope::SpaceManage;
@@ -14,6 +16,18 @@ pub enum NamedMember {
     Account(Did),
     /// All members of another space.
     MembersOf(SpaceUri),
+}
+
+impl FromStr for NamedMember {
+    type Err = SpaceError;
+
+    fn from_str(text: &str) -> Result<Self, SpaceError> {
+        if text.starts_with("at://") {
+            return text.parse().map(Self::MembersOf).map_err(SpaceError::invalid);
+        }
+        let did = Did::try_from(text).map(Self::Account);
+        did.map_err(|_| SpaceError::invalid("it is neither a DID nor the address of a space"))
+    }
 }
 
 impl Spaces {

@@ -105,6 +105,16 @@ impl Spaces {
         Ok(())
     }
 
+    /// The number of the space with which a page ended.
+    ///
+    /// # Errors
+    /// 400 when there is no such space.
+    pub(super) async fn position(&self, after: Option<&SpaceUri>) -> Result<Option<SpaceId>, SpaceError> {
+        let Some(uri) = after else { return Ok(None) };
+        let found = space::get(&self.core().db, uri).await?;
+        found.map(|space| Some(space.id)).ok_or(SpaceError::invalid("cursor is malformed"))
+    }
+
     /// A page of the caller's own spaces: those that it created, is a member of, or has a repo in.
     ///
     /// # Errors
@@ -117,12 +127,7 @@ impl Spaces {
             return Err(SpaceError::Scope(scope));
         }
         let db = &self.core().db;
-        let mut after: Option<SpaceId> = match &query.after {
-            Some(uri) => {
-                Some(space::get(db, uri).await?.ok_or(SpaceError::invalid("cursor is malformed"))?.id)
-            }
-            None => None,
-        };
+        let mut after = self.position(query.after.as_ref()).await?;
         let mut found = Vec::new();
         loop {
             let page = space::of_account(db, &account.did, after, query.limit).await?;

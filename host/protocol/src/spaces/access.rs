@@ -40,6 +40,17 @@ pub enum Readable {
     Everything,
 }
 
+impl Readable {
+    /// The word for it in rows and in answers of the admin API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Own => "own",
+            Self::Everything => "everything",
+        }
+    }
+}
+
 /// The rights of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberAccess {

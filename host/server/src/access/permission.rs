@@ -46,14 +46,8 @@ macro_rules! permissions {
 /// Permissions that no endpoint needs yet. They are granted all the same, so that users and keys made today fit later
 /// versions (docs/adr/0037).
 const RESERVED: &[Permission] = &[
+    // Users create spaces, in their own names.
     Permission::SpacesCreate,
-    Permission::SpacesRead,
-    Permission::SpacesUpdate,
-    Permission::SpacesDelete,
-    Permission::SpacesManageMembers,
-    Permission::SpacesManageInvites,
-    Permission::SpacesManageRecords,
-    Permission::SpacesManageCredentials,
     // Scripts start jobs, in the name of their callers.
     Permission::JobsCreate,
 ];
@@ -147,13 +141,13 @@ permissions! {
     }
     "Spaces" {
         SpacesCreate "spaces:create" "Create spaces" "Create permissioned spaces.";
-        SpacesRead "spaces:read" "Read spaces" "See permissioned spaces.";
-        SpacesUpdate "spaces:update" "Update spaces" "Change permissioned spaces.";
+        SpacesRead "spaces:read" "Read spaces" "See permissioned spaces with their members and invites, but no records.";
+        SpacesUpdate "spaces:update" "Update spaces" "Change the settings of permissioned spaces.";
         SpacesDelete "spaces:delete" "Delete spaces" "Remove permissioned spaces.";
-        SpacesManageMembers "spaces:manage-members" "Manage members" "Add and remove members of spaces.";
-        SpacesManageInvites "spaces:manage-invites" "Manage invites" "Create and revoke invites to spaces.";
-        SpacesManageRecords "spaces:manage-records" "Manage space records" "Write and remove records in spaces.";
-        SpacesManageCredentials "spaces:manage-credentials" "Manage credentials" "Issue and revoke credentials.";
+        SpacesManageMembers "spaces:manage-members" "Manage members" "Remove members of spaces.";
+        SpacesManageInvites "spaces:manage-invites" "Manage invites" "Revoke invites to spaces.";
+        SpacesManageRecords "spaces:manage-records" "Manage space records" "See records in spaces, during an inspection.";
+        SpacesManageCredentials "spaces:manage-credentials" "Manage credentials" "Grant and end inspections of records in spaces.";
     }
     "Jobs" {
         JobsRead "jobs:read" "Read jobs" "See background jobs.";

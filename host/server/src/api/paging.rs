@@ -31,6 +31,36 @@ impl Page {
     }
 }
 
+/// The place of a row in a list by time. The id distinguishes rows of one microsecond.
+#[derive(Debug)]
+pub struct Keyset {
+    pub time: Timestamp,
+    pub id: String,
+}
+
+impl Keyset {
+    /// The cursor of a page that ends with this row.
+    pub fn cursor(time: Timestamp, id: &str) -> String {
+        format!("{time}_{id}")
+    }
+}
+
+impl Page {
+    /// The cursor of a list by time.
+    ///
+    /// # Errors
+    /// 400 when it is not one of [`Keyset::cursor`].
+    pub fn keyset(&self) -> Result<Option<Keyset>, Error> {
+        let Some(cursor) = self.cursor() else { return Ok(None) };
+        let read = |text: &str| {
+            let (time, id) = text.split_once('_')?;
+            Some(Keyset { time: Timestamp::parse(time).ok()?, id: id.to_owned() })
+        };
+        let malformed = || Error::bad_request("cursor must be the cursor of an earlier answer");
+        read(&cursor).map(Some).ok_or_else(malformed)
+    }
+}
+
 /// A parameter without the blanks around it; `None` if nothing else is there.
 pub fn given(text: Option<&str>) -> Option<String> {
     text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)

@@ -95,14 +95,11 @@ impl Route {
         Self { limit: Some(limit), ..Self::new::<I, F::Answer>(method, path, None, bind) }
     }
 
-    /// A path of a feature that this version does not have: every caller gets the same short answer. Only for the paths
-    /// of spaces, which are the exception to the rule that a path under `/admin` names its permission.
-    pub fn unavailable(method: Method, path: &'static str) -> Self {
-        let answer = |app: Arc<App>, _: Request| async move {
-            spaces::check_enabled(&app)?;
-            Err::<Response, _>(Error::not_found("not found"))
-        };
-        Self::public(&PublicLimit::FREE, method, path, answer)
+    /// A route that exists while spaces are switched on.
+    pub(super) fn of_spaces(self) -> Self {
+        let bind = self.bind;
+        let bind: Bind = Box::new(move |app| spaces::while_enabled(&app, bind(Arc::clone(&app))));
+        Self { bind, ..self }
     }
 
     /// Like [`Self::public`], for a page that people open in a browser, or a form that it sends: its errors are pages too,

@@ -1,8 +1,8 @@
 //! The route table: every path of the server, one line a route, with its access rule.
 //!
 //! A route is made by [`Route::public`], [`Route::page`], [`Route::admin`], [`Route::super_user`], [`Route::xrpc`],
-//! [`Route::management`], [`Route::application`], [`Route::named`], [`Route::account`],
-//! [`Route::session_access`] or [`Route::unavailable`], and the type of the handler follows:
+//! [`Route::management`], [`Route::application`], [`Route::named`], [`Route::account`]
+//! or [`Route::session_access`], and the type of the handler follows:
 //! an admin handler takes an [`Admin`](crate::access::Admin), which only a permission check makes. So a route without a
 //! rule does not compile, and a public one names its [limit](Limit). XRPC methods are looked up in the lexicon
 //! registry, not here.
@@ -19,7 +19,6 @@ use super::{
 };
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
-use crate::methods::spaces;
 use belvedere_instance::settings::logo;
 use belvedere_web::http::router::{InvalidRoute, Router};
 
@@ -30,17 +29,13 @@ const PATCH: Method = Method::PATCH;
 const DELETE: Method = Method::DELETE;
 
 pub(super) fn table() -> RouteTable {
-    let mut table = present();
-    table.extend(
-        spaces::ADMIN_PATHS
-            .into_iter()
-            .flat_map(|path| [GET, POST, PUT, PATCH, DELETE].map(|method| Route::unavailable(method, path))),
-    );
+    let mut table = always();
+    table.extend(of_spaces().into_iter().map(Route::of_spaces));
     table
 }
 
 #[rustfmt::skip] // one line a route
-fn present() -> RouteTable {
+fn always() -> RouteTable {
     vec![
         Route::public(&Limit::FREE, GET, "/health", health::health),
         Route::public(&Limit::FREE, GET, "/livez", health::livez),
@@ -284,6 +279,28 @@ fn present() -> RouteTable {
     ]
 }
 
+/// The routes that exist while spaces are switched on.
+#[rustfmt::skip] // one line a route
+fn of_spaces() -> RouteTable {
+    vec![
+        Route::admin(GET, "/admin/spaces", P::SpacesRead, admin::spaces::list),
+        Route::admin(GET, "/admin/spaces/{did}/{type}/{skey}", P::SpacesRead, admin::spaces::space::get),
+        Route::admin(PATCH, "/admin/spaces/{did}/{type}/{skey}", P::SpacesUpdate, admin::spaces::space::update),
+        Route::admin(DELETE, "/admin/spaces/{did}/{type}/{skey}", P::SpacesDelete, admin::spaces::space::delete),
+        Route::admin(GET, "/admin/spaces/{did}/{type}/{skey}/members", P::SpacesRead, admin::spaces::members::list),
+        Route::admin(DELETE, "/admin/spaces/{did}/{type}/{skey}/members", P::SpacesManageMembers, admin::spaces::members::remove),
+        Route::admin(GET, "/admin/spaces/{did}/{type}/{skey}/invites", P::SpacesRead, admin::spaces::invites::list),
+        Route::admin(DELETE, "/admin/spaces/{did}/{type}/{skey}/invites/{id}", P::SpacesManageInvites, admin::spaces::invites::revoke),
+        Route::admin(GET, "/admin/spaces/{did}/{type}/{skey}/registrations", P::SpacesRead, admin::spaces::registrations::list),
+        Route::admin(GET, "/admin/spaces/{did}/{type}/{skey}/records", P::SpacesManageRecords, admin::spaces::records::list),
+        Route::admin(GET, "/admin/spaces/inspections", P::SpacesRead, admin::spaces::inspections::list),
+        Route::admin(POST, "/admin/spaces/inspections", P::SpacesManageCredentials, admin::spaces::inspections::grant),
+        Route::admin(DELETE, "/admin/spaces/inspections/{id}", P::SpacesManageCredentials, admin::spaces::inspections::revoke),
+        Route::admin(GET, "/admin/accounts/{did}/spaces", P::SpacesRead, admin::accounts::spaces::list),
+        Route::admin(GET, "/admin/accounts/{did}/space-records", P::SpacesManageRecords, admin::accounts::space_records::list),
+    ]
+}
+
 /// Every method and path of the table, for tests that walk all of it. A path without a leading slash is the name of a
 /// method in the service's own namespace.
 pub fn all() -> Vec<(Method, &'static str)> {
@@ -316,10 +333,8 @@ mod tests {
     fn exactly_the_admin_routes_need_a_permission() {
         for route in table() {
             let is_public = route.limit().is_some();
-            // The only exception under `/admin`: nothing is there.
-            let is_absent = spaces::ADMIN_PATHS.contains(&route.path());
-            let is_admin = (route.path().starts_with("/admin") && !is_absent)
-                || (route.path().starts_with("/api/setup") && !is_public);
+            let is_admin =
+                route.path().starts_with("/admin") || (route.path().starts_with("/api/setup") && !is_public);
             assert_eq!(is_admin, route.permissions().is_some(), "{}", route.path());
             assert!(route.permissions().is_none_or(|p| !p.is_empty()), "{}", route.path());
         }
@@ -339,7 +354,7 @@ mod tests {
     #[test]
     fn public_routes_have_a_rate_limit() {
         let limits: Vec<(&str, &str)> =
-            present().iter().filter_map(|route| Some((route.path(), route.limit()?.name))).collect();
+            table().iter().filter_map(|route| Some((route.path(), route.limit()?.name))).collect();
         let expected = [
             ("/health", "free"),
             ("/livez", "free"),
@@ -374,8 +389,5 @@ mod tests {
             ("/external-auth/{plugin}/callback", "callback"),
         ];
         assert_eq!(limits, expected);
-        for route in table().iter().filter(|route| spaces::ADMIN_PATHS.contains(&route.path())) {
-            assert_eq!(route.limit().map(|limit| limit.name), Some("free"), "{}", route.path());
-        }
     }
 }

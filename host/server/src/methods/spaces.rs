@@ -1,8 +1,12 @@
-//! Methods and paths of permissioned spaces (spaces.md §5). This version answers none of them.
+//! The names of the methods of permissioned spaces (spaces.md §5), and the switch for all their routes.
+
+use std::future::ready;
+use std::sync::Arc;
 
 use crate::app::App;
 use belvedere_instance::settings::SPACES_ENABLED;
 use belvedere_web::http::Error;
+use belvedere_web::http::router::Handler;
 
 /// Methods of `com.atproto.simplespace`.
 const SIMPLESPACE: [&str; 10] = [
@@ -70,14 +74,6 @@ const OWN: [&str; 21] = [
     "listMembers",
 ];
 
-/// Paths of the admin API.
-pub const ADMIN_PATHS: [&str; 4] = [
-    "/admin/spaces",
-    "/admin/spaces/{*rest}",
-    "/admin/accounts/{did}/spaces",
-    "/admin/accounts/{did}/space-records",
-];
-
 /// Whether a method is one of spaces. `namespace` is that of the service (`SERVICE_NAMESPACE`).
 pub fn is_method(namespace: &str, nsid: &str) -> bool {
     let Some((group, name)) = nsid.rsplit_once('.') else { return false };
@@ -98,6 +94,15 @@ pub fn check_enabled(app: &App) -> Result<(), Error> {
     }
     let message = format!("The feature '{SPACES_ENABLED}' is not currently enabled on this instance");
     Err(Error::not_found("FeatureDisabled").with_message(message))
+}
+
+/// A handler that refuses every call while spaces are switched off, before the caller is identified.
+pub fn while_enabled(app: &Arc<App>, handler: Handler) -> Handler {
+    let app = Arc::clone(app);
+    Box::new(move |request, unread| match check_enabled(&app) {
+        Ok(()) => handler(request, unread),
+        Err(off) => Box::pin(ready(Err(off))),
+    })
 }
 
 #[cfg(test)]

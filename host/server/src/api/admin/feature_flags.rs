@@ -16,7 +16,7 @@ use belvedere_web::http::Request;
 const FLAGS: [(&str, &str, &str); 1] = [(
     SPACES_ENABLED,
     "Spaces",
-    "Offers the permissions of permissioned spaces. This version answers their methods with 501.",
+    "Data that only its members may read: the methods and permissions of permissioned spaces.",
 )];
 
 #[derive(Debug, Serialize, JsonSchema)]

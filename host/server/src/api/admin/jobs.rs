@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::api::input::WithQuery;
-use crate::api::paging::Page;
+use crate::api::paging::{Keyset, Page};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
@@ -97,20 +97,13 @@ pub struct JobQuery {
 pub async fn list(app: Arc<App>, _admin: Admin, request: WithQuery<JobQuery>) -> JsonResult<JobList> {
     let JobQuery { status, page } = request.parameters()?;
     let (limit, status) = (page.limit(PageSize::LOGS)?, status.filter(|status| !status.is_empty()));
-    let after = page.cursor().map(|cursor| keyset(&cursor)).transpose()?;
+    let after = page.keyset()?.map(|Keyset { time, id }| JobKeyset { created_at: time, id });
     let mut rows = jobs::list(&app.db, status.as_deref(), after.as_ref(), limit + 1).await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
-    let cursor = rows.last().filter(|_| more).map(|row| format!("{}_{}", row.created_at, row.id));
+    let cursor = rows.last().filter(|_| more).map(|row| Keyset::cursor(row.created_at, &row.id));
     let jobs = rows.into_iter().map(JobView::new).collect::<Result<_, _>>().map_err(Error::internal)?;
     Ok(Json(JobList { jobs, cursor }))
-}
-
-/// Parses a cursor: the time of the last job, and its id, which distinguishes jobs of one microsecond.
-fn keyset(text: &str) -> Result<JobKeyset, Error> {
-    let bad = || Error::bad_request("cursor must be the cursor of an earlier answer");
-    let (time, id) = text.split_once('_').ok_or_else(bad)?;
-    Ok(JobKeyset { created_at: Timestamp::parse(time).map_err(|_| bad())?, id: id.to_owned() })
 }
 
 /// `GET /admin/jobs/{id}`: a background job.

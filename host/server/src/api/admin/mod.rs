@@ -1,5 +1,6 @@
 //! `/admin/*`: endpoints for operators. Each route names its permission in the route table.
 
+pub mod accounts;
 pub mod api_clients;
 pub mod api_keys;
 pub mod backfill;
@@ -25,6 +26,7 @@ pub mod scripts;
 pub mod service_entries;
 pub mod service_identity;
 pub mod settings;
+pub mod spaces;
 pub mod stats;
 pub mod users;
 pub mod verification_methods;

@@ -39,19 +39,10 @@ pub(super) fn digest(column: &str, bytes: Vec<u8>) -> Result<[u8; 32], StoreErro
     bytes.try_into().map_err(|_| corrupt(column, "it does not have 32 bytes"))
 }
 
-/// The text of the column `reads`.
-pub(super) fn reads_text(reads: Readable) -> &'static str {
-    match reads {
-        Readable::Nothing => "nothing",
-        Readable::Own => "own",
-        Readable::Everything => "everything",
-    }
-}
-
 /// The rights in the columns `reads` and `writes`.
 pub(super) fn access(reads: &str, writes: bool) -> Result<MemberAccess, StoreError> {
     let all = [Readable::Nothing, Readable::Own, Readable::Everything];
-    let found = all.into_iter().find(|readable| reads_text(*readable) == reads);
+    let found = all.into_iter().find(|readable| readable.as_str() == reads);
     let reads = found.ok_or_else(|| corrupt("reads", "it is not a word for rights"))?;
     Ok(MemberAccess { reads, writes })
 }

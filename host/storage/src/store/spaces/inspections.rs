@@ -2,9 +2,11 @@
 //! read; the grants stay as they are, also when the space is deleted.
 
 use belvedere_base::clock::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::text_enum::text_enum;
-use super::super::{Db, StoreError, on};
+use super::super::{Db, StoreError, on, only_row};
 
 text_enum! {
     /// The kind of subject of a grant.
@@ -17,10 +19,12 @@ text_enum! {
 }
 
 /// A grant.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
+#[schemars(rename = "SpaceInspection")]
 pub struct InspectionRow {
     pub id: String,
     pub scope: Scope,
+    /// The address of a space, or the DID of an account.
     pub subject: String,
     /// The DID of the operator who may read.
     pub operator: String,
@@ -79,10 +83,11 @@ pub async fn in_force(
     })?)
 }
 
-/// Revokes a grant, also again. `false` when there is no such grant.
-pub async fn revoke(db: &Db, id: &str, now: Timestamp) -> Result<bool, StoreError> {
-    let sql = "UPDATE space_inspections SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1";
-    Ok(on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(now).execute(pool).await?.rows_affected() > 0))
+/// Revokes a grant, also again. Returns it as it is then; `None` when there is no such grant.
+pub async fn revoke(db: &Db, id: &str, now: Timestamp) -> Result<Option<InspectionRow>, StoreError> {
+    let sql = "UPDATE space_inspections SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1 \
+               RETURNING id, scope, subject, operator, reason, granted_by, created_at, expires_at, revoked_at";
+    Ok(only_row(on!(db, writer, |pool| sqlx::query_as(sql).bind(id).bind(now).fetch_all(pool).await)?))
 }
 
 /// A page of all grants, newest first. `before`: the last one of the page before.

@@ -5,7 +5,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::access::MemberAccess;
 
 use super::super::{Db, StoreError, in_transaction, intern, on};
-use super::columns::{self, SpaceId, reads_text};
+use super::columns::{self, SpaceId};
 use super::transaction::with_space;
 
 /// An invite that is about to be made.
@@ -71,7 +71,7 @@ pub async fn create(
             .bind(space)
             .bind(invite.id)
             .bind(invite.token_hash.as_slice())
-            .bind(reads_text(invite.access.reads))
+            .bind(invite.access.reads.as_str())
             .bind(invite.access.writes)
             .bind(invite.max_uses)
             .bind(invite.expires_at)

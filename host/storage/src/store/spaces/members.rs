@@ -6,7 +6,7 @@ use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::{MemberAccess, Readable};
 
 use super::super::{Db, StoreError, intern, on, only_row};
-use super::columns::{self, SpaceId, reads_text};
+use super::columns::{self, SpaceId};
 use super::credentials::{REVOKE_OF_ACCOUNT, REVOKE_OF_ALL, Revoked};
 use super::transaction::with_space;
 
@@ -117,7 +117,7 @@ pub async fn put(
             .bind(space)
             .bind(&text)
             .bind(member.target())
-            .bind(reads_text(access.reads))
+            .bind(access.reads.as_str())
             .bind(access.writes)
             .bind(granted_by.as_str())
             .bind(now)

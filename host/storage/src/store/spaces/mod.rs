@@ -5,6 +5,7 @@
 //! (`docs/adr/0111-spaces-have-tables-of-their-own.md`).
 
 mod columns;
+pub mod counts;
 pub mod credentials;
 pub mod deletion;
 pub mod delegation;

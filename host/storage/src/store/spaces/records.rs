@@ -198,6 +198,43 @@ pub async fn page(
     rows.into_iter().map(read).collect()
 }
 
+/// A page of the records of an author in all spaces that are not deleted, by space and path. `after`: the last one of the page
+/// before.
+pub async fn of_author(
+    db: &Db,
+    author: &Did,
+    after: Option<(SpaceId, &RecordPath)>,
+    limit: u32,
+) -> Result<Vec<(SpaceId, SpaceRecord)>, StoreError> {
+    type InSpace = (SpaceId, String, String, String, Vec<u8>, Option<String>, String, Timestamp);
+    let sql = "SELECT r.space_id, r.author, r.collection, r.rkey, r.cid, r.record, r.rev, r.indexed_at FROM space_repos p \
+                   JOIN spaces s ON s.id = p.space_id AND s.deleted_at IS NULL \
+                   JOIN space_records r ON r.space_id = p.space_id AND r.author = p.author \
+               WHERE p.author = $1 AND p.space_id >= $2 AND (r.space_id, r.collection, r.rkey) > ($2, $3, $4) \
+               ORDER BY r.space_id, r.collection, r.rkey LIMIT $5";
+    let path = after.map(|(_, path)| path);
+    let rows: Vec<InSpace> = on!(db, reader, |pool| {
+        sqlx::query_as(sql)
+            .bind(author.as_str())
+            .bind(after.map_or(SpaceId(0), |(space, _)| space))
+            .bind(path.map_or("", |path| path.collection.as_str()))
+            .bind(path.map_or("", |path| path.rkey.as_str()))
+            .bind(i64::from(limit))
+            .fetch_all(pool)
+            .await
+    })?;
+    let record = |(space, author, collection, rkey, cid, text, rev, indexed_at)| {
+        Ok((space, read((author, collection, rkey, cid, text, rev, indexed_at))?))
+    };
+    rows.into_iter().map(record).collect()
+}
+
+/// Whether records of an author are hidden because the account is not active.
+pub async fn is_hidden(db: &Db, author: &Did) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM dids WHERE did = $1 AND status <> 0)";
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(author.as_str()).fetch_one(pool).await)?)
+}
+
 macro_rules! count {
     ($authors:literal) => {
         concat!(

@@ -229,12 +229,25 @@ pub async fn count_of_author(db: &Db, did: &Did) -> Result<u64, StoreError> {
     Ok(count.max(0) as u64)
 }
 
-/// A page of all spaces, deleted ones too, in the order of their creation. `after`: the last one of the page before.
-pub async fn page(db: &Db, after: Option<SpaceId>, limit: u32) -> Result<Vec<SpaceRow>, StoreError> {
-    let sql = select!("WHERE s.id > $1 ORDER BY s.id LIMIT $2");
-    let after = after.unwrap_or(SpaceId(0));
+/// A page of all spaces that are not deleted, in the order of their creation. `of`: only those whose authority or creator is
+/// this account. `after`: the last one of the page before.
+pub async fn page(
+    db: &Db,
+    of: Option<&Did>,
+    after: Option<SpaceId>,
+    limit: u32,
+) -> Result<Vec<SpaceRow>, StoreError> {
+    let sql = match of {
+        None => select!("WHERE $1 = '' AND s.deleted_at IS NULL AND s.id > $2 ORDER BY s.id LIMIT $3"),
+        Some(_) => {
+            select!(
+                "WHERE (s.did = $1 OR s.creator_did = $1) AND s.deleted_at IS NULL AND s.id > $2 ORDER BY s.id LIMIT $3"
+            )
+        }
+    };
+    let (of, after) = (of.map_or("", Did::as_str), after.unwrap_or(SpaceId(0)));
     let rows: Vec<Raw> = on!(db, reader, |pool| {
-        sqlx::query_as(sql).bind(after).bind(i64::from(limit)).fetch_all(pool).await
+        sqlx::query_as(sql).bind(of).bind(after).bind(i64::from(limit)).fetch_all(pool).await
     })?;
     rows.into_iter().map(Raw::read).collect()
 }

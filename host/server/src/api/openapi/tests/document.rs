@@ -8,15 +8,13 @@ use serde_json::{Map, Value, json};
 use super::comments::Comments;
 use super::schemas::Schemas;
 use crate::api::route::Route;
-use crate::methods::spaces;
 
 /// The paths that are described. The others are not for the dashboard.
 const DESCRIBED: [&str; 4] = ["/admin/", "/auth/", "/external-auth/", "/api/setup/"];
 
 fn is_described(route: &Route) -> bool {
     let path = route.path();
-    let is_of_dashboard = DESCRIBED.iter().any(|prefix| path.starts_with(prefix)) || path == "/config";
-    is_of_dashboard && !spaces::ADMIN_PATHS.contains(&path)
+    DESCRIBED.iter().any(|prefix| path.starts_with(prefix)) || path == "/config"
 }
 
 /// The document. Panics when a route has no types or no comment.

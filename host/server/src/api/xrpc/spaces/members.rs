@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::{created, input};
 use crate::app::App;
 use belvedere_instance::spaces::{NamedMember, Viewer};
-use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::{MemberAccess, Readable};
 use belvedere_storage::store::spaces::members::IfMember;
@@ -20,13 +19,7 @@ const MAX_PAGE: u32 = 1_000;
 
 /// A member as a body names it: an account, or a space whose members are included.
 fn named(text: &str) -> Result<NamedMember, Error> {
-    if text.starts_with("at://") {
-        let uri = text.parse().map_err(|error| input::invalid(format!("did: {error}")))?;
-        return Ok(NamedMember::MembersOf(uri));
-    }
-    let did = Did::try_from(text);
-    did.map(NamedMember::Account)
-        .map_err(|_| input::invalid("did is neither a DID nor the address of a space"))
+    text.parse().map_err(|error| input::invalid(format!("did: {error}")))
 }
 
 /// A member in answers: the flags, and the word of the older generation.

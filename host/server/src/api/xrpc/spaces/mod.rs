@@ -8,7 +8,7 @@ mod members;
 mod ops;
 mod records;
 mod repos;
-mod settings;
+pub mod settings;
 mod space;
 mod writes;
 

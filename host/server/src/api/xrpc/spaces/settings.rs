@@ -25,20 +25,20 @@ const MAX_NAME: usize = 200;
 const MAX_DESCRIPTION: usize = 5_000;
 
 /// The fields of a body that set something. Policies have two forms.
-#[derive(Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SettingsBody {
-    display_name: Patch<String>,
-    description: Patch<String>,
-    read_policy: Option<Value>,
-    write_policy: Option<Value>,
-    app_access: Option<Value>,
-    config: Option<Map<String, Value>>,
+    pub display_name: Patch<String>,
+    pub description: Patch<String>,
+    pub read_policy: Option<Value>,
+    pub write_policy: Option<Value>,
+    pub app_access: Option<Value>,
+    pub config: Option<Map<String, Value>>,
     /// The word of the older generation, for both policies.
-    mint_policy: Option<String>,
-    policy: Option<String>,
-    managing_app: Option<String>,
-    managing_app_did: Option<String>,
+    pub mint_policy: Option<String>,
+    pub policy: Option<String>,
+    pub managing_app: Option<String>,
+    pub managing_app_did: Option<String>,
 }
 
 impl SettingsBody {

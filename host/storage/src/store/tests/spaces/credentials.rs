@@ -91,8 +91,8 @@ async fn inspections_end(db: TestDb) {
         (in_force(op, Scope::Space, 20).await, in_force("did:plc:boss", Scope::Space, 5).await),
         (None, None)
     );
-    assert!(inspections::revoke(&db, "b", Timestamp(6)).await.unwrap());
-    assert!(!inspections::revoke(&db, "x", Timestamp(6)).await.unwrap());
+    assert!(inspections::revoke(&db, "b", Timestamp(6)).await.unwrap().is_some());
+    assert!(inspections::revoke(&db, "x", Timestamp(6)).await.unwrap().is_none());
     assert_eq!(in_force(op, Scope::Space, 7).await.as_deref(), Some("a"));
     let all = inspections::page(&db, None, 9).await.unwrap();
     assert_eq!(all[0], grants[2]);

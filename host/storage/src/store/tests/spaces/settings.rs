@@ -1,5 +1,6 @@
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::Policy;
 use belvedere_protocol::spaces::app_gate::AppAccess;
@@ -163,10 +164,14 @@ async fn pages_of_spaces(db: TestDb) {
     for skey in ["a", "b", "c"] {
         create(&db, skey).await;
     }
-    let page = async |after, limit| space::page(&db, after, limit).await.unwrap();
+    let page = async |after, limit| space::page(&db, None, after, limit).await.unwrap();
     let first = page(None, 2).await;
     assert_eq!(first.iter().map(|row| row.uri.skey.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     create(&db, "d").await;
     let rest = page(Some(first[1].id), 9).await;
     assert_eq!(rest.iter().map(|row| row.uri.skey.as_str()).collect::<Vec<_>>(), ["c", "d"]);
+    let first = &first[0];
+    deletion::delete(&db, first.id, Timestamp(9)).await.unwrap();
+    let of = async |did: &Did| space::page(&db, Some(did), None, 9).await.unwrap().len();
+    assert_eq!((of(&first.uri.did).await, of(&did(77)).await), (3, 0));
 }
