@@ -105,6 +105,15 @@ impl Plc {
         self.documents.lock().expect("no test panics here").insert(did.to_owned(), document);
     }
 
+    /// Adds the key for the spaces of an authority to the document of a DID that has one.
+    pub fn space_key(&self, did: &str, key: &PublicKey) {
+        let method = json!({ "id": format!("{did}#atproto_space"), "type": "Multikey", "controller": did,
+            "publicKeyMultibase": key.to_multikey() });
+        let mut documents = self.documents.lock().expect("no test panics here");
+        let methods = &mut documents.get_mut(did).expect("the DID has a document")["verificationMethod"];
+        methods.as_array_mut().expect("a list").push(method);
+    }
+
     /// Creates an account with a did:web that this server serves, and a new key.
     pub fn web_person(&self, algorithm: Algorithm) -> Person {
         let person = self.person(&format!("did:web:127.0.0.1%3A{}", self.address.port()), algorithm);
@@ -134,6 +143,11 @@ impl Plc {
 }
 
 impl Person {
+    /// The signing key.
+    pub fn key(&self) -> &PrivateKey {
+        &self.key
+    }
+
     /// A service token for `audience`, valid for a minute; `change` replaces claims.
     pub fn token(&self, audience: &str, change: Value) -> String {
         let now = std::time::UNIX_EPOCH.elapsed().expect("it is later than 1970").as_secs();

@@ -1,7 +1,9 @@
 //! `/xrpc/com.atproto.simplespace.*`, `/xrpc/com.atproto.space.*`: permissioned spaces, as their users see them.
 
 mod admin;
+mod credentials;
 mod exports;
+mod identity;
 mod inspections;
 mod invites;
 mod records;

@@ -24,6 +24,7 @@ pub struct DidDocument {
     signing_key: Option<PublicKey>,
     labeler: Option<String>,
     label_key: Option<PublicKey>,
+    space_key: Option<PublicKey>,
 }
 
 impl DidDocument {
@@ -42,6 +43,7 @@ impl DidDocument {
             signing_key: key(did, document, "atproto"),
             labeler: service(did, document, "atproto_labeler", "AtprotoLabeler"),
             label_key: key(did, document, "atproto_label"),
+            space_key: key(did, document, "atproto_space"),
             did: did.clone(),
         })
     }
@@ -80,6 +82,11 @@ impl DidDocument {
     /// The key of the `#atproto_label` verification method, which signs the account's labels.
     pub fn label_key(&self) -> Option<&PublicKey> {
         self.label_key.as_ref()
+    }
+
+    /// The key of the `#atproto_space` verification method, which signs credentials for the spaces of this authority.
+    pub fn space_key(&self) -> Option<&PublicKey> {
+        self.space_key.as_ref()
     }
 }
 
@@ -176,6 +183,8 @@ mod tests {
                 {"id": "did:plc:abc#atproto", "type": "Multikey", "controller": "did:plc:abc",
                  "publicKeyMultibase": public_key(Algorithm::Es256k).to_multikey()},
                 {"id": "#atproto_label", "type": "Multikey", "controller": "did:plc:abc",
+                 "publicKeyMultibase": public_key(Algorithm::Es256).to_multikey()},
+                {"id": "#atproto_space", "type": "Multikey", "controller": "did:plc:abc",
                  "publicKeyMultibase": public_key(Algorithm::Es256).to_multikey()}
             ],
             "service": [
@@ -198,6 +207,7 @@ mod tests {
         assert_eq!(document.signing_key(), Some(&public_key(Algorithm::Es256k)));
         assert_eq!(document.labeler(), Some("https://labels.test"));
         assert_eq!(document.label_key(), Some(&public_key(Algorithm::Es256)));
+        assert_eq!(document.space_key(), Some(&public_key(Algorithm::Es256)));
     }
 
     #[test]

@@ -9,11 +9,28 @@ use super::{AccessMode, Entry, Mode};
 use belvedere_base::reloadable::Reloadable;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::crypto::{PrivateKey, PublicKey, SealingKey};
+use belvedere_protocol::spaces::r10::token;
 use belvedere_storage::store::{Db, StoreError, service_entries, service_identity, verification_methods};
 
 /// The service of an instance that was never set up: fragment and type, as PDSs and clients know them for AppViews
 /// (docs/adr/0040). Setting up an identity of the instance's own stores it as an entry.
 pub const BUILT_IN: (&str, &str) = ("#bsky_appview", "BskyAppView");
+
+/// The service that hosts spaces: fragment and type. It is in the DID document while spaces are on, and its callers may call the
+/// methods of spaces. An entry of the same fragment replaces it.
+pub const SPACE_HOST: (&str, &str) = (token::HOST, "AtprotoSpaceHost");
+
+/// The namespaces of the methods of spaces.
+const SPACE_METHODS: [&str; 2] = ["com.atproto.space.", "com.atproto.simplespace."];
+
+/// The keys and services of the DID document that the identity does not have.
+#[derive(Clone, Debug, Default)]
+pub struct Additions {
+    /// Fragment and key.
+    pub keys: Vec<(String, PublicKey)>,
+    /// Fragment and type.
+    pub services: Vec<(&'static str, &'static str)>,
+}
 
 /// The identity, reloaded when it changes. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -112,13 +129,29 @@ impl ServiceIdentity {
             None if current.entries.iter().any(permits) => None,
             None => Some(format!("no service of this server is authorized for '{target}'")),
             Some(fragment) => {
-                let permitted =
-                    current.entries.iter().any(|entry| entry.fragment == fragment && permits(entry));
+                let entry = current.entries.iter().find(|entry| entry.fragment == fragment);
+                let permitted = match entry {
+                    Some(entry) => permits(entry),
+                    None => fragment == SPACE_HOST.0 && method.is_some_and(is_of_spaces),
+                };
                 let shown: String = fragment.chars().take(64).collect();
                 (!permitted).then(|| format!("service '{shown}' is not authorized for '{target}'"))
             }
         }
     }
+}
+
+impl Current {
+    /// The services in the DID document: fragment and type.
+    pub(super) fn services<'a>(&'a self, more: &'a Additions) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let entries = self.entries.iter().map(|entry| (&*entry.fragment, &*entry.service_type));
+        let is_new = |(added, _): &&(&str, &str)| self.entries.iter().all(|entry| entry.fragment != *added);
+        entries.chain(more.services.iter().filter(is_new).copied())
+    }
+}
+
+fn is_of_spaces(method: &str) -> bool {
+    SPACE_METHODS.iter().any(|namespace| method.starts_with(namespace))
 }
 
 fn built_in() -> Entry {
@@ -250,11 +283,31 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_replaces_the_space_host() {
+        let of_spaces = Some("com.atproto.space.notifyWrite");
+        let audience = format!("{DID}{}", SPACE_HOST.0);
+        let off = vec![entry(SPACE_HOST.0, AccessMode::Disabled)];
+        let identity = identity(Some(Mode::DidWeb), off);
+        assert!(identity.refusal(&audience, of_spaces).is_some());
+        let more = Additions { services: vec![SPACE_HOST], ..Additions::default() };
+        assert_eq!(identity.load().services(&more).count(), 1);
+    }
+
+    #[test]
     fn before_the_set_up_there_is_one_service() {
         let identity = ServiceIdentity::new(Did::try_from(DID).unwrap());
         assert!(identity.has_service(DID, "#bsky_appview") && !identity.has_service(DID, "#other"));
         assert!(!identity.has_service("did:web:other.example", "#bsky_appview"));
         assert!(identity.refusal("did:web:index.example#bsky_appview", Some("a.b.c")).is_none());
+        for (method, permitted) in [
+            (Some("com.atproto.space.notifyWrite"), true),
+            (Some("com.atproto.spaces.other"), false),
+            (Some("a.b.c"), false),
+            (None, false),
+        ] {
+            let refusal = identity.refusal("did:web:index.example#atproto_space_host", method);
+            assert_eq!(refusal.is_none(), permitted, "{method:?}");
+        }
         assert!(identity.refusal("did:web:index.example#other", Some("a.b.c")).is_some());
     }
 }

@@ -2,14 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::ServiceIdentity;
-use belvedere_protocol::crypto::PublicKey;
+use super::{Additions, ServiceIdentity};
 
-/// The document. `origin` is the endpoint of the services, `more` are further keys: fragment and key.
-pub fn document(identity: &ServiceIdentity, origin: &str, more: &[(String, PublicKey)]) -> Value {
+/// The document. `origin` is the endpoint of the services.
+pub fn document(identity: &ServiceIdentity, origin: &str, more: &Additions) -> Value {
     let (did, current) = (identity.did(), identity.load());
     let signing = current.signing_key.as_ref().map(|key| ("#atproto".to_owned(), key.public()));
-    let methods = signing.iter().chain(&current.methods).chain(more).map(|(fragment, key)| {
+    let methods = signing.iter().chain(&current.methods).chain(&more.keys).map(|(fragment, key)| {
         json!({
             "id": format!("{did}{fragment}"),
             "type": "Multikey",
@@ -17,10 +16,9 @@ pub fn document(identity: &ServiceIdentity, origin: &str, more: &[(String, Publi
             "publicKeyMultibase": key.to_multikey(),
         })
     });
-    let services = current
-        .entries
-        .iter()
-        .map(|entry| json!({ "id": entry.fragment, "type": entry.service_type, "serviceEndpoint": origin }));
+    let services = current.services(more).map(
+        |(fragment, service_type)| json!({ "id": fragment, "type": service_type, "serviceEndpoint": origin }),
+    );
     json!({
         "@context": ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"],
         "id": did.as_str(),

@@ -14,7 +14,7 @@ mod publication;
 mod setup;
 mod token;
 
-pub use current::{BUILT_IN, ServiceIdentity};
+pub use current::{Additions, BUILT_IN, SPACE_HOST, ServiceIdentity};
 pub use document::document;
 pub use entry::{AccessMode, Entry, parse_fragment};
 pub use mode::Mode;

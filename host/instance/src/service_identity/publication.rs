@@ -1,12 +1,10 @@
 //! Collects what the instance has in its DID document.
 
 use super::current::Current;
-use super::{Mode, plc::Publication};
-use belvedere_protocol::crypto::PublicKey;
+use super::{Additions, Mode, plc::Publication};
 use belvedere_storage::store::{Db, StoreError, verification_methods};
 
-/// The services and keys of the identity. `endpoint` is the origin of the instance, `more` are further keys: fragment
-/// and key.
+/// The services and keys of the identity. `endpoint` is the origin of the instance.
 ///
 /// # Errors
 /// When the store can't be read.
@@ -14,7 +12,7 @@ pub(super) async fn publication(
     db: &Db,
     current: &Current,
     endpoint: &str,
-    more: &[(String, PublicKey)],
+    more: &Additions,
 ) -> Result<Publication, StoreError> {
     let name = |fragment: &str| fragment.trim_start_matches('#').to_owned();
     let methods = verification_methods::list(db).await?;
@@ -23,14 +21,13 @@ pub(super) async fn publication(
     Ok(Publication {
         endpoint: endpoint.to_owned(),
         services: current
-            .entries
-            .iter()
-            .map(|entry| (name(&entry.fragment), entry.service_type.clone()))
+            .services(more)
+            .map(|(fragment, service_type)| (name(fragment), service_type.to_owned()))
             .collect(),
         keys: current
             .methods
             .iter()
-            .chain(more)
+            .chain(&more.keys)
             .map(|(fragment, key)| (name(fragment), key.clone()))
             .collect(),
         signing_key: signing_key.map(belvedere_protocol::crypto::PrivateKey::public),

@@ -11,11 +11,11 @@ use zeroize::Zeroizing;
 use super::keys::{self, KeyUse};
 use super::plc::{self, Directory, InvalidOperation, PlcError, Publication};
 use super::publication::publication;
-use super::{BUILT_IN, Mode, ServiceIdentity};
+use super::{Additions, BUILT_IN, Mode, ServiceIdentity};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
 use belvedere_protocol::atproto::Did;
-use belvedere_protocol::crypto::{PrivateKey, PublicKey, SealingKey};
+use belvedere_protocol::crypto::{PrivateKey, SealingKey};
 use belvedere_storage::store::service_identity::{self, IdentityRow};
 use belvedere_storage::store::verification_methods::{self, MethodRow};
 use belvedere_storage::store::{Db, StoreError};
@@ -148,23 +148,19 @@ impl Setup {
             return Err(SetupError::Registered(did));
         }
         let rotation = self.rotation_key_of(&row)?;
-        // Further keys are published by the first update.
-        let publication = self.publication(identity, &[]).await?;
+        // Additions are published by the first update.
+        let publication = self.publication(identity, &Additions::default()).await?;
         let genesis = plc::genesis(&rotation, &publication)?;
         self.directory.submit(&genesis).await?;
         service_identity::set_did(&self.db, genesis.did.as_str(), self.clock.now()).await?;
         Ok(genesis.did)
     }
 
-    /// Brings the document of the instance's own did:plc up to date. `more` are further keys: fragment and key.
+    /// Brings the document of the instance's own did:plc up to date.
     ///
     /// # Errors
     /// When the mode is another one, no DID is registered, or the directory refuses.
-    pub async fn sync(
-        &self,
-        identity: &ServiceIdentity,
-        more: &[(String, PublicKey)],
-    ) -> Result<(), SetupError> {
+    pub async fn sync(&self, identity: &ServiceIdentity, more: &Additions) -> Result<(), SetupError> {
         let _one_at_a_time = self.operations.lock().await;
         let text = "only the mode did_plc signs updates itself";
         let row = self.row_in(Mode::DidPlc, text).await?;
@@ -190,7 +186,7 @@ impl Setup {
         &self,
         identity: &ServiceIdentity,
         account: &Did,
-        more: &[(String, PublicKey)],
+        more: &Additions,
     ) -> Result<Option<Value>, SetupError> {
         let publication = self.publication(identity, more).await?;
         let last = self.directory.last(account).await?;
@@ -211,11 +207,7 @@ impl Setup {
 
     /// Whether the document at the PLC directory has our services and keys; `None` when the directory does not say, or
     /// the DID is no did:plc of the set-up.
-    pub async fn is_published(
-        &self,
-        identity: &ServiceIdentity,
-        more: &[(String, PublicKey)],
-    ) -> Option<bool> {
+    pub async fn is_published(&self, identity: &ServiceIdentity, more: &Additions) -> Option<bool> {
         let current = identity.load();
         let did = current.did.as_ref().filter(|_| current.mode.is_some_and(Mode::is_plc))?;
         let publication = self.publication(identity, more).await.ok()?;
@@ -270,7 +262,7 @@ impl Setup {
     async fn publication(
         &self,
         identity: &ServiceIdentity,
-        more: &[(String, PublicKey)],
+        more: &Additions,
     ) -> Result<Publication, StoreError> {
         // Another host may have changed the identity a moment ago.
         identity.reload(&self.db, &self.sealing).await?;

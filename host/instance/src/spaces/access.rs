@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use super::managing_app::Right;
-use super::{Account, SpaceError, Spaces, Viewer};
+use super::{Account, Presented, SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::scope::SpaceManage;
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::{self, Decision, MemberAccess, Policy, Readable, Relation};
 use belvedere_protocol::spaces::app_gate::RecordCall;
+use belvedere_protocol::spaces::r10::token::TokenError;
 use belvedere_storage::store::backfill;
 use belvedere_storage::store::index::AccountStatus;
-use belvedere_storage::store::spaces::delegation;
 use belvedere_storage::store::spaces::records::Authors;
 use belvedere_storage::store::spaces::space::{self, SpaceRow};
+use belvedere_storage::store::spaces::{credentials, delegation};
 
 /// A space, and the records in it that a viewer may read.
 #[derive(Debug)]
@@ -52,26 +53,46 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError::NoSpace`] for everyone else; [`SpaceError::Anonymous`] for a call without a user.
     pub(super) async fn visible(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<SpaceRow, SpaceError> {
-        let space = self.find(uri).await;
-        if matches!(viewer, Viewer::Anonymous) {
-            let public =
-                space.ok().filter(|space| space.is_hosted && space.settings.config.membership_is_public);
-            return public.ok_or(SpaceError::Anonymous);
-        }
-        let space = space?;
-        if !space.is_hosted {
-            return Err(SpaceError::NoSpace);
-        }
-        viewer.check_audience(&uri.did)?;
         match viewer {
-            Viewer::Credential { space: allowed, .. } if allowed == uri => Ok(space),
-            Viewer::Account(account) => {
-                let relation = self.relation(&space, account).await?;
-                let sees = relation.sees(space.settings.config.membership_is_public);
-                if sees { Ok(space) } else { Err(SpaceError::NoSpace) }
+            Viewer::Anonymous => {
+                let space = self.find(uri).await.ok();
+                let is_public =
+                    |space: &SpaceRow| space.is_hosted && space.settings.config.membership_is_public;
+                space.filter(is_public).ok_or(SpaceError::Anonymous)
             }
-            _ => Err(SpaceError::NoSpace),
+            Viewer::Credential(presented) => {
+                let space = self.opened(presented, uri, &uri.did).await?;
+                if space.is_hosted { Ok(space) } else { Err(SpaceError::NoSpace) }
+            }
+            Viewer::Account(account) => {
+                let space = self.find(uri).await?;
+                let is_public = space.settings.config.membership_is_public;
+                if space.is_hosted && self.relation(&space, account).await?.sees(is_public) {
+                    Ok(space)
+                } else {
+                    Err(SpaceError::NoSpace)
+                }
+            }
         }
+    }
+
+    /// The space of a call with a credential. `audience`: the DID that answers the call: that of a repo, or the authority of the
+    /// space.
+    async fn opened(
+        &self,
+        presented: &Presented,
+        uri: &SpaceUri,
+        audience: &Did,
+    ) -> Result<SpaceRow, SpaceError> {
+        if presented.space != *uri {
+            return Err(TokenError::OtherSpace.into());
+        }
+        let space = self.find(uri).await?;
+        if presented.audience != *audience {
+            return Err(SpaceError::Audience(audience.to_string()));
+        }
+        let is_revoked = credentials::is_revoked(&self.core().db, space.id, &presented.jti).await?;
+        if is_revoked { Err(TokenError::Revoked.into()) } else { Ok(space) }
     }
 
     /// A hosted space, for a user who may change it.
@@ -107,10 +128,9 @@ impl Spaces {
     ) -> Result<Readers, SpaceError> {
         let readers = match viewer {
             Viewer::Anonymous => return Err(SpaceError::Anonymous),
-            Viewer::Credential { space, .. } if space != uri => return Err(SpaceError::NoSpace),
-            Viewer::Credential { .. } => {
-                viewer.check_audience(repo.unwrap_or(&uri.did))?;
-                Readers { space: self.find(uri).await?, only: None }
+            Viewer::Credential(presented) => {
+                let space = self.opened(presented, uri, repo.unwrap_or(&uri.did)).await?;
+                Readers { space, only: None }
             }
             Viewer::Account(account) => self.readable_by(uri, account, repo, collection).await?,
         };
@@ -165,6 +185,17 @@ impl Spaces {
     /// Whether a user is a writer of a hosted space.
     pub(super) async fn is_writer(&self, space: &SpaceRow, did: &Did) -> Result<bool, SpaceError> {
         self.admits(space, &space.settings.write_policy, did, access::writer, (Right::Write, None)).await
+    }
+
+    /// Whether a user receives a credential for a hosted space. `client`: the attested client id of the app.
+    pub(super) async fn gets_credential(
+        &self,
+        space: &SpaceRow,
+        did: &Did,
+        client: Option<&str>,
+    ) -> Result<bool, SpaceError> {
+        let policy = &space.settings.read_policy;
+        self.admits(space, policy, did, access::credential, (Right::Read, client)).await
     }
 
     async fn admits(

@@ -4,6 +4,7 @@ use http::StatusCode;
 
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::spaces::r10::policy::Unsupported;
+use belvedere_protocol::spaces::r10::token::TokenError;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::index::AccountStatus;
 use belvedere_web::http::Error;
@@ -28,6 +29,15 @@ pub enum SpaceError {
     /// The text names the scope that the app lacks.
     #[error("the app has no scope for this: it needs {0}")]
     Scope(String),
+    /// The answer about delegation tokens, instead of [`Self::NoSpace`]: other hosts have spaces that this one does not know.
+    #[error("Space not found here. For a space of another host, the PDS of the user issues the token")]
+    NotHosted,
+    /// A token that is not valid for the call.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// A request for a credential that the space does not grant.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
     /// The credential was sent to another DID.
     #[error("Atproto-Space-Audience must be {0}, which answers this call")]
     Audience(String),
@@ -70,6 +80,37 @@ pub enum SpaceError {
     GrantRequired,
 }
 
+/// The reason why a space does not grant a credential. In responses: 400 with its name.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ExchangeError {
+    #[error("this server hosts no such space")]
+    NoSpace,
+    #[error("the space is deleted")]
+    Deleted,
+    #[error("space requires client attestation")]
+    NoAttestation,
+    #[error("this app is not authorized for the space")]
+    App,
+    #[error("the user may not read the space")]
+    User,
+}
+
+impl ExchangeError {
+    fn name(self) -> &'static str {
+        match self {
+            Self::NoSpace => "SpaceNotFound",
+            Self::Deleted => "SpaceDeleted",
+            Self::NoAttestation | Self::App => "AppNotAuthorized",
+            Self::User => "UserNotAuthorized",
+        }
+    }
+}
+
+/// The status of the response to a token that is refused.
+pub fn token_status(error: TokenError) -> StatusCode {
+    StatusCode::from_u16(error.status()).unwrap_or(StatusCode::UNAUTHORIZED)
+}
+
 impl SpaceError {
     pub(super) fn invalid(text: impl ToString) -> Self {
         Self::Invalid(text.to_string())
@@ -81,7 +122,9 @@ impl SpaceError {
             Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError"),
             Self::Anonymous => (StatusCode::UNAUTHORIZED, "AuthenticationRequired"),
             Self::Audience(_) => (StatusCode::UNAUTHORIZED, "BadSpaceAudience"),
-            Self::NoSpace => (StatusCode::NOT_FOUND, "SpaceNotFound"),
+            Self::NoSpace | Self::NotHosted => (StatusCode::NOT_FOUND, "SpaceNotFound"),
+            Self::Token(error) => (token_status(*error), error.name()),
+            Self::Exchange(error) => (StatusCode::BAD_REQUEST, error.name()),
             Self::NoRepo | Self::Hidden(AccountStatus::Active | AccountStatus::Deleted) => {
                 (StatusCode::NOT_FOUND, "RepoNotFound")
             }

@@ -1,39 +1,57 @@
-//! The key that signs for the spaces that this instance hosts: `#atproto_space` in its DID document.
+//! The keys with which this instance signs for spaces. Each is generated when it is needed first; all hosts use the same ones.
+
+use tokio::sync::OnceCell;
 
 use super::Spaces;
 use crate::keys::instance::{self, InstanceKeyError};
 use belvedere_protocol::crypto::{Algorithm, PrivateKey, PublicKey};
-use belvedere_storage::store::{StoreError, instance_keys};
+use belvedere_protocol::spaces::r10::token::KeyId;
+use belvedere_storage::store::StoreError;
 
-/// The key's name in the table of instance keys.
-const NAME: &str = "atproto_space";
-
-/// The fragment of the key in the DID document.
-pub const FRAGMENT: &str = "#atproto_space";
+/// The keys that this host has loaded.
+#[derive(Debug, Default)]
+pub(super) struct HostKeys {
+    space: OnceCell<PrivateKey>,
+    delegation: OnceCell<PrivateKey>,
+}
 
 impl Spaces {
-    /// The key. It is generated when it is needed first; all hosts use the same one.
+    /// The key `#atproto_space` of the DID document: it signs credentials and commits.
     ///
     /// # Errors
     /// As [`instance::load`].
     pub(super) async fn key(&self) -> Result<&PrivateKey, StoreError> {
-        let core = self.core();
-        let load =
-            || instance::load(&core.db, &core.sealing, &core.random, &core.clock, NAME, Algorithm::Es256);
-        self.0.key.get_or_try_init(load).await.map_err(|error| match error {
-            InstanceKeyError::Store(error) => error,
-            sealed @ InstanceKeyError::Sealed(_) => StoreError::Corrupt(sealed.to_string()),
-        })
+        self.load(&self.0.keys.space, "atproto_space").await
     }
 
-    /// The fragment and the public key, for the DID document; `None` as long as no space has needed the key.
+    /// The key of the delegation tokens that this instance issues to itself. It is in no document
+    /// (docs/adr/0112-spaces-delegation-to-itself.md).
     ///
     /// # Errors
     /// As [`instance::load`].
-    pub async fn published_key(&self) -> Result<Option<(String, PublicKey)>, StoreError> {
-        if self.0.key.get().is_none() && instance_keys::get(&self.core().db, NAME).await?.is_none() {
-            return Ok(None);
-        }
-        Ok(Some((FRAGMENT.to_owned(), self.key().await?.public())))
+    pub(super) async fn delegation_key(&self) -> Result<&PrivateKey, StoreError> {
+        self.load(&self.0.keys.delegation, "space_delegation").await
+    }
+
+    /// The fragment and the public key, for the DID document.
+    ///
+    /// # Errors
+    /// As [`instance::load`].
+    pub async fn published_key(&self) -> Result<(String, PublicKey), StoreError> {
+        Ok((KeyId::AtprotoSpace.as_str().to_owned(), self.key().await?.public()))
+    }
+
+    async fn load<'a>(
+        &self,
+        cell: &'a OnceCell<PrivateKey>,
+        name: &'static str,
+    ) -> Result<&'a PrivateKey, StoreError> {
+        let core = self.core();
+        let load =
+            || instance::load(&core.db, &core.sealing, &core.random, &core.clock, name, Algorithm::Es256);
+        cell.get_or_try_init(load).await.map_err(|error| match error {
+            InstanceKeyError::Store(error) => error,
+            sealed @ InstanceKeyError::Sealed(_) => StoreError::Corrupt(sealed.to_string()),
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! user, and the scopes of the app that the user calls with.
 
 mod access;
+mod credentials;
 mod error;
 mod export;
 mod host_key;
@@ -22,15 +23,13 @@ mod writes;
 
 use std::sync::Arc;
 
-use tokio::sync::OnceCell;
-
 use crate::core::Core;
 use crate::service_identity::ServiceIdentity;
 use belvedere_protocol::atproto::{RecordKey, Tid};
-use belvedere_protocol::crypto::PrivateKey;
 use belvedere_web::fair_share::FairPool;
 
-pub use error::SpaceError;
+pub use credentials::IssuedToken;
+pub use error::{ExchangeError, SpaceError, token_status};
 pub use export::RepoExport;
 pub use inspection::{Inspected, InspectedPage, InspectionRequest, Inspector, Subject};
 pub use invites::{CreatedInvite, InviteRequest};
@@ -39,9 +38,10 @@ pub use operator::Selection;
 pub use reads::ListQuery;
 pub use repos::OpQuery;
 pub use space::{NewSpace, SpaceQuery};
-pub use viewer::{Account, Viewer};
+pub use viewer::{Account, Delegate, Presented, Viewer};
 pub use writes::{RecordWrite, WriteKind, WriteRequest, Written, WrittenRecord};
 
+use host_key::HostKeys;
 use managing_app::ManagingApps;
 
 /// Clock ids of TIDs.
@@ -57,15 +57,14 @@ struct Inner {
     identity: ServiceIdentity,
     managing_apps: ManagingApps,
     exports: FairPool,
-    /// The key that signs for spaces; made when it is needed first.
-    key: OnceCell<PrivateKey>,
+    keys: HostKeys,
 }
 
 impl Spaces {
     pub fn new(core: Core, identity: ServiceIdentity) -> Self {
         let managing_apps = ManagingApps::new(core.clone(), identity.clone());
         let exports = FairPool::new("space_exports", export::EXPORTS);
-        Self(Arc::new(Inner { core, identity, managing_apps, exports, key: OnceCell::new() }))
+        Self(Arc::new(Inner { core, identity, managing_apps, exports, keys: HostKeys::default() }))
     }
 
     fn core(&self) -> &Core {

@@ -6,6 +6,7 @@ use super::SpaceError;
 use crate::pds::EffectiveScopes;
 use belvedere_protocol::atproto::scope::{Need, SpaceAction, SpaceAuthority, SpaceManage, SpacePlace};
 use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::crypto::PublicKey;
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::app_gate::{self, RecordCall};
 use belvedere_web::fair_share::Tenant;
@@ -16,11 +17,28 @@ pub enum Viewer {
     /// A call without a user.
     Anonymous,
     Account(Account),
-    /// The holder of a credential, which was verified for this space. `audience`: the DID that the request is addressed to.
-    Credential {
-        space: SpaceUri,
-        audience: Did,
-    },
+    /// The holder of a verified credential.
+    Credential(Presented),
+}
+
+/// A credential that a request presents: its issuer has signed it, and the request proves that its sender holds the key.
+#[derive(Clone, Debug)]
+pub struct Presented {
+    /// The space that it opens.
+    pub space: SpaceUri,
+    /// The DID that the request is addressed to.
+    pub audience: Did,
+    pub jti: String,
+}
+
+/// An app with a verified delegation token, which it has used now.
+#[derive(Clone, Debug)]
+pub struct Delegate {
+    /// The space that the account lets it read.
+    pub space: SpaceUri,
+    pub account: Did,
+    /// The key that the app holds.
+    pub key: PublicKey,
 }
 
 /// A user.
@@ -30,6 +48,8 @@ pub struct Account {
     /// The scopes of the app. `None` for a user without one, to whom the rules about apps do not apply: one who is logged in at
     /// the instance itself, or calls with a service token.
     pub app: Option<Arc<EffectiveScopes>>,
+    /// Whether it calls with a session. The PDS of an account also gives service tokens to apps with an app password.
+    pub has_session: bool,
     pub is_super_user: bool,
 }
 
@@ -42,9 +62,7 @@ impl Viewer {
         match self {
             Self::Account(account) => Ok(account),
             Self::Anonymous => Err(SpaceError::Anonymous),
-            Self::Credential { .. } => {
-                Err(SpaceError::NotAuthorized("Write access is required for this action"))
-            }
+            Self::Credential(_) => Err(SpaceError::NotAuthorized("Write access is required for this action")),
         }
     }
 
@@ -52,17 +70,7 @@ impl Viewer {
     pub fn tenant(&self, space: &SpaceUri) -> Tenant {
         match self {
             Self::Account(account) => Tenant::of_did(account.did.as_str()),
-            Self::Credential { .. } | Self::Anonymous => Tenant::Account(space.to_string().into()),
-        }
-    }
-
-    /// Checks that a credential was sent to the DID that answers the call: that of a repo, or the authority of the space.
-    pub(super) fn check_audience(&self, expected: &Did) -> Result<(), SpaceError> {
-        match self {
-            Self::Credential { audience, .. } if audience != expected => {
-                Err(SpaceError::Audience(expected.to_string()))
-            }
-            _ => Ok(()),
+            Self::Credential(_) | Self::Anonymous => Tenant::Account(space.to_string().into()),
         }
     }
 }

@@ -30,9 +30,12 @@ impl<'a> Credential<'a> {
         if values.next().is_some() {
             return Self::Unknown;
         }
-        let Some((scheme, token)) = value.to_str().ok().and_then(|text| text.trim().split_once(' ')) else {
-            return Self::Unknown;
-        };
+        value.to_str().map_or(Self::Unknown, Self::parse)
+    }
+
+    /// Parses the value of one header.
+    pub(super) fn parse(value: &'a str) -> Self {
+        let Some((scheme, token)) = value.trim().split_once(' ') else { return Self::Unknown };
         let token = token.trim();
         match scheme {
             _ if token.is_empty() => Self::Unknown,

@@ -36,6 +36,7 @@ pub mod xrpc;
 use belvedere_instance::config::{RateLimit, TrustedProxies};
 use belvedere_instance::core::Core;
 use belvedere_instance::pds::Vault;
+use belvedere_instance::spaces::Spaces;
 
 pub use account_caller::AccountCaller;
 pub use admin::Admin;
@@ -55,7 +56,7 @@ pub use rate_limit::Buckets;
 pub use secrets::{AdminKey, ClientCredentials};
 pub use sender::Sender;
 pub use service_jwt::ServiceTokens;
-pub use space::SpaceAdmission;
+pub use space::{ClientKeySets, SpaceAdmission};
 pub use template::Template;
 pub use used_proofs::UsedProofs;
 pub use users::Users;
@@ -82,8 +83,12 @@ pub struct Access {
     pub web_sessions: WebSessions,
     /// Checks DPoP proofs and remembers the used ones.
     pub proofs: DpopProofs,
+    /// The used proofs and delegation tokens.
+    pub used: UsedProofs,
     /// Checks service tokens and remembers the used ones.
     pub tokens: ServiceTokens,
+    /// Knows the keys of the tokens that this instance issues for spaces.
+    pub spaces: Spaces,
     /// Token buckets of API clients.
     pub buckets: Buckets,
     /// Token buckets of addresses, targets and DIDs. Separate from the clients' buckets, because an attacker can use so
@@ -93,4 +98,6 @@ pub struct Access {
     pub costs: Costs,
     /// Keys with which API clients authenticate to authorization servers.
     pub client_keys: ClientKeys,
+    /// Keys with which apps prove their client ids to spaces.
+    pub client_key_sets: ClientKeySets,
 }

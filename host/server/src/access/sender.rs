@@ -134,8 +134,11 @@ impl<'a> Sender<'a> {
         self.pay_look_up_at(Some(handle.as_str()))
     }
 
-    /// `host`: the one that the look-up goes to, if the caller chose it.
-    fn pay_look_up_at(&self, host: Option<&str>) -> Result<(), Exhausted> {
+    /// Charges a look-up. `host`: the one that it goes to, if the caller chose it.
+    ///
+    /// # Errors
+    /// When the tenant has caused too many, or too many have gone to the host.
+    pub(super) fn pay_look_up_at(&self, host: Option<&str>) -> Result<(), Exhausted> {
         self.take("look-up", &self.tenant, LOOK_UP_LIMIT)?;
         host.map_or(Ok(()), |host| self.take("look-up", &Tenant::of_host(host), LOOK_UP_LIMIT_PER_DOMAIN))
     }

@@ -19,6 +19,7 @@ use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::crypto::jws::{self, JwsError, ServiceClaims};
 use belvedere_protocol::crypto::{HighS, PublicKey};
+use belvedere_protocol::spaces::r10::token::{CLASSES, KeyId};
 use belvedere_web::fair_share::{Bounds, FairPool, Full};
 use belvedere_web::http::Error;
 
@@ -29,7 +30,7 @@ const MAX_LIFE_SECONDS: i64 = 3600;
 /// a token from that second on.
 const MAX_AHEAD_SECONDS: i64 = 60;
 
-/// Types of token that are signed with the same key for another purpose.
+/// Types of token that are signed with the same key for another purpose; so are the classes of tokens of spaces.
 const REJECTED_TYPES: [&str; 3] = ["at+jwt", "refresh+jwt", "dpop+jwt"];
 
 /// Look-ups of issuers, by the sender's address. Each may wait for a remote server until its timeout. The
@@ -134,7 +135,7 @@ impl ServiceTokens {
             .header
             .typ
             .as_deref()
-            .is_some_and(|typ| REJECTED_TYPES.iter().any(|t| typ.eq_ignore_ascii_case(t)))
+            .is_some_and(|typ| REJECTED_TYPES.iter().chain(&CLASSES).any(|t| typ.eq_ignore_ascii_case(t)))
         {
             return Err(ServiceTokenError::Type);
         }
@@ -147,11 +148,11 @@ impl ServiceTokens {
             return Err(ServiceTokenError::Denied(denial.clone()));
         }
 
-        let key = self.key(keys, sender, &issuer, false).await?;
+        let key = self.key(keys, sender, &issuer, KeyId::Atproto, false).await?;
         // Some libraries emit high-S signatures. Malleability is harmless here: replays are detected by `jti`.
         if jws.verify(&key, HighS::Accept).is_err() {
             // The key may have been rotated since its document was cached.
-            let key = self.key(keys, sender, &issuer, true).await?;
+            let key = self.key(keys, sender, &issuer, KeyId::Atproto, true).await?;
             jws.verify(&key, HighS::Accept).map_err(|_| ServiceTokenError::Signature)?;
         }
         if let Some(denial) = denial {
@@ -165,20 +166,29 @@ impl ServiceTokens {
         Ok(VerifiedToken { did: issuer, method_bound: claims.lxm.is_some() })
     }
 
-    /// The issuer's key: the cached one, or one that is looked up and charged to the sender.
-    async fn key(
+    /// The permits for look-ups that the senders of tokens cause.
+    pub(super) fn look_ups(&self) -> &FairPool {
+        &self.look_ups
+    }
+
+    /// A key of an issuer: the cached one, or one that is looked up and charged to the sender.
+    ///
+    /// # Errors
+    /// When there is no such key, or too many are being looked up.
+    pub(super) async fn key(
         &self,
         keys: &impl SigningKeys,
         sender: &Sender<'_>,
         issuer: &Did,
+        id: KeyId,
         fresh: bool,
     ) -> Result<PublicKey, ServiceTokenError> {
-        let found = if let Some(known) = keys.known(issuer, fresh).await {
+        let found = if let Some(known) = keys.known(issuer, id, fresh).await {
             known
         } else {
             sender.pay_look_up(issuer).map_err(ServiceTokenError::LookUpLimit)?;
             let _permit = self.look_ups.enter(sender.tenant()).await?;
-            keys.look_up(issuer, fresh).await
+            keys.look_up(issuer, id, fresh).await
         };
         found.map_err(|error| match error {
             SigningKeyError::Busy(full) => ServiceTokenError::Busy(full),

@@ -1,5 +1,5 @@
-//! Detects replayed DPoP proofs, on all hosts and across restarts: the ids of used proofs are kept in the database
-//! until they expire. Concurrent requests share one statement.
+//! Detects replayed DPoP proofs and delegation tokens, on all hosts and across restarts: the ids of used ones are kept in the
+//! database until they expire. Concurrent requests share one statement.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ struct ProofUse {
 
 /// It is unknown whether the proof was used before: the database failed or is overloaded. The proof must be rejected.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("used DPoP proofs can't be looked up now")]
+#[error("used proofs can't be looked up now")]
 pub struct UseUnknown;
 
 impl UsedProofs {
@@ -48,7 +48,7 @@ impl UsedProofs {
         tasks.spawn(async move {
             while stop.run_until_cancelled(tokio::time::sleep(PRUNE_EVERY)).await.is_some() {
                 if let Err(error) = prune(&db, clock.now()).await {
-                    tracing::warn!(%error, "expired DPoP proof ids could not be deleted");
+                    tracing::warn!(%error, "expired ids of used proofs could not be deleted");
                 }
             }
         });
@@ -56,6 +56,7 @@ impl UsedProofs {
     }
 
     /// Records the use of a proof; `false` when it was used before. Only for proofs whose signature has been verified.
+    /// `thumbprint`: a SHA-256 in base64url that identifies the signer.
     ///
     /// # Errors
     /// When the database fails, or too many requests wait for it.
@@ -93,7 +94,7 @@ async fn insert_batches(db: Db, mut uses: mpsc::Receiver<ProofUse>) {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "DPoP proofs are rejected: their use can't be recorded");
+                tracing::error!(%error, "proofs are rejected: their use can't be recorded");
                 // Dropping the channels fails the requests that wait.
                 batch.clear();
             }

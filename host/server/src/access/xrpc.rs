@@ -132,6 +132,21 @@ impl Access {
         Ok(Admission { caller, client, budget: Some(budget), session_scopes: None })
     }
 
+    /// Charges a call whose caller has proved a right without a session: the application that the request names, else the
+    /// bucket of `key`.
+    pub(super) fn charge_bearer(
+        &self,
+        client: Option<&ApiClient>,
+        key: &str,
+        method: CalledMethod<'_>,
+    ) -> Result<Budget, Exhausted> {
+        let cost = self.costs.of(self, &method);
+        match client {
+            Some(client) => self.clients.pay(&buckets(self), client, cost),
+            None => charge_sender(self, key, cost),
+        }
+    }
+
     /// Charges a call that a script makes on behalf of its own caller, as the same call over HTTP. Runs of events and
     /// of the instance's own jobs have no caller and pay nothing: they are bounded by themselves.
     ///

@@ -22,7 +22,8 @@ pub async fn did_document(app: Arc<App>, _request: Request) -> Result<Response, 
         let text = format!("this server's DID is {did}, whose document is not served here");
         return Err(Error::not_found(text));
     }
-    let document = service_identity::document(identity, &app.identity.origin, &app.more_identity_keys());
+    let additions = app.identity_additions().await?;
+    let document = service_identity::document(identity, &app.identity.origin, &additions);
     Ok(response::json(StatusCode::OK, &document))
 }
 

@@ -40,7 +40,7 @@ impl App {
     pub async fn submit_plc_code(&self, token: &str) -> Result<(), Error> {
         let (account, session) = self.attached_session().await?;
         let (identity, setup) = (&self.service_identity, &self.identity_setup);
-        let (began, more) = (self.clock.now(), self.more_identity_keys());
+        let (began, more) = (self.clock.now(), self.identity_additions().await?);
         if let Some(update) = setup.account_update(identity, &account, &more).await? {
             let body = json!({
                 "token": token,

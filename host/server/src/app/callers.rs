@@ -4,17 +4,18 @@ use super::open::StartError;
 use super::sessions::PdsSessions;
 use super::startup::Startup;
 use crate::access::{
-    Access, AdminKeys, Buckets, ClientKeys, Clients, Costs, DpopProofs, Nonces, Origins, ServiceTokens,
-    UsedProofs, Users, WebSessions,
+    Access, AdminKeys, Buckets, ClientKeySets, ClientKeys, Clients, Costs, DpopProofs, Nonces, Origins,
+    ServiceTokens, UsedProofs, Users, WebSessions,
 };
 use belvedere_instance::core::Core;
 use belvedere_instance::service_identity::ServiceIdentity;
+use belvedere_instance::spaces::Spaces;
 use belvedere_storage::store::domains;
 
 pub(super) async fn open(
     startup: &Startup,
     sessions: &PdsSessions,
-    service_identity: &ServiceIdentity,
+    (service_identity, spaces): (&ServiceIdentity, &Spaces),
     costs: Costs,
 ) -> Result<Access, StartError> {
     let Startup { core, config, identity, secrets, .. } = startup;
@@ -38,12 +39,15 @@ pub(super) async fn open(
         admin_keys: AdminKeys::default(),
         users: Users::default(),
         web_sessions: WebSessions::new(db.clone(), secrets.session.reveal(), origins.clone(), is_secure),
-        proofs: DpopProofs::new(db.clone(), clock.clone(), origins.clone(), used, nonces),
+        proofs: DpopProofs::new(db.clone(), clock.clone(), origins.clone(), used.clone(), nonces),
+        used,
         origins,
         tokens: ServiceTokens::new(service_identity.clone(), clock.clone()),
+        spaces: spaces.clone(),
         buckets: Buckets::default(),
         sender_buckets: Buckets::default(),
         costs,
         client_keys: ClientKeys::new(core.net.clone()),
+        client_key_sets: ClientKeySets::new(core.net.clone()),
     })
 }

@@ -5,8 +5,9 @@ use super::open::StartError;
 use super::startup::Startup;
 use belvedere_instance::core::Core;
 use belvedere_instance::service_identity::plc::Directory;
-use belvedere_instance::service_identity::{ServiceIdentity, Setup};
-use belvedere_protocol::crypto::PublicKey;
+use belvedere_instance::service_identity::{Additions, SPACE_HOST, ServiceIdentity, Setup};
+use belvedere_instance::settings::SPACES_ENABLED;
+use belvedere_storage::store::StoreError;
 
 pub(super) async fn open(startup: &Startup) -> Result<(ServiceIdentity, Setup), StartError> {
     let Startup { core: Core { db, sealing, random, clock, .. }, config, identity, .. } = startup;
@@ -19,11 +20,20 @@ pub(super) async fn open(startup: &Startup) -> Result<(ServiceIdentity, Setup), 
 }
 
 impl App {
-    /// Keys in the DID document of the instance beyond those of its identity: that of attestations, if its id belongs to
-    /// this DID. Fragment and key.
-    pub fn more_identity_keys(&self) -> Vec<(String, PublicKey)> {
+    /// The keys and services of the DID document that the identity does not have: the key of attestations, if its id belongs
+    /// to this DID, and while spaces are on, their key and their service.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn identity_additions(&self) -> Result<Additions, StoreError> {
         let attestation = self.scripting.runtime.services.attestation.as_deref();
         let did = self.service_identity.attached_account().unwrap_or_else(|| self.service_identity.did());
-        attestation.and_then(|attestation| attestation.method_of(&did)).into_iter().collect()
+        let key = attestation.and_then(|attestation| attestation.method_of(&did));
+        let mut additions = Additions { keys: key.into_iter().collect(), ..Additions::default() };
+        if self.settings.flag(SPACES_ENABLED) {
+            additions.keys.push(self.spaces.published_key().await?);
+            additions.services.push(SPACE_HOST);
+        }
+        Ok(additions)
     }
 }

@@ -1,4 +1,4 @@
-//! Stores used DPoP proofs, so that replays are also detected on other hosts and after a restart.
+//! Stores used DPoP proofs and delegation tokens, so that replays are also detected on other hosts and after a restart.
 
 use sqlx::QueryBuilder;
 
@@ -6,7 +6,7 @@ use belvedere_base::clock::Timestamp;
 
 use super::{Db, StoreError, on};
 
-/// The first half of the SHA-256 of the key and `jti`.
+/// The first half of the SHA-256 of the signer and `jti`.
 pub type ProofId = [u8; 16];
 
 /// Stores the use of proofs, which must be distinct, and returns those that were not used before.

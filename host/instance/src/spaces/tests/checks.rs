@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::model::{Model, SPACES, Sight, USERS};
 use super::{NOTE, did, text, viewer};
-use crate::spaces::{ListQuery, OpQuery, SpaceError, Spaces, Viewer};
+use crate::spaces::{ListQuery, OpQuery, Presented, SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::r10::SpaceCar;
 use belvedere_protocol::spaces::{RecordPath, SpaceUri};
@@ -54,7 +54,11 @@ impl Checker<'_> {
     fn viewer(&self, space: usize, who: Who, audience: &Did) -> Viewer {
         match who {
             Who::User(user) => viewer(user),
-            Who::Holder => Viewer::Credential { space: self.uris[space].clone(), audience: audience.clone() },
+            Who::Holder => Viewer::Credential(Presented {
+                space: self.uris[space].clone(),
+                audience: audience.clone(),
+                jti: "not revoked".to_owned(),
+            }),
             Who::Anonymous => Viewer::Anonymous,
         }
     }

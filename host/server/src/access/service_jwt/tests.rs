@@ -37,11 +37,11 @@ impl Issuer {
 }
 
 impl SigningKeys for Issuer {
-    async fn known(&self, _: &Did, fresh: bool) -> Option<Result<PublicKey, SigningKeyError>> {
+    async fn known(&self, _: &Did, _: KeyId, fresh: bool) -> Option<Result<PublicKey, SigningKeyError>> {
         self.cached.as_ref().filter(|_| !fresh).map(|old| Ok(old.public()))
     }
 
-    async fn look_up(&self, did: &Did, _: bool) -> Result<PublicKey, SigningKeyError> {
+    async fn look_up(&self, did: &Did, _: KeyId, _: bool) -> Result<PublicKey, SigningKeyError> {
         self.look_ups.fetch_add(1, Ordering::Relaxed);
         match did.as_str() {
             "did:plc:gone" => Err(SigningKeyError::Unknown("not found".to_owned())),

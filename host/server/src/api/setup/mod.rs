@@ -38,7 +38,8 @@ pub async fn status(app: Arc<App>, request: Request) -> JsonResult<SetupStatus> 
         Some(Mode::NotExposed) => true,
         None => false,
     });
-    let published = app.identity_setup.is_published(&app.service_identity, &app.more_identity_keys()).await;
+    let additions = app.identity_additions().await?;
+    let published = app.identity_setup.is_published(&app.service_identity, &additions).await;
     Ok(Json(SetupStatus {
         identity_configured: is_configured,
         plc_verified: published,

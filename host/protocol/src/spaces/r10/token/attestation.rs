@@ -11,7 +11,7 @@ use crate::atproto::Did;
 use crate::crypto::jws::{self, Jws};
 use crate::crypto::{Algorithm, HighS, PrivateKey, PublicKey};
 
-const CLASS: &str = "atproto-client-attestation+jwt";
+pub(super) const CLASS: &str = "atproto-client-attestation+jwt";
 
 /// Lifetime of the attestations that we issue. They are used at once.
 const SECONDS: i64 = 60;

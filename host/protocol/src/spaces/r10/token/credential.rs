@@ -6,12 +6,11 @@ use serde_json::{Value, json};
 use belvedere_base::clock::Timestamp;
 
 use super::{KeyId, Times, TokenError, parse, sign, unique, verify};
-use crate::atproto::Did;
 use crate::crypto::jws::{self, Jws};
 use crate::crypto::{Algorithm, PrivateKey, PublicKey};
 use crate::spaces::SpaceUri;
 
-const CLASS: &str = "atproto-space-credential+jwt";
+pub(super) const CLASS: &str = "atproto-space-credential+jwt";
 
 /// Characters of a SHA-256 in base64url.
 const THUMBPRINT_CHARACTERS: usize = 43;
@@ -61,7 +60,8 @@ impl Binding {
     }
 }
 
-/// A verified credential. The caller checks that `jti` is not revoked, and that the request proves the binding.
+/// A verified credential. The caller checks that the request is about `space` and proves the binding, and that `jti` is not
+/// revoked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     /// The authority of this space is the issuer.
@@ -119,6 +119,11 @@ impl Credential {
 }
 
 impl<'a> ParsedCredential<'a> {
+    /// Whether a token is a credential, by its class.
+    pub fn is_class_of(token: &str) -> bool {
+        jws::parse(token).is_ok_and(|jws| jws.header.typ.as_deref() == Some(CLASS))
+    }
+
     /// # Errors
     /// When the token is malformed, of another class, not bound to a key, or not issued by the authority of its space.
     pub fn parse(token: &'a str) -> Result<Self, TokenError> {
@@ -136,9 +141,14 @@ impl<'a> ParsedCredential<'a> {
         Ok(Self { claims, key_id, jws })
     }
 
-    /// The authority of the space. Its DID document has the key.
-    pub fn issuer(&self) -> &Did {
-        &self.claims.space.did
+    /// The space that the token names. Its authority is the issuer, whose DID document has the key.
+    pub fn space(&self) -> &SpaceUri {
+        &self.claims.space
+    }
+
+    /// The key whose possession the request must prove.
+    pub fn binding(&self) -> &Binding {
+        &self.claims.binding
     }
 
     /// The only key that may verify the credential. When the DID document lacks it, the credential is refused.
@@ -146,22 +156,11 @@ impl<'a> ParsedCredential<'a> {
         self.key_id
     }
 
-    /// Checks a credential that was presented for a request about `space`.
-    ///
     /// # Errors
-    /// Names the first check that fails: times, signature, space.
-    pub fn verify(self, key: &PublicKey, space: &SpaceUri, now: Timestamp) -> Result<Credential, TokenError> {
+    /// Names the first check that fails: times, signature.
+    pub fn verify(&self, key: &PublicKey, now: Timestamp) -> Result<Credential, TokenError> {
         self.claims.times.check(now.as_seconds(), self.claims.binding.max_seconds())?;
         verify(&self.jws, key)?;
-        if self.claims.space == *space { Ok(self.claims) } else { Err(TokenError::OtherSpace) }
+        Ok(self.claims.clone())
     }
-}
-
-/// Checks the `Atproto-Space-Audience` of a request. `expected`: the author of the repo that it reads, or the authority of
-/// the space if it is about the whole space.
-///
-/// # Errors
-/// When the request was signed for another DID.
-pub fn check_audience(audience: &str, expected: &Did) -> Result<(), TokenError> {
-    if audience == expected.as_str() { Ok(()) } else { Err(TokenError::SpaceAudience) }
 }

@@ -11,7 +11,7 @@ use crate::crypto::jws::{self, Jws};
 use crate::crypto::{PrivateKey, PublicKey};
 use crate::spaces::SpaceUri;
 
-const CLASS: &str = "atproto-space-delegation+jwt";
+pub(super) const CLASS: &str = "atproto-space-delegation+jwt";
 
 /// Lifetime of the tokens that we issue. They are exchanged at once.
 const SECONDS: i64 = 60;
@@ -19,7 +19,28 @@ const SECONDS: i64 = 60;
 /// The longest lifetime that is accepted.
 const MAX_SECONDS: i64 = 300;
 
-/// A verified token. It is valid for one exchange.
+/// The `kid` of a token that the host of the space issued to itself. It names no key of a DID document.
+const HOST_KEY: &str = "host";
+
+/// The key that signs a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signer {
+    /// The key `#atproto` of the account.
+    Account,
+    /// A key of the host that the token is addressed to, which only this host knows.
+    Host,
+}
+
+impl Signer {
+    fn key_id(self) -> &'static str {
+        match self {
+            Self::Account => KeyId::Atproto.as_str(),
+            Self::Host => HOST_KEY,
+        }
+    }
+}
+
+/// A verified token. It is valid for one exchange, for `space` only; the caller compares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegation {
     /// The account.
@@ -33,6 +54,7 @@ pub struct Delegation {
 #[derive(Clone, Debug)]
 pub struct ParsedDelegation<'a> {
     claims: Delegation,
+    signer: Signer,
     audience: String,
     jws: Jws<'a>,
 }
@@ -51,51 +73,62 @@ struct Claims {
 }
 
 impl Delegation {
-    /// Issues a token. `key`: the account's signing key. `jti`: a text that was never used before.
-    pub fn issue(key: &PrivateKey, issuer: &Did, space: &SpaceUri, jti: &str, now: Timestamp) -> String {
+    /// Issues a token. `key`: that of the signer. `jti`: a text that was never used before.
+    pub fn issue(
+        (key, signer): (&PrivateKey, Signer),
+        issuer: &Did,
+        space: &SpaceUri,
+        jti: &str,
+        now: Timestamp,
+    ) -> (String, Times) {
         let times = Times::lasting(now.as_seconds(), SECONDS);
         let claims = json!({
             "iss": issuer, "sub": space.to_string(), "aud": host_of(&space.did),
             "iat": times.issued_at, "exp": times.expires_at, "jti": jti,
         });
-        sign(key, CLASS, KeyId::Atproto.as_str(), &claims)
+        (sign(key, CLASS, signer.key_id(), &claims), times)
     }
 }
 
 impl<'a> ParsedDelegation<'a> {
     /// # Errors
-    /// When the token is malformed, of another class, or not to be verified with the key `#atproto`.
+    /// When the token is malformed, of another class, or signed by another key.
     pub fn parse(token: &'a str) -> Result<Self, TokenError> {
         let (jws, claims): (_, Claims) = parse(token, CLASS)?;
-        if KeyId::of(&jws)? != KeyId::Atproto {
-            return Err(TokenError::KeyId);
-        }
+        let signer = [Signer::Account, Signer::Host];
+        let signer = signer.into_iter().find(|signer| jws.header.kid.as_deref() == Some(signer.key_id()));
+        let signer = signer.ok_or(TokenError::KeyId)?;
         let issuer = Did::try_from(claims.iss.as_str()).map_err(|_| TokenError::Issuer)?;
         let space =
             SpaceUri::parse(&claims.sub).map_err(|_| TokenError::Malformed("its sub is not a space"))?;
         let times = Times { issued_at: claims.iat, expires_at: claims.exp };
         let claims_read = Delegation { issuer, space, times, jti: unique(claims.jti)? };
-        Ok(Self { claims: claims_read, audience: claims.aud, jws })
+        Ok(Self { claims: claims_read, signer, audience: claims.aud, jws })
     }
 
-    /// The account whose key `#atproto` verifies the token.
+    /// The account.
     pub fn issuer(&self) -> &Did {
         &self.claims.issuer
     }
 
-    /// Checks a token that was presented for a credential for `space`.
-    ///
+    /// The space that the token names.
+    pub fn space(&self) -> &SpaceUri {
+        &self.claims.space
+    }
+
+    /// The signer whose key verifies the token.
+    pub fn signer(&self) -> Signer {
+        self.signer
+    }
+
     /// # Errors
-    /// Names the first check that fails: times, audience, space, signature.
-    pub fn verify(self, key: &PublicKey, space: &SpaceUri, now: Timestamp) -> Result<Delegation, TokenError> {
+    /// Names the first check that fails: times, audience, signature.
+    pub fn verify(&self, key: &PublicKey, now: Timestamp) -> Result<Delegation, TokenError> {
         self.claims.times.check(now.as_seconds(), MAX_SECONDS)?;
-        if !is_host_of(&self.audience, &space.did) {
+        if !is_host_of(&self.audience, &self.claims.space.did) {
             return Err(TokenError::Audience);
         }
-        if self.claims.space != *space {
-            return Err(TokenError::OtherSpaceDelegated);
-        }
         verify(&self.jws, key)?;
-        Ok(self.claims)
+        Ok(self.claims.clone())
     }
 }

@@ -27,6 +27,7 @@ pub enum TokenError {
     Signature,
     #[error("the credential is not bound to a P-256 key")]
     Binding,
+    /// For the caller, who knows the space of the request. So are the next two.
     #[error("the credential is for another space")]
     OtherSpace,
     #[error("the request is addressed to another DID")]

@@ -1,8 +1,8 @@
 //! Tokens of spaces (spaces.md §7, spaces-delta.md §2): delegation tokens, credentials and client attestations.
 //!
 //! Each is read in two steps. Parsing checks the form and returns the issuer and the id of the key; nothing in the token can be trusted
-//! before the second step, which checks the rest with the key, the time and the caller's expectations. The caller looks for
-//! replays and revocations by `jti`.
+//! before the second step, which checks the rest with the key and the time. The caller compares the space with that of the request,
+//! and looks for replays and revocations by `jti`.
 
 mod attestation;
 mod credential;
@@ -14,20 +14,29 @@ mod tests;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use belvedere_base::clock::Timestamp;
+
 use crate::atproto::Did;
 use crate::crypto::jws::{self, Jws};
 use crate::crypto::{HighS, PrivateKey, PublicKey};
 
 pub use attestation::{ParsedAttestation, attest};
-pub use credential::{Binding, Credential, ParsedCredential, check_audience};
-pub use delegation::{Delegation, ParsedDelegation};
+pub use credential::{Binding, Credential, ParsedCredential};
+pub use delegation::{Delegation, ParsedDelegation, Signer};
 pub use error::TokenError;
 
 /// The difference between two servers' clocks that is accepted, in seconds.
 pub const SKEW_SECONDS: i64 = 5;
 
+/// The service of an authority that hosts its spaces.
+pub const HOST: &str = "#atproto_space_host";
+
 /// The services of an authority that a token may be addressed to. An authority without the first has the second.
-const HOSTS: [&str; 2] = ["#atproto_space_host", "#atproto_pds"];
+const HOSTS: [&str; 2] = [HOST, "#atproto_pds"];
+
+/// The classes (`typ`) of these tokens. The keys of accounts sign some of them, so that other readers of tokens must refuse
+/// them.
+pub const CLASSES: [&str; 3] = [attestation::CLASS, credential::CLASS, delegation::CLASS];
 
 /// A key of a DID document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +67,7 @@ impl KeyId {
 
 /// The audience of tokens for the space host of an authority.
 pub fn host_of(authority: &Did) -> String {
-    format!("{authority}{}", HOSTS[0])
+    format!("{authority}{HOST}")
 }
 
 fn is_host_of(audience: &str, authority: &Did) -> bool {
@@ -92,6 +101,11 @@ pub struct Times {
 }
 
 impl Times {
+    /// The end of the time in which the token is accepted.
+    pub fn accepted_until(self) -> Timestamp {
+        Timestamp(0).plus_seconds(self.expires_at + SKEW_SECONDS)
+    }
+
     fn lasting(now: i64, seconds: i64) -> Self {
         Self { issued_at: now, expires_at: now + seconds }
     }

@@ -23,20 +23,20 @@ fn space() -> SpaceUri {
     SpaceUri::parse("at://did:example:space/space/app.bsky.group/test").unwrap()
 }
 
-fn other_space() -> SpaceUri {
-    SpaceUri::parse("at://did:example:space/space/app.bsky.group/other").unwrap()
-}
-
 fn alice() -> Did {
     Did::try_from("did:example:alice").unwrap()
 }
 
+fn delegated(key: &PrivateKey) -> String {
+    Delegation::issue((key, Signer::Account), &alice(), &space(), "1", now()).0
+}
+
 fn read_credential(token: &str, key: &PublicKey) -> Result<Credential, TokenError> {
-    ParsedCredential::parse(token)?.verify(key, &space(), now())
+    ParsedCredential::parse(token)?.verify(key, now())
 }
 
 fn read_delegation(token: &str, key: &PublicKey) -> Result<Delegation, TokenError> {
-    ParsedDelegation::parse(token)?.verify(key, &space(), now())
+    ParsedDelegation::parse(token)?.verify(key, now())
 }
 
 fn read_attestation(token: &str, key: &PublicKey) -> Result<String, TokenError> {
@@ -82,9 +82,13 @@ fn issued_tokens_verify() {
     let holder = key(Es256).public();
     for algorithm in [Es256, Es256k] {
         let key = key(algorithm);
-        let token = Delegation::issue(&key, &alice(), &space(), "1", now());
+        let token = delegated(&key);
         assert_eq!(read_delegation(&token, &key.public()).unwrap().jti, "1");
-        assert_eq!(ParsedDelegation::parse(&token).unwrap().issuer(), &alice());
+        let parsed = ParsedDelegation::parse(&token).unwrap();
+        assert_eq!((parsed.issuer(), parsed.signer()), (&alice(), Signer::Account));
+        let (own, times) = Delegation::issue((&key, Signer::Host), &alice(), &space(), "1", now());
+        assert_eq!(ParsedDelegation::parse(&own).unwrap().signer(), Signer::Host);
+        assert_eq!(read_delegation(&own, &key.public()).unwrap().times, times);
         for binding in [Binding::Key(holder.clone()), Binding::Thumbprint(thumbprint(&holder).unwrap())] {
             let (token, times) = Credential::issue(&key, KeyId::AtprotoSpace, &space(), &binding, "2", now());
             let credential = read_credential(&token, &key.public()).unwrap();
@@ -134,7 +138,6 @@ fn each_check_of_a_credential_has_its_error() {
             (none(), json!({ "iss": "did:example:evil" }), "BadJwtIss", 401),
             (none(), json!({ "iss": null }), "BadJwt", 401),
             (none(), json!({ "sub": "at://did:example:space/app.bsky.group/test" }), "BadJwt", 401),
-            (none(), json!({ "sub": other_space().to_string() }), "InvalidCredential", 400),
             (none(), json!({ "jti": null }), "BadJwt", 401),
             (none(), json!({ "jti": "" }), "BadJwt", 401),
             (none(), json!({ "jti": "x".repeat(257) }), "BadJwt", 401),
@@ -159,14 +162,11 @@ fn each_check_of_a_credential_has_its_error() {
     ] {
         read_credential(&changed(&token, &key, &none(), &claims), &key.public()).unwrap();
     }
-    let audience = check_audience("did:example:alice", &space().did).unwrap_err();
-    assert_eq!((audience.name(), audience.status()), ("BadSpaceAudience", 401));
-    assert_eq!(check_audience("did:example:space", &space().did), Ok(()));
 }
 
 #[test]
 fn each_check_of_a_delegation_has_its_error() {
-    let token = Delegation::issue(&key(Es256), &alice(), &space(), "1", now());
+    let token = delegated(&key(Es256));
     let at = vectors::NOW_SECONDS;
     let none = || json!({});
     refusals(
@@ -177,8 +177,8 @@ fn each_check_of_a_delegation_has_its_error() {
             (json!({ "alg": "ES256K" }), none(), "BadJwtSignature", 401),
             (json!({ "typ": "JWT" }), none(), "BadJwtType", 401),
             (json!({ "kid": "#atproto_space" }), none(), "BadJwt", 401),
+            (json!({ "kid": null }), none(), "BadJwt", 401),
             (none(), json!({ "iss": "alice.test" }), "BadJwtIss", 401),
-            (none(), json!({ "sub": other_space().to_string() }), "InvalidDelegationToken", 400),
             (none(), json!({ "sub": "x" }), "BadJwt", 401),
             (none(), json!({ "aud": "did:example:space" }), "BadJwtAudience", 401),
             (none(), json!({ "aud": "did:example:other#atproto_space_host" }), "BadJwtAudience", 401),
@@ -228,7 +228,7 @@ fn only_the_named_key_and_a_low_s_verify() {
     for algorithm in [Es256, Es256k] {
         let key = key(algorithm);
         let (credential, _) = Credential::issue(&key, KeyId::Atproto, &space(), &binding, "1", now());
-        let delegation = Delegation::issue(&key, &alice(), &space(), "1", now());
+        let delegation = delegated(&key);
         let other = PrivateKey::generate(algorithm, &Random::seeded(12)).public();
         assert_eq!(read_credential(&credential, &other), Err(TokenError::Signature));
         assert_eq!(read_delegation(&delegation, &other), Err(TokenError::Signature));
@@ -259,7 +259,7 @@ proptest! {
     fn never_panics(text in "[a-zA-Z0-9_.-]{0,80}", at in any::<prop::sample::Index>(), with in "[a-zA-Z0-9_.-]") {
         let _ = (ParsedCredential::parse(&text), ParsedDelegation::parse(&text), ParsedAttestation::parse(&text));
         let key = key(Es256);
-        let mut token = Delegation::issue(&key, &alice(), &space(), "1", now());
+        let mut token = delegated(&key);
         let at = at.index(token.len());
         let is_same = token[at..=at] == with;
         token.replace_range(at..=at, &with);

@@ -17,7 +17,7 @@ use belvedere_web::http::Request;
 
 /// `POST /admin/service-entries/sync-plc`: updates the did:plc of the instance.
 pub async fn handle(app: Arc<App>, admin: Admin, _request: Request) -> EmptyResult {
-    app.identity_setup.sync(&app.service_identity, &app.more_identity_keys()).await?;
+    app.identity_setup.sync(&app.service_identity, &app.identity_additions().await?).await?;
     app.core.resolver.invalidate(&app.service_identity.did()).await;
     Ok(synced(&app, &admin, Mode::DidPlc))
 }

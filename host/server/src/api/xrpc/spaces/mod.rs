@@ -2,6 +2,7 @@
 //! permissioned spaces (spaces.md §5, spaces-delta.md §3). One file per resource.
 
 mod blobs;
+mod credentials;
 mod input;
 mod invites;
 mod members;
@@ -22,19 +23,32 @@ use crate::api::call_history;
 use crate::api::charged::{paid, with_budget};
 use crate::app::App;
 use crate::methods::spaces;
-use belvedere_instance::spaces::Viewer;
+use belvedere_instance::spaces::{Delegate, Viewer};
 use belvedere_instance::xrpc::Verb;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_web::http::body::UnreadBody;
 use belvedere_web::http::{Error, Request, Response, limits};
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>;
-type Handler = fn(Arc<App>, Viewer, Request) -> Answering;
+type Handling<C> = fn(Arc<App>, C, Request) -> Answering;
+
+/// The function that answers a method, for its kind of callers.
+enum Handler {
+    Viewer(Handling<Viewer>),
+    Delegate(Handling<Delegate>),
+}
 
 /// A row of the table: the verb, the name, and the handler.
 macro_rules! method {
     ($verb:ident, $name:literal, $handler:path) => {
-        (Verb::$verb, $name, |app, viewer, request| Box::pin($handler(app, viewer, request)))
+        method!($verb, $name, $handler, Viewer)
+    };
+    ($verb:ident, $name:literal, $handler:path, $caller:ident) => {
+        (
+            Verb::$verb,
+            $name,
+            Handler::$caller(|app, caller, request| Box::pin($handler(app, caller, request))),
+        )
     };
 }
 
@@ -59,6 +73,10 @@ const METHODS: &[(Verb, &str, Handler)] = &[
     method!(Procedure, "revokeInvite", invites::revoke),
     method!(Query, "listInvites", invites::list),
 
+    method!(Query, "getDelegationToken", credentials::delegate),
+    method!(Query, "getMemberGrant", credentials::delegate),
+    method!(Procedure, "getSpaceCredential", credentials::exchange, Delegate),
+
     method!(Query, "getRecord", records::get),
     method!(Query, "listRecords", records::list),
     method!(Procedure, "createRecord", writes::create),
@@ -80,7 +98,7 @@ pub async fn answer(
     app: Arc<App>,
     verb: Verb,
     nsid: &Nsid,
-    mut request: Request,
+    request: Request,
     unread: UnreadBody,
 ) -> Result<Response, Error> {
     spaces::check_enabled(&app)?;
@@ -89,11 +107,32 @@ pub async fn answer(
     let (.., handler) = found.ok_or_else(|| Error::not_found("method not found"))?;
     let method = CalledMethod { nsid: nsid.as_str(), verb, is_fixed: true };
     let call = call_history::begin(&app, method);
-    match app.access.admit_space(&request, method).await {
-        Ok(SpaceAdmission { viewer, client, budget }) => {
+    match handler {
+        Handler::Viewer(handler) => {
+            let admitted = app.access.admit_space(&request, method).await;
+            handled(app, call, admitted, *handler, request, unread).await
+        }
+        Handler::Delegate(handler) => {
+            let admitted = app.access.admit_delegate(&request, method).await;
+            handled(app, call, admitted, *handler, request, unread).await
+        }
+    }
+}
+
+/// Reads the body of an admitted call, and answers it.
+async fn handled<C>(
+    app: Arc<App>,
+    call: call_history::Call,
+    admitted: Result<SpaceAdmission<C>, Rejected>,
+    handler: Handling<C>,
+    mut request: Request,
+    unread: UnreadBody,
+) -> Result<Response, Error> {
+    match admitted {
+        Ok(SpaceAdmission { caller, client, budget }) => {
             let answer = async {
                 request.body = unread.read(limits::JSON_BODY).await?;
-                handler(Arc::clone(&app), viewer, request).await
+                handler(Arc::clone(&app), caller, request).await
             };
             let answer = answer.await;
             call.end(&app, client.as_ref().map(|client| client.id.as_str()), &answer);

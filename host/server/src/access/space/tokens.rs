@@ -1,0 +1,126 @@
+//! Verifies credentials and delegation tokens with the HTTP message signatures beside them (spaces.md §7.2, §7.5, §8). The form
+//! and the signature of the request are checked first: they take no look-up.
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use super::super::authorization::Credential;
+use super::super::{Access, Sender};
+use super::error::SpaceTokenError;
+use belvedere_instance::spaces::{Delegate, Presented};
+use belvedere_protocol::atproto::Did;
+use belvedere_protocol::crypto::PublicKey;
+use belvedere_protocol::crypto::dpop::token_hash;
+use belvedere_protocol::spaces::r10::http_signature::{self, AUDIENCE, Cover, Headers};
+use belvedere_protocol::spaces::r10::token::{
+    Binding, KeyId, ParsedCredential, ParsedDelegation, Signer, TokenError,
+};
+
+/// The credential in a request: `Atproto-Space`, or `Bearer` with a token of this class. Also one of several `Authorization`
+/// headers, so that the request is refused for this.
+pub(super) fn presented_credential(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter().filter_map(|value| value.to_str().ok());
+    values.find_map(|value| match Credential::parse(value) {
+        Credential::Space(token) => Some(token),
+        Credential::Bearer(token) if ParsedCredential::is_class_of(token) => Some(token),
+        _ => None,
+    })
+}
+
+/// Verifies a credential and the proof that the sender holds its key.
+pub(super) async fn verify_credential(
+    access: &Access,
+    sender: &Sender<'_>,
+    headers: &HeaderMap,
+    token: &str,
+) -> Result<Presented, SpaceTokenError> {
+    let now = access.core.clock.now();
+    let parsed = ParsedCredential::parse(token)?;
+    // Credentials of R8, which DPoP proofs go with, are not accepted.
+    let Binding::Key(holder) = parsed.binding() else { return Err(TokenError::Binding.into()) };
+    let lines = Lines::of(headers);
+    http_signature::verify(&lines.headers(), Cover::Credential(holder), now)?;
+    let audience = lines.audience.first().and_then(|text| Did::try_from(text.trim()).ok());
+    let audience = audience.ok_or(TokenError::SpaceAudience)?;
+    let (space, key_id) = (parsed.space(), parsed.key_id());
+    let credential = match access.spaces.credential_key(space).await? {
+        Some(key) if key_id == KeyId::AtprotoSpace => parsed.verify(&key, now)?,
+        Some(_) => return Err(TokenError::KeyId.into()),
+        None => {
+            verify_with_document(access, sender, (&space.did, key_id), |key| parsed.verify(key, now)).await?
+        }
+    };
+    Ok(Presented { space: credential.space, audience, jti: credential.jti })
+}
+
+/// Verifies a delegation token, and marks it as used.
+pub(super) async fn verify_delegation(
+    access: &Access,
+    sender: &Sender<'_>,
+    headers: &HeaderMap,
+) -> Result<Delegate, SpaceTokenError> {
+    let now = access.core.clock.now();
+    let key = http_signature::verify(&Lines::of(headers).headers(), Cover::Delegation, now)?;
+    let Credential::Bearer(token) = Credential::of(headers) else {
+        return Err(TokenError::Malformed("it must follow Bearer").into());
+    };
+    let parsed = ParsedDelegation::parse(token)?;
+    let delegation = match parsed.signer() {
+        Signer::Host => parsed.verify(&access.spaces.own_delegation_key().await?, now)?,
+        Signer::Account => {
+            let of_account = (parsed.issuer(), KeyId::Atproto);
+            verify_with_document(access, sender, of_account, |key| parsed.verify(key, now)).await?
+        }
+    };
+    let (account, until) = (delegation.issuer, delegation.times.accepted_until());
+    if !access.used.first_use(&token_hash(account.as_str()), &delegation.jti, until).await? {
+        return Err(TokenError::Replayed.into());
+    }
+    Ok(Delegate { space: delegation.space, account, key })
+}
+
+/// Verifies a token with a key of its issuer's DID document. The document is fetched again, once, if the cached one has
+/// another key or none.
+async fn verify_with_document<T>(
+    access: &Access,
+    sender: &Sender<'_>,
+    (issuer, id): (&Did, KeyId),
+    verify: impl Fn(&PublicKey) -> Result<T, TokenError>,
+) -> Result<T, SpaceTokenError> {
+    let keys = &access.core.resolver;
+    let cached = access.tokens.key(keys, sender, issuer, id, false).await;
+    let verified = cached.map_err(SpaceTokenError::from).and_then(|key| Ok(verify(&key)?));
+    match verified {
+        Err(SpaceTokenError::Token(TokenError::Signature)) => {}
+        Err(SpaceTokenError::Key(ref error)) if error.is_failure() => {}
+        verified => return verified,
+    }
+    Ok(verify(&access.tokens.key(keys, sender, issuer, id, true).await?)?)
+}
+
+/// The lines of the headers that a signature is about.
+struct Lines<'a> {
+    authorization: Vec<&'a str>,
+    audience: Vec<&'a str>,
+    signature_input: Vec<&'a str>,
+    signature: Vec<&'a str>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        // A line that is not text stays one, and is malformed.
+        let lines =
+            |name: &str| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("\0")).collect();
+        Self {
+            authorization: lines(AUTHORIZATION.as_str()),
+            audience: lines(AUDIENCE),
+            signature_input: lines("signature-input"),
+            signature: lines("signature"),
+        }
+    }
+
+    fn headers(&self) -> Headers<'_> {
+        let Self { authorization, audience, signature_input, signature } = self;
+        Headers { authorization, audience, signature_input, signature }
+    }
+}
