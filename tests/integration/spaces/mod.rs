@@ -6,6 +6,7 @@ mod exports;
 mod identity;
 mod inspections;
 mod invites;
+mod notifications;
 mod records;
 mod scopes;
 mod settings;

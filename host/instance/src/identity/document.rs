@@ -13,13 +13,15 @@ const MAX_SERVICES: usize = 16;
 /// Bytes of a service's fragment.
 const MAX_FRAGMENT: usize = 64;
 
+/// Fragment, without `#`, and origin of a service; `None` for an endpoint that is not an origin.
+type Service = (Box<str>, Option<Box<str>>);
+
 /// The parts of a DID document that the server uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DidDocument {
     did: Did,
     pds: Option<String>,
-    /// Fragment, without `#`, and origin of each service.
-    services: Box<[(Box<str>, Box<str>)]>,
+    services: Box<[Service]>,
     handle: Option<String>,
     signing_key: Option<PublicKey>,
     labeler: Option<String>,
@@ -59,8 +61,18 @@ impl DidDocument {
 
     /// Origin of the service with this fragment (`#name`), without a trailing slash.
     pub fn endpoint(&self, fragment: &str) -> Option<&str> {
+        let (_, origin) = self.service(fragment)?;
+        origin.as_deref()
+    }
+
+    /// Whether there is a service with this fragment (`#name`), whatever its endpoint is.
+    pub fn has_service(&self, fragment: &str) -> bool {
+        self.service(fragment).is_some()
+    }
+
+    fn service(&self, fragment: &str) -> Option<&Service> {
         let name = fragment.strip_prefix('#')?;
-        self.services.iter().find(|(known, _)| **known == *name).map(|(_, origin)| &**origin)
+        self.services.iter().find(|(known, _)| **known == *name)
     }
 
     /// The first `at://` name of `alsoKnownAs` that is a valid handle, lower case. Unverified: the handle may not resolve
@@ -113,14 +125,14 @@ fn service(did: &Did, document: &Value, fragment: &str, kind: &str) -> Option<St
     origin_of(entries(did, document, "service", fragment).find(|entry| entry["type"] == kind)?)
 }
 
-/// Every service with a usable endpoint.
-fn services(did: &Did, document: &Value) -> Box<[(Box<str>, Box<str>)]> {
+/// Every service.
+fn services(did: &Did, document: &Value) -> Box<[Service]> {
     let entries = document.get("service").and_then(Value::as_array).into_iter().flatten();
     let named = entries.filter_map(|entry| {
         let id = entry.get("id").and_then(Value::as_str)?;
         let name = id.strip_prefix(did.as_str()).unwrap_or(id).strip_prefix('#')?;
         (name.len() <= MAX_FRAGMENT).then_some(())?;
-        Some((name.into(), origin_of(entry)?.into()))
+        Some((name.into(), origin_of(entry).map(Into::into)))
     });
     named.take(MAX_SERVICES).collect()
 }
@@ -295,6 +307,7 @@ mod tests {
         assert_eq!(parsed.endpoint("#two"), Some("https://two.example"));
         for none in ["one", "#", "#path", "#three", "#other"] {
             assert_eq!(parsed.endpoint(none), None, "{none}");
+            assert_eq!(parsed.has_service(none), none == "#path", "{none}");
         }
         let many = (0..40).map(|n| json!({ "id": format!("#s{n}"), "serviceEndpoint": "https://s.example" }));
         document["service"] = many.collect();

@@ -95,6 +95,21 @@ impl Spaces {
         if is_revoked { Err(TokenError::Revoked.into()) } else { Ok(space) }
     }
 
+    /// A hosted space, for a member or the holder of a credential.
+    ///
+    /// # Errors
+    /// As [`Self::visible`], also when the membership is public.
+    pub(super) async fn joined(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<SpaceRow, SpaceError> {
+        let space = self.visible(uri, viewer).await?;
+        match viewer {
+            Viewer::Anonymous => Err(SpaceError::Anonymous),
+            Viewer::Account(account) if !self.relation(&space, account).await?.sees(false) => {
+                Err(SpaceError::NotAuthorized("you are not a member of this space"))
+            }
+            Viewer::Account(_) | Viewer::Credential { .. } => Ok(space),
+        }
+    }
+
     /// A hosted space, for a user who may change it.
     ///
     /// # Errors

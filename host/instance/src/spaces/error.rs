@@ -68,6 +68,13 @@ pub enum SpaceError {
     Conflict(&'static str),
     #[error("{0}")]
     NotFound(&'static str),
+    /// The text says why.
+    #[error("the service can't be resolved: {0}")]
+    NoService(String),
+    #[error("only the authority of the space may send this")]
+    NotAuthority,
+    #[error("the rev is more than five minutes in the future")]
+    FutureRev,
     #[error("too many attempts: wait a minute")]
     TooManyAttempts,
     #[error("too many repos are being exported: try again later")]
@@ -134,6 +141,7 @@ impl SpaceError {
             Self::NoRecord => (StatusCode::NOT_FOUND, "RecordNotFound"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound"),
             Self::NotAdministrator => (StatusCode::FORBIDDEN, "NotSpaceOwner"),
+            Self::NotAuthority => (StatusCode::FORBIDDEN, "Forbidden"),
             Self::NotAuthorized(_) | Self::OtherRepo => (StatusCode::FORBIDDEN, "NotAuthorized"),
             Self::Scope(_) => (StatusCode::FORBIDDEN, "InsufficientScope"),
             Self::SpaceExists => (StatusCode::CONFLICT, "SpaceAlreadyExists"),
@@ -143,6 +151,8 @@ impl SpaceError {
             Self::Collection(_) | Self::Ambiguous | Self::Invalid(_) => {
                 (StatusCode::BAD_REQUEST, "InvalidRequest")
             }
+            Self::NoService(_) => (StatusCode::BAD_REQUEST, "ServiceNotResolvable"),
+            Self::FutureRev => (StatusCode::BAD_REQUEST, "FutureRev"),
             Self::Unsupported(error) => (StatusCode::BAD_REQUEST, error.name()),
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "Overloaded"),
             Self::InspectorDisabled => (StatusCode::FORBIDDEN, "SpaceInspectorDisabled"),

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
-use http::header::{AUTHORIZATION, HeaderValue};
 use moka::future::Cache;
 use serde::Deserialize;
 use url::form_urlencoded;
 
-use crate::core::Core;
-use crate::service_identity::ServiceIdentity;
-use belvedere_protocol::atproto::{Did, Nsid};
-use belvedere_protocol::spaces::access::{ManagingApp, Policy};
+use super::services::{ServiceCall, ServiceError, Services};
+use belvedere_protocol::atproto::Did;
+use belvedere_protocol::spaces::access::{Policy, ServiceRef};
 use belvedere_storage::store::spaces::SpaceId;
 use belvedere_storage::store::spaces::space::SpaceRow;
 use belvedere_web::net::Limits;
@@ -40,8 +37,7 @@ type Question = (SpaceId, Arc<str>, Right, Option<Arc<str>>);
 /// Asks managing apps, and keeps their answers for a moment.
 #[derive(Debug)]
 pub struct ManagingApps {
-    core: Core,
-    identity: ServiceIdentity,
+    services: Services,
     answers: Cache<Question, bool>,
 }
 
@@ -50,27 +46,10 @@ struct Answer {
     authorized: bool,
 }
 
-/// The reason why an app gave no answer.
-#[derive(Debug, thiserror::Error)]
-enum NoAnswer {
-    #[error("its DID document can't be read: {0}")]
-    Identity(#[from] crate::identity::IdentityError),
-    #[error("its DID document has no service {0}")]
-    NoService(String),
-    #[error("this server can't sign the question: {0}")]
-    Token(#[from] crate::service_identity::TokenError),
-    #[error("it can't be reached: {0}")]
-    Net(#[from] belvedere_web::net::NetError),
-    #[error("it answers with the status {0}")]
-    Status(u16),
-    #[error("its answer is malformed")]
-    Malformed,
-}
-
 impl ManagingApps {
-    pub(super) fn new(core: Core, identity: ServiceIdentity) -> Self {
+    pub(super) fn new(services: Services) -> Self {
         let answers = Cache::builder().max_capacity(MAX_ANSWERS).time_to_live(ANSWER_TIME).build();
-        Self { core, identity, answers }
+        Self { services, answers }
     }
 
     /// Whether the managing app that a policy names admits a user. Without an answer of the app, the user is not admitted. `client`: the
@@ -96,18 +75,13 @@ impl ManagingApps {
 
     async fn ask(
         &self,
-        app: &ManagingApp,
+        app: &ServiceRef,
         space: &SpaceRow,
         user: &Did,
         right: Right,
         client: Option<&str>,
-    ) -> Result<bool, NoAnswer> {
-        let Core { resolver, net, random, clock, .. } = &self.core;
-        let document = resolver.for_reads().resolve(&app.did).await?;
-        let fragment = format!("#{}", app.fragment.as_deref().unwrap_or("atproto_pds"));
-        let endpoint = document.endpoint(&fragment).ok_or(NoAnswer::NoService(fragment))?;
-        let method = Nsid::try_from(METHOD).map_err(|_| NoAnswer::Malformed)?;
-        let token = self.identity.sign_token(&app.to_string(), &method, random, clock.now())?;
+    ) -> Result<bool, ServiceError> {
+        let endpoint = self.services.endpoint(app).await?;
         let word = if right == Right::Read { "read" } else { "write" };
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("space", &space.uri.to_string())
@@ -115,18 +89,17 @@ impl ManagingApps {
             .append_pair("access", word)
             .extend_pairs(client.filter(|_| right == Right::Read).map(|client| ("clientId", client)))
             .finish();
-        let mut headers = HeaderMap::new();
-        let bearer = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| NoAnswer::Malformed)?;
-        headers.insert(AUTHORIZATION, bearer);
-        let url = format!("{endpoint}/xrpc/{METHOD}?{query}");
-        let answer = net.request(http::Method::GET, &url, headers, None, LIMITS).await?;
+        let service = app.to_string();
+        let call = ServiceCall { service: &service, endpoint: &endpoint, method: METHOD, limits: LIMITS };
+        let answer = self.services.get(call, &query).await?;
         match answer.status.as_u16() {
             200 => {
-                let answer: Answer = serde_json::from_slice(&answer.body).map_err(|_| NoAnswer::Malformed)?;
+                let answer: Answer =
+                    serde_json::from_slice(&answer.body).map_err(|_| ServiceError::Malformed)?;
                 Ok(answer.authorized)
             }
             401 | 403 => Ok(false),
-            status => Err(NoAnswer::Status(status)),
+            status => Err(ServiceError::Status(status)),
         }
     }
 }

@@ -65,7 +65,10 @@ impl Spaces {
         let core = self.core();
         let (db, now) = (&core.db, core.clock.now());
         match members::put(db, space.id, stored, access, &account.did, if_member, now).await? {
-            Put::Stored { .. } => Ok(()),
+            Put::Stored { revoked } => {
+                self.announce_revoked(revoked);
+                Ok(())
+            }
             Put::IsMember => Err(SpaceError::Conflict("it is a member already")),
             Put::NoSpace => Err(SpaceError::NoSpace),
             Put::TooManyDelegations => {
@@ -94,7 +97,8 @@ impl Spaces {
         };
         let core = self.core();
         let removed = members::remove(&core.db, space.id, &name, core.clock.now()).await?;
-        removed.map(drop).ok_or(SpaceError::NotFound("it is not a member"))
+        self.announce_revoked(removed.ok_or(SpaceError::NotFound("it is not a member"))?);
+        Ok(())
     }
 
     /// A page of all accounts that are members, also through other spaces, sorted by DID. `after`: the last DID of the page

@@ -4,7 +4,9 @@
 //! user, and the scopes of the app that the user calls with.
 
 mod access;
+mod author_token;
 mod credentials;
+mod delivery;
 mod error;
 mod export;
 mod host_key;
@@ -12,18 +14,26 @@ mod inspection;
 mod invites;
 mod managing_app;
 mod members;
+mod notices;
 mod operator;
 mod reads;
+mod registrations;
 mod repos;
+mod revocations;
+mod services;
 mod space;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod viewer;
 mod writes;
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
 use crate::core::Core;
+use crate::repos::Repos;
 use crate::service_identity::ServiceIdentity;
 use belvedere_protocol::atproto::{RecordKey, Tid};
 use belvedere_web::fair_share::FairPool;
@@ -34,6 +44,7 @@ pub use export::RepoExport;
 pub use inspection::{Inspected, InspectedPage, InspectionRequest, Inspector, Subject};
 pub use invites::{CreatedInvite, InviteRequest};
 pub use members::NamedMember;
+pub use notices::{MAX_REVOKED, WriteNotice};
 pub use operator::Selection;
 pub use reads::ListQuery;
 pub use repos::OpQuery;
@@ -43,6 +54,7 @@ pub use writes::{RecordWrite, WriteKind, WriteRequest, Written, WrittenRecord};
 
 use host_key::HostKeys;
 use managing_app::ManagingApps;
+use services::Services;
 
 /// Clock ids of TIDs.
 const CLOCK_IDS: u64 = 1 << 10;
@@ -55,16 +67,32 @@ pub struct Spaces(Arc<Inner>);
 struct Inner {
     core: Core,
     identity: ServiceIdentity,
+    /// Calls PDSs with the sessions of authors.
+    repos: Repos,
+    services: Services,
     managing_apps: ManagingApps,
     exports: FairPool,
+    /// Permits for attempts to deliver notices.
+    deliveries: FairPool,
+    /// Wakes the worker that delivers.
+    queued: Notify,
     keys: HostKeys,
 }
 
 impl Spaces {
-    pub fn new(core: Core, identity: ServiceIdentity) -> Self {
-        let managing_apps = ManagingApps::new(core.clone(), identity.clone());
-        let exports = FairPool::new("space_exports", export::EXPORTS);
-        Self(Arc::new(Inner { core, identity, managing_apps, exports, keys: HostKeys::default() }))
+    pub fn new(core: Core, identity: ServiceIdentity, repos: Repos) -> Self {
+        let services = Services::new(core.clone(), identity.clone());
+        Self(Arc::new(Inner {
+            managing_apps: ManagingApps::new(services.clone()),
+            exports: FairPool::new("space_exports", export::EXPORTS),
+            deliveries: delivery::pool(),
+            queued: Notify::new(),
+            keys: HostKeys::default(),
+            core,
+            identity,
+            repos,
+            services,
+        }))
     }
 
     fn core(&self) -> &Core {

@@ -95,7 +95,9 @@ impl Spaces {
     pub async fn delete(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<(), SpaceError> {
         let space = self.administered(uri, viewer, SpaceManage::Delete).await?;
         let core = self.core();
-        deletion::delete(&core.db, space.id, core.clock.now()).await?;
+        let revoked = deletion::delete(&core.db, space.id, core.clock.now()).await?;
+        self.announce_revoked(revoked.unwrap_or_default());
+        self.0.queued.notify_one();
         let (db, now) = (core.db.clone(), core.clock.now());
         core.tasks.spawn(async move {
             if let Err(error) = deletion::purge(&db, now).await {

@@ -134,6 +134,10 @@ impl Spaces {
             None if writes.iter().all(|write| write.record.is_none()) => return Err(SpaceError::NoRecord),
             None => self.join_other_host(uri, account).await?,
         };
+        // A hosted space accepts only the batches of writers, so this one is of another host.
+        if !target.is_writer {
+            self.register_authority(id, &uri.did).await?;
+        }
         let batch = Batch {
             space: id,
             author: &account.did,
@@ -144,6 +148,7 @@ impl Spaces {
         };
         let applied = writes::apply(&self.core().db, &batch).await?;
         let applied = applied.map_err(|refused| gate.refusal(refused, &writes))?;
+        self.0.queued.notify_one();
         Ok(Written { rev: applied.rev, repo: account.did.clone(), records })
     }
 

@@ -13,18 +13,18 @@ pub enum Policy {
     /// Members with the right to it.
     MemberList,
     /// Everyone whom this app admits.
-    ManagingApp(ManagingApp),
+    ManagingApp(ServiceRef),
 }
 
-/// The service that decides who may read or write.
+/// A service that a DID document names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ManagingApp {
+pub struct ServiceRef {
     pub did: Did,
-    /// The service in the DID document, without `#`.
+    /// Its entry in the DID document, without `#`; `None` for the PDS.
     pub fragment: Option<String>,
 }
 
-impl fmt::Display for ManagingApp {
+impl fmt::Display for ServiceRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.did)?;
         self.fragment.iter().try_for_each(|fragment| write!(f, "#{fragment}"))

@@ -158,7 +158,7 @@ impl App {
         let repos = Repos::new(&core, Sessions::Stored(sessions.vault.clone()));
         let linked_repos =
             LinkedRepos::new(core.db.clone(), sessions.vault.clone(), repos.clone(), core.clock.clone());
-        let spaces = Spaces::new(core.clone(), service_identity.clone());
+        let spaces = Spaces::new(core.clone(), service_identity.clone(), repos.clone());
         let attestation = Arc::new(scripting::attestation(&startup).await?);
         let plugins = PluginParts::open(&startup, &attestation, loaded.memory()).await?;
         let for_scripts = (&repos, &linked_repos, &plugins);
@@ -248,8 +248,8 @@ impl App {
         Ok(app)
     }
 
-    /// Starts the workers of background jobs and backfills, the supervisor of labelers, and what runs for plugins, until the
-    /// server drains.
+    /// Starts the workers of background jobs and backfills, the supervisor of labelers, and what runs for plugins and
+    /// spaces, until the server drains.
     pub fn start_workers(&self) {
         self.start_plugins();
         let workers = self.scripting.workers(self);
@@ -265,6 +265,7 @@ impl App {
         backfill::start(self.backfills.clone(), deps);
         self.labelers.start();
         self.accounts.start_workers();
+        self.spaces.start_workers(&self.settings);
     }
 
     /// Starts periodic work, which runs until the server drains.

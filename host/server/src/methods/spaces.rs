@@ -23,7 +23,7 @@ const SIMPLESPACE: [&str; 10] = [
 ];
 
 /// Methods of `com.atproto.space`, with their aliases.
-const SPACE: [&str; 23] = [
+const SPACE: [&str; 24] = [
     "getSpace",
     "listSpaces",
     "createRecord",
@@ -45,6 +45,7 @@ const SPACE: [&str; 23] = [
     "unregisterNotify",
     "notifyWrite",
     "notifySpaceDeleted",
+    "notifyCredentialRevoked",
     "getConfig",
     "updateConfig",
 ];

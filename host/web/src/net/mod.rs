@@ -159,6 +159,14 @@ impl Client {
         Self { memory: Some(memory), ..self.clone() }
     }
 
+    /// Checks the text of a URL. The addresses of its host are checked when it is called.
+    ///
+    /// # Errors
+    /// [`NetError::Refused`] for a URL that no call may go to.
+    pub fn check_url(&self, url: &str) -> Result<(), NetError> {
+        self.inner.policy.check(&parse(url)?, self.chosen_by).map(drop)
+    }
+
     /// GETs a URL and reads the whole response, whatever its status.
     ///
     /// # Errors

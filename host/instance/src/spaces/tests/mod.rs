@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::{Account, NewSpace, RecordWrite, Spaces, Viewer, WriteKind, WriteRequest};
 use crate::core::Core;
+use crate::pds::Sessions;
+use crate::repos::Repos;
 use crate::service_identity::ServiceIdentity;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey};
@@ -35,7 +37,9 @@ fn viewer(user: usize) -> Viewer {
 fn room(db: &Db) -> (Spaces, Clock) {
     let clock = Clock::fixed(NOW);
     let identity = ServiceIdentity::new(Did::try_from("did:web:here.example").unwrap());
-    (Spaces::new(Core::testing(db, &clock), identity), clock)
+    let core = Core::testing(db, &clock);
+    let repos = Repos::new(&core, Sessions::none());
+    (Spaces::new(core, identity, repos), clock)
 }
 
 fn members_only() -> Settings {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::atproto::Did;
-use crate::spaces::access::{ManagingApp, Policy};
+use crate::spaces::access::{Policy, ServiceRef};
 use crate::spaces::app_gate::AppAccess;
 
 const PUBLIC: &str = "com.atproto.simplespace.defs#publicPolicy";
@@ -88,7 +88,7 @@ pub fn app_access_json(access: &AppAccess) -> Value {
     }
 }
 
-impl std::str::FromStr for ManagingApp {
+impl std::str::FromStr for ServiceRef {
     type Err = Unsupported;
 
     /// Reads a DID, with the fragment of a service or without.

@@ -6,8 +6,9 @@
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 
+use super::super::index::AccountStatus;
 use super::super::{Db, StoreError, on};
-use super::columns::SpaceId;
+use super::columns::{self, SpaceId};
 use super::credentials::{REVOKE_OF_ALL, Revoked};
 use super::transaction::with_space;
 
@@ -156,6 +157,23 @@ pub async fn purge_account(db: &Db, did: &Did, now: Timestamp) -> Result<Vec<Rev
     revoked.extend(own);
     purge(db, now).await?;
     Ok(revoked)
+}
+
+/// Accounts that were deleted since a time and still have something in spaces, at most `max`. Those that the stream has reported
+/// more than a week ago are not found ([`super::super::index::prune_tombstones`]).
+pub async fn deleted_accounts(db: &Db, since: Timestamp, max: u32) -> Result<Vec<Did>, StoreError> {
+    let sql = "SELECT d.did FROM repo_tombstones t JOIN dids d ON d.id = t.did_id \
+               WHERE t.deleted_at >= $1 AND d.status = $2 \
+                   AND (EXISTS (SELECT 1 FROM space_repos r WHERE r.author = d.did) \
+                       OR EXISTS (SELECT 1 FROM space_writers w WHERE w.author = d.did) \
+                       OR EXISTS (SELECT 1 FROM space_members m WHERE m.member = d.did) \
+                       OR EXISTS (SELECT 1 FROM spaces s WHERE s.did = d.did AND s.deleted_at IS NULL)) \
+               ORDER BY t.deleted_at LIMIT $3";
+    let dids: Vec<String> = on!(db, reader, |pool| {
+        let query = sqlx::query_scalar(sql).bind(since).bind(AccountStatus::Deleted as i16);
+        query.bind(i64::from(max)).fetch_all(pool).await
+    })?;
+    dids.iter().map(|did| columns::did("dids.did", did)).collect()
 }
 
 async fn ids(db: &Db, sql: &'static str, did: &Did) -> Result<Vec<SpaceId>, StoreError> {

@@ -135,3 +135,11 @@ pub async fn prune(db: &Db, before: Timestamp, max: u32) -> Result<u64, StoreErr
         sqlx::query(sql).bind(before).bind(i64::from(max)).execute(pool).await?.rows_affected()
     }))
 }
+
+/// The number of notices that wait, of all services.
+pub async fn count(db: &Db) -> Result<u64, StoreError> {
+    let count: i64 = on!(db, reader, |pool| {
+        sqlx::query_scalar("SELECT count(*) FROM space_deliveries").fetch_one(pool).await
+    })?;
+    Ok(count.max(0) as u64)
+}

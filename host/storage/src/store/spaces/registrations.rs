@@ -15,7 +15,7 @@ pub struct RegistrationRow {
     pub space_id: SpaceId,
     /// The DID of the service, with the fragment that names it in the DID document.
     pub service: String,
-    /// The origin of its server.
+    /// The origin of its server; empty for the authority of a space of another host, which is looked up.
     pub endpoint: String,
     /// The caller that registered it: a DID.
     pub registered_by: String,

@@ -6,6 +6,7 @@ mod credentials;
 mod input;
 mod invites;
 mod members;
+mod notifications;
 mod ops;
 mod records;
 mod repos;
@@ -91,6 +92,12 @@ const METHODS: &[(Verb, &str, Handler)] = &[
     method!(Query, "listRepoOps", ops::list),
     method!(Query, "listBlobs", blobs::list),
     method!(Query, "getBlob", blobs::get),
+
+    method!(Procedure, "registerNotify", notifications::register),
+    method!(Procedure, "unregisterNotify", notifications::unregister),
+    method!(Procedure, "notifyWrite", notifications::write),
+    method!(Procedure, "notifySpaceDeleted", notifications::space_deleted),
+    method!(Procedure, "notifyCredentialRevoked", notifications::credential_revoked),
 ];
 
 /// Answers a call of a method of spaces.
