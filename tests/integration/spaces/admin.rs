@@ -3,13 +3,15 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Group, error};
+use super::{Group, admin_path, error};
 use crate::fixtures::{ALICE, BOB, World};
+use crate::support::instance::OPERATOR;
 
 crate::in_both_worlds!(
     operators_find_spaces,
     operators_see_a_space_without_its_records,
-    operators_change_and_delete_spaces
+    operators_change_and_delete_spaces,
+    each_permission_opens_its_own_endpoints
 );
 
 fn uris(list: &Value) -> Vec<&str> {
@@ -137,4 +139,32 @@ async fn operators_change_and_delete_spaces(world: World) {
         ["space.deleted", "space.invite_revoked", "space.member_removed", "space.updated"].map(Value::from);
     let space = json!(space);
     assert_eq!(events, kinds.iter().map(|kind| (kind, &space)).collect::<Vec<_>>());
+}
+
+async fn each_permission_opens_its_own_endpoints(world: World) {
+    let group = Group::of(world).await;
+    let (server, space) = (&group.world.server, group.space("main", json!({})).await);
+    let path = admin_path(&space);
+    let calls = [
+        (Method::GET, "/admin/spaces".to_owned(), "spaces:read"),
+        (Method::GET, format!("/admin/accounts/{ALICE}/spaces"), "spaces:read"),
+        (Method::GET, path.clone(), "spaces:read"),
+        (Method::GET, format!("{path}/members"), "spaces:read"),
+        (Method::GET, format!("{path}/invites"), "spaces:read"),
+        (Method::GET, format!("{path}/registrations"), "spaces:read"),
+        (Method::PATCH, path.clone(), "spaces:update"),
+        (Method::DELETE, format!("{path}/members?member={BOB}"), "spaces:manage-members"),
+        (Method::DELETE, format!("{path}/invites/x"), "spaces:manage-invites"),
+        (Method::DELETE, path, "spaces:delete"),
+    ];
+    for held in
+        ["spaces:read", "spaces:update", "spaces:manage-members", "spaces:manage-invites", "spaces:delete"]
+    {
+        let key = format!("Bearer {}", server.create_key(&["--did", OPERATOR, "--permissions", held]));
+        for (method, path, needed) in &calls {
+            let headers = [("authorization", &*key), ("content-type", "application/json")];
+            let answer = server.request(method.clone(), path, &headers, Some("{}".to_owned())).await;
+            assert_eq!(answer.status == 403, held != *needed, "{held}: {method} {path} {}", answer.text);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Group, error};
+use super::{Group, admin_path, error};
 use crate::fixtures::{ALICE, BOB, World};
 use crate::support::instance::{Answer, OPERATOR};
 
@@ -12,7 +12,8 @@ crate::in_both_worlds!(
     every_grant_and_every_read_is_an_event,
     records_of_hidden_accounts_need_a_grant_for_the_account,
     an_account_is_inspected_in_all_spaces_page_by_page,
-    grants_are_checked
+    grants_are_checked,
+    inspections_need_their_permissions
 );
 
 const SETTING: &str = "/admin/settings/space_inspector_enabled";
@@ -204,4 +205,26 @@ async fn grants_are_checked(world: World) {
     }
     let none = stage.group.world.server.admin(Method::DELETE, "/admin/spaces/inspections/none", None).await;
     assert_eq!(none.status, 404);
+}
+
+async fn inspections_need_their_permissions(world: World) {
+    let stage = Stage::of(world, "true").await;
+    let server = &stage.group.world.server;
+    let grant = json!({ "scope": "account", "subject": BOB, "reason": "x", "expires_in": 60 }).to_string();
+    let calls = [
+        (Method::GET, "/admin/spaces/inspections".to_owned(), "spaces:read"),
+        (Method::POST, "/admin/spaces/inspections".to_owned(), "spaces:manage-credentials"),
+        (Method::DELETE, "/admin/spaces/inspections/none".to_owned(), "spaces:manage-credentials"),
+        (Method::GET, format!("{}/records", admin_path(&stage.space)), "spaces:manage-records"),
+        (Method::GET, format!("/admin/accounts/{BOB}/space-records"), "spaces:manage-records"),
+    ];
+    for held in ["spaces:read", "spaces:manage-credentials", "spaces:manage-records"] {
+        let key = format!("Bearer {}", server.create_key(&["--did", OPERATOR, "--permissions", held]));
+        for (method, path, needed) in &calls {
+            let headers = [("authorization", &*key), ("content-type", "application/json")];
+            let answer = server.request(method.clone(), path, &headers, Some(grant.clone())).await;
+            let is_refused = answer.text.contains("insufficient permissions");
+            assert_eq!(is_refused, held != *needed, "{held}: {method} {path} {}", answer.text);
+        }
+    }
 }
