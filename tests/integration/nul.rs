@@ -112,6 +112,8 @@ async fn is_a_400_on_every_route_and_never_a_500(world: World) {
     let server = &world.server;
     server.upload(procedure_lexicon(PROCEDURE), None).await;
     server.bind_to(&format!("xrpc.procedure:{PROCEDURE}"), "function handle() return {} end").await;
+    let flag = json!({ "value": "true" });
+    server.admin(Method::PUT, "/admin/settings/feature.spaces_enabled", Some(&flag)).await;
     let key = format!("Bearer {}", server.admin_key);
     let send = async |method: &Method, path: &str, body: Option<String>| {
         let mut headers = vec![("x-client-key", server.client_key.as_str())];

@@ -332,11 +332,11 @@ async fn a_deleted_account_leaves_its_spaces(world: World) {
     let space = group.space("main", json!({})).await;
     group.join(&space, BOB, true, true).await;
     group.note(&group.bob, &space, "b").await;
-    group.world.account(BOB, Some("deleted"));
     let (query, record) = (in_query(&space), format!("repo={BOB}&collection=com.example.note&rkey=b"));
     let members = format!("simplespace.listMembers?space={query}");
     let path = format!("space.getRecord?space={query}&{record}");
     assert_eq!(group.get(&group.alice, &path).await.status, 200);
+    group.world.account(BOB, Some("deleted"));
     let is_gone = async |_: &_| {
         // Slowly: each look takes from the caller's budget.
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -344,5 +344,5 @@ async fn a_deleted_account_leaves_its_spaces(world: World) {
         members.body["members"].as_array().is_some_and(|members| members.len() == 1)
     };
     group.world.server.eventually("the account is gone", is_gone).await;
-    assert_eq!(error(&group.get(&group.alice, &path).await), (404, "RecordNotFound"));
+    assert_eq!(error(&group.get(&group.alice, &path).await), (404, "RepoNotFound"));
 }
