@@ -41,7 +41,7 @@ test('an operator sees a space, inspects its records with a grant, and deletes i
     await search.pressSequentially(`${space}/${alice.did}`, { delay: 5 })
     await page.getByText('Type a whole address or DID.').waitFor()
     await search.pressSequentially('/com.example.note/one', { delay: 5 })
-    await page.getByRole('link', { name: /friends/ }).click()
+    await page.getByRole('link', { name: /riends$/ }).click()
     await page.getByRole('heading', { name: `${KIND}/friends` }).waitFor()
     assert.equal(await page.getByText('only for friends').count(), 0)
 
@@ -54,7 +54,7 @@ test('an operator sees a space, inspects its records with a grant, and deletes i
     await page.getByRole('heading', { name: 'Friends' }).waitFor()
 
     // An inspection needs the setting, a grant with a reason, and a click for each page.
-    await page.getByRole('link', { name: 'Inspect' }).click()
+    await page.getByRole('link', { name: 'Inspect', exact: true }).click()
     const dialog = page.getByRole('dialog')
     assert.equal(await dialog.getByLabel('Space or account').inputValue(), space)
     assert.ok(await dialog.getByRole('button', { name: 'Grant it' }).isDisabled())
@@ -76,7 +76,7 @@ test('an operator sees a space, inspects its records with a grant, and deletes i
     assert.equal(await page.getByRole('button', { name: 'Show records' }).count(), 0)
 
     // The space is deleted by its name.
-    await page.getByRole('link', { name: /friends/ }).click()
+    await page.getByRole('link', { name: /riends$/ }).click()
     await page.getByRole('button', { name: 'Delete…' }).click()
     const remove = dialog.getByRole('button', { name: 'Delete the space' })
     assert.ok(await remove.isDisabled())

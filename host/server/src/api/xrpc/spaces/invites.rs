@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::members::word;
 use super::{created, input};
+use crate::api::body::or_default;
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::spaces::{InviteRequest, Viewer};
@@ -25,7 +26,7 @@ enum AccessBody {
     Flags {
         read: bool,
         write: bool,
-        #[serde(default)]
+        #[serde(default, deserialize_with = "or_default")]
         read_self: bool,
     },
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{created, input};
+use crate::api::body::or_default;
 use crate::app::App;
 use belvedere_instance::spaces::{NamedMember, Viewer};
 use belvedere_protocol::spaces::SpaceUri;
@@ -51,7 +52,7 @@ struct PutBody {
     read: bool,
     write: bool,
     /// Limits reading to the member's own records.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     read_self: bool,
 }
 
