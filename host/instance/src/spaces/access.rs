@@ -55,10 +55,13 @@ impl Spaces {
     pub(super) async fn visible(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<SpaceRow, SpaceError> {
         match viewer {
             Viewer::Anonymous => {
-                let space = self.find(uri).await.ok();
-                let is_public =
-                    |space: &SpaceRow| space.is_hosted && space.settings.config.membership_is_public;
-                space.filter(is_public).ok_or(SpaceError::Anonymous)
+                let found = self.find(uri).await;
+                let space = found.map_err(|error| match error {
+                    SpaceError::NoSpace => SpaceError::Anonymous,
+                    error => error,
+                })?;
+                let is_public = space.is_hosted && space.settings.config.membership_is_public;
+                if is_public { Ok(space) } else { Err(SpaceError::Anonymous) }
             }
             Viewer::Credential(presented) => {
                 let space = self.opened(presented, uri, &uri.did).await?;

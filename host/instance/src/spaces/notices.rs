@@ -3,9 +3,10 @@
 use super::{SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_protocol::spaces::SpaceUri;
+use belvedere_protocol::spaces::r10::token::host_of;
 use belvedere_storage::store::spaces::space::{self, SpaceRow};
 use belvedere_storage::store::spaces::writers::{self, Track};
-use belvedere_storage::store::spaces::{credentials, deletion};
+use belvedere_storage::store::spaces::{credentials, follows, registrations};
 
 /// The most by which the clock of a repo's host may be ahead.
 const MAX_AHEAD_MICROS: u64 = 5 * 60 * 1_000_000;
@@ -64,15 +65,16 @@ impl Spaces {
         Ok(())
     }
 
-    /// Takes the notice that the authority of a space has deleted it. The copy here is deleted too.
+    /// Takes the notice that the authority of a space has deleted it: it receives no more notices, and the space is not followed. The
+    /// repos of our users stay: no other server has them, and only their authors delete them.
     ///
     /// # Errors
     /// [`SpaceError::NotAuthority`]; [`SpaceError::NoSpace`] for one that is not known here.
     pub async fn notify_space_deleted(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<(), SpaceError> {
         let Some(space) = self.of_authority(uri, viewer).await? else { return Err(SpaceError::NoSpace) };
-        let core = self.core();
-        let revoked = deletion::delete(&core.db, space.id, core.clock.now()).await?;
-        self.announce_revoked(revoked.unwrap_or_default());
+        let db = &self.core().db;
+        follows::end(db, space.id).await?;
+        registrations::unregister(db, space.id, &host_of(&uri.did)).await?;
         Ok(())
     }
 

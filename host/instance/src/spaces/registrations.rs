@@ -1,11 +1,12 @@
 //! Services that receive notices of what happens in a space (spaces.md §11).
 
-use super::services::{PDS, SPACE_HOST};
+use super::services::PDS;
 use super::{SpaceError, Spaces, Viewer};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::ServiceRef;
+use belvedere_protocol::spaces::r10::token::host_of;
 use belvedere_storage::store::spaces::SpaceId;
 use belvedere_storage::store::spaces::registrations::{self, Registered};
 
@@ -83,7 +84,7 @@ impl Spaces {
     /// each delivery, so that a write does not need it.
     pub(super) async fn register_authority(&self, space: SpaceId, authority: &Did) -> Result<(), SpaceError> {
         let (db, now) = (&self.core().db, self.core().clock.now());
-        let service = format!("{authority}{SPACE_HOST}");
+        let service = host_of(authority);
         let lasting = now.plus_seconds(REGISTRATION_SECONDS);
         if registrations::get(db, space, &service, lasting).await?.is_none() {
             let until = now.plus_seconds(AUTHORITY_SECONDS);
