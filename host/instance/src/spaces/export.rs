@@ -24,8 +24,8 @@ pub(super) const EXPORTS: Bounds = Bounds {
     max_wait: Duration::from_secs(30),
 };
 
-/// Records that are read together.
-const BATCH: usize = 100;
+/// Records that are read together: few, because each may have a megabyte.
+const BATCH: usize = 16;
 
 /// A repo at one moment.
 #[derive(Debug)]

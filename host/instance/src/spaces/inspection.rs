@@ -10,7 +10,6 @@ use crate::settings::Settings;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::{SpaceRecordUri, SpaceUri};
-use belvedere_storage::query::PageSize;
 use belvedere_storage::store::spaces::inspections::{self, InspectionRow, Scope};
 use belvedere_storage::store::spaces::records::{self, Authors, List, Place, SpaceRecord};
 use belvedere_storage::store::spaces::space;
@@ -173,9 +172,10 @@ impl Inspector {
         let authors = repo.map_or(Authors::All, Authors::One);
         let list = List { space, authors, collection: None, is_reverse: false, with_text: true };
         let after = after.map(|SpaceRecordUri { path, author, .. }| Place { path, author });
-        let found = records::page(db, &list, after.as_ref(), PageSize::rows_read(limit)).await?;
+        let page = records::page(db, &list, after.as_ref(), limit).await?;
         let address = |record: &SpaceRecord| uri.record(record.author.clone(), record.path.clone());
-        self.show(grant, found.into_iter().map(|record| (address(&record), record)).collect(), limit).await
+        let records = page.records.into_iter().map(|record| (address(&record), record)).collect();
+        self.show(grant, records, page.next.is_some()).await
     }
 
     /// A page of the records of an account in all spaces.
@@ -194,7 +194,8 @@ impl Inspector {
         let after = space.zip(after.as_ref().map(|after| &after.path));
         let mut shown: Vec<Inspected> = Vec::new();
         let mut known = None;
-        for (space, record) in records::of_author(db, did, after, PageSize::rows_read(limit)).await? {
+        let (found, has_more) = records::of_author(db, did, after, limit).await?;
+        for (space, record) in found {
             let uri = match known.take() {
                 Some((id, uri)) if id == space => uri,
                 _ => space::by_id(db, space).await?.ok_or(SpaceError::NoSpace)?.uri,
@@ -202,7 +203,7 @@ impl Inspector {
             shown.push((uri.record(record.author.clone(), record.path.clone()), record));
             known = Some((space, uri));
         }
-        self.show(grant, shown, limit).await
+        self.show(grant, shown, has_more).await
     }
 
     async fn in_force(&self, subject: &Subject) -> Result<Option<InspectionRow>, SpaceError> {
@@ -211,16 +212,14 @@ impl Inspector {
         Ok(inspections::in_force(&core.db, self.operator.as_str(), scope, &subject, now).await?)
     }
 
-    /// Stores which records a page shows, and then hands them out. `records` has one more if there is a next page.
+    /// Stores which records a page shows, and then hands them out.
     async fn show(
         &self,
         grant: InspectionRow,
-        mut records: Vec<Inspected>,
-        limit: u32,
+        records: Vec<Inspected>,
+        has_more: bool,
     ) -> Result<InspectedPage, SpaceError> {
-        let (core, limit) = (self.spaces.core(), limit as usize);
-        let has_more = records.len() > limit;
-        records.truncate(limit);
+        let core = self.spaces.core();
         let InspectionRow { id, subject, reason, .. } = grant;
         let uris = records.iter().map(|(uri, _)| uri.to_string()).collect();
         let actor = self.operator.to_string();

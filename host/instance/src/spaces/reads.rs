@@ -4,7 +4,7 @@ use super::access::Readers;
 use super::{SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::{Did, Nsid, Tid};
 use belvedere_protocol::spaces::{RecordPath, SpaceUri};
-use belvedere_storage::store::spaces::records::{self, Authors, List, Place, SpaceRecord};
+use belvedere_storage::store::spaces::records::{self, Authors, List, Page, Place, SpaceRecord};
 
 /// A list of records.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Spaces {
         uri: &SpaceUri,
         viewer: &Viewer,
         query: &ListQuery,
-    ) -> Result<Vec<SpaceRecord>, SpaceError> {
+    ) -> Result<Page, SpaceError> {
         let collection = query.collection.as_ref();
         let readers = self.readable(uri, viewer, query.repo.as_ref(), collection).await?;
         let list = List {

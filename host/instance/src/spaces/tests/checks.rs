@@ -12,7 +12,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::r10::SpaceCar;
 use belvedere_protocol::spaces::{RecordPath, SpaceUri};
 use belvedere_storage::store::Db;
-use belvedere_storage::store::spaces::records::{Place, SpaceRecord};
+use belvedere_storage::store::spaces::records::SpaceRecord;
 use belvedere_storage::store::spaces::writers::Order;
 
 type Rows = BTreeMap<(usize, usize), u64>;
@@ -85,7 +85,7 @@ impl Checker<'_> {
             let query = query(None, is_reverse);
             match self.spaces.records(uri, &viewer, &query).await {
                 Ok(found) => assert_eq!(
-                    (rows(&found), sight >= Sight::Own),
+                    (rows(&found.records), sight >= Sight::Own),
                     (expected.clone(), true),
                     "{who:?} {space}"
                 ),
@@ -97,9 +97,11 @@ impl Checker<'_> {
         paged.limit = 7;
         let mut found = Vec::new();
         while let Ok(page) = self.spaces.records(uri, &viewer, &paged).await {
-            let Some(last) = page.last() else { break };
-            paged.after = Some(Place { path: last.path.clone(), author: last.author.clone() });
-            found.extend(page);
+            found.extend(page.records);
+            if page.next.is_none() {
+                break;
+            }
+            paged.after = page.next;
         }
         assert_eq!(rows(&found), expected, "{who:?} {space}");
         let sees = match who {
@@ -143,7 +145,11 @@ impl Checker<'_> {
 
         match self.spaces.records(uri, &viewer, &query(Some(&repo), false)).await {
             Ok(found) => {
-                assert_eq!((rows(&found), is_shown), (expected.clone(), true), "{who:?} {space} {author}");
+                assert_eq!(
+                    (rows(&found.records), is_shown),
+                    (expected.clone(), true),
+                    "{who:?} {space} {author}"
+                );
             }
             Err(error) => check(error),
         }

@@ -15,6 +15,7 @@ pub mod inspections;
 pub mod invites;
 pub mod members;
 pub mod oplog;
+mod page_bytes;
 pub mod records;
 pub mod registrations;
 pub mod repos;

@@ -5,6 +5,8 @@ use belvedere_protocol::spaces::oplog::{Change, Op, Position};
 
 use super::super::{Db, StoreError, on};
 use super::columns::{self, SpaceId, corrupt};
+use super::page_bytes::{Taken, inline_record};
+use super::records::{self, SpaceRecord};
 use super::repos::RepoState;
 
 /// A change, with the record if it is still the one that the change wrote.
@@ -26,15 +28,17 @@ pub struct OpPage {
 
 /// The rows of a page, and the row of the state, of one moment.
 macro_rules! page {
-    ($record:literal, $join:literal) => {
+    ($record:expr, $size:expr, $join:literal) => {
         concat!(
-            "SELECT rev, idx, collection, rkey, cid, prev, record, set_hash, records FROM \
+            "SELECT rev, idx, collection, rkey, cid, prev, record, size, set_hash, records FROM \
                  (SELECT o.rev, o.idx, o.collection, o.rkey, o.cid, o.prev, ",
             $record,
-            " AS record, CAST(NULL AS BYTEA) AS set_hash, CAST(NULL AS BIGINT) AS records FROM space_ops o ",
+            " AS record, ",
+            $size,
+            " AS size, CAST(NULL AS BYTEA) AS set_hash, CAST(NULL AS BIGINT) AS records FROM space_ops o ",
             $join,
             " WHERE o.space_id = $1 AND o.author = $2 AND (o.rev, o.idx) > ($3, $4) ORDER BY o.rev, o.idx LIMIT $5) AS page \
-             UNION ALL SELECT rev, NULL, NULL, NULL, NULL, NULL, NULL, set_hash, records FROM space_repos \
+             UNION ALL SELECT rev, NULL, NULL, NULL, NULL, NULL, NULL, NULL, set_hash, records FROM space_repos \
              WHERE space_id = $1 AND author = $2"
         )
     };
@@ -52,12 +56,13 @@ pub async fn page(
 ) -> Result<Option<OpPage>, StoreError> {
     let sql = if with_records {
         page!(
-            "r.record",
+            inline_record!(),
+            inline_record!(size),
             "LEFT JOIN space_records r ON r.space_id = o.space_id AND r.author = o.author \
                  AND r.collection = o.collection AND r.rkey = o.rkey AND r.cid = o.cid"
         )
     } else {
-        page!("CAST(NULL AS TEXT)", "")
+        page!("CAST(NULL AS TEXT)", "CAST(NULL AS BIGINT)", "")
     };
     let (rev, index) =
         after.map_or((String::new(), -1), |after| (after.rev.to_string(), i64::from(after.index)));
@@ -74,17 +79,32 @@ pub async fn page(
     })?;
     let (mut ops, mut state) = (Vec::with_capacity(rows.len()), None);
     for row in rows {
-        match (row.set_hash.as_ref(), row.records) {
-            (Some(hash), Some(records)) => {
-                state = Some(RepoState::read((row.rev, hash.clone(), records))?);
-            }
-            _ => ops.push(row.read()?),
+        if let (Some(hash), Some(records)) = (row.set_hash.as_ref(), row.records) {
+            state = Some(RepoState::read((row.rev, hash.clone(), records))?);
+        } else {
+            let size = row.size;
+            ops.push((row.read()?, size));
         }
     }
     // A union has no order.
-    ops.sort_unstable_by_key(|logged: &LoggedOp| logged.op.position);
-    let has_more = ops.len() > limit as usize;
-    ops.truncate(limit as usize);
+    ops.sort_unstable_by_key(|(logged, _): &(LoggedOp, _)| logged.op.position);
+    let mut has_more = ops.len() > limit as usize;
+    let (rows, mut taken) = (ops, Taken::default());
+    let mut ops = Vec::with_capacity(rows.len());
+    for (mut logged, size) in rows.into_iter().take(limit as usize) {
+        if let Some(size) = size {
+            if !taken.take(size) {
+                has_more = true;
+                break;
+            }
+            if logged.record.is_none() {
+                let found = records::get(db, space, author, &logged.op.path).await?;
+                let is_current = |found: &SpaceRecord| Some(found.cid) == logged.op.change.cid();
+                logged.record = found.filter(is_current).and_then(|found| found.text);
+            }
+        }
+        ops.push(logged);
+    }
     Ok(state.map(|state| OpPage { ops, has_more, state }))
 }
 
@@ -108,6 +128,8 @@ struct Row {
     cid: Option<Vec<u8>>,
     prev: Option<Vec<u8>>,
     record: Option<String>,
+    /// Bytes of the current record, if it is that of the change.
+    size: Option<i64>,
     set_hash: Option<Vec<u8>>,
     records: Option<i64>,
 }

@@ -4,9 +4,11 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Cid, Did, Nsid, Tid};
 use belvedere_protocol::spaces::RecordPath;
 
-use super::super::types::{json_rows, to_json_text};
+use super::super::types::json_rows;
 use super::super::{Db, StoreError, on};
 use super::columns::{self, SpaceId};
+use super::page_bytes::{Taken, inline_record};
+use super::writes::rows::{keys_of, of_paths};
 
 /// The authors whose records a read returns. There is no default: a caller that may read only its own must say so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,18 +66,7 @@ pub async fn get(
     row.map(read).transpose()
 }
 
-macro_rules! some {
-    ($backend:ident) => {
-        concat!(
-            "SELECT r.author, r.collection, r.rkey, r.cid, r.record, r.rev, r.indexed_at FROM ",
-            json_rows!($backend, "$3"),
-            " CROSS JOIN space_records r WHERE r.space_id = $1 AND r.author = $2 \
-                 AND r.collection = v.value ->> 0 AND r.rkey = v.value ->> 1"
-        )
-    };
-}
-
-/// Some records of an author, in any order.
+/// Some records of an author, in any order. The caller limits their number.
 pub async fn some<'a>(
     db: &Db,
     space: SpaceId,
@@ -83,11 +74,14 @@ pub async fn some<'a>(
     paths: impl Iterator<Item = &'a RecordPath>,
 ) -> Result<Vec<SpaceRecord>, StoreError> {
     let sql = match db {
-        Db::Sqlite(_) => some!(sqlite),
-        Db::Postgres(_) => some!(postgres),
+        Db::Sqlite(_) => {
+            of_paths!(sqlite, "r.author, r.collection, r.rkey, r.cid, r.record, r.rev, r.indexed_at")
+        }
+        Db::Postgres(_) => {
+            of_paths!(postgres, "r.author, r.collection, r.rkey, r.cid, r.record, r.rev, r.indexed_at")
+        }
     };
-    let keys: Vec<[&str; 2]> = paths.map(|path| [path.collection.as_str(), path.rkey.as_str()]).collect();
-    let keys = to_json_text(&keys);
+    let keys = keys_of(paths);
     let rows: Vec<Row> = on!(db, reader, |pool| {
         sqlx::query_as(sql).bind(space).bind(author.as_str()).bind(&keys).fetch_all(pool).await
     })?;
@@ -130,8 +124,11 @@ pub struct List<'a> {
 macro_rules! page {
     ($where:literal, $order:literal) => {
         concat!(
-            "SELECT r.author, r.collection, r.rkey, r.cid, CASE WHEN $8 THEN r.record END, r.rev, r.indexed_at \
-             FROM space_records r WHERE r.space_id = $1 AND ",
+            "SELECT ",
+            inline_record!(size),
+            ", r.author, r.collection, r.rkey, r.cid, CASE WHEN $8 THEN ",
+            inline_record!(),
+            " END, r.rev, r.indexed_at FROM space_records r WHERE r.space_id = $1 AND ",
             $where,
             " ORDER BY ",
             $order,
@@ -159,14 +156,17 @@ const OF_ALL_REVERSE: &str = page!(
     "r.collection DESC, r.rkey DESC, r.author DESC"
 );
 
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub records: Vec<SpaceRecord>,
+    /// The place at which the page ends, if records follow: there are more than the limit, or they would take too many bytes.
+    pub next: Option<Place>,
+}
+
 /// A page of a list. `after`: the last record of the page before. A place outside the list counts as its nearest end, because a
 /// viewer may have made it up.
-pub async fn page(
-    db: &Db,
-    list: &List<'_>,
-    after: Option<&Place>,
-    limit: u32,
-) -> Result<Vec<SpaceRecord>, StoreError> {
+pub async fn page(db: &Db, list: &List<'_>, after: Option<&Place>, limit: u32) -> Result<Page, StoreError> {
     let sql = match (list.authors, list.is_reverse) {
         (Authors::One(_), false) => OF_ONE,
         (Authors::One(_), true) => OF_ONE_REVERSE,
@@ -182,7 +182,8 @@ pub async fn page(
     } else {
         (to, after.map_or(first, |after| after.max(first)))
     };
-    let rows: Vec<Row> = on!(db, reader, |pool| {
+    // One row more tells whether records follow.
+    let rows: Vec<SizedRow> = on!(db, reader, |pool| {
         sqlx::query_as(sql)
             .bind(list.space)
             .bind(author_of(list.authors))
@@ -190,28 +191,65 @@ pub async fn page(
             .bind(collection)
             .bind(rkey)
             .bind(author)
-            .bind(i64::from(limit))
+            .bind(i64::from(limit) + 1)
             .bind(list.with_text)
             .fetch_all(pool)
             .await
     })?;
-    rows.into_iter().map(read).collect()
+    let is_whole = rows.len() <= limit as usize;
+    let (mut records, mut last, mut taken) = (Vec::new(), None, Taken::default());
+    for (size, row) in rows.into_iter().take(limit as usize).map(sized) {
+        let mut record = read(row)?;
+        let place = Place { path: record.path.clone(), author: record.author.clone() };
+        if list.with_text {
+            if !taken.take(size) {
+                return Ok(Page { records, next: last });
+            }
+            if !with_large_text(db, list.space, &mut record).await? {
+                last = Some(place);
+                continue;
+            }
+        }
+        last = Some(place);
+        records.push(record);
+    }
+    Ok(Page { records, next: last.filter(|_| !is_whole) })
 }
 
-/// A page of the records of an author in all spaces that are not deleted, by space and path. `after`: the last one of the page
-/// before.
+/// Reads the text of a record that did not come with its row. `false` when the record was deleted meanwhile.
+async fn with_large_text(db: &Db, space: SpaceId, record: &mut SpaceRecord) -> Result<bool, StoreError> {
+    if record.text.is_some() {
+        return Ok(true);
+    }
+    let found = get(db, space, &record.author, &record.path).await?;
+    Ok(found.map(|found| *record = found).is_some())
+}
+
+type SizedRow = (i64, String, String, String, Vec<u8>, Option<String>, String, Timestamp);
+
+fn sized((size, author, collection, rkey, cid, text, rev, indexed_at): SizedRow) -> (i64, Row) {
+    (size, (author, collection, rkey, cid, text, rev, indexed_at))
+}
+
+/// A page of the records of an author in all spaces that are not deleted, by space and path, and whether records follow. `after`:
+/// the last one of the page before.
 pub async fn of_author(
     db: &Db,
     author: &Did,
     after: Option<(SpaceId, &RecordPath)>,
     limit: u32,
-) -> Result<Vec<(SpaceId, SpaceRecord)>, StoreError> {
-    type InSpace = (SpaceId, String, String, String, Vec<u8>, Option<String>, String, Timestamp);
-    let sql = "SELECT r.space_id, r.author, r.collection, r.rkey, r.cid, r.record, r.rev, r.indexed_at FROM space_repos p \
-                   JOIN spaces s ON s.id = p.space_id AND s.deleted_at IS NULL \
-                   JOIN space_records r ON r.space_id = p.space_id AND r.author = p.author \
-               WHERE p.author = $1 AND p.space_id >= $2 AND (r.space_id, r.collection, r.rkey) > ($2, $3, $4) \
-               ORDER BY r.space_id, r.collection, r.rkey LIMIT $5";
+) -> Result<(Vec<(SpaceId, SpaceRecord)>, bool), StoreError> {
+    type InSpace = (SpaceId, i64, String, String, String, Vec<u8>, Option<String>, String, Timestamp);
+    let sql = concat!(
+        "SELECT r.space_id, ",
+        inline_record!(size),
+        ", r.author, r.collection, r.rkey, r.cid, ",
+        inline_record!(),
+        ", r.rev, r.indexed_at FROM space_repos p JOIN spaces s ON s.id = p.space_id AND s.deleted_at IS NULL \
+             JOIN space_records r ON r.space_id = p.space_id AND r.author = p.author \
+         WHERE p.author = $1 AND p.space_id >= $2 AND (r.space_id, r.collection, r.rkey) > ($2, $3, $4) \
+         ORDER BY r.space_id, r.collection, r.rkey LIMIT $5"
+    );
     let path = after.map(|(_, path)| path);
     let rows: Vec<InSpace> = on!(db, reader, |pool| {
         sqlx::query_as(sql)
@@ -219,14 +257,24 @@ pub async fn of_author(
             .bind(after.map_or(SpaceId(0), |(space, _)| space))
             .bind(path.map_or("", |path| path.collection.as_str()))
             .bind(path.map_or("", |path| path.rkey.as_str()))
-            .bind(i64::from(limit))
+            .bind(i64::from(limit) + 1)
             .fetch_all(pool)
             .await
     })?;
-    let record = |(space, author, collection, rkey, cid, text, rev, indexed_at)| {
-        Ok((space, read((author, collection, rkey, cid, text, rev, indexed_at))?))
-    };
-    rows.into_iter().map(record).collect()
+    let has_more = rows.len() > limit as usize;
+    let (mut records, mut taken) = (Vec::new(), Taken::default());
+    for (space, size, author, collection, rkey, cid, text, rev, indexed_at) in
+        rows.into_iter().take(limit as usize)
+    {
+        if !taken.take(size) {
+            return Ok((records, true));
+        }
+        let mut record = read((author, collection, rkey, cid, text, rev, indexed_at))?;
+        if with_large_text(db, space, &mut record).await? {
+            records.push((space, record));
+        }
+    }
+    Ok((records, has_more))
 }
 
 /// Whether records of an author are hidden because the account is not active.

@@ -83,10 +83,9 @@ pub async fn list(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Res
         is_reverse: input::flag(&request, "reverse")? == Some(true),
         with_values: !excludes,
     };
-    let found = app.spaces.records(&uri, &viewer, &query).await?;
-    let cursor = found.last().filter(|_| found.len() == query.limit as usize);
-    let cursor = cursor.map(|last| format!("{}/{}", last.path, last.author));
-    let records = found.iter().map(|record| item(&uri, record)).collect::<Result<_, _>>()?;
+    let page = app.spaces.records(&uri, &viewer, &query).await?;
+    let cursor = page.next.map(|last| format!("{}/{}", last.path, last.author));
+    let records = page.records.iter().map(|record| item(&uri, record)).collect::<Result<_, _>>()?;
     Ok(response::json(StatusCode::OK, &ListView { records, cursor }))
 }
 

@@ -2,7 +2,7 @@
 
 mod followed;
 mod plan;
-mod rows;
+pub(super) mod rows;
 
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Cid, Did, Tid};

@@ -16,16 +16,20 @@ pub(super) const MAX_ROWS: usize = 1_000;
 /// The texts of the records of one statement, which is in memory as a whole.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
-macro_rules! find {
-    ($backend:ident) => {
+/// SQL: columns of the records `r` of an author (`$2`) in a space (`$1`) that are in a list (`$3`, of [`keys_of`]).
+macro_rules! of_paths {
+    ($backend:ident, $columns:literal) => {
         concat!(
-            "SELECT r.collection, r.rkey, r.cid FROM ",
+            "SELECT ",
+            $columns,
+            " FROM ",
             json_rows!($backend, "$3"),
             " CROSS JOIN space_records r WHERE r.space_id = $1 AND r.author = $2 \
                  AND r.collection = v.value ->> 0 AND r.rkey = v.value ->> 1"
         )
     };
 }
+pub(in crate::store::spaces) use of_paths;
 
 macro_rules! delete {
     ($backend:ident, $table:literal) => {
@@ -49,20 +53,20 @@ pub(super) struct Statements {
 pub(super) fn statements(db: &Db) -> Statements {
     match db {
         Db::Sqlite(_) => Statements {
-            find: find!(sqlite),
+            find: of_paths!(sqlite, "r.collection, r.rkey, r.cid"),
             delete_records: delete!(sqlite, "space_records"),
             delete_blobs: delete!(sqlite, "space_blobs"),
         },
         Db::Postgres(_) => Statements {
-            find: find!(postgres),
+            find: of_paths!(postgres, "r.collection, r.rkey, r.cid"),
             delete_records: delete!(postgres, "space_records"),
             delete_blobs: delete!(postgres, "space_blobs"),
         },
     }
 }
 
-/// The list of records for [`Statements`].
-pub(super) fn keys_of<'a>(paths: impl Iterator<Item = &'a RecordPath>) -> String {
+/// The list of records for [`Statements`] and [`of_paths`].
+pub(in crate::store::spaces) fn keys_of<'a>(paths: impl Iterator<Item = &'a RecordPath>) -> String {
     to_json_text(&paths.map(key).collect::<Vec<_>>())
 }
 

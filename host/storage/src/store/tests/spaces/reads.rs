@@ -3,6 +3,7 @@ use belvedere_base::clock::Timestamp;
 
 use super::fixtures::*;
 use crate::store::index::AccountStatus;
+use crate::store::spaces::oplog;
 use crate::store::spaces::records::Place;
 use crate::store::spaces::writers::{self, Order, Track};
 use crate::store::tests::fixtures::{nsid, rev, set_status};
@@ -13,11 +14,14 @@ const OTHER: &str = "com.example.other";
 async fn walk(db: &Db, list: &List<'_>, limit: u32) -> Vec<String> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = records::page(db, list, after.as_ref(), limit).await.unwrap();
-        let Some(end) = page.last() else { return found };
-        after = Some(Place { path: end.path.clone(), author: end.author.clone() });
+        let records::Page { records: page, next } =
+            records::page(db, list, after.as_ref(), limit).await.unwrap();
         assert!(page.iter().all(|record| record.text.is_some() == list.with_text));
         found.extend(page.iter().map(|record| format!("{} {}", &record.author.as_str()[31..], record.path)));
+        if next.is_none() {
+            return found;
+        }
+        after = next;
     }
 }
 
@@ -38,6 +42,7 @@ on_both!(
     records_of_hidden_accounts_are_in_no_list_of_all,
     a_path_without_an_author_may_have_several,
     blobs_are_those_of_records,
+    a_page_of_large_records_is_cut,
     the_list_of_repos_is_in_the_order_of_changes,
     writes_elsewhere_are_tracked_unless_they_are_stale
 );
@@ -91,7 +96,7 @@ async fn a_cursor_does_not_lead_out_of_the_collection(db: TestDb) {
                 // The record of that collection comes after it.
                 let rkey = if is_reverse { "x" } else { "0" };
                 let after = Place { path: path(&format!("{outside}/{rkey}")), author: two.clone() };
-                let page = records::page(&db, &list, Some(&after), 9).await.unwrap();
+                let page = records::page(&db, &list, Some(&after), 9).await.unwrap().records;
                 let found: Vec<_> = page.iter().map(|record| record.path.collection.as_str()).collect();
                 assert_eq!(found, [NOTE].repeat(usize::from(is_before)), "{list:?} after {outside}");
             }
@@ -103,12 +108,12 @@ async fn writes_between_pages_lose_no_record(db: TestDb) {
     let space = create(&db, "main").await;
     fill(&db, space).await;
     let list = list_all(space);
-    let page = records::page(&db, &list, None, 3).await.unwrap();
+    let page = records::page(&db, &list, None, 3).await.unwrap().records;
     let after = Place { path: page[2].path.clone(), author: page[2].author.clone() };
     // Before, at, and after the position.
     let batch = [put(&note("A"), 1), take(&note("a")), put(&note("b"), 1)];
     apply(&db, space, 2, 20, &batch).await.unwrap();
-    let rest = records::page(&db, &list, Some(&after), 99).await.unwrap();
+    let rest = records::page(&db, &list, Some(&after), 99).await.unwrap().records;
     assert_eq!(rest.len(), 6, "the five others and the new one: {rest:?}");
     assert_eq!(rest[0].path, note("a"));
     assert_eq!(rest[1].path, note("b"));
@@ -210,4 +215,37 @@ async fn writes_elsewhere_are_tracked_unless_they_are_stale(db: TestDb) {
     let foreign = space::of_other_host(&db, &other, Timestamp(1)).await.unwrap().unwrap();
     let tracked = writers::track(&db, foreign, &did(2), rev(1), [0; 32], Timestamp(1)).await.unwrap();
     assert_eq!(tracked, Track::NoSpace);
+}
+
+async fn a_page_of_large_records_is_cut(db: TestDb) {
+    const LARGE: usize = 900_000;
+    let space = create(&db, "main").await;
+    // Some twelve of them fit into a page.
+    for n in 0..30 {
+        let record = new_record(&serde_json::json!({ "n": n, "text": "x".repeat(LARGE) }).to_string());
+        let write =
+            Write { path: note(&format!("k{n:02}")), record: Some(record), requires: Precondition::Absent };
+        apply(&db, space, 2, 10 + n, &[write]).await.unwrap();
+    }
+    let (two, mut list) = (did(2), list_all(space));
+    for is_reverse in [false, true] {
+        list.is_reverse = is_reverse;
+        let page = records::page(&db, &list, None, 1_000).await.unwrap();
+        let bytes: usize = page.records.iter().map(|record| record.text.as_ref().unwrap().len()).sum();
+        assert!(page.records.len() < 30 && bytes <= 10_240_000, "{bytes}");
+        assert_eq!(walk(&db, &list, 1_000).await.len(), 30);
+    }
+    let (found, has_more) = records::of_author(&db, &two, None, 1_000).await.unwrap();
+    assert!(found.len() < 30 && has_more && found.iter().all(|(_, record)| record.text.is_some()));
+    let (mut seen, mut after) = (0, None);
+    loop {
+        let page = oplog::page(&db, space, &two, after, 1_000, true).await.unwrap().unwrap();
+        assert!(page.ops.len() < 30 && page.ops.iter().all(|logged| logged.record.is_some()));
+        seen += page.ops.len();
+        if !page.has_more {
+            break;
+        }
+        after = page.ops.last().map(|logged| logged.op.position);
+    }
+    assert_eq!(seen, 30);
 }
