@@ -1,10 +1,10 @@
-//! The body type of responses: sends in pieces on HTTP/2, tracks how much was written, and drops what is read too
-//! slowly.
+//! The body type of responses: sends in pieces on HTTP/2, and everywhere what comes into being while it is sent; tracks how much
+//! was written, and drops what is read too slowly.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -22,37 +22,30 @@ use crate::fair_share::Permit;
 pub(in super::super) enum ResponseBody {
     /// HTTP/1.1, where the socket shows how fast the client reads; and empty bodies.
     Whole(Full<Bytes>),
-    /// HTTP/2, where each response has a flow-control window that the client may never open.
+    /// HTTP/2, where each response has a flow-control window that the client may never open; and open responses.
     Tracked(Arc<TrackedResponse>),
-    /// An open response: the connection shows how fast the client reads, since the source is only asked when there is
-    /// room.
-    Open(OpenResponse),
 }
 
 impl ResponseBody {
     /// Ends a request's handler. An open response remains in flight until it ends, so that its connection is not idle.
     pub(in super::super) fn answered(self, in_flight: InFlight) -> Self {
-        match self {
-            Self::Open(open) => Self::Open(OpenResponse { _in_flight: Some(in_flight), ..open }),
-            complete => complete,
+        if let Self::Tracked(response) = &self
+            && let Some(source) = &mut response.lock().source
+        {
+            source.in_flight = Some(in_flight);
         }
+        self
     }
 }
 
-/// An open response that is being sent.
+/// The source of an open response.
 #[derive(Debug)]
-pub(in super::super) struct OpenResponse {
+struct Source {
     body: OpenBody,
-    /// Until the response is dropped, its connection is not idle.
-    _in_flight: Option<InFlight>,
-    /// Released when the response is dropped.
-    _permit: Option<Permit>,
-}
-
-impl OpenResponse {
-    pub(super) fn new(body: OpenBody, permit: Option<Permit>) -> Self {
-        Self { body, _in_flight: None, _permit: permit }
-    }
+    /// It has nothing to send now: then a client that takes nothing is not slow.
+    is_quiet: bool,
+    /// Until it has ended, its connection is not idle.
+    in_flight: Option<InFlight>,
 }
 
 /// The reason why a response ends before its last byte.
@@ -68,20 +61,23 @@ pub(in super::super) enum Unsent {
 #[derive(Debug)]
 pub(in super::super) struct TrackedResponse {
     connection: Arc<Counters>,
-    /// Whether pieces are copies: a slice in the HTTP/2 library's buffer would keep all of a large response in memory.
+    /// Whether pieces are copies: a slice in the library's buffer would keep all of a large response in memory.
     copied: bool,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     rest: Bytes,
-    /// Bytes that the HTTP/2 library has taken and not written yet.
+    /// The source of what follows `rest`, until it has ended.
+    source: Option<Source>,
+    /// Bytes that the HTTP library has taken and not written yet.
     handed_out: usize,
     written: u64,
     evicted: bool,
     pace: Pace,
-    charge: Charge,
+    /// `None` for an open response, whose permit covers what is in memory.
+    charge: Option<Charge>,
     permit: Option<Permit>,
 }
 
@@ -93,9 +89,19 @@ impl TrackedResponse {
         permit: Option<Permit>,
     ) -> Arc<Self> {
         let copied = bytes.len() > limits::RESPONSE_PIECE;
-        let (handed_out, written, evicted) = Default::default();
-        let state =
-            State { rest: bytes, handed_out, written, evicted, pace: Pace::default(), charge, permit };
+        Self::tracked(
+            connection,
+            copied,
+            State { rest: bytes, charge: Some(charge), permit, ..State::default() },
+        )
+    }
+
+    pub(super) fn open(connection: &Arc<Counters>, body: OpenBody, permit: Option<Permit>) -> Arc<Self> {
+        let source = Source { body, is_quiet: false, in_flight: None };
+        Self::tracked(connection, true, State { source: Some(source), permit, ..State::default() })
+    }
+
+    fn tracked(connection: &Arc<Counters>, copied: bool, state: State) -> Arc<Self> {
         let response =
             Arc::new(Self { connection: Arc::clone(connection), copied, state: Mutex::new(state) });
         let weak = Arc::downgrade(&response);
@@ -108,13 +114,20 @@ impl TrackedResponse {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_piece(self: &Arc<Self>) -> Option<Result<Bytes, Unsent>> {
+    fn poll_piece(self: &Arc<Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Unsent>>> {
         let mut state = self.lock();
         if state.evicted {
-            return Some(Err(Unsent::TooSlow));
+            return Poll::Ready(Some(Err(Unsent::TooSlow)));
         }
-        if state.rest.is_empty() {
-            return None;
+        while state.rest.is_empty() {
+            let Some(source) = &mut state.source else { return Poll::Ready(None) };
+            let next = source.body.stream().poll_next(context);
+            source.is_quiet = next.is_pending();
+            match ready!(next) {
+                Some(Ok(bytes)) => state.rest = bytes,
+                Some(Err(interrupted)) => return Poll::Ready(Some(Err(interrupted.into()))),
+                None => state.source = None,
+            }
         }
         let length = state.rest.len().min(limits::RESPONSE_PIECE);
         let mut bytes = state.rest.split_to(length);
@@ -126,7 +139,7 @@ impl TrackedResponse {
             state.rest = Bytes::new();
         }
         state.handed_out += length;
-        Some(Ok(Bytes::from_owner(Piece { bytes, response: Arc::clone(self) })))
+        Poll::Ready(Some(Ok(Bytes::from_owner(Piece { bytes, response: Arc::clone(self) }))))
     }
 }
 
@@ -134,6 +147,10 @@ impl PacedResponse for TrackedResponse {
     fn tick(&self) -> Option<u64> {
         let mut state = self.lock();
         let written = state.written;
+        if state.handed_out == 0 && state.source.as_ref().is_some_and(|source| source.is_quiet) {
+            state.pace.reset(written);
+            return None;
+        }
         state.pace.tick(written)
     }
 
@@ -145,15 +162,18 @@ impl PacedResponse for TrackedResponse {
         let mut state = self.lock();
         state.evicted = true;
         state.rest = Bytes::new();
+        state.source = None;
         let left = state.handed_out;
-        state.charge.shrink_to(left);
+        if let Some(charge) = &mut state.charge {
+            charge.shrink_to(left);
+        }
         if let Some(permit) = &mut state.permit {
             permit.shrink_to(units(left));
         }
     }
 }
 
-/// A piece of a response; the HTTP/2 library drops it once it is written to the socket.
+/// A piece of a response; the HTTP library drops it once it is written to the socket.
 struct Piece {
     bytes: Bytes,
     response: Arc<TrackedResponse>,
@@ -187,9 +207,8 @@ impl http_body::Body for ResponseBody {
             Self::Whole(body) => {
                 Pin::new(body).poll_frame(context).map_err(|never: Infallible| match never {})
             }
-            Self::Tracked(response) => Poll::Ready(response.next_piece().map(|piece| piece.map(Frame::data))),
-            Self::Open(open) => {
-                open.body.stream().poll_next(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes?))))
+            Self::Tracked(response) => {
+                response.poll_piece(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
             }
         }
     }
@@ -199,17 +218,22 @@ impl http_body::Body for ResponseBody {
             Self::Whole(body) => body.is_end_stream(),
             Self::Tracked(response) => {
                 let state = response.lock();
-                state.rest.is_empty() && !state.evicted
+                state.rest.is_empty() && state.source.is_none() && !state.evicted
             }
-            Self::Open(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(body) => body.size_hint(),
-            Self::Tracked(response) => SizeHint::with_exact(response.lock().rest.len() as u64),
-            Self::Open(_) => SizeHint::default(),
+            Self::Tracked(response) => {
+                let state = response.lock();
+                if state.source.is_some() {
+                    SizeHint::default()
+                } else {
+                    SizeHint::with_exact(state.rest.len() as u64)
+                }
+            }
         }
     }
 }

@@ -19,7 +19,6 @@ use super::monitor::Counters;
 use super::{Body, limits};
 use crate::fair_share::{FairPool, Permit, Tenant};
 
-use body::OpenResponse;
 pub(super) use body::ResponseBody;
 use body::TrackedResponse;
 
@@ -55,7 +54,7 @@ impl ResponseMemory {
     }
 
     /// Reserves memory for a response of `length` bytes; waits until enough of other responses has been read. Without a
-    /// length it is an event stream.
+    /// length it is an open one.
     pub(super) async fn reserve(
         &self,
         client: IpAddr,
@@ -101,7 +100,9 @@ impl Reservation {
     pub(super) fn send(self, connection: &Arc<Counters>, body: Body) -> ResponseBody {
         let bytes = match body {
             Body::Whole(bytes) => bytes,
-            Body::Open(body) => return ResponseBody::Open(OpenResponse::new(body, self.permit)),
+            Body::Open(body) => {
+                return ResponseBody::Tracked(TrackedResponse::open(connection, body, self.permit));
+            }
         };
         if bytes.is_empty() {
             return ResponseBody::Whole(Full::default());

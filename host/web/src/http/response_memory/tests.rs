@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::RETRY_AFTER;
-use http::{Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -274,9 +274,61 @@ async fn an_event_stream_is_asked_only_for_what_its_reader_takes() {
     let (mut sender, connection) = http2_client(&running, 0).await;
     let answer = sender.send_request(get("/h2")).await.unwrap();
     assert!(answer.status() == StatusCode::OK && H2_SENT.load(Relaxed) <= 1, "{}", H2_SENT.load(Relaxed));
-    drop((answer, sender));
-    connection.abort();
+    // The response is dropped, and as it is the only one, the connection ends.
     eventually("its reservation is released", || running.http.reserved_units() == 0).await;
+    drop(answer);
+    eventually("the connection ends", || connection.is_finished()).await;
+}
+
+/// Increases a number when it is dropped, as a permit that a download holds is released.
+struct Held(&'static AtomicUsize);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_download_that_is_not_read_ends_and_one_with_a_slow_source_goes_on() {
+    static RELEASED: AtomicUsize = AtomicUsize::new(0);
+    const CHUNK: usize = 100_000;
+    let endless: Handler = Box::new(|_, _| {
+        let held = Held(&RELEASED);
+        let chunks = stream::repeat_with(move || {
+            let _held = &held;
+            Ok(Bytes::from(vec![b'x'; CHUNK]))
+        });
+        Box::pin(async { Ok(response::download(HeaderValue::from_static("a/b"), chunks)) })
+    });
+    let slow: Handler = Box::new(|_, _| {
+        let chunks = stream::unfold(0, |sent| async move {
+            // Longer than a stalled response may take.
+            tokio::time::sleep(TICK * (limits::STALL_TICKS + 3)).await;
+            (sent < 3).then(|| (Ok(Bytes::from_static(b"chunk")), sent + 1))
+        });
+        Box::pin(async { Ok(response::download(HeaderValue::from_static("a/b"), chunks)) })
+    });
+    let routes = vec![(Method::GET, "/endless", endless), (Method::GET, "/slow", slow)];
+    let running = start_with_tick(routes, TICK);
+    for window in [0, 1] {
+        let before = RELEASED.load(Relaxed);
+        let (mut sender, connection) = http2_client(&running, window).await;
+        let answer = sender.send_request(get("/endless")).await.unwrap();
+        eventually("what the download holds is released", || RELEASED.load(Relaxed) > before).await;
+        eventually("its reservation is released", || running.http.reserved_units() == 0).await;
+        eventually("the connection ends", || connection.is_finished()).await;
+        drop(answer);
+    }
+    // Another response on the connection goes on.
+    let (mut sender, _connection) = http2_client(&running, 64 * 1024).await;
+    let stalled = sender.send_request(get("/endless")).await.unwrap();
+    let slow = sender.send_request(get("/slow")).await.unwrap();
+    assert_eq!(slow.into_body().collect().await.unwrap().to_bytes(), "chunkchunkchunk");
+    assert!(stalled.into_body().collect().await.is_err(), "the rest of it is gone");
+    let (mut stream, _) = head_only(&running, "127.0.0.1", "GET", "/slow").await;
+    let mut rest = vec![0; 20];
+    stream.read_exact(&mut rest).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
