@@ -109,6 +109,12 @@ impl Did {
     }
 }
 
+/// Whether a text may follow `#` in the name of a service: it is the fragment of a URI (RFC 3986 §3.5).
+pub fn is_service_fragment(text: &str) -> bool {
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&b);
+    !text.is_empty() && text.bytes().all(is_allowed)
+}
+
 impl TryFrom<&str> for Did {
     type Error = SyntaxError;
 

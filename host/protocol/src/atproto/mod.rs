@@ -19,7 +19,7 @@ pub mod space_uri;
 mod typed;
 
 pub use car::InvalidBlocks;
-pub use did::Did;
+pub use did::{Did, is_service_fragment};
 pub use lexicon::{LexiconDoc, LexiconKind};
 pub use record_type::{WrongRecordType, set_record_type};
 pub use record_uri::{HandleUri, InvalidRecordUri, RecordUri};

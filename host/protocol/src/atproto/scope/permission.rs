@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::text::{self, ScopeText};
-use crate::atproto::{Did, Nsid};
+use crate::atproto::{Did, Nsid, is_service_fragment};
 
 /// A list of NSIDs, or all NSIDs (`*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,10 +133,7 @@ pub struct Rpc {
 
 /// Whether a text names a service: a DID with a fragment.
 pub(super) fn is_audience(text: &str) -> bool {
-    text.split_once('#').is_some_and(|(did, fragment)| {
-        let is_fragment = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&b);
-        Did::is_valid(did) && !fragment.is_empty() && fragment.bytes().all(is_fragment)
-    })
+    text.split_once('#').is_some_and(|(did, fragment)| Did::is_valid(did) && is_service_fragment(fragment))
 }
 
 impl Rpc {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::atproto::Did;
+use crate::atproto::{Did, is_service_fragment};
 use crate::spaces::access::{Policy, ServiceRef};
 use crate::spaces::app_gate::AppAccess;
 
@@ -94,10 +94,7 @@ impl std::str::FromStr for ServiceRef {
     /// Reads a DID, with the fragment of a service or without.
     fn from_str(text: &str) -> Result<Self, Unsupported> {
         let (did, fragment) = text.split_once('#').map_or((text, None), |(did, rest)| (did, Some(rest)));
-        let is_fragment = |text: &str| {
-            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b))
-        };
-        if !fragment.is_none_or(is_fragment) {
+        if !fragment.is_none_or(is_service_fragment) {
             return Err(Unsupported::Policy);
         }
         let did = Did::try_from(did).map_err(|_| Unsupported::Policy)?;

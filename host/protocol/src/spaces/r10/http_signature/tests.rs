@@ -124,6 +124,28 @@ fn other_labels_other_parameters_and_a_high_s_are_accepted() {
     assert_eq!(check_signed(&format!("atproto-space={cover}"), &signature_header(&high)), Ok(()));
 }
 
+/// RFC 8941 §3.2: of members with the same key the last one counts.
+#[test]
+fn of_a_repeated_label_the_last_one_counts_in_both_headers() {
+    let cover = r#"("authorization" "atproto-space-audience")"#;
+    let (input, signature) = signed(cover);
+    let (old_input, old_signature) = signed(&format!("{cover};created=1;expires=2"));
+    let twice = |first: &str, last: &str| format!("{first}, {last}");
+    let both = [twice(&old_input, &input), twice(&old_signature, &signature)];
+    assert_eq!(check_signed(&both[0], &both[1]), Ok(()));
+    let swapped = [twice(&input, &old_input), twice(&signature, &old_signature)];
+    assert_eq!(check_signed(&swapped[0], &swapped[1]), Err(SignatureError::Time));
+    // The first signature does not count for the last input, and over several lines the same holds.
+    assert_eq!(check_signed(&both[0], &swapped[1]), Err(SignatureError::Signature));
+    let headers = Headers {
+        authorization: &[AUTH],
+        audience: &[REPO],
+        signature_input: &[&old_input, &input],
+        signature: &[&old_signature, &signature],
+    };
+    assert_eq!(check(headers), Ok(()));
+}
+
 #[test]
 fn each_check_has_its_error() {
     const BOTH: SignatureError = SignatureError::Cover(r#"("authorization" "atproto-space-audience")"#);
