@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, LIST, NOTES, World};
 use crate::oauth::device::{App, Device, pds};
+use crate::spaces::Group;
 use crate::support::instance::{Answer, procedure_lexicon};
 
 const LABELERS: &str = "did:plc:labeler1;redact, did:plc:labeler2";
@@ -124,7 +125,27 @@ async fn methods_of_spaces_of_another_server_are_forwarded(world: World) {
             answer.text
         );
     }
-    assert_eq!(upstream.requests().len(), 1);
+    // Switched on, they go where other methods go.
+    let world = Group::of(world).await.world;
+    let space_host = format!("{}#atproto_space_host", world.server.did());
+    let none = format!("{}#none", world.server.did());
+    let query = format!("{method}?space=at://{ALICE}/space/com.example.group/x&collection=a.b.c&rkey=x");
+    for (header, status, error) in [
+        (&*own, 401, "AuthenticationRequired"),
+        (&*space_host, 401, "AuthenticationRequired"),
+        (&*none, 400, "atproto-proxy: this server has no service #none"),
+        (
+            "nonsense",
+            400,
+            "atproto-proxy must be a DID with the fragment of a service, like did:web:api.example#svc",
+        ),
+    ] {
+        let answer = get(&world, &query, &[("atproto-proxy", header)]).await;
+        assert_eq!((answer.status.as_u16(), answer.error()), (status, error), "{header} {}", answer.text);
+    }
+    let answer = get(&world, method, &[("atproto-proxy", &*target)]).await;
+    assert_eq!((answer.status.as_u16(), &answer.body["from"]), (200, &json!("service")), "{}", answer.text);
+    assert_eq!(upstream.requests().len(), 2);
 }
 
 async fn a_call_to_our_own_service_is_answered_here(world: World) {

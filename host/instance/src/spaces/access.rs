@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::OnceCell;
+
 use super::managing_app::Right;
 use super::{Account, Presented, SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::scope::SpaceManage;
@@ -10,11 +12,11 @@ use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::{self, Decision, MemberAccess, Policy, Readable, Relation};
 use belvedere_protocol::spaces::app_gate::RecordCall;
 use belvedere_protocol::spaces::r10::token::TokenError;
-use belvedere_storage::store::backfill;
 use belvedere_storage::store::index::AccountStatus;
 use belvedere_storage::store::spaces::records::Authors;
 use belvedere_storage::store::spaces::space::{self, SpaceRow};
 use belvedere_storage::store::spaces::{credentials, delegation};
+use belvedere_storage::store::{Db, StoreError, backfill};
 
 /// A space, and the records in it that a viewer may read.
 #[derive(Debug)]
@@ -38,6 +40,26 @@ impl Readers {
     }
 }
 
+/// The rights of a user through all memberships in a space. They are walked when they are needed, and once.
+#[derive(Debug)]
+pub(super) struct Membership<'a> {
+    space: &'a SpaceRow,
+    did: &'a Did,
+    walked: OnceCell<Option<MemberAccess>>,
+}
+
+impl<'a> Membership<'a> {
+    pub(super) fn new(space: &'a SpaceRow, did: &'a Did) -> Self {
+        Self { space, did, walked: OnceCell::new() }
+    }
+
+    /// `None` for a user who is no member.
+    async fn access(&self, db: &Db) -> Result<Option<MemberAccess>, StoreError> {
+        let walk = || delegation::access(db, self.space.id, self.did);
+        self.walked.get_or_try_init(walk).await.copied()
+    }
+}
+
 impl Spaces {
     /// The space at an address, unless it is deleted.
     ///
@@ -53,6 +75,15 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError::NoSpace`] for everyone else; [`SpaceError::Anonymous`] for a call without a user.
     pub(super) async fn visible(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<SpaceRow, SpaceError> {
+        Ok(self.seen(uri, viewer).await?.0)
+    }
+
+    /// Like [`Self::visible`], with the user's relation to the space; `None` for a call without a user.
+    async fn seen(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+    ) -> Result<(SpaceRow, Option<Relation>), SpaceError> {
         match viewer {
             Viewer::Anonymous => {
                 let found = self.find(uri).await;
@@ -61,20 +92,20 @@ impl Spaces {
                     error => error,
                 })?;
                 let is_public = space.is_hosted && space.settings.config.membership_is_public;
-                if is_public { Ok(space) } else { Err(SpaceError::Anonymous) }
+                if is_public { Ok((space, None)) } else { Err(SpaceError::Anonymous) }
             }
             Viewer::Credential(presented) => {
                 let space = self.opened(presented, uri, &uri.did).await?;
-                if space.is_hosted { Ok(space) } else { Err(SpaceError::NoSpace) }
+                if space.is_hosted { Ok((space, None)) } else { Err(SpaceError::NoSpace) }
             }
             Viewer::Account(account) => {
                 let space = self.find(uri).await?;
-                let is_public = space.settings.config.membership_is_public;
-                if space.is_hosted && self.relation(&space, account).await?.sees(is_public) {
-                    Ok(space)
-                } else {
-                    Err(SpaceError::NoSpace)
+                if !space.is_hosted {
+                    return Err(SpaceError::NoSpace);
                 }
+                let relation = self.relation(&Membership::new(&space, &account.did), account).await?;
+                let sees = relation.sees(space.settings.config.membership_is_public);
+                if sees { Ok((space, Some(relation))) } else { Err(SpaceError::NoSpace) }
             }
         }
     }
@@ -103,13 +134,13 @@ impl Spaces {
     /// # Errors
     /// As [`Self::visible`], also when the membership is public.
     pub(super) async fn joined(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<SpaceRow, SpaceError> {
-        let space = self.visible(uri, viewer).await?;
-        match viewer {
-            Viewer::Anonymous => Err(SpaceError::Anonymous),
-            Viewer::Account(account) if !self.relation(&space, account).await?.sees(false) => {
+        let (space, relation) = self.seen(uri, viewer).await?;
+        match (viewer, relation) {
+            (Viewer::Anonymous, _) => Err(SpaceError::Anonymous),
+            (_, Some(relation)) if !relation.sees(false) => {
                 Err(SpaceError::NotAuthorized("you are not a member of this space"))
             }
-            Viewer::Account(_) | Viewer::Credential { .. } => Ok(space),
+            _ => Ok(space),
         }
     }
 
@@ -172,12 +203,13 @@ impl Spaces {
         collection: Option<&Nsid>,
     ) -> Result<Readers, SpaceError> {
         let space = self.find(uri).await?;
-        let only = match self.records_of(&space, account).await? {
+        let membership = Membership::new(&space, &account.did);
+        let only = match self.records_of(&membership).await? {
             Readable::Everything => None,
             Readable::Own => Some(account.did.clone()),
             Readable::Nothing => {
                 let why = "you may not read the records of this space";
-                return Err(self.refused(&space, account, why).await?);
+                return Err(self.refused(&membership, account, why).await?);
             }
         };
         let is_own = only.is_some() || repo == Some(&account.did);
@@ -188,12 +220,13 @@ impl Spaces {
 
     /// The records that a user may read. In a space of another host these are the own ones: only its host knows its members, and
     /// gives them credentials.
-    async fn records_of(&self, space: &SpaceRow, account: &Account) -> Result<Readable, SpaceError> {
+    async fn records_of(&self, membership: &Membership<'_>) -> Result<Readable, SpaceError> {
+        let Membership { space, did, .. } = membership;
         if !space.is_hosted {
             return Ok(Readable::Own);
         }
-        let (policy, did) = (&space.settings.read_policy, &account.did);
-        if let Some(readable) = access::readable(policy, self.listed(space, policy, did).await?) {
+        let policy = &space.settings.read_policy;
+        if let Some(readable) = access::readable(policy, self.listed(membership, policy).await?) {
             return Ok(readable);
         }
         let admits = self.managing_apps().admits(space, policy, did, Right::Read, None).await;
@@ -201,30 +234,30 @@ impl Spaces {
     }
 
     /// Whether a user is a writer of a hosted space.
-    pub(super) async fn is_writer(&self, space: &SpaceRow, did: &Did) -> Result<bool, SpaceError> {
-        self.admits(space, &space.settings.write_policy, did, access::writer, (Right::Write, None)).await
+    pub(super) async fn is_writer(&self, membership: &Membership<'_>) -> Result<bool, SpaceError> {
+        let policy = &membership.space.settings.write_policy;
+        self.admits(membership, policy, access::writer, (Right::Write, None)).await
     }
 
     /// Whether a user receives a credential for a hosted space. `client`: the attested client id of the app.
     pub(super) async fn gets_credential(
         &self,
-        space: &SpaceRow,
-        did: &Did,
+        membership: &Membership<'_>,
         client: Option<&str>,
     ) -> Result<bool, SpaceError> {
-        let policy = &space.settings.read_policy;
-        self.admits(space, policy, did, access::credential, (Right::Read, client)).await
+        let policy = &membership.space.settings.read_policy;
+        self.admits(membership, policy, access::credential, (Right::Read, client)).await
     }
 
     async fn admits(
         &self,
-        space: &SpaceRow,
+        membership: &Membership<'_>,
         policy: &Policy,
-        did: &Did,
         rule: fn(&Policy, Option<MemberAccess>) -> Decision,
         (right, client): (Right, Option<&str>),
     ) -> Result<bool, SpaceError> {
-        Ok(match rule(policy, self.listed(space, policy, did).await?) {
+        let Membership { space, did, .. } = membership;
+        Ok(match rule(policy, self.listed(membership, policy).await?) {
             Decision::Allowed => true,
             Decision::Denied => false,
             Decision::AskManagingApp => self.managing_apps().admits(space, policy, did, right, client).await,
@@ -234,42 +267,32 @@ impl Spaces {
     /// The rights of a user, if the policy asks for them.
     async fn listed(
         &self,
-        space: &SpaceRow,
+        membership: &Membership<'_>,
         policy: &Policy,
-        did: &Did,
     ) -> Result<Option<MemberAccess>, SpaceError> {
         match policy {
-            Policy::MemberList => self.member(space, did).await,
+            Policy::MemberList => Ok(membership.access(&self.core().db).await?),
             Policy::Public | Policy::ManagingApp(_) => Ok(None),
         }
-    }
-
-    /// The rights of a user through all memberships.
-    pub(super) async fn member(
-        &self,
-        space: &SpaceRow,
-        did: &Did,
-    ) -> Result<Option<MemberAccess>, SpaceError> {
-        Ok(delegation::access(&self.core().db, space.id, did).await?)
     }
 
     /// The answer to a user who may not do something in a hosted space: who may not know that it exists, learns nothing of it.
     pub(super) async fn refused(
         &self,
-        space: &SpaceRow,
+        membership: &Membership<'_>,
         account: &Account,
         why: &'static str,
     ) -> Result<SpaceError, SpaceError> {
-        let relation = self.relation(space, account).await?;
-        let sees = relation.sees(space.settings.config.membership_is_public);
+        let relation = self.relation(membership, account).await?;
+        let sees = relation.sees(membership.space.settings.config.membership_is_public);
         Ok(if sees { SpaceError::NotAuthorized(why) } else { SpaceError::NoSpace })
     }
 
-    async fn relation(&self, space: &SpaceRow, account: &Account) -> Result<Relation, SpaceError> {
-        let is_creator = space.creator == account.did;
+    async fn relation(&self, membership: &Membership<'_>, account: &Account) -> Result<Relation, SpaceError> {
+        let is_creator = membership.space.creator == account.did;
         // The others need no look-up.
         let is_member =
-            !is_creator && !account.is_super_user && self.member(space, &account.did).await?.is_some();
+            !is_creator && !account.is_super_user && membership.access(&self.core().db).await?.is_some();
         Ok(Relation { is_creator, is_super_user: account.is_super_user, is_member })
     }
 

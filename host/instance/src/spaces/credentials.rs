@@ -1,5 +1,6 @@
 //! Issues delegation tokens, and exchanges them for credentials (spaces.md §7, docs/adr/0112-spaces-delegation-to-itself.md).
 
+use super::access::Membership;
 use super::error::ExchangeError;
 use super::{Delegate, SpaceError, Spaces, Viewer};
 use belvedere_base::clock::Timestamp;
@@ -41,9 +42,10 @@ impl Spaces {
         if !space.is_hosted {
             return Err(SpaceError::NotHosted);
         }
-        if !self.gets_credential(&space, &account.did, None).await? {
+        let membership = Membership::new(&space, &account.did);
+        if !self.gets_credential(&membership, None).await? {
             let why = "you may not read all records of this space";
-            return Err(hidden(self.refused(&space, account, why).await?));
+            return Err(hidden(self.refused(&membership, account, why).await?));
         }
         if !account.has_session {
             return Err(SpaceError::NotAuthorized("this needs a session: DPoP or a login"));
@@ -99,7 +101,7 @@ impl Spaces {
             AppDecision::NeedsAttestation => return Err(ExchangeError::NoAttestation.into()),
             AppDecision::Denied => return Err(ExchangeError::App.into()),
         }
-        let is_reader = self.gets_credential(&space, &delegate.account, client).await?;
+        let is_reader = self.gets_credential(&Membership::new(&space, &delegate.account), client).await?;
         if is_reader { Ok(space) } else { Err(ExchangeError::User.into()) }
     }
 

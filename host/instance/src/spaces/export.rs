@@ -15,9 +15,10 @@ use belvedere_storage::store::spaces::records::{self, SpaceRecord};
 use belvedere_storage::store::spaces::{SpaceId, repos};
 use belvedere_web::fair_share::{Bounds, Permit};
 
-/// Exports at a time. Each holds the paths of all records of a repo: some 300 bytes for each.
+/// Exports at a time. Each holds the paths of all records of a repo: 30 MB for the largest
+/// ([`belvedere_storage::store::spaces::writes::MAX_RECORDS`]).
 pub(super) const EXPORTS: Bounds = Bounds {
-    permits: 8,
+    permits: 4,
     per_tenant: 2,
     waiting: 64,
     waiting_per_tenant: 8,

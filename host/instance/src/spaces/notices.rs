@@ -1,5 +1,6 @@
 //! Notices that other servers send: of writes to repos, of deleted spaces, and of revoked credentials (spaces.md §11).
 
+use super::access::Membership;
 use super::{SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_protocol::spaces::SpaceUri;
@@ -53,8 +54,11 @@ impl Spaces {
         if !space.is_hosted {
             return Err(SpaceError::NoSpace);
         }
-        if !self.is_writer(&space, &notice.repo).await? {
-            return Err(self.refused(&space, account, "Write access is required for this action").await?);
+        let membership = Membership::new(&space, &account.did);
+        if !self.is_writer(&membership).await? {
+            return Err(self
+                .refused(&membership, account, "Write access is required for this action")
+                .await?);
         }
         let WriteNotice { repo, rev, hash } = notice;
         match writers::track(&self.core().db, space.id, repo, *rev, *hash, now).await? {

@@ -7,7 +7,7 @@ use belvedere_protocol::spaces::r10::Commit;
 use belvedere_protocol::spaces::{SetHash, SpaceRepo, SpaceUri};
 use belvedere_storage::store::spaces::oplog::{self, OpPage};
 use belvedere_storage::store::spaces::repos;
-use belvedere_storage::store::spaces::writers::{self, Order, WriterRow};
+use belvedere_storage::store::spaces::writers::{self, WriterRow};
 
 /// A page of the log of a repo.
 #[derive(Clone, Debug)]
@@ -65,7 +65,8 @@ impl Spaces {
         Ok(oplog::has_commit(&self.core().db, space.id, repo, rev).await?)
     }
 
-    /// A page of the repos whose authors are writers of a space that this instance hosts, and the rev of the space.
+    /// A page of the repos whose authors are writers of a space that this instance hosts, in the order of changes, and the rev of
+    /// the space.
     ///
     /// # Errors
     /// [`SpaceError::NoSpace`] for someone who may not know that the space exists.
@@ -73,12 +74,11 @@ impl Spaces {
         &self,
         uri: &SpaceUri,
         viewer: &Viewer,
-        order: Order,
         after: &str,
         limit: u32,
     ) -> Result<(Vec<WriterRow>, Option<Tid>), SpaceError> {
         let space = self.visible(uri, viewer).await?;
-        Ok((writers::page(&self.core().db, space.id, order, after, limit).await?, space.rev))
+        Ok((writers::page(&self.core().db, space.id, after, limit).await?, space.rev))
     }
 
     /// A commit by this instance for an author whose repo it holds. Each response has a fresh one.

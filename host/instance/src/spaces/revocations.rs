@@ -15,8 +15,7 @@ use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::ServiceRef;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::spaces::credentials::Revoked;
-use belvedere_storage::store::spaces::writers::{self, Order};
-use belvedere_storage::store::spaces::{SpaceId, repos, space};
+use belvedere_storage::store::spaces::{SpaceId, space, writers};
 use belvedere_web::net::Limits;
 
 const METHOD: &str = "com.atproto.space.notifyCredentialRevoked";
@@ -63,16 +62,10 @@ impl Spaces {
         let Some(row) = space::by_id(db, space).await? else { return Ok(()) };
         let mut after = String::new();
         loop {
-            let page = writers::page(db, space, Order::Authors, &after, PAGE).await?;
+            let page = writers::elsewhere(db, space, &after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
-            after = last.author.to_string();
-            let mut elsewhere = Vec::new();
-            for writer in page {
-                if repos::state(db, space, &writer.author).await?.is_none() {
-                    elsewhere.push(writer.author);
-                }
-            }
-            let sends = elsewhere.iter().map(|author| self.send_to_host(&row.uri, author, jtis));
+            after = last.to_string();
+            let sends = page.iter().map(|author| self.send_to_host(&row.uri, author, jtis));
             stream::iter(sends).for_each_concurrent(CONCURRENT, |sent| sent).await;
         }
     }

@@ -10,10 +10,8 @@ use crate::identity::IdentityError;
 use crate::service_identity::{ServiceIdentity, TokenError};
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::access::ServiceRef;
+use belvedere_protocol::spaces::r10::token::HOST;
 use belvedere_web::net::{FetchedResponse, Limits, NetError};
-
-/// The entry of a DID document that hosts the spaces of its DID.
-pub(super) const SPACE_HOST: &str = "#atproto_space_host";
 
 pub(super) const PDS: &str = "#atproto_pds";
 
@@ -70,9 +68,9 @@ impl Services {
     /// malformed is an error.
     pub(super) async fn space_host(&self, authority: &Did) -> Result<String, ServiceError> {
         let document = self.core.resolver.for_reads().resolve(authority).await?;
-        let fragment = if document.has_service(SPACE_HOST) { SPACE_HOST } else { PDS };
+        let fragment = if document.has_service(HOST) { HOST } else { PDS };
         let endpoint = document.endpoint(fragment).map(str::to_owned);
-        endpoint.ok_or_else(|| ServiceError::NoService(SPACE_HOST.to_owned()))
+        endpoint.ok_or_else(|| ServiceError::NoService(HOST.to_owned()))
     }
 
     /// Calls a query. `query`: its encoded parameters.

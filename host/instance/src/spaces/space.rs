@@ -70,7 +70,8 @@ impl Spaces {
         self.administered(uri, viewer, SpaceManage::Update).await
     }
 
-    /// Changes the settings of a space. Returns it as it is then.
+    /// Changes the settings of a space. Returns it as it is then. All credentials end when it has another read policy
+    /// or another list of apps: users who may still read get new ones.
     ///
     /// # Errors
     /// [`SpaceError::NotAdministrator`]
@@ -82,9 +83,8 @@ impl Spaces {
     ) -> Result<SpaceRow, SpaceError> {
         let space = self.administered(uri, viewer, SpaceManage::Update).await?;
         let core = self.core();
-        if !settings::update(&core.db, space.id, change, core.clock.now()).await? {
-            return Err(SpaceError::NoSpace);
-        }
+        let revoked = settings::update(&core.db, space.id, change, core.clock.now()).await?;
+        self.announce_revoked(revoked.ok_or(SpaceError::NoSpace)?);
         self.find(uri).await
     }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+use super::access::Membership;
 use super::{Account, SpaceError, Spaces, Viewer};
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::record;
@@ -166,8 +167,11 @@ impl Spaces {
         if space.deleted_at.is_some() {
             return Err(SpaceError::NoSpace);
         }
-        if space.is_hosted && !self.is_writer(&space, &account.did).await? {
-            return Err(self.refused(&space, account, "Write access is required for this action").await?);
+        let membership = Membership::new(&space, &account.did);
+        if space.is_hosted && !self.is_writer(&membership).await? {
+            return Err(self
+                .refused(&membership, account, "Write access is required for this action")
+                .await?);
         }
         let SpaceRow { id, settings, is_hosted, .. } = space;
         Ok(Target { id: Some(id), is_writer: is_hosted, config: settings.config })
@@ -261,7 +265,9 @@ impl Gate<'_> {
             Refused::Exists(n) => of_put(n, true, SpaceError::RecordExists),
             Refused::NotFound(n) => of_put(n, false, SpaceError::NoRecord),
             Refused::OtherVersion(_) => SpaceError::OtherVersion,
-            Refused::TooManyWrites | Refused::TooLarge(_) => SpaceError::invalid(refused),
+            Refused::TooManyWrites | Refused::TooManyRecords | Refused::TooLarge(_) => {
+                SpaceError::invalid(refused)
+            }
         }
     }
 }

@@ -13,7 +13,6 @@ use belvedere_protocol::spaces::r10::SpaceCar;
 use belvedere_protocol::spaces::{RecordPath, SpaceUri};
 use belvedere_storage::store::Db;
 use belvedere_storage::store::spaces::records::SpaceRecord;
-use belvedere_storage::store::spaces::writers::Order;
 
 type Rows = BTreeMap<(usize, usize), u64>;
 
@@ -109,11 +108,12 @@ impl Checker<'_> {
             Who::Holder => true,
             Who::Anonymous => false,
         };
-        match self.spaces.repos(uri, &viewer, Order::Authors, "", 1_000).await {
+        match self.spaces.repos(uri, &viewer, "", 1_000).await {
             Ok((listed, _)) => {
                 let writers = self.model.spaces[space].writers.difference(&self.model.inactive);
                 let expected: Vec<Did> = writers.map(|user| did(*user)).collect();
-                let listed: Vec<Did> = listed.into_iter().map(|row| row.author).collect();
+                let mut listed: Vec<Did> = listed.into_iter().map(|row| row.author).collect();
+                listed.sort();
                 assert_eq!((listed, sees), (expected, true), "{who:?} {space}");
             }
             Err(error) => {

@@ -8,6 +8,7 @@ use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::{MemberAccess, Policy, Readable};
+use belvedere_storage::store::index::AccountStatus;
 use belvedere_storage::store::spaces::members::IfMember;
 use belvedere_storage::store::spaces::settings::SettingsChange;
 use belvedere_storage::store::{Db, testing};
@@ -247,7 +248,9 @@ impl History {
         if !was_inactive {
             self.model.inactive.insert(user);
         }
-        testing::set_account_status(&self.db, &did(user), i64::from(!was_inactive)).await;
+        let status = if was_inactive { AccountStatus::Active } else { AccountStatus::Deactivated };
+        testing::add_account(&self.db, &did(user)).await;
+        testing::set_account_status(&self.db, &did(user), status).await;
     }
 }
 

@@ -10,6 +10,7 @@ use crate::api::call_history;
 use crate::api::charged::with_budget;
 use crate::app::App;
 use crate::methods::{self, fixed::FixedMethod};
+use belvedere_instance::service_identity::SPACE_HOST;
 use belvedere_instance::xrpc::{
     ACCEPT_LABELERS, Answer, CONTENT_LABELERS, Call, CallHeaders, Caller, Origin, PROXY, ServiceRef, Verb,
 };
@@ -101,13 +102,26 @@ fn headers(app: &App, request: &Request) -> Result<CallHeaders, Error> {
     if service.did != app.service_identity.did() {
         return Ok(CallHeaders { service: Some(service), accept_labelers });
     }
-    if !app.service_identity.has_service(service.did.as_str(), &service.fragment) {
-        return Err(Error::bad_request(format!(
-            "atproto-proxy: this server has no service {}",
-            service.fragment
-        )));
-    }
+    check_own_service(app, &service)?;
     Ok(CallHeaders { service: None, accept_labelers })
+}
+
+fn check_own_service(app: &App, service: &ServiceRef) -> Result<(), Error> {
+    if app.service_identity.has_service(service.did.as_str(), &service.fragment) {
+        return Ok(());
+    }
+    Err(Error::bad_request(format!("atproto-proxy: this server has no service {}", service.fragment)))
+}
+
+/// Checks that a call of a method of spaces that is answered here names no service, or one of this server's.
+///
+/// # Errors
+/// 400 for another one, and for a malformed name.
+pub(super) fn check_service_of_spaces(app: &App, request: &Request) -> Result<(), Error> {
+    match named_service(request)? {
+        Some(service) if service.fragment != SPACE_HOST.0 => check_own_service(app, &service),
+        _ => Ok(()),
+    }
 }
 
 /// Names and values in order, decoded; a key without `=` has an empty value. The client's key is not among them.

@@ -36,6 +36,13 @@ pub(super) const REVOKE_OF_ACCOUNT: &str = revoke_held!("did = $3");
 /// The same for all accounts. `$3`: any text that is no DID.
 pub(super) const REVOKE_OF_ALL: &str = revoke_held!("did <> $3");
 
+/// Revokes all credentials of a space (`$1`) whose read policy becomes `$3`, or whose list of apps becomes `$4`, unless they are
+/// this already; NULL for one that stays. `$2`: now. Run before the change, in its transaction.
+pub(super) const REVOKE_OF_SETTINGS: &str = "UPDATE space_credentials SET revoked_at = $2 \
+     WHERE space_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND EXISTS (SELECT 1 FROM spaces s WHERE s.id = $1 \
+         AND (s.read_policy <> coalesce($3, s.read_policy) OR s.app_access <> coalesce($4, s.app_access))) \
+     RETURNING space_id, jti";
+
 /// Stores a credential for an account. `false` when the space is deleted.
 ///
 /// The caller must check the account's rights after that, and before the credential leaves the server. Then an account that
@@ -62,20 +69,6 @@ pub async fn issue(
         tx.commit().await?;
         Ok(true)
     })
-}
-
-/// Revokes the credentials of an account that have not expired. Returns their ids.
-pub async fn revoke_of(
-    db: &Db,
-    space: SpaceId,
-    did: &Did,
-    now: Timestamp,
-) -> Result<Vec<String>, StoreError> {
-    let sql = "UPDATE space_credentials SET revoked_at = $3 \
-               WHERE space_id = $1 AND did = $2 AND revoked_at IS NULL AND expires_at > $3 RETURNING jti";
-    Ok(on!(db, writer, |pool| {
-        sqlx::query_scalar(sql).bind(space).bind(did.as_str()).bind(now).fetch_all(pool).await?
-    }))
 }
 
 macro_rules! revoke {

@@ -1,7 +1,8 @@
 //! Deletes spaces, and what an account has in spaces.
 //!
 //! A space is deleted in one step for its readers and writers: from then on it answers that it is deleted. Its rows are removed
-//! afterwards, a limited number in each transaction, and by the sweep if the process ends before.
+//! afterwards, a limited number in each transaction, and by the sweep if the process ends before. Its own row stays for good, and
+//! each of its registrations until its service has received the notice, or it expires.
 
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;

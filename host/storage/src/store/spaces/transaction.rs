@@ -1,7 +1,7 @@
 //! Runs a transaction that holds the row of a space.
 //!
 //! These come one after the other in a space: writes to its repos, new invites, credentials and registrations, changes of
-//! members by an administrator, and its deletion. So each finds the space as it is, and space revs have an order. An
+//! settings, and of members by an administrator, and its deletion. So each finds the space as it is, and space revs have an order. An
 //! account that accepts an invite, or is purged, does not hold the space: see [`super::deletion`].
 
 use belvedere_protocol::atproto::Tid;

@@ -100,32 +100,11 @@ pub async fn track(
     })
 }
 
-/// The order of a list of repos.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// By space rev: the order of changes. The cursor is the space rev of the last row.
-    Changes,
-    /// By DID. The cursor is the DID of the last row.
-    Authors,
-}
-
 macro_rules! select {
     ($tail:literal) => {
         concat!(
             "SELECT w.author, w.rev, w.hash, w.space_rev FROM space_writers w WHERE w.space_id = $1 ",
             $tail
-        )
-    };
-}
-
-macro_rules! page {
-    ($cursor:literal) => {
-        concat!(
-            select!("AND w."),
-            $cursor,
-            " > $2 AND NOT EXISTS (SELECT 1 FROM dids d WHERE d.did = w.author AND d.status <> 0) ORDER BY w.",
-            $cursor,
-            " LIMIT $3"
         )
     };
 }
@@ -141,25 +120,30 @@ fn read((author, rev, hash, space_rev): Row) -> Result<WriterRow, StoreError> {
     })
 }
 
-/// A page of the list. `after`: any text, compared with the cursors of rows as text. A repo that changes meanwhile appears
-/// again later, in the order of changes. Repos of accounts that are not active are left out.
-pub async fn page(
-    db: &Db,
-    space: SpaceId,
-    order: Order,
-    after: &str,
-    limit: u32,
-) -> Result<Vec<WriterRow>, StoreError> {
-    let sql = match order {
-        Order::Changes => page!("space_rev"),
-        Order::Authors => page!("author"),
-    };
-    // PostgreSQL stores no U+0000. No cursor of a row has one, so the comparison is the same without the rest.
+/// A page of the list in the order of changes. `after`: any text, compared with the space revs of rows as text. A repo that
+/// changes meanwhile appears again later. Repos of accounts that are not active are left out.
+pub async fn page(db: &Db, space: SpaceId, after: &str, limit: u32) -> Result<Vec<WriterRow>, StoreError> {
+    let sql = select!(
+        "AND w.space_rev > $2 AND NOT EXISTS (SELECT 1 FROM dids d WHERE d.did = w.author AND d.status <> 0) \
+         ORDER BY w.space_rev LIMIT $3"
+    );
+    // PostgreSQL stores no U+0000. No space rev has one, so the comparison is the same without the rest.
     let after = after.split('\0').next().unwrap_or_default();
     let rows: Vec<Row> = on!(db, reader, |pool| {
         sqlx::query_as(sql).bind(space).bind(after).bind(i64::from(limit)).fetch_all(pool).await
     })?;
     rows.into_iter().map(read).collect()
+}
+
+/// A page of the authors in the list whose repos are not here, sorted by DID. `after`: the last one of the page before.
+pub async fn elsewhere(db: &Db, space: SpaceId, after: &str, limit: u32) -> Result<Vec<Did>, StoreError> {
+    let sql = "SELECT w.author FROM space_writers w WHERE w.space_id = $1 AND w.author > $2 \
+                   AND NOT EXISTS (SELECT 1 FROM space_repos r WHERE r.space_id = w.space_id AND r.author = w.author) \
+               ORDER BY w.author LIMIT $3";
+    let dids: Vec<String> = on!(db, reader, |pool| {
+        sqlx::query_scalar(sql).bind(space).bind(after).bind(i64::from(limit)).fetch_all(pool).await
+    })?;
+    dids.iter().map(|did| columns::did("space_writers.author", did)).collect()
 }
 
 /// The entry of an author.

@@ -4,8 +4,13 @@ mod db;
 
 pub use db::{TestDb, both, postgres, sqlite};
 
+use super::index::{self, AccountChange, AccountStatus, ApplyReport, Batch};
 use super::{Db, StoreError, intern, on};
-use belvedere_protocol::atproto::Did;
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::{Did, Tid};
+
+/// Later than the commits of tests, in microseconds.
+const LATE_MICROS: u64 = 1_700_000_000_001_000;
 
 /// A record of a repo as it is stored, visible or not; without a key for a repo that has none.
 #[derive(Debug, sqlx::FromRow)]
@@ -70,23 +75,23 @@ pub async fn count_moved_field_indexes(db: &Db) -> Result<i64, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).fetch_one(pool).await)?)
 }
 
-/// Sets the status of an account, as an event of the stream does.
+/// Adds an account, so that its events count.
 ///
 /// # Panics
 /// When the database does not answer.
-pub async fn set_account_status(db: &Db, did: &Did, status: i64) {
-    let sql = "UPDATE dids SET status = $2 WHERE did = $1";
-    let set = async || -> Result<(), StoreError> {
-        intern::did_ids(db, std::iter::once(did)).await?;
-        on!(db, writer, |pool| sqlx::query(sql)
-            .bind(did.as_str())
-            .bind(status)
-            .execute(pool)
-            .await
-            .map(drop))?;
-        Ok(())
-    };
-    set().await.expect("the database answers");
+pub async fn add_account(db: &Db, did: &Did) {
+    intern::did_ids(db, std::iter::once(did)).await.expect("the database answers");
+}
+
+/// Applies an account event of the stream that is later than all commits of a test. One of an unknown account changes nothing.
+///
+/// # Panics
+/// When the database does not answer.
+pub async fn set_account_status(db: &Db, did: &Did, status: AccountStatus) -> ApplyReport {
+    let rev = Tid::new(LATE_MICROS, 0).expect("a time that a TID can have");
+    let accounts = vec![AccountChange { did: did.clone(), status, rev }];
+    let batch = Batch { accounts, now: Timestamp(9), ..Batch::default() };
+    index::apply(db, &batch).await.expect("the database answers")
 }
 
 /// The number of public records.

@@ -12,6 +12,7 @@ use crate::store::labelers;
 use crate::store::labels::Label;
 use crate::store::query;
 use crate::store::records::{self, RecordRow};
+use crate::store::testing;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere_web::fair_share::Tenant;
@@ -70,8 +71,7 @@ pub fn account(n: u32, status: AccountStatus, rev: Tid) -> AccountChange {
 
 /// An account event that is later than all commits of the tests.
 pub async fn set_status(db: &Db, n: u32, status: AccountStatus) -> ApplyReport {
-    let accounts = vec![account(n, status, rev(1_000))];
-    index::apply(db, &Batch { accounts, now: Timestamp(9), ..Batch::default() }).await.unwrap()
+    testing::set_account_status(db, &did(n), status).await
 }
 
 pub fn cursor(n: i64) -> StreamCursor {

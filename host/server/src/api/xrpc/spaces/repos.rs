@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::input;
 use crate::app::App;
 use belvedere_instance::spaces::Viewer;
-use belvedere_storage::store::spaces::writers::Order;
 use belvedere_web::http::response::Interrupted;
 use belvedere_web::http::{Error, Request, Response, response};
 
@@ -45,7 +44,7 @@ pub async fn list(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Res
     let uri = input::space(&request)?;
     let limit = input::limit(&request, 100, 1_000)?;
     let after = request.query("cursor").or_else(|| request.query("since")).unwrap_or_default();
-    let (rows, space_rev) = app.spaces.repos(&uri, &viewer, Order::Changes, &after, limit).await?;
+    let (rows, space_rev) = app.spaces.repos(&uri, &viewer, &after, limit).await?;
     let repos: Vec<Value> = rows
         .iter()
         .map(|row| {

@@ -23,6 +23,9 @@ pub use followed::{Synced, SyncedChange, Synchronized, replace, synchronize};
 /// Writes in a batch, as in batches of repos.
 pub const MAX_WRITES: usize = 200;
 
+/// Records in one repo. An export has the paths of all of them in memory: some 300 bytes for each.
+pub const MAX_RECORDS: u64 = 100_000;
+
 /// A write to one record.
 #[derive(Clone, Debug)]
 pub struct Write {
@@ -88,6 +91,8 @@ pub enum Refused {
     NoSpace,
     #[error("a batch has at most {MAX_WRITES} writes")]
     TooManyWrites,
+    #[error("a repo has at most {MAX_RECORDS} records in a space")]
+    TooManyRecords,
     #[error("the space has another revision")]
     OtherCommit,
     #[error("write {0}: the record exists")]

@@ -8,7 +8,7 @@ use belvedere_protocol::spaces::oplog::{Change, Op, Position};
 use belvedere_protocol::spaces::{RecordPath, SetHash};
 
 use super::super::repos::RepoState;
-use super::{MAX_WRITES, NewRecord, Precondition, Refused, Write};
+use super::{MAX_RECORDS, MAX_WRITES, NewRecord, Precondition, Refused, Write};
 
 /// The state of a repo and of the records that a batch names, before it.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl<'a> Plan<'a> {
     /// Writes a batch. Returns the change of each write.
     ///
     /// # Errors
-    /// When the precondition of a write does not hold. The plan must not be used then.
+    /// When the precondition of a write does not hold, or the repo gets too many records. The plan must not be used then.
     pub(super) fn write_all(&mut self, writes: &'a [Write]) -> Result<Vec<Option<Change>>, Refused> {
         let mut changes = Vec::with_capacity(writes.len());
         for (n, write) in writes.iter().enumerate() {
@@ -106,7 +106,9 @@ impl<'a> Plan<'a> {
             let record = write.record.as_ref();
             changes.push(self.write(&write.path, record.map(|record| record.cid), record));
         }
-        Ok(changes)
+        // A repo that has too many for another reason may still lose some.
+        let before = self.before.state.as_ref().map_or(0, |state| state.records);
+        if self.records > MAX_RECORDS.max(before) { Err(Refused::TooManyRecords) } else { Ok(changes) }
     }
 
     /// Writes a version of a record, or deletes it. `record`: its content, which only the last version needs. Returns `None`

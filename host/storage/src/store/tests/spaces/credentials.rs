@@ -4,12 +4,17 @@ use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 
 use super::fixtures::*;
-use crate::store::spaces::credentials;
+use crate::store::spaces::credentials::{self, Revoked};
 use crate::store::spaces::inspections::{self, InspectionRow, Scope};
-use crate::store::{StoreError, on};
+use crate::store::spaces::members::Put;
+use crate::store::spaces::settings::{self as of_space, SettingsChange};
+use crate::store::{Patch, StoreError, on};
+use belvedere_protocol::spaces::access::{MemberAccess, Policy, Readable};
+use belvedere_protocol::spaces::app_gate::AppAccess;
 
 on_both!(
     credentials_are_revoked_by_account_and_by_id,
+    other_settings_end_credentials,
     a_credential_waits_for_changes_of_members,
     inspections_end
 );
@@ -19,14 +24,17 @@ async fn credentials_are_revoked_by_account_and_by_id(db: TestDb) {
     let issue =
         async |space, jti, n, until| credentials::issue(&db, space, jti, &did(n), Timestamp(until)).await;
     for (space, jti, n, until) in
-        [(space, "a", 2, 100), (space, "old", 2, 5), (space, "b", 3, 100), (other, "a", 2, 100)]
+        [(space, "a", 2, 100), (space, "old", 2, 1), (space, "b", 3, 100), (other, "a", 2, 100)]
     {
         issue(space, jti, n, until).await.unwrap();
     }
     assert!(matches!(issue(space, "a", 3, 100).await, Err(StoreError::Conflict(_))));
     let revoked = async |space, jti| credentials::is_revoked(&db, space, jti).await.unwrap();
-    assert_eq!(credentials::revoke_of(&db, space, &did(2), Timestamp(10)).await.unwrap(), ["a"]);
-    assert!(credentials::revoke_of(&db, space, &did(2), Timestamp(10)).await.unwrap().is_empty());
+    let own = MemberAccess { reads: Readable::Own, writes: true };
+    let ended = vec![Revoked { space_id: space, jti: "a".to_owned() }];
+    for revoked in [ended, Vec::new()] {
+        assert_eq!(join(&db, space, 2, own).await, Put::Stored { revoked });
+    }
     assert!(revoked(space, "a").await && !revoked(space, "b").await && !revoked(other, "a").await);
     // By the authority of a space, also ids that were not seen before, also again.
     let jtis = ["b".to_owned(), "new".to_owned()];
@@ -42,6 +50,43 @@ async fn credentials_are_revoked_by_account_and_by_id(db: TestDb) {
     assert!(matches!(odd, Ok(()) | Err(StoreError::BadValue(_))), "{odd:?}");
     let odd = credentials::is_revoked(&db, space, "a\0b").await;
     assert!(matches!(odd, Ok(_) | Err(StoreError::BadValue(_))), "{odd:?}");
+}
+
+async fn other_settings_end_credentials(db: TestDb) {
+    let (space, other) = (create(&db, "main").await, create(&db, "other").await);
+    let update = async |change| of_space::update(&db, space, &change, Timestamp(10)).await.unwrap().unwrap();
+    let default = SettingsChange::default;
+    let apps = |apps: &[&str]| {
+        let allowed = AppAccess::AllowList(apps.iter().map(|&app| app.to_owned()).collect());
+        SettingsChange { app_access: Some(allowed), ..default() }
+    };
+    let reads = |policy| SettingsChange { read_policy: Some(policy), ..default() };
+    credentials::issue(&db, other, "other", &did(2), Timestamp(100)).await.unwrap();
+    for (n, (change, ends)) in [
+        (SettingsChange { write_policy: Some(Policy::Public), ..default() }, false),
+        (SettingsChange { display_name: Patch::Set("x".into()), ..default() }, false),
+        (SettingsChange { app_access: Some(AppAccess::Open), ..reads(Policy::MemberList) }, false),
+        (reads(Policy::Public), true),
+        (reads(Policy::Public), false),
+        (apps(&["https://a.example"]), true),
+        (apps(&["https://a.example"]), false),
+        (apps(&[]), true),
+        (SettingsChange { app_access: Some(AppAccess::Open), ..reads(Policy::MemberList) }, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let jtis = [format!("{n}"), format!("{n} expired")];
+        for (jti, until) in jtis.iter().zip([100, 9]) {
+            credentials::issue(&db, space, jti, &did(CREATOR), Timestamp(until)).await.unwrap();
+        }
+        let mut revoked: Vec<_> = update(change).await.into_iter().map(|revoked| revoked.jti).collect();
+        revoked.sort();
+        assert_eq!(revoked.contains(&jtis[0]), ends, "{n}");
+        assert_eq!(credentials::is_revoked(&db, space, &jtis[0]).await.unwrap(), ends, "{n}");
+        assert!(!revoked.contains(&jtis[1]), "{n}");
+    }
+    assert!(!credentials::is_revoked(&db, other, "other").await.unwrap());
 }
 
 /// Otherwise the removal of a member would overlook a credential that is stored at the same time.

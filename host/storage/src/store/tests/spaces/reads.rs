@@ -5,7 +5,7 @@ use super::fixtures::*;
 use crate::store::index::AccountStatus;
 use crate::store::spaces::oplog;
 use crate::store::spaces::records::Place;
-use crate::store::spaces::writers::{self, Order, Track};
+use crate::store::spaces::writers::{self, Track};
 use crate::store::tests::fixtures::{nsid, rev, set_status};
 
 const OTHER: &str = "com.example.other";
@@ -126,7 +126,7 @@ async fn records_of_hidden_accounts_are_in_no_list_of_all(db: TestDb) {
     assert_eq!(walk(&db, &list_all(space), 9).await.len(), 4);
     assert_eq!(records::count(&db, space, Authors::All, None).await.unwrap(), 4);
     assert_eq!(records::count(&db, space, Authors::One(&did(3)), None).await.unwrap(), 4);
-    assert_eq!(writers::page(&db, space, Order::Authors, "", 9).await.unwrap().len(), 1);
+    assert_eq!(writers::page(&db, space, "", 9).await.unwrap().len(), 1);
 }
 
 async fn a_path_without_an_author_may_have_several(db: TestDb) {
@@ -172,8 +172,7 @@ async fn the_list_of_repos_is_in_the_order_of_changes(db: TestDb) {
     for (author, now) in [(4, 10), (2, 20), (3, 30)] {
         apply(&db, space, author, now, &[put(&note("a"), 1)]).await.unwrap();
     }
-    let page =
-        async |after: &str, limit| writers::page(&db, space, Order::Changes, after, limit).await.unwrap();
+    let page = async |after: &str, limit| writers::page(&db, space, after, limit).await.unwrap();
     let authors = |rows: &[writers::WriterRow]| -> Vec<String> {
         rows.iter().map(|row| row.author.as_str()[31..].to_owned()).collect()
     };
@@ -189,8 +188,6 @@ async fn the_list_of_repos_is_in_the_order_of_changes(db: TestDb) {
     for (text, rows) in [("\0", 3), ("0", 3), ("zzzz", 0), ("\u{10FFFF}", 0), ("~", 0)] {
         assert_eq!(page(text, 9).await.len(), rows, "{text:?}");
     }
-    let by_author = writers::page(&db, space, Order::Authors, did(2).as_str(), 9).await.unwrap();
-    assert_eq!(authors(&by_author), ["3", "4"]);
 }
 
 async fn writes_elsewhere_are_tracked_unless_they_are_stale(db: TestDb) {
@@ -211,6 +208,13 @@ async fn writes_elsewhere_are_tracked_unless_they_are_stale(db: TestDb) {
     assert!(here.rev > Some(rev(5)), "{here:?}");
     assert_eq!(writers::get(&db, space, &did(2)).await.unwrap().map(|row| row.rev), here.rev);
     assert!(matches!(track(2, 9, 200).await, Track::Stored(_)));
+    // The repos of the others are at other hosts.
+    let tracked = [track(4, 1, 300).await, track(5, 1, 300).await];
+    assert!(tracked.iter().all(|tracked| matches!(tracked, Track::Stored(_))));
+    let elsewhere = async |after: &str, limit| writers::elsewhere(&db, space, after, limit).await.unwrap();
+    let first = elsewhere("", 2).await;
+    assert_eq!(first, [did(3), did(4)]);
+    assert_eq!(elsewhere(first[1].as_str(), 2).await, [did(5)]);
     let other = "at://did:web:x.example/space/a.b.c/d".parse().unwrap();
     let foreign = space::of_other_host(&db, &other, Timestamp(1)).await.unwrap().unwrap();
     let tracked = writers::track(&db, foreign, &did(2), rev(1), [0; 32], Timestamp(1)).await.unwrap();

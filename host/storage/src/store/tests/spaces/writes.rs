@@ -5,8 +5,9 @@ use belvedere_protocol::spaces::SetHash;
 use belvedere_protocol::spaces::oplog::{Change, Position};
 
 use super::fixtures::*;
-use crate::store::spaces::writers::{self, Order, Tracked};
-use crate::store::spaces::writes::MAX_WRITES;
+use crate::store::on;
+use crate::store::spaces::writers::{self, Tracked};
+use crate::store::spaces::writes::{MAX_RECORDS, MAX_WRITES};
 use crate::store::spaces::{oplog, repos};
 
 on_both!(
@@ -15,6 +16,7 @@ on_both!(
     preconditions_hold_or_nothing_is_written,
     a_batch_may_require_the_revision_of_the_space,
     batches_and_records_are_limited,
+    the_number_of_records_is_limited,
     records_may_have_any_text,
     batches_at_once_come_one_after_the_other,
     only_one_of_two_creations_succeeds,
@@ -140,6 +142,28 @@ async fn batches_and_records_are_limited(db: TestDb) {
     assert_eq!(apply(&db, SpaceId(99), 2, 1, &[put(&note("a"), 1)]).await, Err(Refused::NoSpace));
 }
 
+async fn the_number_of_records_is_limited(db: TestDb) {
+    let space = create(&db, "main").await;
+    apply(&db, space, 2, 1, &[put(&note("a"), 1), put(&note("b"), 1)]).await.unwrap();
+    let set = async |records: u64| {
+        let sql = "UPDATE space_repos SET records = $1";
+        on!(&*db, writer, |pool| sqlx::query(sql).bind(records as i64).execute(pool).await.map(drop))
+            .unwrap();
+    };
+    set(MAX_RECORDS - 1).await;
+    let two = [put(&note("c"), 1), put(&note("d"), 1)];
+    assert_eq!(apply(&db, space, 2, 2, &two).await, Err(Refused::TooManyRecords));
+    apply(&db, space, 2, 3, &two[..1]).await.unwrap();
+    assert_eq!(apply(&db, space, 2, 4, &two[1..]).await, Err(Refused::TooManyRecords));
+    // One goes and another comes.
+    apply(&db, space, 2, 5, &[take(&note("c")), put(&note("d"), 1)]).await.unwrap();
+    // A repo from another host may have more: it shrinks, and does not grow.
+    set(MAX_RECORDS + 5).await;
+    apply(&db, space, 2, 6, &[put(&note("d"), 2), take(&note("a"))]).await.unwrap();
+    assert_eq!(apply(&db, space, 2, 7, &two[..1]).await, Err(Refused::TooManyRecords));
+    apply(&db, space, 3, 8, &two).await.unwrap();
+}
+
 async fn records_may_have_any_text(db: TestDb) {
     let space = create(&db, "main").await;
     for text in
@@ -226,7 +250,7 @@ async fn only_writers_are_listed(db: TestDb) {
     };
     let applied = writes::apply(&db, &batch).await.unwrap().unwrap();
     assert!(applied.tracked.is_none() && applied.rev.is_some());
-    assert!(writers::page(&db, space, Order::Changes, "", 9).await.unwrap().is_empty());
+    assert!(writers::page(&db, space, "", 9).await.unwrap().is_empty());
     assert_eq!(space::get(&db, &uri("main")).await.unwrap().unwrap().rev, None);
     apply(&db, space, 2, 6, &[put(&note("b"), 1)]).await.unwrap();
     assert!(writers::get(&db, space, &author).await.unwrap().is_some());
