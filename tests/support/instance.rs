@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use belvedere_standins::dns::Dns;
 use belvedere_standins::http_client;
+use belvedere_standins::tls::HTTPS_CERTIFICATE;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -74,6 +75,7 @@ impl Instance {
             ("PLC_URL", "http://127.0.0.1:9"),
             ("RELAY_URL", "http://127.0.0.1:9"),
             ("DNS_SERVER", &dns_server),
+            ("SSL_CERT_FILE", HTTPS_CERTIFICATE),
             ("RUST_LOG", "warn"),
         ];
         environment.extend(more);

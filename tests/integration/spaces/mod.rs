@@ -10,6 +10,7 @@ mod notifications;
 mod records;
 mod scopes;
 mod settings;
+mod weaknesses;
 
 use belvedere_protocol::crypto::Algorithm;
 use http::Method;

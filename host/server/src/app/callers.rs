@@ -48,6 +48,6 @@ pub(super) async fn open(
         sender_buckets: Buckets::default(),
         costs,
         client_keys: ClientKeys::new(core.net.clone()),
-        client_key_sets: ClientKeySets::new(core.net.clone()),
+        client_key_sets: ClientKeySets::new(core.net.clone(), core.clock.clone()),
     })
 }

@@ -1,5 +1,6 @@
 //! Delegation tokens and credentials, as an app gets and presents them.
 
+mod attestation;
 mod exchange;
 mod presenting;
 
@@ -79,7 +80,7 @@ pub fn delegation(person: &Person, space: &str) -> String {
 }
 
 /// A token with other members in its header and its claims, signed again. `null` removes one.
-fn changed(token: &str, key: &PrivateKey, header: &Value, claims: &Value) -> String {
+pub fn changed(token: &str, key: &PrivateKey, header: &Value, claims: &Value) -> String {
     let jws = jws::parse(token).unwrap();
     let mut parts = [
         json!({ "alg": jws.header.alg.as_str(), "typ": jws.header.typ, "kid": jws.header.kid }),
