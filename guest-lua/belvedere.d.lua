@@ -27,6 +27,20 @@ caller_did = nil
 ---@type string?
 delegate_did = nil
 
+---The space that the request names in the parameter or the field `space`, if the caller may list records of it. Queries and
+---procedures.
+---@type belvedere.Space?
+space = nil
+
+---A permissioned space.
+---@class belvedere.Space
+---@field space string its address: `at://AUTHORITY/space/TYPE/KEY`
+---@field space_id string the same: a space has no other id
+---@field did string its authority
+---@field authority_did string the same
+---@field type_nsid string
+---@field skey string
+
 ---The script variables, by name. A name that is not set is nil.
 ---@type table<string, string>
 env = nil
@@ -152,6 +166,7 @@ function log(message) end
 
 ---@class belvedere.Query
 ---@field collection string
+---@field space? string the address of a space: its records, by key. Without `filter`, `sort` and `valid`
 ---@field did? string one account's records only
 ---@field filter? belvedere.Condition|belvedere.Group
 ---@field sort? string `indexed_at` when left out, `did`, `uri`, or a path
@@ -172,7 +187,8 @@ db = {}
 ---@return belvedere.Page
 function db.query(query) end
 
----One record by its full at-uri; nil when the index does not have it.
+---One record by its full at-uri; nil when the index does not have it. With an address in a space, nil also when the caller does
+---not see it.
 ---@param uri string
 ---@return belvedere.Row?
 function db.get(uri) end
@@ -180,6 +196,7 @@ function db.get(uri) end
 ---The number of records in a collection, of one account or of all.
 ---@param collection string
 ---@param did? string
+---@param space? string the address of a space: the records in it that the caller may read
 ---@return integer
 function db.count(collection, did) end
 
@@ -236,6 +253,7 @@ function db.backlinks(links) end
 ---@field _key_type string? `tid`, `any`, `nsid` or `literal:KEY`
 ---@field _schema table? the lexicon's schema of the record
 ---@field _repo string? the argument of `set_repo`
+---@field _space string? the space that it is in
 ---@field save fun(self: belvedere.Record, options?: belvedere.SaveOptions): belvedere.Record Creates it on the caller's PDS, or replaces it there.
 ---@field delete fun(self: belvedere.Record): belvedere.Record On the caller's PDS and in the index.
 ---@field save_local fun(self: belvedere.Record, options?: belvedere.SaveOptions): belvedere.Record In the index only.
@@ -244,6 +262,7 @@ function db.backlinks(links) end
 ---@field generate_rkey fun(self: belvedere.Record): string
 ---@field set_key_type fun(self: belvedere.Record, type: string): belvedere.Record
 ---@field set_repo fun(self: belvedere.Record, did: string): belvedere.Record
+---@field set_space fun(self: belvedere.Record, uri: string): belvedere.Record It is saved in the caller's repo in this space.
 ---@field [string] any
 
 ---@class belvedere.SaveOptions
@@ -271,7 +290,7 @@ Record = {}
 ---@return belvedere.Record
 function Record.new(collection, fields, options) end
 
----The record at a URI from the index, or nil.
+---The record at a URI from the index, or from a space; nil when it is not there, or the caller does not see it.
 ---@param uri string
 ---@param options? belvedere.RecordOptions
 ---@return belvedere.Record?
@@ -445,6 +464,50 @@ function atproto.verify_signature(record, signature, repo_did) end
 ---@param method string
 ---@return string
 function atproto.service_token(audience, method) end
+
+-- atproto.spaces -----------------------------------------------------------------------------------------------------
+
+---Permissioned spaces, as the caller sees them: what the caller may not know is as what does not exist. Errors: `bad-input`;
+---`forbidden` for what the caller or its app may not do, without a caller, and while spaces are switched off; `no-session`
+---in a job without `auth`.
+---@class belvedere.spaces
+atproto.spaces = {}
+
+---Whether an account is a member of a space, directly or through another space.
+---@param space string
+---@param did string
+---@return boolean
+function atproto.spaces.is_member(space, did) end
+
+---The rights of a member: `write` (whatever it reads), `read`, or `read_self` (only its own records). nil without any.
+---@param space string
+---@param did string
+---@return "read"|"read_self"|"write"|nil
+function atproto.spaces.get_access(space, did) end
+
+---@class belvedere.Member
+---@field did string
+---@field access "read"|"read_self"|"write"|nil
+
+---A page of the members of a space, by DID: 1,000 at most.
+---@param space string
+---@param cursor? string the cursor of the page before
+---@return belvedere.Member[]
+---@return string? cursor only when there are more
+function atproto.spaces.list_members(space, cursor) end
+
+---@class belvedere.SpaceQuery
+---@field space_uri string
+---@field collection? string of all collections when left out
+---@field did? string one account's records only
+---@field sortDirection? "asc"|"desc" `desc` when left out
+---@field limit? integer|string 50 when left out, 100 at most
+---@field cursor? string the cursor of the page before
+
+---A page of the records in a space that the caller may read, by collection, key and author.
+---@param query belvedere.SpaceQuery
+---@return belvedere.Page
+function atproto.spaces.query(query) end
 
 -- Events -------------------------------------------------------------------------------------------------------------
 

@@ -1,10 +1,11 @@
--- atproto.*: accounts, labels, blobs, and signatures over records.
+-- atproto.*: accounts, labels, blobs, signatures over records, and spaces.
 local host, internal = ...
 local endpoint, labels = host.atproto.resolve_service_endpoint, host.atproto.labels
 local download, upload = host.atproto.blob_download, host.atproto.blob_upload
 local sign, verify = host.atproto.sign, host.atproto.verify_signature
 local service_token = host.atproto.service_token
-local raise, text, on_start = internal.raise, internal.text, internal.on_start
+local access, list_members = host.spaces.access, host.spaces.list_members
+local raise, text, null, on_start = internal.raise, internal.text, internal.null, internal.on_start
 local setmetatable, type = setmetatable, type
 
 local function record_of(value, what)
@@ -99,6 +100,50 @@ function atproto.service_token(audience, method)
     text(method, "atproto.service_token: method")
   )
 end
+
+-- atproto.spaces -----------------------------------------------------------------------------------------------------
+
+local spaces = {}
+
+-- Whether an account is a member of a space that the caller sees.
+function spaces.is_member(space, did)
+  return access(text(space, "atproto.spaces.is_member: space"), text(did, "atproto.spaces.is_member: did")) ~= nil
+end
+
+-- The rights of a member: "read", "read_self" or "write". nil without any.
+function spaces.get_access(space, did)
+  local word = access(text(space, "atproto.spaces.get_access: space"), text(did, "atproto.spaces.get_access: did"))
+  if word ~= "none" then
+    return word
+  end
+end
+
+-- An array of { did, access }, and a cursor when there are more.
+function spaces.list_members(space, cursor)
+  if cursor == null then
+    cursor = nil
+  elseif cursor ~= nil then
+    text(cursor, "atproto.spaces.list_members: cursor")
+  end
+  local page = list_members(text(space, "atproto.spaces.list_members: space"), cursor)
+  for i = 1, #page.members do
+    local member = page.members[i]
+    if member.access == "none" then
+      member.access = nil
+    end
+  end
+  return page.members, page.cursor
+end
+
+local QUERY = { space_uri = true, collection = true, did = true, limit = true, cursor = true, sortDirection = true }
+
+-- A page of the records in a space, of one collection or of all: { records, cursor }.
+function spaces.query(options)
+  internal.options(options, QUERY, "atproto.spaces.query")
+  return internal.query_space(options.space_uri, options, 50, "atproto.spaces.query")
+end
+
+atproto.spaces = internal.entries(spaces)
 
 on_start(function(context)
   if not context.session then

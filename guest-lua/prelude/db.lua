@@ -3,6 +3,7 @@ local host, internal = ...
 local query, get, count, backend = host.db.query, host.db.get, host.db.count, host.db.backend
 local backlinks, raw = host.db.backlinks, host.db.raw
 local search = host.db.search
+local query_space, count_space = host.spaces.query, host.spaces.count
 local array, raise, null = internal.array, internal.raise, internal.null
 local lower, next, tointeger, tonumber, type = string.lower, next, math.tointeger, tonumber, type
 
@@ -53,14 +54,14 @@ local function truth(value, what)
   raise(what .. ": true or false expected")
 end
 
-local function ascending(direction)
-  direction = text(direction, "db.query: sortDirection")
+local function ascending(direction, what)
+  direction = text(direction, what .. ": sortDirection")
   if not direction then
     return false
   end
   direction = lower(direction)
   if direction ~= "asc" and direction ~= "desc" then
-    raise("db.query: sortDirection must be 'asc' or 'desc'")
+    raise(what .. ": sortDirection must be 'asc' or 'desc'")
   end
   return direction == "asc"
 end
@@ -94,12 +95,31 @@ db = {}
 
 local QUERY = {
   collection = true, did = true, limit = true, cursor = true, sort = true, sortDirection = true, filter = true,
-  valid = true,
+  valid = true, space = true,
 }
+local SPACE_QUERY = { space = true, collection = true, did = true, limit = true, cursor = true, sortDirection = true }
 
--- Takes { collection, did, limit, cursor, sort, sortDirection, filter, valid }, returns { records, cursor }.
+-- A page of the records in a space. `limit` is the default.
+function internal.query_space(space, options, limit, what)
+  return query_space {
+    space = required(space, what .. ": space"),
+    collection = text(options.collection, what .. ": collection"),
+    did = text(options.did, what .. ": did"),
+    limit = whole(options.limit, what .. ": limit") or limit,
+    cursor = text(options.cursor, what .. ": cursor"),
+    ascending = ascending(options.sortDirection, what),
+  }
+end
+
+-- Takes { collection, did, limit, cursor, sort, sortDirection, filter, valid }, returns { records, cursor }. With { space }
+-- it reads the records in that space, and takes no filter and no sort.
 function db.query(options)
   internal.options(options, QUERY, "db.query")
+  local space = text(options.space, "db.query: space")
+  if space then
+    required(options.collection, "db.query: collection")
+    return internal.query_space(space, internal.options(options, SPACE_QUERY, "db.query in a space"), nil, "db.query")
+  end
   local filter = options.filter
   if filter == null then
     filter = nil
@@ -112,7 +132,7 @@ function db.query(options)
     limit = whole(options.limit, "db.query: limit"),
     cursor = text(options.cursor, "db.query: cursor"),
     sort = text(options.sort, "db.query: sort"),
-    ascending = ascending(options.sortDirection),
+    ascending = ascending(options.sortDirection, "db.query"),
     filter = filter and condition(filter, 1),
     valid = truth(options.valid, "db.query: valid"),
   }
@@ -123,9 +143,20 @@ function db.get(uri)
   return get(required(uri, "db.get: uri"))[1]
 end
 
--- The number of records in a collection, of one account or of all.
-function db.count(collection, did)
-  return count(required(collection, "db.count: collection"), text(did, "db.count: did"))
+-- The number of records in a collection, of one account or of all; with a space, of the records in it.
+function db.count(collection, did, space)
+  collection, did, space = required(collection, "db.count: collection"), text(did, "db.count: did"), text(space, "db.count: space")
+  if space then
+    return count_space(space, collection, did)
+  end
+  return count(collection, did)
+end
+
+-- Refuses the option `space` of a function that reads the index only.
+local function outside_spaces(options, what)
+  if type(options) == "table" and options.space ~= nil then
+    raise(what .. ": it reads public records only; read those of a space with db.query")
+  end
 end
 
 -- db.backlinks -------------------------------------------------------------------------------------------------------
@@ -134,6 +165,7 @@ local BACKLINKS = { collection = true, uri = true, did = true, limit = true, cur
 
 -- Takes { collection, uri, did, limit, cursor }, returns { records, cursor }: the collection's records that refer to uri.
 function db.backlinks(options)
+  outside_spaces(options, "db.backlinks")
   internal.options(options, BACKLINKS, "db.backlinks")
   return backlinks {
     collection = required(options.collection, "db.backlinks: collection"),
@@ -171,6 +203,7 @@ local SEARCH = { collection = true, field = true, query = true, limit = true }
 
 -- Takes { collection, field, query, limit }, returns { records }.
 function db.search(options)
+  outside_spaces(options, "db.search")
   internal.options(options, SEARCH, "db.search")
   return {
     records = search {

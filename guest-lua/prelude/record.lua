@@ -9,7 +9,7 @@ local find, match = string.find, string.match
 local next, rawget, rawset, setmetatable, tostring, type = next, rawget, rawset, setmetatable, tostring, type
 
 -- A record object is a table with the record's fields and nothing else. The runtime's data is in `states`, where
--- scripts can't change it, not even with rawset: collection, uri, cid, rkey, key_type, repo, `hidden`, the record's
+-- scripts can't change it, not even with rawset: collection, uri, cid, rkey, key_type, repo, space, `hidden`, the record's
 -- fields whose names clash with our internals or methods, `had`, the names of the fields that a loaded record had, and
 -- `open`, whether undeclared fields are sent. `shown` has for each object the fields that its JSON form has in addition
 -- to its own; the JSON encoder reads it.
@@ -58,6 +58,7 @@ local internals = {
   _collection = function(state) return state.collection end,
   _rkey = function(state) return state.rkey end,
   _repo = function(state) return state.repo end,
+  _space = function(state) return state.space end,
   _key_type = key_type,
   _schema = function(state)
     local known = schema(state.collection)
@@ -158,9 +159,10 @@ end
 local function loaded(found, open)
   local fields = found.value
   fields["$type"] = nil
-  -- The URI is one of the index, which has no records of spaces.
-  local object = object_of(match(found.uri, "^at://[^/]*/([^/]*)/"), fields, {}, open)
-  set_address(object, states[object], found.uri, found.cid)
+  local object = object_of(match(found.uri, "([^/]*)/[^/]*$"), fields, {}, open)
+  local state = states[object]
+  state.space = found.space
+  set_address(object, state, found.uri, found.cid)
   return object
 end
 
@@ -209,7 +211,10 @@ internal.stored_form = stored_form
 
 -- The contract's `write` for a record object.
 local function write_of(object, state)
-  return { uri = state.uri, repo = state.repo, collection = state.collection, rkey = state.rkey, value = stored_form(object) }
+  return {
+    uri = state.uri, repo = state.repo, space = state.space, collection = state.collection, rkey = state.rkey,
+    value = stored_form(object),
+  }
 end
 
 -- The same for a write to a PDS, which generates the keys of new records whose key type is "tid" or "any".
@@ -222,7 +227,8 @@ local function remote_write_of(object, state, what)
   return write
 end
 
--- Creates the record on the caller's PDS, or replaces it there when it has a _uri. options may be { validate = false }.
+-- Creates the record on the caller's PDS or in its space, or replaces it there when it has a _uri. options may be
+-- { validate = false }.
 function methods.save(object, options)
   local state = state_of(object, "Record:save")
   local validate = validates(options, "Record:save")
@@ -236,14 +242,21 @@ function methods.delete(object)
   if not state.uri then
     raise("Record:delete: the record is not saved")
   end
-  save({ { uri = state.uri, repo = state.repo, collection = state.collection } }, true)
+  save({ { uri = state.uri, repo = state.repo, space = state.space, collection = state.collection } }, true)
   set_address(object, state, nil, nil)
   return object
+end
+
+local function outside_spaces(state, what, instead)
+  if state.space then
+    raise(what .. ": records in spaces are not in the index, use " .. instead .. "()")
+  end
 end
 
 -- Saves the record in the index only. options may be { validate = false }.
 function methods.save_local(object, options)
   local state = state_of(object, "Record:save_local")
+  outside_spaces(state, "Record:save_local", "save")
   local validate = validates(options, "Record:save_local")
   local write = write_of(object, state)
   if not write.rkey then
@@ -256,6 +269,7 @@ end
 
 function methods.delete_local(object)
   local state = state_of(object, "Record:delete_local")
+  outside_spaces(state, "Record:delete_local", "delete")
   if not state.uri then
     raise("Record:delete_local: the record is not saved")
   end
@@ -308,6 +322,16 @@ function methods.set_repo(object, did)
   return object
 end
 
+-- The record is saved in the caller's repo in this space.
+function methods.set_space(object, uri)
+  local state = state_of(object, "Record:set_space")
+  if state.uri then
+    raise("Record:set_space: the record is saved already")
+  end
+  state.space = text(uri, "Record:set_space")
+  return object
+end
+
 internal.entries(methods)
 
 Record = setmetatable({ new = create }, internal.entries {
@@ -317,14 +341,14 @@ Record = setmetatable({ new = create }, internal.entries {
   __metatable = false,
 })
 
--- The record at a URI from the index, or nil. options may be { open = true }, as for `Record`.
+-- The record at a URI from the index, or from a space that the caller may read; or nil. options may be { open = true }, as for `Record`.
 function Record.load(uri, options)
   local open = is_open(options, "Record.load: options")
   local found = load({ text(uri, "Record.load: uri") })[1]
   return found and loaded(found, open)
 end
 
--- The same for an array of URIs; false for each record that is not in the index.
+-- The same for an array of URIs; false for each record that is not there.
 function Record.load_all(uris, options)
   if type(uris) ~= "table" then
     raise("Record.load_all: table expected, got " .. type(uris))
@@ -344,7 +368,7 @@ function Record.load_all(uris, options)
   return objects
 end
 
--- Saves several records in one commit: all or none. Returns an array of { uri, cid } in their order. options may be
+-- Saves several records of one space, or of none, in one commit: all or none. Returns an array of { uri, cid } in their order. options may be
 -- { validate = false }.
 function Record.save_all(objects, options)
   if type(objects) ~= "table" or states[objects] then

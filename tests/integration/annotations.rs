@@ -20,7 +20,13 @@ function handle()
   local names = toarray({})
   for name, value in pairs(_G) do
     if type(value) == 'table' and not own[name] and name ~= 'params' and name ~= 'env' then
-      for field in pairs(value) do table.insert(names, name .. '.' .. field) end
+      for field, inner in pairs(value) do
+        if type(inner) == 'table' then
+          for deeper in pairs(inner) do table.insert(names, name .. '.' .. field .. '.' .. deeper) end
+        else
+          table.insert(names, name .. '.' .. field)
+        end
+      end
     elseif not own[name] then
       table.insert(names, name)
     end
@@ -83,7 +89,7 @@ async fn the_annotations_match_the_api_of_scripts() {
     let annotated = annotated();
     let missing: Vec<_> = there.difference(&annotated).collect();
     assert!(missing.is_empty(), "guest-lua/belvedere.d.lua lacks {missing:?}");
-    let given = ["caller_did", "delegate_did", "env", "input", "params"];
+    let given = ["caller_did", "delegate_did", "env", "input", "params", "space"];
     let invented: Vec<_> = annotated
         .difference(&there)
         .filter(|name| !given.contains(&name.as_str()) && !ELSEWHERE.contains(&name.as_str()))

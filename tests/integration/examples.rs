@@ -131,6 +131,25 @@ impl Example {
 
 crate::in_both_worlds!(every_example_of_the_documents_runs);
 
+/// Creates a space of the caller with a note.
+async fn create_space(world: &World, caller: &Person) {
+    let server = &world.server;
+    let flag = json!({ "value": "true" });
+    server.admin(Method::PUT, "/admin/settings/feature.spaces_enabled", Some(&flag)).await;
+    let space = format!("at://{CALLER}/space/com.example.group/friends");
+    for (method, body) in [
+        ("simplespace.createSpace", json!({ "spaceType": "com.example.group", "skey": "friends" })),
+        (
+            "space.createRecord",
+            json!({ "space": space, "collection": NOTES, "record": { "text": "only for us" } }),
+        ),
+    ] {
+        let token = caller.token(&server.did(), json!({}));
+        let answer = server.procedure(&format!("com.atproto.{method}"), &token, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+}
+
 async fn every_example_of_the_documents_runs(mut world: World) {
     world = world.with_notes().await;
     let first =
@@ -138,6 +157,7 @@ async fn every_example_of_the_documents_runs(mut world: World) {
     world.note(ALICE, "second", json!({ "text": "The second note", "n": 2, "tags": ["red", "blue"] })).await;
     world.note(BOB, "reply", json!({ "text": "A reply", "n": 3, "subject": first })).await;
     let caller = world.plc.person(CALLER, Algorithm::Es256k);
+    create_space(&world, &caller).await;
     let mut count = 0;
     for (name, text) in documents() {
         for example in examples(&name, &text) {

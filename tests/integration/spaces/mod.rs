@@ -9,6 +9,7 @@ mod invites;
 mod notifications;
 mod records;
 mod scopes;
+mod scripts;
 mod settings;
 mod weaknesses;
 

@@ -6,6 +6,7 @@ use tokio::sync::OnceCell;
 
 use super::managing_app::Right;
 use super::{Account, Presented, SpaceError, Spaces, Viewer};
+use crate::xrpc::Caller;
 use belvedere_protocol::atproto::scope::SpaceManage;
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::SpaceUri;
@@ -193,6 +194,19 @@ impl Spaces {
             }
         }
         Ok(readers)
+    }
+
+    /// Whether the caller of a script may list records of a space: those of all authors, or the own ones.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn is_readable(&self, uri: &SpaceUri, caller: &Caller) -> Result<bool, StoreError> {
+        let found = async { self.readable(uri, &self.viewer_of(caller).await?, None, None).await };
+        match found.await {
+            Ok(_) => Ok(true),
+            Err(SpaceError::Store(error)) => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
     async fn readable_by(

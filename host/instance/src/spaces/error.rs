@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use crate::repos::caller_session::NoSession;
+use crate::settings::SPACES_ENABLED;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::spaces::r10::policy::Unsupported;
 use belvedere_protocol::spaces::r10::token::TokenError;
@@ -14,6 +16,12 @@ use belvedere_web::http::Error;
 pub enum SpaceError {
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Spaces are switched off.
+    #[error("The feature '{SPACES_ENABLED}' is not currently enabled on this instance")]
+    Disabled,
+    /// The session that the caller proved to hold has ended.
+    #[error(transparent)]
+    NoSession(#[from] NoSession),
     #[error("This endpoint requires authentication")]
     Anonymous,
     /// It does not exist, or the caller may not know that it does.
@@ -127,7 +135,8 @@ impl SpaceError {
     fn response(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError"),
-            Self::Anonymous => (StatusCode::UNAUTHORIZED, "AuthenticationRequired"),
+            Self::Disabled => (StatusCode::NOT_FOUND, "FeatureDisabled"),
+            Self::Anonymous | Self::NoSession(_) => (StatusCode::UNAUTHORIZED, "AuthenticationRequired"),
             Self::Audience(_) => (StatusCode::UNAUTHORIZED, "BadSpaceAudience"),
             Self::NoSpace | Self::NotHosted => (StatusCode::NOT_FOUND, "SpaceNotFound"),
             Self::Token(error) => (token_status(*error), error.name()),

@@ -6,12 +6,11 @@
 use super::{SpaceError, Spaces};
 use crate::config::INSPECTOR;
 use crate::events::Event;
-use crate::settings::Settings;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::{SpaceRecordUri, SpaceUri};
 use belvedere_storage::store::spaces::inspections::{self, InspectionRow, Scope};
-use belvedere_storage::store::spaces::records::{self, Authors, List, Place, SpaceRecord};
+use belvedere_storage::store::spaces::records::{self, Authors, List, PAGE_BYTES, Place, SpaceRecord};
 use belvedere_storage::store::spaces::space;
 
 /// Characters of a reason (spaces.md §5.3).
@@ -68,8 +67,8 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::InspectorDisabled`]
-    pub fn inspector(&self, settings: &Settings, operator: Did) -> Result<Inspector, SpaceError> {
-        if !settings.flag(&INSPECTOR.key()) {
+    pub fn inspector(&self, operator: Did) -> Result<Inspector, SpaceError> {
+        if !self.0.settings.flag(&INSPECTOR.key()) {
             return Err(SpaceError::InspectorDisabled);
         }
         Ok(Inspector { spaces: self.clone(), operator })
@@ -170,7 +169,14 @@ impl Inspector {
         let grant = of_repo.or(of_space).ok_or(SpaceError::GrantRequired)?;
         let space = self.spaces.find(uri).await?.id;
         let authors = repo.map_or(Authors::All, Authors::One);
-        let list = List { space, authors, collection: None, is_reverse: false, with_text: true };
+        let list = List {
+            space,
+            authors,
+            collection: None,
+            is_reverse: false,
+            with_text: true,
+            max_bytes: PAGE_BYTES,
+        };
         let after = after.map(|SpaceRecordUri { path, author, .. }| Place { path, author });
         let page = records::page(db, &list, after.as_ref(), limit).await?;
         let address = |record: &SpaceRecord| uri.record(record.author.clone(), record.path.clone());

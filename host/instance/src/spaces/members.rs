@@ -101,6 +101,20 @@ impl Spaces {
         Ok(())
     }
 
+    /// The rights of an account through all its memberships; `None` when it is no member.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSpace`] for someone who may not know that the space exists.
+    pub async fn rights(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        did: &Did,
+    ) -> Result<Option<MemberAccess>, SpaceError> {
+        let space = self.visible(uri, viewer).await?;
+        Ok(delegation::access(&self.core().db, space.id, did).await?)
+    }
+
     /// A page of all accounts that are members, also through other spaces, sorted by DID. `after`: the last DID of the page
     /// before.
     ///

@@ -35,6 +35,7 @@ use tokio::sync::Notify;
 use crate::core::Core;
 use crate::repos::Repos;
 use crate::service_identity::ServiceIdentity;
+use crate::settings::{SPACES_ENABLED, Settings};
 use belvedere_protocol::atproto::{RecordKey, Tid};
 use belvedere_web::fair_share::FairPool;
 
@@ -66,6 +67,7 @@ pub struct Spaces(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     core: Core,
+    settings: Arc<Settings>,
     identity: ServiceIdentity,
     /// Calls PDSs with the sessions of authors.
     repos: Repos,
@@ -80,7 +82,7 @@ struct Inner {
 }
 
 impl Spaces {
-    pub fn new(core: Core, identity: ServiceIdentity, repos: Repos) -> Self {
+    pub fn new(core: Core, settings: Arc<Settings>, identity: ServiceIdentity, repos: Repos) -> Self {
         let services = Services::new(core.clone(), identity.clone());
         Self(Arc::new(Inner {
             managing_apps: ManagingApps::new(services.clone()),
@@ -89,6 +91,7 @@ impl Spaces {
             queued: Notify::new(),
             keys: HostKeys::default(),
             core,
+            settings,
             identity,
             repos,
             services,
@@ -97,6 +100,12 @@ impl Spaces {
 
     fn core(&self) -> &Core {
         &self.0.core
+    }
+
+    /// # Errors
+    /// [`SpaceError::Disabled`] while spaces are switched off.
+    pub fn check_enabled(&self) -> Result<(), SpaceError> {
+        if self.0.settings.flag(SPACES_ENABLED) { Ok(()) } else { Err(SpaceError::Disabled) }
     }
 
     /// A new TID. `offset`: the microseconds between it and the first of several.

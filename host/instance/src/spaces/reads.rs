@@ -17,6 +17,8 @@ pub struct ListQuery {
     pub limit: u32,
     pub is_reverse: bool,
     pub with_values: bool,
+    /// Bytes of records after which the page ends.
+    pub max_bytes: usize,
 }
 
 impl Spaces {
@@ -65,8 +67,26 @@ impl Spaces {
             collection,
             is_reverse: query.is_reverse,
             with_text: query.with_values,
+            max_bytes: query.max_bytes,
         };
         Ok(records::page(&self.core().db, &list, query.after.as_ref(), query.limit).await?)
+    }
+
+    /// The number of records of a collection that the viewer may read. It reads each of them.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoRepo`] for a repo that the viewer may not read.
+    pub async fn count(
+        &self,
+        uri: &SpaceUri,
+        viewer: &Viewer,
+        repo: Option<&Did>,
+        collection: &Nsid,
+    ) -> Result<u64, SpaceError> {
+        let readers = self.readable(uri, viewer, repo, Some(collection)).await?;
+        let db = &self.core().db;
+        let _permit = db.scan_permit(&viewer.tenant(uri)).await?;
+        Ok(records::count(db, readers.space.id, readers.authors(repo)?, Some(collection)).await?)
     }
 
     /// A page of the CIDs of blobs that the records of a repo refer to, sorted. `after`: the last one of the page before.

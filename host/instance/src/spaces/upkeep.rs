@@ -1,11 +1,9 @@
 //! Work in the background: it delivers notices, and removes what has expired. While spaces are switched off it does nothing, and
 //! reads no table. Every host does it: each step can run on several at once.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Spaces, delivery};
-use crate::settings::{SPACES_ENABLED, Settings};
 use belvedere_base::clock::Timestamp;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::spaces::{credentials, deletion, deliveries, invites, registrations};
@@ -37,16 +35,16 @@ const ROWS_PER_STEP: u32 = 1_000;
 
 impl Spaces {
     /// Starts the work, until the server drains.
-    pub fn start_workers(&self, settings: &Arc<Settings>) {
+    pub fn start_workers(&self) {
         let core = self.core();
-        core.tasks.spawn(self.clone().deliver_periodically(Arc::clone(settings)));
-        core.tasks.spawn(self.clone().sweep_periodically(Arc::clone(settings)));
+        core.tasks.spawn(self.clone().deliver_periodically());
+        core.tasks.spawn(self.clone().sweep_periodically());
     }
 
-    async fn deliver_periodically(self, settings: Arc<Settings>) {
+    async fn deliver_periodically(self) {
         let drain = self.core().drain.clone();
         while !drain.is_cancelled() {
-            if settings.flag(SPACES_ENABLED)
+            if self.check_enabled().is_ok()
                 && let Err(error) = self.deliver().await
             {
                 tracing::warn!(%error, "the queue of notices of spaces can't be read");
@@ -59,11 +57,11 @@ impl Spaces {
         }
     }
 
-    async fn sweep_periodically(self, settings: Arc<Settings>) {
+    async fn sweep_periodically(self) {
         let drain = self.core().drain.clone();
         let mut sweeps = 0;
         loop {
-            if settings.flag(SPACES_ENABLED) {
+            if self.check_enabled().is_ok() {
                 let recent = self.core().clock.now().plus_seconds(-RECENT_SECONDS);
                 let since = if sweeps % SWEEPS_PER_FULL == 0 { Timestamp(0) } else { recent };
                 if let Err(error) = self.sweep(since).await {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::SpaceError;
+use super::{SpaceError, Spaces};
 use crate::pds::EffectiveScopes;
+use crate::xrpc::Caller;
 use belvedere_protocol::atproto::scope::{Need, SpaceAction, SpaceAuthority, SpaceManage, SpacePlace};
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::crypto::PublicKey;
@@ -72,6 +73,26 @@ impl Viewer {
             Self::Account(account) => Tenant::of_did(account.did.as_str()),
             Self::Credential(_) | Self::Anonymous => Tenant::Account(space.to_string().into()),
         }
+    }
+}
+
+impl Spaces {
+    /// The caller of a script, with the scopes that the session has now.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSession`] when the session of an app has ended.
+    pub async fn viewer_of(&self, caller: &Caller) -> Result<Viewer, SpaceError> {
+        let Some(did) = caller.did.clone() else { return Ok(Viewer::Anonymous) };
+        let app = if caller.authority.client().is_some() {
+            let session = self.0.repos.session_of_caller(caller, None).await??;
+            // A session of an app that has no scopes may do nothing.
+            Some(session.permits.clone().unwrap_or_default())
+        } else {
+            None
+        };
+        // No script acts with the rights of the super user.
+        let has_session = caller.authority.is_some();
+        Ok(Viewer::Account(Account { did, app, has_session, is_super_user: false }))
     }
 }
 

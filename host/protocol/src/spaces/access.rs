@@ -83,6 +83,16 @@ impl MemberAccess {
         }
     }
 
+    /// The word of the older generation that comes closest.
+    pub fn word(self) -> &'static str {
+        match (self.reads, self.writes) {
+            (_, true) => "write",
+            (Readable::Everything, false) => "read",
+            (Readable::Own, false) => "read_self",
+            (Readable::Nothing, false) => "none",
+        }
+    }
+
     /// The rights through two memberships, such as a direct and a delegated one. A membership that reads nothing does not
     /// lift the other's limit to own records.
     #[must_use]

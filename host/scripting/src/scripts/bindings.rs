@@ -17,6 +17,7 @@ wasmtime::component::bindgen!({
         "belvedere:script/xrpc": async | trappable,
         "belvedere:script/repo": async | trappable,
         "belvedere:script/linked-repos": async | trappable,
+        "belvedere:script/spaces": async | trappable,
         "belvedere:script/plugins": async | trappable,
         default: trappable,
     },

@@ -81,8 +81,9 @@ impl FaultCode {
 pub enum FailureAnswer {
     /// An upstream server's answer, passed on unchanged.
     Upstream(Answer),
-    /// Our answer to a call of a PDS that could not be made or completed, as for a method without a script.
-    Pds(Answer),
+    /// Our answer, which is that of a method without a script: to a call of a PDS that could not be made or completed, to an
+    /// invalid record, or to a refused call of a space.
+    Own(Answer),
     /// The answer that the script raised.
     Raised(Answer),
 }
@@ -91,7 +92,7 @@ impl FailureAnswer {
     /// The answer itself.
     pub fn to_caller(&self) -> &Answer {
         match self {
-            Self::Upstream(answer) | Self::Pds(answer) | Self::Raised(answer) => answer,
+            Self::Upstream(answer) | Self::Own(answer) | Self::Raised(answer) => answer,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use super::{Lineage, Variables};
 use belvedere_instance::xrpc::Caller;
@@ -84,8 +85,8 @@ impl TriggerEvent<'_> {
 }
 
 impl Invocation<'_> {
-    /// The JSON object whose fields become the run's globals.
-    pub(super) fn globals(&self, env: &Variables) -> Vec<u8> {
+    /// The JSON object whose fields become the run's globals. `space`: the value of the global of that name.
+    pub(super) fn globals(&self, env: &Variables, space: Option<&Value>) -> Vec<u8> {
         let mut out = Vec::with_capacity(512 + self.input.map_or(0, <[u8]>::len));
         out.extend_from_slice(b"{\"env\":");
         env.render(&mut out);
@@ -107,6 +108,11 @@ impl Invocation<'_> {
         if let Some(input) = self.input {
             field(&mut out, "input");
             out.extend_from_slice(input);
+        }
+        if let Some(space) = space {
+            field(&mut out, "space");
+            // Writing to a Vec can't fail.
+            let _ = serde_json::to_writer(&mut out, space);
         }
         if let Some((id, input)) = self.job {
             field(&mut out, "job");
@@ -209,7 +215,7 @@ mod tests {
             params: Some(&params),
             ..Invocation::default()
         };
-        let globals: serde_json::Value = serde_json::from_slice(&invocation.globals(&env)).unwrap();
+        let globals: Value = serde_json::from_slice(&invocation.globals(&env, None)).unwrap();
         let expected = serde_json::json!({
             "env": {"KEY": "va\"lue"},
             "method": "com.example.get",
@@ -217,6 +223,6 @@ mod tests {
             "params": {"a": ["1", "2"], "b": "x\n", "c": ""},
         });
         assert_eq!(globals, expected);
-        assert_eq!(Invocation::default().globals(&Variables::default()), br#"{"env":{}}"#);
+        assert_eq!(Invocation::default().globals(&Variables::default(), None), br#"{"env":{}}"#);
     }
 }

@@ -128,6 +128,9 @@ pub const BLOB_RUNS: usize = 8;
 /// Subjects in one lookup of labels: a page.
 pub const LABEL_SUBJECTS: usize = 100;
 
+/// Members of a space in one `atproto.spaces.list_members`: as many as over HTTP.
+pub const SPACE_MEMBERS: u32 = 1_000;
+
 /// Records in one `Record.load_all`: a page.
 pub const LOAD_URIS: usize = 100;
 

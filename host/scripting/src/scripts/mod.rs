@@ -14,6 +14,7 @@ mod failure;
 mod host;
 mod invocation;
 mod library;
+mod named_space;
 pub mod limits;
 pub mod mentions;
 mod raised;

@@ -144,7 +144,7 @@ impl App {
         // would seem not to answer in time.
         let loaded = scripting::LoadedScripts::open(&startup).await?;
         let core = startup.core.clone();
-        let (settings, costs) = (Settings::new(&startup.config), Costs::default());
+        let (settings, costs) = (Arc::new(Settings::new(&startup.config)), Costs::default());
         settings
             .reload(&core.db, |settings| costs.reload(settings))
             .await
@@ -158,10 +158,11 @@ impl App {
         let repos = Repos::new(&core, Sessions::Stored(sessions.vault.clone()));
         let linked_repos =
             LinkedRepos::new(core.db.clone(), sessions.vault.clone(), repos.clone(), core.clock.clone());
-        let spaces = Spaces::new(core.clone(), service_identity.clone(), repos.clone());
+        let spaces =
+            Spaces::new(core.clone(), Arc::clone(&settings), service_identity.clone(), repos.clone());
         let attestation = Arc::new(scripting::attestation(&startup).await?);
         let plugins = PluginParts::open(&startup, &attestation, loaded.memory()).await?;
-        let for_scripts = (&repos, &linked_repos, &plugins);
+        let for_scripts = (&repos, &linked_repos, &spaces, &plugins);
         let scripting =
             Scripting::open(&startup, loaded, xrpc, for_scripts, (&service_identity, &attestation)).await?;
         let installed = InstalledPlugins { plugins: plugins.loaded.clone(), calls: plugins.calls.clone() };
@@ -213,7 +214,7 @@ impl App {
             history,
             counted: Counted::default(),
             started_at,
-            settings: Arc::new(settings),
+            settings,
             retention,
             network_lexicons,
             authorities,
@@ -265,7 +266,7 @@ impl App {
         backfill::start(self.backfills.clone(), deps);
         self.labelers.start();
         self.accounts.start_workers();
-        self.spaces.start_workers(&self.settings);
+        self.spaces.start_workers();
     }
 
     /// Starts periodic work, which runs until the server drains.

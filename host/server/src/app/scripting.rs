@@ -15,6 +15,7 @@ use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
+use belvedere_instance::spaces::Spaces;
 use belvedere_scripting::scripts::{
     Engine, EngineConfig, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog,
     ServerPlugins, Services, Variables, Xrpc,
@@ -63,7 +64,7 @@ impl Scripting {
         startup: &Startup,
         loaded: LoadedScripts,
         xrpc: Arc<dyn Xrpc>,
-        (repos, linked_repos, plugins): (&Repos, &LinkedRepos, &PluginParts),
+        (repos, linked_repos, spaces, plugins): (&Repos, &LinkedRepos, &Spaces, &PluginParts),
         (identity, attestation): (&ServiceIdentity, &Arc<Attestation>),
     ) -> Result<Self, StartError> {
         let Core { db, clock, random, events, sealing, .. } = &startup.core;
@@ -84,6 +85,7 @@ impl Scripting {
             .with_identity(identity.clone())
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone())
+            .with_spaces(spaces.clone())
             .with_plugins(Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())));
         let runtime = ScriptRuntime { engine, library, services };
         let events = EventScripts::new(runtime.clone(), events.clone(), db.clone());

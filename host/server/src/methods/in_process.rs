@@ -43,8 +43,9 @@ impl Xrpc for InProcess {
 async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<CallOutcome, XrpcError> {
     call.params.retain(|(name, _)| name != CLIENT_KEY_PARAM);
     if spaces::is_method(&app.config.auth.service_namespace, call.nsid.as_str()) {
-        let other = || Error::bad_request("scripts call spaces through db and Record, not through xrpc");
-        let answer = refused(&spaces::check_enabled(app).err().unwrap_or_else(other), &call);
+        let other =
+            || Error::bad_request("scripts use spaces through atproto.spaces, db and Record, not xrpc");
+        let answer = refused(&app.spaces.check_enabled().map_or_else(Error::from, |()| other()), &call);
         return Ok(CallOutcome { answer, is_remote: false });
     }
     let fixed = FixedMethod::of(call.verb, &call.nsid);

@@ -53,7 +53,7 @@ pub(super) async fn answer(
         Err(failure) => match failure.answer.as_deref() {
             Some(FailureAnswer::Raised(answer)) => answer.clone(),
             // The answer is that of a method without a script.
-            Some(FailureAnswer::Upstream(answer) | FailureAnswer::Pds(answer)) => return Ok(answer.clone()),
+            Some(FailureAnswer::Upstream(answer) | FailureAnswer::Own(answer)) => return Ok(answer.clone()),
             None => {
                 let run = FailedRun { script, method: &call.nsid, call, input: invocation.input, duration };
                 return Err(failed(app, &run, &failure));

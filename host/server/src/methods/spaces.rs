@@ -4,8 +4,6 @@ use std::future::ready;
 use std::sync::Arc;
 
 use crate::app::App;
-use belvedere_instance::settings::SPACES_ENABLED;
-use belvedere_web::http::Error;
 use belvedere_web::http::router::Handler;
 
 /// Methods of `com.atproto.simplespace`.
@@ -85,24 +83,12 @@ pub fn is_method(namespace: &str, nsid: &str) -> bool {
     }
 }
 
-/// Refuses every call while spaces are switched off.
-///
-/// # Errors
-/// 404 `FeatureDisabled`
-pub fn check_enabled(app: &App) -> Result<(), Error> {
-    if app.settings.flag(SPACES_ENABLED) {
-        return Ok(());
-    }
-    let message = format!("The feature '{SPACES_ENABLED}' is not currently enabled on this instance");
-    Err(Error::not_found("FeatureDisabled").with_message(message))
-}
-
 /// A handler that refuses every call while spaces are switched off, before the caller is identified.
 pub fn while_enabled(app: &Arc<App>, handler: Handler) -> Handler {
     let app = Arc::clone(app);
-    Box::new(move |request, unread| match check_enabled(&app) {
+    Box::new(move |request, unread| match app.spaces.check_enabled() {
         Ok(()) => handler(request, unread),
-        Err(off) => Box::pin(ready(Err(off))),
+        Err(off) => Box::pin(ready(Err(off.into()))),
     })
 }
 

@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::model::{Model, SPACES, Sight, USERS};
 use super::{NOTE, did, text, viewer};
 use crate::spaces::{ListQuery, OpQuery, Presented, SpaceError, Spaces, Viewer};
-use belvedere_protocol::atproto::Did;
+use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::r10::SpaceCar;
 use belvedere_protocol::spaces::{RecordPath, SpaceUri};
 use belvedere_storage::store::Db;
-use belvedere_storage::store::spaces::records::SpaceRecord;
+use belvedere_storage::store::spaces::records::{PAGE_BYTES, SpaceRecord};
 
 type Rows = BTreeMap<(usize, usize), u64>;
 
@@ -91,6 +91,13 @@ impl Checker<'_> {
                 Err(error) => check_refusal(&error, sight, who),
             }
         }
+        let note = Nsid::try_from(NOTE).unwrap();
+        match self.spaces.count(uri, &viewer, None, &note).await {
+            Ok(counted) => {
+                assert_eq!((counted, sight >= Sight::Own), (expected.len() as u64, true), "{who:?} {space}");
+            }
+            Err(error) => check_refusal(&error, sight, who),
+        }
         // The same page by page.
         let mut paged = query(None, false);
         paged.limit = 7;
@@ -108,6 +115,12 @@ impl Checker<'_> {
             Who::Holder => true,
             Who::Anonymous => false,
         };
+        match self.spaces.rights(uri, &viewer, &did(0)).await {
+            Ok(_) => assert!(sees, "{who:?} {space}"),
+            Err(error) => {
+                assert!(!sees && matches!(error, SpaceError::NoSpace | SpaceError::Anonymous), "{error:?}");
+            }
+        }
         match self.spaces.repos(uri, &viewer, "", 1_000).await {
             Ok((listed, _)) => {
                 let writers = self.model.spaces[space].writers.difference(&self.model.inactive);
@@ -120,7 +133,7 @@ impl Checker<'_> {
                 assert!(!sees && matches!(error, SpaceError::NoSpace | SpaceError::Anonymous), "{error:?}");
             }
         }
-        4
+        5
     }
 
     /// The paths of one repo. Returns how many there are.
@@ -210,7 +223,7 @@ fn check_refusal(error: &SpaceError, sight: Sight, who: Who) {
 
 fn query(repo: Option<&Did>, is_reverse: bool) -> ListQuery {
     let (repo, collection, after) = (repo.cloned(), None, None);
-    ListQuery { repo, collection, after, limit: 1_000, is_reverse, with_values: true }
+    ListQuery { repo, collection, after, limit: 1_000, is_reverse, with_values: true, max_bytes: PAGE_BYTES }
 }
 
 fn ops() -> OpQuery {

@@ -4,6 +4,8 @@ mod checks;
 mod histories;
 mod model;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{Account, NewSpace, RecordWrite, Spaces, Viewer, WriteKind, WriteRequest};
@@ -39,7 +41,7 @@ fn room(db: &Db) -> (Spaces, Clock) {
     let identity = ServiceIdentity::new(Did::try_from("did:web:here.example").unwrap());
     let core = Core::testing(db, &clock);
     let repos = Repos::new(&core, Sessions::none());
-    (Spaces::new(core, identity, repos), clock)
+    (Spaces::new(core, Arc::default(), identity, repos), clock)
 }
 
 fn members_only() -> Settings {

@@ -20,7 +20,9 @@ use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
 use crate::scripts::library::tally::Tally;
 use crate::scripts::mentions::called_methods;
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
-use crate::scripts::{CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits};
+use crate::scripts::{
+    CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits, named_space,
+};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_instance::pds::Session;
@@ -152,9 +154,11 @@ impl Engine {
             Some(dry_run) => info.dry_run_account(dry_run).is_some(),
             None => matches!(session, Some(Ok(_))),
         };
+        let space = named_space::of(&invocation, &info.caller, services).await?;
         let context = context(&info, services, has_session);
         let state = RunState::new(info, services, Arc::clone(&self.0.tids), session);
-        let (globals, seed) = (invocation.globals(&services.variables), services.random.u64());
+        let (globals, seed) =
+            (invocation.globals(&services.variables, space.as_ref()), services.random.u64());
         let started = Instant::now();
         // Charged when this future ends, and also when it is dropped because the caller disconnected.
         let fuel_charge = FuelCharge {

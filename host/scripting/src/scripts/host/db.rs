@@ -3,18 +3,20 @@
 
 use std::time::Instant;
 
+use super::arguments::{account, check_lengths, invalid, nsid};
 use super::rows::pack;
 use super::state::RunState;
-use super::{Refusal, fault, handles, json, report};
+use super::{Refusal, fault, handles, json, report, space_records};
 use crate::scripts::bindings::belvedere::script::db::{
     BacklinksArgs, Host, Page, QueryArgs, RawAnswer, SearchArgs,
 };
-use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
+use crate::scripts::bindings::belvedere::script::types::Fault;
 use crate::scripts::dry_run::DryWrite;
 use crate::scripts::effects::writes;
 use crate::scripts::limits;
 use crate::scripts::services::IndexError;
-use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_protocol::atproto::RecordUri;
+use belvedere_protocol::atproto::space_uri::is_in_space;
 use belvedere_storage::query::{
     Backlinks, Direction, Filter, PageSize, Position, Query, Search, Sort, SortKey,
 };
@@ -97,24 +99,12 @@ fn answer(state: &mut RunState, page: &records::Page) -> Result<Page, Fault> {
     Ok(Page { records: pack(state, &page.rows)?, cursor: page.next.as_ref().map(Position::cursor) })
 }
 
-fn nsid(function: &str, text: &str) -> Result<Nsid, Fault> {
-    Nsid::try_from(text).map_err(|_| invalid(function, format!("collection {text:?} is not an NSID")))
-}
-
-fn account(function: &str, did: Option<String>) -> Result<Option<Did>, Fault> {
-    let read = |text: String| {
-        Did::try_from(text.as_str()).map_err(|_| invalid(function, format!("did {text:?} is not a DID")))
-    };
-    did.map(read).transpose()
-}
-
-fn invalid(function: &str, error: impl std::fmt::Display) -> Fault {
-    fault::new(FaultCode::BadInput, format!("{function}: {error}"))
-}
-
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
-    let (index, tenant) = (state.index("db.get")?, state.tenant().clone());
     check_lengths("db.get", &[Some(&uri)])?;
+    if is_in_space(&uri) {
+        return space_records::get(state, "db.get", &uri).await;
+    }
+    let (index, tenant) = (state.index("db.get")?, state.tenant().clone());
     let uri = handles::without_handle(state, "db.get", uri).await?;
     let uri = RecordUri::parse(&uri).map_err(|error| invalid("db.get", error))?;
     let row = call_index(state, "db.get", index.get(tenant, uri)).await?;
@@ -160,18 +150,6 @@ async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAn
     let answer = call_index(state, "db.raw", index.raw(tenant, sql, params.into())).await?;
     state.count_rows(answer.count, answer.rows.len())?;
     Ok(RawAnswer { rows: answer.rows, changed: answer.changed })
-}
-
-/// Refuses texts such as names and URIs that are longer than any valid one, before they are parsed.
-fn check_lengths(function: &str, texts: &[Option<&String>]) -> Result<(), Fault> {
-    if texts.iter().flatten().any(|text| text.len() > limits::NAME_BYTES) {
-        let max = limits::NAME_BYTES;
-        return Err(fault::new(
-            FaultCode::BadInput,
-            format!("{function}: a text is longer than {max} bytes"),
-        ));
-    }
-    Ok(())
 }
 
 /// Waits for a call of the index, and counts the time as the run's database time.

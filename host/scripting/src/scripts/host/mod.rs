@@ -5,6 +5,7 @@
 //! A function refuses with a [`Refusal`]: a fault that the script may handle, or an error that ends the run.
 
 mod allowances;
+mod arguments;
 mod atproto;
 mod blobs;
 mod clock;
@@ -22,6 +23,8 @@ mod plugins;
 mod repo;
 mod report;
 mod rows;
+mod space_records;
+mod spaces;
 mod state;
 mod stopped_guest;
 pub(super) mod tid;

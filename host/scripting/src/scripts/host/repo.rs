@@ -1,13 +1,15 @@
 //! `repo`: reads schemas and records, and writes to the caller's repo and to the index. The host enforces that a write
 //! goes to one repo, and only to records of that repo.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 
+use super::arguments::space;
 use super::state::RunState;
-use super::{Refusal, fault, handles, log, report};
+use super::{Refusal, fault, handles, log, report, space_records};
 use crate::scripts::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::{DryRun, DryWrite};
@@ -17,7 +19,9 @@ use crate::scripts::services::LogLevel;
 use belvedere_instance::pds::{self, CommitResult, PdsError, WriteAction};
 use belvedere_instance::repos::{InvalidWrite, LocalError, RecordScripts, Repos, Validation, caller_session};
 use belvedere_instance::xrpc::Answer;
+use belvedere_protocol::atproto::space_uri::is_in_space;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri};
+use belvedere_protocol::spaces::{RecordPath, SpaceRecordUri, SpaceUri};
 use belvedere_storage::store::StoreError;
 
 impl Host for RunState {
@@ -33,22 +37,29 @@ impl Host for RunState {
             let message = format!("Record.load_all: at most {max} URIs at once");
             return Err(fault::new(FaultCode::Limit, message).into());
         }
-        let mut named = Vec::with_capacity(uris.len());
-        for uri in uris {
-            named.push(parse_uri(&handles::without_handle(self, "Record", uri).await?)?);
-        }
-        let uris = named;
         let max_bytes = limits::LOAD_BYTES.min(usize::try_from(self.row_bytes_left()).unwrap_or(usize::MAX));
-        let loaded = repos.load(&uris, max_bytes).await.map_err(|error| database(&error))?;
+        let (mut public, mut found, mut bytes) = (Vec::with_capacity(uris.len()), Vec::new(), 0);
+        for (position, uri) in uris.into_iter().enumerate() {
+            if is_in_space(&uri) {
+                let loaded = space_records::load(self, position as u32, uri).await?;
+                bytes += loaded.as_ref().map_or(0, |loaded| loaded.value.len());
+                if bytes > max_bytes {
+                    return Err(too_large(max_bytes).into());
+                }
+                found.extend(loaded);
+            } else {
+                let uri = handles::without_handle(self, "Record", uri).await?;
+                public.push((position, parse_uri(&uri)?));
+            }
+        }
+        let uris: Vec<RecordUri> = public.iter().map(|(_, uri)| uri.clone()).collect();
+        let loaded = repos.load(&uris, max_bytes - bytes).await.map_err(|error| database(&error))?;
         if loaded.next.is_some() {
-            let message =
-                format!("Record.load_all: the records are larger than {max_bytes} bytes: load fewer at once");
-            return Err(fault::new(FaultCode::Limit, message).into());
+            return Err(too_large(max_bytes).into());
         }
         let rows = loaded.rows;
         self.count_rows(rows.len(), rows.iter().map(|full| full.row.record.len()).sum())?;
-        let mut found = Vec::with_capacity(uris.len());
-        for (position, uri) in uris.iter().enumerate() {
+        for (position, uri) in &public {
             let is_it = |row: &belvedere_storage::store::records::RecordRow| {
                 row.did == uri.did.as_str()
                     && row.rkey == uri.rkey.as_str()
@@ -56,8 +67,9 @@ impl Host for RunState {
             };
             let Some(full) = rows.iter().find(|full| is_it(&full.row)) else { continue };
             found.push(Loaded {
-                position: position as u32,
+                position: *position as u32,
                 uri: full.row.uri(),
+                space: None,
                 cid: full.cid.map(|cid| cid.to_string()),
                 value: full.row.record.to_vec(),
             });
@@ -66,31 +78,18 @@ impl Host for RunState {
     }
 
     async fn save(&mut self, writes: Vec<WitWrite>, validate: bool) -> Result<Vec<Written>, Refusal> {
+        if let Some(space) = common_space(&writes)? {
+            let author = space_records::author(self)?;
+            let writes = check_all(self, writes, &author, Some(&space))?;
+            return Ok(space_records::save(self, &space, &author, writes, validate).await?);
+        }
         let validation = Validation::of(validate);
         let repos = repos(self)?;
         let author = match self.dry_run_account() {
             Some((dry_run, account)) => Author::DryRun(dry_run, account),
             None => Author::Session(self.session("Record")?),
         };
-        if writes.len() > pds::MAX_WRITES {
-            return Err(fault::limit("too many records in one commit", pds::MAX_WRITES).into());
-        }
-        let checked: Vec<ValidWrite> =
-            writes.into_iter().map(|write| check(self, write)).collect::<Result<_, _>>()?;
-        let mut writes = Vec::with_capacity(checked.len());
-        for ValidWrite { target, collection, uri, rkey, value } in checked {
-            if target != *author.did() {
-                let message = format!("Record: this run may not write to the repo of {target}");
-                return Err(fault::forbidden(message).into());
-            }
-            let action = match (uri, value) {
-                (None, Some(value)) => WriteAction::Create(value),
-                (Some(_), Some(value)) => WriteAction::Put(value),
-                (Some(_), None) => WriteAction::Delete,
-                (None, None) => return Err(bad("Record: a record that is not saved can't be deleted").into()),
-            };
-            writes.push(pds::Write { collection, rkey, action, swap: None });
-        }
+        let writes = check_all(self, writes, author.did(), None)?;
         repos.check_writes(&writes, validation).map_err(|invalid| invalid_fault(self, "Record", invalid))?;
         let session = match author {
             Author::Session(session) => session,
@@ -114,8 +113,13 @@ impl Host for RunState {
     async fn save_local(&mut self, write: WitWrite, validate: bool) -> Result<Written, Refusal> {
         let validation = Validation::of(validate);
         let repos = repos(self)?;
-        let ValidWrite { target, collection, rkey, value, .. } = check(self, write)?;
-        let Some(value) = value else { return Err(bad("Record:save_local: there is no record").into()) };
+        if write.space.is_some() {
+            return Err(bad("Record:save_local: records in spaces are not in the index").into());
+        }
+        let (target, pds::Write { collection, rkey, action, .. }) = check(self, write, None)?;
+        let (WriteAction::Create(value) | WriteAction::Put(value)) = action else {
+            return Err(bad("Record:save_local: there is no record").into());
+        };
         let Some(rkey) = rkey else { return Err(bad("Record:save_local: the record key is missing").into()) };
         let uri = RecordUri { did: target, collection, rkey };
         let inspected = repos
@@ -146,7 +150,7 @@ impl Host for RunState {
     async fn delete_local(&mut self, uri: String, repo: Option<String>) -> Result<bool, Refusal> {
         let repos = repos(self)?;
         let uri = parse_uri(&uri)?;
-        check_owner(&uri, &target(self, repo.as_deref())?)?;
+        check_owner(&uri, &uri.did, &target(self, repo.as_deref())?)?;
         self.writes.add(1, 0)?;
         if let Some(dry_run) = self.dry_run() {
             dry_run.write(&DryWrite::IndexDelete { uri: uri.to_string() });
@@ -175,6 +179,12 @@ fn parse_uri(text: &str) -> Result<RecordUri, Fault> {
     RecordUri::parse(text).map_err(|error| bad(format!("Record: {text:?} is {error}")))
 }
 
+fn too_large(max_bytes: usize) -> Fault {
+    let message =
+        format!("Record.load_all: the records are larger than {max_bytes} bytes: load fewer at once");
+    fault::new(FaultCode::Limit, message)
+}
+
 fn database(error: &StoreError) -> Fault {
     tracing::error!(function = "Record", %error, "a script's database request failed");
     fault::new(FaultCode::Unavailable, "Record: database unavailable")
@@ -189,29 +199,44 @@ pub(super) fn with_arrays(state: &RunState, collection: &str, value: Vec<u8>) ->
     }
 }
 
-/// A write whose record and target belong together.
-struct ValidWrite {
-    target: Did,
-    collection: Nsid,
-    /// The URI of the record, if it exists already.
-    uri: Option<RecordUri>,
-    rkey: Option<RecordKey>,
-    /// `None` to delete.
-    value: Option<Bytes>,
+/// Checks the writes of a commit by `author`, in `space` if there is one.
+fn check_all(
+    state: &mut RunState,
+    writes: Vec<WitWrite>,
+    author: &Did,
+    space: Option<&SpaceUri>,
+) -> Result<Vec<pds::Write>, Fault> {
+    if writes.len() > pds::MAX_WRITES {
+        return Err(fault::limit("too many records in one commit", pds::MAX_WRITES));
+    }
+    let mut checked = Vec::with_capacity(writes.len());
+    for write in writes {
+        let (target, write) = check(state, write, space)?;
+        if target != *author {
+            return Err(fault::forbidden(format!("Record: this run may not write to the repo of {target}")));
+        }
+        checked.push(write);
+    }
+    Ok(checked)
 }
 
-fn check(state: &mut RunState, write: WitWrite) -> Result<ValidWrite, Fault> {
+/// Checks that the record and the target of a write belong together. Returns the target.
+fn check(
+    state: &mut RunState,
+    write: WitWrite,
+    space: Option<&SpaceUri>,
+) -> Result<(Did, pds::Write), Fault> {
     let target = target(state, write.repo.as_deref())?;
     let collection = parse_collection(&write.collection)?;
-    let uri = write.uri.as_deref().map(parse_uri).transpose()?;
-    if let Some(uri) = &uri {
-        check_owner(uri, &target)?;
-        if uri.collection != collection {
-            return Err(bad(format!("Record: {uri} is not of the collection {collection}")));
+    let rkey = match (&write.uri, write.rkey) {
+        (Some(uri), _) => {
+            let (author, path) = author_and_path(uri, space)?;
+            check_owner(uri, &author, &target)?;
+            if path.collection != collection {
+                return Err(bad(format!("Record: {uri} is not of the collection {collection}")));
+            }
+            Some(path.rkey)
         }
-    }
-    let rkey = match (&uri, write.rkey) {
-        (Some(uri), _) => Some(uri.rkey.clone()),
         (None, Some(text)) => {
             let rkey = RecordKey::try_from(text.as_str());
             Some(rkey.map_err(|_| bad(format!("Record: {text:?} is not a record key")))?)
@@ -220,7 +245,35 @@ fn check(state: &mut RunState, write: WitWrite) -> Result<ValidWrite, Fault> {
     };
     let value = write.value.map(|value| with_arrays(state, collection.as_str(), value));
     state.writes.add(1, value.as_ref().map_or(0, Bytes::len))?;
-    Ok(ValidWrite { target, collection, uri, rkey, value })
+    let action = match (write.uri, value) {
+        (None, Some(value)) => WriteAction::Create(value),
+        (Some(_), Some(value)) => WriteAction::Put(value),
+        (Some(_), None) => WriteAction::Delete,
+        (None, None) => return Err(bad("Record: a record that is not saved can't be deleted")),
+    };
+    Ok((target, pds::Write { collection, rkey, action, swap: None }))
+}
+
+/// The space that all writes of a commit go to; `None` for those to a repo.
+fn common_space(writes: &[WitWrite]) -> Result<Option<SpaceUri>, Fault> {
+    let first = writes.first().and_then(|write| write.space.as_deref());
+    if writes.iter().any(|write| write.space.as_deref() != first) {
+        return Err(bad("Record: the records of one commit must be in one space, or none of them in any"));
+    }
+    first.map(|uri| space("Record", uri)).transpose()
+}
+
+/// The author of the record at an address, and its place in the author's repo: that in `space`, if there is one.
+fn author_and_path(uri: &str, space: Option<&SpaceUri>) -> Result<(Did, RecordPath), Fault> {
+    let Some(space) = space else {
+        let RecordUri { did, collection, rkey } = parse_uri(uri)?;
+        return Ok((did, RecordPath { collection, rkey }));
+    };
+    let found = SpaceRecordUri::parse(uri).map_err(|error| bad(format!("Record: {uri:?} is {error}")))?;
+    if found.space != *space {
+        return Err(bad(format!("Record: {uri} is not in {space}")));
+    }
+    Ok((found.author, found.path))
 }
 
 /// The repo that a write is for: the one the script names, or else that of the account the caller writes for, which is
@@ -234,8 +287,8 @@ fn target(state: &RunState, named: Option<&str>) -> Result<Did, Fault> {
 }
 
 /// Refuses to write a record of another account, whatever URI the script passed.
-fn check_owner(uri: &RecordUri, target: &Did) -> Result<(), Fault> {
-    if uri.did == *target {
+fn check_owner(uri: &impl fmt::Display, author: &Did, target: &Did) -> Result<(), Fault> {
+    if author == target {
         return Ok(());
     }
     Err(fault::forbidden(format!("Record: {uri} is not a record of {target}")))
@@ -307,7 +360,7 @@ pub(super) fn pds_fault(state: &mut RunState, function: &str, error: PdsError) -
         Ok(answer) => Some(FailureAnswer::Upstream(answer)),
         // An error of ours is a failure of the script: its cause is logged with it.
         Err(error) if error.cause.is_some() => None,
-        Err(error) => Some(FailureAnswer::Pds(Answer::of_error(&error))),
+        Err(error) => Some(FailureAnswer::Own(Answer::of_error(&error))),
     };
     Fault { code, message, status, answer: answer.map(|answer| state.keep_answer(answer)) }
 }
@@ -316,6 +369,6 @@ pub(super) fn pds_fault(state: &mut RunState, function: &str, error: PdsError) -
 /// script.
 pub(super) fn invalid_fault(state: &mut RunState, function: &str, invalid: InvalidWrite) -> Fault {
     let message = format!("{function}: {invalid}");
-    let answer = state.keep_answer(FailureAnswer::Pds(Answer::of_error(&invalid.into())));
+    let answer = state.keep_answer(FailureAnswer::Own(Answer::of_error(&invalid.into())));
     Fault { answer: Some(answer), ..fault::new(FaultCode::BadInput, message) }
 }

@@ -7,36 +7,76 @@ use memchr::memmem;
 
 use super::state::RunState;
 use crate::scripts::bindings::belvedere::script::types::Fault;
+use belvedere_protocol::spaces::SpaceUri;
 use belvedere_storage::store::records::RecordRow;
+use belvedere_storage::store::spaces::records::SpaceRecord;
 
 /// Set in a record's length if the guest may keep the record as text.
 const STAYS_TEXT: u32 = 1 << 31;
 
-/// For each row its URI and its record, each after its length. Counts the rows.
+/// A record and its address.
+struct Row<'a> {
+    /// The parts of its URI.
+    uri: [&'a str; 6],
+    record: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    /// `place`: the beginning of the URI, before the author's DID.
+    fn new(place: &'a str, did: &'a str, collection: &'a str, rkey: &'a str, record: &'a [u8]) -> Self {
+        Self { uri: [place, did, "/", collection, "/", rkey], record }
+    }
+
+    fn uri_len(&self) -> usize {
+        self.uri.iter().map(|part| part.len()).sum()
+    }
+}
+
+/// Packs records of the index. Counts the rows.
 pub(super) fn pack(state: &mut RunState, rows: &[RecordRow]) -> Result<Vec<u8>, Fault> {
-    let bytes = rows.iter().map(|row| uri_len(row) + row.record.len() + 8).sum();
+    pack_all(
+        state,
+        rows.iter().map(|RecordRow { did, collection, rkey, record, .. }| {
+            Row::new("at://", did, collection.as_str(), rkey, record)
+        }),
+    )
+}
+
+/// Packs records of a space. Counts the rows.
+pub(super) fn pack_of_space(
+    state: &mut RunState,
+    space: &SpaceUri,
+    records: &[SpaceRecord],
+) -> Result<Vec<u8>, Fault> {
+    let place = format!("{space}/");
+    pack_all(
+        state,
+        records.iter().map(|SpaceRecord { author, path, text, .. }| {
+            let text = text.as_deref().unwrap_or("null").as_bytes();
+            Row::new(&place, author.as_str(), path.collection.as_str(), path.rkey.as_str(), text)
+        }),
+    )
+}
+
+/// For each row its URI and its record, each after its length.
+fn pack_all<'a>(
+    state: &mut RunState,
+    rows: impl ExactSizeIterator<Item = Row<'a>> + Clone,
+) -> Result<Vec<u8>, Fault> {
+    let bytes = rows.clone().map(|row| row.uri_len() + row.record.len() + 8).sum();
     state.count_rows(rows.len(), bytes)?;
     let mut out = Vec::with_capacity(bytes);
     for row in rows {
-        let record = &row.record;
+        let record = row.record;
         let flag = if stays_text(record) { STAYS_TEXT } else { 0 };
-        out.extend_from_slice(&(uri_len(row) as u32).to_le_bytes());
-        for part in uri(row) {
+        out.extend_from_slice(&(row.uri_len() as u32).to_le_bytes());
+        for part in row.uri {
             out.extend_from_slice(part.as_bytes());
         }
         out.extend_from_slice(&(record.len() as u32 | flag).to_le_bytes());
         out.extend_from_slice(record);
     }
     Ok(out)
-}
-
-/// The parts of a row's URI.
-fn uri(row: &RecordRow) -> [&str; 6] {
-    ["at://", &row.did, "/", row.collection.as_str(), "/", &row.rkey]
-}
-
-fn uri_len(row: &RecordRow) -> usize {
-    uri(row).iter().map(|part| part.len()).sum()
 }
 
 /// Whether a field `uri` can be added at the end of the object: it has another field, none of that name, and no space

@@ -240,12 +240,21 @@ impl RunState {
 
     /// The index, for a counted call.
     pub(super) fn index(&mut self, function: &str) -> Result<Arc<dyn Index>, Fault> {
+        self.database(function, |services| Some(Arc::clone(&services.index)))
+    }
+
+    /// A service that reads the database, for a counted call.
+    pub(super) fn database<T>(
+        &mut self,
+        function: &str,
+        pick: impl FnOnce(&Services) -> Option<T>,
+    ) -> Result<T, Fault> {
         let max = limits::DATABASE_TIME * self.factor;
         if self.database_time >= max {
             let max = format!("{} s of it", max.as_secs());
             return Err(fault::limit("too much waiting for the database", max));
         }
-        self.service(function, |services| Some(Arc::clone(&services.index)))
+        self.service(function, pick)
     }
 
     pub(super) fn spend_on_database(&mut self, time: Duration) {
@@ -332,7 +341,7 @@ impl RunState {
             fault::new(FaultCode::NoSession, format!("{function}: no PDS auth in this script context"));
         if let Some(reason) = reason {
             fault.message = format!("{}: {reason}", fault.message);
-            fault.answer = Some(self.keep_answer(FailureAnswer::Pds(Answer::of_error(&reason.into()))));
+            fault.answer = Some(self.keep_answer(FailureAnswer::Own(Answer::of_error(&reason.into()))));
         }
         Err(fault)
     }

@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 
 pub use outbound_http::OutboundHttp;
 pub use plugins::{Names, PluginCallError, PluginCalls, ServerPlugins};
+pub(in crate::scripts) use server::store_error;
 pub use server::{ServerIndex, ServerLabels, ServerLog};
 pub use variables::Variables;
 
@@ -29,6 +30,7 @@ use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
+use belvedere_instance::spaces::Spaces;
 use belvedere_instance::xrpc::{Answer, Call, Caller};
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_storage::query::{Backlinks, Query, Search};
@@ -64,6 +66,8 @@ pub struct Services {
     /// Repos and the index by record, for `Record`.
     pub repos: Option<Repos>,
     pub(in crate::scripts) linked_repos: Option<LinkedRepos>,
+    /// Permissioned spaces.
+    pub(in crate::scripts) spaces: Option<Spaces>,
     /// Functions of plugins.
     pub plugins: Option<Arc<dyn PluginCalls>>,
     pub(in crate::scripts) effects: Effects,
@@ -88,6 +92,7 @@ impl Services {
             identity: None,
             repos: None,
             linked_repos: None,
+            spaces: None,
             plugins: None,
             effects: Effects::Real,
         }
@@ -151,6 +156,12 @@ impl Services {
     }
 
     #[must_use]
+    pub fn with_spaces(mut self, spaces: Spaces) -> Self {
+        self.spaces = Some(spaces);
+        self
+    }
+
+    #[must_use]
     pub fn with_plugins(mut self, plugins: Arc<dyn PluginCalls>) -> Self {
         self.plugins = Some(plugins);
         self
@@ -163,7 +174,7 @@ impl Services {
     }
 
     /// The services of a dry run. Those that can't be reported are left out, so that their functions refuse: signatures of the
-    /// instance's identity, the running job, and methods ([`Self::with_xrpc`]). Other servers and the values of script
+    /// instance's identity, the running job, methods ([`Self::with_xrpc`]), and spaces. Other servers and the values of script
     /// variables need an option.
     #[must_use]
     pub fn for_dry_run(&self, dry_run: &DryRun) -> Self {
@@ -185,6 +196,8 @@ impl Services {
             identity: None,
             repos: self.repos.clone(),
             linked_repos: self.linked_repos.clone(),
+            // It acts for any account that the operator names, and operators read no records of spaces.
+            spaces: None,
             plugins: self.plugins.clone(),
             effects: Effects::Reported(dry_run.clone()),
         }

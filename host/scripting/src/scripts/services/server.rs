@@ -117,7 +117,7 @@ fn invalid_input(error: impl std::error::Error) -> IndexError {
     IndexError::Invalid(error.to_string())
 }
 
-fn store_error(error: StoreError) -> IndexError {
+pub(in crate::scripts) fn store_error(error: StoreError) -> IndexError {
     match error {
         StoreError::TooSlow => {
             IndexError::Limit(format!("{error}: narrow the query with did, an = condition or a cursor"))

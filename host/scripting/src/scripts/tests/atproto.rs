@@ -253,5 +253,7 @@ async fn missing_functions_are_nil() {
     let absent =
         stage.eval("{ atproto.sign == nil, atproto.verify_signature == nil, atproto.blob_upload == nil }");
     assert_eq!(absent.await, json!([true, true, true]));
-    assert_eq!(stage.eval("atproto.spaces == nil").await, json!(true));
+    let refused =
+        stage.error_of("atproto.spaces.is_member('at://did:plc:a/space/a.b.c/main', 'did:plc:a')").await;
+    assert!(refused.ends_with("atproto.spaces.get_access is not available here"), "{refused}");
 }

@@ -86,12 +86,12 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
         (
             "db.query{ collection = 'a.b.c', offset = 5 }",
             "db.query: unknown option \"offset\"; the options are collection, cursor, did, filter, limit, sort, \
-             sortDirection, valid",
+             sortDirection, space, valid",
         ),
         (
             "db.query{ 'a.b.c' }",
             "db.query: unknown option 1; the options are collection, cursor, did, filter, limit, sort, sortDirection, \
-             valid",
+             space, valid",
         ),
         ("db.query{ collection = 'a.b' }", "db.query: collection \"a.b\" is not an NSID"),
         ("db.query{ collection = 'a.b.c', did = 'x' }", "db.query: did \"x\" is not a DID"),
@@ -127,8 +127,19 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
             "db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it does not begin with at://",
         ),
         (
-            "db.get('at://did:plc:a/space/a.b.c/main/did:plc:b/a.b.d/1')",
-            "db.get: not the AT URI of a record (at://<did>/<collection>/<rkey>): it is an address in a space",
+            "db.get('at://did:plc:a/space/a.b.c/main')",
+            "db.get: not the address of a record in a space \
+             (at://<did>/space/<type>/<skey>/<author>/<collection>/<rkey>): it has 4 segments instead of 7",
+        ),
+        ("db.get('at://did:plc:a/space/a.b.c/main/did:plc:b/a.b.d/1')", "db.get is not available here"),
+        (
+            "db.search{ collection = 'a.b.c', space = 'x' }",
+            "db.search: it reads public records only; read those of a space with db.query",
+        ),
+        (
+            "db.query{ collection = 'a.b.c', space = 'x', filter = {} }",
+            "db.query in a space: unknown option \"filter\"; the options are collection, cursor, did, limit, \
+             sortDirection, space",
         ),
         ("db.count()", "db.count: collection is required"),
         ("log()", "log: string expected, got nil"),

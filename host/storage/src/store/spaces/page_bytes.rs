@@ -4,7 +4,7 @@
 use super::super::select::INLINE_BYTES;
 
 /// Bytes of the records of a page: those of the longest page, if each comes with its row.
-const PAGE_BYTES: usize = 1_000 * INLINE_BYTES;
+pub const PAGE_BYTES: usize = 1_000 * INLINE_BYTES;
 
 /// SQL: the record `r` if it is small enough to come with its row, and the size of every record.
 macro_rules! inline_record {
@@ -18,17 +18,30 @@ macro_rules! inline_record {
 pub(super) use inline_record;
 const _: () = assert!(INLINE_BYTES == 10_240, "the statements contain this number");
 
-/// The bytes that a page has taken.
-#[derive(Debug, Default)]
-pub(super) struct Taken(usize);
+/// The bytes that a page has taken, of those that it may take.
+#[derive(Debug)]
+pub(super) struct Taken {
+    bytes: usize,
+    max: usize,
+}
+
+impl Default for Taken {
+    fn default() -> Self {
+        Self::of(PAGE_BYTES)
+    }
+}
 
 impl Taken {
+    pub(super) fn of(max: usize) -> Self {
+        Self { bytes: 0, max }
+    }
+
     /// Takes a record into the page. `false` when the page is full; the first record always fits.
     pub(super) fn take(&mut self, size: i64) -> bool {
-        let total = self.0.saturating_add(usize::try_from(size).unwrap_or_default());
-        let fits = self.0 == 0 || total <= PAGE_BYTES;
+        let total = self.bytes.saturating_add(usize::try_from(size).unwrap_or_default());
+        let fits = self.bytes == 0 || total <= self.max;
         if fits {
-            self.0 = total;
+            self.bytes = total;
         }
         fits
     }

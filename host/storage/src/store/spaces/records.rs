@@ -1,5 +1,8 @@
 //! Reads the records of a space. Callers have decided that the viewer may read the authors that they name.
 
+use std::fmt;
+use std::str::FromStr;
+
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Cid, Did, Nsid, Tid};
 use belvedere_protocol::spaces::RecordPath;
@@ -7,6 +10,7 @@ use belvedere_protocol::spaces::RecordPath;
 use super::super::types::json_rows;
 use super::super::{Db, StoreError, on};
 use super::columns::{self, SpaceId};
+pub use super::page_bytes::PAGE_BYTES;
 use super::page_bytes::{Taken, inline_record};
 use super::writes::rows::{keys_of, of_paths};
 
@@ -102,10 +106,32 @@ pub async fn authors_of(db: &Db, space: SpaceId, path: &RecordPath) -> Result<Ve
 }
 
 /// The place of a record in a list: by path, then by author.
+/// In text, for cursors: `<collection>/<rkey>/<author>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub path: RecordPath,
     pub author: Did,
+}
+
+/// Error for a text that is no place.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("cursor is malformed")]
+pub struct InvalidPlace;
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.path, self.author)
+    }
+}
+
+impl FromStr for Place {
+    type Err = InvalidPlace;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPlace> {
+        let (path, author) = text.rsplit_once('/').ok_or(InvalidPlace)?;
+        let path = RecordPath::parse(path).map_err(|_| InvalidPlace)?;
+        Ok(Self { path, author: Did::try_from(author).map_err(|_| InvalidPlace)? })
+    }
 }
 
 /// A list of records.
@@ -118,6 +144,8 @@ pub struct List<'a> {
     /// From the last record to the first.
     pub is_reverse: bool,
     pub with_text: bool,
+    /// Bytes of the records of a page.
+    pub max_bytes: usize,
 }
 
 /// The conditions of a page find in the index where it begins and where the list ends.
@@ -197,7 +225,7 @@ pub async fn page(db: &Db, list: &List<'_>, after: Option<&Place>, limit: u32) -
             .await
     })?;
     let is_whole = rows.len() <= limit as usize;
-    let (mut records, mut last, mut taken) = (Vec::new(), None, Taken::default());
+    let (mut records, mut last, mut taken) = (Vec::new(), None, Taken::of(list.max_bytes));
     for (size, row) in rows.into_iter().take(limit as usize).map(sized) {
         let mut record = read(row)?;
         let place = Place { path: record.path.clone(), author: record.author.clone() };

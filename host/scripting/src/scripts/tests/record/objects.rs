@@ -147,8 +147,9 @@ async fn keys_follow_the_key_type() {
         ("Record('com.example.note').save({ text = 'x' })", "a record expected, got table"),
         ("Record.load()", "uri: string expected"),
         ("Record.load('nonsense')", "not the AT URI of a record"),
-        ("Record.load('at://did:plc:a/space/a.b.c/main/did:plc:b/a.b.d/1')", "it is an address in a space"),
-        ("Record.load_all({ 'at://did:plc:a/space/a.b.c/main' })", "it is an address in a space"),
+        ("Record.load_all({ 'at://did:plc:a/space/a.b.c/main' })", "4 segments instead of 7"),
+        ("Record('com.example.note'):set_space()", "set_space: string expected"),
+        ("Record('com.example.note'):set_space('x'):save_local()", "not in the index, use save()"),
         (
             "Record.delete_local('at://did:plc:a/space/a.b.c/main/did:plc:alice/a.b.d/1')",
             "it is an address in a space",

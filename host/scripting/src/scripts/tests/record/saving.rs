@@ -204,7 +204,7 @@ async fn a_refusal_changes_nothing_and_can_be_passed_on(stage: Stage) {
     stage.pds.refuse(200, r#"{"uri":"at://did:plc:bob/com.example.note/k","cid":"bafyreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"}"#);
     let failure = stage.failure(&format!("Record('{NOTE}', {{ text = 'x' }}):save()")).await;
     assert_eq!((failure.fault, failure.is_retryable()), (Some(FaultCode::Upstream), false));
-    let Some(FailureAnswer::Pds(answer)) = failure.answer.as_deref() else { panic!("{failure:?}") };
+    let Some(FailureAnswer::Own(answer)) = failure.answer.as_deref() else { panic!("{failure:?}") };
     assert_eq!(
         (answer.status, &answer.body[..]),
         (StatusCode::BAD_GATEWAY, &br#"{"error":"the PDS's response is invalid"}"#[..])

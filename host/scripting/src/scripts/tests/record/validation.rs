@@ -45,7 +45,7 @@ async fn an_invalid_record_is_not_written_and_is_the_callers_mistake(stage: Stag
             let failure = stage.failure(&call).await;
             assert_eq!(failure.fault, Some(FaultCode::BadInput), "{call}: {failure}");
             assert!(failure.message.contains(reason), "{call}: {failure}");
-            let Some(FailureAnswer::Pds(answer)) = failure.answer.as_deref() else {
+            let Some(FailureAnswer::Own(answer)) = failure.answer.as_deref() else {
                 panic!("{call}: {failure:?}")
             };
             let body: Value = serde_json::from_slice(&answer.body).unwrap();

@@ -53,7 +53,7 @@ pub async fn grant(
     admin: Admin,
     request: WithBody<NewInspection>,
 ) -> JsonResult<InspectionRow, 201> {
-    let inspector = app.spaces.inspector(&app.settings, admin.did.clone())?;
+    let inspector = app.spaces.inspector(admin.did.clone())?;
     let body = request.json()?;
     let subject = match body.scope {
         Scope::Space => Subject::Space(body.subject.parse().map_err(invalid)?),

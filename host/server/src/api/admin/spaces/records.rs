@@ -69,7 +69,7 @@ pub async fn list(
     admin: Admin,
     request: WithQuery<InspectedQuery>,
 ) -> JsonResult<InspectedRecords> {
-    let inspector = app.spaces.inspector(&app.settings, admin.did)?;
+    let inspector = app.spaces.inspector(admin.did)?;
     let (uri, InspectedQuery { repo, page }) = (named(&request)?, request.parameters()?);
     let repo = given(repo.as_deref()).map(|did| Did::try_from(did.as_str())).transpose().map_err(invalid)?;
     let limit = page.limit(PageSize::LOGS)?;

@@ -6,7 +6,6 @@ use http::StatusCode;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use super::members::word;
 use super::{created, input};
 use crate::api::body::or_default;
 use crate::app::App;
@@ -89,7 +88,7 @@ struct AcceptBody {
 pub async fn accept(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Response, Error> {
     let body: AcceptBody = input::body(&request)?;
     let (uri, access) = app.spaces.accept_invite(&viewer, &body.token).await?;
-    let answer = json!({ "uri": uri.to_string(), "access": word(access) });
+    let answer = json!({ "uri": uri.to_string(), "access": access.word() });
     Ok(response::json(created(&request), &answer))
 }
 

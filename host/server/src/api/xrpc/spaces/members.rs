@@ -26,21 +26,11 @@ fn named(text: &str) -> Result<NamedMember, Error> {
 /// A member in answers: the flags, and the word of the older generation.
 pub fn view(member: &str, access: MemberAccess) -> Value {
     let mut view = json!({ "did": member, "read": access.reads != Readable::Nothing, "write": access.writes,
-        "access": word(access) });
+        "access": access.word() });
     if access.reads == Readable::Own {
         view["readSelf"] = true.into();
     }
     view
-}
-
-/// The word of the older generation that comes closest.
-pub fn word(access: MemberAccess) -> &'static str {
-    match (access.reads, access.writes) {
-        (_, true) => "write",
-        (Readable::Everything, false) => "read",
-        (Readable::Own, false) => "read_self",
-        (Readable::Nothing, false) => "none",
-    }
 }
 
 #[derive(Deserialize)]

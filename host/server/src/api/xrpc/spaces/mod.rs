@@ -24,7 +24,6 @@ use crate::access::{CalledMethod, Rejected, SpaceAdmission};
 use crate::api::call_history;
 use crate::api::charged::{paid, with_budget};
 use crate::app::App;
-use crate::methods::spaces;
 use belvedere_instance::spaces::{Delegate, Viewer};
 use belvedere_instance::xrpc::Verb;
 use belvedere_protocol::atproto::Nsid;
@@ -109,7 +108,7 @@ pub async fn answer(
     request: Request,
     unread: UnreadBody,
 ) -> Result<Response, Error> {
-    spaces::check_enabled(&app)?;
+    app.spaces.check_enabled()?;
     method::check_service_of_spaces(&app, &request)?;
     let name = nsid.as_str().rsplit('.').next().unwrap_or_default();
     let found = METHODS.iter().find(|(of, known, _)| *of == verb && *known == name);

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use super::input;
 use crate::app::App;
 use belvedere_instance::spaces::{ListQuery, Viewer};
-use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::spaces::{RecordPath, SpaceUri};
 use belvedere_storage::store::StoreError;
-use belvedere_storage::store::spaces::records::{Place, SpaceRecord};
+use belvedere_storage::store::spaces::records::{InvalidPlace, PAGE_BYTES, SpaceRecord};
 use belvedere_web::http::{Error, Request, Response, response};
 
 #[derive(Serialize)]
@@ -77,14 +77,15 @@ pub async fn list(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Res
         after: request
             .query("cursor")
             .filter(|cursor| !cursor.is_empty())
-            .map(|cursor| place(&cursor))
+            .map(|cursor| cursor.parse().map_err(|error: InvalidPlace| input::invalid(error.to_string())))
             .transpose()?,
         limit: input::limit(&request, 50, 1_000)?,
         is_reverse: input::flag(&request, "reverse")? == Some(true),
         with_values: !excludes,
+        max_bytes: PAGE_BYTES,
     };
     let page = app.spaces.records(&uri, &viewer, &query).await?;
-    let cursor = page.next.map(|last| format!("{}/{}", last.path, last.author));
+    let cursor = page.next.map(|last| last.to_string());
     let records = page.records.iter().map(|record| item(&uri, record)).collect::<Result<_, _>>()?;
     Ok(response::json(StatusCode::OK, &ListView { records, cursor }))
 }
@@ -98,12 +99,4 @@ fn item<'a>(uri: &SpaceUri, record: &'a SpaceRecord) -> Result<ItemView<'a>, Sto
         cid: record.cid.to_string(),
         value: record.text.as_deref().map(|text| value(Some(text))).transpose()?,
     })
-}
-
-/// Reads a cursor: `<collection>/<rkey>/<author>`.
-fn place(cursor: &str) -> Result<Place, Error> {
-    let malformed = || input::invalid("cursor is malformed");
-    let (path, author) = cursor.rsplit_once('/').ok_or_else(malformed)?;
-    let path = RecordPath::parse(path).map_err(|_| malformed())?;
-    Ok(Place { path, author: Did::try_from(author).map_err(|_| malformed())? })
 }

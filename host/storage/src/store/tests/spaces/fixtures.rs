@@ -10,7 +10,7 @@ use serde_json::json;
 
 pub use crate::store::Db;
 use crate::store::spaces::members::{self, IfMember, Member, Put};
-pub use crate::store::spaces::records::{Authors, List};
+pub use crate::store::spaces::records::{Authors, List, PAGE_BYTES};
 pub use crate::store::spaces::settings::Settings;
 pub use crate::store::spaces::space;
 pub use crate::store::spaces::writes::{self, Applied, Batch, NewRecord, Precondition, Refused, Write};
@@ -99,5 +99,12 @@ pub async fn apply(
 
 /// A list of the records of all authors, in order.
 pub fn list_all(space: SpaceId) -> List<'static> {
-    List { space, authors: Authors::All, collection: None, is_reverse: false, with_text: true }
+    List {
+        space,
+        authors: Authors::All,
+        collection: None,
+        is_reverse: false,
+        with_text: true,
+        max_bytes: PAGE_BYTES,
+    }
 }

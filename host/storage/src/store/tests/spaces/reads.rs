@@ -71,7 +71,14 @@ async fn lists_are_in_the_order_of_paths(db: TestDb) {
             assert_eq!(counted, expected.len() as u64);
             for is_reverse in [false, true] {
                 for limit in [1, 3, 99] {
-                    let list = List { space, authors, collection, is_reverse, with_text: limit == 3 };
+                    let list = List {
+                        space,
+                        authors,
+                        collection,
+                        is_reverse,
+                        with_text: limit == 3,
+                        max_bytes: PAGE_BYTES,
+                    };
                     assert_eq!(walk(&db, &list, limit).await, expected, "{list:?}");
                 }
                 expected.reverse();
@@ -90,7 +97,14 @@ async fn a_cursor_does_not_lead_out_of_the_collection(db: TestDb) {
     let (two, note) = (did(2), nsid(NOTE));
     for authors in [Authors::All, Authors::One(&two)] {
         for is_reverse in [false, true] {
-            let list = List { space, authors, collection: Some(&note), is_reverse, with_text: false };
+            let list = List {
+                space,
+                authors,
+                collection: Some(&note),
+                is_reverse,
+                with_text: false,
+                max_bytes: PAGE_BYTES,
+            };
             let (begin, end) = if is_reverse { (last, first) } else { (first, last) };
             for (outside, is_before) in [(begin, true), (end, false)] {
                 // The record of that collection comes after it.

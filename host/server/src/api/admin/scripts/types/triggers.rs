@@ -17,13 +17,14 @@ pub struct ScriptTrigger {
 }
 
 /// Globals that only some kinds of runs have.
-const SPECIAL: [&str; 18] = [
+const SPECIAL: [&str; 19] = [
     "method",
     "params",
     "input",
     "collection",
     "caller_did",
     "delegate_did",
+    "space",
     "event",
     "action",
     "uri",
@@ -38,8 +39,9 @@ const SPECIAL: [&str; 18] = [
     "job",
 ];
 
-const QUERY: &[&str] = &["method", "params", "collection", "caller_did", "env"];
-const PROCEDURE: &[&str] = &["method", "params", "input", "collection", "caller_did", "delegate_did", "env"];
+const QUERY: &[&str] = &["method", "params", "collection", "caller_did", "space", "env"];
+const PROCEDURE: &[&str] =
+    &["method", "params", "input", "collection", "caller_did", "delegate_did", "space", "env"];
 const RECORD: &[&str] = &["event", "action", "uri", "did", "collection", "rkey", "record", "env"];
 const LABEL: &[&str] = &["event", "src", "uri", "val", "neg", "cts", "exp", "env"];
 const JOB: &[&str] = &["job", "caller_did", "env"];

@@ -1,0 +1,38 @@
+//! Checks arguments that are texts: names, accounts and addresses.
+
+use super::fault;
+use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
+use crate::scripts::limits;
+use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::spaces::SpaceUri;
+
+/// Refuses texts such as names and URIs that are longer than any valid one, before they are parsed.
+pub(super) fn check_lengths(function: &str, texts: &[Option<&String>]) -> Result<(), Fault> {
+    if texts.iter().flatten().any(|text| text.len() > limits::NAME_BYTES) {
+        let max = limits::NAME_BYTES;
+        return Err(fault::new(
+            FaultCode::BadInput,
+            format!("{function}: a text is longer than {max} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn nsid(function: &str, text: &str) -> Result<Nsid, Fault> {
+    Nsid::try_from(text).map_err(|_| invalid(function, format!("collection {text:?} is not an NSID")))
+}
+
+pub(super) fn account(function: &str, did: Option<String>) -> Result<Option<Did>, Fault> {
+    let read = |text: String| {
+        Did::try_from(text.as_str()).map_err(|_| invalid(function, format!("did {text:?} is not a DID")))
+    };
+    did.map(read).transpose()
+}
+
+pub(super) fn invalid(function: &str, error: impl std::fmt::Display) -> Fault {
+    fault::new(FaultCode::BadInput, format!("{function}: {error}"))
+}
+
+pub(super) fn space(function: &str, text: &str) -> Result<SpaceUri, Fault> {
+    SpaceUri::parse(text).map_err(|error| invalid(function, error))
+}
