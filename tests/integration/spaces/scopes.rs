@@ -9,7 +9,10 @@ use crate::oauth::device::{App, Device, pds};
 use crate::support::instance::Answer;
 use crate::support::oauth_pds::OauthPds;
 
-crate::in_both_worlds!(an_app_needs_a_scope_for_each_action);
+crate::in_both_worlds!(
+    an_app_needs_a_scope_for_each_action,
+    a_permission_set_grants_spaces_only_while_they_are_on
+);
 
 const NOTE: &str = "com.example.note";
 
@@ -76,4 +79,38 @@ async fn an_app_needs_a_scope_for_each_action(world: World) {
     assert_eq!(error(&update), (403, "InsufficientScope"));
     let created = stage.post("simplespace.createSpace", json!({ "spaceType": KIND, "skey": "b" })).await;
     assert_eq!(error(&created), (403, "InsufficientScope"));
+}
+
+async fn a_permission_set_grants_spaces_only_while_they_are_on(world: World) {
+    let pds = pds(&world, &[ALICE]).await;
+    let entry = json!({ "type": "permission", "resource": "space", "spaceType": KIND, "authority": "*",
+        "collection": [NOTE], "action": ["read"] });
+    let repo = json!({ "type": "permission", "resource": "repo", "collection": [NOTE] });
+    let set = json!({ "lexicon": 1, "id": "com.example.access", "defs": { "main": {
+        "type": "permission-set", "title": "Access", "detail": "Access", "permissions": [entry, repo] } } });
+    world.server.upload(set, None).await;
+    let client = json!({ "name": "app", "client_id_url": "https://app.example/client.json",
+        "client_uri": "https://app.example", "redirect_uris": [], "scopes": "atproto include:com.example.access" });
+    let app = App::with(&world.server, client).await;
+    let narrow = format!("atproto space:{KIND}?authority=*&collection={NOTE}&action=read");
+    let register = async |world: &World, scopes: &str| {
+        let (provision, _) = app.provision(&world.server, &[], &json!({})).await;
+        let (access, refresh) = pds.grant(ALICE);
+        let body = json!({ "provision_id": provision, "did": ALICE, "access_token": access,
+            "refresh_token": refresh, "scopes": scopes });
+        app.post(&world.server, "/oauth/sessions", &[], &body).await
+    };
+    let refused = register(&world, &narrow).await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    assert!(refused.error().contains("is not allowed for this client"), "{}", refused.text);
+    // The other permissions of the set count.
+    assert_eq!(register(&world, &format!("atproto repo:{NOTE}")).await.status, 201);
+    let group = Group::of(world).await;
+    let registered = register(&group.world, &narrow).await;
+    assert_eq!(registered.status, 201, "{}", registered.text);
+    let off = json!({ "value": "false" });
+    let set =
+        group.world.server.admin(Method::PUT, "/admin/settings/feature.spaces_enabled", Some(&off)).await;
+    assert_eq!(set.status, 204);
+    assert_eq!(register(&group.world, &narrow).await.status, 400);
 }

@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use moka::future::Cache;
 
+use crate::settings::{SPACES_ENABLED, Settings};
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::scope::{Include, Need, PermissionSet, Scope, Scopes};
 use belvedere_storage::store::{Db, StoreError, lexicons};
@@ -46,6 +48,8 @@ impl EffectiveScopes {
 pub struct EffectiveScopesCache {
     db: Db,
     cache: Cache<String, Arc<EffectiveScopes>>,
+    /// Whether spaces are switched on: else permission sets grant nothing in them.
+    has_spaces: Arc<AtomicBool>,
 }
 
 impl EffectiveScopesCache {
@@ -55,7 +59,15 @@ impl EffectiveScopesCache {
             .weigher(|key: &String, _: &Arc<EffectiveScopes>| u32::try_from(key.len()).unwrap_or(u32::MAX))
             .time_to_live(CACHE_TIME)
             .build();
-        Self { db, cache }
+        Self { db, cache, has_spaces: Arc::default() }
+    }
+
+    /// Reads the setting of spaces.
+    pub fn reload(&self, settings: &Settings) {
+        let has_spaces = settings.flag(SPACES_ENABLED);
+        if self.has_spaces.swap(has_spaces, Ordering::Relaxed) != has_spaces {
+            self.cache.invalidate_all();
+        }
     }
 
     /// The intersection of the scopes of `session` with each of `ceilings`; all are scope strings.
@@ -77,7 +89,7 @@ impl EffectiveScopesCache {
         }
         let mut scopes = valid_scopes(session);
         let ceilings: Vec<Scopes> = ceilings.iter().map(|text| valid_scopes(text)).collect();
-        let sets = permission_sets(&self.db, ceilings.iter().chain([&scopes])).await?;
+        let sets = self.permission_sets(ceilings.iter().chain([&scopes])).await?;
         let find = |include: &Include| sets.get(&include.set).cloned();
         for ceiling in &ceilings {
             scopes = scopes.intersection(ceiling, find);
@@ -86,31 +98,33 @@ impl EffectiveScopesCache {
         self.cache.insert(key, Arc::clone(&effective)).await;
         Ok(effective)
     }
+
+    /// The permission sets that scopes include and whose lexicons are stored here.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn permission_sets<'a>(
+        &self,
+        all: impl Iterator<Item = &'a Scopes>,
+    ) -> Result<HashMap<Nsid, PermissionSet>, StoreError> {
+        let has_spaces = self.has_spaces.load(Ordering::Relaxed);
+        let mut sets = HashMap::new();
+        for scope in all.flat_map(Scopes::iter) {
+            if let Scope::Include(include) = scope
+                && !sets.contains_key(&include.set)
+                && let Some(row) = lexicons::get(&self.db, include.set.as_str()).await?
+                && let Ok(document) = serde_json::from_str(&row.lexicon_json)
+                && let Some(set) = PermissionSet::of_lexicon(&document)
+            {
+                let set = if has_spaces { set } else { set.without_spaces() };
+                sets.insert(include.set.clone(), set);
+            }
+        }
+        Ok(sets)
+    }
 }
 
 /// The valid scopes of a text; invalid ones are ignored.
 pub fn valid_scopes(text: &str) -> Scopes {
     text.split_ascii_whitespace().filter_map(|scope| scope.parse::<Scope>().ok()).collect()
-}
-
-/// The permission sets that scopes include and whose lexicons are stored here.
-///
-/// # Errors
-/// When the store can't be read.
-pub async fn permission_sets<'a>(
-    db: &Db,
-    all: impl Iterator<Item = &'a Scopes>,
-) -> Result<HashMap<Nsid, PermissionSet>, StoreError> {
-    let mut sets = HashMap::new();
-    for scope in all.flat_map(Scopes::iter) {
-        if let Scope::Include(include) = scope
-            && !sets.contains_key(&include.set)
-            && let Some(row) = lexicons::get(db, include.set.as_str()).await?
-            && let Ok(document) = serde_json::from_str(&row.lexicon_json)
-            && let Some(set) = PermissionSet::of_lexicon(&document)
-        {
-            sets.insert(include.set.clone(), set);
-        }
-    }
-    Ok(sets)
 }

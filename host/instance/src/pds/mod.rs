@@ -25,7 +25,7 @@ pub use agent::Agent;
 pub use answer::{CommitResult, PdsError};
 pub use authority::SessionAuthority;
 pub use bound::BoundSession;
-pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, permission_sets, valid_scopes};
+pub use effective_scopes::{EffectiveScopes, EffectiveScopesCache, valid_scopes};
 pub use forward::ForwardedCall;
 pub use permits::PdsPools;
 pub use session::{Credential, Session, SessionSelector, Sessions};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::{Access, ApiClient};
-use belvedere_instance::pds::{EffectiveScopes, permission_sets, valid_scopes};
+use belvedere_instance::pds::{EffectiveScopes, EffectiveScopesCache, valid_scopes};
 use belvedere_protocol::atproto::scope::{Include, Scope, ScopeError, Scopes};
-use belvedere_storage::store::{Db, StoreError};
+use belvedere_storage::store::StoreError;
 
 /// The reason why scopes are not granted.
 #[derive(Debug, thiserror::Error)]
@@ -27,10 +27,11 @@ pub enum NotGranted {
 /// # Errors
 /// Names the first scope that is too much.
 pub async fn check_session(access: &Access, client: &ApiClient, requested: &str) -> Result<(), NotGranted> {
-    check_within(&access.core.db, &client.scopes, requested).await?;
+    let sets = access.vault.effective_scopes();
+    check_within(sets, &client.scopes, requested).await?;
     match &client.parent {
         None => Ok(()),
-        Some(parent) => check_within(&access.core.db, &parent_scopes(access, parent), requested).await,
+        Some(parent) => check_within(sets, &parent_scopes(access, parent), requested).await,
     }
 }
 
@@ -67,12 +68,16 @@ fn parent_scopes(access: &Access, id: &str) -> String {
 ///
 /// # Errors
 /// Names the first scope that is too much.
-pub async fn check_within(db: &Db, allowed: &str, requested: &str) -> Result<(), NotGranted> {
+pub async fn check_within(
+    sets: &EffectiveScopesCache,
+    allowed: &str,
+    requested: &str,
+) -> Result<(), NotGranted> {
     let (allowed, requested): (Scopes, Scopes) = (valid_scopes(allowed), requested.parse()?);
     if !requested.contains(&Scope::Atproto) {
         return Err(NotGranted::NoAtproto);
     }
-    let sets = permission_sets(db, [&allowed, &requested].into_iter()).await?;
+    let sets = sets.permission_sets([&allowed, &requested].into_iter()).await?;
     let find = |include: &Include| sets.get(&include.set).cloned();
     let wide = allowed.expanded(find);
     for scope in requested.iter() {
@@ -93,10 +98,11 @@ mod tests {
     #[tokio::test]
     async fn a_stored_scope_that_became_invalid_allows_nothing_and_hides_no_other() {
         let db = testing::sqlite().await;
+        let sets = EffectiveScopesCache::new(db.clone());
         let stored = "atproto space:a.b.c?did=x repo:a.b.d";
-        assert!(check_within(&db, stored, "atproto repo:a.b.d").await.is_ok());
+        assert!(check_within(&sets, stored, "atproto repo:a.b.d").await.is_ok());
         for refused in ["atproto space:a.b.c", "atproto space:a.b.c?did=x"] {
-            assert!(check_within(&db, stored, refused).await.is_err(), "{refused}");
+            assert!(check_within(&sets, stored, refused).await.is_err(), "{refused}");
         }
     }
 }

@@ -154,6 +154,7 @@ impl App {
             Topic::Settings => {
                 let derive = |settings: &Settings| {
                     self.access.costs.reload(settings);
+                    self.access.vault.effective_scopes().reload(settings);
                     self.events.set_verbose(settings.logs_verbosely());
                     let periods = Retention { event_days: settings.event_retention_days() };
                     self.retention.send_if_modified(|current| std::mem::replace(current, periods) != periods);

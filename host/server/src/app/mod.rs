@@ -169,6 +169,7 @@ impl App {
         let accounts = external_accounts::open(&startup, installed, &repos, &attestation);
         // Last of the parts that can fail: it writes to the database and starts a task.
         let access = callers::open(&startup, &sessions, (&service_identity, &spaces), costs).await?;
+        access.vault.effective_scopes().reload(&settings);
         let network_lexicons = NetworkLexicons::new(core.clone(), authorities.clone());
         let (identities, may_have_moved) = (ChangedIdentities::default(), ChangedIdentities::default());
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {

@@ -138,4 +138,11 @@ impl PermissionSet {
         let permissions = permissions.filter_map(|permission| Permission::deserialize(permission).ok());
         Some(Self { permissions: permissions.collect() })
     }
+
+    /// The permissions that are not about spaces.
+    #[must_use]
+    pub fn without_spaces(mut self) -> Self {
+        self.permissions.retain(|permission| permission.resource != "space");
+        self
+    }
 }

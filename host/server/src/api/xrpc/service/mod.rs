@@ -100,14 +100,16 @@ pub async fn create_api_client(
         Some(_) => return Err(Error::bad_request("Invalid client_type")),
     };
     let scopes = body.scopes.unwrap_or_else(|| "atproto".to_owned());
-    scopes::check_within(&app.db, &caller.client.scopes, &scopes).await.map_err(|error| match error {
-        NotGranted::Store(error) => Error::from(error),
-        NotGranted::NotAllowed(scope) => {
-            Error::bad_request(format!("scope '{scope}' is not allowed for the parent client"))
-        }
-        NotGranted::NoAtproto => Error::bad_request("scopes must include atproto"),
-        NotGranted::Malformed(error) => Error::bad_request(error.to_string()),
-    })?;
+    scopes::check_within(app.access.vault.effective_scopes(), &caller.client.scopes, &scopes).await.map_err(
+        |error| match error {
+            NotGranted::Store(error) => Error::from(error),
+            NotGranted::NotAllowed(scope) => {
+                Error::bad_request(format!("scope '{scope}' is not allowed for the parent client"))
+            }
+            NotGranted::NoAtproto => Error::bad_request("scopes must include atproto"),
+            NotGranted::Malformed(error) => Error::bad_request(error.to_string()),
+        },
+    )?;
     let new = NewClient {
         name: body.name,
         client_id_url: body.client_id_url,
