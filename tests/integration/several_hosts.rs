@@ -8,6 +8,7 @@ mod frozen_backfill;
 mod history;
 mod labelers;
 mod sessions;
+mod space_notices;
 mod stream;
 
 use std::time::{Duration, Instant};

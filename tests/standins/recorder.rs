@@ -14,6 +14,14 @@ pub async fn recorder(
 ) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
+    (address, recorder_on(listener, answer))
+}
+
+/// The same on a socket that has not accepted a connection before.
+pub fn recorder_on(
+    listener: TcpListener,
+    answer: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> Arc<Mutex<Vec<String>>> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&seen);
     tokio::spawn(async move {
@@ -49,5 +57,5 @@ pub async fn recorder(
             }
         }
     });
-    (address, seen)
+    seen
 }

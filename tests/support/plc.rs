@@ -105,13 +105,15 @@ impl Plc {
         self.documents.lock().expect("no test panics here").insert(did.to_owned(), document);
     }
 
-    /// Adds the key for the spaces of an authority to the document of a DID that has one.
+    /// Sets the key for the spaces of an authority in the document of a DID that has one.
     pub fn space_key(&self, did: &str, key: &PublicKey) {
         let method = json!({ "id": format!("{did}#atproto_space"), "type": "Multikey", "controller": did,
             "publicKeyMultibase": key.to_multikey() });
         let mut documents = self.documents.lock().expect("no test panics here");
         let methods = &mut documents.get_mut(did).expect("the DID has a document")["verificationMethod"];
-        methods.as_array_mut().expect("a list").push(method);
+        let methods = methods.as_array_mut().expect("a list");
+        methods.retain(|known| known["id"] != method["id"]);
+        methods.push(method);
     }
 
     /// Creates an account with a did:web that this server serves, and a new key.

@@ -3,14 +3,18 @@
 mod admin;
 mod credentials;
 mod exports;
+mod hosts;
+mod hostile;
 mod identity;
 mod inspections;
 mod invites;
+mod managing_app;
 mod notifications;
 mod records;
 mod scopes;
 mod scripts;
 mod settings;
+mod shares;
 mod weaknesses;
 
 use belvedere_protocol::crypto::Algorithm;

@@ -5,6 +5,7 @@ use belvedere_base::random::Random;
 use belvedere_protocol::crypto::{Algorithm, PrivateKey};
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::r10::token::{Binding, Credential, KeyId};
+use belvedere_standins::jetstream::Frame;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::spaces::{CAROL, Group, KIND, error};
 crate::in_both_worlds!(
     a_credential_reads_the_space_until_it_is_revoked,
     each_check_of_a_credential_has_its_error,
+    other_settings_end_credentials,
     the_authority_of_another_host_issues_credentials
 );
 
@@ -143,7 +145,7 @@ async fn each_check_of_a_credential_has_its_error(world: World) {
 }
 
 async fn the_authority_of_another_host_issues_credentials(world: World) {
-    let group = Group::of(world).await;
+    let mut group = Group::of(world.with_notes().await).await;
     // Bob's repo in a space of Carol's, which another server hosts.
     let space = format!("at://{CAROL}/space/{KIND}/main");
     assert_eq!(group.note(&group.bob, &space, "b").await.status, 200);
@@ -199,4 +201,49 @@ async fn the_authority_of_another_host_issues_credentials(world: World) {
     let query = format!("space.listRecords?space={space}&repo={BOB}");
     let answer = holder.get(&group, &token, BOB, &query).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
+    // The authority has a new one.
+    let new_key = PrivateKey::generate(Algorithm::Es256, &Random::system());
+    group.world.plc.space_key(&daniel.did, &new_key.public());
+    group.world.push(|at, _| Frame::identity(at, &daniel.did, "daniel.example"));
+    let is_refused = async |_: &_| {
+        let old = holder.get(&group, &token, BOB, &query).await;
+        old.status != 200 && error(&old) == (401, "BadJwtSignature")
+    };
+    group.world.server.eventually("the old key is refused", is_refused).await;
+    let renewed = Credential::issue(&new_key, KeyId::AtprotoSpace, &uri, &binding, "2", now).0;
+    let answer = holder.get(&group, &renewed, BOB, &query).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+async fn other_settings_end_credentials(world: World) {
+    let group = Group::of(world).await;
+    let space = group.space("main", json!({})).await;
+    group.join(&space, BOB, true, true).await;
+    let holder = Holder::new();
+    let query = format!("space.listRecords?space={space}");
+    let public = json!({ "$type": "com.atproto.simplespace.defs#publicPolicy" });
+    let apps = json!({ "$type": "com.atproto.simplespace.defs#allowList", "allowed": ["https://app.example/c.json"] });
+    for (change, ends) in [
+        (json!({ "displayName": "x", "writePolicy": public }), false),
+        (json!({ "appAccess": { "$type": "com.atproto.simplespace.defs#open" } }), false),
+        (json!({ "readPolicy": public }), true),
+        (json!({ "readPolicy": public }), false),
+        (json!({ "mintPolicy": "member-list" }), true),
+        (json!({ "appAccess": apps }), true),
+    ] {
+        let credential = holder.credential(&group, &group.bob, &space).await;
+        let mut body = json!({ "space": space });
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        assert_eq!(group.post(&group.alice, "simplespace.updateSpace", body).await.status, 200);
+        let answer = holder.get(&group, &credential, ALICE, &query).await;
+        let expected = if ends { (401, "CredentialRevoked") } else { (200, "") };
+        assert_eq!(error(&answer), expected, "{change} {}", answer.text);
+    }
+    let open = json!({ "app_access": { "$type": "com.atproto.simplespace.defs#open" } });
+    assert_eq!(group.admin(Method::PATCH, &space, "", Some(&open)).await.status, 200);
+    let credential = holder.credential(&group, &group.bob, &space).await;
+    let change = json!({ "read_policy": public });
+    assert_eq!(group.admin(Method::PATCH, &space, "", Some(&change)).await.status, 200);
+    let answer = holder.get(&group, &credential, ALICE, &query).await;
+    assert_eq!(error(&answer), (401, "CredentialRevoked"));
 }
