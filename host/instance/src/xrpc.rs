@@ -68,6 +68,8 @@ pub struct Caller {
     /// The proof is valid for the called method only (a service token with `lxm`): no other procedure may be called on
     /// the account's behalf.
     pub method_bound: bool,
+    /// It is the creator of a job, which runs later: without an authority, nothing says what the proof of the call permitted.
+    pub is_of_job: bool,
     /// The tenant that the call is charged to. A call that a script makes has the tenant of the call that ran the
     /// script.
     pub tenant: Tenant,
@@ -80,6 +82,7 @@ impl Default for Caller {
             client: None,
             authority: SessionAuthority::None,
             method_bound: false,
+            is_of_job: false,
             tenant: Tenant::Instance,
         }
     }

@@ -227,6 +227,7 @@ impl Workers {
             client: job.client.as_deref().map(Arc::from),
             authority,
             method_bound: false,
+            is_of_job: true,
             tenant: tenant.clone(),
         };
         let invocation = Invocation {

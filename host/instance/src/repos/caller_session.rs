@@ -20,6 +20,8 @@ pub enum NoSession {
     /// A service token is no proof of a session.
     #[error("calls to a PDS take a proof of a session: authenticate with DPoP")]
     Unproven,
+    #[error("the job was created without auth")]
+    JobWithoutAuth,
     #[error("no PDS session is stored for this user")]
     OfUser,
     #[error("no PDS session is stored for the delegated account")]

@@ -19,7 +19,7 @@ pub enum SpaceError {
     /// Spaces are switched off.
     #[error("The feature '{SPACES_ENABLED}' is not currently enabled on this instance")]
     Disabled,
-    /// The session that the caller proved to hold has ended.
+    /// The caller has no session that says what its app may do.
     #[error(transparent)]
     NoSession(#[from] NoSession),
     #[error("This endpoint requires authentication")]

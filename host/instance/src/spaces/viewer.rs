@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{SpaceError, Spaces};
 use crate::pds::EffectiveScopes;
+use crate::repos::caller_session::NoSession;
 use crate::xrpc::Caller;
 use belvedere_protocol::atproto::scope::{Need, SpaceAction, SpaceAuthority, SpaceManage, SpacePlace};
 use belvedere_protocol::atproto::{Did, Nsid};
@@ -80,9 +81,13 @@ impl Spaces {
     /// The caller of a script, with the scopes that the session has now.
     ///
     /// # Errors
-    /// [`SpaceError::NoSession`] when the session of an app has ended.
+    /// [`SpaceError::NoSession`] when the session of an app has ended, and for a job without `auth`.
     pub async fn viewer_of(&self, caller: &Caller) -> Result<Viewer, SpaceError> {
         let Some(did) = caller.did.clone() else { return Ok(Viewer::Anonymous) };
+        // It could have been created with any app.
+        if caller.is_of_job && !caller.authority.is_some() {
+            return Err(NoSession::JobWithoutAuth.into());
+        }
         let app = if caller.authority.client().is_some() {
             let session = self.0.repos.session_of_caller(caller, None).await??;
             // A session of an app that has no scopes may do nothing.

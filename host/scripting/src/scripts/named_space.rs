@@ -27,6 +27,13 @@ pub(super) async fn of(
     }
 }
 
+impl Invocation<'_> {
+    /// Whether the request names a space, which its caller need not see.
+    pub fn names_space(&self) -> bool {
+        named(self).is_some()
+    }
+}
+
 /// The parameter counts before the field. A parameter that repeats is an array, and names no space.
 fn named(invocation: &Invocation<'_>) -> Option<SpaceUri> {
     #[derive(Deserialize)]

@@ -55,7 +55,7 @@ pub(super) async fn answer(
             // The answer is that of a method without a script.
             Some(FailureAnswer::Upstream(answer) | FailureAnswer::Own(answer)) => return Ok(answer.clone()),
             None => {
-                let run = FailedRun { script, method: &call.nsid, call, input: invocation.input, duration };
+                let run = FailedRun { script, method: &call.nsid, call, invocation, duration };
                 return Err(failed(app, &run, &failure));
             }
         },
@@ -74,7 +74,7 @@ struct FailedRun<'a> {
     script: &'a CompiledScript,
     method: &'a Nsid,
     call: &'a Call,
-    input: Option<&'a [u8]>,
+    invocation: Invocation<'a>,
     duration: Duration,
 }
 
@@ -97,7 +97,7 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
         };
     }
     let public = Error::new(StatusCode::INTERNAL_SERVER_ERROR, failure.public_text());
-    let FailedRun { script, method, call, input, duration } = *run;
+    let FailedRun { script, method, call, invocation, duration } = *run;
     // The event keeps message, source and input, each cut to some KiB.
     let bytes = failure.message.len() + script.source().len().min(EVENT_BYTES) + EVENT_BYTES;
     let trigger = script.trigger().id().into();
@@ -111,12 +111,19 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
         error = failure.message,
         "a script failed"
     );
+    // It may have what was to be written in the space, which operators don't read.
+    let is_private = app.spaces.check_enabled().is_ok() && invocation.names_space();
+    let input = if is_private {
+        json!("left out: the call is about a space")
+    } else {
+        redacted(variables, &call.params, invocation.input)
+    };
     app.events.record(Event::ScriptError {
         method: method.clone(),
         caller: call.caller.did.as_ref().map(Did::to_string),
         error: variables.redact(&failure.message).into_owned(),
         script_source: script.source().to_owned(),
-        input: redacted(variables, &call.params, input),
+        input,
         duration,
     });
     public

@@ -152,4 +152,15 @@ async fn pages_end_where_they_should(world: World) {
         }
         assert_eq!(seen, expected);
     }
+    // A page has at least one record, and at most a MiB of them.
+    let large = "x".repeat(600 << 10);
+    for rkey in ["x", "y"] {
+        let body = json!({ "space": space, "collection": NOTE, "rkey": rkey, "record": { "text": large } });
+        assert_eq!(group.post(&group.alice, "space.createRecord", body).await.status, 200);
+    }
+    let page = stage.value(&group.alice, &format!("list&of={space}")).await;
+    assert_eq!((page["records"].as_array().map(Vec::len), page["cursor"].is_string()), (Some(1), true));
+    let path = format!("all&of={space}&cursor={}", page["cursor"].as_str().unwrap());
+    let rest = stage.value(&group.alice, &path).await;
+    assert_eq!((rest["records"].as_array().map(Vec::len), &rest["cursor"]), (Some(6), &Value::Null));
 }

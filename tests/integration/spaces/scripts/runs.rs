@@ -11,6 +11,7 @@ crate::in_both_worlds!(
     an_event_has_no_caller,
     a_dry_run_sees_no_space,
     while_spaces_are_off_there_is_none,
+    the_event_of_a_failure_has_nothing_for_a_space,
     broken_addresses_are_errors_of_the_script,
     the_index_has_nothing_of_a_space
 );
@@ -26,7 +27,10 @@ async fn jobs(group: &Group) {
     let watch = r#"
         function handle()
             local ok, found = pcall(db.get, job.input.uri)
-            if not ok then return { code = found.code, space = space } end
+            if not ok then
+                local function called(what) return xrpc.query("com.example.read", { what = what, uri = job.input.uri, space = job.input.of }) end
+                return { code = found.code, called = called("get").status, space = called("space").body }
+            end
             job.progress({ text = found.text })
             repeat job.wait(0.05) until not db.get(job.input.uri)
             local ok, fault = pcall(db.query, { collection = "com.example.note", space = job.input.of })
@@ -67,7 +71,7 @@ async fn a_job_sees_what_its_creator_may_read_then(world: World) {
 
     // Nothing says with which scopes a job without `auth` was created.
     let path = start(group, &bob, space, false).await;
-    assert_eq!(ended(&path).await, json!({ "code": "no-session" }));
+    assert_eq!(ended(&path).await, json!({ "code": "no-session", "called": 401, "space": "null" }));
 
     let path = start(group, &bob, space, true).await;
     server
@@ -139,6 +143,23 @@ async fn while_spaces_are_off_there_is_none(world: World) {
         }
     }
     assert_eq!(stage.value(&group.alice, &format!("space&space={space}")).await, Value::Null);
+}
+
+async fn the_event_of_a_failure_has_nothing_for_a_space(world: World) {
+    let stage = Stage::of(world).await;
+    let Stage { group, space } = &stage;
+    let server = &group.world.server;
+    server.upload(procedure_lexicon(START), Some(NOTE)).await;
+    server.bind_to(&format!("xrpc.procedure:{START}"), "function handle() error('no') end").await;
+    for (input, is_private) in
+        [(json!({ "space": space, "text": "secret" }), true), (json!({ "text": "secret" }), false)]
+    {
+        let failed = group.call(Some(&group.alice), Method::POST, START, Some(input)).await;
+        assert_eq!(failed.status, 500, "{}", failed.text);
+        let path = "/admin/events?event_type=script.error&limit=1";
+        let event = server.admin(Method::GET, path, None).await.text;
+        assert_eq!((event.contains(START), event.contains("secret")), (true, !is_private), "{event}");
+    }
 }
 
 async fn broken_addresses_are_errors_of_the_script(world: World) {

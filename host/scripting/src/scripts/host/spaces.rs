@@ -16,7 +16,6 @@ use belvedere_instance::spaces::{ListQuery, SpaceError, Spaces, Viewer};
 use belvedere_instance::xrpc::Answer;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::access::MemberAccess;
-use belvedere_protocol::trigger::TriggerKind;
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::records::PAGE_BYTES;
 use belvedere_storage::store::spaces::records::Place;
@@ -109,10 +108,6 @@ pub(super) async fn call<T>(
 ) -> Result<T, Fault> {
     let spaces = state.database(function, |services| services.spaces.clone())?;
     let caller = state.info.caller.clone();
-    // Without `auth` nothing says with which scopes the job was created.
-    if state.info.kind == TriggerKind::JobRun && caller.did.is_some() && !caller.authority.is_some() {
-        return Err(state.session(function).err().unwrap_or_else(|| fault::forbidden(function)));
-    }
     let started = Instant::now();
     let result = async {
         spaces.check_enabled()?;
