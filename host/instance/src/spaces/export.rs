@@ -13,7 +13,7 @@ use belvedere_protocol::spaces::{RecordPath, SpaceUri};
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::spaces::records::{self, SpaceRecord};
 use belvedere_storage::store::spaces::{SpaceId, repos};
-use belvedere_web::fair_share::{Bounds, Permit};
+use belvedere_web::fair_share::{Bounds, Permit, Tenant};
 
 /// Exports at a time. Each holds the paths of all records of a repo: 30 MB for the largest
 /// ([`belvedere_storage::store::spaces::writes::MAX_RECORDS`]).
@@ -34,6 +34,8 @@ pub struct RepoExport {
     spaces: Spaces,
     space: SpaceId,
     repo: Did,
+    /// The viewer, whose share of the reads it takes.
+    tenant: Tenant,
     export: Export,
     _permit: Permit,
 }
@@ -60,11 +62,12 @@ impl Spaces {
         repo: &Did,
     ) -> Result<RepoExport, SpaceError> {
         let space = self.repo(uri, viewer, repo).await?.space.id;
-        let permit = self.0.exports.enter(&viewer.tenant(uri)).await.map_err(|_| SpaceError::Busy)?;
+        let tenant = viewer.tenant(uri);
+        let permit = self.0.exports.enter(&tenant).await.map_err(|_| SpaceError::Busy)?;
         let snapshot = repos::snapshot(&self.core().db, space, repo).await?.ok_or(SpaceError::NoRepo)?;
         let commit = self.sign(uri, repo, snapshot.state.rev, &snapshot.state.hash).await?;
         let export = Export::new(&commit, snapshot.records);
-        Ok(RepoExport { spaces: self.clone(), space, repo: repo.clone(), export, _permit: permit })
+        Ok(RepoExport { spaces: self.clone(), space, repo: repo.clone(), tenant, export, _permit: permit })
     }
 }
 
@@ -92,6 +95,7 @@ impl RepoExport {
         let entries = self.export.entries();
         let entries = &entries[from..entries.len().min(from + BATCH)];
         let db = &self.spaces.core().db;
+        let _permit = db.read_permit(&self.tenant).await?;
         let found = records::some(db, self.space, &self.repo, entries.iter().map(|(path, _)| path)).await?;
         let mut found: HashMap<RecordPath, SpaceRecord> =
             found.into_iter().map(|record| (record.path.clone(), record)).collect();

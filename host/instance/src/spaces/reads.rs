@@ -69,7 +69,10 @@ impl Spaces {
             with_text: query.with_values,
             max_bytes: query.max_bytes,
         };
-        Ok(records::page(&self.core().db, &list, query.after.as_ref(), query.limit).await?)
+        let db = &self.core().db;
+        // A page may have megabytes: those of one viewer leave connections to others.
+        let _permit = db.read_permit(&viewer.tenant(uri)).await?;
+        Ok(records::page(db, &list, query.after.as_ref(), query.limit).await?)
     }
 
     /// The number of records of a collection that the viewer may read. It reads each of them.

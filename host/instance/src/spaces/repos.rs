@@ -41,6 +41,7 @@ impl Spaces {
     ) -> Result<(OpPage, Option<Commit>), SpaceError> {
         let space = self.repo(uri, viewer, repo).await?.space;
         let db = &self.core().db;
+        let _permit = db.read_permit(&viewer.tenant(uri)).await?;
         let page = oplog::page(db, space.id, repo, query.after, query.limit, query.with_values).await?;
         let page = page.ok_or(SpaceError::NoRepo)?;
         if page.has_more {
