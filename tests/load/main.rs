@@ -5,7 +5,7 @@
 //! a plain loop through sqlx over the same rows. Figures are per second of the server's CPU time (and of the
 //! database's, on PostgreSQL), so that other load on the machine changes them little. Uses loopback only.
 //!
-//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|foreign|sessions|backfill|all] [--records N] [--seconds N] [--only TEXT]`
+//! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|foreign|sessions|spaces|backfill|all] [--records N] [--seconds N] [--only TEXT]`
 //! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
 //! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres] [--cache-mib N]`: a large index, which `all` leaves out.
 
@@ -24,6 +24,7 @@ mod report;
 mod scale;
 mod server;
 mod sessions;
+mod spaces;
 mod versions;
 mod writing;
 
@@ -142,9 +143,23 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
         let url = belvedere_standins::postgres::create_database().await;
         sessions.push(sessions::measure("PostgreSQL", &url).await?);
     }
+    let mut spaces = Vec::new();
+    if matches!(which, "all" | "spaces") {
+        let directory = tempfile::tempdir()?;
+        let url = format!("sqlite://{}", directory.path().join("spaces.db").display());
+        spaces.push(spaces::measure("SQLite", &url).await?);
+        let url = belvedere_standins::postgres::create_database().await;
+        spaces.push(spaces::measure("PostgreSQL", &url).await?);
+    }
     println!("\n{}", report::machine());
     for table in tables {
         println!("\n{table}");
+    }
+    if !spaces.is_empty() {
+        println!("\n{}", spaces::HEAD);
+        for row in &spaces {
+            println!("{row}");
+        }
     }
     if !sessions.is_empty() {
         println!("\n{}", sessions::HEAD);

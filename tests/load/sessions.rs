@@ -81,7 +81,7 @@ fn signed(
 }
 
 /// Microseconds of the server's CPU time per request.
-async fn cost(server: &Instance, requests: Vec<Request<Full<Bytes>>>) -> anyhow::Result<f64> {
+pub async fn cost(server: &Instance, requests: Vec<Request<Full<Bytes>>>) -> anyhow::Result<f64> {
     let before = cpu::of(server.pid());
     let run = http::run_each(server.address, requests, CONNECTIONS).await?;
     let used: Duration = cpu::of(server.pid()).saturating_sub(before);

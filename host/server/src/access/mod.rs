@@ -56,7 +56,7 @@ pub use rate_limit::Buckets;
 pub use secrets::{AdminKey, ClientCredentials};
 pub use sender::Sender;
 pub use service_jwt::ServiceTokens;
-pub use space::{ClientKeySets, SpaceAdmission};
+pub use space::{ClientKeySets, SpaceAdmission, VerifiedCredentials};
 pub use template::Template;
 pub use used_proofs::UsedProofs;
 pub use users::Users;
@@ -100,4 +100,6 @@ pub struct Access {
     pub client_keys: ClientKeys,
     /// Keys with which apps prove their client ids to spaces.
     pub client_key_sets: ClientKeySets,
+    /// Credentials for spaces that were verified lately.
+    pub verified_credentials: VerifiedCredentials,
 }

@@ -5,7 +5,7 @@ use super::sessions::PdsSessions;
 use super::startup::Startup;
 use crate::access::{
     Access, AdminKeys, Buckets, ClientKeySets, ClientKeys, Clients, Costs, DpopProofs, Nonces, Origins,
-    ServiceTokens, UsedProofs, Users, WebSessions,
+    ServiceTokens, UsedProofs, Users, VerifiedCredentials, WebSessions,
 };
 use belvedere_instance::core::Core;
 use belvedere_instance::service_identity::ServiceIdentity;
@@ -49,5 +49,6 @@ pub(super) async fn open(
         costs,
         client_keys: ClientKeys::new(core.net.clone()),
         client_key_sets: ClientKeySets::new(core.net.clone(), core.clock.clone()),
+        verified_credentials: VerifiedCredentials::default(),
     })
 }

@@ -4,6 +4,7 @@
 mod attestation;
 mod error;
 mod tokens;
+mod verified;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use belvedere_web::http::{Error, Request};
 
 pub use attestation::ClientKeySets;
 pub use error::SpaceTokenError;
+pub use verified::VerifiedCredentials;
 
 /// An admitted call of a caller of one kind.
 #[derive(Debug)]
@@ -56,13 +58,12 @@ impl Access {
             }
             _ => None,
         };
-        let has_session = matches!(caller.authority, SessionAuthority::Session { .. });
         // The super user administers with a login at the instance only, so that no app acts with these rights.
         let is_own_login = matches!(caller.authority, SessionAuthority::Session { client: None, .. });
         let user = if is_own_login { self.users.in_person(self, &did).await } else { Ok(None) };
         let user = user.map_err(|error| rejected(Error::from(error)))?;
         let is_super_user = user.is_some_and(|user| user.is_super);
-        let caller = Viewer::Account(Account { did, app, has_session, is_super_user });
+        let caller = Viewer::Account(Account { did, app, is_super_user });
         Ok(SpaceAdmission { caller, client, budget })
     }
 

@@ -4,25 +4,26 @@
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-use super::super::authorization::Credential;
+use super::super::authorization;
 use super::super::{Access, Sender};
 use super::error::SpaceTokenError;
+use belvedere_base::clock::Timestamp;
 use belvedere_instance::spaces::{Delegate, Presented};
 use belvedere_protocol::atproto::Did;
-use belvedere_protocol::crypto::PublicKey;
 use belvedere_protocol::crypto::dpop::token_hash;
+use belvedere_protocol::crypto::{PublicKey, sha256};
 use belvedere_protocol::spaces::r10::http_signature::{self, AUDIENCE, Cover, Headers};
 use belvedere_protocol::spaces::r10::token::{
-    Binding, KeyId, ParsedCredential, ParsedDelegation, Signer, TokenError,
+    Binding, Credential, KeyId, ParsedCredential, ParsedDelegation, Signer, TokenError,
 };
 
 /// The credential in a request: `Atproto-Space`, or `Bearer` with a token of this class. Also one of several `Authorization`
 /// headers, so that the request is refused for this.
 pub(super) fn presented_credential(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter().filter_map(|value| value.to_str().ok());
-    values.find_map(|value| match Credential::parse(value) {
-        Credential::Space(token) => Some(token),
-        Credential::Bearer(token) if ParsedCredential::is_class_of(token) => Some(token),
+    values.find_map(|value| match authorization::Credential::parse(value) {
+        authorization::Credential::Space(token) => Some(token),
+        authorization::Credential::Bearer(token) if ParsedCredential::is_class_of(token) => Some(token),
         _ => None,
     })
 }
@@ -35,13 +36,14 @@ pub(super) async fn verify_credential(
     token: &str,
 ) -> Result<Presented, SpaceTokenError> {
     let now = access.core.clock.now();
+    let (verified, lines) = (&access.verified_credentials, Lines::of(headers));
+    if let Some(credential) = verified.credential(token, now) {
+        prove(access, &lines, &credential.binding, now)?;
+        return Ok(presented(credential, lines.audience()?));
+    }
     let parsed = ParsedCredential::parse(token)?;
-    // Credentials of R8, which DPoP proofs go with, are not accepted.
-    let Binding::Key(holder) = parsed.binding() else { return Err(TokenError::Binding.into()) };
-    let lines = Lines::of(headers);
-    http_signature::verify(&lines.headers(), Cover::Credential(holder), now)?;
-    let audience = lines.audience.first().and_then(|text| Did::try_from(text.trim()).ok());
-    let audience = audience.ok_or(TokenError::SpaceAudience)?;
+    prove(access, &lines, parsed.binding(), now)?;
+    let audience = lines.audience()?;
     let (space, key_id) = (parsed.space(), parsed.key_id());
     let credential = match access.spaces.credential_key(space).await? {
         Some(key) if key_id == KeyId::AtprotoSpace => parsed.verify(&key, now)?,
@@ -50,7 +52,25 @@ pub(super) async fn verify_credential(
             verify_with_document(access, sender, (&space.did, key_id), |key| parsed.verify(key, now)).await?
         }
     };
-    Ok(Presented { space: credential.space, audience, jti: credential.jti })
+    verified.remember(token, &credential);
+    Ok(presented(credential, audience))
+}
+
+fn presented(credential: Credential, audience: Did) -> Presented {
+    Presented { space: credential.space, audience, jti: credential.jti }
+}
+
+/// Checks that the sender holds the key of a credential.
+fn prove(
+    access: &Access,
+    lines: &Lines<'_>,
+    binding: &Binding,
+    now: Timestamp,
+) -> Result<(), SpaceTokenError> {
+    // Credentials of R8, which DPoP proofs go with, are not accepted.
+    let Binding::Key(holder) = binding else { return Err(TokenError::Binding.into()) };
+    let verify = || http_signature::verify(&lines.headers(), Cover::Credential(holder), now).map(drop);
+    Ok(access.verified_credentials.prove(lines, verify)?)
 }
 
 /// Verifies a delegation token, and marks it as used.
@@ -61,7 +81,7 @@ pub(super) async fn verify_delegation(
 ) -> Result<Delegate, SpaceTokenError> {
     let now = access.core.clock.now();
     let key = http_signature::verify(&Lines::of(headers).headers(), Cover::Delegation, now)?;
-    let Credential::Bearer(token) = Credential::of(headers) else {
+    let authorization::Credential::Bearer(token) = authorization::Credential::of(headers) else {
         return Err(TokenError::Malformed("it must follow Bearer").into());
     };
     let parsed = ParsedDelegation::parse(token)?;
@@ -99,7 +119,7 @@ async fn verify_with_document<T>(
 }
 
 /// The lines of the headers that a signature is about.
-struct Lines<'a> {
+pub(super) struct Lines<'a> {
     authorization: Vec<&'a str>,
     audience: Vec<&'a str>,
     signature_input: Vec<&'a str>,
@@ -117,6 +137,31 @@ impl<'a> Lines<'a> {
             signature_input: lines("signature-input"),
             signature: lines("signature"),
         }
+    }
+
+    /// The DID that the request is addressed to.
+    fn audience(&self) -> Result<Did, TokenError> {
+        let audience = self.audience.first().and_then(|text| Did::try_from(text.trim()).ok());
+        audience.ok_or(TokenError::SpaceAudience)
+    }
+
+    /// The SHA-256 of all lines.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        let Self { authorization, audience, signature_input, signature } = self;
+        let mut text = Vec::new();
+        for lines in [authorization, audience, signature_input, signature] {
+            text.extend(lines.len().to_le_bytes());
+            for line in lines {
+                text.extend(line.len().to_le_bytes());
+                text.extend(line.as_bytes());
+            }
+        }
+        sha256(&text)
+    }
+
+    /// Whether the signature has a parameter with its end.
+    pub(super) fn names_an_end(&self) -> bool {
+        self.signature_input.iter().any(|line| line.contains("expires"))
     }
 
     fn headers(&self) -> Headers<'_> {

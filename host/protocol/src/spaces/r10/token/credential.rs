@@ -116,6 +116,11 @@ impl Credential {
         });
         (sign(key, CLASS, key_id.as_str(), &claims), times)
     }
+
+    /// Whether a verified credential is still valid.
+    pub fn is_current(&self, now: Timestamp) -> bool {
+        self.times.check(now.as_seconds(), self.binding.max_seconds()).is_ok()
+    }
 }
 
 impl<'a> ParsedCredential<'a> {
@@ -144,6 +149,11 @@ impl<'a> ParsedCredential<'a> {
     /// The space that the token names. Its authority is the issuer, whose DID document has the key.
     pub fn space(&self) -> &SpaceUri {
         &self.claims.space
+    }
+
+    /// The claims, of which nothing was checked.
+    pub fn claims(&self) -> &Credential {
+        &self.claims
     }
 
     /// The key whose possession the request must prove.
