@@ -84,7 +84,7 @@ impl App {
         let tokens = network.oauth(user, options).await;
         let mut body = json!({
             "provision_id": provisioned["provision_id"], "did": user.did, "access_token": tokens["access_token"],
-            "refresh_token": tokens["refresh_token"], "scopes": tokens["scope"], "pds_url": network.pds,
+            "refresh_token": tokens["refresh_token"], "scopes": tokens["scope"], "pds_url": user.endpoint(),
             "issuer": tokens["issuer"],
         });
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

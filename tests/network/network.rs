@@ -17,6 +17,9 @@ use crate::pds::Account;
 pub struct Network {
     pub plc: String,
     pub pds: String,
+    /// A second PDS, which neither the stream nor the relay has.
+    #[serde(rename = "otherPds")]
+    pub other_pds: String,
     #[serde(rename = "pdsAdminPassword")]
     pub pds_admin_password: String,
     pub jetstream: String,
@@ -81,10 +84,15 @@ pub fn http() -> reqwest::Client {
 impl Network {
     /// Creates an account on the PDS, with a unique name.
     pub async fn account(&'static self) -> Account {
+        self.account_at(&self.pds).await
+    }
+
+    /// Creates an account on a PDS, with a unique name.
+    pub async fn account_at(&'static self, pds: &'static str) -> Account {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("user{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let answer = self.control("/account", &json!({ "name": name })).await;
-        Account::new(self, &answer)
+        let answer = self.control("/account", &json!({ "name": name, "pds": pds })).await;
+        Account::new(self, pds, &answer)
     }
 
     /// The code with which the account's owner confirms a change of its DID document, as the PDS sent it by email.
@@ -120,7 +128,7 @@ impl Network {
 
     /// Runs an application's OAuth flow with the PDS, in which the user consents. Returns the tokens.
     pub async fn oauth(&self, user: &Account, options: Value) -> Value {
-        let mut body = json!({ "handle": user.handle, "password": user.password });
+        let mut body = json!({ "handle": user.handle, "password": user.password, "pds": user.endpoint() });
         body.as_object_mut().expect("an object").extend(options.as_object().expect("an object").clone());
         self.control("/oauth", &body).await
     }

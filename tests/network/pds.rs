@@ -13,6 +13,7 @@ pub type Records = BTreeMap<String, (String, Value)>;
 
 pub struct Account {
     network: &'static Network,
+    pds: &'static str,
     pub did: String,
     pub handle: String,
     pub password: String,
@@ -20,10 +21,11 @@ pub struct Account {
 }
 
 impl Account {
-    pub fn new(network: &'static Network, created: &Value) -> Self {
+    pub fn new(network: &'static Network, pds: &'static str, created: &Value) -> Self {
         let text = |name: &str| created[name].as_str().expect("an account has all fields").to_owned();
         Self {
             network,
+            pds,
             did: text("did"),
             handle: text("handle"),
             password: text("password"),
@@ -33,7 +35,7 @@ impl Account {
 
     /// Origin of the PDS.
     pub fn endpoint(&self) -> &str {
-        &self.network.pds
+        self.pds
     }
 
     /// The access token of the session that was created with the account.
@@ -176,13 +178,13 @@ impl Account {
 
     fn admin_request(&self, method: &str, body: &Value) -> reqwest::RequestBuilder {
         http()
-            .post(format!("{}/xrpc/{method}", self.network.pds))
+            .post(format!("{}/xrpc/{method}", self.pds))
             .basic_auth("admin", Some(&self.network.pds_admin_password))
             .json(body)
     }
 
     fn request(&self, verb: Method, method: &str) -> reqwest::RequestBuilder {
-        http().request(verb, format!("{}/xrpc/{method}", self.network.pds)).bearer_auth(&self.token)
+        http().request(verb, format!("{}/xrpc/{method}", self.pds)).bearer_auth(&self.token)
     }
 }
 

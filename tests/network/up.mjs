@@ -37,6 +37,8 @@ const plcUrl = `http://localhost:${plcPort}`
 
 const rotation = await Secp256k1Keypair.create({ exportable: true })
 const pds = await startPds({ port: await freePort(), plcUrl, data, rotation })
+// Outside the stream and the relay: a PDS whose users' records only it has.
+const otherPds = await startPds({ port: await freePort(), plcUrl, data, rotation, name: 'other-pds' })
 const jetstream = new Jetstream({ upstream: pds.url.replace('http', 'ws'), port: await freePort(), log })
 const jetstreamUrl = await jetstream.start()
 /** Further Jetstream servers by URL, for tests that disturb theirs. */
@@ -50,7 +52,7 @@ for (const name of options.accounts.split(',').filter(Boolean)) accounts.push(aw
 const control = await startControl({
   port: await freePort(),
   routes: {
-    'POST /account': ({ name }) => createAccount({ pdsUrl: pds.url, dns, name }),
+    'POST /account': ({ name, pds: pdsUrl = pds.url }) => createAccount({ pdsUrl, dns, name }),
     'POST /plc-code': async ({ did }) => ({ code: await pds.plcCode(did) }),
     'POST /dns': ({ name, txt }) => { if (txt === null) dns.delete(name); else dns.set(name, [txt].flat()) },
     'POST /label': (label) => labeler.label(label), // { uri, val, cid?, neg?, exp? }
@@ -77,7 +79,7 @@ const control = await startControl({
 })
 
 console.log(JSON.stringify({
-  plc: plcUrl, pds: pds.url, pdsAdminPassword: ADMIN_PASSWORD, jetstream: jetstreamUrl, relay: relay.url, dns: dns.address,
+  plc: plcUrl, pds: pds.url, otherPds: otherPds.url, pdsAdminPassword: ADMIN_PASSWORD, jetstream: jetstreamUrl, relay: relay.url, dns: dns.address,
   labeler: { did: labeler.did, url: labeler.url }, control: control.url, accounts,
 }))
 
@@ -87,7 +89,7 @@ async function stop() {
   stopping = true
   setTimeout(() => process.exit(0), 4000).unref() // a PDS that hangs must not hang the tests
   await Promise.allSettled([control, jetstream, ...ownJetstreams.values(), relay, labeler, dns].map((server) => server.stop()))
-  await Promise.allSettled([pds.stop(), plc.destroy()])
+  await Promise.allSettled([pds.stop(), otherPds.stop(), plc.destroy()])
   if (!options.data) fs.rmSync(data, { recursive: true, force: true })
   process.exit(0)
 }

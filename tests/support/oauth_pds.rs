@@ -11,6 +11,8 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use super::plc::Person;
+
 /// The running server.
 pub struct OauthPds {
     upstream: Upstream,
@@ -35,6 +37,8 @@ struct State {
     redirects: HashMap<String, String>,
     /// The parameters of pushed authorization requests, by request URI.
     pushed: HashMap<String, HashMap<String, String>>,
+    /// Accounts for which it signs service tokens.
+    people: HashMap<String, Person>,
     /// The account that consented and the pushed parameters, by authorization code.
     codes: HashMap<String, (String, HashMap<String, String>)>,
 }
@@ -78,6 +82,11 @@ impl OauthPds {
         let back = [("state", pushed["state"].clone()), ("code", code.clone()), ("iss", self.url())];
         state.codes.insert(code, (did.to_owned(), pushed));
         back.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    /// Signs service tokens for an account, with its key.
+    pub fn sign_for(&self, person: &Person) {
+        self.state().people.insert(person.did.clone(), person.clone());
     }
 
     /// Invalidates the access token.
@@ -258,6 +267,13 @@ impl State {
         };
         self.count += 1;
         match path.trim_start_matches("/xrpc/") {
+            "com.atproto.server.getServiceAuth" if self.people.contains_key(&did) => {
+                let query = request.path_and_query.split_once('?').map_or("", |(_, query)| query);
+                let query: HashMap<_, _> =
+                    url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+                let token = self.people[&did].token(&query["aud"], json!({ "lxm": query["lxm"] }));
+                json(200, json!({ "token": token }))
+            }
             "com.atproto.server.getSession" => json(200, json!({ "did": did, "handle": "alice.example" })),
             "com.atproto.repo.createRecord" | "com.atproto.repo.putRecord" => {
                 let mut record = body["record"].clone();

@@ -31,9 +31,10 @@ pub struct Plc {
 }
 
 /// An account: its DID and signing key.
+#[derive(Clone)]
 pub struct Person {
     pub did: String,
-    key: PrivateKey,
+    key: Arc<PrivateKey>,
     alg: &'static str,
 }
 
@@ -140,7 +141,7 @@ impl Plc {
             Algorithm::Es256 => "ES256",
             Algorithm::Es256k => "ES256K",
         };
-        Person { did: did.to_owned(), key, alg }
+        Person { did: did.to_owned(), key: Arc::new(key), alg }
     }
 }
 

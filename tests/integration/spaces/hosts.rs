@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::credentials::Holder;
-use super::notifications::{AUTHORITY, OK, Service, in_query};
-use super::{CAROL, Group, KIND, error};
+use super::notifications::{AUTHORITY, OK, Service};
+use super::{CAROL, Group, KIND, error, in_query};
 use crate::fixtures::{ALICE, BOB, World};
 use crate::oauth::device::{App, pds};
 

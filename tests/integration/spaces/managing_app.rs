@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::notifications::{OK, Service, in_query};
-use super::{Group, error};
+use super::notifications::{OK, Service};
+use super::{Group, error, in_query};
 use crate::fixtures::{ALICE, BOB, World};
 
 crate::in_both_worlds!(an_answer_counts_for_a_moment, without_an_answer_a_user_is_refused);

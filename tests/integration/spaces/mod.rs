@@ -2,9 +2,11 @@
 
 mod admin;
 mod credentials;
+mod elsewhere;
 mod exports;
-mod hosts;
 mod hostile;
+mod hostile_hosts;
+mod hosts;
 mod identity;
 mod inspections;
 mod invites;
@@ -22,7 +24,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, World};
-use crate::support::instance::Answer;
+use crate::support::instance::{Answer, Instance};
 use crate::support::plc::Person;
 
 pub const CAROL: &str = "did:plc:carolcarolcarolcarolcaro";
@@ -39,12 +41,17 @@ pub struct Group {
 impl Group {
     /// Switches spaces on.
     pub async fn of(world: World) -> Self {
-        let flag = json!({ "value": "true" });
-        let on = world.server.admin(Method::PUT, "/admin/settings/feature.spaces_enabled", Some(&flag)).await;
-        assert_eq!(on.status, 204, "{}", on.text);
+        switch_on(&world.server).await;
         let person = |did| world.plc.person(did, Algorithm::Es256k);
         let (alice, bob, carol) = (person(ALICE), person(BOB), person(CAROL));
         Self { world, alice, bob, carol }
+    }
+
+    /// With an identity that signs for the instance.
+    pub async fn exposed(world: World) -> Self {
+        let group = Self::of(world).await;
+        expose(&group.world.server).await;
+        group
     }
 
     /// A procedure of the protocol, named without `com.atproto.`.
@@ -68,11 +75,7 @@ impl Group {
         path: &str,
         body: Option<Value>,
     ) -> Answer {
-        let server = &self.world.server;
-        let bearer = person.map(|person| format!("Bearer {}", person.token(&server.did(), json!({}))));
-        let mut headers = vec![("x-client-key", server.client_key.as_str())];
-        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
-        server.request(method, &format!("/xrpc/{path}"), &headers, body.map(|body| body.to_string())).await
+        call_at(&self.world.server, person, method, path, body).await
     }
 
     /// Creates a space of Alice's. Returns its address.
@@ -103,6 +106,39 @@ impl Group {
             json!({ "space": space, "collection": "com.example.note", "rkey": rkey, "record": record });
         self.post(person, "space.createRecord", body).await
     }
+}
+
+/// Switches spaces on.
+pub async fn switch_on(server: &Instance) {
+    let flag = json!({ "value": "true" });
+    let on = server.admin(Method::PUT, "/admin/settings/feature.spaces_enabled", Some(&flag)).await;
+    assert_eq!(on.status, 204, "{}", on.text);
+}
+
+/// Gives a server an identity that signs for it.
+pub async fn expose(server: &Instance) {
+    let identity = json!({ "mode": "did_web" });
+    let put = server.admin(Method::PUT, "/admin/service-identity", Some(&identity)).await;
+    assert_eq!(put.status, 204, "{}", put.text);
+}
+
+/// A call of a person, with a service token.
+pub async fn call_at(
+    server: &Instance,
+    person: Option<&Person>,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> Answer {
+    let bearer = person.map(|person| format!("Bearer {}", person.token(&server.did(), json!({}))));
+    let mut headers = vec![("x-client-key", server.client_key.as_str())];
+    headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+    server.request(method, &format!("/xrpc/{path}"), &headers, body.map(|body| body.to_string())).await
+}
+
+/// The address of a space of an instance whose DID has a port, as a parameter.
+pub fn in_query(space: &str) -> String {
+    space.replace('%', "%25")
 }
 
 /// The path of a space in the admin API.

@@ -11,7 +11,7 @@ use belvedere_standins::recorder::recorder;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{CAROL, Group, KIND, error};
+use super::{CAROL, Group, KIND, error, in_query};
 use crate::fixtures::{ALICE, BOB, World};
 use crate::support::instance::Answer;
 use crate::support::plc::Person;
@@ -51,16 +51,22 @@ impl Service {
         answer.clone_into(&mut self.answer.lock().unwrap());
     }
 
-    /// The number of requests so far.
+    /// The requests with a service token so far. Others read the repos that the service is said to have.
+    fn calls(&self) -> Vec<String> {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().filter(|request| request.contains("Bearer ")).cloned().collect()
+    }
+
+    /// The number of these requests.
     pub fn count(&self) -> usize {
-        self.requests.lock().unwrap().len()
+        self.calls().len()
     }
 
     /// The path with its query, the claims of the token and the body of the request with this number, when it has arrived.
     pub async fn request(&self, group: &Group, number: usize) -> (String, Value, Value) {
         let server = &group.world.server;
         server.eventually("a notice arrives", async |_| self.count() > number).await;
-        let text = self.requests.lock().unwrap()[number].clone();
+        let text = self.calls().swap_remove(number);
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let token = head.split_once("Bearer ").unwrap().1.lines().next().unwrap();
         let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
@@ -69,21 +75,7 @@ impl Service {
     }
 }
 
-/// The address of a space of an instance whose DID has a port, as a parameter.
-pub fn in_query(space: &str) -> String {
-    space.replace('%', "%25")
-}
-
 impl Group {
-    /// With an identity that signs for the instance.
-    pub async fn exposed(world: World) -> Self {
-        let group = Self::of(world).await;
-        let identity = json!({ "mode": "did_web" });
-        let put = group.world.server.admin(Method::PUT, "/admin/service-identity", Some(&identity)).await;
-        assert_eq!(put.status, 204, "{}", put.text);
-        group
-    }
-
     /// A service, whose address is in its DID document.
     async fn service(&self) -> Service {
         let service = Service::start().await;

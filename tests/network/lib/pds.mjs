@@ -8,11 +8,12 @@ import { PDS, envToCfg, envToSecrets } from '@atproto/pds'
 export const ADMIN_PASSWORD = 'admin-pass'
 const hex = (bytes) => Buffer.from(bytes).toString('hex')
 
-export async function startPds({ port, plcUrl, data, rotation }) {
-  const dataDirectory = path.join(data, 'pds')
+/** `name`: that of its folder in `data`. */
+export async function startPds({ port, plcUrl, data, rotation, name = 'pds' }) {
+  const dataDirectory = path.join(data, name)
   fs.mkdirSync(dataDirectory, { recursive: true })
   const env = {
-    devMode: true, port, hostname: 'localhost', serviceName: 'test PDS', dataDirectory, blobstoreDiskLocation: path.join(data, 'blobs'),
+    devMode: true, port, hostname: 'localhost', serviceName: 'test PDS', dataDirectory, blobstoreDiskLocation: path.join(data, `${name}-blobs`),
     didPlcUrl: plcUrl, recoveryDidKey: (await Secp256k1Keypair.create()).did(), plcRotationKeyK256PrivateKeyHex: hex(await rotation.export()),
     adminPassword: ADMIN_PASSWORD, jwtSecret: 'jwt-secret', dpopSecret: hex(randomBytes(32)),
     serviceHandleDomains: ['.test'], handleBackupNameservers: [], inviteRequired: false, acceptingImports: true,

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use tokio::sync::OnceCell;
 
 use super::managing_app::Right;
+use super::repos::own;
 use super::{Account, Presented, SpaceError, Spaces, Viewer};
 use crate::xrpc::Caller;
 use belvedere_protocol::atproto::scope::SpaceManage;
@@ -16,7 +18,7 @@ use belvedere_protocol::spaces::r10::token::TokenError;
 use belvedere_storage::store::index::AccountStatus;
 use belvedere_storage::store::spaces::records::Authors;
 use belvedere_storage::store::spaces::space::{self, SpaceRow};
-use belvedere_storage::store::spaces::{credentials, delegation};
+use belvedere_storage::store::spaces::{credentials, delegation, repos};
 use belvedere_storage::store::{Db, StoreError, backfill};
 
 /// A space, and the records in it that a viewer may read.
@@ -130,6 +132,19 @@ impl Spaces {
         if is_revoked { Err(TokenError::Revoked.into()) } else { Ok(space) }
     }
 
+    /// Checks that this server answers a call with a credential: the host of a space for all of it, and the host of a repo for that
+    /// repo, not for the copies that it has for its own users.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSpace`] and [`SpaceError::NoRepo`], as if there were none.
+    async fn check_answers(&self, space: &SpaceRow, repo: Option<&Did>) -> Result<(), SpaceError> {
+        if space.is_hosted {
+            return Ok(());
+        }
+        let repo = repo.ok_or(SpaceError::NoSpace)?;
+        own(repos::state(&self.core().db, space.id, repo).await?).map(drop)
+    }
+
     /// A hosted space, for a member or the holder of a credential.
     ///
     /// # Errors
@@ -180,6 +195,7 @@ impl Spaces {
             Viewer::Anonymous => return Err(SpaceError::Anonymous),
             Viewer::Credential(presented) => {
                 let space = self.opened(presented, uri, repo.unwrap_or(&uri.did)).await?;
+                self.check_answers(&space, repo).await?;
                 Readers { space, only: None }
             }
             Viewer::Account(account) => self.readable_by(uri, account, repo, collection).await?,
@@ -218,7 +234,9 @@ impl Spaces {
     ) -> Result<Readers, SpaceError> {
         let space = self.find(uri).await?;
         let membership = Membership::new(&space, &account.did);
-        let only = match self.records_of(&membership).await? {
+        let is_of_own = !space.is_hosted && repo == Some(&account.did);
+        let readable = if is_of_own { Readable::Own } else { self.records_of(&membership).await? };
+        let only = match readable {
             Readable::Everything => None,
             Readable::Own => Some(account.did.clone()),
             Readable::Nothing => {
@@ -232,12 +250,12 @@ impl Spaces {
         Ok(Readers { space, only })
     }
 
-    /// The records that a user may read. In a space of another host these are the own ones: only its host knows its members, and
-    /// gives them credentials.
+    /// The records that a user may read. Only the host of a space knows its members, and gives them credentials.
     async fn records_of(&self, membership: &Membership<'_>) -> Result<Readable, SpaceError> {
         let Membership { space, did, .. } = membership;
         if !space.is_hosted {
-            return Ok(Readable::Own);
+            // Boxed: calls of other servers are in it, and every read would have their state.
+            return self.readable_elsewhere(space, did).boxed().await;
         }
         let policy = &space.settings.read_policy;
         if let Some(readable) = access::readable(policy, self.listed(membership, policy).await?) {

@@ -7,6 +7,7 @@ use url::form_urlencoded;
 use super::Spaces;
 use crate::pds::SessionSelector;
 use belvedere_protocol::atproto::Did;
+use belvedere_protocol::spaces::r10::token::host_of;
 use belvedere_storage::store::{StoreError, oauth_sessions};
 use belvedere_web::fair_share::Tenant;
 
@@ -15,33 +16,48 @@ const MAX_SESSIONS: usize = 3;
 
 #[derive(Deserialize)]
 struct Answer {
-    token: String,
+    /// `delegationToken` in an older generation of delegation tokens.
+    #[serde(alias = "delegationToken")]
+    token: Option<String>,
 }
 
 impl Spaces {
-    /// A token of an author for one call of `method` at `audience`; `None` when no session of the author gives one.
+    /// A token of an author for one call of `method` at the host of the spaces of `authority`; `None` when no session of the author
+    /// gives one.
     pub(super) async fn author_token(
         &self,
         author: &Did,
-        audience: &str,
+        authority: &Did,
         method: &str,
     ) -> Result<Option<String>, StoreError> {
-        let query = form_urlencoded::Serializer::new(String::new())
-            .append_pair("aud", audience)
-            .append_pair("lxm", method)
-            .finish();
-        let call = format!("com.atproto.server.getServiceAuth?{query}");
-        let sessions = oauth_sessions::of_accounts(&self.core().db, std::slice::from_ref(author)).await?;
+        // Some PDSs sign only for a DID without the fragment of a service.
+        for audience in [host_of(authority), authority.to_string()] {
+            let query = form_urlencoded::Serializer::new(String::new())
+                .append_pair("aud", &audience)
+                .append_pair("lxm", method)
+                .finish();
+            let call = format!("com.atproto.server.getServiceAuth?{query}");
+            if let Some(token) = self.token_of_pds(author, &call).await? {
+                return Ok(Some(token));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The token that the PDS of an account answers a call with; `None` when no session of the account gets one.
+    pub(super) async fn token_of_pds(&self, account: &Did, call: &str) -> Result<Option<String>, StoreError> {
+        let sessions = oauth_sessions::of_accounts(&self.core().db, std::slice::from_ref(account)).await?;
         for stored in sessions.iter().take(MAX_SESSIONS) {
             let Some(session) = self.0.repos.session(SessionSelector::Id(&stored.id)).await? else {
                 continue;
             };
-            match self.0.repos.agent(&session, &Tenant::Instance).query(&call).await {
-                Ok(body) => match serde_json::from_slice(&body) {
-                    Ok(Answer { token }) => return Ok(Some(token)),
-                    Err(error) => tracing::info!(%author, %error, "a PDS answers without a token"),
-                },
-                Err(error) => tracing::info!(%author, %error, "a PDS signs no token for a notice"),
+            let answer = self.0.repos.agent(&session, &Tenant::Instance).query(call).await;
+            let token =
+                answer.map(|body| serde_json::from_slice(&body).ok().and_then(|Answer { token }| token));
+            match token {
+                Ok(Some(token)) => return Ok(Some(token)),
+                Ok(None) => tracing::info!(%account, "a PDS answers without a token"),
+                Err(error) => tracing::info!(%account, %error, "a PDS gives no token"),
             }
         }
         Ok(None)

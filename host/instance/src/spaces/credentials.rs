@@ -34,7 +34,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::NotHosted`] for a space of another host, and for someone who may not know that the space exists; 403 for
-    /// someone who would not receive a credential, and for a call without a session.
+    /// someone who would not receive a credential.
     pub async fn delegate(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<IssuedToken, SpaceError> {
         let account = viewer.account()?;
         let hidden = |error| if matches!(error, SpaceError::NoSpace) { SpaceError::NotHosted } else { error };
@@ -46,9 +46,6 @@ impl Spaces {
         if !self.gets_credential(&membership, None).await? {
             let why = "you may not read all records of this space";
             return Err(hidden(self.refused(&membership, account, why).await?));
-        }
-        if !account.has_session {
-            return Err(SpaceError::NotAuthorized("this needs a session: DPoP or a login"));
         }
         account.check_app(RecordCall::Delegate, uri, None, &self.declared(&uri.kind))?;
         let core = self.core();

@@ -5,15 +5,14 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use url::Url;
 
 use super::Spaces;
-use super::services::{ServiceCall, ServiceError};
+use super::services::{Proof, ServiceCall, ServiceError};
 use belvedere_base::clock::Timestamp;
+use belvedere_protocol::spaces::r10::json_bytes::bytes_json;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::spaces::deliveries::{self, DueService, Notice};
 use belvedere_storage::store::spaces::registrations::{self, RegistrationRow};
@@ -83,15 +82,7 @@ impl Spaces {
             return Ok(());
         }
         let spaces = self.clone();
-        core.tasks.spawn(async move {
-            let _permit = permit;
-            let drain = spaces.core().drain.clone();
-            // The future is large: a call of a PDS is in it.
-            let attempt = Box::pin(spaces.attempt(&due, until));
-            if let Some(Err(error)) = drain.run_until_cancelled(attempt).await {
-                tracing::warn!(%error, "the result of a delivery could not be stored; it is repeated");
-            }
-        });
+        self.spawn_attempt(permit, async move { spaces.attempt(&due, until).await });
         Ok(())
     }
 
@@ -103,7 +94,7 @@ impl Spaces {
             Err(error) => Err(error),
             Ok(endpoint) if due.is_space_deleted => {
                 let body = json!({ "space": space.uri.to_string() });
-                let sent = self.send(row, &endpoint, DELETED, None, body).await;
+                let sent = self.send(row, &endpoint, DELETED, Proof::Instance, body).await;
                 if sent.is_ok() {
                     registrations::unregister(db, space.id, &row.service).await?;
                 }
@@ -148,14 +139,17 @@ impl Spaces {
             let token = if space.is_hosted {
                 None
             } else {
-                self.author_token(&notice.author, &row.service, WRITE).await?
+                self.author_token(&notice.author, &space.uri.did, WRITE).await?
             };
-            let body = write_json(space, &notice);
-            let sent = self.send(row, endpoint, WRITE, token.as_deref(), body).await;
+            let proof = token.as_deref().map_or(Proof::Instance, Proof::Token);
+            let body = self.write_json(space, &notice);
+            let sent = self.send(row, endpoint, WRITE, proof, body).await;
             match sent {
                 Ok(()) => count("delivered", 1),
                 // The author is not a writer there, or the space is gone: another attempt ends in the same way.
-                Err(ServiceError::Status(400 | 403 | 404)) if !space.is_hosted => count("refused", 1),
+                Err(ServiceError::Refused { status: 400 | 403 | 404, .. }) if !space.is_hosted => {
+                    count("refused", 1);
+                }
                 Err(error) => return Ok(Err(error)),
             }
             deliveries::delivered(db, space.id, &row.service, &notice).await?;
@@ -168,11 +162,29 @@ impl Spaces {
         row: &RegistrationRow,
         endpoint: &str,
         method: &str,
-        token: Option<&str>,
+        proof: Proof<'_>,
         body: Value,
     ) -> Result<(), ServiceError> {
         let call = ServiceCall { service: &row.service, endpoint, method, limits: LIMITS };
-        self.0.services.post(call, token, &body).await
+        self.0.services.post(call, proof, &body).await.map(drop)
+    }
+
+    /// The body of a notice, with the rev by its two names.
+    fn write_json(&self, space: &SpaceRow, notice: &Notice) -> Value {
+        let rev = notice.rev.to_string();
+        let mut body = json!({
+            "space": space.uri.to_string(), "repo": notice.author.as_str(), "rev": rev, "repoRev": rev,
+            "hash": bytes_json(&notice.hash),
+        });
+        let host = self.named_host(notice.host.clone()).map(|host| host.to_string());
+        let revs = [("spaceRev", notice.space_rev), ("prevSpaceRev", notice.prev_space_rev)];
+        let revs = revs.map(|(name, rev)| (name, rev.map(|rev| rev.to_string())));
+        for (name, value) in revs.into_iter().chain([("host", host)]) {
+            if let Some(value) = value {
+                body[name] = value.into();
+            }
+        }
+        body
     }
 }
 
@@ -188,23 +200,8 @@ fn tenant(row: &RegistrationRow) -> Tenant {
 }
 
 /// The pause after an attempt that failed. `failures`: those before it.
-fn pause_seconds(failures: i64) -> i64 {
+pub(super) fn pause_seconds(failures: i64) -> i64 {
     (1 << failures.clamp(0, 10)).min(MAX_PAUSE_SECONDS)
-}
-
-/// The body of a notice, with the rev by its two names.
-fn write_json(space: &SpaceRow, notice: &Notice) -> Value {
-    let rev = notice.rev.to_string();
-    let mut body = json!({
-        "space": space.uri.to_string(), "repo": notice.author.as_str(), "rev": rev, "repoRev": rev,
-        "hash": { "$bytes": STANDARD_NO_PAD.encode(notice.hash) },
-    });
-    for (name, rev) in [("spaceRev", notice.space_rev), ("prevSpaceRev", notice.prev_space_rev)] {
-        if let Some(rev) = rev {
-            body[name] = rev.to_string().into();
-        }
-    }
-    body
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The reasons why a call of a space is refused, with their names and statuses in responses (spaces.md §5, spaces-delta.md §3).
 
+use std::sync::Arc;
+
 use http::StatusCode;
 
 use crate::repos::caller_session::NoSession;
@@ -85,6 +87,13 @@ pub enum SpaceError {
     FutureRev,
     #[error("too many attempts: wait a minute")]
     TooManyAttempts,
+    /// The host of a space that the user asks to follow gives it no credential.
+    #[error("{0}")]
+    HostRefuses(String),
+    #[error("the host of the space can't be asked: {0}")]
+    HostFails(Arc<str>),
+    #[error("the space is being copied from its host: try again in a moment")]
+    Copying,
     #[error("too many repos are being exported: try again later")]
     Busy,
     #[error("inspections are switched off: the setting space_inspector_enabled switches them on")]
@@ -151,7 +160,11 @@ impl SpaceError {
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound"),
             Self::NotAdministrator => (StatusCode::FORBIDDEN, "NotSpaceOwner"),
             Self::NotAuthority => (StatusCode::FORBIDDEN, "Forbidden"),
-            Self::NotAuthorized(_) | Self::OtherRepo => (StatusCode::FORBIDDEN, "NotAuthorized"),
+            Self::NotAuthorized(_) | Self::OtherRepo | Self::HostRefuses(_) => {
+                (StatusCode::FORBIDDEN, "NotAuthorized")
+            }
+            Self::HostFails(_) => (StatusCode::BAD_GATEWAY, "UpstreamFailure"),
+            Self::Copying => (StatusCode::SERVICE_UNAVAILABLE, "NotCopied"),
             Self::Scope(_) => (StatusCode::FORBIDDEN, "InsufficientScope"),
             Self::SpaceExists => (StatusCode::CONFLICT, "SpaceAlreadyExists"),
             Self::RecordExists => (StatusCode::CONFLICT, "RecordAlreadyExists"),

@@ -7,7 +7,7 @@ use moka::future::Cache;
 use serde::Deserialize;
 use url::form_urlencoded;
 
-use super::services::{ServiceCall, ServiceError, Services};
+use super::services::{Proof, ServiceCall, ServiceError, Services, accepted};
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::access::{Policy, ServiceRef};
 use belvedere_storage::store::spaces::SpaceId;
@@ -91,15 +91,12 @@ impl ManagingApps {
             .finish();
         let service = app.to_string();
         let call = ServiceCall { service: &service, endpoint: &endpoint, method: METHOD, limits: LIMITS };
-        let answer = self.services.get(call, &query).await?;
-        match answer.status.as_u16() {
-            200 => {
-                let answer: Answer =
-                    serde_json::from_slice(&answer.body).map_err(|_| ServiceError::Malformed)?;
-                Ok(answer.authorized)
-            }
-            401 | 403 => Ok(false),
-            status => Err(ServiceError::Status(status)),
+        let answer = self.services.get(call, Proof::Instance, &query).await?;
+        if matches!(answer.status.as_u16(), 401 | 403) {
+            return Ok(false);
         }
+        let answer: Answer =
+            serde_json::from_slice(&accepted(answer)?.body).map_err(|_| ServiceError::Malformed)?;
+        Ok(answer.authorized)
     }
 }

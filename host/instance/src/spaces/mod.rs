@@ -7,8 +7,10 @@ mod access;
 mod author_token;
 mod credentials;
 mod delivery;
+mod elsewhere;
 mod error;
 mod export;
+mod held_credential;
 mod host_key;
 mod inspection;
 mod invites;
@@ -53,6 +55,7 @@ pub use space::{NewSpace, SpaceQuery};
 pub use viewer::{Account, Delegate, Presented, Viewer};
 pub use writes::{RecordWrite, WriteKind, WriteRequest, Written, WrittenRecord};
 
+use elsewhere::HeldCredentials;
 use host_key::HostKeys;
 use managing_app::ManagingApps;
 use services::Services;
@@ -78,6 +81,12 @@ struct Inner {
     deliveries: FairPool,
     /// Wakes the worker that delivers.
     queued: Notify,
+    /// Credentials for spaces of other hosts.
+    held: HeldCredentials,
+    /// Permits for reads of other hosts.
+    copies: FairPool,
+    /// Wakes the worker that reads other hosts.
+    changed: Notify,
     keys: HostKeys,
 }
 
@@ -89,6 +98,9 @@ impl Spaces {
             exports: FairPool::new("space_exports", export::EXPORTS),
             deliveries: delivery::pool(),
             queued: Notify::new(),
+            held: HeldCredentials::default(),
+            copies: elsewhere::pool(),
+            changed: Notify::new(),
             keys: HostKeys::default(),
             core,
             settings,

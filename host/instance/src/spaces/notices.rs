@@ -1,13 +1,14 @@
 //! Notices that other servers send: of writes to repos, of deleted spaces, and of revoked credentials (spaces.md §11).
 
 use super::access::Membership;
-use super::{SpaceError, Spaces, Viewer};
+use super::{Account, SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::r10::token::host_of;
+use belvedere_storage::store::spaces::follows::{self, Observed};
 use belvedere_storage::store::spaces::space::{self, SpaceRow};
-use belvedere_storage::store::spaces::writers::{self, Track};
-use belvedere_storage::store::spaces::{credentials, follows, registrations};
+use belvedere_storage::store::spaces::writers::{self, Listed, Track};
+use belvedere_storage::store::spaces::{credentials, registrations};
 
 /// The most by which the clock of a repo's host may be ahead.
 const MAX_AHEAD_MICROS: u64 = 5 * 60 * 1_000_000;
@@ -26,11 +27,17 @@ pub struct WriteNotice {
     pub rev: Tid,
     /// The digest of its records.
     pub hash: [u8; 32],
+    /// The host of the repo, if it names itself.
+    pub host: Option<Did>,
+    /// The space rev of the write, and the one before: the authority of the space has forwarded the notice.
+    pub space_rev: Option<Tid>,
+    pub prev_space_rev: Option<Tid>,
 }
 
 impl Spaces {
-    /// Takes the notice of a write from the host of a repo, which calls in the name of its author. It is forwarded to the
-    /// services that are registered. A notice that is not newer than the last one changes nothing.
+    /// Takes the notice of a write: from the host of a repo, which calls in the name of its author, about a space that this
+    /// instance hosts; or from the authority of a space that is followed. The repo is copied then. A notice that is not newer than
+    /// the last one changes nothing.
     ///
     /// # Errors
     /// [`SpaceError::FutureRev`]; 403 for another caller, and for an author who is not a writer of the space.
@@ -38,11 +45,13 @@ impl Spaces {
         &self,
         uri: &SpaceUri,
         viewer: &Viewer,
-        notice: &WriteNotice,
+        notice: WriteNotice,
     ) -> Result<(), SpaceError> {
         let account = viewer.account()?;
-        // A session of an app does not prove that the host of the repo calls.
-        if account.did != notice.repo || account.app.is_some() {
+        // A session of an app does not prove that a server calls.
+        let is_server = account.app.is_none();
+        let is_forwarded = notice.space_rev.is_some() && account.did == uri.did;
+        if !is_server || account.did != notice.repo && !is_forwarded {
             return Err(SpaceError::NotAuthorized("only the host of a repo sends notices of its writes"));
         }
         let now = self.core().clock.now();
@@ -51,20 +60,55 @@ impl Spaces {
             return Err(SpaceError::FutureRev);
         }
         let space = self.find(uri).await?;
-        if !space.is_hosted {
-            return Err(SpaceError::NoSpace);
+        match notice.space_rev {
+            Some(space_rev) if !space.is_hosted && account.did == uri.did => {
+                self.take_forwarded(&space, notice, space_rev).await
+            }
+            _ if space.is_hosted && account.did == notice.repo => self.track(&space, account, &notice).await,
+            _ => Err(SpaceError::NoSpace),
         }
-        let membership = Membership::new(&space, &account.did);
+    }
+
+    /// Takes a notice about a hosted space, and forwards it to the services that are registered.
+    async fn track(
+        &self,
+        space: &SpaceRow,
+        account: &Account,
+        notice: &WriteNotice,
+    ) -> Result<(), SpaceError> {
+        let WriteNotice { repo, rev, hash, host, .. } = notice;
+        let membership = Membership::new(space, repo);
         if !self.is_writer(&membership).await? {
             return Err(self
                 .refused(&membership, account, "Write access is required for this action")
                 .await?);
         }
-        let WriteNotice { repo, rev, hash } = notice;
-        match writers::track(&self.core().db, space.id, repo, *rev, *hash, now).await? {
-            Track::Stored(_) => self.0.queued.notify_one(),
+        let (db, now) = (&self.core().db, self.core().clock.now());
+        match writers::track(db, space.id, repo, (*rev, *hash), host.as_ref(), now).await? {
+            Track::Stored(_) => {
+                self.0.queued.notify_one();
+                self.0.changed.notify_one();
+            }
             Track::Stale => {}
             Track::NoSpace => return Err(SpaceError::NoSpace),
+        }
+        Ok(())
+    }
+
+    /// Takes a notice about a followed space from its authority.
+    async fn take_forwarded(
+        &self,
+        space: &SpaceRow,
+        notice: WriteNotice,
+        space_rev: Tid,
+    ) -> Result<(), SpaceError> {
+        let WriteNotice { repo: author, rev, hash, host, prev_space_rev, .. } = notice;
+        let listed = Listed { author, rev, hash, host, space_rev };
+        let (db, now) = (&self.core().db, self.core().clock.now());
+        match follows::observe(db, space.id, &listed, prev_space_rev, now).await? {
+            Observed::Next | Observed::Gap => self.0.changed.notify_one(),
+            Observed::Old => {}
+            Observed::NotFollowed => return Err(SpaceError::NoSpace),
         }
         Ok(())
     }
@@ -77,7 +121,7 @@ impl Spaces {
     pub async fn notify_space_deleted(&self, uri: &SpaceUri, viewer: &Viewer) -> Result<(), SpaceError> {
         let Some(space) = self.of_authority(uri, viewer).await? else { return Err(SpaceError::NoSpace) };
         let db = &self.core().db;
-        follows::end(db, space.id).await?;
+        follows::end_all(db, space.id).await?;
         registrations::unregister(db, space.id, &host_of(&uri.did)).await?;
         Ok(())
     }

@@ -25,7 +25,7 @@ pub enum Selection {
 impl Viewer {
     /// An operator. Administers the hosted spaces as the super user does, and so reads no records.
     pub fn operator(did: Did) -> Self {
-        Self::Account(Account { did, app: None, has_session: true, is_super_user: true })
+        Self::Account(Account { did, app: None, is_super_user: true })
     }
 }
 

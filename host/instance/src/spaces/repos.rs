@@ -3,10 +3,10 @@
 use super::{SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_protocol::spaces::oplog::Position;
-use belvedere_protocol::spaces::r10::Commit;
+use belvedere_protocol::spaces::r10::{Commit, RepoEntry};
 use belvedere_protocol::spaces::{SetHash, SpaceRepo, SpaceUri};
 use belvedere_storage::store::spaces::oplog::{self, OpPage};
-use belvedere_storage::store::spaces::repos;
+use belvedere_storage::store::spaces::repos::{self, RepoHost, RepoState};
 use belvedere_storage::store::spaces::writers::{self, WriterRow};
 
 /// A page of the log of a repo.
@@ -24,7 +24,7 @@ impl Spaces {
     /// [`SpaceError::NoRepo`] when the author has written nothing, or the viewer may not read the repo.
     pub async fn commit(&self, uri: &SpaceUri, viewer: &Viewer, repo: &Did) -> Result<Commit, SpaceError> {
         let space = self.repo(uri, viewer, repo).await?.space;
-        let state = repos::state(&self.core().db, space.id, repo).await?.ok_or(SpaceError::NoRepo)?;
+        let state = own(repos::state(&self.core().db, space.id, repo).await?)?;
         self.sign(uri, repo, state.rev, &state.hash).await
     }
 
@@ -44,6 +44,7 @@ impl Spaces {
         let _permit = db.read_permit(&viewer.tenant(uri)).await?;
         let page = oplog::page(db, space.id, repo, query.after, query.limit, query.with_values).await?;
         let page = page.ok_or(SpaceError::NoRepo)?;
+        own(Some(page.state.clone()))?;
         if page.has_more {
             return Ok((page, None));
         }
@@ -77,9 +78,23 @@ impl Spaces {
         viewer: &Viewer,
         after: &str,
         limit: u32,
-    ) -> Result<(Vec<WriterRow>, Option<Tid>), SpaceError> {
+    ) -> Result<(Vec<RepoEntry>, Option<Tid>), SpaceError> {
         let space = self.visible(uri, viewer).await?;
-        Ok((writers::page(&self.core().db, space.id, after, limit).await?, space.rev))
+        let rows = writers::page(&self.core().db, space.id, after, limit).await?;
+        let entry = |row: WriterRow| {
+            let WriterRow { author: did, rev, hash, space_rev, host } = row;
+            RepoEntry { did, rev, hash, space_rev, host: self.named_host(host) }
+        };
+        Ok((rows.into_iter().map(entry).collect(), space.rev))
+    }
+
+    /// The DID of a host, as other servers find it; `None` for a PDS.
+    pub(super) fn named_host(&self, host: RepoHost) -> Option<Did> {
+        match host {
+            RepoHost::Here => Some(self.0.identity.did()),
+            RepoHost::Named(host) => Some(host),
+            RepoHost::Unnamed => None,
+        }
     }
 
     /// A commit by this instance for an author whose repo it holds. Each response has a fresh one.
@@ -93,4 +108,12 @@ impl Spaces {
         let repo = SpaceRepo { space, author };
         Ok(Commit::sign(repo, rev, hash.digest(), self.core().random.bytes(), self.key().await?))
     }
+}
+
+/// The state of a repo that is here: only its host signs commits to it.
+///
+/// # Errors
+/// [`SpaceError::NoRepo`] for a copy, and for none.
+pub(super) fn own(state: Option<RepoState>) -> Result<RepoState, SpaceError> {
+    state.filter(|state| !state.is_copy()).ok_or(SpaceError::NoRepo)
 }

@@ -2,20 +2,22 @@
 //!
 //! They are sent at once, and not again after a failure: a credential lasts ten minutes, so its own end is the repair.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 
-use super::services::{ServiceCall, ServiceError};
+use super::services::{Proof, ServiceCall, ServiceError};
 use super::{MAX_REVOKED, Spaces};
-use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::ServiceRef;
+use belvedere_protocol::spaces::r10::token::HOST;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::spaces::credentials::Revoked;
-use belvedere_storage::store::spaces::{SpaceId, space, writers};
+use belvedere_storage::store::spaces::repos::RepoHost;
+use belvedere_storage::store::spaces::writers::{self, WriterRow};
+use belvedere_storage::store::spaces::{SpaceId, space};
 use belvedere_web::net::Limits;
 
 const METHOD: &str = "com.atproto.space.notifyCredentialRevoked";
@@ -64,26 +66,37 @@ impl Spaces {
         loop {
             let page = writers::elsewhere(db, space, &after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
-            after = last.to_string();
-            let sends = page.iter().map(|author| self.send_to_host(&row.uri, author, jtis));
+            after = last.author.to_string();
+            let hosts: BTreeSet<ServiceRef> = page.into_iter().filter_map(host_of_repo).collect();
+            let sends = hosts.iter().map(|host| self.send_to_host(&row.uri, host, jtis));
             stream::iter(sends).for_each_concurrent(CONCURRENT, |sent| sent).await;
         }
     }
 
-    async fn send_to_host(&self, space: &SpaceUri, author: &Did, jtis: &[String]) {
+    async fn send_to_host(&self, space: &SpaceUri, host: &ServiceRef, jtis: &[String]) {
         let send = async {
-            let host = ServiceRef { did: author.clone(), fragment: None };
-            let endpoint = self.0.services.endpoint(&host).await?;
-            let call =
-                ServiceCall { service: author.as_str(), endpoint: &endpoint, method: METHOD, limits: LIMITS };
+            let endpoint = self.0.services.endpoint(host).await?;
+            let service = host.to_string();
+            let call = ServiceCall { service: &service, endpoint: &endpoint, method: METHOD, limits: LIMITS };
             for jtis in jtis.chunks(MAX_REVOKED) {
                 let body = json!({ "space": space.to_string(), "credentials": jtis });
-                self.0.services.post(call, None, &body).await?;
+                self.0.services.post(call, Proof::Instance, &body).await?;
             }
             Ok::<(), ServiceError>(())
         };
         if let Err(error) = send.await {
-            tracing::info!(%author, %space, %error, "the host of a repo gets no notice of revoked credentials");
+            tracing::info!(%host, %space, %error, "the host of a repo gets no notice of revoked credentials");
         }
+    }
+}
+
+/// The host of a repo, if it is another one: the PDS of the author unless it has named itself.
+fn host_of_repo(writer: WriterRow) -> Option<ServiceRef> {
+    match writer.host {
+        RepoHost::Here => None,
+        RepoHost::Named(did) => {
+            Some(ServiceRef { did, fragment: Some(HOST.trim_start_matches('#').to_owned()) })
+        }
+        RepoHost::Unnamed => Some(ServiceRef { did: writer.author, fragment: None }),
     }
 }

@@ -1,15 +1,21 @@
-//! Calls services that a DID document names, with tokens of this instance.
+//! Calls services that a DID document names, with tokens of this instance, or with credentials.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
+use serde::Deserialize;
 use serde_json::Value;
 
+use super::held_credential::HeldCredential;
 use crate::core::Core;
 use crate::identity::IdentityError;
 use crate::service_identity::{ServiceIdentity, TokenError};
 use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::crypto::PrivateKey;
 use belvedere_protocol::spaces::access::ServiceRef;
+use belvedere_protocol::spaces::r10::http_signature;
 use belvedere_protocol::spaces::r10::token::HOST;
 use belvedere_web::net::{FetchedResponse, Limits, NetError};
 
@@ -33,8 +39,9 @@ pub(super) enum ServiceError {
     Token(#[from] TokenError),
     #[error("it can't be reached: {0}")]
     Net(#[from] NetError),
-    #[error("it answers with the status {0}")]
-    Status(u16),
+    /// `name`: the name of the error in the answer; empty without one.
+    #[error("it answers with the status {status} {name}")]
+    Refused { status: u16, name: String },
     #[error("its answer is malformed")]
     Malformed,
 }
@@ -47,6 +54,26 @@ pub(super) struct ServiceCall<'a> {
     pub endpoint: &'a str,
     pub method: &'a str,
     pub limits: Limits,
+}
+
+/// The proof of the right to a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Proof<'a> {
+    /// A service token of this instance.
+    Instance,
+    /// A token that someone else has signed.
+    Token(&'a str),
+    /// A delegation token, signed by the key for which a credential is requested.
+    Delegation(&'a str, &'a PrivateKey),
+    /// A credential, and the DID that answers the call.
+    Credential(&'a HeldCredential, &'a Did),
+}
+
+/// The body of an answer that is an error.
+#[derive(Deserialize)]
+struct ErrorBody {
+    #[serde(default)]
+    error: String,
 }
 
 impl Services {
@@ -73,48 +100,74 @@ impl Services {
         endpoint.ok_or_else(|| ServiceError::NoService(HOST.to_owned()))
     }
 
-    /// Calls a query. `query`: its encoded parameters.
+    /// Calls a query. `query`: its encoded parameters. The answer may have any status.
     pub(super) async fn get(
         &self,
         call: ServiceCall<'_>,
+        proof: Proof<'_>,
         query: &str,
     ) -> Result<FetchedResponse, ServiceError> {
         let url = format!("{}/xrpc/{}?{query}", call.endpoint, call.method);
-        let headers = self.headers(call)?;
+        let headers = self.headers(call, proof)?;
         Ok(self.core.net.request(Method::GET, &url, headers, None, call.limits).await?)
     }
 
-    /// Calls a procedure. `token`: `None` for one of this instance.
+    /// Calls a procedure.
     ///
     /// # Errors
     /// Also for a status other than 2xx; redirects are not followed.
     pub(super) async fn post(
         &self,
         call: ServiceCall<'_>,
-        token: Option<&str>,
+        proof: Proof<'_>,
         body: &Value,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<FetchedResponse, ServiceError> {
         let url = format!("{}/xrpc/{}", call.endpoint, call.method);
-        let mut headers = match token {
-            Some(token) => bearer(token)?,
-            None => self.headers(call)?,
-        };
+        let mut headers = self.headers(call, proof)?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = Some(Bytes::from(body.to_string()));
-        let status = self.core.net.request(Method::POST, &url, headers, body, call.limits).await?.status;
-        if status.is_success() { Ok(()) } else { Err(ServiceError::Status(status.as_u16())) }
+        accepted(self.core.net.request(Method::POST, &url, headers, body, call.limits).await?)
     }
 
-    /// The headers with a token for the call.
-    fn headers(&self, call: ServiceCall<'_>) -> Result<HeaderMap, ServiceError> {
-        let Core { random, clock, .. } = &self.core;
-        let method = Nsid::try_from(call.method).map_err(|_| ServiceError::Malformed)?;
-        let token = self.identity.sign_token(call.service, &method, random, clock.now())?;
-        bearer(&token)
+    fn headers(&self, call: ServiceCall<'_>, proof: Proof<'_>) -> Result<HeaderMap, ServiceError> {
+        let (scheme, token, signed) = match proof {
+            Proof::Instance => {
+                let Core { random, clock, .. } = &self.core;
+                let method = Nsid::try_from(call.method).map_err(|_| ServiceError::Malformed)?;
+                let token = self.identity.sign_token(call.service, &method, random, clock.now())?;
+                ("Bearer", token.into(), None)
+            }
+            Proof::Token(token) => ("Bearer", Cow::Borrowed(token), None),
+            Proof::Delegation(token, key) => ("Bearer", token.into(), Some((key, None))),
+            Proof::Credential(held, audience) => {
+                ("Atproto-Space", held.token.as_str().into(), Some((&held.key, Some(audience.as_str()))))
+            }
+        };
+        let authorization = format!("{scheme} {token}");
+        let mut headers = vec![("authorization", authorization.clone())];
+        if let Some((key, audience)) = signed {
+            let signature = http_signature::sign(key, &authorization, audience);
+            let (input, signature) = signature.ok_or(ServiceError::Malformed)?;
+            headers.extend([("signature-input", input), ("signature", signature)]);
+            headers.extend(audience.map(|audience| (http_signature::AUDIENCE, audience.to_owned())));
+        }
+        let header = |(name, value)| {
+            let value = HeaderValue::try_from(value).map_err(|_| ServiceError::Malformed)?;
+            Ok((HeaderName::from_static(name), value))
+        };
+        headers.into_iter().map(header).collect()
     }
 }
 
-fn bearer(token: &str) -> Result<HeaderMap, ServiceError> {
-    let value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| ServiceError::Malformed)?;
-    Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
+/// An answer with the status 2xx.
+///
+/// # Errors
+/// [`ServiceError::Refused`]
+pub(super) fn accepted(answer: FetchedResponse) -> Result<FetchedResponse, ServiceError> {
+    if answer.status.is_success() {
+        return Ok(answer);
+    }
+    let name =
+        serde_json::from_slice(&answer.body).map_or_else(|_| String::new(), |body: ErrorBody| body.error);
+    Err(ServiceError::Refused { status: answer.status.as_u16(), name })
 }

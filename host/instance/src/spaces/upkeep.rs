@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::{Spaces, delivery};
 use belvedere_base::clock::Timestamp;
 use belvedere_storage::store::StoreError;
-use belvedere_storage::store::spaces::{credentials, deletion, deliveries, invites, registrations};
+use belvedere_storage::store::spaces::{copies, credentials, deletion, deliveries, invites, registrations};
+use belvedere_web::fair_share::Permit;
 
 /// Interval between looks at the queue of notices. Writes of this host are noticed at once; the others are writes of other hosts
 /// and repeated attempts.
@@ -38,6 +39,7 @@ impl Spaces {
     pub fn start_workers(&self) {
         let core = self.core();
         core.tasks.spawn(self.clone().deliver_periodically());
+        core.tasks.spawn(self.clone().copy_periodically());
         core.tasks.spawn(self.clone().sweep_periodically());
     }
 
@@ -55,6 +57,39 @@ impl Spaces {
                 () = tokio::time::sleep(QUEUE_INTERVAL) => {}
             }
         }
+    }
+
+    async fn copy_periodically(self) {
+        let drain = self.core().drain.clone();
+        while !drain.is_cancelled() {
+            if self.check_enabled().is_ok()
+                && let Err(error) = self.copy_what_is_due().await
+            {
+                tracing::warn!(%error, "the spaces and repos of other hosts that are due can't be read");
+            }
+            tokio::select! {
+                () = drain.cancelled() => {}
+                () = self.0.changed.notified() => {}
+                () = tokio::time::sleep(QUEUE_INTERVAL) => {}
+            }
+        }
+    }
+
+    /// Runs an attempt of which the database has the lease, with its permit.
+    pub(super) fn spawn_attempt(
+        &self,
+        permit: Permit,
+        attempt: impl Future<Output = Result<(), StoreError>> + Send + 'static,
+    ) {
+        let drain = self.core().drain.clone();
+        // The future is large: a call of a PDS is in it.
+        let attempt = Box::pin(attempt);
+        self.core().tasks.spawn(async move {
+            let _permit = permit;
+            if let Some(Err(error)) = drain.run_until_cancelled(attempt).await {
+                tracing::warn!(%error, "the result of an attempt could not be stored; it is repeated");
+            }
+        });
     }
 
     async fn sweep_periodically(self) {
@@ -83,6 +118,7 @@ impl Spaces {
             self.announce_revoked(deletion::purge_account(db, &did, now).await?);
         }
         deletion::purge(db, now).await?;
+        copies::purge(db).await?;
         let is_full = |removed: u64| removed == u64::from(ROWS_PER_STEP);
         while is_full(credentials::prune(db, now.plus_seconds(-EXPIRED_SECONDS), ROWS_PER_STEP).await?) {}
         while is_full(registrations::prune(db, now, ROWS_PER_STEP).await?) {}

@@ -50,8 +50,6 @@ pub struct Account {
     /// The scopes of the app. `None` for a user without one, to whom the rules about apps do not apply: one who is logged in at
     /// the instance itself, or calls with a service token.
     pub app: Option<Arc<EffectiveScopes>>,
-    /// Whether it calls with a session. The PDS of an account also gives service tokens to apps with an app password.
-    pub has_session: bool,
     pub is_super_user: bool,
 }
 
@@ -96,8 +94,7 @@ impl Spaces {
             None
         };
         // No script acts with the rights of the super user.
-        let has_session = caller.authority.is_some();
-        Ok(Viewer::Account(Account { did, app, has_session, is_super_user: false }))
+        Ok(Viewer::Account(Account { did, app, is_super_user: false }))
     }
 }
 

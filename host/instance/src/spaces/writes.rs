@@ -265,6 +265,9 @@ impl Gate<'_> {
             Refused::Exists(n) => of_put(n, true, SpaceError::RecordExists),
             Refused::NotFound(n) => of_put(n, false, SpaceError::NoRecord),
             Refused::OtherVersion(_) => SpaceError::OtherVersion,
+            Refused::Elsewhere => SpaceError::Conflict(
+                "your repo in this space is at another host, which takes the writes to it",
+            ),
             Refused::TooManyWrites | Refused::TooManyRecords | Refused::TooLarge(_) => {
                 SpaceError::invalid(refused)
             }

@@ -17,7 +17,7 @@ pub enum Policy {
 }
 
 /// A service that a DID document names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServiceRef {
     pub did: Did,
     /// Its entry in the DID document, without `#`; `None` for the PDS.

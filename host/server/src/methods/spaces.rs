@@ -48,12 +48,14 @@ const SPACE: [&str; 24] = [
     "updateConfig",
 ];
 
-/// Methods of the service's own namespace: invites, and aliases of an earlier version.
-const OWN: [&str; 21] = [
+/// Methods of the service's own namespace: invites, copies of spaces of other hosts, and aliases of an earlier version.
+const OWN: [&str; 23] = [
     "createInvite",
     "acceptInvite",
     "revokeInvite",
     "listInvites",
+    "follow",
+    "unfollow",
     "getSpace",
     "listSpaces",
     "getRecord",

@@ -125,7 +125,7 @@ impl Checker<'_> {
             Ok((listed, _)) => {
                 let writers = self.model.spaces[space].writers.difference(&self.model.inactive);
                 let expected: Vec<Did> = writers.map(|user| did(*user)).collect();
-                let mut listed: Vec<Did> = listed.into_iter().map(|row| row.author).collect();
+                let mut listed: Vec<Did> = listed.into_iter().map(|row| row.did).collect();
                 listed.sort();
                 assert_eq!((listed, sees), (expected, true), "{who:?} {space}");
             }

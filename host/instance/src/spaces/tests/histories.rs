@@ -21,12 +21,12 @@ const KEYS: usize = 12;
 
 #[tokio::test]
 async fn sqlite() {
-    run(testing::sqlite().await, 1).await;
+    Box::pin(run(testing::sqlite().await, 1)).await;
 }
 
 #[tokio::test]
 async fn postgres() {
-    run(testing::postgres().await, 2).await;
+    Box::pin(run(testing::postgres().await, 2)).await;
 }
 
 async fn run(db: impl std::ops::Deref<Target = Db>, seed: u64) {

@@ -32,7 +32,7 @@ fn did(user: usize) -> Did {
 
 /// The call of a user without an app.
 fn viewer(user: usize) -> Viewer {
-    Viewer::Account(Account { did: did(user), app: None, has_session: true, is_super_user: false })
+    Viewer::Account(Account { did: did(user), app: None, is_super_user: false })
 }
 
 /// A room without an identity that signs, so that each space belongs to its creator.

@@ -11,6 +11,7 @@ use super::super::index::AccountStatus;
 use super::super::{Db, StoreError, on};
 use super::columns::{self, SpaceId};
 use super::credentials::{REVOKE_OF_ALL, Revoked};
+use super::follows;
 use super::transaction::with_space;
 
 /// Rows that are removed in one transaction.
@@ -18,12 +19,13 @@ const STEP: u64 = 2_000;
 
 /// The tables that are emptied together with the deletion, because their rows give access or are sent. Invites come first: a
 /// use of one that has begun ends before, so that its member is removed too.
-const AT_ONCE: [&str; 5] = [
+const AT_ONCE: [&str; 6] = [
     "DELETE FROM space_invites WHERE space_id = $1",
     "DELETE FROM space_members WHERE space_id = $1",
     "DELETE FROM space_credentials WHERE space_id = $1",
     "DELETE FROM space_deliveries WHERE space_id = $1",
     "DELETE FROM space_follows WHERE space_id = $1",
+    "DELETE FROM space_followers WHERE space_id = $1",
 ];
 
 /// The number of rows is a literal: PostgreSQL assumes that a limit in a parameter is a tenth of the table.
@@ -128,18 +130,38 @@ pub async fn remove_repo(db: &Db, space: SpaceId, author: &Did) -> Result<bool, 
     })
 }
 
+/// Removes the copy of a repo in a space that is not followed. `false` when it is followed now.
+pub(super) async fn remove_copy(db: &Db, space: SpaceId, author: &Did) -> Result<bool, StoreError> {
+    let is_followed = "SELECT count(*) FROM space_follows WHERE space_id = $1";
+    with_space!(db, space, |tx, _locked| {
+        let follows: i64 = sqlx::query_scalar(is_followed).bind(space).fetch_one(&mut *tx).await?;
+        if follows > 0 {
+            return Ok(false);
+        }
+        for sql in OF_AUTHOR {
+            sqlx::query(sql).bind(space).bind(author.as_str()).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(true)
+    })
+}
+
 /// Removes everything that a deleted account has in spaces: its repos, memberships, credentials and registrations, the invites
 /// that it made, and the spaces of which it is the authority. Spaces that it created under another authority stay, and
 /// only super users administer them from then on. Can be repeated after a failure. Returns the credentials that were revoked.
 pub async fn purge_account(db: &Db, did: &Did, now: Timestamp) -> Result<Vec<Revoked>, StoreError> {
     let owned = "SELECT id FROM spaces WHERE did = $1 AND deleted_at IS NULL ORDER BY id";
     let repos = "SELECT space_id FROM space_repos WHERE author = $1 UNION SELECT space_id FROM space_writers WHERE author = $1 ORDER BY 1";
+    let followed = "SELECT space_id FROM space_followers WHERE did = $1";
     let mut revoked = Vec::new();
     for space in ids(db, owned, did).await? {
         revoked.extend(delete(db, space, now).await?.into_iter().flatten());
     }
     for space in ids(db, repos, did).await? {
         remove_repo(db, space, did).await?;
+    }
+    for space in ids(db, followed, did).await? {
+        follows::end(db, space, did).await?;
     }
     // Invites first, as in a deletion.
     for sql in [
@@ -168,6 +190,7 @@ pub async fn deleted_accounts(db: &Db, since: Timestamp, max: u32) -> Result<Vec
                    AND (EXISTS (SELECT 1 FROM space_repos r WHERE r.author = d.did) \
                        OR EXISTS (SELECT 1 FROM space_writers w WHERE w.author = d.did) \
                        OR EXISTS (SELECT 1 FROM space_members m WHERE m.member = d.did) \
+                       OR EXISTS (SELECT 1 FROM space_followers f WHERE f.did = d.did) \
                        OR EXISTS (SELECT 1 FROM spaces s WHERE s.did = d.did AND s.deleted_at IS NULL)) \
                ORDER BY t.deleted_at LIMIT $3";
     let dids: Vec<String> = on!(db, reader, |pool| {

@@ -6,8 +6,10 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Tid};
 
 use super::super::{Db, StoreError, on};
+use super::attempts::{Attempts, attempts};
 use super::columns::{self, SpaceId};
 use super::registrations::RegistrationRow;
+use super::repos::RepoHost;
 
 /// A notice that waits for its delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,7 @@ pub struct Notice {
     pub rev: Tid,
     /// The digest of the repo's records.
     pub hash: [u8; 32],
+    pub host: RepoHost,
     /// `None` for the authority of a space of another host, which assigns it.
     pub space_rev: Option<Tid>,
     /// The space rev before that one; `None` for the first.
@@ -51,38 +54,33 @@ pub async fn due(db: &Db, now: Timestamp, max: u32) -> Result<Vec<DueService>, S
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(now).bind(i64::from(max)).fetch_all(pool).await)?)
 }
 
-/// Begins an attempt, after which the next is due at `until` unless it ends earlier. `false` when another host has begun one.
+const DELIVERIES: Attempts = attempts!("space_registrations", "next_attempt_at", "service");
+
+/// Begins an attempt. `false` when another host has begun one.
 pub async fn begin(db: &Db, service: &RegistrationRow, until: Timestamp) -> Result<bool, StoreError> {
-    let sql = "UPDATE space_registrations SET next_attempt_at = $4 \
-               WHERE space_id = $1 AND service = $2 AND next_attempt_at = $3";
-    let begun = on!(db, writer, |pool| {
-        sqlx::query(sql)
-            .bind(service.space_id)
-            .bind(&service.service)
-            .bind(service.next_attempt_at)
-            .bind(until)
-            .execute(pool)
-            .await?
-            .rows_affected()
-    });
-    Ok(begun > 0)
+    let row = (service.space_id, service.service.as_str());
+    DELIVERIES.begin(db, row, service.next_attempt_at, until).await
 }
 
-type Row = (String, String, Vec<u8>, Option<String>, Option<String>, Timestamp);
+type Row = (String, String, Vec<u8>, bool, Option<String>, Option<String>, Option<String>, Timestamp);
 
 /// The notices that wait for a service, in the order of their writes.
 pub async fn waiting(db: &Db, space: SpaceId, service: &str, max: u32) -> Result<Vec<Notice>, StoreError> {
-    let sql = "SELECT author, rev, hash, space_rev, prev_space_rev, queued_at FROM space_deliveries \
-               WHERE space_id = $1 AND service = $2 ORDER BY space_rev, author LIMIT $3";
+    let sql = "SELECT d.author, d.rev, d.hash, r.author IS NOT NULL, w.host, d.space_rev, d.prev_space_rev, d.queued_at \
+               FROM space_deliveries d \
+               LEFT JOIN space_repos r ON r.space_id = d.space_id AND r.author = d.author AND r.copied_bytes IS NULL \
+               LEFT JOIN space_writers w ON w.space_id = d.space_id AND w.author = d.author \
+               WHERE d.space_id = $1 AND d.service = $2 ORDER BY d.space_rev, d.author LIMIT $3";
     let rows: Vec<Row> = on!(db, reader, |pool| {
         sqlx::query_as(sql).bind(space).bind(service).bind(i64::from(max)).fetch_all(pool).await
     })?;
     let tid = |text: Option<String>| text.map(|text| columns::tid("space_deliveries", &text)).transpose();
-    let notice = |(author, rev, hash, space_rev, prev_space_rev, queued_at): Row| {
+    let notice = |(author, rev, hash, is_here, host, space_rev, prev_space_rev, queued_at): Row| {
         Ok(Notice {
             author: columns::did("space_deliveries.author", &author)?,
             rev: columns::tid("space_deliveries.rev", &rev)?,
             hash: columns::digest("space_deliveries.hash", hash)?,
+            host: RepoHost::read(is_here, host)?,
             space_rev: tid(space_rev)?,
             prev_space_rev: tid(prev_space_rev)?,
             queued_at,
@@ -108,23 +106,16 @@ pub async fn delivered(db: &Db, space: SpaceId, service: &str, notice: &Notice) 
     Ok(())
 }
 
-/// Ends the attempt that [`begin`] has begun with `until`. Nothing changes when another one has begun since, or the service has
-/// another endpoint. The failures of the service are counted until one succeeds.
+/// Ends the attempt that [`begin`] has begun with `until`, unless the service has another endpoint since then.
 pub async fn end(
     db: &Db,
     space: SpaceId,
     service: &str,
     until: Timestamp,
     has_failed: bool,
-    next_attempt_at: Timestamp,
+    next: Timestamp,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE space_registrations SET failures = CASE WHEN $3 THEN failures + 1 ELSE 0 END, next_attempt_at = $4 \
-               WHERE space_id = $1 AND service = $2 AND next_attempt_at = $5";
-    on!(db, writer, |pool| {
-        let query = sqlx::query(sql).bind(space).bind(service).bind(has_failed).bind(next_attempt_at);
-        query.bind(until).execute(pool).await.map(drop)
-    })?;
-    Ok(())
+    DELIVERIES.end(db, (space, service), until, has_failed, Some(next)).await
 }
 
 /// Removes notices that were queued before `before`, at most `max` per call. Returns how many.

@@ -4,7 +4,9 @@
 //! author, or says that it is about all authors. No function here decides who may read: callers decide, and then read
 //! (`docs/adr/0111-spaces-have-tables-of-their-own.md`).
 
+mod attempts;
 mod columns;
+pub mod copies;
 pub mod counts;
 pub mod credentials;
 pub mod deletion;

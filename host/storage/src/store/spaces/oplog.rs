@@ -30,15 +30,15 @@ pub struct OpPage {
 macro_rules! page {
     ($record:expr, $size:expr, $join:literal) => {
         concat!(
-            "SELECT rev, idx, collection, rkey, cid, prev, record, size, set_hash, records FROM \
+            "SELECT rev, idx, collection, rkey, cid, prev, record, size, set_hash, records, copied_bytes FROM \
                  (SELECT o.rev, o.idx, o.collection, o.rkey, o.cid, o.prev, ",
             $record,
             " AS record, ",
             $size,
-            " AS size, CAST(NULL AS BYTEA) AS set_hash, CAST(NULL AS BIGINT) AS records FROM space_ops o ",
+            " AS size, CAST(NULL AS BYTEA) AS set_hash, CAST(NULL AS BIGINT) AS records, CAST(NULL AS BIGINT) AS copied_bytes FROM space_ops o ",
             $join,
             " WHERE o.space_id = $1 AND o.author = $2 AND (o.rev, o.idx) > ($3, $4) ORDER BY o.rev, o.idx LIMIT $5) AS page \
-             UNION ALL SELECT rev, NULL, NULL, NULL, NULL, NULL, NULL, NULL, set_hash, records FROM space_repos \
+             UNION ALL SELECT rev, NULL, NULL, NULL, NULL, NULL, NULL, NULL, set_hash, records, copied_bytes FROM space_repos \
              WHERE space_id = $1 AND author = $2"
         )
     };
@@ -80,7 +80,7 @@ pub async fn page(
     let (mut ops, mut state) = (Vec::with_capacity(rows.len()), None);
     for row in rows {
         if let (Some(hash), Some(records)) = (row.set_hash.as_ref(), row.records) {
-            state = Some(RepoState::read((row.rev, hash.clone(), records))?);
+            state = Some(RepoState::read((row.rev, hash.clone(), records, row.copied_bytes))?);
         } else {
             let size = row.size;
             ops.push((row.read()?, size));
@@ -132,6 +132,7 @@ struct Row {
     size: Option<i64>,
     set_hash: Option<Vec<u8>>,
     records: Option<i64>,
+    copied_bytes: Option<i64>,
 }
 
 impl Row {

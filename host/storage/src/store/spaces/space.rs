@@ -128,8 +128,10 @@ pub async fn of_other_host(db: &Db, uri: &SpaceUri, now: Timestamp) -> Result<Op
 }
 
 /// Deletes the rows that exist only while another host has the space.
-const OF_OTHER_HOST: [&str; 3] = [
+const OF_OTHER_HOST: [&str; 5] = [
     "DELETE FROM space_follows WHERE space_id = $1",
+    "DELETE FROM space_followers WHERE space_id = $1",
+    "DELETE FROM space_writers WHERE space_id = $1",
     "DELETE FROM space_deliveries WHERE space_id = $1",
     "DELETE FROM space_registrations WHERE space_id = $1",
 ];
@@ -223,7 +225,7 @@ pub async fn count_of_creator(db: &Db, did: &Did) -> Result<u64, StoreError> {
 /// The number of spaces of other hosts in which an account has a repo here.
 pub async fn count_of_author(db: &Db, did: &Did) -> Result<u64, StoreError> {
     let sql = "SELECT count(*) FROM space_repos p JOIN spaces s ON s.id = p.space_id \
-               WHERE p.author = $1 AND NOT s.is_hosted AND s.deleted_at IS NULL";
+               WHERE p.author = $1 AND p.copied_bytes IS NULL AND NOT s.is_hosted AND s.deleted_at IS NULL";
     let count: i64 =
         on!(db, reader, |pool| sqlx::query_scalar(sql).bind(did.as_str()).fetch_one(pool).await)?;
     Ok(count.max(0) as u64)
@@ -253,7 +255,7 @@ pub async fn page(
 }
 
 /// A page of the spaces of an account that are not deleted: those it created, is a member of (also through other spaces), or
-/// has a repo in.
+/// has a repo in, and those of other hosts that are followed for it.
 pub async fn of_account(
     db: &Db,
     did: &Did,
@@ -277,6 +279,7 @@ const OF_ACCOUNT: &str = concat!(
         "WHERE s.deleted_at IS NULL AND s.id > $2 AND s.id IN (\
              SELECT id FROM (SELECT id FROM mine LIMIT 10000) AS members \
              UNION SELECT id FROM spaces WHERE creator_did = $1 AND is_hosted \
-             UNION SELECT space_id FROM space_repos WHERE author = $1) ORDER BY s.id LIMIT $3"
+             UNION SELECT space_id FROM space_repos WHERE author = $1 \
+             UNION SELECT space_id FROM space_followers WHERE did = $1) ORDER BY s.id LIMIT $3"
     )
 );

@@ -6,10 +6,9 @@
 #[cfg(test)]
 mod tests;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::{Value, json};
 
+use super::json_bytes::{bytes_json, read_bytes};
 use crate::atproto::{CborValue, Tid, cbor_map};
 use crate::crypto::{HighS, MacKey, PrivateKey, PublicKey, ct_eq};
 use crate::spaces::SpaceRepo;
@@ -75,10 +74,9 @@ impl Commit {
 
     /// The form in responses, with bytes as `{"$bytes": …}`.
     pub fn to_json(&self) -> Value {
-        let bytes = |bytes: &[u8]| json!({ "$bytes": STANDARD_NO_PAD.encode(bytes) });
         json!({
-            "ver": VERSION, "hash": bytes(&self.hash), "ikm": bytes(&self.ikm), "mac": bytes(&self.mac),
-            "rev": self.rev.to_string(), "sig": bytes(&self.sig),
+            "ver": VERSION, "hash": bytes_json(&self.hash), "ikm": bytes_json(&self.ikm),
+            "mac": bytes_json(&self.mac), "rev": self.rev.to_string(), "sig": bytes_json(&self.sig),
         })
     }
 
@@ -87,10 +85,7 @@ impl Commit {
     /// # Errors
     /// When a field is missing or malformed, or the version is another one.
     pub fn from_json(commit: &Value) -> Result<Self, InvalidCommit> {
-        let bytes = |name: &'static str| {
-            let text = commit[name]["$bytes"].as_str().map(|text| text.trim_end_matches('='));
-            text.and_then(|text| STANDARD_NO_PAD.decode(text).ok())
-        };
+        let bytes = |name: &'static str| read_bytes(&commit[name]);
         Self::of_fields(commit["ver"].as_u64(), commit["rev"].as_str(), bytes)
     }
 

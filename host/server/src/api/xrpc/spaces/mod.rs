@@ -3,6 +3,7 @@
 
 mod blobs;
 mod credentials;
+mod follows;
 mod input;
 mod invites;
 mod members;
@@ -73,6 +74,9 @@ const METHODS: &[(Verb, &str, Handler)] = &[
     method!(Procedure, "acceptInvite", invites::accept),
     method!(Procedure, "revokeInvite", invites::revoke),
     method!(Query, "listInvites", invites::list),
+
+    method!(Procedure, "follow", follows::follow),
+    method!(Procedure, "unfollow", follows::unfollow),
 
     method!(Query, "getDelegationToken", credentials::delegate),
     method!(Query, "getMemberGrant", credentials::delegate),

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::input;
 use crate::app::App;
@@ -14,6 +12,7 @@ use belvedere_instance::spaces::{Viewer, WriteNotice};
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::ServiceRef;
+use belvedere_protocol::spaces::r10::json_bytes::read_digest;
 use belvedere_web::http::{Error, Request, Response, response};
 
 #[derive(Deserialize)]
@@ -66,28 +65,23 @@ struct WriteBody {
     /// `repoRev` until R10.
     #[serde(default, deserialize_with = "input::optional_text")]
     rev: Option<Tid>,
-    hash: HashBody,
-}
-
-#[derive(Deserialize)]
-struct HashBody {
-    #[serde(rename = "$bytes")]
-    bytes: String,
-}
-
-impl HashBody {
-    fn digest(&self) -> Option<[u8; 32]> {
-        STANDARD_NO_PAD.decode(self.bytes.trim_end_matches('=')).ok()?.try_into().ok()
-    }
+    hash: Value,
+    #[serde(default, deserialize_with = "input::optional_text")]
+    host: Option<Did>,
+    #[serde(default, deserialize_with = "input::optional_text")]
+    space_rev: Option<Tid>,
+    #[serde(default, deserialize_with = "input::optional_text")]
+    prev_space_rev: Option<Tid>,
 }
 
 /// `POST notifyWrite`: a repo of another host has a new commit.
 pub async fn write(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Response, Error> {
     let body: WriteBody = input::body(&request)?;
     let rev = body.repo_rev.or(body.rev).ok_or_else(|| input::invalid("repoRev is missing"))?;
-    let hash = body.hash.digest().ok_or_else(|| input::invalid("hash must have 32 bytes"))?;
-    let notice = WriteNotice { repo: body.repo, rev, hash };
-    app.spaces.notify_write(&body.space, &viewer, &notice).await?;
+    let hash = read_digest(&body.hash).ok_or_else(|| input::invalid("hash must have 32 bytes"))?;
+    let WriteBody { space, repo, host, space_rev, prev_space_rev, .. } = body;
+    let notice = WriteNotice { repo, rev, hash, host, space_rev, prev_space_rev };
+    app.spaces.notify_write(&space, &viewer, notice).await?;
     Ok(success())
 }
 

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use futures_util::TryStreamExt as _;
 use http::StatusCode;
 use http::header::HeaderValue;
@@ -12,6 +10,7 @@ use serde_json::{Value, json};
 use super::input;
 use crate::app::App;
 use belvedere_instance::spaces::Viewer;
+use belvedere_protocol::spaces::r10::RepoEntry;
 use belvedere_web::http::response::Interrupted;
 use belvedere_web::http::{Error, Request, Response, response};
 
@@ -44,18 +43,10 @@ pub async fn list(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Res
     let uri = input::space(&request)?;
     let limit = input::limit(&request, 100, 1_000)?;
     let after = request.query("cursor").or_else(|| request.query("since")).unwrap_or_default();
-    let (rows, space_rev) = app.spaces.repos(&uri, &viewer, &after, limit).await?;
-    let repos: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            let rev = row.rev.to_string();
-            let hash = json!({ "$bytes": STANDARD_NO_PAD.encode(row.hash) });
-            json!({ "did": row.author.as_str(), "repoRev": rev, "rev": rev, "hash": hash,
-                "spaceRev": row.space_rev.to_string() })
-        })
-        .collect();
-    let mut answer = json!({ "repos": repos, "spaceRev": space_rev.map(|rev| rev.to_string()) });
-    if let Some(last) = rows.last() {
+    let (repos, space_rev) = app.spaces.repos(&uri, &viewer, &after, limit).await?;
+    let listed: Vec<Value> = repos.iter().map(RepoEntry::to_json).collect();
+    let mut answer = json!({ "repos": listed, "spaceRev": space_rev.map(|rev| rev.to_string()) });
+    if let Some(last) = repos.last() {
         answer["cursor"] = last.space_rev.to_string().into();
     }
     Ok(response::json(StatusCode::OK, &answer))

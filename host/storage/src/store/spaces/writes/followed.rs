@@ -7,7 +7,7 @@ use belvedere_protocol::spaces::oplog::{Op, Position};
 
 use super::super::super::{Db, StoreError, intern};
 use super::super::columns::SpaceId;
-use super::super::repos::SELECT_STATE;
+use super::super::repos::{RepoState, SELECT_STATE};
 use super::super::transaction::with_space;
 use super::NewRecord;
 use super::plan::{Plan, is_too_large};
@@ -27,9 +27,12 @@ pub struct Synced<'a> {
 }
 
 impl Synced<'_> {
-    /// The reason why a copy with this rev is not changed.
-    fn refusal(&self, last: Option<Tid>) -> Option<Synchronized> {
-        if last > Some(self.rev) {
+    /// The reason why a copy in this state is not changed.
+    fn refusal(&self, state: Option<&RepoState>) -> Option<Synchronized> {
+        let last = state.map(|state| state.rev);
+        if state.is_some_and(|state| !state.is_copy()) {
+            Some(Synchronized::Here)
+        } else if last > Some(self.rev) {
             Some(Synchronized::Old)
         } else {
             (last != self.from).then_some(Synchronized::Raced)
@@ -55,6 +58,8 @@ pub enum Synchronized {
     Raced,
     /// The copy has a later rev than the commit.
     Old,
+    /// The repo is no copy: its author writes to it here.
+    Here,
     /// A record is larger than records may be here, so the repo can't be copied.
     TooLarge,
     /// There is no such space, or it was deleted.
@@ -78,7 +83,7 @@ pub async fn synchronize(
         }
         let paths = changes.iter().map(|change| &change.op.path);
         let mut plan = Plan::new(load!(db, tx, to.space, to.author, paths));
-        if let Some(refused) = to.refusal(plan.last_rev()) {
+        if let Some(refused) = to.refusal(plan.state_before()) {
             return Ok(refused);
         }
         let mut last = plan.last_rev().map(Position::end_of);
@@ -96,7 +101,9 @@ pub async fn synchronize(
             return Ok(Synchronized::Diverged);
         }
         let ops: Vec<&Op> = changes.iter().map(|change| &change.op).collect();
-        store!(db, tx, to.space, to.author, plan, ops, to.rev, to.now);
+        let before = plan.state_before().and_then(|state| state.copied_bytes).unwrap_or_default();
+        let bytes = before + bytes_of(changes.iter().filter_map(|change| change.record.as_ref()));
+        store!(db, tx, to.space, to.author, plan, ops, to.rev, Some(bytes), to.now);
         tx.commit().await?;
         Ok(Synchronized::Stored)
     })
@@ -123,7 +130,7 @@ pub async fn replace(
         let state = state.fetch_optional(&mut *tx).await?;
         let stored = sqlx::query_as(stored).bind(to.space).bind(to.author.as_str());
         let plan = Plan::replacing(before(state, stored.fetch_all(&mut *tx).await?)?, records);
-        if let Some(refused) = to.refusal(plan.last_rev()) {
+        if let Some(refused) = to.refusal(plan.state_before()) {
             return Ok(refused);
         }
         if plan.digest() != to.hash {
@@ -132,8 +139,13 @@ pub async fn replace(
         let query = sqlx::query(forget).bind(to.space).bind(to.author.as_str());
         query.execute(&mut *tx).await?;
         let ops: [&Op; 0] = [];
-        store!(db, tx, to.space, to.author, plan, ops, to.rev, to.now);
+        let bytes = bytes_of(records.iter().map(|(_, record)| record));
+        store!(db, tx, to.space, to.author, plan, ops, to.rev, Some(bytes), to.now);
         tx.commit().await?;
         Ok(Synchronized::Stored)
     })
+}
+
+fn bytes_of<'a>(records: impl Iterator<Item = &'a NewRecord>) -> u64 {
+    records.map(|record| record.text.len() as u64).sum()
 }

@@ -14,7 +14,7 @@ use super::columns::{self, SpaceId};
 use super::deliveries::ENQUEUE;
 use super::revs::next_rev;
 use super::transaction::with_space;
-use super::writers::{SELECT_REV, Tracked, store_tracked};
+use super::writers::{Listed, SELECT_REV, Tracked, store_tracked};
 use plan::Plan;
 use rows::{load, store};
 
@@ -89,6 +89,8 @@ pub struct Applied {
 pub enum Refused {
     #[error("there is no such space")]
     NoSpace,
+    #[error("the repo is at another host, which takes the writes to it")]
+    Elsewhere,
     #[error("a batch has at most {MAX_WRITES} writes")]
     TooManyWrites,
     #[error("a repo has at most {MAX_RECORDS} records in a space")]
@@ -125,6 +127,12 @@ pub async fn apply(db: &Db, batch: &Batch<'_>) -> Result<Result<Applied, Refused
         }
         let before = load!(db, tx, space, author, batch.writes.iter().map(|write| &write.path));
         let mut plan = Plan::new(before);
+        let listed: Option<String> =
+            sqlx::query_scalar(SELECT_REV).bind(space).bind(author.as_str()).fetch_optional(&mut *tx).await?;
+        let is_here = plan.state_before().map_or(listed.is_none(), |state| !state.is_copy());
+        if !is_here {
+            return Ok(Err(Refused::Elsewhere));
+        }
         let changes = match plan.write_all(batch.writes) {
             Ok(changes) => changes,
             Err(refused) => return Ok(Err(refused)),
@@ -133,19 +141,18 @@ pub async fn apply(db: &Db, batch: &Batch<'_>) -> Result<Result<Applied, Refused
         if plan.is_empty() {
             return Ok(Ok(Applied { rev: last, hash, changes, tracked: None }));
         }
-        // A notice may have listed the repo with a later rev, when it was at another host.
-        let listed: Option<String> =
-            sqlx::query_scalar(SELECT_REV).bind(space).bind(author.as_str()).fetch_optional(&mut *tx).await?;
+        // A notice may have listed the repo with a later rev: its author has one at another host too.
         let listed = listed.map(|rev| columns::tid("space_writers.rev", &rev)).transpose()?;
         let rev = next_rev(last.max(listed), now)?;
-        store!(db, tx, space, author, plan, plan.ops(rev), rev, now);
+        store!(db, tx, space, author, plan, plan.ops(rev), rev, None, now);
         let tracked = (locked.is_hosted && batch.is_writer).then_some(locked.rev);
         let tracked = match tracked {
             None => None,
             Some(previous) => Some(Tracked { space_rev: next_rev(previous, now)?, previous }),
         };
-        if let Some(tracked) = tracked {
-            store_tracked!(tx, space, author, rev, hash, tracked, now);
+        if let Some(Tracked { space_rev, previous }) = tracked {
+            let listed = Listed { author: author.clone(), rev, hash, host: None, space_rev };
+            store_tracked!(tx, space, &listed, previous, now);
         }
         if !locked.is_hosted {
             sqlx::query(ENQUEUE)

@@ -144,14 +144,19 @@ impl<'a> Plan<'a> {
         self.changes.is_empty()
     }
 
+    /// The state of the repo before the batch.
+    pub(super) fn state_before(&self) -> Option<&RepoState> {
+        self.before.state.as_ref()
+    }
+
     /// The rev before the batch.
     pub(super) fn last_rev(&self) -> Option<Tid> {
-        self.before.state.as_ref().map(|state| state.rev)
+        self.state_before().map(|state| state.rev)
     }
 
     /// The state of the repo after a commit with this rev.
-    pub(super) fn state(&self, rev: Tid) -> RepoState {
-        RepoState { rev, hash: self.hash.clone(), records: self.records }
+    pub(super) fn state(&self, rev: Tid, copied_bytes: Option<u64>) -> RepoState {
+        RepoState { rev, hash: self.hash.clone(), records: self.records, copied_bytes }
     }
 
     pub(super) fn digest(&self) -> [u8; 32] {

@@ -96,7 +96,7 @@ pub(super) use load;
 
 /// Writes the changes of a plan: records, blobs, log and state.
 macro_rules! store {
-    ($db:expr, $tx:ident, $space:expr, $author:expr, $plan:expr, $ops:expr, $rev:expr, $now:expr) => {{
+    ($db:expr, $tx:ident, $space:expr, $author:expr, $plan:expr, $ops:expr, $rev:expr, $copied:expr, $now:expr) => {{
         use $crate::store::spaces::writes::rows::{self, MAX_ROWS};
         use $crate::store::types::to_json_text;
         let (space, author, plan) = ($space, $author.as_str(), &$plan);
@@ -138,7 +138,7 @@ macro_rules! store {
             });
             sql.build().persistent(rows.len() == 1).execute(&mut *$tx).await?;
         }
-        let state = plan.state($rev);
+        let state = plan.state($rev, $copied);
         sqlx::query(rows::UPSERT_STATE)
             .bind(space)
             .bind(author)
@@ -146,6 +146,7 @@ macro_rules! store {
             .bind(&state.hash.to_bytes()[..])
             .bind(state.records as i64)
             .bind($now)
+            .bind(state.copied_bytes.map(|bytes| bytes as i64))
             .execute(&mut *$tx)
             .await?;
     }};
@@ -160,9 +161,10 @@ pub(super) const REPLACE_RECORDS: &str = " ON CONFLICT (space_id, author, collec
 pub(super) const INSERT_BLOBS: &str = "INSERT INTO space_blobs (space_id, author, cid, collection, rkey) ";
 pub(super) const INSERT_OPS: &str =
     "INSERT INTO space_ops (space_id, author, rev, idx, collection, rkey, cid, prev) ";
-pub(super) const UPSERT_STATE: &str = "INSERT INTO space_repos (space_id, author, rev, set_hash, records, updated_at) \
-     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (space_id, author) DO UPDATE SET rev = excluded.rev, \
-         set_hash = excluded.set_hash, records = excluded.records, updated_at = excluded.updated_at";
+pub(super) const UPSERT_STATE: &str = "INSERT INTO space_repos (space_id, author, rev, set_hash, records, updated_at, copied_bytes) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (space_id, author) DO UPDATE SET rev = excluded.rev, \
+         set_hash = excluded.set_hash, records = excluded.records, updated_at = excluded.updated_at, \
+         copied_bytes = excluded.copied_bytes";
 
 /// Records to store, divided into those of one statement each.
 pub(super) fn chunks<'r, 'a>(

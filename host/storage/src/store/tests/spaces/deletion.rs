@@ -2,10 +2,11 @@ use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 
 use super::fixtures::*;
+use crate::store::on;
 use crate::store::spaces::credentials::Revoked;
 use crate::store::spaces::invites::{self, Accepted, NewInvite};
 use crate::store::spaces::members::Put;
-use crate::store::spaces::{credentials, delegation, deletion, follows, registrations, repos};
+use crate::store::spaces::{credentials, delegation, deletion, registrations, repos};
 
 /// A space with a row in every table.
 async fn full(db: &Db, skey: &str, tag: u8) -> SpaceId {
@@ -32,7 +33,14 @@ async fn full(db: &Db, skey: &str, tag: u8) -> SpaceId {
         Timestamp(1),
     );
     register.await.unwrap();
-    follows::begin(db, space).await.unwrap();
+    // These rows stay from a time at which another host had the space.
+    for sql in [
+        "INSERT INTO space_follows (space_id, is_complete, registered_until, check_at, failures) SELECT $1, $2, 0, 0, 0",
+        "INSERT INTO space_followers (space_id, did, refused_at) SELECT $1, 'did:plc:b', 0 WHERE NOT $2",
+    ] {
+        on!(db, writer, |pool| sqlx::query(sql).bind(space).bind(false).execute(pool).await.map(drop))
+            .unwrap();
+    }
     for author in [CREATOR, 2] {
         let mut write = put(&note("a"), 1);
         write.record.as_mut().unwrap().blobs = vec!["cid".to_owned()];
@@ -42,7 +50,7 @@ async fn full(db: &Db, skey: &str, tag: u8) -> SpaceId {
 }
 
 /// The tables with rows of one space.
-pub const TABLES: [&str; 11] = [
+pub const TABLES: [&str; 12] = [
     "space_members",
     "space_repos",
     "space_writers",
@@ -54,6 +62,7 @@ pub const TABLES: [&str; 11] = [
     "space_registrations",
     "space_deliveries",
     "space_follows",
+    "space_followers",
 ];
 
 async fn counts(db: &Db) -> Vec<i64> {

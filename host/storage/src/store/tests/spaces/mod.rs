@@ -3,6 +3,7 @@
 mod credentials;
 mod deletion;
 mod fixtures;
+mod follows;
 mod invites;
 mod members;
 mod model;

@@ -4,8 +4,8 @@ use belvedere_protocol::spaces::SpaceUri;
 
 use super::fixtures::*;
 use crate::store::StoreError;
-use crate::store::spaces::follows::{self, Observed};
 use crate::store::spaces::registrations::{self, MAX_REGISTRATIONS, Registered};
+use crate::store::spaces::repos::RepoHost;
 use crate::store::spaces::{deletion, deliveries, writers};
 use crate::store::tests::fixtures::rev;
 
@@ -35,9 +35,7 @@ on_both!(
     a_space_has_a_limited_number_of_services,
     only_the_last_state_of_a_repo_waits,
     attempts_are_made_by_one_host_at_a_time,
-    the_authority_of_another_host_receives_writes,
-    missing_notices_are_noticed,
-    the_position_in_the_list_of_repos_moves_once
+    the_authority_of_another_host_receives_writes
 );
 
 async fn registrations_are_renewed_and_expire(db: TestDb) {
@@ -142,7 +140,7 @@ async fn only_the_last_state_of_a_repo_waits(db: TestDb) {
     let notice = notices().await.remove(0);
     assert_eq!((notice.author.clone(), Some(notice.rev), notice.hash), (did(2), first.rev, first.hash));
     assert_eq!((notice.space_rev, notice.prev_space_rev), (first.tracked.map(|t| t.space_rev), None));
-    writers::track(&db, space, &did(3), rev(1), [7; 32], Timestamp(20)).await.unwrap();
+    writers::track(&db, space, &did(3), (rev(1), [7; 32]), Some(&did(9)), Timestamp(20)).await.unwrap();
     let last = apply(&db, space, 2, 30, &[put(&note("a"), 2)]).await.unwrap();
     let waiting = notices().await;
     assert_eq!(waiting.iter().map(|notice| notice.author.clone()).collect::<Vec<_>>(), [did(3), did(2)]);
@@ -194,44 +192,5 @@ async fn the_authority_of_another_host_receives_writes(db: TestDb) {
     let row = deliveries::due(&db, Timestamp(10), 9).await.unwrap().remove(0).service;
     let waiting = deliveries::waiting(&db, space, &row.service, 9).await.unwrap();
     assert_eq!((waiting[0].space_rev, Some(waiting[0].rev), waiting.len()), (None, applied.rev, 1));
-}
-
-async fn missing_notices_are_noticed(db: TestDb) {
-    let space = create(&db, "main").await;
-    let observe = async |n, previous: Option<u64>| {
-        follows::observe(&db, space, rev(n), previous.map(rev)).await.unwrap()
-    };
-    assert_eq!(observe(1, None).await, Observed::NotFollowed);
-    assert!(follows::begin(&db, space).await.unwrap() && follows::begin(&db, space).await.unwrap());
-    assert_eq!(observe(1, None).await, Observed::Next);
-    assert_eq!(observe(3, Some(1)).await, Observed::Next);
-    assert_eq!((observe(3, Some(1)).await, observe(2, None).await), (Observed::Old, Observed::Old));
-    assert!(follows::advance(&db, space, None, None, true, Timestamp(50)).await.unwrap());
-    let due = async || follows::due(&db, Timestamp(40), 9).await.unwrap().len();
-    assert_eq!((observe(4, Some(3)).await, due().await), (Observed::Next, 0));
-    assert_eq!((observe(9, Some(7)).await, due().await), (Observed::Gap, 1), "its list is read soon");
-    assert_eq!(observe(11, Some(8)).await, Observed::Next, "an older one is harmless");
-    let other = create(&db, "other").await;
-    follows::begin(&db, other).await.unwrap();
-    let first = follows::observe(&db, other, rev(5), Some(rev(4))).await.unwrap();
-    assert_eq!(first, Observed::Gap, "there were writes before");
-    assert!(!follows::begin(&db, SpaceId(99)).await.unwrap());
-    assert_eq!(count(&db, "space_follows").await, 2);
-}
-
-async fn the_position_in_the_list_of_repos_moves_once(db: TestDb) {
-    let space = create(&db, "main").await;
-    follows::begin(&db, space).await.unwrap();
-    let advance =
-        async |from, to, is_end| follows::advance(&db, space, from, to, is_end, Timestamp(50)).await.unwrap();
-    assert_eq!(follows::due(&db, Timestamp(40), 9).await.unwrap().len(), 1);
-    assert!(advance(None, Some("a"), false).await && !advance(None, Some("b"), false).await);
-    assert_eq!(follows::due(&db, Timestamp(40), 9).await.unwrap()[0].cursor.as_deref(), Some("a"));
-    assert!(advance(Some("a"), Some("a"), true).await);
-    assert!(follows::due(&db, Timestamp(50), 9).await.unwrap().is_empty());
-    let row = follows::get(&db, space).await.unwrap().unwrap();
-    assert_eq!((row.cursor.as_deref(), row.checked_at, row.seen_rev), (Some("a"), Timestamp(50), None));
-    let odd = follows::advance(&db, space, Some("a"), Some("a\0b"), false, Timestamp(60)).await;
-    assert!(matches!(odd, Ok(true) | Err(StoreError::BadValue(_))), "{odd:?}");
-    assert!(follows::end(&db, space).await.unwrap() && !follows::end(&db, space).await.unwrap());
+    assert_eq!(waiting[0].host, RepoHost::Here);
 }

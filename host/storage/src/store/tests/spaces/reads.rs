@@ -1,10 +1,12 @@
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Did;
 
 use super::fixtures::*;
 use crate::store::index::AccountStatus;
 use crate::store::spaces::oplog;
 use crate::store::spaces::records::Place;
+use crate::store::spaces::repos::RepoHost;
 use crate::store::spaces::writers::{self, Track};
 use crate::store::tests::fixtures::{nsid, rev, set_status};
 
@@ -207,7 +209,7 @@ async fn the_list_of_repos_is_in_the_order_of_changes(db: TestDb) {
 async fn writes_elsewhere_are_tracked_unless_they_are_stale(db: TestDb) {
     let space = create(&db, "main").await;
     let track = async |author, n, now| {
-        writers::track(&db, space, &did(author), rev(n), [n as u8; 32], Timestamp(now)).await.unwrap()
+        writers::track(&db, space, &did(author), (rev(n), [n as u8; 32]), None, Timestamp(now)).await.unwrap()
     };
     let Track::Stored(first) = track(2, 5, 100).await else { panic!("it is stored") };
     let Track::Stored(second) = track(3, 1, 100).await else { panic!("it is stored") };
@@ -217,21 +219,27 @@ async fn writes_elsewhere_are_tracked_unless_they_are_stale(db: TestDb) {
     let row = writers::get(&db, space, &did(2)).await.unwrap().unwrap();
     assert_eq!((row.rev, row.hash, row.space_rev), (rev(5), [5; 32], first.space_rev));
     assert!(writers::get(&db, space, &did(4)).await.unwrap().is_none());
+    assert_eq!(row.host, RepoHost::Unnamed);
+    let refused = apply(&db, space, 2, 300, &[put(&note("a"), 1)]).await;
+    assert_eq!(refused, Err(Refused::Elsewhere), "its author writes there");
     // A write here is later, though its clock is behind that of the other host.
-    let here = apply(&db, space, 2, 300, &[put(&note("a"), 1)]).await.unwrap();
-    assert!(here.rev > Some(rev(5)), "{here:?}");
-    assert_eq!(writers::get(&db, space, &did(2)).await.unwrap().map(|row| row.rev), here.rev);
-    assert!(matches!(track(2, 9, 200).await, Track::Stored(_)));
+    apply(&db, space, 4, 300, &[put(&note("a"), 1)]).await.unwrap();
+    assert!(matches!(track(4, 900_000, 400).await, Track::Stored(_)));
+    let here = apply(&db, space, 4, 500, &[put(&note("a"), 2)]).await.unwrap();
+    assert!(here.rev > Some(rev(900_000)), "{here:?}");
+    let row = writers::get(&db, space, &did(4)).await.unwrap().unwrap();
+    assert_eq!((Some(row.rev), row.host), (here.rev, RepoHost::Here));
     // The repos of the others are at other hosts.
-    let tracked = [track(4, 1, 300).await, track(5, 1, 300).await];
-    assert!(tracked.iter().all(|tracked| matches!(tracked, Track::Stored(_))));
-    let elsewhere = async |after: &str, limit| writers::elsewhere(&db, space, after, limit).await.unwrap();
-    let first = elsewhere("", 2).await;
-    assert_eq!(first, [did(3), did(4)]);
-    assert_eq!(elsewhere(first[1].as_str(), 2).await, [did(5)]);
+    assert!(matches!(track(5, 1, 600).await, Track::Stored(_)));
+    let elsewhere = async |after: &str, limit| -> Vec<Did> {
+        let page = writers::elsewhere(&db, space, after, limit).await.unwrap();
+        page.into_iter().map(|row| row.author).collect()
+    };
+    assert_eq!(elsewhere("", 2).await, [did(2), did(3)]);
+    assert_eq!(elsewhere(did(3).as_str(), 2).await, [did(5)]);
     let other = "at://did:web:x.example/space/a.b.c/d".parse().unwrap();
     let foreign = space::of_other_host(&db, &other, Timestamp(1)).await.unwrap().unwrap();
-    let tracked = writers::track(&db, foreign, &did(2), rev(1), [0; 32], Timestamp(1)).await.unwrap();
+    let tracked = writers::track(&db, foreign, &did(2), (rev(1), [0; 32]), None, Timestamp(1)).await.unwrap();
     assert_eq!(tracked, Track::NoSpace);
 }
 

@@ -134,7 +134,7 @@ async fn spaces_of_other_hosts_are_added_once(db: TestDb) {
 async fn a_followed_space_becomes_a_hosted_one(db: TestDb) {
     let uri = uri("main");
     let id = space::of_other_host(&db, &uri, Timestamp(3)).await.unwrap().unwrap();
-    follows::begin(&db, id).await.unwrap();
+    follows::begin(&db, id, &did(3)).await.unwrap();
     let (service, now) = ("did:plc:host#atproto_space_host", Timestamp(3));
     registrations::register(&db, id, service, "https://a.example", "did:plc:c", Timestamp(99), now)
         .await
@@ -147,7 +147,7 @@ async fn a_followed_space_becomes_a_hosted_one(db: TestDb) {
     assert!(found.is_hosted && found.creator == did(CREATOR) && found.settings == settings());
     assert_eq!((&found.uri, found.created_at, found.rev), (&uri, Timestamp(20), None));
     assert_eq!(delegation::access(&db, id, &did(CREATOR)).await.unwrap(), Some(WRITER));
-    for table in ["space_follows", "space_registrations", "space_deliveries"] {
+    for table in ["space_follows", "space_followers", "space_registrations", "space_deliveries"] {
         assert_eq!(count(&db, table).await, 0, "{table}");
     }
     assert!(records::get(&db, id, &did(2), &note("a")).await.unwrap().is_some());

@@ -1,7 +1,8 @@
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
-use belvedere_protocol::atproto::Tid;
 use belvedere_protocol::atproto::record::MAX_RECORD_BYTES;
+use belvedere_protocol::atproto::{Cid, Tid};
+use belvedere_protocol::spaces::RecordPath;
 
 use super::fixtures::*;
 use crate::store::on;
@@ -31,12 +32,26 @@ async fn bring(
     synchronize(db, &to, changes).await.unwrap()
 }
 
+/// Marks the repos in a space as copies.
+async fn make_copy(db: &Db, space: SpaceId) {
+    let sql = "UPDATE space_repos SET copied_bytes = $2 WHERE space_id = $1";
+    on!(db, writer, |pool| sqlx::query(sql).bind(space).bind(14_i64).execute(pool).await.map(drop)).unwrap();
+}
+
+/// The rev, the hash and the records of the author's repo.
+async fn contents(db: &Db, space: SpaceId) -> (Tid, Vec<(RecordPath, Cid)>, [u8; 32]) {
+    let repos::Snapshot { state, mut records } = repos::snapshot(db, space, &did(2)).await.unwrap().unwrap();
+    records.sort_by_key(|(path, _)| path.to_string());
+    (state.rev, records, state.hash.digest())
+}
+
 on_both!(
     a_copy_follows_the_log,
     a_log_that_does_not_connect_changes_nothing,
     a_copy_is_replaced_as_a_whole,
     a_copy_with_a_wrong_state_is_mended,
     a_copy_does_not_go_back,
+    a_repo_is_here_or_a_copy,
     large_records_are_not_copied
 );
 
@@ -47,8 +62,7 @@ async fn a_copy_follows_the_log(db: TestDb) {
     let first = apply(&db, host, 2, 20, &[put(&a, 2), take(&b)]).await.unwrap();
     assert_eq!(bring(&db, copy, None, host, &log(&db, host).await).await, Synchronized::Stored);
     let same = async || {
-        let state = async |space| repos::snapshot(&db, space, &did(2)).await.unwrap();
-        assert_eq!(state(host).await, state(copy).await);
+        assert_eq!(contents(&db, host).await, contents(&db, copy).await);
     };
     same().await;
     apply(&db, host, 2, 30, &[put(&b, 3)]).await.unwrap();
@@ -56,7 +70,7 @@ async fn a_copy_follows_the_log(db: TestDb) {
     assert_eq!(bring(&db, copy, None, host, &rest).await, Synchronized::Raced);
     assert_eq!(bring(&db, copy, first.rev, host, &rest).await, Synchronized::Stored);
     same().await;
-    let ops = async |space| oplog::page(&db, space, &did(2), None, 99, true).await.unwrap();
+    let ops = async |space| oplog::page(&db, space, &did(2), None, 99, true).await.unwrap().unwrap().ops;
     assert_eq!(ops(host).await, ops(copy).await);
     assert_eq!(bring(&db, SpaceId(99), None, host, &rest).await, Synchronized::NoSpace);
 }
@@ -82,6 +96,7 @@ async fn a_copy_is_replaced_as_a_whole(db: TestDb) {
     apply(&db, host, 2, 10, &[put(&note("a"), 1), put(&note("b"), 1)]).await.unwrap();
     let old =
         apply(&db, copy, 2, 5, &[put(&note("a"), 7), put(&note("b"), 1), put(&note("c"), 1)]).await.unwrap();
+    make_copy(&db, copy).await;
     let state = repos::state(&db, host, &did(2)).await.unwrap().unwrap();
     let (author, hash) = (did(2), state.hash.digest());
     let to = Synced { space: copy, author: &author, from: old.rev, rev: state.rev, hash, now: Timestamp(99) };
@@ -90,8 +105,7 @@ async fn a_copy_is_replaced_as_a_whole(db: TestDb) {
     let raced = Synced { from: None, ..to };
     assert_eq!(replace(&db, &raced, &records).await.unwrap(), Synchronized::Raced);
     assert_eq!(replace(&db, &to, &records).await.unwrap(), Synchronized::Stored);
-    let snapshot = async |space| repos::snapshot(&db, space, &did(2)).await.unwrap();
-    assert_eq!(snapshot(host).await, snapshot(copy).await);
+    assert_eq!(contents(&db, host).await, contents(&db, copy).await);
     let page = oplog::page(&db, copy, &did(2), None, 9, true).await.unwrap().unwrap();
     let known = async |rev| oplog::has_commit(&db, copy, &did(2), rev).await.unwrap();
     assert!(page.ops.is_empty() && !known(old.rev.unwrap()).await);
@@ -103,6 +117,7 @@ async fn a_copy_is_replaced_as_a_whole(db: TestDb) {
 async fn a_copy_with_a_wrong_state_is_mended(db: TestDb) {
     let copy = create(&db, "copy").await;
     let right = apply(&db, copy, 2, 10, &[put(&note("a"), 1), put(&note("b"), 1)]).await.unwrap();
+    make_copy(&db, copy).await;
     let state = repos::state(&db, copy, &did(2)).await.unwrap().unwrap();
     let spoil = "UPDATE space_repos SET set_hash = $1, records = 77";
     on!(&*db, writer, |pool| {
@@ -139,6 +154,19 @@ async fn a_copy_does_not_go_back(db: TestDb) {
         assert_eq!(replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap(), Synchronized::Old);
     }
     assert_eq!(repos::state(&db, copy, &did(2)).await.unwrap(), state);
+}
+
+async fn a_repo_is_here_or_a_copy(db: TestDb) {
+    let (host, copy) = (create(&db, "host").await, create(&db, "copy").await);
+    let first = apply(&db, host, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
+    assert_eq!(bring(&db, copy, None, host, &log(&db, host).await).await, Synchronized::Stored);
+    let refused = apply(&db, copy, 2, 20, &[put(&note("b"), 1)]).await;
+    assert_eq!(refused, Err(Refused::Elsewhere));
+    assert_eq!(bring(&db, host, first.rev, host, &[]).await, Synchronized::Here);
+    let author = did(2);
+    let (rev, hash) = (first.rev.unwrap(), first.hash);
+    let to = Synced { space: host, author: &author, from: first.rev, rev, hash, now: Timestamp(99) };
+    assert_eq!(replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap(), Synchronized::Here);
 }
 
 async fn large_records_are_not_copied(db: TestDb) {
