@@ -20,7 +20,7 @@ use belvedere_web::net::Limits;
 
 pub(super) use credential::{HeldCredentials, NoCredential};
 
-/// Reads of other hosts at the same time, of lists and of repos. The spaces of one authority have a quarter of them.
+/// Reads of other hosts at the same time, of lists and of repos. The spaces of another host have a quarter of them.
 const BOUNDS: Bounds =
     Bounds { permits: 8, per_tenant: 2, waiting: 0, waiting_per_tenant: 0, max_wait: Duration::ZERO };
 
@@ -32,7 +32,7 @@ const LEASE_SECONDS: i64 = 150;
 
 const _: () = assert!(ATTEMPT_TIME.as_secs() < LEASE_SECONDS as u64, "no attempt begins during another one");
 
-/// Time for which an attempt waits when the authority's share of the permits is taken.
+/// Time for which a check waits when the share of the space is taken.
 const DEFERRED_SECONDS: i64 = 2;
 
 /// Rows that are looked at in one step.
@@ -68,38 +68,67 @@ impl Spaces {
     pub(super) async fn copy_what_is_due(&self) -> Result<(), StoreError> {
         let (db, clock) = (&self.core().db, &self.core().clock);
         for row in follows::due(db, clock.now(), MAX_DUE).await? {
-            let Some(entered) = self.enter(row.space).await? else { return Ok(()) };
-            let until = clock.now().plus_seconds(entered.lease_seconds());
-            if !follows::begin_check(db, &row, until).await? {
-                continue;
-            }
-            if let Entered::Now(space, permit) = entered {
-                let spaces = self.clone();
-                self.spawn_attempt(permit, async move { spaces.check_followed(&space, &row, until).await });
-            }
-        }
-        for copy in copies::due(db, clock.now(), MAX_DUE).await? {
-            let Some(entered) = self.enter(copy.space).await? else { return Ok(()) };
-            let until = clock.now().plus_seconds(entered.lease_seconds());
-            if !copies::begin(db, &copy, until).await? {
-                continue;
-            }
-            if let Entered::Now(space, permit) = entered {
-                let spaces = self.clone();
-                self.spawn_attempt(permit, async move { spaces.pull(&space, &copy, until).await });
+            match self.enter(row.space).await? {
+                Entered::Full => return Ok(()),
+                Entered::Blocked => {
+                    // It moves behind the others, so that it does not hide them.
+                    follows::begin_check(db, &row, clock.now().plus_seconds(DEFERRED_SECONDS)).await?;
+                }
+                Entered::Now(space, permit) => {
+                    let until = clock.now().plus_seconds(LEASE_SECONDS);
+                    if follows::begin_check(db, &row, until).await? {
+                        let spaces = self.clone();
+                        self.spawn_attempt(permit, async move {
+                            spaces.check_followed(&space, &row, until).await
+                        });
+                    }
+                }
             }
         }
-        Ok(())
+        // A space whose share is taken may have more repos than a page: then the page after them is read.
+        let mut blocked = Vec::new();
+        loop {
+            let page = copies::due(db, clock.now(), MAX_DUE, &blocked).await?;
+            let is_last = page.len() < MAX_DUE as usize;
+            for copy in page {
+                if blocked.contains(&copy.space) {
+                    continue;
+                }
+                match self.enter(copy.space).await? {
+                    Entered::Full => return Ok(()),
+                    Entered::Blocked => blocked.push(copy.space),
+                    Entered::Now(space, permit) => {
+                        let until = clock.now().plus_seconds(LEASE_SECONDS);
+                        if copies::begin(db, &copy, until).await? {
+                            let spaces = self.clone();
+                            self.spawn_attempt(
+                                permit,
+                                async move { spaces.pull(&space, &copy, until).await },
+                            );
+                        }
+                    }
+                }
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
     }
 
-    /// Takes a permit for an attempt in a space; `None` when there is none for any.
-    async fn enter(&self, space: SpaceId) -> Result<Option<Entered>, StoreError> {
+    /// Takes a permit for an attempt in a space.
+    async fn enter(&self, space: SpaceId) -> Result<Entered, StoreError> {
         let row = space::by_id(&self.core().db, space).await?.filter(|row| row.deleted_at.is_none());
-        let Some(row) = row else { return Ok(Some(Entered::Later)) };
-        Ok(match self.0.copies.try_enter(&Tenant::of_did(row.uri.did.as_str())) {
-            Ok(permit) => Some(Entered::Now(Box::new(row), permit)),
-            Err(Full::Tenant) => Some(Entered::Later),
-            Err(Full::Pool | Full::Timeout) => None,
+        let Some(row) = row else { return Ok(Entered::Blocked) };
+        // The spaces of another host have one share; each of this instance has one, because they have one authority.
+        let tenant = if row.is_hosted {
+            Tenant::Account(row.uri.to_string().into())
+        } else {
+            Tenant::of_did(row.uri.did.as_str())
+        };
+        Ok(match self.0.copies.try_enter(&tenant) {
+            Ok(permit) => Entered::Now(Box::new(row), permit),
+            Err(Full::Tenant) => Entered::Blocked,
+            Err(Full::Pool | Full::Timeout) => Entered::Full,
         })
     }
 }
@@ -107,17 +136,10 @@ impl Spaces {
 /// Whether an attempt begins.
 enum Entered {
     Now(Box<SpaceRow>, Permit),
-    /// The row moves behind the others, so that it does not hide them.
-    Later,
-}
-
-impl Entered {
-    fn lease_seconds(&self) -> i64 {
-        match self {
-            Self::Now(..) => LEASE_SECONDS,
-            Self::Later => DEFERRED_SECONDS,
-        }
-    }
+    /// The share of the space is taken.
+    Blocked,
+    /// All permits are taken.
+    Full,
 }
 
 /// Counts attempts by what became of them.

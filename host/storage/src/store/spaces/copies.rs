@@ -25,14 +25,22 @@ pub struct DueCopy {
 
 const PULLS: Attempts = attempts!("space_writers", "pull_at", "author");
 
-/// Repos whose next attempt is due, the longest due first.
-pub async fn due(db: &Db, now: Timestamp, max: u32) -> Result<Vec<DueCopy>, StoreError> {
-    let sql = "SELECT w.space_id, w.author, w.rev, w.host, w.pull_at, w.failures FROM space_writers w \
-               JOIN spaces s ON s.id = w.space_id WHERE w.pull_at <= $1 AND s.deleted_at IS NULL \
-               ORDER BY w.pull_at, w.space_id, w.author LIMIT $2";
-    let rows: Vec<(SpaceId, String, String, Option<String>, Timestamp, i64)> =
-        on!(db, reader, |pool| sqlx::query_as(sql).bind(now).bind(i64::from(max)).fetch_all(pool).await)?;
-    let row = |(space, author, rev, host, pull_at, failures): (_, String, String, Option<String>, _, _)| {
+/// Repos whose next attempt is due, the longest due first, without those in some spaces.
+pub async fn due(db: &Db, now: Timestamp, max: u32, except: &[SpaceId]) -> Result<Vec<DueCopy>, StoreError> {
+    type Row = (SpaceId, String, String, Option<String>, Timestamp, i64);
+    let rows: Vec<Row> = on!(db, reader, |pool| {
+        let mut sql = sqlx::QueryBuilder::new(
+            "SELECT w.space_id, w.author, w.rev, w.host, w.pull_at, w.failures FROM space_writers w \
+             JOIN spaces s ON s.id = w.space_id WHERE s.deleted_at IS NULL AND w.pull_at <= ",
+        );
+        sql.push_bind(now);
+        for space in except {
+            sql.push(" AND w.space_id <> ").push_bind(*space);
+        }
+        sql.push(" ORDER BY w.pull_at, w.space_id, w.author LIMIT ").push_bind(i64::from(max));
+        sql.build_query_as().fetch_all(pool).await
+    })?;
+    let row = |(space, author, rev, host, pull_at, failures): Row| {
         let author = columns::did("space_writers.author", &author)?;
         let rev = columns::tid("space_writers.rev", &rev)?;
         let host = host.map(|host| columns::did("space_writers.host", &host)).transpose()?;

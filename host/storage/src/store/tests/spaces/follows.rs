@@ -27,7 +27,7 @@ fn listed(author: u32, n: u64, space_rev: u64) -> Listed {
 }
 
 async fn due(db: &Db, now: i64) -> Vec<copies::DueCopy> {
-    copies::due(db, Timestamp(now), 9).await.unwrap()
+    copies::due(db, Timestamp(now), 9, &[]).await.unwrap()
 }
 
 on_both!(
@@ -114,6 +114,7 @@ async fn a_repo_is_due_until_it_is_copied(db: TestDb) {
     assert!(due(&db, 9).await.is_empty());
     let copy = due(&db, 10).await.remove(0);
     assert_eq!((copy.space, &copy.author, &copy.host), (space, &did(2), &Some(did(9))));
+    assert!(copies::due(&db, Timestamp(10), 9, &[space]).await.unwrap().is_empty());
     let begin = async || copies::begin(&db, &copy, Timestamp(50)).await.unwrap();
     assert!(begin().await && !begin().await && due(&db, 49).await.is_empty());
     copies::end(&db, &copy, Timestamp(50), true, Some(Timestamp(60))).await.unwrap();
