@@ -149,6 +149,23 @@ macro_rules! on {
 }
 use on;
 
+/// Evaluates the same code with the pool of hot reads ([`read_pool`]), on PostgreSQL that of the primary: `hot!(db, |pool| …)`.
+macro_rules! hot {
+    ($db:expr, |$pool:ident| $body:expr) => {
+        match $db {
+            $crate::store::Db::Sqlite(db) => {
+                let $pool = db.read_pool.reads();
+                $body
+            }
+            $crate::store::Db::Postgres(db) => {
+                let $pool = db.read_pool.primary().reads();
+                $body
+            }
+        }
+    };
+}
+use hot;
+
 /// Evaluates code in a transaction and commits it: `in_transaction!(db, |tx| …)`. The holder of a lease writes in
 /// transactions only, also single statements, because they check that the lease is not over ([`lease::Lease::fenced`]).
 macro_rules! in_transaction {

@@ -8,7 +8,7 @@ use belvedere_protocol::atproto::{Cid, Did, Nsid, Tid};
 use belvedere_protocol::spaces::RecordPath;
 
 use super::super::types::json_rows;
-use super::super::{Db, StoreError, on};
+use super::super::{Db, StoreError, hot, on};
 use super::columns::{self, SpaceId};
 pub use super::page_bytes::PAGE_BYTES;
 use super::page_bytes::{Taken, inline_record};
@@ -211,7 +211,7 @@ pub async fn page(db: &Db, list: &List<'_>, after: Option<&Place>, limit: u32) -
         (to, after.map_or(first, |after| after.max(first)))
     };
     // One row more tells whether records follow.
-    let rows: Vec<SizedRow> = on!(db, reader, |pool| {
+    let rows: Vec<SizedRow> = hot!(db, |pool| {
         sqlx::query_as(sql)
             .bind(list.space)
             .bind(author_of(list.authors))

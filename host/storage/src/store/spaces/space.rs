@@ -7,7 +7,7 @@ use belvedere_protocol::spaces::config::SpaceConfig;
 use belvedere_protocol::spaces::r10::policy;
 use serde_json::Value;
 
-use super::super::{Db, StoreError, in_transaction, intern, on};
+use super::super::{Db, StoreError, hot, in_transaction, intern, on};
 use super::columns::{self, SpaceId, corrupt};
 use super::settings::Settings;
 
@@ -186,7 +186,7 @@ async fn insert(
 /// A space by its address, deleted or not.
 pub async fn get(db: &Db, uri: &SpaceUri) -> Result<Option<SpaceRow>, StoreError> {
     let sql = select!("WHERE s.did = $1 AND s.kind = $2 AND s.skey = $3");
-    let row: Option<Raw> = on!(db, reader, |pool| {
+    let row: Option<Raw> = hot!(db, |pool| {
         sqlx::query_as(sql)
             .bind(uri.did.as_str())
             .bind(uri.kind.as_str())
