@@ -198,7 +198,7 @@ function db.get(uri) end
 ---@param did? string
 ---@param space? string the address of a space: the records in it that the caller may read
 ---@return integer
-function db.count(collection, did) end
+function db.count(collection, did, space) end
 
 ---The database behind the index.
 ---@return "sqlite"|"postgres"

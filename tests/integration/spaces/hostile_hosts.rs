@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{Group, KIND, call_at, error};
 use crate::fixtures::{BOB, World};
 use crate::support::app::App;
-use crate::support::instance::Answer;
+use crate::support::instance::{Answer, query_lexicon};
 use crate::support::oauth_pds::OauthPds;
 use crate::support::plc::Person;
 
@@ -28,6 +28,7 @@ crate::in_both_worlds!(
     answers_that_are_no_lists_change_nothing,
     a_list_without_an_end_has_a_bound,
     a_space_that_answers_as_deleted_is_forgotten,
+    a_host_that_is_nowhere_refuses_no_user,
     a_space_that_its_host_ended_is_forgotten
 );
 
@@ -51,7 +52,11 @@ enum Mode {
     IgnoresCursors,
     SendsMalformedLists,
     SendsLargeLists,
+    /// Sends a cursor that no database stores.
+    SendsOddCursors,
     Fails,
+    /// Is behind a proxy that finds it nowhere.
+    IsNowhere,
     HasEnded,
 }
 
@@ -78,6 +83,7 @@ impl Host {
         let path = request.path_and_query.split('?').next().unwrap_or_default();
         match (path.rsplit('.').next().unwrap_or_default(), self.mode) {
             ("getDelegationToken", _) => json(200, json!({ "token": "delegated" })),
+            (_, Mode::IsNowhere) => respond(404, "text/html", "<h1>404</h1>"),
             ("getSpaceCredential", Mode::HasEnded) => json(400, json!({ "error": "SpaceDeleted" })),
             ("getSpaceCredential", _) => json(200, json!({ "credential": self.credential(request) })),
             ("registerNotify", _) => json(200, json!({ "expiresAt": "2030-01-01T00:00:00Z" })),
@@ -106,6 +112,7 @@ impl Host {
         };
         let (repos, cursor) = match self.mode {
             Mode::SendsMalformedLists => (vec![json!({ "did": 1 })], Some("x".to_owned())),
+            Mode::SendsOddCursors => (vec![entry(AUTHORITY)], Some("a\0b".to_owned())),
             Mode::SendsLargeLists => {
                 (vec![json!({ "did": AUTHOR, "more": "x".repeat(4 << 20) })], Some("x".to_owned()))
             }
@@ -241,7 +248,7 @@ async fn answers_that_are_no_lists_change_nothing(world: World) {
     let stage = Stage::of(world, Mode::Fails).await;
     let answer = stage.list().await;
     assert_eq!(error(&answer), (503, "NotCopied"), "{}", answer.text);
-    for mode in [Mode::SendsMalformedLists, Mode::SendsLargeLists, Mode::Fails] {
+    for mode in [Mode::SendsMalformedLists, Mode::SendsLargeLists, Mode::SendsOddCursors, Mode::Fails] {
         stage.set(mode, "first");
         stage.eventually_calls("listRepos?").await;
         assert_eq!(error(&stage.list().await), (503, "NotCopied"), "{mode:?}");
@@ -271,6 +278,27 @@ async fn a_space_that_answers_as_deleted_is_forgotten(world: World) {
         spaces.body["spaces"] == json!([])
     };
     stage.group.world.server.eventually("the space is not followed", forgotten).await;
+}
+
+/// Without the answer of the host the user is not refused: a list without the others' records would look like all.
+async fn a_host_that_is_nowhere_refuses_no_user(world: World) {
+    let mut stage = Stage::of(world, Mode::Honest).await;
+    stage.eventually_reads(&["first"]).await;
+    let server = &stage.group.world.server;
+    server.upload(query_lexicon("com.example.group"), None).await;
+    server.bind("com.example.group", "function handle() return { key = space and space.skey } end").await;
+    let group = format!("com.example.group?space={}", stage.space);
+    assert_eq!(stage.call(Method::GET, &group, None).await.body, json!({ "key": "main" }));
+    // The server forgets its credentials.
+    stage.group.world.server.kill();
+    stage.set(Mode::IsNowhere, "first");
+    stage.group.world.server.start_again().await;
+    let failed = stage.list().await;
+    assert_eq!(error(&failed), (502, "UpstreamFailure"), "{}", failed.text);
+    let failed = stage.call(Method::GET, &group, None).await;
+    assert_eq!(error(&failed), (502, "UpstreamFailure"), "a script, for which Bob would be a stranger");
+    stage.set(Mode::Honest, "first");
+    stage.eventually_reads(&["first"]).await;
 }
 
 async fn a_space_that_its_host_ended_is_forgotten(world: World) {

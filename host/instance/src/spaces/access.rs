@@ -6,7 +6,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::OnceCell;
 
 use super::managing_app::Right;
-use super::repos::own;
+use super::repos::check_is_here;
 use super::{Account, Presented, SpaceError, Spaces, Viewer};
 use crate::xrpc::Caller;
 use belvedere_protocol::atproto::scope::SpaceManage;
@@ -142,7 +142,7 @@ impl Spaces {
             return Ok(());
         }
         let repo = repo.ok_or(SpaceError::NoSpace)?;
-        own(repos::state(&self.core().db, space.id, repo).await?).map(drop)
+        check_is_here(&repos::state(&self.core().db, space.id, repo).await?.ok_or(SpaceError::NoRepo)?)
     }
 
     /// A hosted space, for a member or the holder of a credential.
@@ -215,12 +215,14 @@ impl Spaces {
     /// Whether the caller of a script may list records of a space: those of all authors, or the own ones.
     ///
     /// # Errors
-    /// When the store can't be read.
-    pub async fn is_readable(&self, uri: &SpaceUri, caller: &Caller) -> Result<bool, StoreError> {
+    /// When this can't be known: the store can't be read, the host of the space can't be asked, or the copy is not complete.
+    pub async fn is_readable(&self, uri: &SpaceUri, caller: &Caller) -> Result<bool, SpaceError> {
         let found = async { self.readable(uri, &self.viewer_of(caller).await?, None, None).await };
         match found.await {
             Ok(_) => Ok(true),
-            Err(SpaceError::Store(error)) => Err(error),
+            Err(error @ (SpaceError::Store(_) | SpaceError::HostFails(_) | SpaceError::Copying)) => {
+                Err(error)
+            }
             Err(_) => Ok(false),
         }
     }

@@ -14,11 +14,19 @@ use belvedere_web::fair_share::Tenant;
 /// Sessions of an author that are tried: some have no scope for the token, or have ended.
 const MAX_SESSIONS: usize = 3;
 
+/// An answer with a service token or a delegation token. An older generation of the latter has another name, and some servers send
+/// both.
 #[derive(Deserialize)]
-struct Answer {
-    /// `delegationToken` in an older generation of delegation tokens.
-    #[serde(alias = "delegationToken")]
+#[serde(rename_all = "camelCase")]
+struct TokenAnswer {
     token: Option<String>,
+    delegation_token: Option<String>,
+}
+
+/// Reads the answer to a request for a token.
+pub(super) fn token_in(body: &[u8]) -> Option<String> {
+    let answer: TokenAnswer = serde_json::from_slice(body).ok()?;
+    answer.token.or(answer.delegation_token)
 }
 
 impl Spaces {
@@ -52,14 +60,32 @@ impl Spaces {
                 continue;
             };
             let answer = self.0.repos.agent(&session, &Tenant::Instance).query(call).await;
-            let token =
-                answer.map(|body| serde_json::from_slice(&body).ok().and_then(|Answer { token }| token));
-            match token {
+            match answer.map(|body| token_in(&body)) {
                 Ok(Some(token)) => return Ok(Some(token)),
                 Ok(None) => tracing::info!(%account, "a PDS answers without a token"),
                 Err(error) => tracing::info!(%account, %error, "a PDS gives no token"),
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_two_names() {
+        for body in [
+            r#"{"token":"a"}"#,
+            r#"{"delegationToken":"a"}"#,
+            r#"{"delegationToken":"b","token":"a","expiresAt":"2030-01-01T00:00:00Z"}"#,
+            r#"{"delegationToken":"a","token":null}"#,
+        ] {
+            assert_eq!(token_in(body.as_bytes()).as_deref(), Some("a"), "{body}");
+        }
+        for body in ["{}", "", r#"{"token":1}"#] {
+            assert_eq!(token_in(body.as_bytes()), None, "{body}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 
-use super::repos::own;
+use super::repos::check_is_here;
 use super::{SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::{Did, record};
 use belvedere_protocol::spaces::r10::Export;
@@ -66,7 +66,7 @@ impl Spaces {
         let tenant = viewer.tenant(uri);
         let permit = self.0.exports.enter(&tenant).await.map_err(|_| SpaceError::Busy)?;
         let snapshot = repos::snapshot(&self.core().db, space, repo).await?.ok_or(SpaceError::NoRepo)?;
-        own(Some(snapshot.state.clone()))?;
+        check_is_here(&snapshot.state)?;
         let commit = self.sign(uri, repo, snapshot.state.rev, &snapshot.state.hash).await?;
         let export = Export::new(&commit, snapshot.records);
         Ok(RepoExport { spaces: self.clone(), space, repo: repo.clone(), tenant, export, _permit: permit })

@@ -2,6 +2,7 @@
 
 use super::access::Membership;
 use super::{Account, SpaceError, Spaces, Viewer};
+use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Tid};
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::r10::token::host_of;
@@ -34,6 +35,11 @@ pub struct WriteNotice {
     pub prev_space_rev: Option<Tid>,
 }
 
+/// Whether a rev of another host is of the future.
+pub(super) fn is_ahead(rev: Tid, now: Timestamp) -> bool {
+    rev.timestamp_micros() > u64::try_from(now.0).unwrap_or_default() + MAX_AHEAD_MICROS
+}
+
 impl Spaces {
     /// Takes the notice of a write: from the host of a repo, which calls in the name of its author, about a space that this
     /// instance hosts; or from the authority of a space that is followed. The repo is copied then. A notice that is not newer than
@@ -55,8 +61,7 @@ impl Spaces {
             return Err(SpaceError::NotAuthorized("only the host of a repo sends notices of its writes"));
         }
         let now = self.core().clock.now();
-        let now_micros = u64::try_from(now.0).unwrap_or_default();
-        if notice.rev.timestamp_micros() > now_micros + MAX_AHEAD_MICROS {
+        if is_ahead(notice.rev, now) || notice.space_rev.is_some_and(|rev| is_ahead(rev, now)) {
             return Err(SpaceError::FutureRev);
         }
         let space = self.find(uri).await?;

@@ -24,7 +24,8 @@ impl Spaces {
     /// [`SpaceError::NoRepo`] when the author has written nothing, or the viewer may not read the repo.
     pub async fn commit(&self, uri: &SpaceUri, viewer: &Viewer, repo: &Did) -> Result<Commit, SpaceError> {
         let space = self.repo(uri, viewer, repo).await?.space;
-        let state = own(repos::state(&self.core().db, space.id, repo).await?)?;
+        let state = repos::state(&self.core().db, space.id, repo).await?.ok_or(SpaceError::NoRepo)?;
+        check_is_here(&state)?;
         self.sign(uri, repo, state.rev, &state.hash).await
     }
 
@@ -44,7 +45,7 @@ impl Spaces {
         let _permit = db.read_permit(&viewer.tenant(uri)).await?;
         let page = oplog::page(db, space.id, repo, query.after, query.limit, query.with_values).await?;
         let page = page.ok_or(SpaceError::NoRepo)?;
-        own(Some(page.state.clone()))?;
+        check_is_here(&page.state)?;
         if page.has_more {
             return Ok((page, None));
         }
@@ -110,10 +111,10 @@ impl Spaces {
     }
 }
 
-/// The state of a repo that is here: only its host signs commits to it.
+/// Checks that a repo is here: only its host signs commits to it.
 ///
 /// # Errors
-/// [`SpaceError::NoRepo`] for a copy, and for none.
-pub(super) fn own(state: Option<RepoState>) -> Result<RepoState, SpaceError> {
-    state.filter(|state| !state.is_copy()).ok_or(SpaceError::NoRepo)
+/// [`SpaceError::NoRepo`] for a copy.
+pub(super) fn check_is_here(state: &RepoState) -> Result<(), SpaceError> {
+    if state.is_copy() { Err(SpaceError::NoRepo) } else { Ok(()) }
 }

@@ -164,10 +164,13 @@ impl Services {
 /// # Errors
 /// [`ServiceError::Refused`]
 pub(super) fn accepted(answer: FetchedResponse) -> Result<FetchedResponse, ServiceError> {
+    /// Characters of a name that are kept: it is written to the log.
+    const MAX_NAME: usize = 64;
     if answer.status.is_success() {
         return Ok(answer);
     }
-    let name =
-        serde_json::from_slice(&answer.body).map_or_else(|_| String::new(), |body: ErrorBody| body.error);
+    let body = serde_json::from_slice(&answer.body);
+    let name = body.map_or_else(|_| String::new(), |body: ErrorBody| body.error);
+    let name = name.chars().filter(char::is_ascii_alphanumeric).take(MAX_NAME).collect();
     Err(ServiceError::Refused { status: answer.status.as_u16(), name })
 }

@@ -1,4 +1,4 @@
-//! Work in the background: it delivers notices, and removes what has expired. While spaces are switched off it does nothing, and
+//! Work in the background: it delivers notices, copies repos of other hosts, and removes expired rows. While spaces are switched off it does nothing, and
 //! reads no table. Every host does it: each step can run on several at once.
 
 use std::time::Duration;

@@ -1,10 +1,14 @@
 //! The global `space`: the space that a request names, if its caller may list records of it.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::failure::{FailureAnswer, FaultCode};
 use super::{FailureKind, Invocation, ScriptFailure, Services};
-use belvedere_instance::xrpc::Caller;
+use belvedere_instance::spaces::SpaceError;
+use belvedere_instance::xrpc::{Answer, Caller};
 use belvedere_protocol::spaces::SpaceUri;
 
 /// The value of the global, for the space in the parameter or the field `space`. While spaces are off, nothing is looked up.
@@ -20,17 +24,21 @@ pub(super) async fn of(
     // On the heap, so that runs without a space stay small.
     match Box::pin(spaces.is_readable(&uri, caller)).await {
         Ok(readable) => Ok(readable.then(|| value(&uri))),
-        Err(error) => {
+        Err(SpaceError::Store(error)) => {
             tracing::error!(%error, "the space that a request names can't be read");
             Err(ScriptFailure::new(FailureKind::Internal, "the space that the request names can't be read"))
         }
-    }
-}
-
-impl Invocation<'_> {
-    /// Whether the request names a space, which its caller need not see.
-    pub fn names_space(&self) -> bool {
-        named(self).is_some()
+        // Otherwise a member would look like any other account.
+        Err(error) => {
+            let message = format!("the space that the request names can't be read: {error}");
+            let answer = FailureAnswer::Own(Answer::of_error(&error.into()));
+            let failure = ScriptFailure::new(FailureKind::Runtime, message);
+            Err(ScriptFailure {
+                fault: Some(FaultCode::Unavailable),
+                answer: Some(Arc::new(answer)),
+                ..failure
+            })
+        }
     }
 }
 

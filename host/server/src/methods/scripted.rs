@@ -111,13 +111,11 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
         error = failure.message,
         "a script failed"
     );
+    let mut input = redacted(variables, &call.params, invocation.input);
     // It may have what was to be written in the space, which operators don't read.
-    let is_private = app.spaces.check_enabled().is_ok() && invocation.names_space();
-    let input = if is_private {
-        json!("left out: the call is about a space")
-    } else {
-        redacted(variables, &call.params, invocation.input)
-    };
+    if app.spaces.check_enabled().is_ok() && mentions_space(&input) {
+        input = json!("left out: the call may be about a space");
+    }
     app.events.record(Event::ScriptError {
         method: method.clone(),
         caller: call.caller.did.as_ref().map(Did::to_string),
@@ -134,6 +132,12 @@ const EVENT_BYTES: usize = 4 << 10;
 
 /// Bytes of an input that is parsed for the event log. The log keeps a small part of it.
 const PARSED_BYTES: usize = 64 << 10;
+
+/// Whether an input has the address of a space, or a field or a parameter named after one.
+fn mentions_space(input: &Value) -> bool {
+    let text = input.to_string();
+    text.contains("/space/") || text.contains("\"space")
+}
 
 /// The input of a run for the event log: its body or parameters, with secrets redacted.
 fn redacted(variables: &Variables, params: &[(String, String)], input: Option<&[u8]>) -> Value {

@@ -52,6 +52,11 @@ impl StoreError {
         matches!(self, Self::Unavailable(sqlx::Error::PoolClosed))
     }
 
+    /// Whether the database can't store a value, which says nothing about its own state.
+    pub fn is_of_value(&self) -> bool {
+        matches!(self, Self::BadValue(_))
+    }
+
     /// Whether PostgreSQL rolled the transaction back because of another one (SQLSTATE class 40): it may be repeated.
     pub(super) fn is_conflict_of_transactions(&self) -> bool {
         let Self::Unavailable(sqlx::Error::Database(error)) = self else { return false };

@@ -151,9 +151,12 @@ async fn the_event_of_a_failure_has_nothing_for_a_space(world: World) {
     let server = &group.world.server;
     server.upload(procedure_lexicon(START), Some(NOTE)).await;
     server.bind_to(&format!("xrpc.procedure:{START}"), "function handle() error('no') end").await;
-    for (input, is_private) in
-        [(json!({ "space": space, "text": "secret" }), true), (json!({ "text": "secret" }), false)]
-    {
+    for (input, is_private) in [
+        (json!({ "space": space, "text": "secret" }), true),
+        (json!({ "note": { "of": format!("{space}/{ALICE}/{NOTE}/a") }, "text": "secret" }), true),
+        (json!({ "text": "secret", "spaces": ["main"] }), true),
+        (json!({ "text": "secret" }), false),
+    ] {
         let failed = group.call(Some(&group.alice), Method::POST, START, Some(input)).await;
         assert_eq!(failed.status, 500, "{}", failed.text);
         let path = "/admin/events?event_type=script.error&limit=1";

@@ -9,7 +9,8 @@ use url::form_urlencoded;
 use super::super::Spaces;
 use super::super::delivery::pause_seconds;
 use super::super::held_credential::HeldCredential;
-use super::super::services::{Proof, ServiceCall, accepted};
+use super::super::notices::is_ahead;
+use super::super::services::{Proof, ServiceCall, ServiceError, accepted};
 use super::{ANSWER, ATTEMPT_TIME, Failure, NoCredential, count};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::spaces::r10::RepoEntry;
@@ -27,6 +28,12 @@ const INCOMPLETE_SECONDS: i64 = 1;
 
 /// Repos of a page.
 const PAGE: usize = 1_000;
+
+/// Bytes of a cursor. Those of this server have 13.
+const MAX_CURSOR: usize = 1_000;
+
+/// Time after which the list is read from its start again.
+const RELIST_SECONDS: i64 = 24 * 60 * 60;
 
 /// Followers whose credentials are tried.
 const MAX_FOLLOWERS: u32 = 5;
@@ -59,8 +66,12 @@ impl Spaces {
         }
         let (has_failed, seconds) = match checked {
             Ok(is_complete) => (false, if is_complete { CHECK_SECONDS } else { INCOMPLETE_SECONDS }),
-            Err(Failure::Store(error)) => return Err(error),
+            Err(Failure::Store(error)) if !error.is_of_value() => return Err(error),
             Err(error) => {
+                if matches!(error, Failure::Service(ServiceError::Refused { status: 400, .. })) {
+                    // It may not know the cursor any more.
+                    follows::restart(db, space.id, now).await?;
+                }
                 tracing::info!(space = %space.uri, %error, "a followed space can't be checked");
                 (true, pause_seconds(row.failures))
             }
@@ -78,24 +89,28 @@ impl Spaces {
         self.register(space, row, &credential, call).await?;
         let (db, clock) = (&self.core().db, &self.core().clock);
         let mut cursor = row.cursor.clone();
+        // A repo is listed again that was left out when its turn came: that of an account which was not active then.
+        if row.listed_at < clock.now().plus_seconds(-RELIST_SECONDS) {
+            follows::restart(db, space.id, clock.now()).await?;
+            cursor = None;
+        }
         loop {
             let (page, next) = self.page(space, &credential, call, cursor.as_deref()).await?;
             // An empty page has no cursor: the old one stays. A host whose cursor does not move has nothing more.
-            let Some(next) = next.filter(|next| Some(next) != cursor.as_ref()) else { break };
-            let is_stored = {
-                let moves = (cursor.as_deref(), Some(next.as_str()));
-                follows::store_page(db, space.id, &page, moves, clock.now()).await?
-            };
-            if !is_stored {
+            let next = next.filter(|next| Some(next) != cursor.as_ref());
+            let moves = (cursor.as_deref(), next.as_deref().or(cursor.as_deref()));
+            if !follows::store_page(db, space.id, &page, moves, clock.now()).await? {
                 return Err(Failure::Answer("another host has read its list meanwhile"));
             }
             if !page.is_empty() {
                 self.0.changed.notify_one();
             }
-            cursor = Some(next);
+            if next.is_none() {
+                break;
+            }
+            cursor = next;
         }
-        let is_complete = follows::complete(db, space.id).await?;
-        Ok(row.is_complete || is_complete)
+        Ok(follows::complete(db, space.id, cursor.as_deref()).await?)
     }
 
     /// A page of the list, and its cursor.
@@ -114,13 +129,18 @@ impl Spaces {
         let call = ServiceCall { method: "com.atproto.space.listRepos", ..call };
         let proof = Proof::Credential(credential, &space.uri.did);
         let answer = accepted(self.0.services.get(call, proof, &query).await?)?;
-        let malformed = Failure::Answer("its list of repos is malformed");
-        let (entries, cursor) = RepoEntry::read_page(&answer.body).ok_or(malformed)?;
+        let page = RepoEntry::read_page(&answer.body).filter(|(_, cursor)| {
+            // No database stores U+0000, and the cursor is sent back in a URL.
+            cursor.as_ref().is_none_or(|cursor| cursor.len() <= MAX_CURSOR && !cursor.contains('\0'))
+        });
+        let page = page.filter(|(entries, _)| entries.len() <= PAGE);
+        let (entries, cursor) = page.ok_or(Failure::Answer("its list of repos is malformed"))?;
         let listed = |entry: RepoEntry| {
             let RepoEntry { did: author, rev, hash, space_rev, host } = entry;
             Listed { author, rev, hash, host, space_rev }
         };
-        Ok((entries.into_iter().map(listed).collect(), cursor))
+        let is_ahead = |entry: &RepoEntry| is_ahead(entry.rev, self.core().clock.now());
+        Ok((entries.into_iter().filter(|entry| !is_ahead(entry)).map(listed).collect(), cursor))
     }
 
     /// Registers this instance for the notices of a space. Without them the checks find what changes.

@@ -10,6 +10,7 @@ use serde_json::json;
 use url::form_urlencoded;
 
 use super::super::Spaces;
+use super::super::author_token::token_in;
 use super::super::held_credential::HeldCredential;
 use super::super::services::{Proof, ServiceCall, ServiceError, accepted};
 use super::ANSWER;
@@ -22,6 +23,11 @@ use belvedere_storage::store::StoreError;
 
 const DELEGATE: &str = "com.atproto.space.getDelegationToken";
 const EXCHANGE: &str = "com.atproto.space.getSpaceCredential";
+
+/// The errors with which the host of a space refuses an account (spaces-delta.md §2), or says that the space is deleted. Any other
+/// answer, such as the 404 of a proxy in front of it, says nothing about the account.
+const REFUSALS: [&str; 5] =
+    ["SpaceNotFound", "SpaceDeleted", "UserNotAuthorized", "AppNotAuthorized", "NotAuthorized"];
 
 /// Credentials that are held. Each is requested again when it is needed.
 const MAX_HELD: u64 = 10_000;
@@ -67,7 +73,7 @@ impl From<StoreError> for NoCredential {
 impl From<ServiceError> for NoCredential {
     fn from(error: ServiceError) -> Self {
         match error {
-            ServiceError::Refused { status: 400..=428 | 430..=499, name } => {
+            ServiceError::Refused { name, .. } if REFUSALS.contains(&&*name) => {
                 Self::Refused { name: name.into() }
             }
             error => Self::Failed(error.to_string().into()),
@@ -97,11 +103,6 @@ impl Default for HeldCredentials {
 #[derive(Deserialize)]
 struct Issued {
     credential: String,
-}
-
-#[derive(Deserialize)]
-struct Delegated {
-    token: String,
 }
 
 impl Spaces {
@@ -185,10 +186,7 @@ impl Spaces {
         let token = self.author_token(account, &uri.did, DELEGATE).await?.ok_or(NoCredential::NoSession)?;
         let call = ServiceCall { service: host, endpoint, method: DELEGATE, limits: ANSWER };
         let answer = self.0.services.get(call, Proof::Token(&token), &query).await?;
-        let delegated =
-            serde_json::from_slice(&accepted(answer)?.body).map_err(|_| ServiceError::Malformed)?;
-        let Delegated { token } = delegated;
-        Ok(token)
+        Ok(token_in(&accepted(answer)?.body).ok_or(ServiceError::Malformed)?)
     }
 }
 

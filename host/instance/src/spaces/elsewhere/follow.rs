@@ -23,17 +23,24 @@ impl Spaces {
         account.check_app(RecordCall::ReadOthers, uri, None, &self.declared(&uri.kind))?;
         let (db, now) = (&self.core().db, self.core().clock.now());
         let known = space::get(db, uri).await?;
-        if self.0.identity.did() == uri.did || known.is_some_and(|space| space.is_hosted) {
+        if self.0.identity.did() == uri.did || known.as_ref().is_some_and(|space| space.is_hosted) {
             return Err(SpaceError::invalid(
                 "a space of this server needs no follower: call its methods here",
             ));
+        }
+        if let Some(space) = &known
+            && follows::of(db, space.id, &account.did).await?.is_some()
+        {
+            return Ok(());
         }
         if follows::count_of(db, &account.did).await? >= MAX_FOLLOWED {
             return Err(SpaceError::Conflict("you follow as many spaces as one account may"));
         }
         self.credential(uri, Some(&account.did)).await.map_err(SpaceError::from)?;
         let space = space::of_other_host(db, uri, now).await?.ok_or(SpaceError::NoSpace)?;
-        follows::begin(db, space, &account.did).await?;
+        if !follows::begin(db, space, &account.did).await? {
+            return Err(SpaceError::NoSpace);
+        }
         self.0.changed.notify_one();
         Ok(())
     }
@@ -52,8 +59,8 @@ impl Spaces {
     /// The records of a space of another host that a user may read here: all, as long as its host gives the user credentials.
     ///
     /// # Errors
-    /// [`SpaceError::HostFails`] when the host can't be asked; [`SpaceError::HostRefuses`] for a user without a session; [`SpaceError::Copying`] before everything was copied once. Without the
-    /// rest an answer would look as if there was no more.
+    /// [`SpaceError::HostFails`] when the host can't be asked; [`SpaceError::HostRefuses`] for a user without a session;
+    /// [`SpaceError::Copying`] before everything was copied once: a part would look like all.
     pub(in super::super) async fn readable_elsewhere(
         &self,
         space: &SpaceRow,

@@ -85,18 +85,18 @@ impl Spaces {
                 }
             }
         }
-        // A space whose share is taken may have more repos than a page: then the page after them is read.
-        let mut blocked = Vec::new();
+        // A share that is taken may have more repos than a page: then the page without it is read.
+        let mut taken = Vec::new();
         loop {
-            let page = copies::due(db, clock.now(), MAX_DUE, &blocked).await?;
+            let page = copies::due(db, clock.now(), MAX_DUE, &taken).await?;
             let is_last = page.len() < MAX_DUE as usize;
             for copy in page {
-                if blocked.contains(&copy.space) {
+                if taken.contains(&copy.share) {
                     continue;
                 }
                 match self.enter(copy.space).await? {
                     Entered::Full => return Ok(()),
-                    Entered::Blocked => blocked.push(copy.space),
+                    Entered::Blocked => taken.push(copy.share),
                     Entered::Now(space, permit) => {
                         let until = clock.now().plus_seconds(LEASE_SECONDS);
                         if copies::begin(db, &copy, until).await? {
@@ -119,13 +119,9 @@ impl Spaces {
     async fn enter(&self, space: SpaceId) -> Result<Entered, StoreError> {
         let row = space::by_id(&self.core().db, space).await?.filter(|row| row.deleted_at.is_none());
         let Some(row) = row else { return Ok(Entered::Blocked) };
-        // The spaces of another host have one share; each of this instance has one, because they have one authority.
-        let tenant = if row.is_hosted {
-            Tenant::Account(row.uri.to_string().into())
-        } else {
-            Tenant::of_did(row.uri.did.as_str())
-        };
-        Ok(match self.0.copies.try_enter(&tenant) {
+        // All spaces of this instance have one authority.
+        let share = if row.is_hosted { &row.creator } else { &row.uri.did };
+        Ok(match self.0.copies.try_enter(&Tenant::of_did(share.as_str())) {
             Ok(permit) => Entered::Now(Box::new(row), permit),
             Err(Full::Tenant) => Entered::Blocked,
             Err(Full::Pool | Full::Timeout) => Entered::Full,
@@ -136,7 +132,7 @@ impl Spaces {
 /// Whether an attempt begins.
 enum Entered {
     Now(Box<SpaceRow>, Permit),
-    /// The share of the space is taken.
+    /// The share of the space is taken, or the space is gone.
     Blocked,
     /// All permits are taken.
     Full,

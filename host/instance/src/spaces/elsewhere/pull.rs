@@ -61,6 +61,10 @@ struct Source {
 struct Reading<'a> {
     space: &'a SpaceRow,
     copy: &'a DueCopy,
+    /// The rev of the copy.
+    from: Option<Tid>,
+    /// The rev from which its log is read; `None` to read the whole repo.
+    since: Option<Tid>,
     credential: &'a HeldCredential,
     source: &'a Source,
 }
@@ -87,7 +91,7 @@ impl Spaces {
         let pulled = pulled.unwrap_or(Err(Failure::Answer("it takes too long")));
         let (has_failed, next) = match pulled {
             Ok(()) => (false, None),
-            Err(Failure::Store(error)) => return Err(error),
+            Err(Failure::Store(error)) if !error.is_of_value() => return Err(error),
             Err(error) => {
                 let (uri, author) = (&space.uri, &copy.author);
                 tracing::info!(space = %uri, %author, %error, "a repo of another host can't be copied");
@@ -103,16 +107,31 @@ impl Spaces {
     }
 
     async fn pull_from_any(&self, space: &SpaceRow, copy: &DueCopy) -> Result<(), Failure> {
-        if copies::bytes(&self.core().db, space.id).await? > MAX_SPACE_BYTES {
+        // A list may say so of a repo that was here: there is nothing to read.
+        if copy.host.as_ref() == Some(&self.0.identity.did()) {
+            return Ok(());
+        }
+        let db = &self.core().db;
+        let state = repos::state(db, space.id, &copy.author).await?;
+        let is_full = copies::bytes(db, space.id).await? > MAX_SPACE_BYTES;
+        if is_full && state.is_none() {
             return Err(Failure::Answer("the copies of the space have a gigabyte: no more are stored"));
         }
+        // A log only adds to the counted bytes, also when its records shrink. The whole repo gives their number.
+        let is_log_enough = !is_full
+            && state
+                .as_ref()
+                .is_none_or(|state| state.copied_bytes.unwrap_or_default() <= REPO.max_bytes as u64);
+        let from = state.map(|state| state.rev);
+        let since = from.filter(|_| is_log_enough);
         let credential = self.reader(space).await?;
         let mut last = Failure::Answer("no server is known to have it");
         for source in self.sources(space, copy).await {
             let pulled = match source {
                 Err(error) => Err(error),
                 Ok(source) => {
-                    let reading = Reading { space, copy, credential: &credential, source: &source };
+                    let reading =
+                        Reading { space, copy, from, since, credential: &credential, source: &source };
                     self.pull_from(&reading).await
                 }
             };
@@ -132,10 +151,8 @@ impl Spaces {
             let endpoint = services.space_host(did).await?;
             Ok(Source { service: host_of(did), endpoint, signer: (did.clone(), KeyId::AtprotoSpace) })
         };
-        let own = self.0.identity.did();
         if let Some(host) = &copy.host {
-            // A list may say so of a repo that was here.
-            return if *host == own { Vec::new() } else { vec![host_of_spaces(host).await] };
+            return vec![host_of_spaces(host).await];
         }
         let pds = async {
             let author = &copy.author;
@@ -151,19 +168,12 @@ impl Spaces {
 
     /// Copies a repo from one server. Returns the rev of the copy.
     async fn pull_from(&self, reading: &Reading<'_>) -> Result<Option<Tid>, Failure> {
-        let db = &self.core().db;
-        let state = repos::state(db, reading.space.id, &reading.copy.author).await?;
-        let from = state.as_ref().map(|state| state.rev);
-        // The log has no end that a repo has.
-        let is_small =
-            state.and_then(|state| state.copied_bytes).is_none_or(|bytes| bytes <= REPO.max_bytes as u64);
-        if let Some(rev) = from
-            && is_small
-            && let Some(rev) = self.pull_log(reading, rev).await?
+        if let Some(since) = reading.since
+            && let Some(rev) = self.pull_log(reading, since).await?
         {
             return Ok(Some(rev));
         }
-        self.pull_repo(reading, from).await
+        self.pull_repo(reading).await
     }
 
     /// Applies the log since a rev. `None` when it does not lead from there to its commit.
@@ -184,6 +194,10 @@ impl Spaces {
             let page: LogPage = serde_json::from_slice(&answer.1).map_err(malformed)?;
             let ops =
                 OpView::read_page(&page.ops, last).map_err(|_| Failure::Answer("its log is malformed"))?;
+            // Otherwise a host could send such pages without an end.
+            if ops.is_empty() && page.commit.is_none() {
+                return Ok(None);
+            }
             last = ops.last().map(|op| op.position).or(last);
             changes.extend(ops.into_iter().zip(page.ops));
             match (page.commit, page.cursor) {
@@ -196,16 +210,15 @@ impl Spaces {
         };
         self.verify(reading, &commit).await?;
         let changes = hand_over_thread(bytes, || with_records(changes));
-        let result =
-            synchronize(&self.core().db, &synced(reading, Some(from), &commit, self.now()), &changes).await?;
+        let result = synchronize(&self.core().db, &synced(reading, &commit, self.now()), &changes).await?;
         match result {
             Synchronized::Diverged => Ok(None),
-            result => settled(result, &commit).map(Some),
+            result => settled(result, reading, &commit).map(Some),
         }
     }
 
     /// Replaces the copy by the whole repo.
-    async fn pull_repo(&self, reading: &Reading<'_>, from: Option<Tid>) -> Result<Option<Tid>, Failure> {
+    async fn pull_repo(&self, reading: &Reading<'_>) -> Result<Option<Tid>, Failure> {
         let (status, body) = self.ask(reading, "com.atproto.space.getRepo", &[], REPO).await?;
         if status != StatusCode::OK {
             return Err(Failure::Answer("its host does not have it"));
@@ -224,8 +237,8 @@ impl Spaces {
             Ok((car, records))
         })?;
         self.verify(reading, car.commit()).await?;
-        let to = synced(reading, from, car.commit(), self.now());
-        settled(replace(&self.core().db, &to, &records).await?, car.commit()).map(Some)
+        let to = synced(reading, car.commit(), self.now());
+        settled(replace(&self.core().db, &to, &records).await?, reading, car.commit()).map(Some)
     }
 
     /// The answer to a query about the repo, if its status is 200 or 400.
@@ -236,7 +249,7 @@ impl Spaces {
         more: &[(&str, String)],
         limits: Limits,
     ) -> Result<(StatusCode, Bytes), Failure> {
-        let Reading { space, copy, credential, source } = reading;
+        let Reading { space, copy, credential, source, .. } = reading;
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("space", &space.uri.to_string())
             .append_pair("repo", copy.author.as_str())
@@ -278,21 +291,20 @@ impl Spaces {
     }
 }
 
-fn synced<'a>(reading: &'a Reading<'_>, from: Option<Tid>, commit: &Commit, now: Timestamp) -> Synced<'a> {
+fn synced<'a>(reading: &'a Reading<'_>, commit: &Commit, now: Timestamp) -> Synced<'a> {
     let author = &reading.copy.author;
-    Synced { space: reading.space.id, author, from, rev: commit.rev, hash: commit.hash, now }
+    Synced { space: reading.space.id, author, from: reading.from, rev: commit.rev, hash: commit.hash, now }
 }
 
-/// The rev that a copy has after an attempt to store it.
-fn settled(result: Synchronized, commit: &Commit) -> Result<Tid, Failure> {
+/// The rev up to which nothing more is to be copied after an attempt to store it.
+fn settled(result: Synchronized, reading: &Reading<'_>, commit: &Commit) -> Result<Tid, Failure> {
     match result {
-        // A repo that is here, and a space that is gone, need no copy.
-        Synchronized::Stored | Synchronized::Old | Synchronized::Here | Synchronized::NoSpace => {
-            Ok(commit.rev)
-        }
+        Synchronized::Stored | Synchronized::Old => Ok(commit.rev),
+        // A repo that is here, and a space that is gone, need no copy, whatever the list says.
+        Synchronized::Here | Synchronized::NoSpace => Ok(reading.copy.rev),
         Synchronized::Diverged => Err(Failure::Answer("its commit has the hash of other records")),
         Synchronized::Raced => Err(Failure::Answer("another host has copied it meanwhile")),
-        Synchronized::TooLarge => Err(Failure::Answer("a record in it is too large")),
+        Synchronized::TooLarge => Err(Failure::Answer("a record in it is too large, or it has too many")),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::arguments::space;
+use super::arguments::{check_lengths, space};
 use super::state::RunState;
 use super::{Refusal, fault, handles, log, report, space_records};
 use crate::scripts::bindings::belvedere::script::repo::{Host, Loaded, Write as WitWrite, Written};
@@ -256,8 +256,9 @@ fn check(
 
 /// The space that all writes of a commit go to; `None` for those to a repo.
 fn common_space(writes: &[WitWrite]) -> Result<Option<SpaceUri>, Fault> {
-    let first = writes.first().and_then(|write| write.space.as_deref());
-    if writes.iter().any(|write| write.space.as_deref() != first) {
+    let first = writes.first().and_then(|write| write.space.as_ref());
+    check_lengths("Record", &[first])?;
+    if writes.iter().any(|write| write.space.as_ref() != first) {
         return Err(bad("Record: the records of one commit must be in one space, or none of them in any"));
     }
     first.map(|uri| space("Record", uri)).transpose()

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::arguments::invalid;
+use super::arguments::{check_lengths, invalid};
 use super::rows::pack_of_space;
 use super::state::RunState;
 use super::{fault, json, report, spaces};
@@ -17,7 +17,7 @@ use belvedere_protocol::spaces::{SpaceRecordUri, SpaceUri};
 use belvedere_storage::store::spaces::records::SpaceRecord;
 
 /// The packed record at an address.
-pub(super) async fn get(state: &mut RunState, function: &str, uri: &str) -> Result<Vec<u8>, Fault> {
+pub(super) async fn get(state: &mut RunState, function: &str, uri: &String) -> Result<Vec<u8>, Fault> {
     match find(state, function, uri).await? {
         Some((space, record)) => pack_of_space(state, &space, std::slice::from_ref(&record)),
         None => Ok(Vec::new()),
@@ -37,8 +37,9 @@ pub(super) async fn load(state: &mut RunState, position: u32, uri: String) -> Re
 async fn find(
     state: &mut RunState,
     function: &str,
-    uri: &str,
+    uri: &String,
 ) -> Result<Option<(SpaceUri, SpaceRecord)>, Fault> {
+    check_lengths(function, &[Some(uri)])?;
     let uri = SpaceRecordUri::parse(uri).map_err(|error| invalid(function, error))?;
     let found = spaces::call(state, function, async |spaces, viewer| {
         match spaces.record(&uri.space, viewer, Some(&uri.author), &uri.path).await {
@@ -55,6 +56,9 @@ async fn find(
 pub(super) fn author(state: &mut RunState) -> Result<Did, Fault> {
     if let Some(dry_run) = state.dry_run() {
         return Err(report::refusal(dry_run, "Record in a space"));
+    }
+    if state.info.delegate.is_some() {
+        return Err(fault::forbidden("Record: a run with a delegate_did writes to no space"));
     }
     state.session("Record")?;
     state.info.caller.did.clone().ok_or_else(|| fault::forbidden("Record: there is no caller"))

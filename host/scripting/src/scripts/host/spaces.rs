@@ -52,7 +52,7 @@ impl Host for RunState {
     }
 
     async fn list_members(&mut self, uri: String, after: Option<String>) -> Result<Members, Refusal> {
-        let page = list_members(self, &uri, after).await?;
+        let page = list_members(self, uri, after).await?;
         let bytes = page.members.iter().map(|member| member.did.len() + size_of::<Member>()).sum();
         self.count_rows(page.members.len(), bytes)?;
         self.memory.hold_result(bytes).await?;
@@ -81,9 +81,10 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
     Ok(Page { records, cursor: page.next.map(|place| place.to_string()) })
 }
 
-async fn list_members(state: &mut RunState, uri: &str, after: Option<String>) -> Result<Members, Fault> {
+async fn list_members(state: &mut RunState, uri: String, after: Option<String>) -> Result<Members, Fault> {
     let function = "atproto.spaces.list_members";
-    let uri = space(function, uri)?;
+    check_lengths(function, &[Some(&uri), after.as_ref()])?;
+    let uri = space(function, &uri)?;
     let after = account(function, after)?;
     let after = after.as_ref().map_or("", |did| did.as_str());
     let found = call(state, function, async |spaces, viewer| {
@@ -130,8 +131,32 @@ fn refusal(state: &mut RunState, function: &str, error: SpaceError) -> Fault {
         | SpaceError::Hidden(_)
         | SpaceError::NotAuthorized(_)
         | SpaceError::Scope(_)
-        | SpaceError::OtherRepo => FaultCode::Forbidden,
-        _ => FaultCode::BadInput,
+        | SpaceError::OtherRepo
+        | SpaceError::NotAdministrator
+        | SpaceError::NotAuthority
+        | SpaceError::InspectorDisabled
+        | SpaceError::GrantRequired
+        | SpaceError::HostRefuses(_) => FaultCode::Forbidden,
+        SpaceError::HostFails(_) | SpaceError::Copying | SpaceError::Busy | SpaceError::TooManyAttempts => {
+            FaultCode::Unavailable
+        }
+        SpaceError::SpaceExists
+        | SpaceError::NotHosted
+        | SpaceError::Token(_)
+        | SpaceError::Exchange(_)
+        | SpaceError::Audience(_)
+        | SpaceError::NoRecord
+        | SpaceError::RecordExists
+        | SpaceError::OtherVersion
+        | SpaceError::OtherCommit
+        | SpaceError::Collection(_)
+        | SpaceError::Ambiguous
+        | SpaceError::Invalid(_)
+        | SpaceError::Unsupported(_)
+        | SpaceError::Conflict(_)
+        | SpaceError::NotFound(_)
+        | SpaceError::NoService(_)
+        | SpaceError::FutureRev => FaultCode::BadInput,
     };
     let message = format!("{function}: {error}");
     let answer = state.keep_answer(FailureAnswer::Own(Answer::of_error(&error.into())));

@@ -52,7 +52,7 @@ pub(super) async fn verify_credential(
             verify_with_document(access, sender, (&space.did, key_id), |key| parsed.verify(key, now)).await?
         }
     };
-    verified.remember(token, &credential);
+    verified.remember(token, &credential, now);
     Ok(presented(credential, audience))
 }
 
@@ -70,7 +70,7 @@ fn prove(
     // Credentials of R8, which DPoP proofs go with, are not accepted.
     let Binding::Key(holder) = binding else { return Err(TokenError::Binding.into()) };
     let verify = || http_signature::verify(&lines.headers(), Cover::Credential(holder), now).map(drop);
-    Ok(access.verified_credentials.prove(lines, verify)?)
+    Ok(access.verified_credentials.prove(lines, now, verify)?)
 }
 
 /// Verifies a delegation token, and marks it as used.
@@ -127,7 +127,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn of(headers: &'a HeaderMap) -> Self {
+    pub(super) fn of(headers: &'a HeaderMap) -> Self {
         // A line that is not text stays one, and is malformed.
         let lines =
             |name: &str| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("\0")).collect();

@@ -19,32 +19,38 @@ pub struct DueCopy {
     /// The DID of the host that has named itself.
     pub host: Option<Did>,
     pub pull_at: Timestamp,
+    /// The account whose share of the reads an attempt takes: the authority of a space of another host, the creator of one of this
+    /// instance.
+    pub share: Did,
     /// Attempts that have failed since the last one that succeeded.
     pub failures: i64,
 }
 
 const PULLS: Attempts = attempts!("space_writers", "pull_at", "author");
 
-/// Repos whose next attempt is due, the longest due first, without those in some spaces.
-pub async fn due(db: &Db, now: Timestamp, max: u32, except: &[SpaceId]) -> Result<Vec<DueCopy>, StoreError> {
-    type Row = (SpaceId, String, String, Option<String>, Timestamp, i64);
+/// Repos whose next attempt is due, the longest due first, without those of some shares.
+pub async fn due(db: &Db, now: Timestamp, max: u32, except: &[Did]) -> Result<Vec<DueCopy>, StoreError> {
+    const SHARE: &str = "CASE WHEN s.is_hosted THEN s.creator_did ELSE s.did END";
+    type Row = (SpaceId, String, String, Option<String>, Timestamp, i64, String);
     let rows: Vec<Row> = on!(db, reader, |pool| {
-        let mut sql = sqlx::QueryBuilder::new(
-            "SELECT w.space_id, w.author, w.rev, w.host, w.pull_at, w.failures FROM space_writers w \
-             JOIN spaces s ON s.id = w.space_id WHERE s.deleted_at IS NULL AND w.pull_at <= ",
+        let mut sql =
+            sqlx::QueryBuilder::new("SELECT w.space_id, w.author, w.rev, w.host, w.pull_at, w.failures, ");
+        sql.push(SHARE).push(
+            " FROM space_writers w JOIN spaces s ON s.id = w.space_id WHERE s.deleted_at IS NULL AND w.pull_at <= ",
         );
         sql.push_bind(now);
-        for space in except {
-            sql.push(" AND w.space_id <> ").push_bind(*space);
+        for share in except {
+            sql.push(" AND ").push(SHARE).push(" <> ").push_bind(share.as_str());
         }
         sql.push(" ORDER BY w.pull_at, w.space_id, w.author LIMIT ").push_bind(i64::from(max));
         sql.build_query_as().fetch_all(pool).await
     })?;
-    let row = |(space, author, rev, host, pull_at, failures): Row| {
+    let row = |(space, author, rev, host, pull_at, failures, share): Row| {
         let author = columns::did("space_writers.author", &author)?;
         let rev = columns::tid("space_writers.rev", &rev)?;
         let host = host.map(|host| columns::did("space_writers.host", &host)).transpose()?;
-        Ok(DueCopy { space, author, rev, host, pull_at, failures })
+        let share = columns::did("spaces.did", &share)?;
+        Ok(DueCopy { space, author, rev, host, pull_at, share, failures })
     };
     rows.into_iter().map(row).collect()
 }
@@ -68,7 +74,8 @@ pub async fn end(
 
 /// The bytes of all copies in a space, at most.
 pub async fn bytes(db: &Db, space: SpaceId) -> Result<u64, StoreError> {
-    let sql = "SELECT CAST(coalesce(sum(copied_bytes), 0) AS BIGINT) FROM space_repos WHERE space_id = $1";
+    let sql = "SELECT CAST(coalesce(sum(copied_bytes), 0) AS BIGINT) FROM space_repos \
+               WHERE space_id = $1 AND copied_bytes IS NOT NULL";
     let bytes: i64 = on!(db, reader, |pool| sqlx::query_scalar(sql).bind(space).fetch_one(pool).await)?;
     Ok(bytes.max(0) as u64)
 }

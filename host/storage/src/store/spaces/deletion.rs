@@ -130,12 +130,15 @@ pub async fn remove_repo(db: &Db, space: SpaceId, author: &Did) -> Result<bool, 
     })
 }
 
-/// Removes the copy of a repo in a space that is not followed. `false` when it is followed now.
+/// Removes the copy of a repo in a space of another host that is not followed. `false` when it is followed now, or the repo is no copy any
+/// more: its author has written to it here.
 pub(super) async fn remove_copy(db: &Db, space: SpaceId, author: &Did) -> Result<bool, StoreError> {
-    let is_followed = "SELECT count(*) FROM space_follows WHERE space_id = $1";
-    with_space!(db, space, |tx, _locked| {
-        let follows: i64 = sqlx::query_scalar(is_followed).bind(space).fetch_one(&mut *tx).await?;
-        if follows > 0 {
+    let is_needed = "SELECT EXISTS (SELECT 1 FROM space_follows WHERE space_id = $1) OR NOT EXISTS \
+                     (SELECT 1 FROM space_repos WHERE space_id = $1 AND author = $2 AND copied_bytes IS NOT NULL)";
+    with_space!(db, space, |tx, locked| {
+        let query = sqlx::query_scalar(is_needed).bind(space).bind(author.as_str());
+        let is_needed: bool = query.fetch_one(&mut *tx).await?;
+        if is_needed || locked.is_none_or(|space| space.is_hosted) {
             return Ok(false);
         }
         for sql in OF_AUTHOR {
@@ -147,10 +150,12 @@ pub(super) async fn remove_copy(db: &Db, space: SpaceId, author: &Did) -> Result
 }
 
 /// Removes everything that a deleted account has in spaces: its repos, memberships, credentials and registrations, the invites
-/// that it made, and the spaces of which it is the authority. Spaces that it created under another authority stay, and
+/// that it made, and the hosted spaces of which it is the authority. Such a space of another host is not followed any more: the repos
+/// in it that are here are not the authority's. Spaces that it created under another authority stay, and
 /// only super users administer them from then on. Can be repeated after a failure. Returns the credentials that were revoked.
 pub async fn purge_account(db: &Db, did: &Did, now: Timestamp) -> Result<Vec<Revoked>, StoreError> {
-    let owned = "SELECT id FROM spaces WHERE did = $1 AND deleted_at IS NULL ORDER BY id";
+    let owned = "SELECT id FROM spaces WHERE did = $1 AND is_hosted AND deleted_at IS NULL ORDER BY id";
+    let elsewhere = "SELECT s.id FROM spaces s JOIN space_follows f ON f.space_id = s.id WHERE s.did = $1 AND NOT s.is_hosted ORDER BY s.id";
     let repos = "SELECT space_id FROM space_repos WHERE author = $1 UNION SELECT space_id FROM space_writers WHERE author = $1 ORDER BY 1";
     let followed = "SELECT space_id FROM space_followers WHERE did = $1";
     let mut revoked = Vec::new();
@@ -159,6 +164,9 @@ pub async fn purge_account(db: &Db, did: &Did, now: Timestamp) -> Result<Vec<Rev
     }
     for space in ids(db, repos, did).await? {
         remove_repo(db, space, did).await?;
+    }
+    for space in ids(db, elsewhere, did).await? {
+        follows::end_all(db, space).await?;
     }
     for space in ids(db, followed, did).await? {
         follows::end(db, space, did).await?;
@@ -191,7 +199,8 @@ pub async fn deleted_accounts(db: &Db, since: Timestamp, max: u32) -> Result<Vec
                        OR EXISTS (SELECT 1 FROM space_writers w WHERE w.author = d.did) \
                        OR EXISTS (SELECT 1 FROM space_members m WHERE m.member = d.did) \
                        OR EXISTS (SELECT 1 FROM space_followers f WHERE f.did = d.did) \
-                       OR EXISTS (SELECT 1 FROM spaces s WHERE s.did = d.did AND s.deleted_at IS NULL)) \
+                       OR EXISTS (SELECT 1 FROM spaces s WHERE s.did = d.did AND s.deleted_at IS NULL \
+                           AND (s.is_hosted OR EXISTS (SELECT 1 FROM space_follows f WHERE f.space_id = s.id)))) \
                ORDER BY t.deleted_at LIMIT $3";
     let dids: Vec<String> = on!(db, reader, |pool| {
         let query = sqlx::query_scalar(sql).bind(since).bind(AccountStatus::Deleted as i16);

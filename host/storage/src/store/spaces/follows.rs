@@ -14,10 +14,10 @@ use super::writers::{Listed, upsert_listed};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowRow {
     pub space: SpaceId,
-    /// The highest space rev in a notice.
-    pub seen_rev: Option<Tid>,
     /// The position up to which the list of repos was read: the cursor of the last page, as its host sent it.
     pub cursor: Option<String>,
+    /// The time at which the list was last read from its start.
+    pub listed_at: Timestamp,
     /// Whether the list was read to its end, and each repo in it was read or has failed, at some time.
     pub is_complete: bool,
     /// The time until which the host of the space sends notices.
@@ -41,14 +41,17 @@ pub enum Observed {
 
 const CHECKS: Attempts = attempts!("space_follows", "check_at", "''");
 
-/// Whether the list takes the repos of further authors: a page, or a notice, may exceed 10,000.
+/// Whether the list takes the repos of further authors. A page may exceed 10,000.
 const HAS_ROOM: &str = "SELECT count(*) < 10000 FROM space_writers WHERE space_id = $1";
+/// The same for one author.
+const HAS_ROOM_FOR: &str = "SELECT EXISTS (SELECT 1 FROM space_writers WHERE space_id = $1 AND author = $2) \
+                            OR (SELECT count(*) FROM space_writers WHERE space_id = $1) < 10000";
 
 /// Follows a space of another host for an account. Nothing changes when it does already. `false` when the space does not exist, was
 /// deleted, or is hosted here.
 pub async fn begin(db: &Db, space: SpaceId, did: &Did) -> Result<bool, StoreError> {
-    let follow = "INSERT INTO space_follows (space_id, is_complete, registered_until, check_at, failures) \
-                  VALUES ($1, $2, 0, 0, 0) ON CONFLICT (space_id) DO NOTHING";
+    let follow = "INSERT INTO space_follows (space_id, listed_at, is_complete, registered_until, check_at, failures) \
+                  VALUES ($1, 0, $2, 0, 0, 0) ON CONFLICT (space_id) DO NOTHING";
     let follower = "INSERT INTO space_followers (space_id, did, refused_at) VALUES ($1, $2, 0) \
                     ON CONFLICT (space_id, did) DO NOTHING";
     // So that the stream reports when the account is deleted.
@@ -131,19 +134,11 @@ pub async fn count_of(db: &Db, did: &Did) -> Result<u64, StoreError> {
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT f.space_id, f.seen_rev, f.cursor, f.is_complete, f.registered_until, f.check_at, f.failures \
+            "SELECT f.space_id, f.cursor, f.listed_at, f.is_complete, f.registered_until, f.check_at, f.failures \
              FROM space_follows f ",
             $tail
         )
     };
-}
-
-/// A space, if it is followed.
-pub async fn get(db: &Db, space: SpaceId) -> Result<Option<FollowRow>, StoreError> {
-    let sql = select!("WHERE f.space_id = $1");
-    let row: Option<Raw> =
-        on!(db, reader, |pool| sqlx::query_as(sql).bind(space).fetch_optional(pool).await)?;
-    row.map(read).transpose()
 }
 
 /// A space, if it is followed for an account.
@@ -153,7 +148,7 @@ pub async fn of(db: &Db, space: SpaceId, did: &Did) -> Result<Option<FollowRow>,
     let row: Option<Raw> = on!(db, reader, |pool| {
         sqlx::query_as(sql).bind(space).bind(did.as_str()).fetch_optional(pool).await
     })?;
-    row.map(read).transpose()
+    Ok(row.map(read))
 }
 
 /// Stores that a notice has arrived, and the state of its repo if it is newer than the last one. `previous`: the space rev
@@ -181,7 +176,8 @@ pub async fn observe(
             return Ok(Observed::Old);
         }
         let is_gap = previous > seen;
-        let has_room: bool = sqlx::query_scalar(HAS_ROOM).bind(space).fetch_one(&mut *tx).await?;
+        let has_room = sqlx::query_scalar(HAS_ROOM_FOR).bind(space).bind(listed.author.as_str());
+        let has_room: bool = has_room.fetch_one(&mut *tx).await?;
         upsert_listed!(tx, space, listed, has_room, now);
         sqlx::query(advance).bind(space).bind(rev.to_string()).bind(is_gap).execute(&mut *tx).await?;
         tx.commit().await?;
@@ -200,12 +196,16 @@ pub async fn store_page(
 ) -> Result<bool, StoreError> {
     let advance = "UPDATE space_follows SET cursor = $3 \
                    WHERE space_id = $1 AND (cursor = $2 OR cursor IS NULL AND $2 IS NULL)";
-    intern::did_ids(db, page.iter().map(|listed| &listed.author)).await?;
+    let has_room: bool =
+        on!(db, reader, |pool| sqlx::query_scalar(HAS_ROOM).bind(space).fetch_one(pool).await)?;
+    // Otherwise only the entries of authors are stored that were interned before.
+    if has_room {
+        intern::did_ids(db, page.iter().map(|listed| &listed.author)).await?;
+    }
     Ok(in_transaction!(db, |tx| {
         let moved = sqlx::query(advance).bind(space).bind(from).bind(cursor).execute(&mut *tx).await?;
         let moved = moved.rows_affected() > 0;
         if moved {
-            let has_room: bool = sqlx::query_scalar(HAS_ROOM).bind(space).fetch_one(&mut *tx).await?;
             for listed in page {
                 upsert_listed!(tx, space, listed, has_room, now);
             }
@@ -214,14 +214,25 @@ pub async fn store_page(
     }))
 }
 
-/// Stores that the list was read to its end. The space is complete when each repo of it was read, or was tried to.
-pub async fn complete(db: &Db, space: SpaceId) -> Result<bool, StoreError> {
-    let sql = "UPDATE space_follows SET is_complete = $2 WHERE space_id = $1 AND NOT EXISTS \
-               (SELECT 1 FROM space_writers w WHERE w.space_id = $1 AND w.pull_at IS NOT NULL AND w.failures = 0)";
-    let completed = on!(db, writer, |pool| {
-        sqlx::query(sql).bind(space).bind(true).execute(pool).await?.rows_affected()
-    });
-    Ok(completed > 0)
+/// Reads the list from its start again.
+pub async fn restart(db: &Db, space: SpaceId, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "UPDATE space_follows SET cursor = NULL, listed_at = $2 WHERE space_id = $1";
+    on!(db, writer, |pool| sqlx::query(sql).bind(space).bind(now).execute(pool).await.map(drop))?;
+    Ok(())
+}
+
+/// Stores that the list was read to its end, which is at `cursor`. Returns whether the space is complete: when there was a copy of each
+/// repo once, or an attempt has failed, and the list has room for all. A copy that is not up to date counts: in a busy space
+/// there always is one.
+pub async fn complete(db: &Db, space: SpaceId, cursor: Option<&str>) -> Result<bool, StoreError> {
+    let sql = "UPDATE space_follows SET is_complete = (is_complete OR NOT EXISTS \
+                   (SELECT 1 FROM space_writers w WHERE w.space_id = $1 AND w.pull_at IS NOT NULL AND w.failures = 0 \
+                       AND NOT EXISTS (SELECT 1 FROM space_repos r WHERE r.space_id = w.space_id AND r.author = w.author))) \
+               AND (SELECT count(*) FROM space_writers WHERE space_id = $1) < 10000 \
+               WHERE space_id = $1 AND (cursor = $2 OR cursor IS NULL AND $2 IS NULL) RETURNING is_complete";
+    let rows: Vec<bool> =
+        on!(db, writer, |pool| sqlx::query_scalar(sql).bind(space).bind(cursor).fetch_all(pool).await)?;
+    Ok(only_row(rows).unwrap_or_default())
 }
 
 /// Stores the time until which the host of the space sends notices.
@@ -236,7 +247,7 @@ pub async fn due(db: &Db, now: Timestamp, max: u32) -> Result<Vec<FollowRow>, St
     let sql = select!("WHERE f.check_at <= $1 ORDER BY f.check_at, f.space_id LIMIT $2");
     let rows: Vec<Raw> =
         on!(db, reader, |pool| sqlx::query_as(sql).bind(now).bind(i64::from(max)).fetch_all(pool).await)?;
-    rows.into_iter().map(read).collect()
+    Ok(rows.into_iter().map(read).collect())
 }
 
 /// Begins a check. `false` when another host has begun one.
@@ -255,11 +266,8 @@ pub async fn end_check(
     CHECKS.end(db, (space, ""), until, has_failed, Some(next)).await
 }
 
-type Raw = (SpaceId, Option<String>, Option<String>, bool, Timestamp, Timestamp, i64);
+type Raw = (SpaceId, Option<String>, Timestamp, bool, Timestamp, Timestamp, i64);
 
-fn read(
-    (space, seen_rev, cursor, is_complete, registered_until, check_at, failures): Raw,
-) -> Result<FollowRow, StoreError> {
-    let seen_rev = seen_rev.map(|rev| columns::tid("space_follows.seen_rev", &rev)).transpose()?;
-    Ok(FollowRow { space, seen_rev, cursor, is_complete, registered_until, check_at, failures })
+fn read((space, cursor, listed_at, is_complete, registered_until, check_at, failures): Raw) -> FollowRow {
+    FollowRow { space, cursor, listed_at, is_complete, registered_until, check_at, failures }
 }

@@ -127,8 +127,13 @@ pub async fn of_other_host(db: &Db, uri: &SpaceUri, now: Timestamp) -> Result<Op
     Ok(find().await?.filter(|space| space.deleted_at.is_none()).map(|space| space.id))
 }
 
-/// Deletes the rows that exist only while another host has the space.
-const OF_OTHER_HOST: [&str; 5] = [
+/// Deletes the rows that exist only while another host has the space, with the copies of repos.
+const OF_OTHER_HOST: [&str; 8] = [
+    "DELETE FROM space_records WHERE space_id = $1 AND author IN \
+         (SELECT author FROM space_repos WHERE space_id = $1 AND copied_bytes IS NOT NULL)",
+    "DELETE FROM space_blobs WHERE space_id = $1 AND author IN \
+         (SELECT author FROM space_repos WHERE space_id = $1 AND copied_bytes IS NOT NULL)",
+    "DELETE FROM space_repos WHERE space_id = $1 AND copied_bytes IS NOT NULL",
     "DELETE FROM space_follows WHERE space_id = $1",
     "DELETE FROM space_followers WHERE space_id = $1",
     "DELETE FROM space_writers WHERE space_id = $1",

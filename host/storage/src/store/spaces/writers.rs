@@ -104,7 +104,6 @@ pub(super) const UPSERT: &str = "INSERT INTO space_writers (space_id, author, re
      WHERE $8 OR EXISTS (SELECT 1 FROM space_writers w WHERE w.space_id = $1 AND w.author = $2) \
      ON CONFLICT (space_id, author) DO UPDATE SET rev = excluded.rev, hash = excluded.hash, \
          space_rev = excluded.space_rev, updated_at = excluded.updated_at, host = excluded.host, \
-         failures = CASE WHEN space_writers.rev = excluded.rev THEN space_writers.failures ELSE 0 END, \
          pull_at = CASE WHEN excluded.pull_at IS NULL OR space_writers.rev <> excluded.rev \
              OR space_writers.hash <> excluded.hash THEN excluded.pull_at ELSE space_writers.pull_at END";
 

@@ -9,9 +9,9 @@ use super::super::super::{Db, StoreError, intern};
 use super::super::columns::SpaceId;
 use super::super::repos::{RepoState, SELECT_STATE};
 use super::super::transaction::with_space;
-use super::NewRecord;
 use super::plan::{Plan, is_too_large};
 use super::rows::{before, load, store};
+use super::{MAX_RECORDS, NewRecord};
 
 /// The state to which a copy is brought. The caller has verified the commit.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +60,13 @@ pub enum Synchronized {
     Old,
     /// The repo is no copy: its author writes to it here.
     Here,
-    /// A record is larger than records may be here, so the repo can't be copied.
+    /// A record is larger than records may be here, or there are more of them, so the repo can't be copied.
     TooLarge,
     /// There is no such space, or it was deleted.
     NoSpace,
 }
 
-/// Applies the changes of a log to a copy.
+/// Applies the changes of a log to a copy, which has no log itself: only the host of a repo has one.
 pub async fn synchronize(
     db: &Db,
     to: &Synced<'_>,
@@ -100,7 +100,10 @@ pub async fn synchronize(
         if !plan.is_complete() || plan.digest() != to.hash {
             return Ok(Synchronized::Diverged);
         }
-        let ops: Vec<&Op> = changes.iter().map(|change| &change.op).collect();
+        if plan.records() > MAX_RECORDS {
+            return Ok(Synchronized::TooLarge);
+        }
+        let ops: [&Op; 0] = [];
         let before = plan.state_before().and_then(|state| state.copied_bytes).unwrap_or_default();
         let bytes = before + bytes_of(changes.iter().filter_map(|change| change.record.as_ref()));
         store!(db, tx, to.space, to.author, plan, ops, to.rev, Some(bytes), to.now);
@@ -109,7 +112,7 @@ pub async fn synchronize(
     })
 }
 
-/// Replaces a copy by all records of the repo. Its log begins after that.
+/// Replaces a copy by all records of the repo.
 pub async fn replace(
     db: &Db,
     to: &Synced<'_>,
@@ -117,11 +120,10 @@ pub async fn replace(
 ) -> Result<Synchronized, StoreError> {
     // So that the stream reports when the account is deleted.
     intern::did_ids(db, std::iter::once(to.author)).await?;
-    if records.iter().any(|(_, record)| is_too_large(record)) {
+    if records.len() as u64 > MAX_RECORDS || records.iter().any(|(_, record)| is_too_large(record)) {
         return Ok(Synchronized::TooLarge);
     }
     let stored = "SELECT collection, rkey, cid FROM space_records WHERE space_id = $1 AND author = $2";
-    let forget = "DELETE FROM space_ops WHERE space_id = $1 AND author = $2";
     with_space!(db, to.space, |tx, locked| {
         if locked.is_none() {
             return Ok(Synchronized::NoSpace);
@@ -136,8 +138,6 @@ pub async fn replace(
         if plan.digest() != to.hash {
             return Ok(Synchronized::Diverged);
         }
-        let query = sqlx::query(forget).bind(to.space).bind(to.author.as_str());
-        query.execute(&mut *tx).await?;
         let ops: [&Op; 0] = [];
         let bytes = bytes_of(records.iter().map(|(_, record)| record));
         store!(db, tx, to.space, to.author, plan, ops, to.rev, Some(bytes), to.now);
@@ -147,5 +147,7 @@ pub async fn replace(
 }
 
 fn bytes_of<'a>(records: impl Iterator<Item = &'a NewRecord>) -> u64 {
-    records.map(|record| record.text.len() as u64).sum()
+    /// The bytes of a row and its entries in indexes, without the text.
+    const ROW_BYTES: u64 = 300;
+    records.map(|record| ROW_BYTES + record.text.len() as u64).sum()
 }

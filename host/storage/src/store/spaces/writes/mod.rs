@@ -129,6 +129,8 @@ pub async fn apply(db: &Db, batch: &Batch<'_>) -> Result<Result<Applied, Refused
         let mut plan = Plan::new(before);
         let listed: Option<String> =
             sqlx::query_scalar(SELECT_REV).bind(space).bind(author.as_str()).fetch_optional(&mut *tx).await?;
+        // The entries of a space of another host are what that host says: they refuse no write, and set no rev.
+        let listed = listed.filter(|_| locked.is_hosted);
         let is_here = plan.state_before().map_or(listed.is_none(), |state| !state.is_copy());
         if !is_here {
             return Ok(Err(Refused::Elsewhere));

@@ -159,6 +159,11 @@ impl<'a> Plan<'a> {
         RepoState { rev, hash: self.hash.clone(), records: self.records, copied_bytes }
     }
 
+    /// The number of records after the batch.
+    pub(super) fn records(&self) -> u64 {
+        self.records
+    }
+
     pub(super) fn digest(&self) -> [u8; 32] {
         self.hash.digest()
     }

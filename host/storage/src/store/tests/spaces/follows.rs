@@ -26,6 +26,12 @@ fn listed(author: u32, n: u64, space_rev: u64) -> Listed {
     Listed { author: did(author), rev: rev(n), hash: [n as u8; 32], host, space_rev: rev(space_rev) }
 }
 
+/// The row of a space, if it is followed for an account.
+async fn row(db: &Db, space: SpaceId) -> Option<follows::FollowRow> {
+    let followers = follows::followers(db, space, 1).await.unwrap();
+    follows::of(db, space, followers.first()?).await.unwrap()
+}
+
 async fn due(db: &Db, now: i64) -> Vec<copies::DueCopy> {
     copies::due(db, Timestamp(now), 9, &[]).await.unwrap()
 }
@@ -74,9 +80,14 @@ async fn the_position_in_the_list_of_repos_moves_once(db: TestDb) {
     assert!(store(None, Some("a"), &[listed(2, 1, 1), listed(3, 1, 1)]).await, "a rev that is there twice");
     assert!(!store(None, Some("b"), &[listed(4, 1, 2)]).await);
     assert!(writers::get(&db, space, &did(4)).await.unwrap().is_none());
-    let row = follows::get(&db, space).await.unwrap().unwrap();
-    assert_eq!((row.cursor.as_deref(), row.seen_rev), (Some("a"), None));
+    let row = row(&db, space).await.unwrap();
+    assert_eq!((row.cursor.as_deref(), row.listed_at), (Some("a"), Timestamp(0)));
     assert!(store(Some("a"), Some("a"), &[]).await);
+    follows::restart(&db, space, Timestamp(55)).await.unwrap();
+    let row = self::row(&db, space).await.unwrap();
+    assert_eq!((row.cursor, row.listed_at), (None, Timestamp(55)));
+    assert!(!follows::complete(&db, space, Some("a")).await.unwrap(), "it is read again meanwhile");
+    assert!(store(None, Some("a"), &[]).await);
     let odd = follows::store_page(&db, space, &[], (Some("a"), Some("a\0b")), Timestamp(60)).await;
     assert!(matches!(odd, Ok(true) | Err(StoreError::BadValue(_))), "{odd:?}");
     follows::end_all(&db, space).await.unwrap();
@@ -99,9 +110,9 @@ async fn a_space_is_followed_for_accounts(db: TestDb) {
     follows::registered(&db, space, until).await.unwrap();
     let end = async |n| follows::end(&db, space, &did(n)).await.unwrap();
     assert!(end(FOLLOWER).await && !end(FOLLOWER).await);
-    assert_eq!(follows::get(&db, space).await.unwrap().unwrap().registered_until, until);
+    assert_eq!(row(&db, space).await.unwrap().registered_until, until);
     deletion::purge_account(&db, &did(8), Timestamp(9)).await.unwrap();
-    assert!(follows::get(&db, space).await.unwrap().is_none());
+    assert!(row(&db, space).await.is_none());
     assert_eq!(count(&db, "space_followers").await, 0);
 }
 
@@ -114,7 +125,7 @@ async fn a_repo_is_due_until_it_is_copied(db: TestDb) {
     assert!(due(&db, 9).await.is_empty());
     let copy = due(&db, 10).await.remove(0);
     assert_eq!((copy.space, &copy.author, &copy.host), (space, &did(2), &Some(did(9))));
-    assert!(copies::due(&db, Timestamp(10), 9, &[space]).await.unwrap().is_empty());
+    assert!(copies::due(&db, Timestamp(10), 9, std::slice::from_ref(&copy.share)).await.unwrap().is_empty());
     let begin = async || copies::begin(&db, &copy, Timestamp(50)).await.unwrap();
     assert!(begin().await && !begin().await && due(&db, 49).await.is_empty());
     copies::end(&db, &copy, Timestamp(50), true, Some(Timestamp(60))).await.unwrap();
@@ -124,7 +135,7 @@ async fn a_repo_is_due_until_it_is_copied(db: TestDb) {
     observe(2, 70).await;
     copies::end(&db, &copy, Timestamp(90), false, None).await.unwrap();
     let copy = due(&db, 70).await.remove(0);
-    assert_eq!(copy.failures, 0, "another state came while the last one was read");
+    assert_eq!(copy.failures, 1, "another state came while the last one was read");
     assert!(copies::begin(&db, &copy, Timestamp(95)).await.unwrap());
     let page = [listed(2, 2, 3)];
     assert!(follows::store_page(&db, space, &page, (None, None), Timestamp(71)).await.unwrap());
@@ -147,17 +158,27 @@ async fn a_space_is_complete_when_each_repo_was_tried(db: TestDb) {
     let space = followed(&db, "main").await;
     let page = [listed(2, 1, 1), listed(3, 1, 2)];
     assert!(follows::store_page(&db, space, &page, (None, Some("2")), Timestamp(20)).await.unwrap());
-    let complete = async || follows::complete(&db, space).await.unwrap();
+    let complete = async || follows::complete(&db, space, Some("2")).await.unwrap();
     let copies = due(&db, 20).await;
     for (copy, (has_failed, next)) in copies.iter().zip([(true, Some(Timestamp(99))), (false, None)]) {
         assert!(!complete().await);
         assert!(copies::begin(&db, copy, Timestamp(50)).await.unwrap());
         copies::end(&db, copy, Timestamp(50), has_failed, next).await.unwrap();
     }
-    assert!(complete().await && follows::get(&db, space).await.unwrap().unwrap().is_complete);
+    assert!(complete().await && row(&db, space).await.unwrap().is_complete);
+    // A copy that is not up to date is one.
+    let busy = followed(&db, "busy").await;
+    let hash = apply(&db, create(&db, "source").await, 2, 10, &[put(&note("a"), 1)]).await.unwrap().hash;
+    let author = did(4);
+    let to = Synced { space: busy, author: &author, from: None, rev: rev(5), hash, now: Timestamp(20) };
+    replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap();
+    let newer = [listed(4, 9, 9)];
+    assert!(follows::store_page(&db, busy, &newer, (None, Some("9")), Timestamp(20)).await.unwrap());
+    assert!(follows::complete(&db, busy, Some("9")).await.unwrap() && due(&db, 20).await.len() == 1);
     let again = [listed(4, 1, 3)];
     assert!(follows::store_page(&db, space, &again, (Some("2"), Some("3")), Timestamp(30)).await.unwrap());
-    assert!(!complete().await && follows::get(&db, space).await.unwrap().unwrap().is_complete, "it stays so");
+    assert!(!complete().await, "the list was read further meanwhile");
+    assert!(row(&db, space).await.unwrap().is_complete, "it stays so");
 }
 
 async fn a_list_has_a_bound(db: TestDb) {
