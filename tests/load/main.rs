@@ -146,10 +146,9 @@ async fn compare(which: &str, plan: &Plan) -> anyhow::Result<()> {
     let mut spaces = Vec::new();
     if matches!(which, "all" | "spaces") {
         let directory = tempfile::tempdir()?;
-        let url = format!("sqlite://{}", directory.path().join("spaces.db").display());
-        spaces.push(spaces::measure("SQLite", &url).await?);
-        let url = belvedere_standins::postgres::create_database().await;
-        spaces.push(spaces::measure("PostgreSQL", &url).await?);
+        let (here, apart) = (sqlite(directory.path()), postgres().await?);
+        spaces.push(spaces::measure("SQLite", [&here.url, &here.baseline_url]).await?);
+        spaces.push(spaces::measure("PostgreSQL", [&apart.url, &apart.baseline_url]).await?);
     }
     println!("\n{}", report::machine());
     for table in tables {

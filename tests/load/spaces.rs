@@ -1,7 +1,9 @@
-//! Measures the CPU time of reads of a space in the server, beside that of a public list of records of the same size. The credential's
-//! signature is used again, as the protocol allows: it is verified once in a minute.
+//! Measures the CPU time of reads of a space in the server, beside that of a public list of records of the same size; and how much greedy
+//! readers of a large space slow down another client's public list. The credential's signature is used again, as the protocol
+//! allows: it is verified once in a minute.
 
 use std::fmt;
+use std::time::Duration;
 
 use ::http::{Method, Request};
 use belvedere_base::clock::Clock;
@@ -22,7 +24,17 @@ use crate::{http, server};
 
 const READS: usize = 20_000;
 const RECORDS: usize = 20;
+/// Writes of one call, at most.
+const MAX_WRITES: usize = 200;
 const CONNECTIONS: usize = 16;
+/// Records of the space that greedy readers read as a whole.
+const LARGE: usize = 1_000;
+/// Their connections: many times what one tenant may use at once.
+const GREEDY: usize = 32;
+/// Times that each of them is measured, in turns with the public list alone.
+const ROUNDS: u32 = 3;
+/// The time of each measurement.
+const SECONDS: Duration = Duration::from_secs(3);
 const ALICE: &str = "did:plc:alicealicealicealicealic";
 const METHODS: &str = "/xrpc/com.atproto.space";
 
@@ -32,24 +44,24 @@ pub struct Spaces {
     name: &'static str,
     public: f64,
     space: f64,
+    /// The p99 of the public list in milliseconds: alone; beside greedy lists of a space, here and at another server on this machine,
+    /// which shares only the processors and the kernel with this one; and the same beside exports of a repo.
+    p99: [f64; 5],
 }
 
-/// Measures on a new server.
-pub async fn measure(name: &'static str, database: &str) -> anyhow::Result<Spaces> {
+/// Measures on a new server, with another one beside it.
+pub async fn measure(name: &'static str, [database, apart]: [&str; 2]) -> anyhow::Result<Spaces> {
     let (plc, stream) = (Plc::start().await, FakeJetstream::start().await);
     let alice = plc.person(ALICE, Algorithm::Es256k);
     let more = [("PLC_URL", &*plc.url()), ("FEATURE_SPACES_ENABLED", "true")];
     let server = server::start_with(database, &stream.url(), &more).await;
+    let other = server::start_with(apart, &stream.url(), &more).await;
     let public = public_list(&server, &stream).await?;
-    let (space, credential, key) = space(&server, &alice).await?;
-
+    let (space, headers) = space(&server, &alice, "small", RECORDS).await?;
     let list = format!("{METHODS}.listRecords?space={space}&limit={RECORDS}");
-    let authorization = format!("Atproto-Space {credential}");
-    let (input, signature) = http_signature::sign(&key, &authorization, Some(ALICE)).expect("a key of P-256");
     let read = |_| {
-        let request = Request::get(&list).header("host", "load.test").header("authorization", &authorization);
-        let request = request.header(http_signature::AUDIENCE, ALICE);
-        let request = request.header("signature-input", &input).header("signature", &signature);
+        let request = Request::get(&list).header("host", "load.test");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
         request.body(Full::default()).expect("a request")
     };
     let anonymous = |_| {
@@ -63,7 +75,36 @@ pub async fn measure(name: &'static str, database: &str) -> anyhow::Result<Space
         name,
         public: cost(&server, (0..READS).map(anonymous).collect()).await?,
         space: cost(&server, (0..READS).map(read).collect()).await?,
+        p99: beside([&server, &other], &alice, &public).await?,
     })
+}
+
+/// The p99 of a public list of the first server.
+async fn beside(servers: [&Instance; 2], alice: &Person, public: &str) -> anyhow::Result<[f64; 5]> {
+    let mut greedy = Vec::new();
+    for method in [format!("listRecords?limit={LARGE}"), format!("getRepo?did={ALICE}")] {
+        for server in servers {
+            let (space, headers) = space(server, alice, &method[..7], LARGE).await?;
+            greedy.push((server.address, format!("{METHODS}.{method}&space={space}"), headers));
+        }
+    }
+    let server = servers[0];
+    let modest = [("x-client-key", server.client_key.clone())];
+    let mut runs = [(); 5].map(|()| http::Run::default());
+    for _ in 0..ROUNDS {
+        runs[0].then(http::run_apart(server.address, public, &modest, SECONDS).await?);
+        for (run, (address, path, headers)) in runs[1..].iter_mut().zip(&greedy) {
+            let (listed, read) = tokio::join!(
+                http::run_apart(server.address, public, &modest, SECONDS),
+                http::run(*address, path, headers, GREEDY, SECONDS),
+            );
+            let read = read?;
+            anyhow::ensure!(read.requests > read.failures, "{path}: every read was refused");
+            run.then(listed?);
+        }
+    }
+    anyhow::ensure!(runs.iter().all(|run| run.failures == 0), "the modest client was refused");
+    Ok(runs.map(|run| run.percentile(0.99)))
 }
 
 /// A public list. Returns its path.
@@ -75,9 +116,14 @@ async fn public_list(server: &Instance, stream: &FakeJetstream) -> anyhow::Resul
     Ok(server::upload_query(server).await)
 }
 
-/// A space with the same number of records, and a credential that opens it to a key.
-async fn space(server: &Instance, alice: &Person) -> anyhow::Result<(SpaceUri, String, PrivateKey)> {
-    let created = json!({ "spaceType": "com.example.group", "skey": "load" });
+/// A space with some records, and the headers of a request that a credential opens it to.
+async fn space(
+    server: &Instance,
+    alice: &Person,
+    skey: &str,
+    records: usize,
+) -> anyhow::Result<(SpaceUri, [(&'static str, String); 4])> {
+    let created = json!({ "spaceType": "com.example.group", "skey": skey });
     let post = async |method: &str, body: Value| {
         let answer = server.procedure(method, &alice.token(&server.did(), json!({})), &body).await;
         anyhow::ensure!(answer.status.is_success(), "{method}: {}", answer.text);
@@ -89,8 +135,11 @@ async fn space(server: &Instance, alice: &Person) -> anyhow::Result<(SpaceUri, S
         let value = synthetic_record(server::COLLECTION, n);
         json!({ "action": "create", "collection": server::COLLECTION, "rkey": format!("k{n}"), "value": value })
     };
-    let writes: Vec<Value> = (0..RECORDS).map(write).collect();
-    post("com.atproto.space.applyWrites", json!({ "space": space.to_string(), "writes": writes })).await?;
+    let writes: Vec<Value> = (0..records).map(write).collect();
+    for writes in writes.chunks(MAX_WRITES) {
+        post("com.atproto.space.applyWrites", json!({ "space": space.to_string(), "writes": writes }))
+            .await?;
+    }
 
     let random = Random::system();
     let key = PrivateKey::generate(Algorithm::Es256, &random);
@@ -104,17 +153,26 @@ async fn space(server: &Instance, alice: &Person) -> anyhow::Result<(SpaceUri, S
     let path = format!("{METHODS}.getSpaceCredential");
     let answer = server.request(Method::POST, &path, &headers, body).await;
     let credential = answer.body["credential"].as_str();
-    let credential = credential.ok_or_else(|| anyhow::anyhow!("no credential: {}", answer.text))?.to_owned();
-    Ok((space, credential, key))
+    let credential = credential.ok_or_else(|| anyhow::anyhow!("no credential: {}", answer.text))?;
+    let authorization = format!("Atproto-Space {credential}");
+    let (input, signature) = http_signature::sign(&key, &authorization, Some(ALICE)).expect("a key of P-256");
+    let headers = [
+        ("authorization", authorization),
+        (http_signature::AUDIENCE, ALICE.to_owned()),
+        ("signature-input", input),
+        ("signature", signature),
+    ];
+    Ok((space, headers))
 }
 
 /// The header of the Markdown table.
-pub const HEAD: &str = "| Database | public list µs | list of a space µs | ratio |
-|---|---:|---:|---:|";
+pub const HEAD: &str = "| Database | public list µs | list of a space µs | ratio | public list alone, p99 ms | beside lists of 1,000 records | … at another server | beside exports | … at another server |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|";
 
 impl fmt::Display for Spaces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, public, space } = self;
-        write!(f, "| {name} | {public:.0} | {space:.0} | {:.2} |", space / public)
+        let Self { name, public, space, p99: [alone, beside @ ..] } = self;
+        write!(f, "| {name} | {public:.0} | {space:.0} | {:.2} | {alone:.2} |", space / public)?;
+        beside.iter().try_for_each(|p99| write!(f, " {p99:.2} ({:.1}×) |", p99 / alone))
     }
 }

@@ -14,11 +14,10 @@ use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::access::{self, Decision, MemberAccess, Policy, Readable, Relation};
 use belvedere_protocol::spaces::app_gate::RecordCall;
-use belvedere_protocol::spaces::r10::token::TokenError;
 use belvedere_storage::store::index::AccountStatus;
 use belvedere_storage::store::spaces::records::Authors;
 use belvedere_storage::store::spaces::space::{self, SpaceRow};
-use belvedere_storage::store::spaces::{credentials, delegation, repos};
+use belvedere_storage::store::spaces::{delegation, repos};
 use belvedere_storage::store::{Db, StoreError, backfill};
 
 /// A space, and the records in it that a viewer may read.
@@ -121,15 +120,11 @@ impl Spaces {
         uri: &SpaceUri,
         audience: &Did,
     ) -> Result<SpaceRow, SpaceError> {
-        if presented.space != *uri {
-            return Err(TokenError::OtherSpace.into());
-        }
-        let space = self.find(uri).await?;
-        if presented.audience != *audience {
-            return Err(SpaceError::Audience(audience.to_string()));
-        }
-        let is_revoked = credentials::is_revoked(&self.core().db, space.id, &presented.jti).await?;
-        if is_revoked { Err(TokenError::Revoked.into()) } else { Ok(space) }
+        presented.check_space(uri)?;
+        let found = space::with_credential(&self.core().db, uri, &presented.jti).await?;
+        let (space, opening) = found.ok_or(SpaceError::NoSpace)?;
+        presented.check_opens(opening, audience)?;
+        Ok(space)
     }
 
     /// Checks that this server answers a call with a credential: the host of a space for all of it, and the host of a repo for that

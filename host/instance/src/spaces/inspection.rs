@@ -10,7 +10,8 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::{SpaceRecordUri, SpaceUri};
 use belvedere_storage::store::spaces::inspections::{self, InspectionRow, Scope};
-use belvedere_storage::store::spaces::records::{self, Authors, List, PAGE_BYTES, Place, SpaceRecord};
+use belvedere_storage::store::spaces::lists::{self, List, Place};
+use belvedere_storage::store::spaces::records::{self, Authors, PAGE_BYTES, SpaceRecord};
 use belvedere_storage::store::spaces::space;
 
 /// Characters of a reason (spaces.md §5.3).
@@ -169,16 +170,17 @@ impl Inspector {
         let grant = of_repo.or(of_space).ok_or(SpaceError::GrantRequired)?;
         let space = self.spaces.find(uri).await?.id;
         let authors = repo.map_or(Authors::All, Authors::One);
+        let after = after.map(|SpaceRecordUri { path, author, .. }| Place { path, author });
         let list = List {
-            space,
             authors,
             collection: None,
             is_reverse: false,
             with_text: true,
+            after: after.as_ref(),
+            limit,
             max_bytes: PAGE_BYTES,
         };
-        let after = after.map(|SpaceRecordUri { path, author, .. }| Place { path, author });
-        let page = records::page(db, &list, after.as_ref(), limit).await?;
+        let page = lists::page(db, space, &list).await?;
         let address = |record: &SpaceRecord| uri.record(record.author.clone(), record.path.clone());
         let records = page.records.into_iter().map(|record| (address(&record), record)).collect();
         self.show(grant, records, page.next.is_some()).await

@@ -4,7 +4,8 @@ use super::access::Readers;
 use super::{SpaceError, Spaces, Viewer};
 use belvedere_protocol::atproto::{Did, Nsid, Tid};
 use belvedere_protocol::spaces::{RecordPath, SpaceUri};
-use belvedere_storage::store::spaces::records::{self, Authors, List, Page, Place, SpaceRecord};
+use belvedere_storage::store::spaces::lists::{self, List, Page, Place};
+use belvedere_storage::store::spaces::records::{self, Authors, SpaceRecord};
 
 /// A list of records.
 #[derive(Clone, Debug)]
@@ -19,6 +20,20 @@ pub struct ListQuery {
     pub with_values: bool,
     /// Bytes of records after which the page ends.
     pub max_bytes: usize,
+}
+
+impl ListQuery {
+    fn of<'a>(&'a self, authors: Authors<'a>) -> List<'a> {
+        List {
+            authors,
+            collection: self.collection.as_ref(),
+            is_reverse: self.is_reverse,
+            with_text: self.with_values,
+            after: self.after.as_ref(),
+            limit: self.limit,
+            max_bytes: self.max_bytes,
+        }
+    }
 }
 
 impl Spaces {
@@ -59,20 +74,20 @@ impl Spaces {
         viewer: &Viewer,
         query: &ListQuery,
     ) -> Result<Page, SpaceError> {
-        let collection = query.collection.as_ref();
-        let readers = self.readable(uri, viewer, query.repo.as_ref(), collection).await?;
-        let list = List {
-            space: readers.space.id,
-            authors: readers.authors(query.repo.as_ref())?,
-            collection,
-            is_reverse: query.is_reverse,
-            with_text: query.with_values,
-            max_bytes: query.max_bytes,
-        };
-        let db = &self.core().db;
+        let (db, tenant) = (&self.core().db, viewer.tenant(uri));
         // A page may have megabytes: those of one viewer leave connections to others.
-        let _permit = db.read_permit(&viewer.tenant(uri)).await?;
-        Ok(records::page(db, &list, query.after.as_ref(), query.limit).await?)
+        if let (Viewer::Credential(presented), None) = (viewer, &query.repo) {
+            presented.check_space(uri)?;
+            let _permit = db.read_permit(&tenant).await?;
+            let found = lists::page_of_credential(db, uri, &presented.jti, &query.of(Authors::All)).await?;
+            let (opening, page) = found.ok_or(SpaceError::NoSpace)?;
+            presented.check_opens(opening, &uri.did)?;
+            return if opening.is_hosted { Ok(page) } else { Err(SpaceError::NoSpace) };
+        }
+        let readers = self.readable(uri, viewer, query.repo.as_ref(), query.collection.as_ref()).await?;
+        let list = query.of(readers.authors(query.repo.as_ref())?);
+        let _permit = db.read_permit(&tenant).await?;
+        Ok(lists::page(db, readers.space.id, &list).await?)
     }
 
     /// The number of records of a collection that the viewer may read. It reads each of them.

@@ -11,6 +11,8 @@ use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::crypto::PublicKey;
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_protocol::spaces::app_gate::{self, RecordCall};
+use belvedere_protocol::spaces::r10::token::TokenError;
+use belvedere_storage::store::spaces::credentials::Opening;
 use belvedere_web::fair_share::Tenant;
 
 /// On whose behalf a call acts.
@@ -31,6 +33,31 @@ pub struct Presented {
     /// The DID that the request is addressed to.
     pub audience: Did,
     pub jti: String,
+}
+
+impl Presented {
+    /// Checks that the credential is for a space.
+    ///
+    /// # Errors
+    /// [`TokenError::OtherSpace`]
+    pub(super) fn check_space(&self, uri: &SpaceUri) -> Result<(), SpaceError> {
+        if self.space == *uri { Ok(()) } else { Err(TokenError::OtherSpace.into()) }
+    }
+
+    /// Checks that the credential opens its space. `audience`: the DID that answers the call: that of a repo, or the authority of
+    /// the space.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSpace`], [`SpaceError::Audience`], [`TokenError::Revoked`]
+    pub(super) fn check_opens(&self, opening: Opening, audience: &Did) -> Result<(), SpaceError> {
+        if opening.is_deleted {
+            return Err(SpaceError::NoSpace);
+        }
+        if self.audience != *audience {
+            return Err(SpaceError::Audience(audience.to_string()));
+        }
+        if opening.is_revoked { Err(TokenError::Revoked.into()) } else { Ok(()) }
+    }
 }
 
 /// An app with a verified delegation token, which it has used now.

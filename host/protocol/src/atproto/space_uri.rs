@@ -118,7 +118,11 @@ impl RecordPath {
         Self::of_parts(collection, rkey)
     }
 
-    fn of_parts(collection: &str, rkey: &str) -> Result<Self, InvalidSpaceUri> {
+    /// The path of a record in a collection.
+    ///
+    /// # Errors
+    /// When a part is malformed.
+    pub fn of_parts(collection: &str, rkey: &str) -> Result<Self, InvalidSpaceUri> {
         Ok(Self {
             collection: nsid(collection, "the collection is not an NSID whose domain is in lower case")?,
             rkey: RecordKey::try_from(rkey).map_err(|_| Part("the record key is malformed"))?,

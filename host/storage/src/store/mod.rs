@@ -47,6 +47,7 @@ pub mod metric_history;
 pub mod notifications;
 pub mod oauth_sessions;
 pub mod oauth_states;
+mod packed;
 mod partitions;
 mod patch;
 pub mod plugin_secrets;

@@ -18,7 +18,7 @@ use belvedere_protocol::atproto::Did;
 use belvedere_protocol::spaces::access::MemberAccess;
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::records::PAGE_BYTES;
-use belvedere_storage::store::spaces::records::Place;
+use belvedere_storage::store::spaces::lists::Place;
 
 impl Host for RunState {
     async fn query(&mut self, args: QueryArgs) -> Result<Page, Refusal> {

@@ -109,7 +109,7 @@ impl Select<'_> {
                 let pool = if scans { &db.scan_pool } else { &db.read_pool };
                 let query = bound!(self.statement::<SqliteDialect>());
                 let text = query.fetch_one(pool.reads()).await?.try_get(0)?;
-                packed::unpack(text, self.nsid, self.limit)
+                packed::unpack(text, self.nsid)
             }
             Db::Postgres(db) => {
                 let pool = if scans { &db.scan_pool } else { &db.read_pool };

@@ -31,7 +31,7 @@ pub(super) fn did(column: &str, text: &str) -> Result<Did, StoreError> {
 }
 
 pub(super) fn path(collection: &str, rkey: &str) -> Result<RecordPath, StoreError> {
-    RecordPath::parse(&format!("{collection}/{rkey}")).map_err(|error| corrupt("the path of a record", error))
+    RecordPath::of_parts(collection, rkey).map_err(|error| corrupt("the path of a record", error))
 }
 
 /// A digest of 32 bytes.

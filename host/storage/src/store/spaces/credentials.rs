@@ -3,7 +3,7 @@
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 
-use super::super::{Db, StoreError, hot, in_transaction, on};
+use super::super::{Db, StoreError, in_transaction, on};
 use super::columns::SpaceId;
 use super::transaction::with_space;
 
@@ -12,6 +12,15 @@ use super::transaction::with_space;
 pub struct Revoked {
     pub space_id: SpaceId,
     pub jti: String,
+}
+
+/// What decides whether a credential opens a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    pub is_hosted: bool,
+    pub is_deleted: bool,
+    /// Whether the credential was revoked.
+    pub is_revoked: bool,
 }
 
 /// The depth is that of [`super::delegation`].
@@ -107,7 +116,7 @@ pub async fn revoke(
 /// Whether a credential was revoked.
 pub async fn is_revoked(db: &Db, space: SpaceId, jti: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM space_credentials WHERE space_id = $1 AND jti = $2 AND revoked_at IS NOT NULL)";
-    Ok(hot!(db, |pool| sqlx::query_scalar(sql).bind(space).bind(jti).fetch_one(pool).await)?)
+    Ok(on!(db, reader, |pool| sqlx::query_scalar(sql).bind(space).bind(jti).fetch_one(pool).await)?)
 }
 
 /// Removes credentials that expired before `before`, at most `max` per call. Returns how many.

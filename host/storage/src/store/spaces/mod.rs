@@ -15,6 +15,7 @@ pub mod deliveries;
 pub mod follows;
 pub mod inspections;
 pub mod invites;
+pub mod lists;
 pub mod members;
 pub mod oplog;
 mod page_bytes;

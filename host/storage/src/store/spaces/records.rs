@@ -1,14 +1,11 @@
 //! Reads the records of a space. Callers have decided that the viewer may read the authors that they name.
 
-use std::fmt;
-use std::str::FromStr;
-
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Cid, Did, Nsid, Tid};
 use belvedere_protocol::spaces::RecordPath;
 
 use super::super::types::json_rows;
-use super::super::{Db, StoreError, hot, on};
+use super::super::{Db, StoreError, on};
 use super::columns::{self, SpaceId};
 pub use super::page_bytes::PAGE_BYTES;
 use super::page_bytes::{Taken, inline_record};
@@ -36,9 +33,11 @@ pub struct SpaceRecord {
     pub indexed_at: Timestamp,
 }
 
-type Row = (String, String, String, Vec<u8>, Option<String>, String, Timestamp);
+pub(super) type Row = (String, String, String, Vec<u8>, Option<String>, String, Timestamp);
 
-fn read((author, collection, rkey, cid, text, rev, indexed_at): Row) -> Result<SpaceRecord, StoreError> {
+pub(super) fn read(
+    (author, collection, rkey, cid, text, rev, indexed_at): Row,
+) -> Result<SpaceRecord, StoreError> {
     Ok(SpaceRecord {
         author: columns::did("space_records.author", &author)?,
         path: columns::path(&collection, &rkey)?,
@@ -105,158 +104,17 @@ pub async fn authors_of(db: &Db, space: SpaceId, path: &RecordPath) -> Result<Ve
     rows.iter().map(|author| columns::did("space_records.author", author)).collect()
 }
 
-/// The place of a record in a list: by path, then by author.
-/// In text, for cursors: `<collection>/<rkey>/<author>`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub path: RecordPath,
-    pub author: Did,
-}
-
-/// Error for a text that is no place.
-#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("cursor is malformed")]
-pub struct InvalidPlace;
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.path, self.author)
-    }
-}
-
-impl FromStr for Place {
-    type Err = InvalidPlace;
-
-    fn from_str(text: &str) -> Result<Self, InvalidPlace> {
-        let (path, author) = text.rsplit_once('/').ok_or(InvalidPlace)?;
-        let path = RecordPath::parse(path).map_err(|_| InvalidPlace)?;
-        Ok(Self { path, author: Did::try_from(author).map_err(|_| InvalidPlace)? })
-    }
-}
-
-/// A list of records.
-#[derive(Clone, Copy, Debug)]
-pub struct List<'a> {
-    pub space: SpaceId,
-    pub authors: Authors<'a>,
-    /// `None`: of all collections.
-    pub collection: Option<&'a Nsid>,
-    /// From the last record to the first.
-    pub is_reverse: bool,
-    pub with_text: bool,
-    /// Bytes of the records of a page.
-    pub max_bytes: usize,
-}
-
-/// The conditions of a page find in the index where it begins and where the list ends.
-macro_rules! page {
-    ($where:literal, $order:literal) => {
-        concat!(
-            "SELECT ",
-            inline_record!(size),
-            ", r.author, r.collection, r.rkey, r.cid, CASE WHEN $8 THEN ",
-            inline_record!(),
-            " END, r.rev, r.indexed_at FROM space_records r WHERE r.space_id = $1 AND ",
-            $where,
-            " ORDER BY ",
-            $order,
-            " LIMIT $7"
-        )
-    };
-}
-
-const OF_ONE: &str = page!(
-    "r.author = $2 AND r.collection <= $3 AND (r.collection, r.rkey) > ($4, $5)",
-    "r.collection, r.rkey"
-);
-const OF_ONE_REVERSE: &str = page!(
-    "r.author = $2 AND r.collection >= $3 AND (r.collection, r.rkey) < ($4, $5)",
-    "r.collection DESC, r.rkey DESC"
-);
-const OF_ALL: &str = page!(
-    "$2 = '' AND r.collection <= $3 AND (r.collection, r.rkey, r.author) > ($4, $5, $6) \
-         AND NOT EXISTS (SELECT 1 FROM dids d WHERE d.did = r.author AND d.status <> 0)",
-    "r.collection, r.rkey, r.author"
-);
-const OF_ALL_REVERSE: &str = page!(
-    "$2 = '' AND r.collection >= $3 AND (r.collection, r.rkey, r.author) < ($4, $5, $6) \
-         AND NOT EXISTS (SELECT 1 FROM dids d WHERE d.did = r.author AND d.status <> 0)",
-    "r.collection DESC, r.rkey DESC, r.author DESC"
-);
-
-/// A page of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    pub records: Vec<SpaceRecord>,
-    /// The place at which the page ends, if records follow: there are more than the limit, or they would take too many bytes.
-    pub next: Option<Place>,
-}
-
-/// A page of a list. `after`: the last record of the page before. A place outside the list counts as its nearest end, because a
-/// viewer may have made it up.
-pub async fn page(db: &Db, list: &List<'_>, after: Option<&Place>, limit: u32) -> Result<Page, StoreError> {
-    let sql = match (list.authors, list.is_reverse) {
-        (Authors::One(_), false) => OF_ONE,
-        (Authors::One(_), true) => OF_ONE_REVERSE,
-        (Authors::All, false) => OF_ALL,
-        (Authors::All, true) => OF_ALL_REVERSE,
-    };
-    let (from, to) = bounds(list.collection);
-    let (first, last) = ((from, "", ""), (to, LAST_KEY, ""));
-    let after =
-        after.map(|after| (after.path.collection.as_str(), after.path.rkey.as_str(), after.author.as_str()));
-    let (end, (collection, rkey, author)) = if list.is_reverse {
-        (from, after.map_or(last, |after| after.min(last)))
-    } else {
-        (to, after.map_or(first, |after| after.max(first)))
-    };
-    // One row more tells whether records follow.
-    let rows: Vec<SizedRow> = hot!(db, |pool| {
-        sqlx::query_as(sql)
-            .bind(list.space)
-            .bind(author_of(list.authors))
-            .bind(end)
-            .bind(collection)
-            .bind(rkey)
-            .bind(author)
-            .bind(i64::from(limit) + 1)
-            .bind(list.with_text)
-            .fetch_all(pool)
-            .await
-    })?;
-    let is_whole = rows.len() <= limit as usize;
-    let (mut records, mut last, mut taken) = (Vec::new(), None, Taken::of(list.max_bytes));
-    for (size, row) in rows.into_iter().take(limit as usize).map(sized) {
-        let mut record = read(row)?;
-        let place = Place { path: record.path.clone(), author: record.author.clone() };
-        if list.with_text {
-            if !taken.take(size) {
-                return Ok(Page { records, next: last });
-            }
-            if !with_large_text(db, list.space, &mut record).await? {
-                last = Some(place);
-                continue;
-            }
-        }
-        last = Some(place);
-        records.push(record);
-    }
-    Ok(Page { records, next: last.filter(|_| !is_whole) })
-}
-
 /// Reads the text of a record that did not come with its row. `false` when the record was deleted meanwhile.
-async fn with_large_text(db: &Db, space: SpaceId, record: &mut SpaceRecord) -> Result<bool, StoreError> {
+pub(super) async fn with_large_text(
+    db: &Db,
+    space: SpaceId,
+    record: &mut SpaceRecord,
+) -> Result<bool, StoreError> {
     if record.text.is_some() {
         return Ok(true);
     }
     let found = get(db, space, &record.author, &record.path).await?;
     Ok(found.map(|found| *record = found).is_some())
-}
-
-type SizedRow = (i64, String, String, String, Vec<u8>, Option<String>, String, Timestamp);
-
-fn sized((size, author, collection, rkey, cid, text, rev, indexed_at): SizedRow) -> (i64, Row) {
-    (size, (author, collection, rkey, cid, text, rev, indexed_at))
 }
 
 /// A page of the records of an author in all spaces that are not deleted, by space and path, and whether records follow. `after`:
@@ -343,16 +201,14 @@ pub async fn count(
 
 /// No collection is as late in the order of bytes.
 const LAST: &str = "~";
-/// No record key is as late.
-const LAST_KEY: &str = "\u{10FFFF}";
 
 /// The first and the last collection of a list.
-fn bounds(collection: Option<&Nsid>) -> (&str, &str) {
+pub(super) fn bounds(collection: Option<&Nsid>) -> (&str, &str) {
     collection.map_or(("", LAST), |collection| (collection.as_str(), collection.as_str()))
 }
 
 /// The parameter of the author. Statements about all authors have the empty one, which no author has.
-fn author_of(authors: Authors<'_>) -> &str {
+pub(super) fn author_of(authors: Authors<'_>) -> &str {
     match authors {
         Authors::One(author) => author.as_str(),
         Authors::All => "",

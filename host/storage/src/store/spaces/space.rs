@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::super::{Db, StoreError, hot, in_transaction, intern, on};
 use super::columns::{self, SpaceId, corrupt};
+use super::credentials::Opening;
 use super::settings::Settings;
 
 /// A space.
@@ -88,9 +89,14 @@ impl Raw {
 
 macro_rules! select {
     ($tail:literal) => {
+        select!("", $tail)
+    };
+    ($more:literal, $tail:literal) => {
         concat!(
             "SELECT s.id, s.did, s.kind, s.skey, s.creator_did, s.is_hosted, s.display_name, s.description, s.read_policy, \
-                 s.write_policy, s.app_access, s.config, s.rev, s.created_at, s.updated_at, s.deleted_at FROM spaces s ",
+                 s.write_policy, s.app_access, s.config, s.rev, s.created_at, s.updated_at, s.deleted_at",
+            $more,
+            " FROM spaces s ",
             $tail
         )
     };
@@ -200,6 +206,39 @@ pub async fn get(db: &Db, uri: &SpaceUri) -> Result<Option<SpaceRow>, StoreError
             .await
     })?;
     row.map(Raw::read).transpose()
+}
+
+/// The space at an address, and what decides whether a credential opens it.
+pub async fn with_credential(
+    db: &Db,
+    uri: &SpaceUri,
+    jti: &str,
+) -> Result<Option<(SpaceRow, Opening)>, StoreError> {
+    #[derive(sqlx::FromRow)]
+    struct Opened {
+        #[sqlx(flatten)]
+        space: Raw,
+        is_revoked: bool,
+    }
+    let sql = select!(
+        ", EXISTS (SELECT 1 FROM space_credentials c WHERE c.space_id = s.id AND c.jti = $4 AND c.revoked_at IS NOT NULL) AS is_revoked",
+        "WHERE s.did = $1 AND s.kind = $2 AND s.skey = $3"
+    );
+    let row: Option<Opened> = hot!(db, |pool| {
+        sqlx::query_as(sql)
+            .bind(uri.did.as_str())
+            .bind(uri.kind.as_str())
+            .bind(uri.skey.as_str())
+            .bind(jti)
+            .fetch_optional(pool)
+            .await
+    })?;
+    let read = |Opened { space, is_revoked }| -> Result<_, StoreError> {
+        let space = space.read()?;
+        let (is_hosted, is_deleted) = (space.is_hosted, space.deleted_at.is_some());
+        Ok((space, Opening { is_hosted, is_deleted, is_revoked }))
+    };
+    row.map(read).transpose()
 }
 
 /// A space by its number, deleted or not.

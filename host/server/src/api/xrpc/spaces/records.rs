@@ -12,7 +12,8 @@ use belvedere_instance::spaces::{ListQuery, Viewer};
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::spaces::{RecordPath, SpaceUri};
 use belvedere_storage::store::StoreError;
-use belvedere_storage::store::spaces::records::{InvalidPlace, PAGE_BYTES, SpaceRecord};
+use belvedere_storage::store::spaces::lists::{InvalidPlace, Page};
+use belvedere_storage::store::spaces::records::{PAGE_BYTES, SpaceRecord};
 use belvedere_web::http::{Error, Request, Response, response};
 
 #[derive(Serialize)]
@@ -45,24 +46,6 @@ pub async fn get(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Resp
     Ok(response::json(StatusCode::OK, &view))
 }
 
-#[derive(Serialize)]
-struct ListView<'a> {
-    records: Vec<ItemView<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cursor: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ItemView<'a> {
-    uri: String,
-    repo: &'a str,
-    collection: &'a str,
-    rkey: &'a str,
-    cid: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<&'a RawValue>,
-}
-
 /// `GET listRecords?space=&repo=&collection=&limit=&cursor=&reverse=&excludeValues=`: without `repo` the records of all authors
 /// whom the viewer may read. `includeValues` is the flag of an older generation.
 pub async fn list(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Response, Error> {
@@ -85,18 +68,38 @@ pub async fn list(app: Arc<App>, viewer: Viewer, request: Request) -> Result<Res
         max_bytes: PAGE_BYTES,
     };
     let page = app.spaces.records(&uri, &viewer, &query).await?;
-    let cursor = page.next.map(|last| last.to_string());
-    let records = page.records.iter().map(|record| item(&uri, record)).collect::<Result<_, _>>()?;
-    Ok(response::json(StatusCode::OK, &ListView { records, cursor }))
+    Ok(response::json_bytes(StatusCode::OK, rendered(&uri, &page).into()))
 }
 
-fn item<'a>(uri: &SpaceUri, record: &'a SpaceRecord) -> Result<ItemView<'a>, StoreError> {
-    Ok(ItemView {
-        uri: format!("{uri}/{}/{}", record.author, record.path),
-        repo: record.author.as_str(),
-        collection: record.path.collection.as_str(),
-        rkey: record.path.rkey.as_str(),
-        cid: record.cid.to_string(),
-        value: record.text.as_deref().map(|text| value(Some(text))).transpose()?,
-    })
+/// The JSON of a page. The parts of an address need no escaping, and records are stored as JSON texts, so that a list costs little
+/// more than its bytes.
+fn rendered(space: &SpaceUri, page: &Page) -> String {
+    let bytes = |record: &SpaceRecord| 400 + record.text.as_ref().map_or(0, String::len);
+    let mut json = String::with_capacity(100 + page.records.iter().map(bytes).sum::<usize>());
+    let space = space.to_string();
+    json.push_str(r#"{"records":["#);
+    for (n, record) in page.records.iter().enumerate() {
+        let SpaceRecord { author, path, cid, text, .. } = record;
+        let (collection, rkey) = (path.collection.as_str(), path.rkey.as_str());
+        let comma = if n == 0 { "" } else { "," };
+        push(&mut json, &[comma, r#"{"uri":""#, &space, "/", author.as_str(), "/", collection, "/", rkey]);
+        push(&mut json, &[r#"","repo":""#, author.as_str(), r#"","collection":""#, collection]);
+        push(&mut json, &[r#"","rkey":""#, rkey, r#"","cid":""#, &cid.to_string(), r#"""#]);
+        if let Some(text) = text {
+            push(&mut json, &[r#","value":"#, text]);
+        }
+        json.push('}');
+    }
+    json.push(']');
+    if let Some(next) = &page.next {
+        push(&mut json, &[r#","cursor":""#, &next.to_string(), r#"""#]);
+    }
+    json.push('}');
+    json
+}
+
+fn push(json: &mut String, parts: &[&str]) {
+    for part in parts {
+        json.push_str(part);
+    }
 }

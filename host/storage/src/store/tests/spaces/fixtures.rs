@@ -9,8 +9,9 @@ use belvedere_protocol::spaces::{RecordPath, SpaceUri};
 use serde_json::json;
 
 pub use crate::store::Db;
+pub use crate::store::spaces::lists::List;
 use crate::store::spaces::members::{self, IfMember, Member, Put};
-pub use crate::store::spaces::records::{Authors, List, PAGE_BYTES};
+pub use crate::store::spaces::records::{Authors, PAGE_BYTES};
 pub use crate::store::spaces::settings::Settings;
 pub use crate::store::spaces::space;
 pub use crate::store::spaces::writes::{self, Applied, Batch, NewRecord, Precondition, Refused, Write};
@@ -98,13 +99,14 @@ pub async fn apply(
 }
 
 /// A list of the records of all authors, in order.
-pub fn list_all(space: SpaceId) -> List<'static> {
+pub fn list_all() -> List<'static> {
     List {
-        space,
         authors: Authors::All,
         collection: None,
         is_reverse: false,
         with_text: true,
+        after: None,
+        limit: 1_000,
         max_bytes: PAGE_BYTES,
     }
 }

@@ -4,20 +4,26 @@ use belvedere_protocol::atproto::Did;
 
 use super::fixtures::*;
 use crate::store::index::AccountStatus;
-use crate::store::spaces::oplog;
-use crate::store::spaces::records::Place;
+use crate::store::spaces::credentials::{self, Opening};
+use crate::store::spaces::lists::{self, Page, Place};
 use crate::store::spaces::repos::RepoHost;
 use crate::store::spaces::writers::{self, Track};
+use crate::store::spaces::{deletion, oplog};
 use crate::store::tests::fixtures::{nsid, rev, set_status};
 
 const OTHER: &str = "com.example.other";
 
-/// The records of a list as `author/path`, in pages.
-async fn walk(db: &Db, list: &List<'_>, limit: u32) -> Vec<String> {
+/// The records of a list as `author/path`, in pages, which are the same for a credential.
+async fn walk(db: &Db, space: SpaceId, list: &List<'_>) -> Vec<String> {
     let (mut found, mut after) = (Vec::new(), None);
+    let uri = space::by_id(db, space).await.unwrap().unwrap().uri;
     loop {
-        let records::Page { records: page, next } =
-            records::page(db, list, after.as_ref(), limit).await.unwrap();
+        let list = List { after: after.as_ref(), ..*list };
+        let page = lists::page(db, space, &list).await.unwrap();
+        let opening = Opening { is_hosted: true, is_deleted: false, is_revoked: false };
+        let for_credential = lists::page_of_credential(db, &uri, "jti", &list).await.unwrap();
+        assert_eq!(for_credential, Some((opening, page.clone())), "{list:?}");
+        let Page { records: page, next } = page;
         assert!(page.iter().all(|record| record.text.is_some() == list.with_text));
         found.extend(page.iter().map(|record| format!("{} {}", &record.author.as_str()[31..], record.path)));
         if next.is_none() {
@@ -45,6 +51,7 @@ on_both!(
     a_path_without_an_author_may_have_several,
     blobs_are_those_of_records,
     a_page_of_large_records_is_cut,
+    a_page_says_whether_a_credential_opens_it,
     the_list_of_repos_is_in_the_order_of_changes,
     writes_elsewhere_are_tracked_unless_they_are_stale
 );
@@ -74,14 +81,15 @@ async fn lists_are_in_the_order_of_paths(db: TestDb) {
             for is_reverse in [false, true] {
                 for limit in [1, 3, 99] {
                     let list = List {
-                        space,
                         authors,
                         collection,
                         is_reverse,
                         with_text: limit == 3,
+                        after: None,
+                        limit,
                         max_bytes: PAGE_BYTES,
                     };
-                    assert_eq!(walk(&db, &list, limit).await, expected, "{list:?}");
+                    assert_eq!(walk(&db, space, &list).await, expected, "{list:?}");
                 }
                 expected.reverse();
             }
@@ -100,11 +108,12 @@ async fn a_cursor_does_not_lead_out_of_the_collection(db: TestDb) {
     for authors in [Authors::All, Authors::One(&two)] {
         for is_reverse in [false, true] {
             let list = List {
-                space,
                 authors,
                 collection: Some(&note),
                 is_reverse,
                 with_text: false,
+                after: None,
+                limit: 9,
                 max_bytes: PAGE_BYTES,
             };
             let (begin, end) = if is_reverse { (last, first) } else { (first, last) };
@@ -112,7 +121,8 @@ async fn a_cursor_does_not_lead_out_of_the_collection(db: TestDb) {
                 // The record of that collection comes after it.
                 let rkey = if is_reverse { "x" } else { "0" };
                 let after = Place { path: path(&format!("{outside}/{rkey}")), author: two.clone() };
-                let page = records::page(&db, &list, Some(&after), 9).await.unwrap().records;
+                let page =
+                    lists::page(&db, space, &List { after: Some(&after), ..list }).await.unwrap().records;
                 let found: Vec<_> = page.iter().map(|record| record.path.collection.as_str()).collect();
                 assert_eq!(found, [NOTE].repeat(usize::from(is_before)), "{list:?} after {outside}");
             }
@@ -123,13 +133,13 @@ async fn a_cursor_does_not_lead_out_of_the_collection(db: TestDb) {
 async fn writes_between_pages_lose_no_record(db: TestDb) {
     let space = create(&db, "main").await;
     fill(&db, space).await;
-    let list = list_all(space);
-    let page = records::page(&db, &list, None, 3).await.unwrap().records;
+    let list = list_all();
+    let page = lists::page(&db, space, &List { limit: 3, ..list }).await.unwrap().records;
     let after = Place { path: page[2].path.clone(), author: page[2].author.clone() };
     // Before, at, and after the position.
     let batch = [put(&note("A"), 1), take(&note("a")), put(&note("b"), 1)];
     apply(&db, space, 2, 20, &batch).await.unwrap();
-    let rest = records::page(&db, &list, Some(&after), 99).await.unwrap().records;
+    let rest = lists::page(&db, space, &List { after: Some(&after), ..list }).await.unwrap().records;
     assert_eq!(rest.len(), 6, "the five others and the new one: {rest:?}");
     assert_eq!(rest[0].path, note("a"));
     assert_eq!(rest[1].path, note("b"));
@@ -139,7 +149,7 @@ async fn records_of_hidden_accounts_are_in_no_list_of_all(db: TestDb) {
     let space = create(&db, "main").await;
     fill(&db, space).await;
     set_status(&db, 3, AccountStatus::TakenDown).await;
-    assert_eq!(walk(&db, &list_all(space), 9).await.len(), 4);
+    assert_eq!(walk(&db, space, &list_all()).await.len(), 4);
     assert_eq!(records::count(&db, space, Authors::All, None).await.unwrap(), 4);
     assert_eq!(records::count(&db, space, Authors::One(&did(3)), None).await.unwrap(), 4);
     assert_eq!(writers::page(&db, space, "", 9).await.unwrap().len(), 1);
@@ -243,6 +253,27 @@ async fn writes_elsewhere_are_tracked_unless_they_are_stale(db: TestDb) {
     assert_eq!(tracked, Track::NoSpace);
 }
 
+async fn a_page_says_whether_a_credential_opens_it(db: TestDb) {
+    let space = create(&db, "main").await;
+    let open = async |skey: &str, jti: &str| {
+        let found = lists::page_of_credential(&db, &uri(skey), jti, &list_all()).await.unwrap();
+        found.map(|(opening, page)| (opening, page.records.len()))
+    };
+    let opening = Opening { is_hosted: true, is_deleted: false, is_revoked: false };
+    assert_eq!(open("main", "a").await, Some((opening, 0)), "it has no records");
+    assert_eq!(open("absent", "a").await, None);
+    fill(&db, space).await;
+    let revoked = ["a".to_owned()];
+    credentials::revoke(&db, space, &revoked, Timestamp(5), Timestamp(99)).await.unwrap();
+    assert_eq!(open("main", "a").await, Some((Opening { is_revoked: true, ..opening }, 8)));
+    assert_eq!(open("main", "b").await, Some((opening, 8)));
+    let other = space::of_other_host(&db, &uri("other"), Timestamp(1)).await.unwrap().unwrap();
+    apply(&db, other, 2, 10, &[put(&note("a"), 1)]).await.unwrap();
+    assert_eq!(open("other", "a").await, Some((Opening { is_hosted: false, ..opening }, 1)));
+    deletion::delete(&db, space, Timestamp(9)).await.unwrap();
+    assert!(open("main", "b").await.unwrap().0.is_deleted);
+}
+
 async fn a_page_of_large_records_is_cut(db: TestDb) {
     const LARGE: usize = 900_000;
     let space = create(&db, "main").await;
@@ -253,13 +284,13 @@ async fn a_page_of_large_records_is_cut(db: TestDb) {
             Write { path: note(&format!("k{n:02}")), record: Some(record), requires: Precondition::Absent };
         apply(&db, space, 2, 10 + n, &[write]).await.unwrap();
     }
-    let (two, mut list) = (did(2), list_all(space));
+    let (two, mut list) = (did(2), list_all());
     for is_reverse in [false, true] {
         list.is_reverse = is_reverse;
-        let page = records::page(&db, &list, None, 1_000).await.unwrap();
+        let page = lists::page(&db, space, &list).await.unwrap();
         let bytes: usize = page.records.iter().map(|record| record.text.as_ref().unwrap().len()).sum();
         assert!(page.records.len() < 30 && bytes <= 10_240_000, "{bytes}");
-        assert_eq!(walk(&db, &list, 1_000).await.len(), 30);
+        assert_eq!(walk(&db, space, &list).await.len(), 30);
     }
     let (found, has_more) = records::of_author(&db, &two, None, 1_000).await.unwrap();
     assert!(found.len() < 30 && has_more && found.iter().all(|(_, record)| record.text.is_some()));
