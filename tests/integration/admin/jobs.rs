@@ -73,6 +73,16 @@ crate::in_both_worlds!(
     creating_an_invalid_job_is_an_error_in_the_script
 );
 
+/// The newest events of a kind, once there are so many: they are stored after what they report.
+async fn events(server: &Instance, which: &str, count: usize) -> Vec<Value> {
+    let path = format!("/admin/events?{which}");
+    let stored = async |server: &Instance| {
+        server.admin(Method::GET, &path, None).await.body["events"].as_array().unwrap().len() == count
+    };
+    server.eventually(&format!("{count} events of {which}"), stored).await;
+    server.admin(Method::GET, &path, None).await.body["events"].as_array().unwrap().clone()
+}
+
 async fn a_job_runs_on_behalf_of_its_creator(world: World) {
     let caller = prepare(&world).await;
     store(
@@ -95,20 +105,18 @@ async fn a_job_runs_on_behalf_of_its_creator(world: World) {
         (&done["created_by"], &done["inherit_auth"], &done["error"]),
         (&json!(CALLER), &json!(false), &Value::Null)
     );
-    let events = world.server.admin(Method::GET, "/admin/events?category=job", None).await;
-    let seen: Vec<_> =
-        events.body["events"].as_array().unwrap().iter().map(|e| e["event_type"].clone()).collect();
-    assert_eq!(json!(seen), json!(["job.completed", "job.started"]));
-    let detail = |n: usize| events.body["events"][n]["detail"].clone();
-    assert_eq!(detail(0), json!({ "job_id": id, "result": done["result"] }));
-    assert_eq!(detail(1), json!({ "job_id": id, "job_type": "sum" }));
+    let seen = events(&world.server, "category=job", 2).await;
+    let seen: Vec<_> = seen.iter().map(|event| (&event["event_type"], &event["detail"])).collect();
+    let completed = json!({ "job_id": id, "result": done["result"] });
+    let started = json!({ "job_id": id, "job_type": "sum" });
+    assert_eq!(seen, [(&json!("job.completed"), &completed), (&json!("job.started"), &started)]);
     // Secrets in a result are not logged.
     store(&world.server, "job.run:secret", "function handle() return { token = 'abc', count = 1 } end").await;
     let id = create(&world, &caller, "type=secret").await;
     assert_eq!(until(&world.server, &id, "completed").await["result"]["token"], "abc");
-    let events = world.server.admin(Method::GET, "/admin/events?event_type=job.completed", None).await;
+    let completed = events(&world.server, "event_type=job.completed", 2).await;
     let expected = json!({ "job_id": id, "result": { "token": "[redacted]", "count": 1 } });
-    assert_eq!(events.body["events"][0]["detail"], expected);
+    assert_eq!(completed[0]["detail"], expected);
 
     // An error, a result that is too large, and a missing session.
     store(&world.server, "job.run:broken", "function handle() error('no luck') end").await;

@@ -8,6 +8,7 @@ use futures_util::{Stream, stream};
 
 use super::repos::check_is_here;
 use super::{SpaceError, Spaces, Viewer};
+use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::{Did, record};
 use belvedere_protocol::spaces::r10::Export;
 use belvedere_protocol::spaces::{RecordPath, SpaceUri};
@@ -25,6 +26,9 @@ pub(super) const EXPORTS: Bounds = Bounds {
     waiting_per_tenant: 8,
     max_wait: Duration::from_secs(30),
 };
+
+/// Bytes of an entry of an export's index.
+const ENTRY_BYTES: usize = 100;
 
 /// Records that are read together: few, because each may have a megabyte.
 const BATCH: usize = 16;
@@ -68,7 +72,8 @@ impl Spaces {
         let snapshot = repos::snapshot(&self.core().db, space, repo).await?.ok_or(SpaceError::NoRepo)?;
         check_is_here(&snapshot.state)?;
         let commit = self.sign(uri, repo, snapshot.state.rev, &snapshot.state.hash).await?;
-        let export = Export::new(&commit, snapshot.records);
+        let bytes = snapshot.records.len() * ENTRY_BYTES;
+        let export = hand_over_thread(bytes, || Export::new(&commit, snapshot.records));
         Ok(RepoExport { spaces: self.clone(), space, repo: repo.clone(), tenant, export, _permit: permit })
     }
 }

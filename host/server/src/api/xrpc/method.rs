@@ -113,10 +113,11 @@ fn check_own_service(app: &App, service: &ServiceRef) -> Result<(), Error> {
     Err(Error::bad_request(format!("atproto-proxy: this server has no service {}", service.fragment)))
 }
 
-/// Checks that a call of a method of spaces that is answered here names no service, or one of this server's.
+/// Checks that a call of a method of spaces names no service, a host of spaces, or a service of this server. A call that names the
+/// host of another server is answered here too, with what this server has of the space.
 ///
 /// # Errors
-/// 400 for another one, and for a malformed name.
+/// 400 for another service, and for a malformed name.
 pub(super) fn check_service_of_spaces(app: &App, request: &Request) -> Result<(), Error> {
     match named_service(request)? {
         Some(service) if service.fragment != SPACE_HOST.0 => check_own_service(app, &service),

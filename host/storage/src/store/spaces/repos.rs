@@ -1,5 +1,6 @@
 //! The state of repos: of an author in a space.
 
+use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_protocol::atproto::{Cid, Did, Tid};
 use belvedere_protocol::spaces::{RecordPath, SetHash};
 
@@ -85,6 +86,13 @@ pub async fn snapshot(db: &Db, space: SpaceId, author: &Did) -> Result<Option<Sn
     let rows: Vec<Row> = on!(db, reader, |pool| {
         sqlx::query_as(sql).bind(space).bind(author.as_str()).fetch_all(pool).await
     })?;
+    hand_over_thread(rows.len() * SNAPSHOT_ROW_BYTES, || snapshot_of(rows))
+}
+
+/// Bytes of a row of a snapshot.
+const SNAPSHOT_ROW_BYTES: usize = 100;
+
+fn snapshot_of(rows: Vec<Row>) -> Result<Option<Snapshot>, StoreError> {
     let (mut state, mut records) = (None, Vec::with_capacity(rows.len()));
     for row in rows {
         match row {
