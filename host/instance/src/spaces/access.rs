@@ -96,10 +96,7 @@ impl Spaces {
                 let is_public = space.is_hosted && space.settings.config.membership_is_public;
                 if is_public { Ok((space, None)) } else { Err(SpaceError::Anonymous) }
             }
-            Viewer::Credential(presented) => {
-                let space = self.opened(presented, uri, &uri.did).await?;
-                if space.is_hosted { Ok((space, None)) } else { Err(SpaceError::NoSpace) }
-            }
+            Viewer::Credential(presented) => Ok((self.opened(presented, uri, None).await?, None)),
             Viewer::Account(account) => {
                 let space = self.find(uri).await?;
                 if !space.is_hosted {
@@ -112,31 +109,26 @@ impl Spaces {
         }
     }
 
-    /// The space of a call with a credential. `audience`: the DID that answers the call: that of a repo, or the authority of the
-    /// space.
+    /// The space of a call with a credential. `repo`: the one that the call names.
     async fn opened(
         &self,
         presented: &Presented,
         uri: &SpaceUri,
-        audience: &Did,
+        repo: Option<&Did>,
     ) -> Result<SpaceRow, SpaceError> {
         presented.check_space(uri)?;
         let found = space::with_credential(&self.core().db, uri, &presented.jti).await?;
         let (space, opening) = found.ok_or(SpaceError::NoSpace)?;
-        presented.check_opens(opening, audience)?;
+        presented.check_opens(opening, repo)?;
         Ok(space)
     }
 
-    /// Checks that this server answers a call with a credential: the host of a space for all of it, and the host of a repo for that
-    /// repo, not for the copies that it has for its own users.
+    /// Checks that this server answers a call about a repo with a credential: not with the copies that it has for its own users.
     ///
     /// # Errors
-    /// [`SpaceError::NoSpace`] and [`SpaceError::NoRepo`], as if there were none.
+    /// [`SpaceError::NoRepo`], as if there were none.
     async fn check_answers(&self, space: &SpaceRow, repo: Option<&Did>) -> Result<(), SpaceError> {
-        if space.is_hosted {
-            return Ok(());
-        }
-        let repo = repo.ok_or(SpaceError::NoSpace)?;
+        let Some(repo) = repo.filter(|_| !space.is_hosted) else { return Ok(()) };
         check_is_here(&repos::state(&self.core().db, space.id, repo).await?.ok_or(SpaceError::NoRepo)?)
     }
 
@@ -189,7 +181,7 @@ impl Spaces {
         let readers = match viewer {
             Viewer::Anonymous => return Err(SpaceError::Anonymous),
             Viewer::Credential(presented) => {
-                let space = self.opened(presented, uri, repo.unwrap_or(&uri.did)).await?;
+                let space = self.opened(presented, uri, repo).await?;
                 self.check_answers(&space, repo).await?;
                 Readers { space, only: None }
             }

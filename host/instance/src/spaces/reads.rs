@@ -81,8 +81,8 @@ impl Spaces {
             let _permit = db.read_permit(&tenant).await?;
             let found = lists::page_of_credential(db, uri, &presented.jti, &query.of(Authors::All)).await?;
             let (opening, page) = found.ok_or(SpaceError::NoSpace)?;
-            presented.check_opens(opening, &uri.did)?;
-            return if opening.is_hosted { Ok(page) } else { Err(SpaceError::NoSpace) };
+            presented.check_opens(opening, None)?;
+            return Ok(page);
         }
         let readers = self.readable(uri, viewer, query.repo.as_ref(), query.collection.as_ref()).await?;
         let list = query.of(readers.authors(query.repo.as_ref())?);

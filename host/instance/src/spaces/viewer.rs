@@ -44,19 +44,24 @@ impl Presented {
         if self.space == *uri { Ok(()) } else { Err(TokenError::OtherSpace.into()) }
     }
 
-    /// Checks that the credential opens its space. `audience`: the DID that answers the call: that of a repo, or the authority of
-    /// the space.
+    /// Checks that the credential opens its space, for a call about a repo or about all of it. A call is addressed to the DID whose
+    /// server answers it: that of the repo, or the authority of the space.
     ///
     /// # Errors
-    /// [`SpaceError::NoSpace`], [`SpaceError::Audience`], [`TokenError::Revoked`]
-    pub(super) fn check_opens(&self, opening: Opening, audience: &Did) -> Result<(), SpaceError> {
+    /// [`SpaceError::NoSpace`], also when another server hosts the space and the call names no repo; [`SpaceError::Audience`],
+    /// [`TokenError::Revoked`]
+    pub(super) fn check_opens(&self, opening: Opening, repo: Option<&Did>) -> Result<(), SpaceError> {
         if opening.is_deleted {
             return Err(SpaceError::NoSpace);
         }
+        let audience = repo.unwrap_or(&self.space.did);
         if self.audience != *audience {
             return Err(SpaceError::Audience(audience.to_string()));
         }
-        if opening.is_revoked { Err(TokenError::Revoked.into()) } else { Ok(()) }
+        if opening.is_revoked {
+            return Err(TokenError::Revoked.into());
+        }
+        if opening.is_hosted || repo.is_some() { Ok(()) } else { Err(SpaceError::NoSpace) }
     }
 }
 

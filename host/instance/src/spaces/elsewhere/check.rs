@@ -9,7 +9,6 @@ use url::form_urlencoded;
 use super::super::Spaces;
 use super::super::delivery::pause_seconds;
 use super::super::held_credential::HeldCredential;
-use super::super::notices::is_ahead;
 use super::super::services::{Proof, ServiceCall, ServiceError, accepted};
 use super::{ANSWER, ATTEMPT_TIME, Failure, NoCredential, count};
 use belvedere_base::clock::Timestamp;
@@ -80,7 +79,7 @@ impl Spaces {
         follows::end_check(db, space.id, until, has_failed, now.plus_seconds(seconds)).await
     }
 
-    /// Reads the list to its end. Returns whether each repo in it was read, or was tried to.
+    /// Reads the list to its end. Returns whether there is no repo in it that was never tried to be read.
     async fn read_list(&self, space: &SpaceRow, row: &FollowRow) -> Result<bool, Failure> {
         let credential = self.reader(space).await?;
         let host = host_of(&space.uri.did);
@@ -139,8 +138,7 @@ impl Spaces {
             let RepoEntry { did: author, rev, hash, space_rev, host } = entry;
             Listed { author, rev, hash, host, space_rev }
         };
-        let is_ahead = |entry: &RepoEntry| is_ahead(entry.rev, self.core().clock.now());
-        Ok((entries.into_iter().filter(|entry| !is_ahead(entry)).map(listed).collect(), cursor))
+        Ok((entries.into_iter().map(listed).collect(), cursor))
     }
 
     /// Registers this instance for the notices of a space. Without them the checks find what changes.

@@ -26,8 +26,18 @@ const EXCHANGE: &str = "com.atproto.space.getSpaceCredential";
 
 /// The errors with which the host of a space refuses an account (spaces-delta.md §2), or says that the space is deleted. Any other
 /// answer, such as the 404 of a proxy in front of it, says nothing about the account.
-const REFUSALS: [&str; 5] =
-    ["SpaceNotFound", "SpaceDeleted", "UserNotAuthorized", "AppNotAuthorized", "NotAuthorized"];
+const REFUSALS: [&str; 10] = [
+    "SpaceNotFound",
+    "SpaceDeleted",
+    "UserNotAuthorized",
+    "AppNotAuthorized",
+    "NotAuthorized",
+    "InsufficientScope",
+    "RepoNotFound",
+    "RepoTakendown",
+    "RepoSuspended",
+    "RepoDeactivated",
+];
 
 /// Credentials that are held. Each is requested again when it is needed.
 const MAX_HELD: u64 = 10_000;

@@ -29,7 +29,7 @@ use belvedere_storage::store::spaces::copies::{self, DueCopy};
 use belvedere_storage::store::spaces::repos;
 use belvedere_storage::store::spaces::space::SpaceRow;
 use belvedere_storage::store::spaces::writes::{
-    NewRecord, Synced, SyncedChange, Synchronized, replace, synchronize,
+    MAX_RECORDS, NewRecord, ROW_BYTES, Synced, SyncedChange, Synchronized, replace, synchronize,
 };
 use belvedere_web::net::Limits;
 
@@ -46,9 +46,15 @@ const MAX_LOG_BYTES: usize = 32 << 20;
 /// Limits of a whole repo, which is in memory. A larger one is not copied.
 const REPO: Limits = Limits { max_bytes: 32 << 20, total: Duration::from_mins(1) };
 
+/// Bytes of a copy that is read as a whole again, because changes have added more than it can have. It has fewer afterwards.
+const RECOUNTED_BYTES: u64 = REPO.max_bytes as u64 + MAX_RECORDS * ROW_BYTES;
+
 /// Bytes of all copies in a space of another host, and of those in a space of this instance. Any user can follow a space that fills
 /// the disk.
 const MAX_SPACE_BYTES: u64 = 1 << 30;
+
+/// The copies of a space have so many bytes that this one is not stored.
+const FULL: Failure = Failure::Answer("the copies of the space have a gigabyte: no more are stored");
 
 /// A server that may have a repo, and the key with which it signs commits.
 struct Source {
@@ -65,6 +71,8 @@ struct Reading<'a> {
     from: Option<Tid>,
     /// The rev from which its log is read; `None` to read the whole repo.
     since: Option<Tid>,
+    /// The bytes that the copy may have.
+    max_bytes: u64,
     credential: &'a HeldCredential,
     source: &'a Source,
 }
@@ -113,31 +121,33 @@ impl Spaces {
         }
         let db = &self.core().db;
         let state = repos::state(db, space.id, &copy.author).await?;
-        let is_full = copies::bytes(db, space.id).await? > MAX_SPACE_BYTES;
-        if is_full && state.is_none() {
-            return Err(Failure::Answer("the copies of the space have a gigabyte: no more are stored"));
+        let room = MAX_SPACE_BYTES.saturating_sub(copies::bytes(db, space.id).await?);
+        if room == 0 && state.is_none() {
+            return Err(FULL);
         }
-        // A log only adds to the counted bytes, also when its records shrink. The whole repo gives their number.
-        let is_log_enough = !is_full
-            && state
-                .as_ref()
-                .is_none_or(|state| state.copied_bytes.unwrap_or_default() <= REPO.max_bytes as u64);
-        let from = state.map(|state| state.rev);
-        let since = from.filter(|_| is_log_enough);
+        let copied = state.as_ref().and_then(|state| state.copied_bytes).unwrap_or_default();
+        let max_bytes = copied + room;
+        let mut from = state.map(|state| state.rev);
+        let mut since = from.filter(|_| copied <= RECOUNTED_BYTES);
         let credential = self.reader(space).await?;
         let mut last = Failure::Answer("no server is known to have it");
         for source in self.sources(space, copy).await {
             let pulled = match source {
                 Err(error) => Err(error),
                 Ok(source) => {
-                    let reading =
-                        Reading { space, copy, from, since, credential: &credential, source: &source };
+                    let (credential, source) = (&*credential, &source);
+                    let reading = Reading { space, copy, from, since, max_bytes, credential, source };
                     self.pull_from(&reading).await
                 }
             };
             match pulled {
                 Ok(rev) if rev >= Some(copy.rev) => return Ok(()),
-                Ok(_) => last = Failure::Answer("its host does not have the rev of the list yet"),
+                Ok(rev) => {
+                    if rev > from {
+                        (from, since) = (rev, rev);
+                    }
+                    last = Failure::Answer("its host does not have the rev of the list yet");
+                }
                 Err(error) => last = error,
             }
         }
@@ -212,7 +222,7 @@ impl Spaces {
         let changes = hand_over_thread(bytes, || with_records(changes));
         let result = synchronize(&self.core().db, &synced(reading, &commit, self.now()), &changes).await?;
         match result {
-            Synchronized::Diverged => Ok(None),
+            Synchronized::Diverged | Synchronized::Full => Ok(None),
             result => settled(result, reading, &commit).map(Some),
         }
     }
@@ -292,8 +302,8 @@ impl Spaces {
 }
 
 fn synced<'a>(reading: &'a Reading<'_>, commit: &Commit, now: Timestamp) -> Synced<'a> {
-    let author = &reading.copy.author;
-    Synced { space: reading.space.id, author, from: reading.from, rev: commit.rev, hash: commit.hash, now }
+    let Reading { space, copy, from, max_bytes, .. } = *reading;
+    Synced { space: space.id, author: &copy.author, from, rev: commit.rev, hash: commit.hash, max_bytes, now }
 }
 
 /// The rev up to which nothing more is to be copied after an attempt to store it.
@@ -304,6 +314,7 @@ fn settled(result: Synchronized, reading: &Reading<'_>, commit: &Commit) -> Resu
         Synchronized::Here | Synchronized::NoSpace => Ok(reading.copy.rev),
         Synchronized::Diverged => Err(Failure::Answer("its commit has the hash of other records")),
         Synchronized::Raced => Err(Failure::Answer("another host has copied it meanwhile")),
+        Synchronized::Full => Err(FULL),
         Synchronized::TooLarge => Err(Failure::Answer("a record in it is too large, or it has too many")),
     }
 }

@@ -221,15 +221,24 @@ pub async fn restart(db: &Db, space: SpaceId, now: Timestamp) -> Result<(), Stor
     Ok(())
 }
 
-/// Stores that the list was read to its end, which is at `cursor`. Returns whether the space is complete: when there was a copy of each
-/// repo once, or an attempt has failed, and the list has room for all. A copy that is not up to date counts: in a busy space
-/// there always is one.
+/// Stores that the list was read to its end, which is at `cursor`. The space is complete when there was a copy of each repo once, or an
+/// attempt has failed, and the list has room for more: otherwise some may be missing. A copy that is not up to date counts: in
+/// a busy space there always is one. Returns whether no repo is left that was never tried; `false` when the list was read further
+/// meanwhile.
 pub async fn complete(db: &Db, space: SpaceId, cursor: Option<&str>) -> Result<bool, StoreError> {
-    let sql = "UPDATE space_follows SET is_complete = (is_complete OR NOT EXISTS \
-                   (SELECT 1 FROM space_writers w WHERE w.space_id = $1 AND w.pull_at IS NOT NULL AND w.failures = 0 \
-                       AND NOT EXISTS (SELECT 1 FROM space_repos r WHERE r.space_id = w.space_id AND r.author = w.author))) \
-               AND (SELECT count(*) FROM space_writers WHERE space_id = $1) < 10000 \
-               WHERE space_id = $1 AND (cursor = $2 OR cursor IS NULL AND $2 IS NULL) RETURNING is_complete";
+    macro_rules! is_tried {
+        () => {
+            "NOT EXISTS (SELECT 1 FROM space_writers w WHERE w.space_id = $1 AND w.pull_at IS NOT NULL AND w.failures = 0 \
+                 AND NOT EXISTS (SELECT 1 FROM space_repos r WHERE r.space_id = w.space_id AND r.author = w.author))"
+        };
+    }
+    let sql = concat!(
+        "UPDATE space_follows SET is_complete = (is_complete OR ",
+        is_tried!(),
+        ") AND (SELECT count(*) < 10000 FROM space_writers WHERE space_id = $1) \
+         WHERE space_id = $1 AND (cursor = $2 OR cursor IS NULL AND $2 IS NULL) RETURNING is_complete OR ",
+        is_tried!()
+    );
     let rows: Vec<bool> =
         on!(db, writer, |pool| sqlx::query_scalar(sql).bind(space).bind(cursor).fetch_all(pool).await)?;
     Ok(only_row(rows).unwrap_or_default())

@@ -84,7 +84,8 @@ pub struct Page {
 struct PageSql {
     /// Of the space with the number `$1`.
     of_space: Statement,
-    /// Of the space at the address `$9`, `$10`, `$11`, behind its number and its [`Opening`] for the credential `$1`.
+    /// Of the space at the address `$9`, `$10`, `$11`, behind its number and its [`Opening`] for the credential `$1`; without rows
+    /// if the credential does not open the space.
     of_credential: Statement,
 }
 
@@ -103,25 +104,26 @@ macro_rules! page {
             },
             of_credential: Statement {
                 sqlite: concat!(
-                    "SELECT s.id || ' ' || s.is_hosted || ' ' || (s.deleted_at IS NOT NULL) || ' ' || ",
-                    page!(@revoked),
-                    " || ' ' || coalesce((",
-                    page!(@packed "s.id", $where, $order),
-                    "), '') FROM spaces s WHERE s.did = $9 AND s.kind = $10 AND s.skey = $11"
+                    "SELECT s.id || ' ' || s.is_hosted || ' ' || s.is_deleted || ' ' || s.is_revoked || ' ' || coalesce((",
+                    page!(@packed "CASE WHEN s.is_hosted AND NOT s.is_deleted AND NOT s.is_revoked THEN s.id END", $where, $order),
+                    "), '') FROM ",
+                    page!(@opening)
                 ),
                 // The rows of one space stay in their order.
                 postgres: concat!(
-                    "SELECT s.id, s.is_hosted, s.deleted_at IS NOT NULL, ",
-                    page!(@revoked),
-                    ", page.* FROM spaces s LEFT JOIN LATERAL (",
-                    page!(@rows "s.id", $where, $order),
-                    ") page ON TRUE WHERE s.did = $9 AND s.kind = $10 AND s.skey = $11"
+                    "SELECT s.id, s.is_hosted, s.is_deleted, s.is_revoked, page.* FROM ",
+                    page!(@opening),
+                    " LEFT JOIN LATERAL (",
+                    page!(@rows "CASE WHEN s.is_hosted AND NOT s.is_deleted AND NOT s.is_revoked THEN s.id END", $where, $order),
+                    ") page ON TRUE"
                 ),
             },
         }
     };
-    (@revoked) => {
-        "EXISTS (SELECT 1 FROM space_credentials c WHERE c.space_id = s.id AND c.jti = $1 AND c.revoked_at IS NOT NULL)"
+    (@opening) => {
+        "(SELECT s.id, s.is_hosted, s.deleted_at IS NOT NULL AS is_deleted, EXISTS (SELECT 1 FROM space_credentials c \
+             WHERE c.space_id = s.id AND c.jti = $1 AND c.revoked_at IS NOT NULL) AS is_revoked \
+             FROM spaces s WHERE s.did = $9 AND s.kind = $10 AND s.skey = $11) s"
     };
     (@packed $space:literal, $where:literal, $order:literal) => {
         concat!(
@@ -255,7 +257,7 @@ pub async fn page(db: &Db, space: SpaceId, list: &List<'_>) -> Result<Page, Stor
 }
 
 /// A page of a list, and whether a credential opens the space at an address: in one statement, because this is the read that an
-/// app sends most. The caller shows the page only if it does. `None` when there is no such space.
+/// app sends most. The page is empty if it does not. `None` when there is no such space.
 pub async fn page_of_credential(
     db: &Db,
     uri: &SpaceUri,

@@ -23,6 +23,8 @@ pub struct Synced<'a> {
     /// The rev and the digest of the commit.
     pub rev: Tid,
     pub hash: [u8; 32],
+    /// The bytes that the copy may have, as [`RepoState::copied_bytes`] counts them.
+    pub max_bytes: u64,
     pub now: Timestamp,
 }
 
@@ -62,6 +64,9 @@ pub enum Synchronized {
     Here,
     /// A record is larger than records may be here, or there are more of them, so the repo can't be copied.
     TooLarge,
+    /// The copy would have more bytes than it may. After a log they may be fewer in truth: what it adds is counted, not what it
+    /// removes.
+    Full,
     /// There is no such space, or it was deleted.
     NoSpace,
 }
@@ -106,6 +111,9 @@ pub async fn synchronize(
         let ops: [&Op; 0] = [];
         let before = plan.state_before().and_then(|state| state.copied_bytes).unwrap_or_default();
         let bytes = before + bytes_of(changes.iter().filter_map(|change| change.record.as_ref()));
+        if bytes > to.max_bytes {
+            return Ok(Synchronized::Full);
+        }
         store!(db, tx, to.space, to.author, plan, ops, to.rev, Some(bytes), to.now);
         tx.commit().await?;
         Ok(Synchronized::Stored)
@@ -123,6 +131,10 @@ pub async fn replace(
     if records.len() as u64 > MAX_RECORDS || records.iter().any(|(_, record)| is_too_large(record)) {
         return Ok(Synchronized::TooLarge);
     }
+    let bytes = bytes_of(records.iter().map(|(_, record)| record));
+    if bytes > to.max_bytes {
+        return Ok(Synchronized::Full);
+    }
     let stored = "SELECT collection, rkey, cid FROM space_records WHERE space_id = $1 AND author = $2";
     with_space!(db, to.space, |tx, locked| {
         if locked.is_none() {
@@ -139,15 +151,15 @@ pub async fn replace(
             return Ok(Synchronized::Diverged);
         }
         let ops: [&Op; 0] = [];
-        let bytes = bytes_of(records.iter().map(|(_, record)| record));
         store!(db, tx, to.space, to.author, plan, ops, to.rev, Some(bytes), to.now);
         tx.commit().await?;
         Ok(Synchronized::Stored)
     })
 }
 
+/// The bytes of a row and its entries in indexes, without the text.
+pub const ROW_BYTES: u64 = 300;
+
 fn bytes_of<'a>(records: impl Iterator<Item = &'a NewRecord>) -> u64 {
-    /// The bytes of a row and its entries in indexes, without the text.
-    const ROW_BYTES: u64 = 300;
     records.map(|record| ROW_BYTES + record.text.len() as u64).sum()
 }

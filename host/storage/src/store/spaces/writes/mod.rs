@@ -18,7 +18,7 @@ use super::writers::{Listed, SELECT_REV, Tracked, store_tracked};
 use plan::Plan;
 use rows::{load, store};
 
-pub use followed::{Synced, SyncedChange, Synchronized, replace, synchronize};
+pub use followed::{ROW_BYTES, Synced, SyncedChange, Synchronized, replace, synchronize};
 
 /// Writes in a batch, as in batches of repos.
 pub const MAX_WRITES: usize = 200;

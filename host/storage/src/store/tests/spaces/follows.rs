@@ -5,12 +5,12 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
 
 use super::fixtures::*;
-use crate::store::StoreError;
 use crate::store::spaces::follows::{self, Observed};
 use crate::store::spaces::writers::Listed;
 use crate::store::spaces::writes::{Synced, Synchronized, replace};
 use crate::store::spaces::{copies, deletion, repos, writers};
 use crate::store::tests::fixtures::rev;
+use crate::store::{StoreError, on};
 
 const FOLLOWER: u32 = 7;
 
@@ -170,7 +170,15 @@ async fn a_space_is_complete_when_each_repo_was_tried(db: TestDb) {
     let busy = followed(&db, "busy").await;
     let hash = apply(&db, create(&db, "source").await, 2, 10, &[put(&note("a"), 1)]).await.unwrap().hash;
     let author = did(4);
-    let to = Synced { space: busy, author: &author, from: None, rev: rev(5), hash, now: Timestamp(20) };
+    let to = Synced {
+        space: busy,
+        author: &author,
+        from: None,
+        rev: rev(5),
+        hash,
+        max_bytes: u64::MAX,
+        now: Timestamp(20),
+    };
     replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap();
     let newer = [listed(4, 9, 9)];
     assert!(follows::store_page(&db, busy, &newer, (None, Some("9")), Timestamp(20)).await.unwrap());
@@ -197,6 +205,16 @@ async fn a_list_has_a_bound(db: TestDb) {
     assert!(follows::store_page(&db, space, &page, moves, Timestamp(30)).await.unwrap());
     let known = writers::get(&db, space, &did(10)).await.unwrap().unwrap();
     assert_eq!((known.rev, count(&db, "space_writers").await), (rev(5), 10_000), "known repos go on");
+    let tried = "UPDATE space_writers SET pull_at = NULL WHERE author <> $1";
+    let try_all = async |but: &str| {
+        on!(&*db, writer, |pool| sqlx::query(tried).bind(but).execute(pool).await.map(drop)).unwrap();
+    };
+    let complete = async || follows::complete(&db, space, Some("end")).await.unwrap();
+    try_all(did(10).as_str()).await;
+    assert!(!complete().await);
+    try_all("").await;
+    assert!(complete().await, "there is nothing left to do");
+    assert!(!row(&db, space).await.unwrap().is_complete, "more repos may be missing");
 }
 
 async fn copies_go_with_the_last_follower(db: TestDb) {
@@ -204,7 +222,15 @@ async fn copies_go_with_the_last_follower(db: TestDb) {
     let hash = apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap().hash;
     let author: Did = did(3);
     for space in [space, kept] {
-        let to = Synced { space, author: &author, from: None, rev: rev(5), hash, now: Timestamp(20) };
+        let to = Synced {
+            space,
+            author: &author,
+            from: None,
+            rev: rev(5),
+            hash,
+            max_bytes: u64::MAX,
+            now: Timestamp(20),
+        };
         let stored = replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap();
         assert_eq!(stored, Synchronized::Stored);
     }

@@ -28,7 +28,15 @@ async fn bring(
 ) -> Synchronized {
     let state = repos::state(db, host, &did(2)).await.unwrap().unwrap();
     let (author, hash) = (did(2), state.hash.digest());
-    let to = Synced { space: copy, author: &author, from, rev: state.rev, hash, now: Timestamp(99) };
+    let to = Synced {
+        space: copy,
+        author: &author,
+        from,
+        rev: state.rev,
+        hash,
+        max_bytes: u64::MAX,
+        now: Timestamp(99),
+    };
     synchronize(db, &to, changes).await.unwrap()
 }
 
@@ -102,11 +110,23 @@ async fn a_copy_is_replaced_as_a_whole(db: TestDb) {
     make_copy(&db, copy).await;
     let state = repos::state(&db, host, &did(2)).await.unwrap().unwrap();
     let (author, hash) = (did(2), state.hash.digest());
-    let to = Synced { space: copy, author: &author, from: old.rev, rev: state.rev, hash, now: Timestamp(99) };
+    let to = Synced {
+        space: copy,
+        author: &author,
+        from: old.rev,
+        rev: state.rev,
+        hash,
+        max_bytes: u64::MAX,
+        now: Timestamp(99),
+    };
     let records = [(note("a"), numbered(1)), (note("b"), numbered(1))];
     assert_eq!(replace(&db, &to, &records[..1]).await.unwrap(), Synchronized::Diverged);
     let raced = Synced { from: None, ..to };
     assert_eq!(replace(&db, &raced, &records).await.unwrap(), Synchronized::Raced);
+    // Two rows of 300 bytes, with `{"n":1}`.
+    let full = Synced { max_bytes: 613, ..to };
+    assert_eq!(replace(&db, &full, &records).await.unwrap(), Synchronized::Full);
+    let to = Synced { max_bytes: 614, ..to };
     assert_eq!(replace(&db, &to, &records).await.unwrap(), Synchronized::Stored);
     assert_eq!(contents(&db, host).await, contents(&db, copy).await);
     let page = oplog::page(&db, copy, &did(2), None, 9, true).await.unwrap().unwrap();
@@ -133,6 +153,7 @@ async fn a_copy_with_a_wrong_state_is_mended(db: TestDb) {
         from: right.rev,
         rev: state.rev,
         hash: right.hash,
+        max_bytes: u64::MAX,
         now: Timestamp(99),
     };
     let records = [(note("a"), numbered(1)), (note("b"), numbered(1))];
@@ -152,7 +173,7 @@ async fn a_copy_does_not_go_back(db: TestDb) {
     let author = did(2);
     for from in [first.rev, last.rev] {
         let (rev, hash, now) = (first.rev.unwrap(), first.hash, Timestamp(99));
-        let to = Synced { space: copy, author: &author, from, rev, hash, now };
+        let to = Synced { space: copy, author: &author, from, rev, hash, max_bytes: u64::MAX, now };
         assert_eq!(synchronize(&db, &to, &[]).await.unwrap(), Synchronized::Old);
         assert_eq!(replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap(), Synchronized::Old);
     }
@@ -168,7 +189,15 @@ async fn a_repo_is_here_or_a_copy(db: TestDb) {
     assert_eq!(bring(&db, host, first.rev, host, &[]).await, Synchronized::Here);
     let author = did(2);
     let (rev, hash) = (first.rev.unwrap(), first.hash);
-    let to = Synced { space: host, author: &author, from: first.rev, rev, hash, now: Timestamp(99) };
+    let to = Synced {
+        space: host,
+        author: &author,
+        from: first.rev,
+        rev,
+        hash,
+        max_bytes: u64::MAX,
+        now: Timestamp(99),
+    };
     assert_eq!(replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap(), Synchronized::Here);
 }
 
@@ -180,7 +209,15 @@ async fn large_records_are_not_copied(db: TestDb) {
     changes[0].record = Some(large.clone());
     assert_eq!(bring(&db, copy, None, host, &changes).await, Synchronized::TooLarge);
     let (author, rev) = (did(2), state.rev.unwrap());
-    let to = Synced { space: copy, author: &author, from: None, rev, hash: state.hash, now: Timestamp(99) };
+    let to = Synced {
+        space: copy,
+        author: &author,
+        from: None,
+        rev,
+        hash: state.hash,
+        max_bytes: u64::MAX,
+        now: Timestamp(99),
+    };
     assert_eq!(replace(&db, &to, &[(note("a"), large)]).await.unwrap(), Synchronized::TooLarge);
     assert!(repos::state(&db, copy, &did(2)).await.unwrap().is_none());
 }
