@@ -25,7 +25,7 @@ impl Packed {
         self.text.len() - self.at
     }
 
-    /// What `read` makes of the next fields.
+    /// Reads the next fields.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] when `read` returns `None`.

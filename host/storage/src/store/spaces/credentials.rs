@@ -14,7 +14,7 @@ pub struct Revoked {
     pub jti: String,
 }
 
-/// What decides whether a credential opens a space.
+/// The facts that decide whether a credential opens a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
     pub is_hosted: bool,

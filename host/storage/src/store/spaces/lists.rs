@@ -82,10 +82,10 @@ pub struct Page {
 
 /// The statements of a page.
 struct PageSql {
-    /// Of the space with the number `$1`.
+    /// The page of the space with the number `$1`.
     of_space: Statement,
-    /// Of the space at the address `$9`, `$10`, `$11`, behind its number and its [`Opening`] for the credential `$1`; without rows
-    /// if the credential does not open the space.
+    /// The page of the space at the address `$9`, `$10`, `$11`, behind its number and its [`Opening`] for the credential `$1`;
+    /// without rows if the credential does not open the space.
     of_credential: Statement,
 }
 
