@@ -1,9 +1,9 @@
 //! Reads a list from SQLite as one row.
 //!
 //! sqlx passes each row as a message from the connection's thread and copies each column to the heap: for a list of
-//! twenty rows that costs more than finding them. So the statement concatenates the rows into one text (none of them to NULL): of each row its
-//! fields, which contain no blanks and end with one, the length of its record in bytes as the last of them, and the record. A
-//! record longer than [`INLINE_BYTES`] is left out: the next row follows its length.
+//! twenty rows that costs more than finding them. So the statement concatenates the rows into one text, which is NULL without rows.
+//! A row is its fields, each followed by a blank and without one inside, then the length of its record in bytes, a blank, and the
+//! record. A record longer than [`INLINE_BYTES`] is left out: the next row follows the blank.
 
 use bytes::Bytes;
 

@@ -119,7 +119,7 @@ impl Spaces {
     async fn enter(&self, space: SpaceId) -> Result<Entered, StoreError> {
         let row = space::by_id(&self.core().db, space).await?.filter(|row| row.deleted_at.is_none());
         let Some(row) = row else { return Ok(Entered::Blocked) };
-        // All spaces of this instance have one authority.
+        // The spaces of this instance may have one authority: the creator of each pays for it.
         let share = if row.is_hosted { &row.creator } else { &row.uri.did };
         Ok(match self.0.copies.try_enter(&Tenant::of_did(share.as_str())) {
             Ok(permit) => Entered::Now(Box::new(row), permit),

@@ -13,7 +13,7 @@ use belvedere_protocol::spaces::r10::token::Credential;
 /// Entries of each kind. One has some 500 bytes.
 const MAX_ENTRIES: u64 = 20_000;
 
-/// So long a credential is accepted whose issuer has another key now.
+/// The time for which a verified credential is accepted, also if its issuer has another key by then.
 const SECONDS: i64 = 60;
 
 /// The credentials and proofs that were verified lately, by the SHA-256 of their text.

@@ -2,7 +2,6 @@
 
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
-use belvedere_protocol::atproto::Did;
 
 use super::fixtures::*;
 use crate::store::spaces::follows::{self, Observed};
@@ -34,6 +33,15 @@ async fn row(db: &Db, space: SpaceId) -> Option<follows::FollowRow> {
 
 async fn due(db: &Db, now: i64) -> Vec<copies::DueCopy> {
     copies::due(db, Timestamp(now), 9, &[]).await.unwrap()
+}
+
+/// Copies a repo with one note. `hash`: that of such a repo.
+async fn copy_note(db: &Db, space: SpaceId, author: u32, hash: [u8; 32]) {
+    let author = did(author);
+    let (max_bytes, now) = (u64::MAX, Timestamp(20));
+    let to = Synced { space, author: &author, from: None, rev: rev(5), hash, max_bytes, now };
+    let stored = replace(db, &to, &[(note("a"), numbered(1))]).await.unwrap();
+    assert_eq!(stored, Synchronized::Stored);
 }
 
 on_both!(
@@ -169,17 +177,7 @@ async fn a_space_is_complete_when_each_repo_was_tried(db: TestDb) {
     // A copy that is not up to date is one.
     let busy = followed(&db, "busy").await;
     let hash = apply(&db, create(&db, "source").await, 2, 10, &[put(&note("a"), 1)]).await.unwrap().hash;
-    let author = did(4);
-    let to = Synced {
-        space: busy,
-        author: &author,
-        from: None,
-        rev: rev(5),
-        hash,
-        max_bytes: u64::MAX,
-        now: Timestamp(20),
-    };
-    replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap();
+    copy_note(&db, busy, 4, hash).await;
     let newer = [listed(4, 9, 9)];
     assert!(follows::store_page(&db, busy, &newer, (None, Some("9")), Timestamp(20)).await.unwrap());
     assert!(follows::complete(&db, busy, Some("9")).await.unwrap() && due(&db, 20).await.len() == 1);
@@ -220,19 +218,8 @@ async fn a_list_has_a_bound(db: TestDb) {
 async fn copies_go_with_the_last_follower(db: TestDb) {
     let (space, kept) = (followed(&db, "main").await, followed(&db, "kept").await);
     let hash = apply(&db, space, 2, 10, &[put(&note("a"), 1)]).await.unwrap().hash;
-    let author: Did = did(3);
     for space in [space, kept] {
-        let to = Synced {
-            space,
-            author: &author,
-            from: None,
-            rev: rev(5),
-            hash,
-            max_bytes: u64::MAX,
-            now: Timestamp(20),
-        };
-        let stored = replace(&db, &to, &[(note("a"), numbered(1))]).await.unwrap();
-        assert_eq!(stored, Synchronized::Stored);
+        copy_note(&db, space, 3, hash).await;
     }
     copies::purge(&db).await.unwrap();
     assert_eq!(count(&db, "space_repos").await, 3);
