@@ -6,12 +6,16 @@
 ---@type string
 method = nil
 
----The query string: every value a string, a repeated key an array of strings, a key without `=` an empty string.
----Queries and procedures.
----@type table<string, string|string[]>
+---The parameters as the lexicon declares them, with its defaults. What it does not declare is a string, an array of strings for a
+---repeated key, an empty string for a key without `=`. Queries and procedures.
+---@type table<string, any>
 params = nil
 
----The body of a procedure call.
+---Set it to true outside all functions: the values in `params` are then strings, and defaults are left out.
+---@type boolean
+params_raw = nil
+
+---The body of a procedure call, with the defaults of the lexicon.
 ---@type any
 input = nil
 

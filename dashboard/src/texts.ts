@@ -883,6 +883,7 @@ export const deadLetters = {
 
 export const dryRun = {
   toLine: (line: number) => `Go to line ${line}`,
+  invalid: (reason: string) => `The lexicon rejects this result: ${reason}`,
   results: {
     proceed: 'The record is indexed as it is',
     skip: 'The record is left out',

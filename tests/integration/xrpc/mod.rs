@@ -10,3 +10,4 @@ mod service;
 mod shares;
 mod standard;
 mod statuses;
+mod typed;

@@ -66,6 +66,9 @@ events! {
             "error": truncate(error), "script_source": truncate(script_source), "input": truncate_json(input),
             "caller_did": caller, "method": method.as_str(), "duration_ms": millis(duration)
         };
+    /// A script has answered a call with what its lexicon does not declare. The caller got it; one answer of a hundred is checked.
+    "script.output_invalid" Warn ScriptOutputInvalid { method: Nsid, caller: Option<String>, error }
+        caller, method.to_string(), { "error": truncate(error), "method": method.as_str() };
     /// A script has answered a call; only with verbose event logging.
     "script.executed" Info ScriptExecuted { caller: Option<String>, method, duration: Duration, response_size: usize }
         caller, method, { method, "caller_did": caller, "duration_ms": millis(duration), response_size };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::followed::Followed;
@@ -17,7 +18,7 @@ use super::{fingerprint, schema};
 use belvedere_base::clock::Timestamp;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_base::reloadable::Reloadable;
-use belvedere_protocol::atproto::lexicon::{KeyType, LexiconKind, Schemas};
+use belvedere_protocol::atproto::lexicon::{KeyType, LexiconKind, SchemaErrors, Schemas};
 use belvedere_protocol::atproto::record::{self, Unencodable};
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::config::declared_collections;
@@ -180,6 +181,34 @@ impl Snapshot {
         };
         let reasons: Vec<String> = key.into_iter().chain(record).collect();
         if reasons.is_empty() { Ok(()) } else { Err(Mismatch(reasons.join("; "))) }
+    }
+
+    /// The parameters of a call of a method, as its lexicon declares them. `None` for a method without a lexicon here.
+    ///
+    /// # Errors
+    /// The differences from the lexicon.
+    pub fn params(
+        &self,
+        method: &str,
+        given: &[(String, String)],
+    ) -> Result<Option<Map<String, Value>>, SchemaErrors> {
+        self.documents.params(method, given)
+    }
+
+    /// The JSON text of a procedure's input, with the defaults of its lexicon.
+    ///
+    /// # Errors
+    /// The differences from the lexicon.
+    pub fn input(&self, method: &str, text: Bytes) -> Result<Bytes, SchemaErrors> {
+        hand_over_thread(text.len(), || self.documents.input(method, text))
+    }
+
+    /// Checks the JSON text of a method's output.
+    ///
+    /// # Errors
+    /// The differences from the lexicon.
+    pub fn check_output(&self, method: &str, text: &[u8]) -> Result<(), SchemaErrors> {
+        hand_over_thread(text.len(), || self.documents.check_output(method, text))
     }
 
     /// The text of a record, in which `[]` replaces each `{}` that the collection's lexicon declares as an array.

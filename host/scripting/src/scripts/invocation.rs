@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Lineage, Variables};
 use belvedere_instance::xrpc::Caller;
@@ -22,8 +22,11 @@ pub struct Invocation<'a> {
     pub caller: Option<&'a Caller>,
     /// The account that a procedure's caller writes for, if it is not their own.
     pub delegate: Option<&'a Did>,
-    /// Query parameters in order, decoded. A name that repeats becomes an array of strings.
+    /// Query parameters in order, decoded. Without `values` they are the script's `params`: strings, and arrays of strings for names
+    /// that repeat.
     pub params: Option<&'a [(String, String)]>,
+    /// The parameters as the lexicon of the method declares them.
+    pub values: Option<&'a Map<String, Value>>,
     /// The request body of a procedure: JSON text that has been checked to be JSON.
     pub input: Option<&'a [u8]>,
     /// The event, for record and label scripts.
@@ -101,7 +104,11 @@ impl Invocation<'_> {
                 text(&mut out, value);
             }
         }
-        if let Some(params) = self.params {
+        if let Some(values) = self.values {
+            field(&mut out, "params");
+            // Writing to a Vec can't fail.
+            let _ = serde_json::to_writer(&mut out, values);
+        } else if let Some(params) = self.params {
             field(&mut out, "params");
             render_params(&mut out, params);
         }

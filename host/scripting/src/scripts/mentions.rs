@@ -1,7 +1,9 @@
-//! Finds what a source names in literal form: methods in `xrpc.query("…")` and `xrpc.procedure("…")`, and script
-//! variables in `env.NAME` and `env["NAME"]`. Comments and strings are skipped.
+//! Finds what a source names in literal form: methods in `xrpc.query("…")` and `xrpc.procedure("…")`, script
+//! variables in `env.NAME` and `env["NAME"]`, and the setting `params_raw = true`. Comments and strings are skipped.
 
 use std::ops::Range;
+
+const RAW_PARAMS: &str = "params_raw";
 
 /// Something that a source names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub enum MentionKind {
     Query,
     Procedure,
     Variable,
+    /// The script takes its parameters as text.
+    RawParams,
 }
 
 /// All mentions in a source, in order.
@@ -68,6 +72,10 @@ fn named(text: &str) -> Option<(MentionKind, &str)> {
         };
         let rest = rest.strip_prefix('(').map_or(rest, str::trim_start);
         return Some((kind, literal(rest)?));
+    }
+    if let Some(rest) = word(text, RAW_PARAMS) {
+        word(rest.strip_prefix('=')?.trim_start(), "true")?;
+        return Some((MentionKind::RawParams, &text[..RAW_PARAMS.len()]));
     }
     let rest = word(text, "env")?;
     let name = if let Some(rest) = rest.strip_prefix('.') {
@@ -122,11 +130,17 @@ fn string_literal(text: &str) -> (Option<&str>, &str) {
 
 /// The methods that a source names, sorted, each once.
 pub(in crate::scripts) fn called_methods(source: &str) -> Vec<String> {
-    let methods = mentions(source).into_iter().filter(|mention| mention.kind != MentionKind::Variable);
+    let is_method = |kind| matches!(kind, MentionKind::Query | MentionKind::Procedure);
+    let methods = mentions(source).into_iter().filter(|mention| is_method(mention.kind));
     let mut found: Vec<String> = methods.map(|mention| mention.name.to_owned()).collect();
     found.sort();
     found.dedup();
     found
+}
+
+/// Whether a script takes its parameters as text.
+pub(in crate::scripts) fn takes_raw_params(source: &str) -> bool {
+    mentions(source).iter().any(|mention| mention.kind == MentionKind::RawParams)
 }
 
 #[cfg(test)]
@@ -149,6 +163,22 @@ mod tests {
         "#;
         assert_eq!(called_methods(source), ["com.example.a", "com.example.b"]);
         assert!(called_methods("return 1").is_empty());
+    }
+
+    #[test]
+    fn finds_the_setting_of_raw_params() {
+        for source in ["params_raw = true", "local x = 1 params_raw=true\nfunction handle() end"] {
+            assert!(takes_raw_params(source), "{source}");
+        }
+        for source in [
+            "-- params_raw = true",
+            "params_raw = truely",
+            "params_raw == true",
+            "a.params_raw = true",
+            "params_raw = false",
+        ] {
+            assert!(!takes_raw_params(source), "{source}");
+        }
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::blob_hosts::BlobHosts;
-use super::pay_for_handle;
+use super::{TypedCall, pay_for_handle};
 use crate::app::App;
 use belvedere_instance::lexicons::Lexicon;
-use belvedere_instance::xrpc::{Answer, Call, Caller};
+use belvedere_instance::xrpc::{Answer, Caller};
 use belvedere_protocol::atproto::{Did, HandleUri, Nsid};
 use belvedere_storage::query::{PageSize, Position, Query, valid};
 use belvedere_storage::render;
@@ -21,13 +21,14 @@ use belvedere_web::http::Error;
 pub(super) async fn answer(
     app: &Arc<App>,
     lexicon: &Lexicon,
-    call: &Call,
+    typed: &TypedCall<'_>,
     may_lag: bool,
 ) -> Result<Answer, Error> {
+    let call = typed.call;
     let db = if may_lag { app.db.read_for(|| call.caller.writer()).await } else { ReadDb::primary(&app.db) };
     match call.param("uri") {
         Some(uri) => single(app, &db, lexicon, &call.caller, uri).await,
-        None => list(app, &db, lexicon, call).await,
+        None => list(app, &db, lexicon, typed).await,
     }
 }
 
@@ -52,9 +53,13 @@ async fn single(app: &App, db: &Db, lexicon: &Lexicon, caller: &Caller, uri: &st
     Ok(Answer::json(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
 }
 
-async fn list(app: &App, db: &Db, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
+async fn list(app: &App, db: &Db, lexicon: &Lexicon, typed: &TypedCall<'_>) -> Result<Answer, Error> {
+    let TypedCall { call, params, .. } = typed;
+    // The lexicon may have a default.
+    let default =
+        params.as_ref().and_then(|params| params.get("limit")?.as_i64()).map(|limit| limit.to_string());
     let limit = PageSize::RECORDS
-        .read(call.param("limit"))
+        .read(call.param("limit").or(default.as_deref()))
         .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
     let did = call
         .param("did")

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::value::RawValue;
 
 use super::fixed::FixedMethod;
-use super::{WrongKind, builtin, describe_server, lexicon_of};
+use super::{TypedCall, WrongKind, builtin, describe_server, lexicon_of};
 use crate::app::App;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Verb};
@@ -49,6 +49,10 @@ impl DryRunMethods {
         delegate: Option<&Did>,
         lineage: Option<&Lineage>,
     ) -> Result<Answer, ScriptFailure> {
+        let typed = match TypedCall::new(&self.app, call) {
+            Ok(typed) => typed,
+            Err(error) => return Ok(Answer::of_error(&error)),
+        };
         let snapshot = self.app.registry.snapshot();
         let lexicon = snapshot.get(call.nsid.as_str());
         let invocation = Invocation {
@@ -57,7 +61,8 @@ impl DryRunMethods {
             caller: Some(&call.caller),
             delegate,
             params: Some(&call.params),
-            input: call.input.as_deref().filter(|input| !input.is_empty()),
+            values: typed.params.as_ref(),
+            input: typed.input.as_deref(),
             lineage,
             ..Invocation::default()
         };
@@ -116,9 +121,11 @@ impl DryRunMethods {
     }
 
     async fn built_in(&self, lexicon: &Lexicon, call: &Call) -> Answer {
-        builtin::answer(&self.app, lexicon, call, false)
-            .await
-            .unwrap_or_else(|error| Answer::of_error(&error))
+        let answer = match TypedCall::new(&self.app, call) {
+            Ok(typed) => builtin::answer(&self.app, lexicon, &typed, false).await,
+            Err(error) => Err(error),
+        };
+        answer.unwrap_or_else(|error| Answer::of_error(&error))
     }
 
     /// Methods of other servers are not called.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Failure, describe_server, get_profile, script_of, scripted};
+use super::{Failure, TypedCall, describe_server, get_profile, script_of, scripted};
 use crate::app::App;
 use belvedere_instance::xrpc::{Answer, Call, Verb};
 use belvedere_protocol::atproto::Nsid;
@@ -45,7 +45,8 @@ impl FixedMethod {
     ) -> Result<Answer, Failure> {
         if let Some(script) = script_of(app, call) {
             let lexicon = app.registry.get(call.nsid.as_str());
-            return Ok(scripted::answer(app, &script, lexicon.as_deref(), call, lineage).await?);
+            let typed = TypedCall::new(app, call)?;
+            return Ok(scripted::answer(app, &script, lexicon.as_deref(), &typed, lineage).await?);
         }
         match self {
             Self::DescribeServer => Ok(describe_server::answer(app)),

@@ -15,6 +15,7 @@ mod own_pds;
 pub mod pds_session;
 mod scripted;
 pub mod spaces;
+mod typed_call;
 mod write;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use belvedere_web::http::Error;
 
 use fixed::FixedMethod;
 pub use in_process::InProcess;
+use typed_call::TypedCall;
 
 /// The reason why a call failed.
 #[derive(Debug)]
@@ -100,17 +102,18 @@ async fn dispatch(
         return Err(Error::unauthorized("authentication required").into());
     }
     let Some(lexicon) = lexicon else { return forward::answer(app, call).await };
+    let typed = TypedCall::new(app, call)?;
     let answer = match (script_of(app, call), call.verb) {
         (Some(script), Verb::Procedure) if call.caller.method_bound && calls_others(&script, &lexicon.id) => {
             let text = "the token is for this method only, and its script calls others";
             Err(Error::unauthorized(text))
         }
-        (Some(script), _) => scripted::answer(app, &script, Some(&lexicon), call, lineage).await,
+        (Some(script), _) => scripted::answer(app, &script, Some(&lexicon), &typed, lineage).await,
         (None, Verb::Query) => {
             let may_lag = lineage.is_none_or(Lineage::may_lag);
-            builtin::answer(app, &lexicon, call, may_lag).await
+            builtin::answer(app, &lexicon, &typed, may_lag).await
         }
-        (None, Verb::Procedure) => write::answer(app, &lexicon, call).await,
+        (None, Verb::Procedure) => write::answer(app, &lexicon, &typed).await,
     };
     Ok(answer?)
 }

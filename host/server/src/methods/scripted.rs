@@ -6,7 +6,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
-use super::{delegate, json_input};
+use super::{TypedCall, delegate};
 use crate::app::App;
 use belvedere_instance::events::Event;
 use belvedere_instance::events::redact::{self, Names};
@@ -23,10 +23,11 @@ pub(super) async fn answer(
     app: &App,
     script: &CompiledScript,
     lexicon: Option<&Lexicon>,
-    call: &Call,
+    typed: &TypedCall<'_>,
     lineage: Option<&Lineage>,
 ) -> Result<Answer, Error> {
-    let body = json_input(call)?.map(|input| &input[..]).unwrap_or_default();
+    let TypedCall { call, params, input } = typed;
+    let body = input.as_deref().unwrap_or_default();
     let delegated = delegate::take_from(app, &call.caller, body).await?;
     let (delegate, input) = match &delegated {
         Some((account, rest)) => (Some(account), &rest[..]),
@@ -38,6 +39,7 @@ pub(super) async fn answer(
         caller: Some(&call.caller),
         delegate,
         params: Some(&call.params),
+        values: params.as_ref(),
         input: (!input.is_empty()).then_some(input),
         lineage,
         ..Invocation::default()
@@ -47,7 +49,13 @@ pub(super) async fn answer(
     let duration = started.elapsed();
     let answer = match result {
         Ok(outcome) => {
-            let body = app.registry.snapshot().output_with_arrays(call.nsid.as_str(), outcome.body);
+            let lexicons = app.registry.snapshot();
+            let body = lexicons.output_with_arrays(call.nsid.as_str(), outcome.body);
+            if script.is_sampled()
+                && let Err(errors) = lexicons.check_output(call.nsid.as_str(), &body)
+            {
+                report_output(app, script, call, errors.to_string());
+            }
             Answer::json(StatusCode::OK, body)
         }
         Err(failure) => match failure.answer.as_deref() {
@@ -125,6 +133,16 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
         duration,
     });
     public
+}
+
+/// Records that an output does not match the lexicon, within the tenant's share of the event log.
+fn report_output(app: &App, script: &CompiledScript, call: &Call, error: String) {
+    let trigger = script.trigger().id().into();
+    let log = &app.scripting.runtime.services.log;
+    if log.admit(&call.caller.tenant, &trigger, error.len(), app.clock.now()) {
+        let (method, caller) = (call.nsid.clone(), call.caller.did.as_ref().map(Did::to_string));
+        app.events.record(Event::ScriptOutputInvalid { method, caller, error });
+    }
 }
 
 /// Bytes that the event of a failure keeps of the source, and of the input.

@@ -5,22 +5,23 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{delegate, pds_session};
+use super::{TypedCall, delegate, pds_session};
 use crate::app::App;
 use belvedere_instance::lexicons::{Lexicon, ProcedureAction};
 use belvedere_instance::pds::{Write, WriteAction};
 use belvedere_instance::repos::{RecordScripts, Validation};
-use belvedere_instance::xrpc::{Answer, Call};
+use belvedere_instance::xrpc::Answer;
 use belvedere_protocol::atproto::lexicon::KeyType;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, set_record_type};
 use belvedere_web::http::{Error, request};
 
-pub(super) async fn answer(app: &App, lexicon: &Lexicon, call: &Call) -> Result<Answer, Error> {
+pub(super) async fn answer(app: &App, lexicon: &Lexicon, typed: &TypedCall<'_>) -> Result<Answer, Error> {
+    let call = typed.call;
     let Some(collection) = &lexicon.target_collection else {
         let text = "the procedure has neither a script nor a target_collection";
         return Err(Error::bad_request(text));
     };
-    let mut fields: Map<String, Value> = request::json(call.input.as_deref().unwrap_or_default())?;
+    let mut fields: Map<String, Value> = request::json(typed.input.as_deref().unwrap_or_default())?;
     fields.remove("shouldPublish");
     let account = delegate::take(app, &call.caller, &mut fields).await?;
     let session = pds_session::of(app, &call.caller, account.as_ref()).await?;

@@ -53,7 +53,7 @@ pub(super) fn of_record(plan: &Plan, collection: &str, text: &Parsed<'_>) -> Vec
 /// The empty arrays in a method's output.
 pub(super) fn of_output(plan: &Plan, method: &str, text: &Parsed<'_>) -> Vec<usize> {
     let mut search = Search { plan, empty: &text.empty, found: Vec::new() };
-    if let Some(schema) = plan.output(method) {
+    if let Some(schema) = plan.method(method).and_then(|method| method.output.as_ref()) {
         search.value(&text.root, schema);
     }
     search.found

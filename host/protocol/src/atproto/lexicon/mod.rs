@@ -9,6 +9,7 @@ mod check;
 mod evolution;
 mod format;
 mod node;
+mod params;
 mod plan;
 mod record_key;
 mod schemas;
@@ -23,7 +24,7 @@ use serde_json::{Map, Value};
 pub use self::evolution::{breaking_change, covers};
 use self::node::Node;
 pub use self::record_key::KeyType;
-pub use self::schemas::Schemas;
+pub use self::schemas::{SchemaErrors, Schemas};
 pub use self::warnings::warnings;
 use super::Nsid;
 

@@ -1,11 +1,11 @@
 //! Validates records against their lexicons.
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::arrays;
 use super::plan::Plan;
-use super::validate::{first_unencodable, validate};
+use super::validate::{first_unencodable, validate, validate_body, validate_params};
+use super::{arrays, params};
 use crate::atproto::record;
 
 /// The schemas of all lexicons, against which records are validated.
@@ -50,6 +50,49 @@ impl Schemas {
         Err(SchemaErrors(vec![error]))
     }
 
+    /// The parameters of a call of a method, as its lexicon declares them. `None` for a method without a lexicon here.
+    ///
+    /// # Errors
+    /// The differences from the lexicon, at most 10.
+    pub fn params(
+        &self,
+        method: &str,
+        given: &[(String, String)],
+    ) -> Result<Option<Map<String, Value>>, SchemaErrors> {
+        let Some(method) = self.0.method(method) else { return Ok(None) };
+        let read = params::read(&method.params, given);
+        let text = serde_json::to_vec(&read).unwrap_or_default();
+        check("params", &text, |cbor| validate_params(&self.0, &method.params, cbor))?;
+        Ok(Some(read))
+    }
+
+    /// The JSON text of a procedure's input, with the defaults of its lexicon for fields that are missing. Anything is right without a
+    /// lexicon here, or if it names no schema.
+    ///
+    /// # Errors
+    /// The differences from the lexicon, at most 10.
+    pub fn input(&self, method: &str, text: Bytes) -> Result<Bytes, SchemaErrors> {
+        let Some(schema) = self.0.method(method).and_then(|method| method.input.as_ref()) else {
+            return Ok(text);
+        };
+        check("input", &text, |cbor| validate_body(&self.0, "input", schema, cbor))?;
+        Ok(match self.0.object(schema) {
+            Some(object) if !object.defaults.is_empty() => params::with_defaults(object, text),
+            _ => text,
+        })
+    }
+
+    /// Checks the JSON text of a method's output, as [`Self::input`] checks an input.
+    ///
+    /// # Errors
+    /// The differences from the lexicon, at most 10.
+    pub fn check_output(&self, method: &str, text: &[u8]) -> Result<(), SchemaErrors> {
+        match self.0.method(method).and_then(|method| method.output.as_ref()) {
+            Some(schema) => check("output", text, |cbor| validate_body(&self.0, "output", schema, cbor)),
+            None => Ok(()),
+        }
+    }
+
     /// The text of a record, in which `[]` replaces each `{}` that the collection's lexicon declares as an array.
     pub fn record_with_arrays(&self, collection: &str, text: Bytes) -> Bytes {
         arrays::mend(text, |text| arrays::of_record(&self.0, collection, text))
@@ -59,6 +102,16 @@ impl Schemas {
     pub fn output_with_arrays(&self, method: &str, text: Bytes) -> Bytes {
         arrays::mend(text, |text| arrays::of_output(&self.0, method, text))
     }
+}
+
+/// The errors that `validate` finds in a JSON text, of which `name` is what it is.
+fn check(name: &str, text: &[u8], validate: impl FnOnce(&[u8]) -> Vec<String>) -> Result<(), SchemaErrors> {
+    let errors = match record::to_cbor(text) {
+        Ok(Ok(cbor)) => validate(&cbor),
+        Ok(Err(why)) => vec![format!("at {name}: {why}")],
+        Err(invalid) => vec![format!("at {name}: {invalid}")],
+    };
+    if errors.is_empty() { Ok(()) } else { Err(SchemaErrors(errors)) }
 }
 
 #[cfg(test)]
@@ -89,6 +142,84 @@ mod tests {
         assert_eq!(check(json!({})).unwrap_err(), "at record.text: required field missing");
         let error = check(json!({ "text": "a", "more": [0.5] })).unwrap_err();
         assert_eq!(error, "at record.more[0]: a number is not a 64-bit integer");
+    }
+
+    #[test]
+    fn parameters_are_what_their_lexicon_declares() {
+        let list = json!({ "lexicon": 1, "id": "com.example.list", "defs": { "main": { "type": "query",
+            "parameters": { "type": "params", "required": ["actor"], "properties": {
+                "actor": { "type": "string", "format": "at-identifier" },
+                "limit": { "type": "integer", "minimum": 1, "maximum": 100, "default": 50 },
+                "deep": { "type": "boolean" },
+                "tags": { "type": "array", "maxLength": 2, "items": { "type": "string" } },
+                "ids": { "type": "array", "items": { "type": "integer" } },
+                "more": { "type": "unknown" } } } } } });
+        let schemas = Schemas::new(std::iter::once(list.to_string().as_str()));
+        let read = |query: &str| {
+            let given: Vec<(String, String)> = query
+                .split('&')
+                .filter_map(|pair| pair.split_once('='))
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect();
+            schemas
+                .params("com.example.list", &given)
+                .map(|params| params.map(Value::from))
+                .map_err(|e| e.to_string())
+        };
+        let all =
+            read("actor=a.test&limit=7&deep=1&tags=x&ids=1&tags=y&more=z&other=1&twice=1&twice=2").unwrap();
+        assert_eq!(
+            all,
+            Some(
+                json!({ "actor": "a.test", "limit": 7, "deep": true, "tags": ["x", "y"], "ids": [1], "more": "z",
+                "other": "1", "twice": ["1", "2"] })
+            )
+        );
+        assert_eq!(
+            read("actor=did:plc:a&deep=false"),
+            Ok(Some(json!({ "actor": "did:plc:a", "limit": 50, "deep": false })))
+        );
+        for (query, error) in [
+            ("", "at params.actor: required field missing"),
+            ("actor=-", "at params.actor: invalid at-identifier: \"-\""),
+            ("actor=a.test&limit=101", "at params.limit: integer too large: max 100, got 101"),
+            ("actor=a.test&limit=ten", "at params.limit: expected integer, got string"),
+            ("actor=a.test&limit=1&limit=2", "at params.limit: expected integer, got array"),
+            ("actor=a.test&deep=yes", "at params.deep: expected boolean, got string"),
+            ("actor=a.test&ids=1&ids=b", "at params.ids[1]: expected integer, got string"),
+            ("actor=a.test&tags=1&tags=2&tags=3", "at params.tags: array too long: max 2 items, got 3"),
+        ] {
+            assert_eq!(read(query).unwrap_err(), error, "{query}");
+        }
+        assert_eq!(schemas.params("com.example.other", &[]), Ok(None));
+    }
+
+    #[test]
+    fn inputs_are_what_their_lexicon_declares() {
+        let put = json!({ "lexicon": 1, "id": "com.example.put", "defs": { "main": { "type": "procedure",
+            "input": { "encoding": "application/json", "schema": { "type": "object", "required": ["text"],
+                "properties": { "text": { "type": "string", "maxLength": 5 },
+                    "n": { "type": "integer", "default": 3 } } } },
+            "output": { "encoding": "application/json", "schema": { "type": "ref", "ref": "#out" } } },
+            "out": { "type": "object", "required": ["at"], "properties": { "at": { "type": "integer" } } } } });
+        let schemas = Schemas::new(std::iter::once(put.to_string().as_str()));
+        let read = |text: &'static str| {
+            let read = schemas.input("com.example.put", Bytes::from_static(text.as_bytes()));
+            read.map(|text| serde_json::from_slice(&text).unwrap()).map_err(|e| e.to_string())
+        };
+        assert_eq!(read(r#"{"text":"short","more":1}"#), Ok(json!({ "text": "short", "more": 1, "n": 3 })));
+        assert_eq!(
+            read(r#"{"text":"short","n":null}"#).unwrap_err(),
+            "at input.n: expected integer, got null"
+        );
+        assert_eq!(read("{}").unwrap_err(), "at input.text: required field missing");
+        assert_eq!(read(r#"{"text":1}"#).unwrap_err(), "at input.text: expected string, got integer");
+        assert_eq!(schemas.input("com.example.other", "7".into()), Ok("7".into()));
+
+        let check =
+            |text: &str| schemas.check_output("com.example.put", text.as_bytes()).map_err(|e| e.to_string());
+        assert_eq!(check(r#"{"at":1}"#), Ok(()));
+        assert_eq!(check("{}").unwrap_err(), "at output.at: required field missing");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use instance_run::RunReport;
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
 use crate::scripts::library::tally::Tally;
-use crate::scripts::mentions::called_methods;
+use crate::scripts::mentions::{called_methods, takes_raw_params};
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
 use crate::scripts::{
     CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits, named_space,
@@ -117,7 +117,9 @@ impl Engine {
             bytecode,
             tally: Tally::default(),
             methods: called_methods(source),
+            raw_params: takes_raw_params(source),
             kept_a_row: AtomicBool::new(false),
+            outputs: AtomicU64::new(0),
         }
     }
 
@@ -132,6 +134,8 @@ impl Engine {
         services: &Services,
     ) -> Result<Outcome, ScriptFailure> {
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
+        let values = invocation.values.filter(|_| !script.raw_params);
+        let invocation = Invocation { values, ..invocation };
         let kind = script.trigger.kind();
         let info = RunInfo {
             trigger: Arc::clone(&script.name),

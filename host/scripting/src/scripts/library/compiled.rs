@@ -1,7 +1,7 @@
 //! A compiled script.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -20,9 +20,16 @@ pub struct CompiledScript {
     pub(in crate::scripts) bytecode: Result<Bytes, ScriptFailure>,
     pub(in crate::scripts) tally: Tally,
     pub(in crate::scripts) methods: Vec<String>,
+    /// Whether the script takes its parameters as text.
+    pub(in crate::scripts) raw_params: bool,
     /// Whether [`Self::first_kept_row`] was called.
     pub(in crate::scripts) kept_a_row: AtomicBool,
+    /// Calls of [`Self::is_sampled`].
+    pub(in crate::scripts) outputs: AtomicU64,
 }
+
+/// One of so many outputs of a method is compared with its lexicon.
+const SAMPLE: u64 = 100;
 
 impl CompiledScript {
     /// The methods that its source names in `xrpc.query("…")` and `xrpc.procedure("…")`, sorted.
@@ -38,6 +45,12 @@ impl CompiledScript {
     /// source of the trigger is a new script.
     pub fn first_kept_row(&self) -> bool {
         !self.kept_a_row.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the output that the script has returned now is one of those that are compared with the lexicon: the first, and each
+    /// hundredth.
+    pub fn is_sampled(&self) -> bool {
+        self.outputs.fetch_add(1, Ordering::Relaxed).is_multiple_of(SAMPLE)
     }
 
     pub fn source(&self) -> &str {

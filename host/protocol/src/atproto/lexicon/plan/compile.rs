@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::super::LexiconDoc;
 use super::super::format::Format;
 use super::super::steps;
-use super::{DefinitionId, Integers, Limits, Object, Plan, Property, Strings, Type, canonical_order};
+use super::{DefinitionId, Integers, Limits, Method, Object, Plan, Property, Strings, Type, canonical_order};
 
 /// References that a reference may pass through to a definition. The protocol has no definitions that are references; a
 /// circle of them ends here.
@@ -38,10 +38,8 @@ pub(super) fn plan<'a>(documents: impl Iterator<Item = &'a str>) -> Plan {
     for (nsid, name, schema) in definitions() {
         let compiler = Compiler { names: &names, nsid };
         let full = full_name(nsid, name);
-        if name == "main"
-            && let Some(output) = schema.pointer("/output/schema")
-        {
-            plan.outputs.insert(nsid.into(), compiler.schema(output));
+        if name == "main" && matches!(kind(schema), "query" | "procedure") {
+            plan.methods.insert(nsid.into(), compiler.method(schema));
         }
         if names.by_name.contains_key(&full) {
             plan.definitions.push(compiler.definition(full, schema));
@@ -100,6 +98,23 @@ impl Compiler<'_> {
         }
     }
 
+    fn method(self, schema: &Value) -> Method {
+        let body = |name: &str| schema.pointer(name).map(|schema| self.schema(schema));
+        let params = schema.get("parameters").map(|params| self.params(params)).unwrap_or_default();
+        Method { params, input: body("/input/schema"), output: body("/output/schema") }
+    }
+
+    fn params(self, schema: &Value) -> Object {
+        let mut object = self.object(schema);
+        for property in &mut object.properties {
+            // The protocol says nothing about the text of such a parameter.
+            if matches!(property.schema, Type::Unknown) {
+                property.schema = Type::Any;
+            }
+        }
+        object
+    }
+
     fn schema(self, schema: &Value) -> Type {
         let limits = |low, high| limits(schema, low, high);
         match kind(schema) {
@@ -153,10 +168,13 @@ impl Compiler<'_> {
             is_required: contains(&required, name) && schema.get("default").is_none(),
             is_nullable: contains(&nullable, name),
         };
+        let default =
+            |(name, schema): (&String, &Value)| Some((name.as_str().into(), schema.get("default")?.clone()));
+        let defaults = properties.iter().filter_map(default).collect();
         let mut properties: Box<[Property]> = properties.iter().map(property).collect();
         properties.sort_unstable_by(|a, b| canonical_order(&a.name, &b.name));
         let required = properties.iter().filter(|property| property.is_required).count();
-        Object { kind: None, properties, required }
+        Object { kind: None, properties, required, defaults }
     }
 
     fn union(self, schema: &Value) -> Type {

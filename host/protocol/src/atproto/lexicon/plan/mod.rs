@@ -7,6 +7,8 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 pub(super) use self::compile::contains;
+use serde_json::Value;
+
 use super::format::Format;
 use super::steps;
 
@@ -16,8 +18,17 @@ pub(super) struct Plan {
     definitions: Vec<Type>,
     /// By full name: `com.example.defs#part`, and without `#main`.
     by_name: HashMap<Box<str>, DefinitionId>,
-    /// The schema of the output of queries and procedures, by NSID.
-    outputs: HashMap<Box<str>, Type>,
+    /// Queries and procedures, by NSID.
+    methods: HashMap<Box<str>, Method>,
+}
+
+/// The parameters and bodies of a query or a procedure.
+#[derive(Debug, Default)]
+pub(super) struct Method {
+    pub(super) params: Object,
+    /// `None`: any body, or none.
+    pub(super) input: Option<Type>,
+    pub(super) output: Option<Type>,
 }
 
 impl Plan {
@@ -44,8 +55,21 @@ impl Plan {
         }
     }
 
-    pub(super) fn output(&self, method: &str) -> Option<&Type> {
-        self.outputs.get(method)
+    /// The object that a schema is or names.
+    pub(super) fn object<'a>(&'a self, schema: &'a Type) -> Option<&'a Object> {
+        match schema {
+            Type::Object(object) => Some(object),
+            Type::Named(id) => match self.get(*id) {
+                Type::Object(object) => Some(object),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// `None` for a method without a lexicon here.
+    pub(super) fn method(&self, nsid: &str) -> Option<&Method> {
+        self.methods.get(nsid)
     }
 }
 
@@ -116,7 +140,7 @@ pub(super) struct Strings {
     pub(super) format: Option<Format>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Object {
     /// The NSID, of a record.
     pub(super) kind: Option<Box<str>>,
@@ -124,6 +148,8 @@ pub(super) struct Object {
     properties: Box<[Property]>,
     /// The number of required properties.
     pub(super) required: usize,
+    /// The values of properties that have a default.
+    pub(super) defaults: Box<[(Box<str>, Value)]>,
 }
 
 #[derive(Debug)]

@@ -10,7 +10,8 @@ const MAX_ERROR_BYTES: usize = 500;
 /// The path of a value. Built on the stack on the way down, and formatted only for an error.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::atproto) enum Place<'a> {
-    Root,
+    /// The name of the whole value, such as `record`.
+    Root(&'static str),
     Field(&'a Place<'a>, &'a str),
     Item(&'a Place<'a>, u64),
 }
@@ -18,7 +19,7 @@ pub(in crate::atproto) enum Place<'a> {
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Root => f.write_str("record"),
+            Self::Root(name) => f.write_str(name),
             Self::Field(parent, name) => write!(f, "{parent}.{name}"),
             Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }

@@ -25,24 +25,40 @@ const MIN_READ_AHEAD: usize = 64 << 10;
 /// The errors of a record, at most [`errors::MAX_ERRORS`]; none for a collection without a record lexicon.
 pub(super) fn validate(plan: &Plan, collection: &str, cbor: &[u8]) -> Vec<String> {
     let Some(schema) = plan.record(collection) else { return Vec::new() };
+    errors_of(plan, "record", cbor, |validation, root| {
+        validation.root(schema, root, Kind::Required(collection))
+    })
+}
+
+/// The errors of the parameters of a method, as an object.
+pub(super) fn validate_params(plan: &Plan, schema: &Object, cbor: &[u8]) -> Vec<String> {
+    errors_of(plan, "params", cbor, |validation, root| validation.root(schema, root, Kind::Any))
+}
+
+/// The errors of a body: `name` says which one.
+pub(super) fn validate_body(plan: &Plan, name: &'static str, schema: &Type, cbor: &[u8]) -> Vec<String> {
+    errors_of(plan, name, cbor, |validation, root| validation.value(schema, root))
+}
+
+/// The errors that `check` finds in a value, of which `name` is what it is.
+fn errors_of<'a>(
+    plan: &'a Plan,
+    name: &'static str,
+    cbor: &'a [u8],
+    check: impl FnOnce(&mut Validation<'a>, &Place<'_>) -> Step,
+) -> Vec<String> {
     let read_ahead = (READ_AHEAD_TIMES * cbor.len()).max(MIN_READ_AHEAD);
     let mut validation =
         Validation { plan, reader: Reader::new(cbor), read_ahead, errors: Errors::default() };
-    let root = Place::Root;
-    let end = match validation.reader.next() {
-        Some(Item::Map(members)) => {
-            validation.object(schema, members, &root, Kind::Required(collection)).map(drop)
-        }
-        _ => Err(End::Malformed),
-    };
-    match end {
+    let root = Place::Root(name);
+    match check(&mut validation, &root) {
         Err(End::Malformed) => {
-            validation.errors.add(&root, "the record is not DAG-CBOR");
+            validation.errors.add(&root, format_args!("the {name} is not DAG-CBOR"));
         }
         Err(End::TooMuchAhead) => {
             let text = format_args!(
                 "values of unions with long members before $type are inside each other: finding their types takes more \
-                 than {READ_AHEAD_TIMES} times the size of the record"
+                 than {READ_AHEAD_TIMES} times the size of the {name}"
             );
             validation.errors.add(&root, text);
         }
@@ -80,6 +96,14 @@ struct Validation<'a> {
 }
 
 impl<'a> Validation<'a> {
+    /// The object that is the whole value.
+    fn root(&mut self, schema: &'a Object, root: &Place<'_>, kind: Kind<'_>) -> Step {
+        match self.next()? {
+            Item::Map(members) => self.object(schema, members, root, kind),
+            _ => Err(End::Malformed),
+        }
+    }
+
     fn value(&mut self, schema: &'a Type, place: &Place<'_>) -> Step {
         if let Type::Named(id) = schema {
             return self.value(self.plan.get(*id), place);

@@ -7,7 +7,7 @@ use crate::atproto::record::{self, Unencodable};
 
 /// The first value that the data model does not have, with its place; `None` if there is none, or it is the record.
 pub(in super::super) fn first_unencodable(record: &Value) -> Option<String> {
-    find(record, &Place::Root)
+    find(record, &Place::Root("record"))
 }
 
 fn find(value: &Value, place: &Place<'_>) -> Option<String> {

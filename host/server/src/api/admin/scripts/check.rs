@@ -82,6 +82,7 @@ fn warning(app: &App, variables: &[String], mention: &Mention<'_>) -> Option<(&'
             let message = || format!("the script variable {name} is not set, so env.{name} is nil");
             return (!is_set).then(|| ("unset_variable", message()));
         }
+        MentionKind::RawParams => return None,
         MentionKind::Query => LexiconKind::Query,
         MentionKind::Procedure => LexiconKind::Procedure,
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -61,6 +62,8 @@ enum DryRunResult {
     Response {
         status: u16,
         body: Value,
+        /// The differences of a 200 from the output that the method's lexicon declares.
+        invalid_reason: Option<String>,
     },
     Finished {
         value: Value,
@@ -109,7 +112,7 @@ impl Finished<'_> {
     pub(super) fn answer(self, app: &App) -> Value {
         let Self { trigger, event, result, duration, report, options } = self;
         let (result, error) = match result {
-            Ok(result) => (Some(self::result(app, event, result)), None),
+            Ok(result) => (Some(self::result(app, trigger, event, result)), None),
             Err(failure) => {
                 let (line, message) = diagnostics::position(trigger, &failure);
                 let (kind, message) = (failure.kind.as_str(), message.to_owned());
@@ -148,7 +151,7 @@ impl Finished<'_> {
     }
 }
 
-fn result(app: &App, event: &DryEvent, result: RunResult) -> DryRunResult {
+fn result(app: &App, trigger: &Trigger, event: &DryEvent, result: RunResult) -> DryRunResult {
     let parsed = |body: &[u8]| serde_json::from_slice::<Value>(body).unwrap_or_default();
     match result {
         RunResult::Record(Verdict::Proceed) => DryRunResult::Proceed,
@@ -171,7 +174,13 @@ fn result(app: &App, event: &DryEvent, result: RunResult) -> DryRunResult {
             _ => DryRunResult::ReplaceLabel { label: label.to_json() },
         },
         RunResult::Method(answer) => {
-            DryRunResult::Response { status: answer.status.as_u16(), body: parsed(&answer.body) }
+            let output = || app.registry.snapshot().check_output(trigger.subject(), &answer.body);
+            let errors = (answer.status == StatusCode::OK).then(|| output().err()).flatten();
+            DryRunResult::Response {
+                status: answer.status.as_u16(),
+                body: parsed(&answer.body),
+                invalid_reason: errors.map(|errors| errors.to_string()),
+            }
         }
         RunResult::Job(body) => DryRunResult::Finished { value: parsed(&body) },
     }

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(raw.params[1].kind, "(string|number|boolean|belvedere.null)[]");
         assert!(raw.params[1].optional);
         assert_eq!(raw.returns.as_deref(), Some("table<string, any>[], integer?"));
-        assert_eq!(find("params").signature, "params: table<string, string|string[]>");
+        assert_eq!(find("params").signature, "params: table<string, any>");
         assert_eq!(find("jobs").kind, "table");
         assert!(find("Record").signature.starts_with("Record(collection: string"));
         assert_eq!(find("jobs.create").params[2].kind, "{ auth: boolean }");
