@@ -447,7 +447,7 @@ export const lexiconNew = {
   save: 'Save',
   ignored: (count: number, most: number) =>
     `${count === 1 ? 'One file is' : `${count} files are`} left out: choose at most ${most} at a time.`,
-  tooMuch: 'Together the files have more than 1 MB. Upload them in several parts.',
+  tooMuch: 'Together the files have more than 8 MB. Upload them in several parts.',
   saved: (count: number) => (count === 1 ? 'The lexicon was saved.' : `${count} lexicons were saved.`),
   useExample: 'Begin with an example',
   example: `{

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::instance::{Answer, procedure_lexicon, query_lexicon};
 
 /// Every query parameter that some route reads.
-const PARAMETERS: [&str; 28] = [
+const PARAMETERS: [&str; 29] = [
     "uri",
     "did",
     "didOrHandle",
@@ -37,12 +37,14 @@ const PARAMETERS: [&str; 28] = [
     "client_key",
     "redirect_uri",
     "collections",
+    "documents",
     "any%00name",
 ];
 
 /// Every field that some route's body has.
-const FIELDS: [&str; 47] = [
+const FIELDS: [&str; 48] = [
     "lexicon_json",
+    "lexicons",
     "target_collection",
     "index_hook",
     "id",

@@ -84,7 +84,7 @@ async fn a_preview_says_what_changes_and_stores_nothing(world: World) {
     assert_eq!(of(2)["warnings"].as_array().unwrap().len(), 1);
     assert_eq!((&of(3)["change"], &of(3)["id"]), (&json!("invalid"), &Value::Null));
 
-    let many = json!({ "lexicons": vec![json!({ "lexicon_json": {} }); 101] });
+    let many = json!({ "lexicons": vec![json!({ "lexicon_json": {} }); 2_001] });
     assert_eq!(server.admin(Method::POST, PATH, Some(&many)).await.status, 400);
     assert_eq!(
         server.admin(Method::GET, &format!("/admin/lexicons/{NOTES}"), None).await.body["revision"],

@@ -7,6 +7,7 @@ mod events;
 mod instance_key;
 mod jobs;
 mod labelers;
+mod lexicon_lists;
 mod lexicon_preview;
 mod lexicons;
 mod metrics;

@@ -1,10 +1,13 @@
 import type { LexiconUpload } from '../../api/models'
 
-/** The most that is read, in bytes: a preview sends all files in one request, which may have 1 MiB. */
+/** Bytes of a file: a lexicon may have 1 MiB. */
 export const MAX_BYTES = 1_000_000
 
-/** Files of one upload: as many as a preview takes. */
-export const MAX_FILES = 100
+/** Bytes of all files, which are sent in one request of at most 8 MiB. */
+export const MAX_TOTAL_BYTES = 8_000_000
+
+/** Files of one upload: as many as a request may have. */
+export const MAX_FILES = 2_000
 
 /** A document of a file or of the editor, or why it is none. */
 export interface Draft {

@@ -241,14 +241,8 @@ mod tests {
             id: id.to_owned(),
             lexicon_json: document.to_string(),
             lexicon_type: "record".to_owned(),
-            backfill: false,
-            action: None,
-            target_collection: None,
             source: MANUAL.to_owned(),
-            authority_did: None,
-            last_fetched_at: None,
-            token_cost: None,
-            saved_by: None,
+            ..NewLexicon::default()
         };
         lexicons::upsert(db, &lexicon, NOW).await.unwrap();
     }

@@ -1,10 +1,11 @@
 //! A line of the route table, and how it becomes an endpoint.
 
+mod admin;
+
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::Method;
 
 use super::answer::{Answer, Outcome};
@@ -15,8 +16,8 @@ use super::types::Types;
 use super::xrpc::method::is_for_another_server;
 use super::{call_history, page};
 use crate::access::{
-    AccountCaller, Admin, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit,
-    Rejected, SessionAccess,
+    AccountCaller, Admission, ApiClient, CalledMethod, ClientUser, PermissionSet, PublicLimit, Rejected,
+    SessionAccess,
 };
 use crate::app::App;
 use crate::methods::spaces;
@@ -125,76 +126,6 @@ impl Route {
             }
         });
         Self { limit: Some(limit), ..Self::new::<I, F::Answer>(method, path, None, bind) }
-    }
-
-    /// A user with one permission, or with all of several.
-    ///
-    /// # Panics
-    /// At start, when the set of permissions is empty: such a route would be open to every user.
-    pub fn admin<I: Input, H, F>(
-        method: Method,
-        path: &'static str,
-        permissions: impl Into<PermissionSet>,
-        handler: H,
-    ) -> Self
-    where
-        H: Fn(Arc<App>, Admin, I) -> F + Copy + Send + Sync + 'static,
-        F: Outcome,
-    {
-        Self::admin_with(method, path, permissions, |unread| unread.read(limits::JSON_BODY), handler)
-    }
-
-    /// Like [`Self::admin`], with a body of up to `most` bytes of any kind.
-    pub fn admin_upload<I: Input, H, F>(
-        method: Method,
-        path: &'static str,
-        permissions: impl Into<PermissionSet>,
-        most: usize,
-        handler: H,
-    ) -> Self
-    where
-        H: Fn(Arc<App>, Admin, I) -> F + Copy + Send + Sync + 'static,
-        F: Outcome,
-    {
-        Self::admin_with(method, path, permissions, move |unread| unread.read_binary(most), handler)
-    }
-
-    fn admin_with<R, B, I: Input, H, F>(
-        method: Method,
-        path: &'static str,
-        permissions: impl Into<PermissionSet>,
-        read: R,
-        handler: H,
-    ) -> Self
-    where
-        R: Fn(UnreadBody) -> B + Copy + Send + Sync + 'static,
-        B: Future<Output = Result<Bytes, Error>> + Send + 'static,
-        H: Fn(Arc<App>, Admin, I) -> F + Copy + Send + Sync + 'static,
-        F: Outcome,
-    {
-        let needed = permissions.into();
-        assert!(!needed.is_empty(), "{path} names no permission");
-        // Checked before the body is read, so that an unauthorized caller can't send megabytes.
-        let bind = bound(move |app, mut request, unread: UnreadBody| async move {
-            let caller = app.access.admit_admin(&request, needed).await?;
-            request.body = read(unread).await?;
-            handler(app, caller, I::from(request)).await.map(Answer::respond)
-        });
-        Self::new::<I, F::Answer>(method, path, Some(needed), bind)
-    }
-
-    /// The super user; its API keys are refused.
-    pub fn super_user<I: Input, H, F>(method: Method, path: &'static str, handler: H) -> Self
-    where
-        H: Fn(Arc<App>, Admin, I) -> F + Copy + Send + Sync + 'static,
-        F: Outcome,
-    {
-        Self::admin(method, path, PermissionSet::all(), move |app, caller: Admin, request: I| async move {
-            if !caller.is_super {
-                return Err(Error::forbidden("only the super user may do that, and not with an API key"));
-            }
-            handler(app, caller, request).await
-        })
     }
 
     /// An authenticated application that may provision keys and register sessions.

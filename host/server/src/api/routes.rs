@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use http::Method;
 
+use super::admin::lexicons::uploads::MAX_BYTES as MAX_LEXICONS;
 use super::admin::plugins::MAX_UPLOAD as MAX_PLUGIN;
 use super::route::{Route, RouteTable};
 use super::{
@@ -114,8 +115,8 @@ fn always() -> RouteTable {
         Route::admin(GET, "/admin/openapi.json", P::StatsRead, openapi::get),
 
         Route::admin(GET, "/admin/lexicons", P::LexiconsRead, admin::lexicons::list),
-        Route::admin(POST, "/admin/lexicons", P::LexiconsCreate, admin::lexicons::create::handle),
-        Route::admin(POST, "/admin/lexicons/preview", P::LexiconsCreate, admin::lexicons::preview::handle),
+        Route::admin_large(POST, "/admin/lexicons", P::LexiconsCreate, MAX_LEXICONS, admin::lexicons::create::handle),
+        Route::admin_large(POST, "/admin/lexicons/preview", P::LexiconsCreate, MAX_LEXICONS, admin::lexicons::preview::handle),
         Route::admin(GET, "/admin/lexicons/{id}", P::LexiconsRead, admin::lexicons::get),
         Route::admin(DELETE, "/admin/lexicons/{id}", P::LexiconsDelete, admin::lexicons::delete),
         Route::admin(GET, "/admin/lexicons/{id}/revisions", P::LexiconsRead, admin::lexicons::revisions::list),

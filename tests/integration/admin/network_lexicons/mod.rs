@@ -69,7 +69,8 @@ crate::in_both_worlds!(
     a_lexicon_is_previewed_added_listed_and_deleted,
     a_record_lexicon_takes_effect_on_the_stream_and_is_backfilled_if_asked,
     what_can_t_be_resolved_is_refused_with_the_reason,
-    a_did_in_several_strings_and_a_did_web_are_found
+    a_did_in_several_strings_and_a_did_web_are_found,
+    a_list_ends_the_following_of_lexicons_that_it_changes
 );
 
 async fn a_lexicon_is_previewed_added_listed_and_deleted(world: World) {
@@ -221,4 +222,24 @@ async fn a_did_in_several_strings_and_a_did_web_are_found(world: World) {
     web_publisher.publish(&query_lexicon(LIST));
     names(&world, &web.did);
     assert_eq!(add(&world, json!({ "nsid": LIST })).await.body["authority_did"], web.did);
+}
+
+async fn a_list_ends_the_following_of_lexicons_that_it_changes(world: World) {
+    let publisher = publisher(&world).await;
+    publisher.publish(&query_lexicon(LIST));
+    assert_eq!(add(&world, json!({ "nsid": LIST })).await.status, 201);
+    let upload = async |lexicon: &Value| {
+        let body = json!({ "lexicons": [{ "lexicon_json": lexicon }] });
+        world.server.admin(Method::POST, "/admin/lexicons", Some(&body)).await.body["lexicons"][0].clone()
+    };
+    let mut document = stored(&world, LIST).await.body["lexicon_json"].clone();
+    assert_eq!(
+        upload(&document).await,
+        json!({ "id": LIST, "revision": 1, "backfill_job_id": null, "change": "unchanged" })
+    );
+    assert_eq!(stored(&world, LIST).await.body["source"], "network");
+    document["description"] = json!("another");
+    assert_eq!(upload(&document).await["change"], "changed");
+    let changed = stored(&world, LIST).await.body;
+    assert_eq!((&changed["source"], &changed["authority_did"]), (&json!("manual"), &Value::Null));
 }

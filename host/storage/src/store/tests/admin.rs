@@ -3,7 +3,7 @@
 use super::fixtures::*;
 use crate::store::testing::TestDb;
 
-use crate::store::lexicons::{self, NewLexicon, Upserted};
+use crate::store::lexicons::{self, Change, NewLexicon, Upserted};
 use crate::store::revisions::{self, Subject};
 use crate::store::script_revisions;
 use crate::store::scripts::{self, NewScript, ScriptPatch};
@@ -32,10 +32,10 @@ async fn lexicons_count_their_revisions(db: TestDb) {
         authority_did: Some("did:plc:a".into()),
         last_fetched_at: Some(Timestamp(5)),
         token_cost: Some(3),
-        saved_by: None,
+        ..NewLexicon::default()
     };
     let first = lexicons::upsert(&db, &full, Timestamp(10)).await.unwrap();
-    assert_eq!(first, Upserted { created: true, revision: 1 });
+    assert_eq!(first, Upserted { change: Change::New, revision: 1 });
     let row = lexicons::get(&db, "com.example.b").await.unwrap().unwrap();
     assert_eq!((row.backfill, row.token_cost, row.last_fetched_at), (true, Some(3), Some(Timestamp(5))));
 
@@ -47,7 +47,7 @@ async fn lexicons_count_their_revisions(db: TestDb) {
         ..NewLexicon::default()
     };
     let second = lexicons::upsert(&db, &bare, Timestamp(20)).await.unwrap();
-    assert_eq!(second, Upserted { created: false, revision: 2 });
+    assert_eq!(second, Upserted { change: Change::Changed, revision: 2 });
     let row = lexicons::get(&db, "com.example.b").await.unwrap().unwrap();
     assert_eq!((row.revision, row.backfill, row.token_cost, row.target_collection), (2, false, None, None));
     assert_eq!((row.created_at, row.updated_at), (Timestamp(10), Timestamp(20)));
@@ -59,7 +59,7 @@ async fn lexicons_count_their_revisions(db: TestDb) {
     assert!(!lexicons::delete(&db, "com.example.b").await.unwrap());
     assert_eq!(lexicons::get(&db, "com.example.b").await.unwrap(), None);
     let again = lexicons::upsert(&db, &full, Timestamp(40)).await.unwrap();
-    assert_eq!(again, Upserted { created: true, revision: 1 });
+    assert_eq!(again, Upserted { change: Change::New, revision: 1 });
 }
 
 async fn histories_of_the_last_deleted_scripts_are_kept(db: TestDb) {

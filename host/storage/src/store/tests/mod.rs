@@ -39,6 +39,7 @@ mod label_versions;
 mod labels;
 mod large;
 mod lease;
+mod lexicons;
 mod metric_history;
 mod migrations;
 mod model;

@@ -1,21 +1,25 @@
 //! `/admin/lexicons`: uploads, lists and deletes lexicons.
 
 pub mod create;
+pub(crate) mod differences;
 pub mod preview;
 pub mod revisions;
 pub mod services;
+pub(crate) mod uploads;
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
+use crate::api::input::WithQuery;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
+use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::{self, LexiconKind};
@@ -30,7 +34,7 @@ pub struct LexiconView {
     #[schemars(extend("format" = "nsid"))]
     id: String,
     revision: i64,
-    /// Absent in lists.
+    /// Absent in lists, unless they are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     lexicon_json: Option<Box<RawValue>>,
     lexicon_type: String,
@@ -43,7 +47,7 @@ pub struct LexiconView {
     created_at: Timestamp,
     updated_at: Timestamp,
     token_cost: Option<i64>,
-    /// `main.record` of a record lexicon, in lists only.
+    /// `main.record` of a record lexicon, in lists without documents only.
     #[serde(skip_serializing_if = "Option::is_none")]
     record_schema: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -127,10 +131,28 @@ impl LexiconView {
     }
 }
 
-/// `GET /admin/lexicons`: the lexicons, by id, without their documents.
-pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<LexiconView>> {
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct LexiconsQuery {
+    /// `true`: with their documents, and without `record_schema`.
+    documents: Option<String>,
+}
+
+/// `GET /admin/lexicons`: the lexicons, by id, without their documents unless `documents` is `true`.
+pub async fn list(
+    app: Arc<App>,
+    _admin: Admin,
+    request: WithQuery<LexiconsQuery>,
+) -> JsonResult<Vec<LexiconView>> {
+    let documents = match request.parameters()?.documents.as_deref() {
+        Some("true") => true,
+        None | Some("false") => false,
+        Some(_) => return Err(Error::bad_request("documents must be true or false")),
+    };
+    let view = if documents { LexiconView::full } else { LexiconView::item };
     let rows = store::lexicons::list(&app.db).await?;
-    Ok(Json(rows.into_iter().map(|row| LexiconView::item(&app, row)).collect()))
+    let bytes = rows.iter().map(|row| row.lexicon_json.len()).sum();
+    let views = || rows.into_iter().map(|row| view(&app, row)).collect();
+    Ok(Json(hand_over_thread(bytes, views)))
 }
 
 /// `GET /admin/lexicons/{id}`: a lexicon with its document.

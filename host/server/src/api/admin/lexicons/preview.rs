@@ -1,52 +1,40 @@
-//! `POST /admin/lexicons/preview`: what an upload would change: one lexicon, or up to 100. Nothing is stored.
+//! `POST /admin/lexicons/preview`: what an upload would change: one lexicon, or up to 2,000. Nothing is stored.
 
-mod differences;
 mod records;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
-use self::differences::LexiconDifference;
-use self::records::RecordsPreview;
-use super::create::{self, LexiconUpload, check};
+use self::records::{Comparison, RecordsPreview};
+use super::differences::{self, LexiconDifference};
+use super::uploads::{InvalidUpload, LexiconUploads, Uploads};
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::api::input::WithBody;
 use crate::app::App;
+use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_instance::lexicons::Snapshot;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::breaking_change;
-use belvedere_storage::store::lexicons::{self, LexiconRow, NewLexicon};
-use belvedere_web::http::{Error, Request};
+use belvedere_storage::store::lexicons::{self, Change, LexiconRow, NewLexicon};
 
-/// Lexicons of one preview: a folder of an application's lexicons has a few dozen.
-const MAX_LEXICONS: usize = 100;
+/// Uploaded collections whose records are validated: each takes up to a second.
+const MAX_COLLECTIONS: usize = 100;
 
-/// Collections whose records are validated, besides those that are uploaded: each takes up to a second.
+/// Collections whose records are validated, besides those that are uploaded.
 const MAX_OTHER_COLLECTIONS: usize = 10;
-
-/// One lexicon, or several.
-#[derive(Debug, JsonSchema)]
-#[schemars(untagged)]
-pub enum LexiconUploads {
-    One(LexiconUpload),
-    Several { lexicons: Vec<LexiconUpload> },
-}
-
-#[derive(Deserialize)]
-struct Bodies {
-    lexicons: Vec<Box<RawValue>>,
-}
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UploadPreview {
     lexicons: Vec<LexiconPreview>,
     /// Collections whose lexicons refer to the uploaded ones.
     affected: Vec<AffectedCollection>,
+    /// Collections whose records are validated in another way, beyond the first 100 uploaded and 10 others.
+    collections_left_out: usize,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -83,65 +71,51 @@ pub async fn handle(
     _admin: Admin,
     request: WithBody<LexiconUploads>,
 ) -> JsonResult<UploadPreview> {
-    let bodies = bodies(&request)?;
+    let uploads = Uploads::read(&request)?;
     let stored = lexicons::list(&app.db).await?;
-    let checked: Vec<Result<NewLexicon, Box<LexiconPreview>>> =
-        bodies.iter().map(|body| read(body)).collect();
-    let new: Vec<NewLexicon> = checked.iter().filter_map(|lexicon| lexicon.as_ref().ok()).cloned().collect();
+    let rows: HashMap<&str, &LexiconRow> = stored.iter().map(|row| (row.id.as_str(), row)).collect();
+    let row = |lexicon: &NewLexicon| rows.get(lexicon.id.as_str()).copied();
+    let merged = |lexicon: NewLexicon| row(&lexicon).map(|row| lexicon.over(row)).unwrap_or(lexicon);
+    let lexicons: Vec<_> = uploads.lexicons.into_iter().map(|lexicon| lexicon.map(merged)).collect();
+    let new: Vec<NewLexicon> = lexicons.iter().filter_map(|lexicon| lexicon.as_ref().ok()).cloned().collect();
     let current = app.registry.snapshot();
     let next = Snapshot::preview(stored.clone(), &new);
 
-    let mut previews = Vec::with_capacity(checked.len());
-    for lexicon in checked {
-        previews.push(match lexicon {
-            Ok(lexicon) => preview(&app, &lexicon, &stored, (&current, &next)).await?,
-            Err(invalid) => *invalid,
-        });
-    }
-    let mut affected = Vec::new();
-    for collection in next.tracked().iter() {
-        let is_uploaded = new.iter().any(|lexicon| lexicon.id == collection.as_str());
-        if !is_uploaded && affected.len() < MAX_OTHER_COLLECTIONS {
-            let records = records::validate(&app, collection, (&current, &next)).await?;
-            let collection = collection.to_string();
-            affected.extend(records.map(|records| AffectedCollection { collection, records }));
+    let bytes = new.iter().map(|lexicon| lexicon.lexicon_json.len()).sum();
+    let mut previews: Vec<LexiconPreview> = hand_over_thread(bytes, || {
+        let preview = |lexicon| match lexicon {
+            Ok(lexicon) => preview(&app, &lexicon, row(&lexicon), &next),
+            Err(invalid) => LexiconPreview::from(invalid),
+        };
+        lexicons.into_iter().map(preview).collect()
+    });
+    let mut uploaded = Comparison::new(&app, (&current, &next), MAX_COLLECTIONS);
+    for preview in &mut previews {
+        let collection = preview.id.as_deref().filter(|_| preview.revision.is_some());
+        if let Some(collection) = collection.and_then(|id| Nsid::try_from(id).ok()) {
+            preview.records = uploaded.validate(&collection).await?;
         }
     }
-    Ok(Json(UploadPreview { lexicons: previews, affected }))
-}
-
-/// The uploads of a request: one, or a list of them.
-fn bodies(request: &Request) -> Result<Vec<Box<RawValue>>, Error> {
-    let fields: Value = request.json()?;
-    if fields.get("lexicons").is_none() {
-        return Ok(vec![request.json()?]);
+    let ids: HashSet<&str> = new.iter().map(|lexicon| lexicon.id.as_str()).collect();
+    let mut others = Comparison::new(&app, (&current, &next), MAX_OTHER_COLLECTIONS);
+    let mut affected = Vec::new();
+    for collection in next.tracked().iter().filter(|collection| !ids.contains(collection.as_str())) {
+        let records = others.validate(collection).await?;
+        let collection = collection.to_string();
+        affected.extend(records.map(|records| AffectedCollection { collection, records }));
     }
-    let Bodies { lexicons } = request.json()?;
-    if lexicons.len() > MAX_LEXICONS {
-        return Err(Error::bad_request(format!("at most {MAX_LEXICONS} lexicons can be previewed at once")));
+    let collections_left_out = uploaded.left_out + others.left_out;
+    Ok(Json(UploadPreview { lexicons: previews, affected, collections_left_out }))
+}
+
+impl From<InvalidUpload> for LexiconPreview {
+    fn from(InvalidUpload { id, reason }: InvalidUpload) -> Self {
+        Self { id, change: "invalid", error: Some(reason), ..Self::default() }
     }
-    Ok(lexicons)
 }
 
-fn read(body: &RawValue) -> Result<NewLexicon, Box<LexiconPreview>> {
-    let invalid = |error: String, id: Option<String>| {
-        Box::new(LexiconPreview { id, change: "invalid", error: Some(error), ..LexiconPreview::default() })
-    };
-    let parsed: LexiconUpload =
-        serde_json::from_str(body.get()).map_err(|error| invalid(error.to_string(), None))?;
-    check(&parsed).map_err(|error: create::Invalid| {
-        let document: Value = serde_json::from_str(parsed.lexicon_json.get()).unwrap_or_default();
-        invalid(error.to_string(), document.get("id").and_then(Value::as_str).map(str::to_owned))
-    })
-}
-
-async fn preview(
-    app: &App,
-    lexicon: &NewLexicon,
-    stored: &[LexiconRow],
-    (current, next): (&Snapshot, &Snapshot),
-) -> Result<LexiconPreview, Error> {
-    let row = stored.iter().find(|row| row.id == lexicon.id);
+/// The preview without the effect on records. `row`: the stored lexicon, whose settings `lexicon` has kept.
+fn preview(app: &App, lexicon: &NewLexicon, row: Option<&LexiconRow>, next: &Snapshot) -> LexiconPreview {
     let target = lexicon.target_collection.as_deref().filter(|target| !next.is_tracked(target));
     let mut preview = LexiconPreview {
         id: Some(lexicon.id.clone()),
@@ -151,30 +125,17 @@ async fn preview(
         ..LexiconPreview::default()
     };
     let Some(row) = row else {
-        preview.change = "new";
+        preview.change = Change::New.as_str();
         preview.starts_backfill = lexicon.backfill;
-        return Ok(preview);
+        return preview;
     };
+    let change = if lexicon.is_stored_as(row) { Change::Unchanged } else { Change::Changed };
     let document = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     let (old, new) = (document(&row.lexicon_json), document(&lexicon.lexicon_json));
     (preview.differences, preview.differences_left_out) = differences::of(&old, &new);
-    let is_same = preview.differences.is_empty() && settings(row) == new_settings(lexicon);
-    preview.change = if is_same { "unchanged" } else { "changed" };
+    preview.change = change.as_str();
     preview.revision = Some(row.revision);
     preview.source = Some(row.source.clone());
     preview.breaking = breaking_change(&old, &new);
-    if let Ok(collection) = Nsid::try_from(lexicon.id.as_str()) {
-        preview.records = records::validate(app, &collection, (current, next)).await?;
-    }
-    Ok(preview)
-}
-
-type Settings<'a> = (Option<&'a str>, Option<&'a str>, Option<i64>);
-
-fn settings(row: &LexiconRow) -> Settings<'_> {
-    (row.target_collection.as_deref(), row.action.as_deref(), row.token_cost)
-}
-
-fn new_settings(new: &NewLexicon) -> Settings<'_> {
-    (new.target_collection.as_deref(), new.action.as_deref(), new.token_cost)
+    preview
 }

@@ -56,34 +56,60 @@ impl RecordsPreview {
     }
 }
 
-/// Validates the newest records against both versions. `None` if the lexicon and those that it refers to don't change, or
-/// if the collection has no records.
-pub(super) async fn validate(
-    app: &App,
-    collection: &Nsid,
-    (current, next): (&Snapshot, &Snapshot),
-) -> Result<Option<RecordsPreview>, Error> {
-    let id = collection.as_str();
-    let is_affected = next.is_tracked(id) && current.fingerprint(id) != next.fingerprint(id);
-    if !is_affected {
-        return Ok(None);
+/// Compares two versions of the lexicons by the newest records of collections.
+pub(super) struct Comparison<'a> {
+    app: &'a App,
+    current: &'a Snapshot,
+    next: &'a Snapshot,
+    /// Collections that may still be looked at.
+    budget: usize,
+    /// Collections that were not looked at any more.
+    pub(super) left_out: usize,
+}
+
+impl<'a> Comparison<'a> {
+    /// `max_collections`: those whose records are validated.
+    pub(super) fn new(
+        app: &'a App,
+        (current, next): (&'a Snapshot, &'a Snapshot),
+        max_collections: usize,
+    ) -> Self {
+        Self { app, current, next, budget: max_collections, left_out: 0 }
     }
-    let total = records::count(&app.db, collection, None, &Tenant::Instance).await?;
-    let mut view = RecordsPreview { total, ..RecordsPreview::default() };
-    let mut newest =
-        Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
-    while view.checked < MAX_CHECKED {
-        let page = query::read_full(&app.db, &newest).await?;
-        let bytes = page.rows.iter().map(|full| full.row.record.len()).sum();
-        hand_over_thread(bytes, || {
-            for full in page.rows.iter().take(MAX_CHECKED - view.checked) {
-                view.add(full, &next.validate(id, &full.row.rkey, &full.row.record));
-            }
-        });
-        newest.after = page.next;
-        if newest.after.is_none() {
-            break;
+
+    /// Validates the newest records of a collection against both versions. `None` if its lexicon and those that it refers
+    /// to don't change, if it has no records, or if it is left out.
+    pub(super) async fn validate(&mut self, collection: &Nsid) -> Result<Option<RecordsPreview>, Error> {
+        let (app, next, id) = (self.app, self.next, collection.as_str());
+        let is_affected = next.is_tracked(id) && self.current.fingerprint(id) != next.fingerprint(id);
+        if !is_affected {
+            return Ok(None);
         }
+        if self.budget == 0 {
+            self.left_out += 1;
+            return Ok(None);
+        }
+        let total = records::count(&app.db, collection, None, &Tenant::Instance).await?;
+        let mut view = RecordsPreview { total, ..RecordsPreview::default() };
+        let mut newest =
+            Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
+        while view.checked < MAX_CHECKED {
+            let page = query::read_full(&app.db, &newest).await?;
+            let bytes = page.rows.iter().map(|full| full.row.record.len()).sum();
+            hand_over_thread(bytes, || {
+                for full in page.rows.iter().take(MAX_CHECKED - view.checked) {
+                    view.add(full, &next.validate(id, &full.row.rkey, &full.row.record));
+                }
+            });
+            newest.after = page.next;
+            if newest.after.is_none() {
+                break;
+            }
+        }
+        if view.checked == 0 {
+            return Ok(None);
+        }
+        self.budget -= 1;
+        Ok(Some(view))
     }
-    Ok((view.checked > 0).then_some(view))
 }

@@ -1,5 +1,7 @@
 //! The places at which two versions of a document differ.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -7,9 +9,12 @@ use serde_json::{Map, Value};
 /// Differences in an answer: more than a person reads. The rest is counted.
 const MAX_DIFFERENCES: usize = 200;
 
+/// Bytes of a value in a line for people.
+const MAX_SHOWN_BYTES: usize = 100;
+
 /// One place. A value is absent where only the other document has the path.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
-pub(super) struct LexiconDifference {
+pub(crate) struct LexiconDifference {
     /// A JSON pointer (RFC 6901).
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -18,9 +23,23 @@ pub(super) struct LexiconDifference {
     after: Option<Value>,
 }
 
+impl fmt::Display for LexiconDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &Option<Value>| {
+            let mut text = value.as_ref().map_or_else(|| "(absent)".to_owned(), Value::to_string);
+            if text.len() > MAX_SHOWN_BYTES {
+                text.truncate(text.floor_char_boundary(MAX_SHOWN_BYTES));
+                text.push('…');
+            }
+            text
+        };
+        write!(f, "{}: {} → {}", self.path, shown(&self.before), shown(&self.after))
+    }
+}
+
 /// The first differences in the order of the paths, and how many more there are. Documents that were parsed as lexicons,
 /// which bounds their depth.
-pub(super) fn of(old: &Value, new: &Value) -> (Vec<LexiconDifference>, usize) {
+pub(crate) fn of(old: &Value, new: &Value) -> (Vec<LexiconDifference>, usize) {
     let mut found = Vec::new();
     walk("", Some(old), Some(new), &mut found);
     let left_out = found.len().saturating_sub(MAX_DIFFERENCES);
