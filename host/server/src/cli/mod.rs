@@ -10,6 +10,7 @@ mod compile_plugin;
 mod display;
 mod doctor;
 mod existing;
+mod folder;
 mod guest;
 mod instance_file;
 mod logging;

@@ -1,9 +1,12 @@
 //! Calls the admin API of a server, with an admin API key.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail};
 use clap::Args;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::Url;
@@ -13,6 +16,10 @@ use belvedere_web::net::{Client, Limits, OutboundPolicy};
 
 /// Bytes of the largest response, the list of all scripts with their bodies: a hundred scripts of the largest size.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
+
+/// Time for a request and its response. The preview of many lexicons validates records, which takes up to a second for each
+/// of a hundred collections.
+const MAX_TIME: Duration = Duration::from_mins(3);
 
 /// The server to call.
 #[derive(Args, Debug)]
@@ -100,24 +107,28 @@ impl Remote {
     }
 
     /// Sends a request and parses the response.
-    pub(super) async fn post<T: DeserializeOwned>(&self, path: &str, body: Value) -> anyhow::Result<T> {
-        parse(&self.exchange(Method::POST, path, Some(body)).await?)
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        parse(&self.exchange(Method::POST, path, Some(serde_json::to_string(body)?)).await?)
     }
 
     /// Sends a request, and fails unless the server carries it out.
     pub(super) async fn send(&self, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<()> {
-        self.exchange(method, path, body).await.map(drop)
+        self.exchange(method, path, body.map(|body| body.to_string())).await.map(drop)
     }
 
     async fn exchange(
         &self,
         method: Method,
         path: &str,
-        body: Option<Value>,
+        body: Option<String>,
     ) -> anyhow::Result<bytes::Bytes> {
         let url = format!("{}{path}", self.base);
-        let body = body.map(|body| body.to_string().into());
-        let limits = Limits { max_bytes: MAX_RESPONSE_BYTES, ..Limits::DOCUMENT };
+        let limits = Limits { max_bytes: MAX_RESPONSE_BYTES, total: MAX_TIME };
+        let body = body.map(Into::into);
         let answer = self.client.request(method, &url, self.headers.clone(), body, limits).await;
         let answer = answer.with_context(|| format!("{} does not answer", self.base))?;
         if !answer.status.is_success() {

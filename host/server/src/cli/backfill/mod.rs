@@ -48,7 +48,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
     }
     let body =
         json!({ "collection": command.collection, "did": command.did, "max_repos": command.max_repos });
-    let Created { id } = remote.post("/admin/backfill", body).await?;
+    let Created { id } = remote.post("/admin/backfill", &body).await?;
     // Only the id goes to standard output, so that a shell script can capture it.
     print_line(&id);
     if command.watch { watch::until_end(&remote, &id).await } else { Ok(ExitCode::SUCCESS) }

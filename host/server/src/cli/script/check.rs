@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use super::super::folder::count;
 use super::super::{print_line, print_stderr};
 use super::files::{self, Folder, ScriptFile};
 use crate::app::engine_config;
@@ -32,7 +33,7 @@ pub(super) async fn run(paths: &[PathBuf], config: &Config) -> anyhow::Result<Ex
     if broken + unknown > 0 {
         return Ok(ExitCode::from(FAILED));
     }
-    print_line(&format_args!("{} loaded", count(scripts.len())));
+    print_line(&format_args!("{} loaded", count(scripts.len(), "script")));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -55,10 +56,6 @@ pub(super) async fn check_all(scripts: &[ScriptFile], config: &Config) -> anyhow
         }
     }
     Ok(broken)
-}
-
-pub(super) fn count(scripts: usize) -> String {
-    if scripts == 1 { "1 script".to_owned() } else { format!("{scripts} scripts") }
 }
 
 /// The error as `FILE:LINE: message`, the form that editors and terminals can open.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::super::folder::entries;
 use belvedere_protocol::trigger::Trigger;
 
 /// The extension of script files.
@@ -132,19 +133,6 @@ fn is_kind(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // Any valid subject will do, because only the kind is checked.
     ["a.b", "a"].iter().any(|subject| Trigger::parse(&format!("{name}:{subject}")).is_ok())
-}
-
-fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-}
-
-/// The content of a folder, hidden files left out, sorted.
-fn entries(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let list = fs::read_dir(dir).with_context(|| format!("{} can't be listed", dir.display()))?;
-    let mut paths = list.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
-    paths.retain(|path| !is_hidden(path));
-    paths.sort();
-    Ok(paths)
 }
 
 #[cfg(test)]

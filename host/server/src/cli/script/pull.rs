@@ -6,12 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-
+use super::super::folder::{count, create, replace};
 use super::super::remote::Server;
 use super::super::{print_error, print_line};
 use super::annotations;
-use super::check::count;
 use super::files;
 use super::remote::Scripts;
 use belvedere_instance::config::Config;
@@ -31,26 +29,16 @@ pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow:
         if fs::read_to_string(&path).is_ok_and(|text| text == script.body) {
             unchanged += 1;
         } else {
-            write(&path, &script.body)?;
+            replace(&path, &script.body)?;
             print_line(&format_args!("written: {}", path.display()));
         }
         seen.insert(path);
     }
-    fs::create_dir_all(dir).with_context(|| format!("{} can't be created", dir.display()))?;
+    create(dir)?;
     for file in files::read_folder(dir)?.scripts.iter().filter(|file| !seen.contains(&file.path)) {
         print_line(&format_args!("only here: {}", file.path.display()));
     }
-    print_line(&format_args!("{} unchanged", count(unchanged)));
+    print_line(&format_args!("{} unchanged", count(unchanged, "script")));
     annotations::refresh(dir, server, config).await?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Replaces a file atomically.
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let temporary = path.with_extension("lua.part");
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(&temporary, text))
-        .and_then(|()| fs::rename(&temporary, path))
-        .with_context(|| format!("{} can't be written", path.display()))
 }

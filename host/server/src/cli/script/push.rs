@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::super::folder::count;
 use super::super::remote::Server;
 use super::super::{print_error, print_line};
-use super::check::{check_all, count, report_unknown};
+use super::check::{check_all, report_unknown};
 use super::files::{self, ScriptFile};
 use super::remote::Scripts;
 use crate::cli::FAILED;
@@ -37,7 +38,10 @@ pub(super) async fn run(
     let scripts = folder.scripts;
     let broken = check_all(&scripts, config).await?;
     if broken > 0 {
-        print_error(&format_args!("the server would refuse {}, so nothing was pushed", count(broken)));
+        print_error(&format_args!(
+            "the server would refuse {}, so nothing was pushed",
+            count(broken, "script")
+        ));
     } else if unknown > 0 {
         let files = if unknown == 1 { "1 file is".to_owned() } else { format!("{unknown} files are") };
         print_error(&format_args!("{files} not understood, so nothing was pushed"));
@@ -67,7 +71,7 @@ pub(super) async fn run(
         print_line(&format_args!("{verb}: {id}"));
     }
     let changed = steps.iter().filter(|step| !matches!(step, Step::Delete(_))).count();
-    print_line(&format_args!("{} unchanged", count(scripts.len() - changed)));
+    print_line(&format_args!("{} unchanged", count(scripts.len() - changed, "script")));
     Ok(ExitCode::SUCCESS)
 }
 
