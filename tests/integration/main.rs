@@ -28,6 +28,7 @@ mod invalid_records;
 mod labelers;
 mod language;
 mod layers;
+mod lexicon_command;
 mod linked_repos;
 mod lost_connections;
 mod memory;

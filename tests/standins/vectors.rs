@@ -13,13 +13,19 @@ pub fn read(name: &str) -> Option<String> {
     found
 }
 
-/// The documents in the folder `lexicons` beside `interop`: lexicons of public repositories. Prints a note and returns
-/// `None` when there is no such folder.
-pub fn lexicons() -> Option<Vec<serde_json::Value>> {
-    let Some(folder) = roots().map(|root| root.join("lexicons")).find(|folder| folder.is_dir()) else {
+/// The folder `lexicons` beside `interop`: lexicons of public repositories. Prints a note and returns `None` when there is
+/// no such folder.
+pub fn lexicon_folder() -> Option<PathBuf> {
+    let found = roots().map(|root| root.join("lexicons")).find(|folder| folder.is_dir());
+    if found.is_none() {
         note("skipped: no real lexicons; set BELVEDERE_SHARED");
-        return None;
-    };
+    }
+    found
+}
+
+/// The documents in [`lexicon_folder`].
+pub fn lexicons() -> Option<Vec<serde_json::Value>> {
+    let folder = lexicon_folder()?;
     let (mut documents, mut folders) = (Vec::new(), vec![folder]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder") {

@@ -1,4 +1,4 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, script, plugin, backfill, verify, backup, move, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, lexicon, script, plugin, backfill, verify, backup, move, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`). `verify` has its own.
@@ -13,6 +13,7 @@ mod existing;
 mod folder;
 mod guest;
 mod instance_file;
+mod lexicon;
 mod logging;
 mod migrate;
 mod move_to;
@@ -61,6 +62,9 @@ enum Command {
     /// Manage users and keys without a browser
     #[command(subcommand)]
     Admin(admin::Command),
+    /// Check lexicons, and copy folders of them to and from a server
+    #[command(subcommand)]
+    Lexicon(lexicon::Command),
     /// Check scripts, and copy them between files and a server
     #[command(subcommand)]
     Script(script::Command),
@@ -126,6 +130,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Migrate => migrate::run(&config).await,
         Command::Doctor => doctor::run(&config).await,
         Command::Admin(command) => admin::run(command, &config).await,
+        Command::Lexicon(command) => lexicon::run(command, &config).await,
         Command::Script(command) => script::run(command, &config).await,
         Command::Plugin(command) => plugin::run(command, &config).await,
         Command::Backfill(command) => backfill::run(command, &config).await,

@@ -1,0 +1,72 @@
+//! `belvedere lexicon`: checks lexicons, and copies them between files and a server.
+//!
+//! A folder of lexicons contains one file for each, at any depth: `com/example/thing.json`, or `com.example.thing.json`.
+//! `check` needs no server; the others call a server's admin API with an admin API key.
+
+mod check;
+mod diff;
+mod files;
+mod lines;
+mod pull;
+mod push;
+mod remote;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use super::remote::Server;
+use belvedere_instance::config::Config;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Check lexicons as the server would, and print errors and warnings with file and line
+    Check {
+        /// JSON files, or folders of them
+        #[arg(required = true, value_name = "FILE or DIR")]
+        paths: Vec<PathBuf>,
+    },
+    /// Store the lexicons of a folder on a server, all or none. Settings of stored lexicons, such as target_collection, stay
+    Push {
+        /// A folder of lexicons: DIR/com/example/thing.json, or DIR/com.example.thing.json, at any depth
+        dir: PathBuf,
+        #[command(flatten)]
+        server: Server,
+        /// Delete the server's uploaded lexicons that have no file; those that follow the network stay
+        #[arg(long)]
+        delete: bool,
+        /// Print what would be done, without doing it
+        #[arg(long)]
+        dry_run: bool,
+        /// Start no backfills of new record lexicons
+        #[arg(long)]
+        no_backfill: bool,
+    },
+    /// Print how the lexicons of a folder differ from those of a server; exit status 0: equal, 1: different
+    Diff {
+        /// A folder of lexicons
+        dir: PathBuf,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Write a server's lexicons into a folder, new ones as DIR/com/example/thing.json
+    Pull {
+        /// The folder; created if it does not exist
+        dir: PathBuf,
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Check { paths } => check::run(&paths),
+        Command::Push { dir, server, delete, dry_run, no_backfill } => {
+            let options = push::PushOptions { delete, dry_run, no_backfill };
+            push::run(&dir, &server, options, config).await
+        }
+        Command::Diff { dir, server } => diff::run(&dir, &server, config).await,
+        Command::Pull { dir, server } => pull::run(&dir, &server, config).await,
+    }
+}
