@@ -198,6 +198,11 @@ async fn copies_and_refusals_are_named() {
     );
     assert_eq!(stored(server, NOTES).await["revision"], 1);
 
+    let output = server.run(&["lexicon", "diff", &folder, "--url", "http://127.0.0.1:9", "--key", &reader]);
+    assert!(output.status.code() == Some(2) && err(&output).contains("does not answer"), "{}", err(&output));
+    write(dir.path(), "b/com/example/broken.json", "{");
+    assert_eq!(go(server, "diff", dir.path(), &[]).status.code(), Some(2));
+
     fs::remove_dir_all(dir.path().join("b")).unwrap();
     let output = go(server, "push", dir.path(), &["--delete"]);
     assert!(output.status.code() == Some(1) && err(&output).contains("has no lexicons"), "{}", err(&output));

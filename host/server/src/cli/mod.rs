@@ -1,7 +1,7 @@
 //! Defines and runs the command line: serve, migrate, doctor, admin, lexicon, script, plugin, backfill, verify, backup, move, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
-//! (systemd's `RestartPreventExitStatus=2`). `verify` has its own.
+//! (systemd's `RestartPreventExitStatus=2`). `verify` and `lexicon diff` have their own.
 
 mod admin;
 mod backfill;

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::bail;
+
 use super::super::folder::count;
-use super::super::print_line;
 use super::super::remote::Server;
+use super::super::{print_error, print_line};
 use super::check::report;
 use super::files;
 use super::remote::Lexicons;
@@ -13,11 +15,29 @@ use crate::api::admin::lexicons::differences;
 use crate::cli::FAILED;
 use belvedere_instance::config::Config;
 
-pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow::Result<ExitCode> {
+/// The exit status of a comparison that is not complete.
+const NOT_COMPARED: u8 = 2;
+
+pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> ExitCode {
+    match compare(dir, server, config).await {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(FAILED),
+        Err(error) => {
+            print_error(&format_args!("{error:#}"));
+            ExitCode::from(NOT_COMPARED)
+        }
+    }
+}
+
+/// Prints the differences. Returns how many lexicons differ.
+async fn compare(dir: &Path, server: &Server, config: &Config) -> anyhow::Result<usize> {
     let folder = files::read(&[dir.to_owned()])?;
-    let mut different = report(&folder);
+    let problems = report(&folder);
+    if problems > 0 {
+        bail!("{} in the folder, so nothing was compared", count(problems, "problem"));
+    }
     let mut here = folder.by_id();
-    let mut equal = 0;
+    let (mut equal, mut different) = (0, 0);
     for stored in Lexicons::of(server, config)?.list().await? {
         let Some(files) = here.remove(stored.id.as_str()) else {
             print_line(&format_args!("only on the server: {}", stored.id));
@@ -44,5 +64,5 @@ pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> anyhow:
         different += 1;
     }
     print_line(&format_args!("{} equal", count(equal, "lexicon")));
-    Ok(if different > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+    Ok(different)
 }

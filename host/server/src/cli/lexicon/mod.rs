@@ -43,7 +43,7 @@ pub(super) enum Command {
         #[arg(long)]
         no_backfill: bool,
     },
-    /// Print how the lexicons of a folder differ from those of a server; exit status 0: equal, 1: different
+    /// Print how the lexicons of a folder differ from those of a server; exit status 0: equal, 1: different, 2: not compared
     Diff {
         /// A folder of lexicons
         dir: PathBuf,
@@ -66,7 +66,7 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
             let options = push::PushOptions { delete, dry_run, no_backfill };
             push::run(&dir, &server, options, config).await
         }
-        Command::Diff { dir, server } => diff::run(&dir, &server, config).await,
+        Command::Diff { dir, server } => Ok(diff::run(&dir, &server, config).await),
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,
     }
 }
