@@ -236,7 +236,9 @@ function db.raw(sql, params) end
 
 ---@class belvedere.Backlinks
 ---@field collection string of the records that link to the target
----@field uri string the target, spelled as in the records
+---@field target? string the AT URI or the DID, spelled as in the records; required, unless `uri` is given
+---@field uri? string the older name of `target`
+---@field path? string the place of the link in the records: names joined by dots, `[]` for the items of an array
 ---@field did? string one account's records only
 ---@field limit? integer|string 20 when left out, 100 at most
 ---@field cursor? string the cursor of the page before
@@ -245,6 +247,24 @@ function db.raw(sql, params) end
 ---@param links belvedere.Backlinks
 ---@return belvedere.Page
 function db.backlinks(links) end
+
+---Links of records of a collection.
+---@class belvedere.LinkKind
+---@field collection string of the records that link to a target
+---@field path? string the place of the link in the records
+
+---How many records link to each target, by target and the name of the kind.
+---@param targets string[] AT URIs and DIDs, 100 at most
+---@param kinds table<string, belvedere.LinkKind|string> 10 at most; a text is the collection
+---@return table<string, table<string, integer>>
+function db.link_counts(targets, kinds) end
+
+---The newest record of an account that links to each target, by target and the name of the kind: its AT URI, or nothing.
+---@param did string
+---@param targets string[] AT URIs and DIDs, 100 at most
+---@param kinds table<string, belvedere.LinkKind|string> 10 at most; a text is the collection
+---@return table<string, table<string, string>>
+function db.links_by(did, targets, kinds) end
 
 -- Record -------------------------------------------------------------------------------------------------------------
 

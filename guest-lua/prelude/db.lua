@@ -2,6 +2,7 @@
 local host, internal = ...
 local query, get, count, backend = host.db.query, host.db.get, host.db.count, host.db.backend
 local backlinks, raw = host.db.backlinks, host.db.raw
+local link_counts, links_by = host.db.link_counts, host.db.links_by
 local search = host.db.search
 local query_space, count_space = host.spaces.query, host.spaces.count
 local array, raise, null = internal.array, internal.raise, internal.null
@@ -161,19 +162,66 @@ end
 
 -- db.backlinks -------------------------------------------------------------------------------------------------------
 
-local BACKLINKS = { collection = true, uri = true, did = true, limit = true, cursor = true }
+local BACKLINKS = { collection = true, target = true, uri = true, path = true, did = true, limit = true, cursor = true }
 
--- Takes { collection, uri, did, limit, cursor }, returns { records, cursor }: the collection's records that refer to uri.
+-- Takes { collection, target, path, did, limit, cursor }, returns { records, cursor }: the collection's records that refer to
+-- the target. `uri` is another name of it.
 function db.backlinks(options)
   outside_spaces(options, "db.backlinks")
   internal.options(options, BACKLINKS, "db.backlinks")
   return backlinks {
     collection = required(options.collection, "db.backlinks: collection"),
-    uri = required(options.uri, "db.backlinks: uri"),
+    target = required(options.target or options.uri, "db.backlinks: target"),
+    path = text(options.path, "db.backlinks: path"),
     did = text(options.did, "db.backlinks: did"),
     limit = whole(options.limit, "db.backlinks: limit"),
     cursor = text(options.cursor, "db.backlinks: cursor"),
   }
+end
+
+-- db.link_counts, db.links_by ----------------------------------------------------------------------------------------
+
+local KIND = { collection = true, path = true }
+
+-- Kinds of links as the host takes them: from { name = { collection, path } }, or { name = collection }.
+local function kinds_of(kinds, what)
+  if type(kinds) ~= "table" then
+    raise(what .. ": kinds: table expected, got " .. type(kinds))
+  end
+  local given = {}
+  for name, kind in next, kinds do
+    name = required(name, what .. ": the name of a kind")
+    local of = what .. ": " .. name
+    if type(kind) == "string" then
+      kind = { collection = kind }
+    end
+    internal.options(kind, KIND, of)
+    given[#given + 1] = {
+      name = name,
+      collection = required(kind.collection, of .. ": collection"),
+      path = text(kind.path, of .. ": path"),
+    }
+  end
+  return given
+end
+
+local function targets_of(targets, what)
+  if type(targets) ~= "table" then
+    raise(what .. ": targets: table expected, got " .. type(targets))
+  end
+  return targets
+end
+
+-- How many records link to each target: a table by target, of tables by the name of the kind.
+function db.link_counts(targets, kinds)
+  local what = "db.link_counts"
+  return link_counts(targets_of(targets, what), kinds_of(kinds, what))
+end
+
+-- By which record an account links to each target: a table by target, of tables by the name of the kind.
+function db.links_by(did, targets, kinds)
+  local what = "db.links_by"
+  return links_by(required(did, what .. ": did"), targets_of(targets, what), kinds_of(kinds, what))
 end
 
 -- db.raw -------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ use belvedere_scripting::scripts::services::RawAnswer;
 use belvedere_scripting::scripts::{
     Engine, EngineConfig, Index, IndexError, Invocation, LogLine, LogSink, Services,
 };
-use belvedere_storage::query::{Backlinks, Keyset, Position, Query, Search};
+use belvedere_storage::query::{Backlinks, Keyset, Links, Position, Query, Search};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
@@ -50,6 +50,25 @@ impl Index for FixedIndex {
 
     fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         async { Ok(self.0.clone()) }.boxed()
+    }
+
+    fn link_counts(
+        &self,
+        _: Tenant,
+        _: Links,
+        _: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>> {
+        async { Ok(Vec::new()) }.boxed()
+    }
+
+    fn links_of(
+        &self,
+        _: Tenant,
+        _: Did,
+        _: Links,
+        _: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>> {
+        async { Ok(Vec::new()) }.boxed()
     }
 
     fn raw(

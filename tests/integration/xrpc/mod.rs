@@ -2,6 +2,7 @@ mod builtin;
 mod fixed;
 mod forward;
 mod handles;
+mod links;
 mod nested;
 mod procedure;
 mod scripted;

@@ -181,7 +181,8 @@ mod tests {
         let note = r#"{"$type":"app.example.note","of":"at://did:plc:b/app.example.note/x"}"#;
         let stored = run(&checker, note, &format!(r#","cid":"{}""#, true_cid(note)), &mut tally).unwrap();
         assert!(stored.cid_verified && stored.cid.is_some());
-        assert_eq!(stored.refs, ["at://did:plc:b/app.example.note/x"]);
+        assert_eq!(stored.refs.len(), 1);
+        assert_eq!(stored.refs[0].target, "at://did:plc:b/app.example.note/x");
         let stored = run(&checker, note, "", &mut tally).unwrap();
         assert_eq!((stored.cid, stored.cid_verified), (None, false));
         let stored = run(&checker, r#"{"x":1.5}"#, &format!(r#","cid":"{CID}""#), &mut tally).unwrap();

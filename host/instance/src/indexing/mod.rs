@@ -42,6 +42,7 @@ mod position;
 mod published;
 mod reader;
 mod repo_queues;
+pub mod rereading;
 mod resumption;
 mod scripts;
 mod settings;

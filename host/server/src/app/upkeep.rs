@@ -1,8 +1,10 @@
-//! Work that one host at a time does: refreshing the lexicons of the network, and validating records again.
+//! Work that one host at a time does: refreshing the lexicons of the network, validating records again, and reading their
+//! references again.
 
 use std::sync::Arc;
 
 use belvedere_instance::events::Event;
+use belvedere_instance::indexing::rereading;
 use belvedere_instance::lexicons::revalidation::{self, InvalidationReport};
 use belvedere_storage::store::lease::Lease;
 
@@ -35,7 +37,8 @@ impl App {
             let work = async {
                 tokio::join!(
                     self.network_lexicons.refresh_periodically(self),
-                    revalidation::run(db, Arc::clone(&self.registry), self.clock.clone(), &report),
+                    rereading::run(&db),
+                    revalidation::run(db.clone(), Arc::clone(&self.registry), self.clock.clone(), &report),
                 );
             };
             tokio::select! {

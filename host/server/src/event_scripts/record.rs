@@ -8,7 +8,8 @@ use super::letters::{FailureDetails, NewDeadLetter};
 use super::retry::{self, FinalFailure};
 use belvedere_instance::events::Event;
 use belvedere_instance::indexing::{EarlyDecision, RecordAction, RecordEvent, RecordScriptRunner};
-use belvedere_protocol::atproto::{RecordUri, record};
+use belvedere_protocol::atproto::RecordUri;
+use belvedere_protocol::atproto::record::{self, Ref};
 use belvedere_protocol::trigger::TriggerKind;
 use belvedere_scripting::scripts::{
     CompiledScript, FailureKind, Invocation, Lineage, Outcome, ReturnKind, ScriptFailure, Services,
@@ -25,7 +26,7 @@ pub enum Verdict {
     /// Nothing is indexed; a skipped delete keeps its row.
     Skip,
     /// This record is stored instead of the one from the network. The CID remains that of the network's record.
-    Replace { record: Bytes, refs: Vec<String> },
+    Replace { record: Bytes, refs: Vec<Ref> },
 }
 
 impl Verdict {

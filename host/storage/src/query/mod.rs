@@ -17,7 +17,7 @@ pub use filter::Filter;
 pub use narrow::{HasLabel, Narrow};
 pub use page_size::PageSize;
 pub use path::Path;
-pub use records::{Backlinks, Query};
+pub use records::{Backlinks, Links, Query};
 pub use search::{Search, SearchError};
 pub use sort::{Direction, Sort, SortKey};
 pub use validity::valid;

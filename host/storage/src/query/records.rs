@@ -24,13 +24,21 @@ pub struct Query {
     pub limit: u32,
 }
 
+/// Links of records of a collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Links {
+    pub collection: Nsid,
+    /// The place in the records where the link is (`subject.uri`); `None`: anywhere.
+    pub path: Option<String>,
+}
+
 /// A query for a page of backlinks: the records of a collection that refer to a target, last created first.
 #[derive(Clone, Debug)]
 pub struct Backlinks {
-    /// The collection of the records that refer to the target.
-    pub collection: Nsid,
-    /// The target's AT URI, spelled as in the records.
-    pub uri: String,
+    /// The links of which records, and where in them.
+    pub links: Links,
+    /// The target's AT URI or DID, spelled as in the records.
+    pub target: String,
     pub did: Option<Did>,
     /// The position at which the page before ended.
     pub after: Option<Position>,

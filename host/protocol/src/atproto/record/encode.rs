@@ -8,11 +8,9 @@
 use super::super::json::{plain_len, skip_space, unescape};
 use super::cbor::{MAJOR_ARRAY, MAJOR_MAP, MAJOR_NEGATIVE, MAJOR_TEXT, MAJOR_UNSIGNED, TAG_LINK, head};
 use super::member::Member;
+use super::refs::{Place, Refs};
 use super::special::{self, Special};
-use super::{InvalidRecord, MAX_DEPTH, MAX_REF_BYTES, Unencodable};
-
-/// The references that one pass collects at most, duplicates included. A record of 1 MiB can't contain more.
-const MAX_COLLECTED: usize = 1 << 18;
+use super::{InvalidRecord, MAX_DEPTH, Unencodable};
 
 /// The largest integer that a double represents exactly. Up to here `1e3` and `5.0` count as integers.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
@@ -24,7 +22,7 @@ pub(in crate::atproto) fn is_integer(f: f64) -> bool {
 
 pub(super) struct Encoded {
     pub(super) cbor: Vec<u8>,
-    pub(super) refs: Vec<String>,
+    pub(super) refs: Refs,
     pub(super) unencodable: Option<Unencodable>,
     /// Whether numbers, bytes and links are written as a repo writes them.
     pub(super) is_canonical: bool,
@@ -39,7 +37,8 @@ pub(super) fn encode(json: &[u8]) -> Result<Encoded, InvalidRecord> {
         out: Vec::with_capacity(json.len() + 16),
         members: Vec::with_capacity(16),
         scratch: Vec::new(),
-        refs: Vec::new(),
+        places: Vec::new(),
+        refs: Refs::default(),
         unencodable: None,
         is_canonical: true,
         duplicate_key: false,
@@ -74,7 +73,9 @@ struct Encoder<'a> {
     /// The members of all open objects, innermost last.
     members: Vec<Member>,
     scratch: Vec<u8>,
-    refs: Vec<String>,
+    /// The places of the value that is read, outermost first.
+    places: Vec<Place>,
+    refs: Refs,
     unencodable: Option<Unencodable>,
     /// See [`Encoded::is_canonical`].
     is_canonical: bool,
@@ -110,7 +111,7 @@ impl Encoder<'_> {
         match self.peek() {
             Some(b'"') => {
                 let text = self.string()?;
-                self.note_ref(text);
+                self.refs.note(&self.out, text, &self.places);
                 Ok(())
             }
             Some(b'{') => self.object(depth + 1),
@@ -152,20 +153,6 @@ impl Encoder<'_> {
         self.out.extend_from_slice(&plain);
         self.scratch = plain;
         Ok(text)
-    }
-
-    /// Collects the text that was just written if it is a reference. A text with U+0000 is skipped: it addresses no
-    /// record, and PostgreSQL can't store it.
-    fn note_ref(&mut self, text: usize) {
-        let bytes = &self.out[text..];
-        if bytes.starts_with(b"at://")
-            && bytes.len() <= MAX_REF_BYTES
-            && self.refs.len() < MAX_COLLECTED
-            && let Ok(text) = std::str::from_utf8(bytes)
-            && !text.contains('\0')
-        {
-            self.refs.push(text.to_owned());
-        }
     }
 
     fn number(&mut self) -> Result<(), InvalidRecord> {
@@ -234,6 +221,7 @@ impl Encoder<'_> {
             self.at += 1;
             return Ok(());
         }
+        self.places.push(Place::Item);
         loop {
             self.space();
             self.value(depth)?;
@@ -246,6 +234,7 @@ impl Encoder<'_> {
             }
         }
         self.at += 1;
+        self.places.pop();
         self.widen(start, MAJOR_ARRAY, count);
         Ok(())
     }
@@ -280,11 +269,13 @@ impl Encoder<'_> {
             let member = self.out.len();
             let key = self.string()?;
             special |= self.out.get(key) == Some(&b'$');
+            self.places.push(Place::Member { start: key as u32, end: self.out.len() as u32 });
             self.space();
             self.expect(b':')?;
             self.space();
             let value = self.out.len();
             self.value(depth)?;
+            self.places.pop();
             let end = self.out.len();
             self.members.push(Member {
                 start: member as u32,

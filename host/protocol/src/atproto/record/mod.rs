@@ -4,11 +4,13 @@
 pub(super) mod cbor;
 mod encode;
 mod member;
+mod refs;
 mod special;
 #[cfg(test)]
 mod tests;
 
 pub(super) use self::encode::is_integer;
+pub use self::refs::{MAX_REF_BYTES, MAX_REFS, Ref};
 use bytes::Bytes;
 use shrike::cbor::Codec;
 use shrike::cbor::json::drisl_to_json_into;
@@ -22,20 +24,13 @@ pub const MAX_RECORD_BYTES: usize = 1 << 20;
 /// limit protects every later recursive walk over a record from a stack overflow.
 pub const MAX_DEPTH: usize = 64;
 
-/// Longer `at://` texts are not stored as references: no record's address is longer (a DID of 1 KiB, a collection of
-/// 317 bytes and an rkey of 512 bytes), and PostgreSQL limits an index entry to about 2.7 KB.
-pub const MAX_REF_BYTES: usize = 2048;
-
-/// At most this many distinct references of a record are stored, so that one record can't create a million rows.
-pub const MAX_REFS: usize = 10_000;
-
 /// The result of [`inspect`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Inspection {
     /// CID of the record's canonical DAG-CBOR, or why it has none.
     pub cid: Result<Cid, Unencodable>,
-    /// Every string value that begins with `at://`, sorted, without duplicates (indexing.md §3).
-    pub refs: Vec<String>,
+    /// Every string value that begins with `at://` (indexing.md §3) or is a DID, sorted, each target once.
+    pub refs: Vec<Ref>,
     /// The text that a repo returns for the record, if it has values that are written in another way there: an integer
     /// written as `1.0`, `1e3` or `-0`, padded base64, a CID in another base. The CID is the same.
     pub canonical: Option<Bytes>,
@@ -92,12 +87,7 @@ pub fn inspect_encoded(json: &[u8]) -> Result<(Inspection, Vec<u8>), InvalidReco
         return Err(InvalidRecord::TooLarge);
     }
     let encoded = encode::encode(json)?;
-    let mut refs = encoded.refs;
-    if refs.len() > 1 {
-        refs.sort_unstable();
-        refs.dedup();
-        refs.truncate(MAX_REFS);
-    }
+    let refs = encoded.refs.into_sorted();
     let cid = match encoded.unencodable {
         None => Ok(Cid::compute(Codec::Drisl, &encoded.cbor)),
         Some(why) => Err(why),

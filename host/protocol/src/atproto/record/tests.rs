@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use shrike::cbor::json::{Integers, json_slice_to_drisl};
 
+use super::refs::MAX_PATHS;
 use super::*;
 use belvedere_standins::vectors;
 
@@ -171,17 +172,52 @@ fn finds_references_at_any_depth() {
         "other": "https://example.com",
     });
     let expected = [
-        "at:// anything",
-        "at://did:plc:a/space/com.example.group/main/did:plc:b/x.y.z/5",
-        "at://did:plc:a/x.y.z/1",
-        "at://did:plc:b/x.y.z/2",
+        ("at:// anything", "loose"),
+        ("at://did:plc:a/space/com.example.group/main/did:plc:b/x.y.z/5", "shared"),
+        ("at://did:plc:a/x.y.z/1", "list[] list[][]"),
+        ("at://did:plc:b/x.y.z/2", "subject.uri"),
     ];
-    assert_eq!(inspect(record.to_string().as_bytes()).unwrap().refs, expected);
-    let escaped = inspect(br#"{"a":"\u0061t:\/\/did:plc:a"}"#).unwrap();
-    assert_eq!(escaped.refs, ["at://did:plc:a"]);
+    assert_eq!(refs(&record.to_string()), expected.map(owned));
+    assert_eq!(refs(r#"{"a":"\u0061t:\/\/did:plc:a"}"#), [owned(("at://did:plc:a", "a"))]);
     // A record without a CID still has references.
     let float = inspect(br#"{"a":1.5,"b":"at://x"}"#).unwrap();
-    assert_eq!((float.cid, float.refs), (Err(Unencodable::Number), vec!["at://x".to_owned()]));
+    let expected = vec![Ref { target: "at://x".into(), paths: "b".into() }];
+    assert_eq!((float.cid, float.refs), (Err(Unencodable::Number), expected));
+}
+
+fn refs(json: &str) -> Vec<(String, String)> {
+    inspect(json.as_bytes()).unwrap().refs.into_iter().map(|r| (r.target, r.paths)).collect()
+}
+
+fn owned((target, paths): (&str, &str)) -> (String, String) {
+    (target.to_owned(), paths.to_owned())
+}
+
+#[test]
+fn dids_are_references() {
+    let record = json!({
+        "subject": "did:plc:a", "web": "did:web:example.com", "text": "did:plc:a is here", "none": "did:", "method": "did:PLC:a",
+        "facets": [{ "features": [{ "did": "did:plc:b" }] }, { "features": [{ "did": "did:plc:b" }, { "did": "did:plc:c" }] }],
+    });
+    let path = "facets[].features[].did";
+    let expected =
+        [("did:plc:a", "subject"), ("did:plc:b", path), ("did:plc:c", path), ("did:web:example.com", "web")];
+    assert_eq!(refs(&record.to_string()), expected.map(owned));
+}
+
+#[test]
+fn a_reference_has_each_of_its_paths_once() {
+    let reply = json!({ "reply": { "root": { "uri": "at://r" }, "parent": { "uri": "at://r", "cid": "c" } }, "b": ["at://r"] });
+    assert_eq!(refs(&reply.to_string()), [owned(("at://r", "b[] reply.parent.uri reply.root.uri"))]);
+    // A key that is no name gives no path, nor does one that is too long or too deep.
+    let strange = json!({ "a b": "at://1", "": { "c": "at://2" }, "x".repeat(300): "at://3", "ü": "at://4", "a.b": "at://5" });
+    assert_eq!(
+        refs(&strange.to_string()),
+        ["1", "2", "3", "4", "5"].map(|n| owned((&format!("at://{n}"), "")))
+    );
+    let many: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("k{n}"), json!("at://same"))).collect();
+    let [(_, paths)] = refs(&Value::from(many).to_string()).try_into().unwrap();
+    assert_eq!(paths.split(' ').count(), MAX_PATHS);
 }
 
 #[test]

@@ -1,26 +1,21 @@
 //! `db`: reads the index. The arguments are checked here; the prelude has checked their types. Rows cross as the stored bytes;
 //! nothing here parses them.
 
-use std::time::Instant;
-
 use super::arguments::{account, check_lengths, invalid, nsid};
+use super::reading::{call_index, page};
 use super::rows::pack;
 use super::state::RunState;
-use super::{Refusal, fault, handles, json, report, space_records};
+use super::{Refusal, handles, json, links, report, space_records};
 use crate::scripts::bindings::belvedere::script::db::{
-    BacklinksArgs, Host, Page, QueryArgs, RawAnswer, SearchArgs,
+    BacklinksArgs, Host, LinkKind, Page, QueryArgs, RawAnswer, SearchArgs,
 };
 use crate::scripts::bindings::belvedere::script::types::Fault;
 use crate::scripts::dry_run::DryWrite;
 use crate::scripts::effects::writes;
 use crate::scripts::limits;
-use crate::scripts::services::IndexError;
 use belvedere_protocol::atproto::RecordUri;
 use belvedere_protocol::atproto::space_uri::is_in_space;
-use belvedere_storage::query::{
-    Backlinks, Direction, Filter, PageSize, Position, Query, Search, Sort, SortKey,
-};
-use belvedere_storage::store::records;
+use belvedere_storage::query::{Direction, Filter, PageSize, Position, Query, Search, Sort, SortKey};
 
 impl Host for RunState {
     async fn query(&mut self, args: QueryArgs) -> Result<Page, Refusal> {
@@ -38,9 +33,26 @@ impl Host for RunState {
     }
 
     async fn backlinks(&mut self, args: BacklinksArgs) -> Result<Page, Refusal> {
-        let page = backlinks(self, args).await?;
+        let page = links::backlinks(self, args).await?;
         self.memory.hold_result(page.records.len()).await?;
         Ok(page)
+    }
+
+    async fn link_counts(&mut self, targets: Vec<String>, kinds: Vec<LinkKind>) -> Result<Vec<u8>, Refusal> {
+        let counts = links::counts(self, targets, kinds).await?;
+        self.memory.hold_result(counts.len()).await?;
+        Ok(counts)
+    }
+
+    async fn links_by(
+        &mut self,
+        did: String,
+        targets: Vec<String>,
+        kinds: Vec<LinkKind>,
+    ) -> Result<Vec<u8>, Refusal> {
+        let found = links::of_account(self, did, targets, kinds).await?;
+        self.memory.hold_result(found.len()).await?;
+        Ok(found)
     }
 
     async fn raw(&mut self, sql: String, params: Vec<u8>) -> Result<RawAnswer, Refusal> {
@@ -63,8 +75,8 @@ impl Host for RunState {
 async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
     let (index, tenant) = (state.index("db.query")?, state.tenant().clone());
     let query = checked_query(state, args)?;
-    let page = call_index(state, "db.query", index.query(tenant, query)).await?;
-    answer(state, &page)
+    let found = call_index(state, "db.query", index.query(tenant, query)).await?;
+    page(state, &found)
 }
 
 /// Checks the arguments of `db.query`.
@@ -94,11 +106,6 @@ fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, Fault> 
     Ok(Query { did, filter, valid, sort, after, limit, ..Query::of(collection) })
 }
 
-/// A page as the script gets it.
-fn answer(state: &mut RunState, page: &records::Page) -> Result<Page, Fault> {
-    Ok(Page { records: pack(state, &page.rows)?, cursor: page.next.as_ref().map(Position::cursor) })
-}
-
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
     check_lengths("db.get", &[Some(&uri)])?;
     if is_in_space(&uri) {
@@ -118,25 +125,6 @@ async fn count(state: &mut RunState, collection: String, did: Option<String>) ->
     call_index(state, "db.count", index.count(tenant, collection, did)).await
 }
 
-async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fault> {
-    let (index, tenant) = (state.index("db.backlinks")?, state.tenant().clone());
-    check_lengths(
-        "db.backlinks",
-        &[Some(&args.collection), Some(&args.uri), args.did.as_ref(), args.cursor.as_ref()],
-    )?;
-    // References name accounts by their DIDs.
-    let uri = handles::without_handle(state, "db.backlinks", args.uri).await?;
-    let (collection, did) = (nsid("db.backlinks", &args.collection)?, account("db.backlinks", args.did)?);
-    if !uri.starts_with("at://") || uri.contains('\0') {
-        return Err(invalid("db.backlinks", format!("uri {uri:?} is not an AT URI")));
-    }
-    let after =
-        Position::read(args.cursor.as_deref(), None).map_err(|error| invalid("db.backlinks", error))?;
-    let links = Backlinks { collection, uri, did, after, limit: PageSize::RECORDS.clamp(args.limit) };
-    let page = call_index(state, "db.backlinks", index.backlinks(tenant, links)).await?;
-    answer(state, &page)
-}
-
 async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
     let index = state.index("db.raw")?;
     json::check(state, "db.raw: params", &params, limits::SQL_PARAMS_BYTES)?;
@@ -150,18 +138,6 @@ async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAn
     let answer = call_index(state, "db.raw", index.raw(tenant, sql, params.into())).await?;
     state.count_rows(answer.count, answer.rows.len())?;
     Ok(RawAnswer { rows: answer.rows, changed: answer.changed })
-}
-
-/// Waits for a call of the index, and counts the time as the run's database time.
-async fn call_index<T>(
-    state: &mut RunState,
-    function: &str,
-    call: impl Future<Output = Result<T, IndexError>>,
-) -> Result<T, Fault> {
-    let started = Instant::now();
-    let result = call.await;
-    state.spend_on_database(started.elapsed());
-    result.map_err(|e| fault::index(function, &e))
 }
 
 async fn search(state: &mut RunState, args: SearchArgs) -> Result<Vec<u8>, Fault> {

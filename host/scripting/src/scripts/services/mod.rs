@@ -33,7 +33,7 @@ use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::spaces::Spaces;
 use belvedere_instance::xrpc::{Answer, Call, Caller};
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
-use belvedere_storage::query::{Backlinks, Query, Search};
+use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
@@ -249,6 +249,21 @@ pub trait Index: Send + Sync {
         did: Option<Did>,
     ) -> BoxFuture<'_, Result<u64, IndexError>>;
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>>;
+    /// The number of records with such a link to each target, in the order of the targets.
+    fn link_counts(
+        &self,
+        tenant: Tenant,
+        links: Links,
+        targets: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>>;
+    /// The rkey of the account's newest record with such a link to each target, in the order of the targets.
+    fn links_of(
+        &self,
+        tenant: Tenant,
+        account: Did,
+        links: Links,
+        targets: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>>;
     /// One SQL statement; `params` is the JSON text of an array.
     fn raw(&self, tenant: Tenant, sql: String, params: Bytes)
     -> BoxFuture<'_, Result<RawAnswer, IndexError>>;

@@ -13,7 +13,7 @@ use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_instance::events::{Event, EventLog};
 use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
-use belvedere_storage::query::{Backlinks, Query, Search};
+use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::records::{self, Page, RecordRow, backlinks};
 use belvedere_storage::store::replicas::{CallerReads, ReadDb};
 use belvedere_storage::store::script_sql::{self, ScriptSqlError};
@@ -73,6 +73,31 @@ impl Index for ServerIndex {
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
             backlinks::read(&*self.reading().await, &links, &tenant).await.map_err(store_error)
+        })
+    }
+
+    fn link_counts(
+        &self,
+        tenant: Tenant,
+        links: Links,
+        targets: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>> {
+        Box::pin(async move {
+            let db = self.reading().await;
+            records::links::count(&db, &links, &targets, &tenant).await.map_err(store_error)
+        })
+    }
+
+    fn links_of(
+        &self,
+        tenant: Tenant,
+        account: Did,
+        links: Links,
+        targets: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>> {
+        Box::pin(async move {
+            let db = self.reading().await;
+            records::links::of_account(&db, &account, &links, &targets, &tenant).await.map_err(store_error)
         })
     }
 

@@ -117,7 +117,7 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
         (
             "db.backlinks{ collection = 'a.b.c', [('x'):rep(1000)] = 1 }",
             "db.backlinks: unknown option \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\"; the options are collection, \
-             cursor, did, limit, uri",
+             cursor, did, limit, path, target, uri",
         ),
         ("db.query{ collection = 'a\\xff' }", "db.query: args.collection: not valid UTF-8"),
         ("db.query{ collection = 'com.example.down' }", "db.query: database unavailable"),
@@ -166,7 +166,7 @@ async fn raw_takes_parameters_and_gives_rows() {
         ("db.raw('x', { print })", "function"),
         ("db.raw('')", "db.raw: no"),
         ("db.backlinks('x')", "db.backlinks: table expected, got string"),
-        ("db.backlinks({ collection = 'a.b.c' })", "db.backlinks: uri is required"),
+        ("db.backlinks({ collection = 'a.b.c' })", "db.backlinks: target is required"),
         ("db.backlinks({ uri = 'at://x' })", "db.backlinks: collection is required"),
     ] {
         let error = stage.error_of(call).await;

@@ -10,7 +10,7 @@ use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::query::{Backlinks, Query, Search};
+use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
@@ -276,6 +276,25 @@ impl Index for Silent {
     }
 
     fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
+        std::future::pending().boxed()
+    }
+
+    fn link_counts(
+        &self,
+        _: Tenant,
+        _: Links,
+        _: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>> {
+        std::future::pending().boxed()
+    }
+
+    fn links_of(
+        &self,
+        _: Tenant,
+        _: Did,
+        _: Links,
+        _: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>> {
         std::future::pending().boxed()
     }
 

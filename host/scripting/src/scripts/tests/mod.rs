@@ -38,7 +38,7 @@ use belvedere_base::random::Random;
 use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::query::{Backlinks, Keyset, PageSize, Position, Query, Search};
+use belvedere_storage::query::{Backlinks, Keyset, Links, PageSize, Position, Query, Search};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
@@ -91,7 +91,26 @@ impl Index for FakeIndex {
     }
 
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
-        self.query(tenant, Query { limit: links.limit, ..Query::of(links.collection) })
+        self.query(tenant, Query { limit: links.limit, ..Query::of(links.links.collection) })
+    }
+
+    fn link_counts(
+        &self,
+        _: Tenant,
+        _: Links,
+        targets: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>> {
+        async move { Ok(vec![1; targets.len()]) }.boxed()
+    }
+
+    fn links_of(
+        &self,
+        _: Tenant,
+        _: Did,
+        _: Links,
+        targets: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>> {
+        async move { Ok(vec![Some("k".to_owned()); targets.len()]) }.boxed()
     }
 
     fn raw(

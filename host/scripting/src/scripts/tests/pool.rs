@@ -20,7 +20,7 @@ use crate::scripts::{
 use belvedere_instance::xrpc::{Answer, Call};
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::query::{Backlinks, Query, Search};
+use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
 use belvedere_web::fair_share::Tenant;
@@ -83,6 +83,25 @@ impl Index for Gate {
 
     fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         Self::empty()
+    }
+
+    fn link_counts(
+        &self,
+        _: Tenant,
+        _: Links,
+        _: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>> {
+        async { Ok(Vec::new()) }.boxed()
+    }
+
+    fn links_of(
+        &self,
+        _: Tenant,
+        _: Did,
+        _: Links,
+        _: Vec<String>,
+    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>> {
+        async { Ok(Vec::new()) }.boxed()
     }
 
     fn raw(

@@ -5,11 +5,13 @@
 
 mod accounts;
 pub(super) mod future;
+pub(super) mod link_counts;
 mod plan;
 pub(super) mod postgres;
 pub(super) mod purge;
 mod repairs;
 pub(super) mod sqlite;
+pub mod unread;
 
 use bytes::Bytes;
 
@@ -17,6 +19,7 @@ pub use future::RevLimit;
 pub use purge::{prune_tombstones, purge_leftovers};
 
 use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::record::Ref;
 use belvedere_protocol::atproto::{Cid, Did, RecordUri, Tid};
 
 use super::lease::Term;
@@ -57,9 +60,18 @@ pub struct CheckedRecord {
     pub cid: Option<Cid>,
     /// Whether `cid` was recomputed from the record and matched.
     pub cid_verified: bool,
-    /// The `at://` strings in the record, without duplicates.
-    pub refs: Vec<String>,
+    /// The references in the record, each target once.
+    pub refs: Vec<Ref>,
     pub validity: Validity,
+}
+
+/// A record that was read again.
+#[derive(Clone, Debug)]
+pub struct Reread {
+    pub id: i64,
+    /// The record's when it was read: the references of a newer one were read when it was written.
+    pub updated_at: Timestamp,
+    pub refs: Vec<Ref>,
 }
 
 impl Change {
@@ -176,10 +188,15 @@ const MAX_TARGET_BYTES: usize = 2_000;
 /// [`StoreError::Superseded`].
 pub async fn apply(db: &Db, batch: &Batch) -> Result<ApplyReport, StoreError> {
     let plan = plan::Plan::of(db, batch).await?;
-    match db {
-        Db::Sqlite(sqlite) => sqlite::apply(sqlite, plan).await,
-        Db::Postgres(postgres) => postgres::apply(postgres, plan).await,
+    let applied = match db {
+        Db::Sqlite(sqlite) => sqlite::apply(sqlite, plan).await?,
+        Db::Postgres(postgres) => postgres::apply(postgres, plan).await?,
+    };
+    if let Err(error) = link_counts::begin_some(db, &batch.changes).await {
+        // The batch is committed, and a later one looks at the same targets.
+        tracing::warn!(%error, "a target with many links is not counted yet");
     }
+    Ok(applied)
 }
 
 pub(super) const SET_CURSOR: &str = "INSERT INTO stream_cursors (source, cursor, commits_until, updated_at) VALUES ($1, $2, $3, $4) \

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::record::Ref;
 use belvedere_protocol::atproto::{Did, RecordUri};
 
 use super::super::intern::{self, Collection};
@@ -27,6 +28,14 @@ pub(super) struct Row<'a> {
     pub(super) text: &'a str,
     pub(super) uri: &'a RecordUri,
     pub(super) record: &'a CheckedRecord,
+}
+
+/// The record that has a reference, as stored with the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Source {
+    pub(super) collection_id: i64,
+    pub(super) id: i64,
+    pub(super) did_id: i64,
 }
 
 /// A row to delete, and the tombstone it leaves.
@@ -61,9 +70,14 @@ impl<'a> Row<'a> {
         (self.collection_id, self.did_id, self.uri.rkey.as_str())
     }
 
-    /// The references that are stored, see [`MAX_TARGET_BYTES`].
-    pub(super) fn refs(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.record.refs.iter().map(String::as_str).filter(|target| target.len() <= MAX_TARGET_BYTES)
+    /// The record with the id that it got.
+    pub(super) fn source(&self, id: i64) -> Source {
+        Source { collection_id: self.collection_id, id, did_id: self.did_id }
+    }
+
+    /// The references that are stored.
+    pub(super) fn refs(&self) -> impl Iterator<Item = &'a Ref> + use<'a> {
+        storable(&self.record.refs)
     }
 
     pub(super) fn reject(&self, reason: impl Into<String>) -> RejectedRecord {
@@ -146,6 +160,11 @@ impl Plan<'_> {
     pub(super) fn locks(&self) -> &[i32] {
         &self.locks
     }
+}
+
+/// The references that are stored, see [`MAX_TARGET_BYTES`].
+pub(super) fn storable(refs: &[Ref]) -> impl Iterator<Item = &Ref> {
+    refs.iter().filter(|found| found.target.len() <= MAX_TARGET_BYTES)
 }
 
 /// The number of locks: enough that small batches seldom share one, and few for a batch that takes all.

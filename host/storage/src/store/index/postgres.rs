@@ -8,6 +8,8 @@
 //! that `jsonb` can't store (U+0000, a lone surrogate, a number beyond numeric) fails its whole statement. Then the
 //! batch is applied again, with a binary search for the bad rows.
 
+mod derived;
+
 use std::collections::{HashMap, HashSet};
 
 use sqlx::PgConnection;
@@ -20,6 +22,9 @@ use super::super::{Postgres, StoreError};
 use super::plan::{DeleteRow, Key, Plan, Row};
 use super::repairs::{self, REQUEST_POSTGRES};
 use super::{ApplyReport, SET_CURSOR, future, purge};
+pub(in crate::store) use derived::REFS;
+pub(super) use derived::replace_refs;
+use derived::{Invalid, Refs};
 
 /// The class of the advisory locks on repos.
 const REPO_LOCKS: i32 = 0x7265_706f;
@@ -241,19 +246,6 @@ async fn upsert_by_halves(
     Ok(written)
 }
 
-/// Deletes the references of records, and adds some.
-pub(in crate::store) static REFS: PerPartition<[String; 2]> =
-    PerPartition::new(|Tables { record_refs, .. }| {
-        [
-            format!("DELETE FROM {record_refs} WHERE record_id = ANY($1)"),
-            // No conflicts: a record's references are distinct, and those of before were deleted.
-            format!(
-                "INSERT INTO {record_refs} (target, collection_id, record_id) \
-     SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[])"
-            ),
-        ]
-    });
-
 /// Counts the written rows of one partition and replaces their references.
 async fn finish_upserts(
     conn: &mut PgConnection,
@@ -277,50 +269,15 @@ async fn finish_upserts(
     let is_more = |row: &&Row<'_>| !row.record.refs.is_empty() || row.record.validity.reason().is_some();
     let with_more: HashMap<Key<'_>, &Row<'_>> =
         rows.iter().filter(is_more).map(|row| (row.key(), row)).collect();
-    let (mut targets, mut collections, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    let mut refs = Refs::default();
     let mut invalid = Invalid::default();
     for written in written {
         let Some(row) = with_more.get(&written.key()) else { continue };
         invalid.push(row, written.id);
-        for target in row.refs() {
-            targets.push(target);
-            collections.push(written.collection_id);
-            ids.push(written.id);
-        }
+        refs.push(row.refs(), row.source(written.id));
     }
-    if !targets.is_empty() {
-        sqlx::query(*insert_refs).bind(targets).bind(collections).bind(ids).execute(&mut *conn).await?;
-    }
+    refs.insert(conn, insert_refs).await?;
     invalid.insert(conn).await
-}
-
-/// Invalid records, collected over the whole batch.
-#[derive(Default)]
-struct Invalid<'a> {
-    ids: Vec<i64>,
-    collections: Vec<i64>,
-    reasons: Vec<&'a str>,
-}
-
-impl<'a> Invalid<'a> {
-    fn push(&mut self, row: &Row<'a>, id: i64) {
-        if let Some(reason) = row.record.validity.reason() {
-            self.ids.push(id);
-            self.collections.push(row.collection_id);
-            self.reasons.push(reason);
-        }
-    }
-
-    async fn insert(self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-        if self.ids.is_empty() {
-            return Ok(());
-        }
-        let sql = "INSERT INTO invalid_records (record_id, collection_id, reason) \
-                   SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
-                   ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason";
-        sqlx::query(sql).bind(self.ids).bind(self.collections).bind(self.reasons).execute(conn).await?;
-        Ok(())
-    }
 }
 
 /// All parts of the statement see the table as it was before it. A tombstone is also written for a record that was never

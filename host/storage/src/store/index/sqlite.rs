@@ -9,7 +9,7 @@
 
 mod derived;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
 
@@ -17,10 +17,11 @@ use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
+use super::super::intern::Collection;
 use super::super::{Sqlite, StoreError};
-use super::plan::{DeleteRow, Plan, Row};
+use super::plan::{DeleteRow, Plan, Row, Source, storable};
 use super::repairs::{self, REQUEST_SQLITE};
-use super::{ApplyReport, SET_CURSOR, future, purge};
+use super::{ApplyReport, Reread, SET_CURSOR, future, purge};
 use derived::{Invalid, Refs};
 
 /// Rows per statement. More rows do not make a statement itself cheaper per row, but each one begins with a savepoint, at which
@@ -202,7 +203,7 @@ impl<'a> Upserts<'a> {
     }
 
     fn push(&mut self, row: &Row<'a>, id: i64) {
-        self.refs.push(row, id);
+        self.refs.push(row.refs(), row.source(id));
         self.invalid.push(row, id);
     }
 
@@ -342,13 +343,39 @@ async fn accounts(
     Ok(())
 }
 
+/// See [`super::unread::replace`].
+pub(super) async fn replace_refs(
+    db: &Sqlite,
+    collection: Collection,
+    records: &[Reread],
+) -> Result<(), StoreError> {
+    let mut connection = db.writer.acquire().await?;
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let keys: Vec<_> = records.iter().map(|record| (record.id, record.updated_at.0)).collect();
+    let sql = "SELECT r.id, r.did_id FROM json_each($1) v CROSS JOIN records r \
+               WHERE r.id = v.value ->> 0 AND r.updated_at = v.value ->> 1 AND r.collection_id = $2";
+    let same: Vec<(i64, i64)> =
+        sqlx::query_as(sql).bind(json(&keys)?).bind(collection.id).fetch_all(&mut *tx).await?;
+    let ids: Vec<i64> = same.iter().map(|(id, _)| *id).collect();
+    drop_refs(&mut tx, &ids).await?;
+    let same: HashMap<i64, i64> = same.into_iter().collect();
+    let mut refs = Refs::default();
+    for record in records {
+        let Some(&did_id) = same.get(&record.id) else { continue };
+        refs.push(storable(&record.refs), Source { collection_id: collection.id, id: record.id, did_id });
+    }
+    refs.insert(&mut tx).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
 async fn drop_refs(conn: &mut SqliteConnection, ids: &[i64]) -> Result<(), StoreError> {
     let sql = "DELETE FROM record_refs WHERE record_id IN (SELECT value FROM json_each($1))";
     sqlx::query(sql).bind(json(ids)?).execute(&mut *conn).await?;
     Ok(())
 }
 
-fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, StoreError> {
+pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, StoreError> {
     // Numbers, strings and tuples of them always serialize.
     serde_json::to_string(value).map_err(|e| StoreError::Corrupt(e.to_string()))
 }

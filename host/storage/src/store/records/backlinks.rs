@@ -1,4 +1,4 @@
-//! Lists backlinks: the records that refer to an AT URI. The primary key of `record_refs` ends in the id of the
+//! Lists backlinks: the records that refer to an AT URI or a DID. The primary key of `record_refs` ends in the id of the
 //! referring record, and ids rise with each record that is created, so the newest backlinks are read in order without a
 //! sort.
 
@@ -15,7 +15,8 @@ use crate::query::{Backlinks, Position};
 /// # Errors
 /// [`StoreError::Busy`], and [`StoreError::TooSlow`] when the list is limited to one account.
 pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, StoreError> {
-    let Some(collection) = intern::collection(db, &links.collection).await? else { return Ok(Page::empty()) };
+    let nsid = &links.links.collection;
+    let Some(collection) = intern::collection(db, nsid).await? else { return Ok(Page::empty()) };
     let scans = links.did.is_some();
     let permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
     let after = match links.after {
@@ -23,10 +24,10 @@ pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, S
         _ => None,
     };
     let select = Select {
-        by: By::Target(&links.uri),
+        by: By::Target { target: &links.target, path: links.links.path.as_deref() },
         did: links.did.as_ref(),
         after,
-        ..Select::page(&links.collection, collection, links.limit)
+        ..Select::page(nsid, collection, links.limit)
     };
     let found = select.rows(db, scans).await?;
     drop(permit);

@@ -4,6 +4,7 @@ pub mod backlinks;
 pub(super) mod count;
 pub(super) mod delete;
 pub mod invalid;
+pub mod links;
 pub(super) mod many;
 pub(super) mod packed;
 pub(super) mod page;

@@ -54,7 +54,7 @@ fn own_columns() -> String {
 
 const OTHER_VIEWS: [&str; 3] = [
     "CREATE TEMP VIEW record_refs AS SELECT 'at://' || d.did || '/' || c.nsid || '/' || r.rkey AS source_uri, \
-         f.target AS target_uri, c.nsid AS collection \
+         f.target AS target_uri, c.nsid AS collection, f.paths AS paths \
      FROM belvedere.record_refs f JOIN belvedere.records r ON r.id = f.record_id \
          JOIN belvedere.collections c ON c.id = f.collection_id JOIN belvedere.dids d ON d.id = r.did_id AND d.status = 0",
     concat!(

@@ -51,6 +51,8 @@ pub(in crate::store) trait Dialect {
     fn in_index(collection: i64, field: &Path, of: ValueType) -> InIndex;
     /// The SQL of one condition of a filter.
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String;
+    /// The condition that a column of words, separated by spaces, has this one.
+    fn has_word(column: &str, word: &str) -> String;
     /// The keys of a field in the column `record`, by which sorts and indexes of fields are ordered.
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys;
     /// The text of a field in the column `record`, NULL if the field is not a string. Compared by code point.

@@ -74,8 +74,8 @@ pub(super) enum By<'a> {
     Field(&'a Bounds<'a>),
     /// Through an index with this name. The caller writes its conditions and the order.
     Index(&'a str),
-    /// The records that refer to this URI, in the order in which they were created.
-    Target(&'a str),
+    /// The records that refer to this URI or DID, at the given path or anywhere, in the order in which they were created.
+    Target { target: &'a str, path: Option<&'a str> },
 }
 
 /// Everything that the text of a statement depends on, unless a caller wrote a part of it.
@@ -86,6 +86,7 @@ struct Shape {
     columns: Columns,
     accounts: Accounts,
     is_by_target: bool,
+    has_path: bool,
     has_did: bool,
     valid: Option<bool>,
     direction: Direction,
@@ -174,9 +175,9 @@ impl<'a> Select<'a> {
             after,
             limit: _,
         } = *self;
-        let is_by_target = match by {
-            By::Time => false,
-            By::Target(_) => true,
+        let (is_by_target, has_path) = match by {
+            By::Time => (false, false),
+            By::Target { path, .. } => (true, path.is_some()),
             By::Field(_) | By::Index(_) => return None,
         };
         (!self.has_conditions()).then_some(Shape {
@@ -185,6 +186,7 @@ impl<'a> Select<'a> {
             columns,
             accounts,
             is_by_target,
+            has_path,
             has_did: did.is_some(),
             valid,
             direction,
@@ -218,7 +220,7 @@ impl<'a> Select<'a> {
                         " AND r.indexed_at {than} {time} ORDER BY 1 {direction}, 2 {direction}"
                     ));
                 }
-                (By::Target(_), after) => {
+                (By::Target { .. }, after) => {
                     if let Some(Keyset { id, .. }) = after {
                         let id = sql.bind(Value::Integer(id));
                         sql.push(format_args!(" AND f.record_id {than} {id}"));
@@ -262,7 +264,11 @@ impl<'a> Select<'a> {
                 sql.push(format_args!(" AND "));
                 within::<D>(sql, self.collection.id, bounds);
             }
-            By::Index(_) | By::Target(_) => {}
+            By::Target { path: Some(path), .. } => {
+                let path = sql.bind(Value::Text(path.to_owned())).to_string();
+                sql.push(format_args!(" AND {}", D::has_word("f.paths", &path)));
+            }
+            By::Index(_) | By::Target { path: None, .. } => {}
         }
         self.write_conditions::<D>(sql);
     }

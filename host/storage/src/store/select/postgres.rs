@@ -98,6 +98,10 @@ impl super::Dialect for Dialect {
         }
     }
 
+    fn has_word(column: &str, word: &str) -> String {
+        format!("({column} = {word} OR strpos(' ' || {column} || ' ', ' ' || {word} || ' ') > 0)")
+    }
+
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys {
         let found = chain(record, field);
         let text_value = text_of(&found);
@@ -142,7 +146,7 @@ impl super::Dialect for Dialect {
             Accounts::Visible => IS_VISIBLE,
             Accounts::VisibleJoined => "d.status = 0",
         };
-        if let By::Target(target) = by {
+        if let By::Target { target, .. } = by {
             let target = sql.bind(Value::Text(target.to_owned()));
             let collection = sql.bind(Value::Integer(id));
             sql.push(format_args!(

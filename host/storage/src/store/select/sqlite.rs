@@ -70,6 +70,10 @@ impl super::Dialect for Dialect {
         }
     }
 
+    fn has_word(column: &str, word: &str) -> String {
+        format!("({column} = {word} OR instr(' ' || {column} || ' ', ' ' || {word} || ' ') > 0)")
+    }
+
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys {
         let path = literal(field);
         let kind = format!("json_type({record}, {path})");
@@ -107,7 +111,7 @@ impl super::Dialect for Dialect {
             By::Time => None,
             By::Field(bounds) => Some(bounds.index_name()),
             By::Index(name) => Some(name.to_owned()),
-            By::Target(_) => Some("record_refs".to_owned()),
+            By::Target { .. } => Some("record_refs".to_owned()),
         };
         sql.push(format_args!(" FROM "));
         if let Some(index) = &index {
@@ -117,7 +121,7 @@ impl super::Dialect for Dialect {
         match by {
             By::Time => {}
             By::Field(_) | By::Index(_) => sql.push(format_args!("r.id = f.id AND ")),
-            By::Target(target) => {
+            By::Target { target, .. } => {
                 let target = sql.bind(Value::Text(target.to_owned()));
                 let collection = sql.bind(Value::Integer(collection.id));
                 sql.push(format_args!(

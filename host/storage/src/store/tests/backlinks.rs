@@ -3,7 +3,7 @@
 use super::fixtures::*;
 use crate::store::testing::TestDb;
 
-use crate::query::Backlinks;
+use crate::query::{Backlinks, Links};
 use crate::store::records::{Page, backlinks};
 
 use crate::store::Db;
@@ -12,7 +12,13 @@ use crate::store::index::AccountStatus;
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 
 fn links(collection: &str, limit: u32) -> Backlinks {
-    Backlinks { collection: nsid(collection), uri: TARGET.to_owned(), did: None, limit, after: None }
+    Backlinks {
+        links: Links { collection: nsid(collection), path: None },
+        target: TARGET.to_owned(),
+        did: None,
+        limit,
+        after: None,
+    }
 }
 
 async fn read(db: &Db, links: &Backlinks) -> Page {
@@ -46,7 +52,7 @@ async fn a_public_record_can_name_one_in_a_space(db: TestDb) {
     let in_space = "at://did:plc:space/space/com.example.group/main/did:plc:target/com.example.note/1";
     let naming = |rkey, target| put_with_refs(&uri(0, LIKE, rkey), 1, "{}", &[target]);
     apply(&db, 1, vec![naming("public", TARGET), naming("in-space", in_space)]).await;
-    let of = |target: &str| Backlinks { uri: target.to_owned(), ..links(LIKE, 5) };
+    let of = |target: &str| Backlinks { target: target.to_owned(), ..links(LIKE, 5) };
     assert_eq!(rkeys(&read(&db, &of(in_space)).await), ["in-space"]);
     assert_eq!(rkeys(&read(&db, &of(TARGET)).await), ["public"]);
     let space = "at://did:plc:space/space/com.example.group/main";

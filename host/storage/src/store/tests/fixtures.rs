@@ -14,6 +14,7 @@ use crate::store::query;
 use crate::store::records::{self, RecordRow};
 use crate::store::testing;
 use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::record::Ref;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri, Tid};
 use belvedere_web::fair_share::Tenant;
 
@@ -49,7 +50,10 @@ pub fn put_with_refs(uri: &RecordUri, n: u64, record: &str, refs: &[&str]) -> Ch
         text: Bytes::copy_from_slice(record.as_bytes()),
         cid: None,
         cid_verified: false,
-        refs: refs.iter().map(|&r| r.to_owned()).collect(),
+        refs: refs
+            .iter()
+            .map(|&target| Ref { target: target.to_owned(), paths: "subject.uri".into() })
+            .collect(),
         validity: Validity::Unchecked,
     };
     Change { uri: uri.clone(), rev: rev(n), record: Some(record) }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::field_indexes::build_all;
 use super::fixtures::*;
 
-use crate::query::{Backlinks, Direction, Filter, Position, Query, Search, Sort};
+use crate::query::{Backlinks, Direction, Filter, Links, Position, Query, Search, Sort};
 use crate::store::query;
 use crate::store::records::{
     self, PAGE_BYTES, Page, PartialRow, RecordRow, backlinks, complete, get_many_full,
@@ -168,8 +168,13 @@ async fn queries_return_all_records_with_and_without_an_index(db: TestDb) {
 async fn backlinks_return_all_records(db: TestDb) {
     store(&db).await;
     for did in [None, Some(did(0))] {
-        let links =
-            Backlinks { collection: nsid(NOTE), uri: TARGET.to_owned(), did, limit: 100, after: None };
+        let links = Backlinks {
+            links: Links { collection: nsid(NOTE), path: None },
+            target: TARGET.to_owned(),
+            did,
+            limit: 100,
+            after: None,
+        };
         let seen = walk(async |after| {
             backlinks::read(&db, &Backlinks { after, ..links.clone() }, &US).await.unwrap()
         });

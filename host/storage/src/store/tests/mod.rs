@@ -40,6 +40,7 @@ mod labels;
 mod large;
 mod lease;
 mod lexicons;
+mod links;
 mod metric_history;
 mod migrations;
 mod model;

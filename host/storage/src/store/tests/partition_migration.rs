@@ -47,13 +47,14 @@ const FILL: &str = r"
 const CONTENTS: &str = "SELECT concat_ws('|', \
     (SELECT string_agg((id, collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record)::text, ',' \
         ORDER BY id) FROM records r), \
-    (SELECT string_agg(r::text, ',' ORDER BY r::text) FROM record_refs r), \
+    (SELECT string_agg(r::text, ',' ORDER BY r::text) FROM (SELECT target, collection_id, record_id FROM record_refs) r), \
     (SELECT string_agg(r::text, ',' ORDER BY record_id) FROM invalid_records r), \
     (SELECT string_agg(r::text, ',') FROM tombstones r), \
     (SELECT string_agg(collection_id || ':' || n, ',' ORDER BY collection_id) \
         FROM (SELECT collection_id, sum(records) AS n FROM record_counts GROUP BY 1) c), \
     (SELECT string_agg(v::text, ',' ORDER BY uri) FROM script_views.records v), \
-    (SELECT string_agg(v::text, ',' ORDER BY v::text) FROM script_views.record_refs v))";
+    (SELECT string_agg(v::text, ',' ORDER BY v::text) \
+        FROM (SELECT source_uri, target_uri, collection FROM script_views.record_refs) v))";
 
 async fn execute(conn: &mut PgConnection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await.unwrap_or_else(|error| panic!("{sql}: {error}"));

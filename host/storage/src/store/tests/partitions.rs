@@ -60,7 +60,7 @@ fn statements(collection: Collection) -> Vec<(String, bool)> {
         (full.clone(), true),
         (Select { valid: Some(true), ..full.clone() }, true),
         (Select { valid: Some(false), ..full.clone() }, false),
-        (Select { by: By::Target("at://x"), ..page }, true),
+        (Select { by: By::Target { target: "at://x", path: None }, ..page }, true),
         (Select { accounts: Accounts::All, direction: Direction::Asc, limit: 500, ..full }, true),
     ];
     let of_accounts = kinds.iter().flat_map(|(select, is_ordered)| {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::field_indexes::build_all;
 use super::fixtures::*;
 
-use crate::query::{Backlinks, Direction, Filter, Query, Search, Sort};
+use crate::query::{Backlinks, Direction, Filter, Links, Query, Search, Sort};
 use crate::store::query;
 use crate::store::records::{self, PAGE_BYTES, backlinks};
 use crate::store::search;
@@ -85,7 +85,13 @@ async fn read_all(db: &Db, tenant: &Tenant) {
 }
 
 fn links() -> Backlinks {
-    Backlinks { collection: nsid(NOTE), uri: TARGET.to_owned(), did: None, limit: 20, after: None }
+    Backlinks {
+        links: Links { collection: nsid(NOTE), path: None },
+        target: TARGET.to_owned(),
+        did: None,
+        limit: 20,
+        after: None,
+    }
 }
 
 on_both!(

@@ -9,7 +9,7 @@ use sqlx::{Connection as _, PgConnection};
 use super::fixtures::*;
 
 use super::older;
-use crate::query::{Backlinks, Direction, Filter, Keyset, Query, Search, Sort};
+use crate::query::{Backlinks, Direction, Filter, Keyset, Links, Query, Search, Sort};
 use crate::store::query;
 use crate::store::records::{self, PAGE_BYTES, backlinks, invalid};
 use crate::store::search;
@@ -34,8 +34,13 @@ async fn read_everywhere(db: &Db, uri: &RecordUri) -> Vec<Bytes> {
     let filter = Filter::from_json(&json!({ "field": "n", "op": "<", "value": 2 })).unwrap();
     let sort = Sort::parse("n", Direction::Asc).unwrap();
     let search = Search::parse(collection(), "text", "needle".to_owned(), Some(10)).unwrap();
-    let links =
-        Backlinks { collection: collection(), uri: TARGET.to_owned(), did: None, limit: 10, after: None };
+    let links = Backlinks {
+        links: Links { collection: collection(), path: None },
+        target: TARGET.to_owned(),
+        did: None,
+        limit: 10,
+        after: None,
+    };
     let start = Keyset { indexed_at: Timestamp(0), id: 0 };
 
     let rows = [

@@ -2,27 +2,29 @@
 
 use std::sync::LazyLock;
 
+use belvedere_protocol::atproto::record::Ref;
 use sqlx::SqliteConnection;
 
-use super::super::plan::Row;
+use super::super::plan::{Row, Source};
 use super::{MAX_ROWS, Shapes, json};
 use crate::store::StoreError;
 
 pub(super) static INSERT_REFS: LazyLock<Shapes> = LazyLock::new(|| {
     Shapes::new(
-        3,
-        "INSERT OR FAIL INTO record_refs (target, collection_id, record_id) SELECT column1, column2, column3 FROM",
+        5,
+        "INSERT OR FAIL INTO record_refs (target, collection_id, record_id, did_id, paths) \
+         SELECT column1, column2, column3, column4, column5 FROM",
         "WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
     )
 });
 
 /// References to insert, collected over the whole batch.
 #[derive(Default)]
-pub(super) struct Refs<'a>(Vec<(&'a str, i64, i64)>);
+pub(super) struct Refs<'a>(Vec<(&'a str, Source, &'a str)>);
 
 impl<'a> Refs<'a> {
-    pub(super) fn push(&mut self, row: &Row<'a>, id: i64) {
-        self.0.extend(row.refs().map(|target| (target, row.collection_id, id)));
+    pub(super) fn push(&mut self, refs: impl Iterator<Item = &'a Ref>, source: Source) {
+        self.0.extend(refs.map(|found| (&*found.target, source, &*found.paths)));
     }
 
     pub(super) async fn insert(mut self, conn: &mut SqliteConnection) -> Result<(), StoreError> {
@@ -30,8 +32,8 @@ impl<'a> Refs<'a> {
         self.0.sort_unstable();
         for chunk in self.0.chunks(MAX_ROWS) {
             let mut query = INSERT_REFS.query(chunk.len());
-            for (target, collection_id, id) in chunk {
-                query = query.bind(*target).bind(collection_id).bind(id);
+            for (target, Source { collection_id, id, did_id }, paths) in chunk {
+                query = query.bind(*target).bind(collection_id).bind(id).bind(did_id).bind(*paths);
             }
             query.execute(&mut *conn).await?;
         }

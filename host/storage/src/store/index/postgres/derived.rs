@@ -1,0 +1,121 @@
+//! Writes what is derived from the records of a batch: references, and why records are invalid.
+
+use std::collections::HashMap;
+
+use belvedere_protocol::atproto::record::Ref;
+use sqlx::PgConnection;
+
+use super::super::Reread;
+use super::super::plan::{Row, Source, storable};
+use crate::store::intern::Collection;
+use crate::store::partitions::{PerPartition, Tables};
+use crate::store::{Postgres, StoreError};
+
+/// Deletes the references of records, and adds some.
+pub(in crate::store) static REFS: PerPartition<[String; 2]> =
+    PerPartition::new(|Tables { record_refs, .. }| {
+        [
+            format!("DELETE FROM {record_refs} WHERE record_id = ANY($1)"),
+            // No conflicts: a record's references are distinct, and those of before were deleted.
+            format!(
+                "INSERT INTO {record_refs} (target, collection_id, record_id, did_id, paths) \
+     SELECT * FROM UNNEST ($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[])"
+            ),
+        ]
+    });
+
+/// References to insert, collected over the whole batch.
+#[derive(Default)]
+pub(super) struct Refs<'a> {
+    targets: Vec<&'a str>,
+    collections: Vec<i64>,
+    ids: Vec<i64>,
+    dids: Vec<i64>,
+    paths: Vec<&'a str>,
+}
+
+impl<'a> Refs<'a> {
+    pub(super) fn push(&mut self, refs: impl Iterator<Item = &'a Ref>, source: Source) {
+        for found in refs {
+            self.targets.push(&found.target);
+            self.collections.push(source.collection_id);
+            self.ids.push(source.id);
+            self.dids.push(source.did_id);
+            self.paths.push(&found.paths);
+        }
+    }
+
+    /// `insert` is the second statement of [`REFS`].
+    pub(super) async fn insert(
+        self,
+        conn: &mut PgConnection,
+        insert: &'static str,
+    ) -> Result<(), sqlx::Error> {
+        let Self { targets, collections, ids, dids, paths } = self;
+        if !targets.is_empty() {
+            let query = sqlx::query(insert).bind(targets).bind(collections).bind(ids).bind(dids).bind(paths);
+            query.execute(conn).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The records that have not changed since they were read, which it keeps from changing.
+static SAME: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
+    format!(
+        "SELECT r.id, r.did_id FROM UNNEST ($1::bigint[], $2::bigint[]) v (id, updated_at) JOIN {records} r \
+             ON r.id = v.id AND r.updated_at = v.updated_at AND r.collection_id = $3 ORDER BY r.id FOR SHARE OF r"
+    )
+});
+
+/// See [`unread::replace`](super::super::unread::replace).
+pub(in super::super) async fn replace_refs(
+    db: &Postgres,
+    collection: Collection,
+    records: &[Reread],
+) -> Result<(), StoreError> {
+    let mut tx = db.pool.begin().await?;
+    let (ids, times): (Vec<i64>, Vec<i64>) =
+        records.iter().map(|record| (record.id, record.updated_at.0)).unzip();
+    let same = sqlx::query_as(*SAME.of(collection.partition)).bind(ids).bind(times).bind(collection.id);
+    let same: HashMap<i64, i64> = same.fetch_all(&mut *tx).await?.into_iter().collect();
+    let [delete, insert] = REFS.of(collection.partition);
+    sqlx::query(*delete).bind(same.keys().copied().collect::<Vec<i64>>()).execute(&mut *tx).await?;
+    let mut refs = Refs::default();
+    for record in records {
+        let Some(&did_id) = same.get(&record.id) else { continue };
+        refs.push(storable(&record.refs), Source { collection_id: collection.id, id: record.id, did_id });
+    }
+    refs.insert(&mut tx, insert).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// Invalid records, collected over the whole batch.
+#[derive(Default)]
+pub(super) struct Invalid<'a> {
+    ids: Vec<i64>,
+    collections: Vec<i64>,
+    reasons: Vec<&'a str>,
+}
+
+impl<'a> Invalid<'a> {
+    pub(super) fn push(&mut self, row: &Row<'a>, id: i64) {
+        if let Some(reason) = row.record.validity.reason() {
+            self.ids.push(id);
+            self.collections.push(row.collection_id);
+            self.reasons.push(reason);
+        }
+    }
+
+    pub(super) async fn insert(self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if self.ids.is_empty() {
+            return Ok(());
+        }
+        let sql = "INSERT INTO invalid_records (record_id, collection_id, reason) \
+                   SELECT * FROM UNNEST ($1::bigint[], $2::bigint[], $3::text[]) \
+                   ON CONFLICT (record_id) DO UPDATE SET reason = excluded.reason";
+        sqlx::query(sql).bind(self.ids).bind(self.collections).bind(self.reasons).execute(conn).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Counts the links of many targets at once, and finds the links that one account has to them.
+
+use belvedere_protocol::atproto::Did;
+use belvedere_web::fair_share::Tenant;
+
+use super::super::intern::{self, Collection};
+use super::super::partitions::{PerPartition, Tables};
+use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
+use super::super::{Db, StoreError};
+use crate::query::Links;
+
+/// Targets of one call, at most.
+pub const MAX_TARGETS: usize = 100;
+
+/// Kinds of links of one call, at most.
+pub const MAX_KINDS: usize = 10;
+
+/// The condition that a link `f` is at the path `$3`, or anywhere if that is empty.
+fn at_path<D: Dialect>() -> String {
+    format!("($3 = '' OR {})", D::has_word("f.paths", "$3"))
+}
+
+/// The account of a link `f` whose record was not read again yet is that of the record.
+fn account(Tables { records, .. }: &Tables) -> String {
+    format!(
+        "coalesce(f.did_id, (SELECT r.did_id FROM {records} r WHERE r.id = f.record_id AND r.collection_id = $2))"
+    )
+}
+
+/// Whether triggers count the target `v.value`.
+const IS_COUNTED: &str =
+    "EXISTS (SELECT 1 FROM link_counts c WHERE c.target = v.value AND c.collection_id = $2 AND c.path = '')";
+
+const SQLITE_TARGETS: &str = "json_each($1) v";
+const POSTGRES_TARGETS: &str = "unnest($1::text[]) WITH ORDINALITY v (value, key)";
+
+fn count_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
+    let (refs, account, at_path) = (&tables.record_refs, account(tables), at_path::<D>());
+    format!(
+        "SELECT CASE WHEN {IS_COUNTED} THEN coalesce((SELECT c.links - c.hidden FROM link_counts c \
+                 WHERE c.target = v.value AND c.collection_id = $2 AND c.path = $3), 0) \
+             ELSE (SELECT count(*) FROM {refs} f CROSS JOIN dids d \
+                 WHERE f.target = v.value AND f.collection_id = $2 AND {at_path} AND d.id = {account} AND d.status = 0) END \
+         FROM {targets} ORDER BY v.key"
+    )
+}
+
+pub(in crate::store) static COUNT: [PerPartition<String>; 2] = [
+    PerPartition::new(|tables| count_sql::<SqliteDialect>(tables, SQLITE_TARGETS)),
+    PerPartition::new(|tables| count_sql::<PostgresDialect>(tables, POSTGRES_TARGETS)),
+];
+
+/// The links of a target with few are looked through. Those of a target with many are found among the records of the account.
+fn of_account_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
+    let Tables { records, record_refs } = tables;
+    let (account, at_path) = (account(tables), at_path::<D>());
+    let materialized = "MATERIALIZED";
+    format!(
+        "WITH t AS {materialized} (SELECT v.key, v.value, {IS_COUNTED} AS is_counted FROM {targets}), \
+         a AS {materialized} (SELECT id FROM dids WHERE did = $4 AND status = 0), \
+         own AS {materialized} (SELECT f.target, max(f.record_id) AS id FROM a CROSS JOIN {records} r CROSS JOIN {record_refs} f \
+             WHERE EXISTS (SELECT 1 FROM t WHERE t.is_counted) AND r.collection_id = $2 AND r.did_id = a.id \
+                 AND f.record_id = r.id AND {at_path} \
+                 AND f.target IN (SELECT t.value FROM t WHERE t.is_counted) GROUP BY f.target) \
+         SELECT (SELECT r.rkey FROM {records} r WHERE r.collection_id = $2 AND r.id = CASE WHEN t.is_counted \
+             THEN (SELECT own.id FROM own WHERE own.target = t.value) \
+             ELSE (SELECT max(f.record_id) FROM {record_refs} f CROSS JOIN a WHERE f.target = t.value \
+                 AND f.collection_id = $2 AND {at_path} AND {account} = a.id) END) \
+         FROM t ORDER BY t.key"
+    )
+}
+
+pub(in crate::store) static OF_ACCOUNT: [PerPartition<String>; 2] = [
+    PerPartition::new(|tables| of_account_sql::<SqliteDialect>(tables, SQLITE_TARGETS)),
+    PerPartition::new(|tables| of_account_sql::<PostgresDialect>(tables, POSTGRES_TARGETS)),
+];
+
+/// The number of visible records with such a link to each target, in the order of the targets. Exact: triggers count what
+/// has many.
+///
+/// # Errors
+/// [`StoreError::Busy`].
+pub async fn count(
+    db: &Db,
+    links: &Links,
+    targets: &[String],
+    tenant: &Tenant,
+) -> Result<Vec<u64>, StoreError> {
+    let Some(collection) = intern::collection(db, &links.collection).await? else {
+        return Ok(vec![0; targets.len()]);
+    };
+    let _permit = db.read_permit(tenant).await?;
+    let counts: Vec<i64> = read(db, (&COUNT, collection), links, targets, None).await?;
+    Ok(counts.into_iter().map(|count| count as u64).collect())
+}
+
+/// The newest record with such a link to each target among those of an account, by its rkey, in the order of the targets.
+///
+/// # Errors
+/// [`StoreError::Busy`].
+pub async fn of_account(
+    db: &Db,
+    account: &Did,
+    links: &Links,
+    targets: &[String],
+    tenant: &Tenant,
+) -> Result<Vec<Option<String>>, StoreError> {
+    let Some(collection) = intern::collection(db, &links.collection).await? else {
+        return Ok(vec![None; targets.len()]);
+    };
+    let _permit = db.read_permit(tenant).await?;
+    read(db, (&OF_ACCOUNT, collection), links, targets, Some(account)).await
+}
+
+/// The only column of a statement, for each target.
+async fn read<T>(
+    db: &Db,
+    ([sqlite, postgres], collection): (&'static [PerPartition<String>; 2], Collection),
+    links: &Links,
+    targets: &[String],
+    account: Option<&Did>,
+) -> Result<Vec<T>, StoreError>
+where
+    T: Send + Unpin,
+    (T,):
+        for<'r> sqlx::FromRow<'r, sqlx::sqlite::SqliteRow> + for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>,
+{
+    let path = links.path.as_deref().unwrap_or_default();
+    macro_rules! rows {
+        ($sql:expr, $targets:expr, $pool:expr) => {{
+            let query = sqlx::query_scalar(*$sql.of(collection.partition))
+                .bind($targets)
+                .bind(collection.id)
+                .bind(path);
+            let query = match account {
+                Some(account) => query.bind(account.as_str()),
+                None => query,
+            };
+            query.fetch_all($pool.reads()).await?
+        }};
+    }
+    Ok(match db {
+        Db::Sqlite(db) => {
+            let targets = serde_json::to_string(targets).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+            rows!(sqlite, targets, db.read_pool)
+        }
+        Db::Postgres(db) => rows!(postgres, targets, db.read_pool),
+    })
+}

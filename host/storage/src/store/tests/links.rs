@@ -1,0 +1,183 @@
+//! Links of many targets: exact numbers, whatever changes, and the links of one account.
+
+use super::fixtures::*;
+use crate::store::testing::TestDb;
+
+use belvedere_protocol::atproto::record::Ref;
+use bytes::Bytes;
+
+use crate::query::{Backlinks, Links};
+use crate::store::Db;
+use crate::store::index::unread::{self, Unread};
+use crate::store::index::{AccountStatus, Change, Reread};
+use crate::store::records::{self, backlinks, links};
+
+const TARGET: &str = "at://did:plc:target/com.example.note/1";
+const OTHER: &str = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// Enough for the target to be counted, whichever records are looked at.
+const MANY: u32 = 600;
+
+fn of(path: Option<&str>) -> Links {
+    Links { collection: nsid(LIKE), path: path.map(str::to_owned) }
+}
+
+/// A record with links to the target at these paths.
+fn link(n: u32, rkey: &str, version: u64, paths: &str) -> Change {
+    let mut change = put_with_refs(&uri(n, LIKE, rkey), version, "{}", &[TARGET]);
+    let refs = &mut change.record.as_mut().unwrap().refs;
+    paths.clone_into(&mut refs[0].paths);
+    change
+}
+
+async fn count(db: &Db, path: Option<&str>) -> u64 {
+    let targets = [TARGET.to_owned(), "at://none".to_owned()];
+    let counts = links::count(db, &of(path), &targets, &US).await.unwrap();
+    assert_eq!((counts.len(), counts[1]), (2, 0));
+    counts[0]
+}
+
+/// The number that the database finds without its counts.
+async fn truth(db: &Db, path: &str) -> u64 {
+    let sql = "SELECT count(*) FROM record_refs f JOIN records r ON r.id = f.record_id \
+               JOIN dids d ON d.id = r.did_id AND d.status = 0 \
+               WHERE f.target = $1 AND ($2 = '' OR ' ' || f.paths || ' ' LIKE '% ' || $2 || ' %')";
+    let count: i64 = match db {
+        Db::Sqlite(db) => sqlx::query_scalar(sql).bind(TARGET).bind(path).fetch_one(&db.reader).await,
+        Db::Postgres(db) => sqlx::query_scalar(sql).bind(TARGET).bind(path).fetch_one(&db.pool).await,
+    }
+    .unwrap();
+    count as u64
+}
+
+async fn check(db: &Db, what: &str) {
+    for path in ["", "subject.uri", "b", "c"] {
+        let wanted = truth(db, path).await;
+        let counted = count(db, Some(path).filter(|path| !path.is_empty())).await;
+        assert_eq!(counted, wanted, "{what}: {path:?}");
+    }
+}
+
+async fn is_counted(db: &Db) -> bool {
+    super::fixtures::count(db, "link_counts").await > 0
+}
+
+on_both!(
+    counts_are_exact_whatever_changes,
+    the_links_of_one_account_are_found,
+    backlinks_are_of_one_path,
+    old_references_are_read_again
+);
+
+async fn counts_are_exact_whatever_changes(db: TestDb) {
+    let some = |from: u32, to: u32, version: u64, paths: &str| -> Vec<Change> {
+        (from..to).map(|n| link(n % 7, &format!("r{n}"), version, paths)).collect()
+    };
+    apply(&db, 1, some(0, 20, 1, "subject.uri")).await;
+    check(&db, "a few").await;
+    set_status(&db, 1, AccountStatus::Deactivated).await;
+    check(&db, "a few, some hidden").await;
+    assert!(!is_counted(&db).await);
+    apply(&db, 2, some(20, MANY, 1, "b subject.uri")).await;
+    assert!(is_counted(&db).await);
+    check(&db, "many").await;
+    apply(&db, 3, some(MANY, MANY + 30, 1, "c")).await;
+    apply(&db, 4, some(MANY + 30, MANY + 40, 1, "")).await;
+    check(&db, "a new path, and none").await;
+    apply(&db, 5, some(0, 50, 2, "b c")).await;
+    check(&db, "changed").await;
+    apply(&db, 6, (50..90).map(|n| take(&uri(n % 7, LIKE, &format!("r{n}")), 2)).collect()).await;
+    check(&db, "deleted").await;
+    set_status(&db, 1, AccountStatus::Active).await;
+    set_status(&db, 2, AccountStatus::TakenDown).await;
+    check(&db, "shown and hidden").await;
+    records::delete(&db, &uri(3, LIKE, "r101")).await.unwrap();
+    records::delete(&db, &uri(2, LIKE, "r100")).await.unwrap();
+    check(&db, "deleted by an admin").await;
+    set_status(&db, 4, AccountStatus::Deleted).await;
+    check(&db, "an account deleted").await;
+    records::delete_collection(&db, &nsid(LIKE)).await.end.unwrap();
+    check(&db, "a collection deleted").await;
+    assert_eq!(count(&db, None).await, 0);
+}
+
+async fn the_links_of_one_account_are_found(db: TestDb) {
+    let targets = [OTHER.to_owned(), TARGET.to_owned(), "at://none".to_owned()];
+    let find = async |n: u32, path: Option<&str>| {
+        let found = links::of_account(&db, &did(n), &of(path), &targets, &US).await.unwrap();
+        assert_eq!((found.len(), &found[0], &found[2]), (3, &None, &None));
+        found[1].clone()
+    };
+    for total in [10, MANY] {
+        let changes = (0..total).map(|n| link(n % 7, &format!("r{n:04}"), u64::from(total), "subject.uri"));
+        apply(&db, i64::from(total), changes.collect()).await;
+        assert_eq!(is_counted(&db).await, total == MANY);
+        let newest = (0..total).rev().find(|n| n % 7 == 3).unwrap();
+        assert_eq!(find(3, None).await, Some(format!("r{newest:04}")));
+        assert_eq!(find(3, Some("subject.uri")).await, Some(format!("r{newest:04}")));
+        assert_eq!(find(3, Some("b")).await, None);
+        assert_eq!(find(8, None).await, None);
+    }
+    set_status(&db, 3, AccountStatus::Suspended).await;
+    assert_eq!(find(3, None).await, None);
+}
+
+async fn backlinks_are_of_one_path(db: TestDb) {
+    let changes = vec![
+        link(1, "root", 1, "reply.root.uri"),
+        link(1, "both", 1, "reply.parent.uri reply.root.uri"),
+        link(1, "like", 1, "reply.parent.uri.x"),
+        link(1, "strange", 1, ""),
+    ];
+    apply(&db, 1, changes).await;
+    let read = async |path: Option<&str>| {
+        let wanted =
+            Backlinks { links: of(path), target: TARGET.to_owned(), did: None, limit: 10, after: None };
+        let page = backlinks::read(&db, &wanted, &US).await.unwrap();
+        let mut rkeys: Vec<String> = page.rows.into_iter().map(|row| row.rkey).collect();
+        rkeys.sort();
+        rkeys
+    };
+    assert_eq!(read(Some("reply.root.uri")).await, ["both", "root"]);
+    assert_eq!(read(Some("reply.parent.uri")).await, ["both"]);
+    assert_eq!(read(Some("uri")).await, [""; 0]);
+    assert_eq!(read(None).await, ["both", "like", "root", "strange"]);
+}
+
+async fn old_references_are_read_again(db: TestDb) {
+    let changes = vec![link(1, "a", 1, "subject.uri"), link(2, "b", 1, "subject.uri")];
+    apply(&db, 1, changes).await;
+    let sql = "UPDATE record_refs SET paths = NULL, did_id = NULL; INSERT INTO unread_refs (collection_id, after_indexed_at, after_id) \
+               SELECT id, -9223372036854775808, -9223372036854775808 FROM collections";
+    match &*db {
+        Db::Sqlite(db) => drop(sqlx::raw_sql(sql).execute(&db.writer).await.unwrap()),
+        Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
+    }
+    set_status(&db, 2, AccountStatus::Deactivated).await;
+    assert_eq!((count(&db, None).await, count(&db, Some("subject.uri")).await), (1, 0));
+
+    let Unread { collection, after } = unread::next(&db).await.unwrap().unwrap();
+    assert_eq!(collection, nsid(LIKE));
+    let rows = records::invalid::walk(&db, &collection, after, 10).await.unwrap().rows;
+    // One is changed after it was read.
+    apply(&db, 2, vec![link(1, "a", 2, "now")]).await;
+    let refs = vec![
+        Ref { target: TARGET.to_owned(), paths: "then".to_owned() },
+        Ref { target: OTHER.to_owned(), paths: "did".to_owned() },
+    ];
+    let reread: Vec<Reread> = rows
+        .iter()
+        .map(|row| Reread { id: row.row.id, updated_at: row.updated_at, refs: refs.clone() })
+        .collect();
+    assert_eq!((reread.len(), rows[0].row.record.clone()), (2, Bytes::from_static(b"{}")));
+    unread::replace(&db, &collection, &reread).await.unwrap();
+    unread::set(&db, &collection, None).await.unwrap();
+    assert_eq!(unread::next(&db).await.unwrap(), None);
+    set_status(&db, 2, AccountStatus::Active).await;
+    assert_eq!(
+        (count(&db, None).await, count(&db, Some("now")).await, count(&db, Some("then")).await),
+        (2, 1, 1)
+    );
+    let dids = links::count(&db, &of(Some("did")), &[OTHER.to_owned()], &US).await.unwrap();
+    assert_eq!(dids, [1]);
+}
