@@ -8,9 +8,9 @@ use moka::Expiry;
 use moka::future::Cache;
 
 use super::{IdentityError, Resolver};
-use belvedere_protocol::atproto::{Did, Handle, HandleUri, InvalidRecordUri, RecordUri, typed};
+use belvedere_protocol::atproto::{AtIdentifier, Did, Handle, HandleUri, InvalidRecordUri, RecordUri, typed};
 use belvedere_web::http::Error;
-use belvedere_web::net::Limits;
+use belvedere_web::net::{Limits, NetError};
 
 /// Time for which the account of a handle is cached for reads of records. Its document is checked each time.
 const OWNER_TIME: Duration = Duration::from_mins(5);
@@ -24,7 +24,7 @@ const OWNER_TIME_FAILED: Duration = Duration::from_mins(1);
 const OWNER_TIME_UNAVAILABLE: Duration = Duration::from_secs(5);
 
 /// Time that a read of a record waits for the account of a handle. DNS and the host of a handle answer within a second.
-const OWNER_MAX_WAIT: Duration = Duration::from_secs(5);
+pub(super) const OWNER_MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Cached handles, of some 100 bytes each.
 const OWNERS: u64 = 50_000;
@@ -41,8 +41,14 @@ pub enum HandleError {
     Unknown,
     #[error("the handle resolves to {0}, whose DID document does not list it")]
     Unclaimed(Did),
+    /// Neither DNS nor the host of the handle says whether it has an account.
+    #[error("the handle could not be resolved: its domain does not answer")]
+    Unreachable,
     #[error("the handle could not be resolved in time")]
     Slow,
+    /// It was not looked up, because its caller has used up the budget for that.
+    #[error("too many handles were looked up lately")]
+    TooMany,
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
@@ -51,7 +57,7 @@ impl HandleError {
     /// Whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Slow => true,
+            Self::Slow | Self::Unreachable | Self::TooMany => true,
             Self::Identity(error) => error.is_temporary(),
             Self::Malformed | Self::Unknown | Self::Unclaimed(_) => false,
         }
@@ -71,6 +77,13 @@ impl RecordUriError {
     /// Whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Handle(error) if error.is_temporary())
+    }
+}
+
+impl HandleError {
+    /// Like [`Error::from`], with the name of the parameter.
+    pub fn of_parameter(self, name: &str) -> Error {
+        Error::new(status(self.is_temporary()), format!("{name}: {self}"))
     }
 }
 
@@ -152,10 +165,10 @@ impl Resolver {
     /// # Errors
     /// As [`Self::account`].
     pub async fn account_for_read(&self, text: &str) -> Result<Did, HandleError> {
-        match (Did::try_from(text), Handle::try_from(text)) {
-            (Ok(did), _) => Ok(did),
-            (_, Ok(handle)) => self.owner(handle.as_str()).await,
-            _ => Err(HandleError::Malformed),
+        match AtIdentifier::parse(text) {
+            Some(AtIdentifier::Did(did)) => Ok(did),
+            Some(AtIdentifier::Handle(handle)) => self.owner(handle.as_str()).await,
+            None => Err(HandleError::Malformed),
         }
     }
 
@@ -164,7 +177,7 @@ impl Resolver {
         self.owners.contains_key(&handle.as_str().to_ascii_lowercase())
     }
 
-    async fn owner(&self, handle: &str) -> Result<Did, HandleError> {
+    pub(super) async fn owner(&self, handle: &str) -> Result<Did, HandleError> {
         let handle = handle.to_ascii_lowercase();
         let reads = self.for_reads();
         match self.owners.get(&handle).await {
@@ -212,8 +225,13 @@ impl Resolver {
             // Released before the DID is resolved, which may need a permit for the same domain.
             let _permit = self.enter_web_pool(&handle).await.map_err(IdentityError::Busy)?;
             match self.by_dns(&handle).await {
-                Some(did) => did,
-                None => self.by_host(&handle).await.ok_or(HandleError::Unknown)?,
+                Ok(Some(did)) => did,
+                by_dns => match self.by_host(&handle).await {
+                    Ok(Some(did)) => did,
+                    // A name that does not exist has no host, if DNS answers.
+                    Ok(None) | Err(NetError::Dns(_)) if by_dns.is_ok() => return Err(HandleError::Unknown),
+                    _ => return Err(HandleError::Unreachable),
+                },
             }
         };
         if self.resolve(&did).await?.handle() != Some(&handle)
@@ -224,19 +242,35 @@ impl Resolver {
         Ok(did)
     }
 
-    /// The DID of the `_atproto` TXT records; `None` when they name different DIDs.
-    async fn by_dns(&self, handle: &str) -> Option<Did> {
-        let records = self.net().dns_txt(&format!("_atproto.{handle}")).await.ok()?;
+    /// The DID of the `_atproto` TXT records; `None` when there are none, or they name different DIDs.
+    async fn by_dns(&self, handle: &str) -> Result<Option<Did>, NetError> {
+        let records = self.net().dns_txt(&format!("_atproto.{handle}")).await?;
         let mut dids = records.iter().filter_map(|text| text.strip_prefix("did="));
-        let did = Did::try_from(dids.next()?).ok()?;
-        dids.all(|other| other == did.as_str()).then_some(did)
+        let Some(did) = dids.next().and_then(|did| Did::try_from(did).ok()) else { return Ok(None) };
+        Ok(dids.all(|other| other == did.as_str()).then_some(did))
     }
 
-    async fn by_host(&self, handle: &str) -> Option<Did> {
+    /// The DID in the well-known document; `None` when the host has no such document.
+    async fn by_host(&self, handle: &str) -> Result<Option<Did>, NetError> {
         let limits = Limits { max_bytes: MAX_BYTES, ..Limits::DOCUMENT };
         let url = format!("https://{handle}/.well-known/atproto-did");
-        let fetched =
-            self.net().get(&url, limits).await.ok().filter(|fetched| fetched.status.is_success())?;
-        Did::try_from(std::str::from_utf8(&fetched.body).ok()?.trim()).ok()
+        let fetched = match self.net().get(&url, limits).await {
+            Ok(fetched) => fetched,
+            // The host answered, or has an address that may not be connected to: it has no document.
+            Err(
+                NetError::TooLarge(_)
+                | NetError::Redirects(_)
+                | NetError::Malformed(_)
+                | NetError::Refused(_),
+            ) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        if fetched.status.is_server_error() {
+            return Err(NetError::Status(fetched.status));
+        }
+        let text = std::str::from_utf8(&fetched.body).ok().filter(|_| fetched.status.is_success());
+        Ok(text.and_then(|text| Did::try_from(text.trim()).ok()))
     }
 }

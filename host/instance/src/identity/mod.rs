@@ -1,5 +1,6 @@
 //! Resolves DIDs to DID documents, with a cache, and handles to DIDs.
 
+mod batch;
 mod did_web;
 mod directory_pause;
 mod document;
@@ -12,6 +13,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::batch::Handles;
 pub use self::document::DidDocument;
 pub use self::handles::HandleError;
 pub use self::resolver::{MIN_REFRESH_SECONDS, Resolver};

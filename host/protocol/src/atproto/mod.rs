@@ -2,6 +2,7 @@
 //!
 //! Syntax types and DAG-CBOR come from the crate `shrike`, which only this room uses.
 
+mod at_identifier;
 pub mod blobs;
 pub(crate) mod car;
 pub(crate) mod cbor_map;
@@ -18,6 +19,7 @@ pub mod scope;
 pub mod space_uri;
 mod typed;
 
+pub use at_identifier::AtIdentifier;
 pub use car::InvalidBlocks;
 pub use did::{Did, is_service_fragment};
 pub use lexicon::{LexiconDoc, LexiconKind};

@@ -92,7 +92,9 @@ async fn actor_did(app: &App, caller: &Caller, actor: &str) -> Result<Did, Error
     app.core.resolver.account_for_read(name).await.map_err(|error| match error {
         HandleError::Malformed => Error::bad_request("actor is neither a handle nor a DID"),
         HandleError::Unknown | HandleError::Unclaimed(_) => Error::not_found(format!("actor: {error}")),
-        HandleError::Slow => Error::new(StatusCode::BAD_GATEWAY, format!("actor: {error}")),
+        HandleError::Slow | HandleError::Unreachable | HandleError::TooMany => {
+            Error::new(StatusCode::BAD_GATEWAY, format!("actor: {error}"))
+        }
         HandleError::Identity(error) => unresolved(error),
     })
 }
