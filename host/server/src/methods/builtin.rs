@@ -5,11 +5,11 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use super::blob_hosts::BlobHosts;
-use super::{TypedCall, pay_for_handle};
+use super::{TypedCall, account_of, pay_for_handle};
 use crate::app::App;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Caller};
-use belvedere_protocol::atproto::{Did, HandleUri, Nsid};
+use belvedere_protocol::atproto::{AtIdentifier, HandleUri, Nsid};
 use belvedere_storage::query::{PageSize, Position, Query, valid};
 use belvedere_storage::render;
 use belvedere_storage::store::records::{self, Page};
@@ -61,9 +61,11 @@ async fn list(app: &App, db: &Db, lexicon: &Lexicon, typed: &TypedCall<'_>) -> R
     let limit = PageSize::RECORDS
         .read(call.param("limit").or(default.as_deref()))
         .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
-    let did = call
+    let account = call
         .param("did")
-        .map(|text| Did::try_from(text).map_err(|_| Error::bad_request("did is not a DID")))
+        .map(|text| {
+            AtIdentifier::parse(text).ok_or_else(|| Error::bad_request("did is neither a DID nor a handle"))
+        })
         .transpose()?;
     let valid = valid(call.param("valid")).map_err(|invalid| Error::bad_request(invalid.to_string()))?;
     let page = match lexicon.target_collection.clone() {
@@ -71,6 +73,10 @@ async fn list(app: &App, db: &Db, lexicon: &Lexicon, typed: &TypedCall<'_>) -> R
         Some(collection) => {
             let after = Position::read(call.param("cursor"), None)
                 .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+            let did = match account {
+                Some(account) => Some(account_of(app, &call.caller, "did", account).await?),
+                None => None,
+            };
             let wanted = Query { did, limit, after, valid, ..Query::of(collection) };
             query::read(db, &wanted, &call.caller.tenant).await?
         }

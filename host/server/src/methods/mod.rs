@@ -27,7 +27,7 @@ use crate::access::Sender;
 use crate::app::App;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Caller, Verb};
-use belvedere_protocol::atproto::{Handle, Nsid};
+use belvedere_protocol::atproto::{AtIdentifier, Did, Handle, Nsid};
 use belvedere_scripting::scripts::{CompiledScript, Lineage};
 use belvedere_web::http::Error;
 
@@ -124,6 +124,18 @@ fn pay_for_handle(app: &App, caller: &Caller, handle: &Handle) -> Result<(), Err
         Sender::of_tenant(&app.access, &caller.tenant).pay_handle_look_up(handle)?;
     }
     Ok(())
+}
+
+/// The account that the parameter `name` of a read names. The look-up of a handle is charged.
+async fn account_of(app: &App, caller: &Caller, name: &str, account: AtIdentifier) -> Result<Did, Error> {
+    match account {
+        AtIdentifier::Did(did) => Ok(did),
+        AtIdentifier::Handle(handle) => {
+            pay_for_handle(app, caller, &handle)?;
+            let found = app.core.resolver.account_for_read(handle.as_str()).await;
+            found.map_err(|error| error.of_parameter(name))
+        }
+    }
 }
 
 /// Whether a script answers a call of one of the server's own methods.
