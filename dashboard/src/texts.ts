@@ -1394,6 +1394,11 @@ export const settingTexts = {
   },
   tos_uri: { label: 'Terms of service', hint: '' },
   policy_uri: { label: 'Privacy policy', hint: '' },
+  profile_collection: {
+    label: 'Collection of profiles',
+    hint: 'Scripts get the profiles of accounts from it (db.profiles). It needs a lexicon here.',
+  },
+  profile_rkey: { label: 'Record key of profiles', hint: '' },
   event_log_retention_days: { label: 'Keep events for', hint: 'Days. 0 keeps them for ever.' },
   verbose_event_logging: { label: 'Verbose event log', hint: 'Logs every indexed record and every script that runs.' },
   space_inspector_enabled: {

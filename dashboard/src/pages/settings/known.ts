@@ -29,6 +29,8 @@ export const sections: {
       { key: 'logo_uri', kind: 'url' },
       { key: 'tos_uri', kind: 'url' },
       { key: 'policy_uri', kind: 'url' },
+      { key: 'profile_collection', kind: 'text', standard: 'app.bsky.actor.profile' },
+      { key: 'profile_rkey', kind: 'text', standard: 'self' },
     ],
   },
   { section: 'events', settings: [...of('event_log_'), ...of('verbose_event_logging')] },

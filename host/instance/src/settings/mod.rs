@@ -18,6 +18,7 @@ use crate::config::{Config, INSPECTOR, NumberSetting, Setting};
 use crate::lexicons::forwarding;
 use belvedere_base::clock::Timestamp;
 use belvedere_base::reloadable::Reloadable;
+use belvedere_protocol::atproto::{Nsid, RecordKey};
 use belvedere_storage::store::{Db, StoreError, settings};
 
 pub const APP_NAME: &str = "app_name";
@@ -26,6 +27,9 @@ const LOGO_URI: &str = "logo_uri";
 pub const TOS_URI: &str = "tos_uri";
 pub const POLICY_URI: &str = "policy_uri";
 pub const SPACES_ENABLED: &str = "feature.spaces_enabled";
+/// The collection and the record key of an account's profile.
+const PROFILE_COLLECTION: &str = "profile_collection";
+const PROFILE_RKEY: &str = "profile_rkey";
 const TELEMETRY: &str = "telemetry";
 
 /// The maximum length of a key: NSID-like names fit.
@@ -122,6 +126,17 @@ impl Settings {
         self.number(&RETENTION_DAYS.key()).unwrap_or(RETENTION_DAYS.default)
     }
 
+    /// The collection and the record key of the record that is an account's profile here.
+    pub fn profile(&self) -> (Nsid, RecordKey) {
+        // The stored values are checked, but an operator may change the rows.
+        let collection = self.get(PROFILE_COLLECTION).and_then(|name| Nsid::try_from(name.as_str()).ok());
+        let rkey = self.get(PROFILE_RKEY).and_then(|key| RecordKey::try_from(key.as_str()).ok());
+        (
+            collection.unwrap_or_else(|| Nsid::try_from("app.bsky.actor.profile").expect("an NSID")),
+            rkey.unwrap_or_else(|| RecordKey::try_from("self").expect("a record key")),
+        )
+    }
+
     /// The URL of the logo: the uploaded one at `origin`, which is one of the instance's own, else the external one.
     pub fn logo_url(&self, origin: &str) -> Option<String> {
         match self.stored.load().logo {
@@ -191,6 +206,8 @@ pub fn check(key: &str, value: &str) -> Result<(), InvalidSetting> {
             let expected = format!("a whole number of days, 0 (keeps events for ever) to {high}");
             (is_within(&RETENTION_DAYS, value), expected)
         }
+        PROFILE_COLLECTION => (Nsid::try_from(value).is_ok(), "the NSID of a collection".to_owned()),
+        PROFILE_RKEY => (RecordKey::try_from(value).is_ok(), "a record key".to_owned()),
         key if key.starts_with("rate_limit.") => {
             (value.parse::<u32>().is_ok(), "a whole number, 0 or more".to_owned())
         }
@@ -238,6 +255,21 @@ mod tests {
     }
 
     #[test]
+    fn the_profile_is_a_record_that_can_be_chosen() {
+        let of = |values| {
+            let settings = Settings { environment: BTreeMap::new(), stored: stored(values, None) };
+            let (collection, rkey) = settings.profile();
+            format!("{collection}/{rkey}")
+        };
+        assert_eq!(of(&[]), "app.bsky.actor.profile/self");
+        assert_eq!(of(&[(PROFILE_COLLECTION, "com.example.profile")]), "com.example.profile/self");
+        let both = [(PROFILE_COLLECTION, "com.example.card"), (PROFILE_RKEY, "me")];
+        assert_eq!(of(&both), "com.example.card/me");
+        let broken = [(PROFILE_COLLECTION, "nonsense"), (PROFILE_RKEY, "a/b")];
+        assert_eq!(of(&broken), "app.bsky.actor.profile/self");
+    }
+
+    #[test]
     fn events_are_kept_as_long_as_the_nearest_valid_setting_says() {
         for (environment, values, days) in [
             (None, &[][..], RETENTION_DAYS.default),
@@ -278,6 +310,8 @@ mod tests {
             ("backfill_retention_days", "0"),
             ("backfill_concurrent_pds", "64"),
             ("backfill_catch_up", "false"),
+            ("profile_collection", "com.example.profile"),
+            ("profile_rkey", "self"),
             ("some.unknown-key_1", ""),
         ] {
             assert_eq!(check(key, value), Ok(()), "{key}");
@@ -301,6 +335,8 @@ mod tests {
             ("backfill_max_attempts", "0", "a whole number from 1 to 10"),
             ("backfill_retention_days", "a week", "a whole number from 0 to 36500"),
             ("xrpc_proxy_config", "{}", "changed at /admin/settings/xrpc-proxy"),
+            ("profile_collection", "profile", "profile_collection must be the NSID of a collection"),
+            ("profile_rkey", "a/b", "profile_rkey must be a record key"),
             ("logo", "x", "changed at /admin/settings/logo"),
         ] {
             let refused = check(key, value).unwrap_err().to_string();
