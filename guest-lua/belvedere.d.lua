@@ -171,7 +171,7 @@ function log(message) end
 ---@class belvedere.Query
 ---@field collection string
 ---@field space? string the address of a space: its records, by key. Without `filter`, `sort` and `valid`
----@field did? string one account's records only
+---@field did? string one account's records only: a DID or a handle
 ---@field filter? belvedere.Condition|belvedere.Group
 ---@field sort? string `indexed_at` when left out, `did`, `uri`, or a path
 ---@field sortDirection? "asc"|"desc" `desc` when left out
@@ -199,7 +199,7 @@ function db.get(uri) end
 
 ---The number of records in a collection, of one account or of all.
 ---@param collection string
----@param did? string
+---@param did? string a DID or a handle
 ---@param space? string the address of a space: the records in it that the caller may read
 ---@return integer
 function db.count(collection, did, space) end
@@ -236,10 +236,10 @@ function db.raw(sql, params) end
 
 ---@class belvedere.Backlinks
 ---@field collection string of the records that link to the target
----@field target? string the AT URI or the DID, spelled as in the records; required, unless `uri` is given
+---@field target? string the AT URI or the DID, spelled as in the records, or with the account's handle; required, unless `uri` is given
 ---@field uri? string the older name of `target`
 ---@field path? string the place of the link in the records: names joined by dots, `[]` for the items of an array
----@field did? string one account's records only
+---@field did? string one account's records only: a DID or a handle
 ---@field limit? integer|string 20 when left out, 100 at most
 ---@field cursor? string the cursor of the page before
 
@@ -265,6 +265,19 @@ function db.link_counts(targets, kinds) end
 ---@param kinds table<string, belvedere.LinkKind|string> 10 at most; a text is the collection
 ---@return table<string, table<string, string>>
 function db.links_by(did, targets, kinds) end
+-- db.profiles --------------------------------------------------------------------------------------------------------
+
+---@class belvedere.Profile
+---@field did string
+---@field handle? string verified, and nil while it is not known here: `atproto.handles` looks handles up
+---@field uri? string of the record; nil without one
+---@field cid? string
+---@field record? table the profile record: that of the settings `profile_collection` and `profile_rkey`
+
+---The profiles of at most 100 accounts, by DID. Hidden accounts are left out; others have an entry even without a record.
+---@param dids string[]
+---@return table<string, belvedere.Profile>
+function db.profiles(dids) end
 
 -- Record -------------------------------------------------------------------------------------------------------------
 
@@ -449,6 +462,18 @@ atproto = {}
 ---@return string?
 function atproto.resolve_service_endpoint(did) end
 
+---The DID of the account that a handle belongs to, nil when it belongs to none. Verified both ways. A DID is returned unchanged.
+---Raises `bad-input` for a text that is no handle, `unavailable` when the lookup fails.
+---@param handle string
+---@return string?
+function atproto.resolve_handle(handle) end
+
+---The handles of at most 100 accounts, verified both ways. An account without a verified handle has no entry.
+---@param dids string[]
+---@return table<string, string> handles by DID
+---@return string[]? failed the DIDs that could not be looked up now, if there are any
+function atproto.handles(dids) end
+
 ---The labels in force on a record or an account, including its author's own.
 ---@param uri string An at-uri or a DID.
 ---@return belvedere.Label[]
@@ -523,7 +548,7 @@ function atproto.spaces.list_members(space, cursor) end
 ---@class belvedere.SpaceQuery
 ---@field space_uri string
 ---@field collection? string of all collections when left out
----@field did? string one account's records only
+---@field did? string one account's records only: a DID or a handle
 ---@field sortDirection? "asc"|"desc" `desc` when left out
 ---@field limit? integer|string 50 when left out, 100 at most
 ---@field cursor? string the cursor of the page before

@@ -1,6 +1,7 @@
 -- atproto.*: accounts, labels, blobs, signatures over records, and spaces.
 local host, internal = ...
 local endpoint, labels = host.atproto.resolve_service_endpoint, host.atproto.labels
+local resolve_handle, handles = host.atproto.resolve_handle, host.atproto.handles
 local download, upload = host.atproto.blob_download, host.atproto.blob_upload
 local sign, verify = host.atproto.sign, host.atproto.verify_signature
 local service_token = host.atproto.service_token
@@ -48,6 +49,23 @@ atproto = {}
 -- The URL of an account's PDS, or nil.
 function atproto.resolve_service_endpoint(did)
   return endpoint(text(did, "atproto.resolve_service_endpoint: did"))
+end
+
+-- The DID of the account that a handle belongs to, or nil.
+function atproto.resolve_handle(handle)
+  return resolve_handle(text(handle, "atproto.resolve_handle: handle"))
+end
+
+-- The handles of many accounts: a table from DID to handle, and an array of the DIDs that could not be looked up.
+function atproto.handles(dids)
+  if type(dids) ~= "table" then
+    raise("atproto.handles: table expected, got " .. type(dids))
+  end
+  local answer = handles(dids)
+  if #answer.failed == 0 then
+    return answer.handles
+  end
+  return answer.handles, answer.failed
 end
 
 -- The labels in force on a record or an account: an array of { src, uri, val, cts }.

@@ -1,9 +1,9 @@
--- db.query, db.get, db.count, db.search, db.backlinks, db.raw, db.backend: reading the index, and SQL.
+-- db.query, db.get, db.count, db.search, db.backlinks, db.profiles, db.raw, db.backend: reading the index, and SQL.
 local host, internal = ...
 local query, get, count, backend = host.db.query, host.db.get, host.db.count, host.db.backend
 local backlinks, raw = host.db.backlinks, host.db.raw
 local link_counts, links_by = host.db.link_counts, host.db.links_by
-local search = host.db.search
+local search, profiles = host.db.search, host.db.profiles
 local query_space, count_space = host.spaces.query, host.spaces.count
 local array, raise, null = internal.array, internal.raise, internal.null
 local lower, next, tointeger, tonumber, type = string.lower, next, math.tointeger, tonumber, type
@@ -261,6 +261,14 @@ function db.search(options)
       limit = whole(options.limit, "db.search: limit"),
     },
   }
+end
+
+-- The profiles of many accounts: a table from DID to { did, handle, uri, cid, record }.
+function db.profiles(dids)
+  if type(dids) ~= "table" then
+    raise("db.profiles: table expected, got " .. type(dids))
+  end
+  return profiles(dids)
 end
 
 -- "sqlite" or "postgres".

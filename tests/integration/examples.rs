@@ -17,12 +17,15 @@ use std::fs;
 use std::path::Path;
 
 use belvedere_protocol::crypto::Algorithm;
+use belvedere_standins::jetstream::{Frame, Place};
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, NOTES, World};
-use crate::support::instance::{procedure_lexicon, query_lexicon};
+use crate::support::instance::{procedure_lexicon, query_lexicon, record_lexicon};
 use crate::support::plc::Person;
+
+const PROFILES: &str = "com.example.profile";
 
 /// The caller of the procedures.
 const CALLER: &str = "did:plc:callercallercallercallerc";
@@ -150,8 +153,24 @@ async fn create_space(world: &World, caller: &Person) {
     }
 }
 
+/// Gives Bob a handle and a profile.
+async fn introduce_bob(world: &mut World) {
+    world.plc.host(BOB, "https://pds.example");
+    world.plc.also_known_as(BOB, &json!(["at://bob.example"]));
+    world.server.dns.txt("_atproto.bob.example", &format!("did={BOB}"));
+    world.server.upload(record_lexicon(PROFILES), None).await;
+    let setting = json!({ "value": PROFILES });
+    world.server.admin(Method::PUT, "/admin/settings/profile_collection", Some(&setting)).await;
+    world.wait_for_stream_of(PROFILES).await;
+    let record = json!({ "$type": PROFILES, "displayName": "Bob" });
+    world.push(|at, rev| {
+        Frame::create(at, Place { did: BOB, collection: PROFILES, rkey: "self", rev }, &record)
+    });
+}
+
 async fn every_example_of_the_documents_runs(mut world: World) {
     world = world.with_notes().await;
+    introduce_bob(&mut world).await;
     let first =
         world.note(ALICE, "first", json!({ "text": "The first note", "n": 1, "tags": ["red"] })).await;
     world.note(ALICE, "second", json!({ "text": "The second note", "n": 2, "tags": ["red", "blue"] })).await;

@@ -4,6 +4,7 @@ mod forward;
 mod handles;
 mod links;
 mod nested;
+mod people;
 mod procedure;
 mod scripted;
 mod proxying;

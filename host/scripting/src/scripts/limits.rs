@@ -59,7 +59,7 @@ pub const ROW_BYTES: u64 = 16 << 20;
 /// sum.
 pub const DATABASE_TIME: Duration = Duration::from_secs(15);
 
-/// Bytes of records in one `Record.load_all`: four pages. It has no cursor, so a larger result is refused.
+/// Bytes of records in one `Record.load_all` or `db.profiles`: four pages. They have no cursor, so a larger result is refused.
 pub const LOAD_BYTES: usize = 4 << 20;
 
 /// Bytes of one DID, URI, cursor, path or NSID in a call. The longest is a URI, with 8 KiB.
@@ -127,6 +127,16 @@ pub const BLOB_RUNS: usize = 8;
 
 /// Subjects in one lookup of labels: a page.
 pub const LABEL_SUBJECTS: usize = 100;
+
+/// Accounts in one `atproto.handles`: a page.
+pub const HANDLE_DIDS: usize = 100;
+
+/// The longest that one `atproto.handles` waits: the accounts of a page are usually known, and a slow domain among them
+/// must not hold up the others.
+pub const HANDLES_TIME: Duration = Duration::from_secs(10);
+
+/// Accounts in one `db.profiles`: a page.
+pub const PROFILE_DIDS: usize = 100;
 
 /// Members of a space in one `atproto.spaces.list_members`: as many as over HTTP.
 pub const SPACE_MEMBERS: u32 = 1_000;

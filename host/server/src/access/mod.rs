@@ -33,6 +33,8 @@ pub mod users;
 mod web;
 pub mod xrpc;
 
+use std::sync::Arc;
+
 use belvedere_instance::config::{RateLimit, TrustedProxies};
 use belvedere_instance::core::Core;
 use belvedere_instance::pds::Vault;
@@ -54,7 +56,7 @@ pub use permission::{Permission, PermissionSet};
 pub use public_limit::PublicLimit;
 pub use rate_limit::Buckets;
 pub use secrets::{AdminKey, ClientCredentials};
-pub use sender::Sender;
+pub use sender::{ScriptLookUps, Sender};
 pub use service_jwt::ServiceTokens;
 pub use space::{ClientKeySets, SpaceAdmission, VerifiedCredentials};
 pub use template::Template;
@@ -93,7 +95,7 @@ pub struct Access {
     pub buckets: Buckets,
     /// Token buckets of addresses, targets and DIDs. Separate from the clients' buckets, because an attacker can use so
     /// many of these keys that they share buckets.
-    pub sender_buckets: Buckets,
+    pub sender_buckets: Arc<Buckets>,
     /// Costs of calls whose lexicon sets none.
     pub costs: Costs,
     /// Keys with which API clients authenticate to authorization servers.

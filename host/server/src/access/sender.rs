@@ -2,12 +2,14 @@
 //! and of the target that the request names, never from those of the API client that it names: a name is no proof.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::Access;
 use super::public_limit::PublicLimit;
 use super::rate_limit::{Buckets, Exhausted, Limit};
-use belvedere_base::clock::Timestamp;
+use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::{Did, Handle};
+use belvedere_scripting::scripts::HandleBudget;
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::{Error, Request};
 
@@ -145,6 +147,20 @@ impl<'a> Sender<'a> {
 
     fn take(&self, kind: &str, tenant: &Tenant, limit: Limit) -> Result<(), Exhausted> {
         self.buckets.take(&key(kind, tenant), limit, 1, self.now).map(drop)
+    }
+}
+
+/// Charges the look-ups of handles that scripts cause, like those of other calls of their tenants.
+#[derive(Debug)]
+pub struct ScriptLookUps {
+    pub buckets: Arc<Buckets>,
+    pub clock: Clock,
+}
+
+impl HandleBudget for ScriptLookUps {
+    fn pay(&self, tenant: &Tenant, handle: &Handle) -> bool {
+        let now = self.clock.now();
+        Sender { buckets: &self.buckets, tenant: tenant.clone(), now }.pay_handle_look_up(handle).is_ok()
     }
 }
 

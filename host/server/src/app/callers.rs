@@ -1,5 +1,7 @@
 //! Builds [`Access`], which authenticates callers and checks their permissions.
 
+use std::sync::Arc;
+
 use super::open::StartError;
 use super::sessions::PdsSessions;
 use super::startup::Startup;
@@ -17,6 +19,7 @@ pub(super) async fn open(
     sessions: &PdsSessions,
     (service_identity, spaces): (&ServiceIdentity, &Spaces),
     costs: Costs,
+    sender_buckets: Arc<Buckets>,
 ) -> Result<Access, StartError> {
     let Startup { core, config, identity, secrets, .. } = startup;
     let Core { db, clock, random, .. } = core;
@@ -45,7 +48,7 @@ pub(super) async fn open(
         tokens: ServiceTokens::new(service_identity.clone(), clock.clone()),
         spaces: spaces.clone(),
         buckets: Buckets::default(),
-        sender_buckets: Buckets::default(),
+        sender_buckets,
         costs,
         client_keys: ClientKeys::new(core.net.clone()),
         client_key_sets: ClientKeySets::new(core.net.clone(), core.clock.clone()),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::access::{Access, Costs, rate_limit};
+use crate::access::{Access, Buckets, Costs, rate_limit};
 use crate::labelers::Labelers;
 use belvedere_base::clock::Timestamp;
 use belvedere_base::lifecycle::Lifecycle;
@@ -163,12 +163,15 @@ impl App {
         let attestation = Arc::new(scripting::attestation(&startup).await?);
         let plugins = PluginParts::open(&startup, &attestation, loaded.memory()).await?;
         let for_scripts = (&repos, &linked_repos, &spaces, &plugins);
+        let (signers, sender_buckets) = ((&service_identity, &attestation), Arc::<Buckets>::default());
         let scripting =
-            Scripting::open(&startup, loaded, xrpc, for_scripts, (&service_identity, &attestation)).await?;
+            Scripting::open(&startup, loaded, xrpc, for_scripts, signers, (&settings, &sender_buckets))
+                .await?;
         let installed = InstalledPlugins { plugins: plugins.loaded.clone(), calls: plugins.calls.clone() };
         let accounts = external_accounts::open(&startup, installed, &repos, &attestation);
         // Last of the parts that can fail: it writes to the database and starts a task.
-        let access = callers::open(&startup, &sessions, (&service_identity, &spaces), costs).await?;
+        let access = callers::open(&startup, &sessions, (&service_identity, &spaces), costs, sender_buckets);
+        let access = access.await?;
         access.vault.effective_scopes().reload(&settings);
         let network_lexicons = NetworkLexicons::new(core.clone(), authorities.clone());
         let (identities, may_have_moved) = (ChangedIdentities::default(), ChangedIdentities::default());

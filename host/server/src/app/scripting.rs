@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 use super::open::{StartError, engine_config};
 use super::plugins::PluginParts;
 use super::startup::Startup;
+use crate::access::{Buckets, ScriptLookUps};
 use crate::event_scripts::EventScripts;
 use crate::worker::{self, Workers};
 use belvedere_instance::core::Core;
@@ -15,10 +16,11 @@ use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
+use belvedere_instance::settings::Settings;
 use belvedere_instance::spaces::Spaces;
 use belvedere_scripting::scripts::{
     Engine, EngineConfig, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog,
-    ServerPlugins, Services, Variables, Xrpc,
+    ServerPlugins, ServerProfiles, Services, Variables, Xrpc,
 };
 use belvedere_wasm::sandbox::MemoryPool;
 
@@ -66,6 +68,7 @@ impl Scripting {
         xrpc: Arc<dyn Xrpc>,
         (repos, linked_repos, spaces, plugins): (&Repos, &LinkedRepos, &Spaces, &PluginParts),
         (identity, attestation): (&ServiceIdentity, &Arc<Attestation>),
+        (settings, sender_buckets): (&Arc<Settings>, &Arc<Buckets>),
     ) -> Result<Self, StartError> {
         let Core { db, clock, random, events, sealing, .. } = &startup.core;
         let LoadedScripts { engine, library } = loaded;
@@ -76,12 +79,21 @@ impl Scripting {
         let index = Arc::new(ServerIndex::new(db.clone()));
         let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
         let labels = Arc::new(ServerLabels(db.clone(), clock.clone()));
+        let look_ups = ScriptLookUps { buckets: Arc::clone(sender_buckets), clock: clock.clone() };
+        let profiles = ServerProfiles {
+            db: db.clone(),
+            settings: Arc::clone(settings),
+            registry: Arc::clone(&startup.core.registry),
+            resolver: startup.core.resolver.clone(),
+        };
         let services = Services::new(index, log, clock.clone(), random.clone())
             .with_variables(variables)
             .with_web(web.clone())
             .with_xrpc(xrpc)
             .with_jobs(jobs.clone())
             .with_atproto(startup.core.resolver.clone(), labels, Arc::clone(attestation))
+            .with_handle_budget(Arc::new(look_ups))
+            .with_profiles(Arc::new(profiles))
             .with_identity(identity.clone())
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone())

@@ -30,6 +30,7 @@ mod fence;
 pub mod fields;
 pub mod gaps;
 pub mod health;
+pub mod identities;
 mod incomplete;
 pub mod index;
 pub mod instance_keys;

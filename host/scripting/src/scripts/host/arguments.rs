@@ -1,5 +1,7 @@
 //! Checks arguments that are texts: names, accounts and addresses.
 
+use std::collections::HashSet;
+
 use super::fault;
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
@@ -22,11 +24,18 @@ pub(super) fn nsid(function: &str, text: &str) -> Result<Nsid, Fault> {
     Nsid::try_from(text).map_err(|_| invalid(function, format!("collection {text:?} is not an NSID")))
 }
 
-pub(super) fn account(function: &str, did: Option<String>) -> Result<Option<Did>, Fault> {
-    let read = |text: String| {
-        Did::try_from(text.as_str()).map_err(|_| invalid(function, format!("did {text:?} is not a DID")))
-    };
-    did.map(read).transpose()
+/// DIDs of a batch, each once. More than `max` are a fault.
+pub(super) fn dids(function: &str, texts: &[String], max: usize) -> Result<Vec<Did>, Fault> {
+    let mut seen = HashSet::new();
+    let distinct: Vec<&String> = texts.iter().filter(|text| seen.insert(*text)).collect();
+    if distinct.len() > max {
+        return Err(fault::new(FaultCode::Limit, format!("{function}: at most {max} DIDs at once")));
+    }
+    distinct.into_iter().map(|text| did(function, text)).collect()
+}
+
+pub(super) fn did(function: &str, text: &str) -> Result<Did, Fault> {
+    Did::try_from(text).map_err(|_| invalid(function, format!("{text:?} is not a DID")))
 }
 
 pub(super) fn invalid(function: &str, error: impl std::fmt::Display) -> Fault {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::state::RunState;
-use super::{Refusal, blobs, fault, json, repo, report};
+use super::{Refusal, arguments, blobs, fault, handles, json, repo, report};
 use crate::scripts::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
@@ -24,9 +24,20 @@ use belvedere_web::net::Limits;
 impl Host for RunState {
     async fn resolve_service_endpoint(&mut self, did: String) -> Result<Option<String>, Refusal> {
         let function = "atproto.resolve_service_endpoint";
-        let did = parse_did(function, &did)?;
+        let did = arguments::did(function, &did)?;
         let document = document(self, function, &did).await?;
         Ok(document.and_then(|document| document.pds().map(str::to_owned)))
+    }
+
+    async fn resolve_handle(&mut self, handle: String) -> Result<Option<String>, Refusal> {
+        let did = handles::resolve(self, "atproto.resolve_handle", &handle).await?;
+        Ok(did.map(|did| did.to_string()))
+    }
+
+    async fn handles(&mut self, dids: Vec<String>) -> Result<Vec<u8>, Refusal> {
+        let function = "atproto.handles";
+        let dids = arguments::dids(function, &dids, limits::HANDLE_DIDS)?;
+        Ok(handles::of_accounts(self, function, &dids).await?)
     }
 
     async fn labels(&mut self, uris: Vec<String>) -> Result<Vec<u8>, Refusal> {
@@ -150,11 +161,6 @@ impl Host for RunState {
     }
 }
 
-fn parse_did(function: &str, text: &str) -> Result<Did, Fault> {
-    Did::try_from(text)
-        .map_err(|_| fault::new(FaultCode::BadInput, format!("{function}: {text:?} is not a DID")))
-}
-
 /// The document of an account, `None` when there is none.
 async fn document(
     state: &mut RunState,
@@ -179,7 +185,7 @@ async fn download(
     memory: &ResultMemory,
 ) -> Result<WitBlob, Fault> {
     let function = "atproto.blob_download";
-    let did = parse_did(function, did)?;
+    let did = arguments::did(function, did)?;
     let cid: Cid = cid
         .parse()
         .map_err(|_| fault::new(FaultCode::BadInput, format!("{function}: {cid:?} is not a CID")))?;

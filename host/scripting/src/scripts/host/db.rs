@@ -1,11 +1,11 @@
 //! `db`: reads the index. The arguments are checked here; the prelude has checked their types. Rows cross as the stored bytes;
 //! nothing here parses them.
 
-use super::arguments::{account, check_lengths, invalid, nsid};
+use super::arguments::{check_lengths, invalid, nsid};
 use super::reading::{call_index, page};
 use super::rows::pack;
 use super::state::RunState;
-use super::{Refusal, handles, json, links, report, space_records};
+use super::{Refusal, handles, json, links, profiles, report, space_records};
 use crate::scripts::bindings::belvedere::script::db::{
     BacklinksArgs, Host, LinkKind, Page, QueryArgs, RawAnswer, SearchArgs,
 };
@@ -67,6 +67,12 @@ impl Host for RunState {
         Ok(rows)
     }
 
+    async fn profiles(&mut self, dids: Vec<String>) -> Result<Vec<u8>, Refusal> {
+        let json = profiles::read(self, &dids).await?;
+        self.memory.hold_result(json.len()).await?;
+        Ok(json)
+    }
+
     async fn backend(&mut self) -> wasmtime::Result<String> {
         Ok(self.index("db.backend").map_or("", |index| index.backend().as_str()).to_owned())
     }
@@ -74,13 +80,13 @@ impl Host for RunState {
 
 async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
     let (index, tenant) = (state.index("db.query")?, state.tenant().clone());
-    let query = checked_query(state, args)?;
+    let query = checked_query(state, args).await?;
     let found = call_index(state, "db.query", index.query(tenant, query)).await?;
     page(state, &found)
 }
 
 /// Checks the arguments of `db.query`.
-fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, Fault> {
+async fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, Fault> {
     const FUNCTION: &str = "db.query";
     let QueryArgs { collection, did, limit, cursor, sort, ascending, filter, valid } = args;
     check_lengths(FUNCTION, &[Some(&collection), did.as_ref(), cursor.as_ref(), sort.as_ref()])?;
@@ -100,7 +106,7 @@ fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, Fault> 
                 .map_err(|_| invalid(FUNCTION, format!("invalid sort field {key:?}")))?,
         ),
     };
-    let (collection, did) = (nsid(FUNCTION, &collection)?, account(FUNCTION, did)?);
+    let (collection, did) = (nsid(FUNCTION, &collection)?, handles::account(state, FUNCTION, did).await?);
     let after = Position::read(cursor.as_deref(), sort.as_ref()).map_err(|error| invalid(FUNCTION, error))?;
     let limit = PageSize::RECORDS.clamp(limit);
     Ok(Query { did, filter, valid, sort, after, limit, ..Query::of(collection) })
@@ -121,7 +127,7 @@ async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
 async fn count(state: &mut RunState, collection: String, did: Option<String>) -> Result<u64, Fault> {
     let (index, tenant) = (state.index("db.count")?, state.tenant().clone());
     check_lengths("db.count", &[Some(&collection), did.as_ref()])?;
-    let (collection, did) = (nsid("db.count", &collection)?, account("db.count", did)?);
+    let (collection, did) = (nsid("db.count", &collection)?, handles::account(state, "db.count", did).await?);
     call_index(state, "db.count", index.count(tenant, collection, did)).await
 }
 

@@ -21,6 +21,7 @@ mod links;
 mod log;
 mod meter;
 mod plugins;
+mod profiles;
 mod reading;
 mod repo;
 mod report;

@@ -3,10 +3,10 @@
 
 use std::time::Instant;
 
-use super::arguments::{account, check_lengths, invalid, nsid, space};
+use super::arguments::{self, check_lengths, invalid, nsid, space};
 use super::rows::pack_of_space;
 use super::state::RunState;
-use super::{Refusal, fault};
+use super::{Refusal, fault, handles};
 use crate::scripts::bindings::belvedere::script::spaces::{Host, Member, Members, Page, QueryArgs};
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::failure::FailureAnswer;
@@ -31,7 +31,7 @@ impl Host for RunState {
         let function = "db.count";
         check_lengths(function, &[Some(&uri), Some(&collection), did.as_ref()])?;
         let (uri, collection) = (space(function, &uri)?, nsid(function, &collection)?);
-        let did = account(function, did)?;
+        let did = handles::account(self, function, did).await?;
         let count = call(self, function, async |spaces, viewer| {
             spaces.count(&uri, viewer, did.as_ref(), &collection).await
         });
@@ -42,7 +42,7 @@ impl Host for RunState {
         let function = "atproto.spaces.get_access";
         check_lengths(function, &[Some(&uri), Some(&did)])?;
         let uri = space(function, &uri)?;
-        let Some(did) = account(function, Some(did))? else { return Ok(None) };
+        let did = arguments::did(function, &did)?;
         let found =
             call(self, function, async |spaces, viewer| match spaces.rights(&uri, viewer, &did).await {
                 Err(SpaceError::NoSpace | SpaceError::Anonymous) => Ok(None),
@@ -67,7 +67,7 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
     let uri = space(function, &uri)?;
     let after = cursor.map(|cursor| cursor.parse::<Place>()).transpose();
     let query = ListQuery {
-        repo: account(function, did)?,
+        repo: handles::account(state, function, did).await?,
         collection: collection.map(|name| nsid(function, &name)).transpose()?,
         after: after.map_err(|error| invalid(function, error))?,
         limit: PageSize::RECORDS.clamp(limit),
@@ -85,7 +85,7 @@ async fn list_members(state: &mut RunState, uri: String, after: Option<String>) 
     let function = "atproto.spaces.list_members";
     check_lengths(function, &[Some(&uri), after.as_ref()])?;
     let uri = space(function, &uri)?;
-    let after = account(function, after)?;
+    let after = after.map(|text| arguments::did(function, &text)).transpose()?;
     let after = after.as_ref().map_or("", |did| did.as_str());
     let found = call(state, function, async |spaces, viewer| {
         spaces.members(&uri, viewer, after, limits::SPACE_MEMBERS).await

@@ -3,6 +3,7 @@
 
 mod outbound_http;
 mod plugins;
+mod profiles;
 mod server;
 pub mod variables;
 
@@ -15,6 +16,7 @@ use futures_util::future::BoxFuture;
 
 pub use outbound_http::OutboundHttp;
 pub use plugins::{Names, PluginCallError, PluginCalls, ServerPlugins};
+pub use profiles::{Profile, Profiles, ServerProfiles};
 pub(in crate::scripts) use server::store_error;
 pub use server::{ServerIndex, ServerLabels, ServerLog};
 pub use variables::Variables;
@@ -32,7 +34,7 @@ use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::spaces::Spaces;
 use belvedere_instance::xrpc::{Answer, Call, Caller};
-use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_protocol::atproto::{Did, Handle, Nsid, RecordUri};
 use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
@@ -56,9 +58,12 @@ pub struct Services {
     pub jobs: Option<JobQueue>,
     /// The job that the run executes.
     pub job: Option<RunningJob>,
-    /// Resolves DIDs to DID documents.
+    /// Resolves DIDs to DID documents, and handles to DIDs.
     pub resolver: Option<Resolver>,
+    /// Pays for look-ups of handles; without it they are free.
+    pub(in crate::scripts) handle_budget: Option<Arc<dyn HandleBudget>>,
     pub labels: Option<Arc<dyn Labels>>,
+    pub(in crate::scripts) profiles: Option<Arc<dyn Profiles>>,
     /// Signs records.
     pub attestation: Option<Arc<Attestation>>,
     /// Signs calls of other servers.
@@ -87,7 +92,9 @@ impl Services {
             jobs: None,
             job: None,
             resolver: None,
+            handle_budget: None,
             labels: None,
+            profiles: None,
             attestation: None,
             identity: None,
             repos: None,
@@ -115,6 +122,18 @@ impl Services {
         self.resolver = Some(resolver);
         self.labels = Some(labels);
         self.attestation = Some(attestation);
+        self
+    }
+
+    #[must_use]
+    pub fn with_handle_budget(mut self, budget: Arc<dyn HandleBudget>) -> Self {
+        self.handle_budget = Some(budget);
+        self
+    }
+
+    #[must_use]
+    pub fn with_profiles(mut self, profiles: Arc<dyn Profiles>) -> Self {
+        self.profiles = Some(profiles);
         self
     }
 
@@ -191,7 +210,9 @@ impl Services {
             jobs: self.jobs.clone(),
             job: None,
             resolver: self.resolver.clone().filter(|_| network),
+            handle_budget: self.handle_budget.clone(),
             labels: self.labels.clone(),
+            profiles: self.profiles.clone(),
             attestation: self.attestation.clone(),
             identity: None,
             repos: self.repos.clone(),
@@ -296,6 +317,13 @@ pub trait Labels: Send + Sync {
         &self,
         subjects: Vec<String>,
     ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>>;
+}
+
+/// Charges look-ups of handles to the tenants that cause them.
+pub trait HandleBudget: Send + Sync {
+    /// Charges a look-up of a handle whose account is not cached. False when the tenant has caused too many, or too many
+    /// have gone to the handle's domain: then the handle is not looked up.
+    fn pay(&self, tenant: &Tenant, handle: &Handle) -> bool;
 }
 
 /// The reason why a method gave no answer.

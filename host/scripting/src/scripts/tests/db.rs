@@ -94,7 +94,7 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
              space, valid",
         ),
         ("db.query{ collection = 'a.b' }", "db.query: collection \"a.b\" is not an NSID"),
-        ("db.query{ collection = 'a.b.c', did = 'x' }", "db.query: did \"x\" is not a DID"),
+        ("db.query{ collection = 'a.b.c', did = 'x' }", "db.query: did \"x\" is neither a DID nor a handle"),
         ("db.query{ collection = 'a.b.c', sort = '$x' }", "db.query: invalid sort field \"$x\""),
         ("db.query{ collection = 'a.b.c', cursor = 'x' }", "db.query: malformed cursor"),
         ("db.query{ collection = 'a.b.c', valid = 'yes' }", "db.query: valid: true or false expected"),

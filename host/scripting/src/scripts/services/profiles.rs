@@ -1,0 +1,92 @@
+//! Reads the profiles of accounts: the record that the settings name, and the handle.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+
+use super::IndexError;
+use super::server::store_error;
+use belvedere_instance::identity::Resolver;
+use belvedere_instance::lexicons::Registry;
+use belvedere_instance::settings::Settings;
+use belvedere_protocol::atproto::{Did, RecordUri};
+use belvedere_storage::store::records::{FullRecordRow, get_many_full};
+use belvedere_storage::store::{Db, identities};
+use belvedere_web::fair_share::Tenant;
+
+/// An account as a page shows it beside its records.
+#[derive(Debug)]
+pub struct Profile {
+    pub did: Did,
+    /// The verified handle, if it is known.
+    pub handle: Option<String>,
+    /// The record, if the index has one.
+    pub record: Option<FullRecordRow>,
+}
+
+/// Reads profiles, for `db.profiles`.
+pub trait Profiles: Send + Sync {
+    /// The profiles of the accounts that are not hidden. Records of more than `max_bytes` together are an error.
+    fn of(
+        &self,
+        tenant: Tenant,
+        dids: Vec<Did>,
+        max_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<Profile>, IndexError>>;
+}
+
+/// Reads them from the index.
+#[derive(Debug)]
+pub struct ServerProfiles {
+    pub db: Db,
+    pub settings: Arc<Settings>,
+    pub registry: Arc<Registry>,
+    pub resolver: Resolver,
+}
+
+impl Profiles for ServerProfiles {
+    fn of(
+        &self,
+        tenant: Tenant,
+        dids: Vec<Did>,
+        max_bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<Profile>, IndexError>> {
+        Box::pin(async move {
+            let (collection, rkey) = self.settings.profile();
+            if self.registry.snapshot().record_schema(collection.as_str()).is_none() {
+                let text = format!(
+                    "{collection} is not indexed, because it has no lexicon here: the setting profile_collection names \
+                     the collection of profiles"
+                );
+                return Err(IndexError::Invalid(text));
+            }
+            let of = |did: &Did| RecordUri {
+                did: did.clone(),
+                collection: collection.clone(),
+                rkey: rkey.clone(),
+            };
+            let uris: Vec<RecordUri> = dids.iter().map(of).collect();
+            let _permit = self.db.read_permit(&tenant).await.map_err(store_error)?;
+            let found = get_many_full(&self.db, &uris, max_bytes).await.map_err(store_error)?;
+            if found.next.is_some() {
+                let text = format!("the records take more than {max_bytes} bytes together");
+                return Err(IndexError::Limit(text));
+            }
+            let hidden = identities::hidden(&self.db, &dids).await.map_err(store_error)?;
+            let hidden: HashSet<String> = hidden.into_iter().collect();
+            let mut records: HashMap<String, FullRecordRow> =
+                found.rows.into_iter().map(|full| (full.row.did.clone(), full)).collect();
+            let mut profiles = Vec::with_capacity(dids.len());
+            for did in dids {
+                if hidden.contains(did.as_str()) {
+                    continue;
+                }
+                let record = records.remove(did.as_str());
+                let handle = self.resolver.known_handle(&did).await;
+                profiles.push(Profile { did, handle, record });
+            }
+            Ok(profiles)
+        })
+    }
+}
