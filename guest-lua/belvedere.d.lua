@@ -224,7 +224,7 @@ function db.search(search) end
 
 -- db.raw -------------------------------------------------------------------------------------------------------------
 
----Runs one SQL statement: a SELECT over `records`, `record_refs`, `labels`, `lexicons` and your own tables, or one that
+---Runs one SQL statement: a SELECT over `records`, `record_refs`, `accounts`, `labels`, `lexicons` and your own tables, or one that
 ---creates, alters or writes one of your own tables, whose names begin with `script_`. 1,000 rows and 4 MiB at most, 5 s.
 ---@param sql string `$1`, `$2` and so on stand for parameters
 ---@param params? (string|number|boolean|belvedere.null)[]
@@ -269,7 +269,7 @@ function db.links_by(did, targets, kinds) end
 
 ---@class belvedere.Profile
 ---@field did string
----@field handle? string verified, and nil while it is not known here: `atproto.handles` looks handles up
+---@field handle? string the verified one that is stored here, else nil: `atproto.handles` looks handles up
 ---@field uri? string of the record; nil without one
 ---@field cid? string
 ---@field record? table the profile record: that of the settings `profile_collection` and `profile_rkey`

@@ -81,7 +81,7 @@ async fn wrong_arguments_are_named(world: World) {
             "db.link_counts({}, { a = { colection = 'a.b.c' } })",
             "db.link_counts: a: unknown option \"colection\"; did you mean \"collection\"?",
         ),
-        ("db.links_by('x', {}, {})", "db.links_by: did \"x\" is not a DID"),
+        ("db.links_by('x', {}, {})", "db.links_by: did \"x\" is neither a DID nor a handle"),
         ("db.links_by(nil, {}, {})", "db.links_by: did is required"),
         (
             "db.backlinks{ collection = 'a.b.c', target = 'x' }",

@@ -1,6 +1,7 @@
 //! Handles of accounts in scripts, and accounts that are named by their handles.
 
 use crate::fixtures::World;
+use belvedere_standins::jetstream::Frame;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -16,7 +17,8 @@ crate::in_both_worlds!(
     look_ups_of_scripts_are_charged,
     a_dry_run_asks_only_with_the_network,
     accounts_may_be_named_by_their_handles,
-    profiles_are_read_in_one_call
+    profiles_are_read_in_one_call,
+    handles_are_kept_and_follow_identity_events
 );
 
 /// Alice has a handle, the handle that Bob claims is Carol's, and Carol claims none.
@@ -234,4 +236,49 @@ async fn profiles_are_read_in_one_call(world: World) {
     world.wait_for(&format!("at://{BOB}/{NOTES}/me"), false).await;
     expected.as_object_mut().unwrap().remove(BOB);
     assert_eq!(run(&world.server, &code).await, expected, "hidden accounts are left out");
+}
+
+async fn handles_are_kept_and_follow_identity_events(world: World) {
+    people(&world);
+    let mut world = world.with_notes().await;
+    world.note(ALICE, "k", json!({ "text": "hello" })).await;
+    world.note(BOB, "k", json!({ "text": "hi" })).await;
+    let accounts = "return db.raw('SELECT did, handle, status, pds FROM accounts ORDER BY did')";
+    let row = |did: &str, handle: Value| json!({ "did": did, "handle": handle, "status": "active", "pds": "https://pds.example" });
+    let unknown = |did: &str| json!({ "did": did, "status": "active" });
+    assert_eq!(run(&world.server, accounts).await, json!([unknown(ALICE), unknown(BOB)]));
+    let ask = format!("return (atproto.handles({{ '{ALICE}', '{BOB}' }}))");
+    assert_eq!(run(&world.server, &ask).await, json!({ ALICE: "alice.example" }));
+    let mut bob = row(BOB, Value::Null);
+    bob.as_object_mut().unwrap().remove("handle");
+    assert_eq!(run(&world.server, accounts).await, json!([row(ALICE, "alice.example".into()), bob]));
+    // After a restart nothing is in memory.
+    let asked = world.server.dns.queries("alice.example");
+    world.server.stop();
+    world.server.start_again().await;
+    world.plc.set_down(true);
+    assert_eq!(run(&world.server, &ask).await, json!({ ALICE: "alice.example" }));
+    let profile = format!("return db.profiles({{ '{ALICE}' }})['{ALICE}']");
+    let set = json!({ "value": NOTES });
+    world.server.admin(Method::PUT, "/admin/settings/profile_collection", Some(&set)).await;
+    assert_eq!(run(&world.server, &profile).await, json!({ "did": ALICE, "handle": "alice.example" }));
+    assert_eq!(world.server.dns.queries("alice.example"), asked, "the stored handle counts for a day");
+    world.plc.set_down(false);
+
+    world.wait_for_stream_of(NOTES).await;
+    world.plc.also_known_as(ALICE, &json!(["at://new.example"]));
+    world.server.dns.txt("_atproto.new.example", &format!("did={ALICE}"));
+    world.push(|at, _| Frame::identity(at, ALICE, "new.example"));
+    let expected = json!([row(ALICE, "new.example".into()), bob]);
+    let is_renewed = async |server: &Instance| run(server, accounts).await == expected;
+    world.server.eventually("the handle is verified again", is_renewed).await;
+    assert_eq!(run(&world.server, &ask).await, json!({ ALICE: "new.example" }));
+    // A handle that is no longer verified is forgotten.
+    world.plc.also_known_as(ALICE, &json!(["at://stolen.example"]));
+    world.push(|at, _| Frame::identity(at, ALICE, "stolen.example"));
+    let mut alice = row(ALICE, Value::Null);
+    alice.as_object_mut().unwrap().remove("handle");
+    let is_forgotten = async |server: &Instance| run(server, accounts).await == json!([alice, bob]);
+    world.server.eventually("the handle is forgotten", is_forgotten).await;
+    assert_eq!(run(&world.server, &ask).await, json!({}));
 }

@@ -50,14 +50,6 @@ impl Resolver {
         handles
     }
 
-    /// The verified handle of an account, if the caches have it.
-    pub async fn known_handle(&self, did: &Did) -> Option<String> {
-        let document = self.known(did).await?.ok()?;
-        let handle = document.handle()?;
-        let owner = self.owners.get(handle).await?.ok()?;
-        (owner == *did).then(|| handle.to_owned())
-    }
-
     /// The verified handle of an account; `None` when it has none, or does not exist.
     async fn verified_handle(
         &self,

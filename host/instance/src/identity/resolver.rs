@@ -164,6 +164,12 @@ impl Resolver {
         self.inner.cache.get(did).await.map(|entry| entry.resolved)
     }
 
+    /// The cached document, and when it was fetched.
+    pub(crate) async fn known_since(&self, did: &Did) -> Option<(Arc<DidDocument>, Timestamp)> {
+        let entry = self.inner.cache.get(did).await?;
+        Some((entry.resolved.ok()?, entry.fetched_at))
+    }
+
     /// The result of [`Self::refresh`] when the cache has a recent one; `None` when it takes a look-up.
     pub async fn known_fresh(&self, did: &Did) -> Option<Resolved> {
         let entry = self.inner.cache.get(did).await?;

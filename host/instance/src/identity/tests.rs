@@ -1,3 +1,5 @@
+mod handles;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -354,31 +356,4 @@ async fn the_last_pds_counts_for_minutes_while_look_ups_are_limited() {
     let refused = recent(36_360).await;
     assert!(matches!(refused, Err(IdentityError::RateLimited(_))), "{refused:?}");
     assert_eq!(resolver.last_known_pds(&abc).await.as_deref(), Some("https://one.test"), "for readers");
-}
-
-/// A batch waits no longer than its caller allows, asks no domain that is not paid for, and tells what failed.
-#[tokio::test]
-async fn a_batch_of_handles_is_bounded() {
-    let directory = Directory::start().await;
-    let dids: Vec<Did> = (0..3).map(|n| did(&format!("did:plc:p{n}"))).collect();
-    for (n, one) in dids.iter().enumerate() {
-        let document = json!({"id": one, "alsoKnownAs": [format!("at://p{n}.invalid")]});
-        directory.set(&format!("/{one}"), 200, document);
-    }
-    let resolver = directory.resolver(&clock(), true);
-    resolver.owners.insert("p0.invalid".to_owned(), Ok(dids[0].clone())).await;
-    resolver.owners.insert("p1.invalid".to_owned(), Ok(dids[0].clone())).await;
-    let found = resolver.handles(&dids, |_| false, Duration::from_secs(5)).await;
-    assert_eq!(
-        found.verified,
-        HashMap::from([(dids[0].clone(), "p0.invalid".to_owned())]),
-        "p1 is another's"
-    );
-    assert!(matches!(&found.failed[..], [(did, HandleError::TooMany)] if *did == dids[2]), "{found:?}");
-    assert_eq!(directory.requests(), 3);
-
-    let (_silent, slow) = silent_hosts().await;
-    let all: Vec<Did> = dids.iter().chain(&slow).cloned().collect();
-    let found = resolver.handles(&all, |_| false, Duration::from_millis(50)).await;
-    assert_eq!((found.verified.len(), found.failed.len()), (1, slow.len() + 1), "{found:?}");
 }

@@ -1,5 +1,6 @@
 //! The tasks after identity events, which only the host that follows the stream receives: the other hosts drop the
-//! documents that it announces from their caches, and the sessions of accounts that have moved end.
+//! documents that it announces from their caches, the sessions of accounts that have moved end, and stored handles are
+//! verified again.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Topic;
 use belvedere_instance::pds::Vault;
+use belvedere_instance::people::People;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::Db;
 use belvedere_storage::store::notifications::announce;
@@ -61,6 +63,21 @@ impl ChangedIdentities {
                     Some(Ok(())) => {}
                     Some(Err(error)) => {
                         tracing::warn!(%error, "sessions can't be checked after identity events: they are before their next call");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets the handles of accounts, and looks up those that were known, until `stop`.
+    pub(super) async fn refresh_handles(self, people: People, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(ANNOUNCE_EVERY)).await.is_some() {
+            for dids in self.take().chunks(MAX_PER_NOTIFICATION) {
+                match stop.run_until_cancelled(people.identities_changed(dids)).await {
+                    None => return,
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => {
+                        tracing::warn!(%error, "handles can't be forgotten after identity events: they count for a day");
                     }
                 }
             }

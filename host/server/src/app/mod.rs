@@ -175,10 +175,12 @@ impl App {
         access.vault.effective_scopes().reload(&settings);
         let network_lexicons = NetworkLexicons::new(core.clone(), authorities.clone());
         let (identities, may_have_moved) = (ChangedIdentities::default(), ChangedIdentities::default());
+        let (renamed, people) = (ChangedIdentities::default(), startup.people());
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
             core: core.clone(),
             identities: identities.clone(),
             may_have_moved: may_have_moved.clone(),
+            renamed: renamed.clone(),
             network_lexicons: network_lexicons.clone(),
         });
         let record_checker =
@@ -250,6 +252,7 @@ impl App {
         app.tasks.spawn(identities.announce(app.db.clone(), app.lifecycle.drain.clone()));
         let vault = app.sessions.vault.clone();
         app.tasks.spawn(may_have_moved.check_sessions(vault, app.lifecycle.drain.clone()));
+        app.tasks.spawn(renamed.refresh_handles(people, app.lifecycle.drain.clone()));
         Ok(app)
     }
 

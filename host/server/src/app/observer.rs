@@ -17,6 +17,8 @@ pub(super) struct StreamObserver {
     pub(super) identities: ChangedIdentities,
     /// Accounts whose sessions are checked.
     pub(super) may_have_moved: ChangedIdentities,
+    /// Accounts whose handles and PDSs are forgotten.
+    pub(super) renamed: ChangedIdentities,
     pub(super) network_lexicons: NetworkLexicons,
 }
 
@@ -55,11 +57,12 @@ impl Observer for StreamObserver {
     fn identity_changed(&self, did: &Did) {
         self.identities.note(did);
         let (resolver, did) = (self.core.resolver.clone(), did.clone());
-        let may_have_moved = self.may_have_moved.clone();
+        let (may_have_moved, renamed) = (self.may_have_moved.clone(), self.renamed.clone());
         tokio::spawn(async move {
             resolver.invalidate(&did).await;
-            // The check must not find the old document.
+            // Neither may find the old document.
             may_have_moved.note(&did);
+            renamed.note(&did);
         });
     }
     fn lexicon_published(&self, published: PublishedLexicon) {

@@ -80,11 +80,12 @@ impl Scripting {
         let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
         let labels = Arc::new(ServerLabels(db.clone(), clock.clone()));
         let look_ups = ScriptLookUps { buckets: Arc::clone(sender_buckets), clock: clock.clone() };
+        let people = startup.people();
         let profiles = ServerProfiles {
             db: db.clone(),
             settings: Arc::clone(settings),
             registry: Arc::clone(&startup.core.registry),
-            resolver: startup.core.resolver.clone(),
+            people: people.clone(),
         };
         let services = Services::new(index, log, clock.clone(), random.clone())
             .with_variables(variables)
@@ -92,7 +93,7 @@ impl Scripting {
             .with_xrpc(xrpc)
             .with_jobs(jobs.clone())
             .with_atproto(startup.core.resolver.clone(), labels, Arc::clone(attestation))
-            .with_handle_budget(Arc::new(look_ups))
+            .with_people(people, Arc::new(look_ups))
             .with_profiles(Arc::new(profiles))
             .with_identity(identity.clone())
             .with_repos(repos.clone())

@@ -11,6 +11,7 @@ use belvedere_base::random::Random;
 use belvedere_instance::config::{Config, Identity, LoadedSecrets};
 use belvedere_instance::core::Core;
 use belvedere_instance::events::EventLog;
+use belvedere_instance::people::People;
 use belvedere_protocol::crypto::SealingKey;
 use belvedere_storage::store::StoreError;
 use belvedere_storage::store::server_lock::ServerLock;
@@ -51,6 +52,11 @@ impl Startup {
         let failed = |error| StartError::Store { url: config.database.redacted_url(), error };
         core.registry.reload(&core.db).await.map_err(failed)?;
         Ok(Self { core, config, identity, secrets, lock, processor: ProcessorPool::default(), lifecycle })
+    }
+
+    /// Knows the handles of accounts.
+    pub(super) fn people(&self) -> People {
+        People::new(self.core.db.clone(), self.core.resolver.clone(), self.core.clock.clone())
     }
 
     /// An error of the database, with its address.

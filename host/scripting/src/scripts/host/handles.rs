@@ -1,6 +1,6 @@
 //! Resolves handles that a script names, and finds the handles of accounts.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
@@ -9,6 +9,7 @@ use super::fault;
 use super::state::RunState;
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
+use crate::scripts::services::store_error;
 use belvedere_instance::identity::{HandleError, Handles};
 use belvedere_protocol::atproto::{AtIdentifier, Did, Handle, HandleUri};
 
@@ -92,20 +93,28 @@ pub(super) async fn of_accounts(
     function: &str,
     dids: &[Did],
 ) -> Result<Vec<u8>, Fault> {
-    let (resolver, budget) = state
-        .service(function, |services| Some((services.resolver.clone()?, services.handle_budget.clone())))?;
-    for did in dids {
+    let (people, resolver, budget) = state.database(function, |services| {
+        Some((services.people.clone()?, services.resolver.clone()?, services.handle_budget.clone()))
+    })?;
+    let started = Instant::now();
+    let stored = people.stored(dids).await;
+    state.spend_on_database(started.elapsed());
+    let stored = stored.map_err(|error| fault::index(function, &store_error(error)))?;
+    let mut max_wait = Duration::ZERO;
+    if !stored.missing.is_empty() {
+        state.outbound.count(1)?;
+        max_wait = state.outbound.time_left()?.min(limits::HANDLES_TIME);
+    }
+    for did in &stored.missing {
         // A document that is fetched costs as much as `atproto.resolve_service_endpoint`.
         if resolver.known(did).await.is_none() {
             state.count_call()?;
         }
     }
-    state.outbound.count(1)?;
-    let max_wait = state.outbound.time_left()?.min(limits::HANDLES_TIME);
-    let tenant = state.tenant().clone();
+    let (tenant, keeps) = (state.tenant().clone(), state.dry_run().is_none());
     let pay = |handle: &Handle| budget.as_ref().is_none_or(|budget| budget.pay(&tenant, handle));
     let started = Instant::now();
-    let Handles { verified, failed } = resolver.handles(dids, pay, max_wait).await;
+    let Handles { verified, failed } = people.complete(stored, pay, max_wait, keeps).await;
     state.outbound.charge(0, started.elapsed());
     if let [(did, error), ..] = &failed[..]
         && failed.len() == dids.len()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::arguments::{account, check_lengths, invalid, nsid};
+use super::arguments::{check_lengths, invalid, nsid};
 use super::reading::{call_index, page};
 use super::state::RunState;
 use super::{fault, handles};
@@ -22,11 +22,12 @@ pub(super) async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Resu
         FUNCTION,
         &[Some(&collection), Some(&target), path.as_ref(), did.as_ref(), cursor.as_ref()],
     )?;
-    // References name accounts by their DIDs.
-    let target = handles::without_handle(state, FUNCTION, target).await?;
-    let (links, did) = (links(FUNCTION, &collection, path)?, account(FUNCTION, did)?);
     check_target(FUNCTION, &target)?;
+    let links = links(FUNCTION, &collection, path)?;
     let after = Position::read(cursor.as_deref(), None).map_err(|error| invalid(FUNCTION, error))?;
+    // References name accounts by their DIDs.
+    let target = handles::with_did(state, FUNCTION, target).await?;
+    let did = handles::account(state, FUNCTION, did).await?;
     let wanted = Backlinks { links, target, did, after, limit: PageSize::RECORDS.clamp(limit) };
     let found = call_index(state, FUNCTION, index.backlinks(tenant, wanted)).await?;
     page(state, &found)
@@ -59,9 +60,8 @@ pub(super) async fn of_account(
 ) -> Result<Vec<u8>, Fault> {
     const FUNCTION: &str = "db.links_by";
     let (index, tenant) = (state.index(FUNCTION)?, state.tenant().clone());
-    let did =
-        Did::try_from(did.as_str()).map_err(|_| invalid(FUNCTION, format!("did {did:?} is not a DID")))?;
     let mut found = Found::new(state, FUNCTION, targets, &kinds)?;
+    let Some(did) = handles::account(state, FUNCTION, Some(did)).await? else { return Ok(found.into_json()) };
     for kind in kinds {
         let links = links(FUNCTION, &kind.collection, kind.path)?;
         let call = index.links_of(tenant.clone(), did.clone(), links, found.targets.clone());

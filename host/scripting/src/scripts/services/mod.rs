@@ -29,6 +29,7 @@ use belvedere_base::random::Random;
 use belvedere_instance::identity::Resolver;
 use belvedere_instance::jobs::{JobQueue, RunningJob};
 use belvedere_instance::keys::attestation::Attestation;
+use belvedere_instance::people::People;
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
@@ -60,6 +61,8 @@ pub struct Services {
     pub job: Option<RunningJob>,
     /// Resolves DIDs to DID documents, and handles to DIDs.
     pub resolver: Option<Resolver>,
+    /// Knows the handles of accounts.
+    pub(in crate::scripts) people: Option<People>,
     /// Pays for look-ups of handles; without it they are free.
     pub(in crate::scripts) handle_budget: Option<Arc<dyn HandleBudget>>,
     pub labels: Option<Arc<dyn Labels>>,
@@ -92,6 +95,7 @@ impl Services {
             jobs: None,
             job: None,
             resolver: None,
+            people: None,
             handle_budget: None,
             labels: None,
             profiles: None,
@@ -126,7 +130,8 @@ impl Services {
     }
 
     #[must_use]
-    pub fn with_handle_budget(mut self, budget: Arc<dyn HandleBudget>) -> Self {
+    pub fn with_people(mut self, people: People, budget: Arc<dyn HandleBudget>) -> Self {
+        self.people = Some(people);
         self.handle_budget = Some(budget);
         self
     }
@@ -210,6 +215,7 @@ impl Services {
             jobs: self.jobs.clone(),
             job: None,
             resolver: self.resolver.clone().filter(|_| network),
+            people: self.people.clone().filter(|_| network),
             handle_budget: self.handle_budget.clone(),
             labels: self.labels.clone(),
             profiles: self.profiles.clone(),

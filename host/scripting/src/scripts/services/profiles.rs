@@ -1,18 +1,18 @@
 //! Reads the profiles of accounts: the record that the settings name, and the handle.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
 use super::IndexError;
 use super::server::store_error;
-use belvedere_instance::identity::Resolver;
 use belvedere_instance::lexicons::Registry;
+use belvedere_instance::people::People;
 use belvedere_instance::settings::Settings;
 use belvedere_protocol::atproto::{Did, RecordUri};
+use belvedere_storage::store::Db;
 use belvedere_storage::store::records::{FullRecordRow, get_many_full};
-use belvedere_storage::store::{Db, identities};
 use belvedere_web::fair_share::Tenant;
 
 /// An account as a page shows it beside its records.
@@ -42,7 +42,7 @@ pub struct ServerProfiles {
     pub db: Db,
     pub settings: Arc<Settings>,
     pub registry: Arc<Registry>,
-    pub resolver: Resolver,
+    pub people: People,
 }
 
 impl Profiles for ServerProfiles {
@@ -73,18 +73,16 @@ impl Profiles for ServerProfiles {
                 let text = format!("the records take more than {max_bytes} bytes together");
                 return Err(IndexError::Limit(text));
             }
-            let hidden = identities::hidden(&self.db, &dids).await.map_err(store_error)?;
-            let hidden: HashSet<String> = hidden.into_iter().collect();
+            let mut accounts = self.people.accounts(&dids).await.map_err(store_error)?;
             let mut records: HashMap<String, FullRecordRow> =
                 found.rows.into_iter().map(|full| (full.row.did.clone(), full)).collect();
             let mut profiles = Vec::with_capacity(dids.len());
             for did in dids {
-                if hidden.contains(did.as_str()) {
-                    continue;
+                let account = accounts.remove(did.as_str()).unwrap_or_default();
+                if !account.is_hidden {
+                    let record = records.remove(did.as_str());
+                    profiles.push(Profile { did, handle: account.handle, record });
                 }
-                let record = records.remove(did.as_str());
-                let handle = self.resolver.known_handle(&did).await;
-                profiles.push(Profile { did, handle, record });
             }
             Ok(profiles)
         })

@@ -1,7 +1,7 @@
 //! Deletes what the index has of deleted accounts, and tombstones that are no longer needed.
 //!
 //! Gone with an account are its records with their references and search rows, the tombstones of records, the labels on
-//! its records and on addresses in its spaces, and its dead letters. Labels on the account itself stay: they are the
+//! its records and on addresses in its spaces, its dead letters, and its handle. Labels on the account itself stay: they are the
 //! labeler's, and apply again if the account returns.
 
 use std::collections::HashMap;
@@ -24,7 +24,11 @@ pub(super) async fn sqlite(
 ) -> Result<u64, StoreError> {
     let forget = "DELETE FROM repo_repairs WHERE did_id IN \
                   (SELECT d.id FROM json_each($1) AS v CROSS JOIN dids d WHERE d.did = v.value ->> 0)";
-    sqlx::query(forget).bind(pairs).execute(&mut *conn).await?;
+    let identity = "DELETE FROM account_identities WHERE did_id IN \
+                    (SELECT d.id FROM json_each($1) AS v CROSS JOIN dids d WHERE d.did = v.value ->> 0)";
+    for sql in [forget, identity] {
+        sqlx::query(sql).bind(pairs).execute(&mut *conn).await?;
+    }
     let mark = "INSERT INTO repo_tombstones (did_id, rev, deleted_at) \
                 SELECT d.id, v.value ->> 1, $2 FROM json_each($1) AS v CROSS JOIN dids d WHERE d.did = v.value ->> 0 \
                 ON CONFLICT (did_id) DO UPDATE SET rev = excluded.rev, deleted_at = excluded.deleted_at \
@@ -65,7 +69,10 @@ pub(super) async fn postgres(
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     let forget = "DELETE FROM repo_repairs WHERE did_id IN (SELECT id FROM dids WHERE did = ANY($1))";
-    sqlx::query(forget).bind(dids).execute(&mut *conn).await?;
+    let identity = "DELETE FROM account_identities WHERE did_id IN (SELECT id FROM dids WHERE did = ANY($1))";
+    for sql in [forget, identity] {
+        sqlx::query(sql).bind(dids).execute(&mut *conn).await?;
+    }
     let mark = "INSERT INTO repo_tombstones (did_id, rev, deleted_at) \
                 SELECT d.id, v.rev, $3 FROM UNNEST ($1::text[], $2::bigint[]) AS v (did, rev) \
                 JOIN dids d ON d.did = v.did \

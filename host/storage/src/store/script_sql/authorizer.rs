@@ -18,7 +18,8 @@ use super::guard::{self, CTE_PREFIX, OWN_PREFIX};
 use super::{INDEX, LEAN_RECORDS, OWN_COLUMNS, SQLITE_LENGTH_CHECK};
 
 /// The views with the tables of the index that they read.
-const VIEWS: [(&str, &[&str]); 5] = [
+const VIEWS: [(&str, &[&str]); 6] = [
+    ("accounts", &["account_identities", "dids"]),
     ("records", &["collections", "dids", "invalid_records", "records"]),
     (LEAN_RECORDS, &["collections", "dids", "invalid_records", "records"]),
     ("record_refs", &["collections", "dids", "record_refs", "records"]),

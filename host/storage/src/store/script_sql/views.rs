@@ -1,5 +1,5 @@
 //! Defines the views of the index that scripts' SQL reads on SQLite. On PostgreSQL migrations create the same views
-//! (`0008_script_sql.sql`, `0036_invalid_records.sql`, `0054_label_versions.sql`); a test compares them.
+//! (`0008_script_sql.sql`, `0036_invalid_records.sql`, `0054_label_versions.sql`, `0060_account_identities.sql`); a test compares them.
 //!
 //! Hidden accounts are left out. Times are RFC 3339 text; `indexed_us` is `indexed_at` in microseconds and has an
 //! index. CIDs are text. `valid` is a truth value: 0 or 1 on SQLite. A record above the maximum size of a value is NULL, so that one large record on the network
@@ -52,7 +52,9 @@ fn own_columns() -> String {
     )
 }
 
-const OTHER_VIEWS: [&str; 3] = [
+const OTHER_VIEWS: [&str; 4] = [
+    "CREATE TEMP VIEW accounts AS SELECT d.did AS did, i.handle AS handle, 'active' AS status, i.pds AS pds \
+     FROM belvedere.dids d LEFT JOIN belvedere.account_identities i ON i.did_id = d.id WHERE d.status = 0",
     "CREATE TEMP VIEW record_refs AS SELECT 'at://' || d.did || '/' || c.nsid || '/' || r.rkey AS source_uri, \
          f.target AS target_uri, c.nsid AS collection, f.paths AS paths \
      FROM belvedere.record_refs f JOIN belvedere.records r ON r.id = f.record_id \

@@ -32,6 +32,7 @@ mod events;
 mod field_index_builds;
 mod field_indexes;
 mod fixtures;
+mod identities;
 mod instance_oauth_keys;
 mod invalid;
 mod jobs;

@@ -64,7 +64,7 @@ pub const MAX_CALLS: u32 = 100;
 const MAX_NODES: u32 = 20_000;
 
 /// The views that scripts may read. They can't be written.
-pub const VIEWS: [&str; 4] = ["labels", "lexicons", "record_refs", "records"];
+pub const VIEWS: [&str; 5] = ["accounts", "labels", "lexicons", "record_refs", "records"];
 /// Prefix of the names of the scripts' own tables and indexes.
 pub const OWN_PREFIX: &str = "script_";
 
@@ -105,7 +105,7 @@ pub enum GuardError {
     #[error("the statement is too long or too deeply nested")]
     TooLarge,
     #[error(
-        "table {0} can't be used: there are records, record_refs, labels, lexicons and your own, named script_…"
+        "table {0} can't be used: there are records, record_refs, accounts, labels, lexicons and your own, named script_…"
     )]
     Table(String),
     #[error("table {0} can't be changed: only your own can, named script_…")]

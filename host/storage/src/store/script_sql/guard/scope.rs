@@ -54,6 +54,7 @@ pub(super) fn view_columns(name: &str) -> Option<Columns> {
     let (names, json) = match name {
         "records" => ("uri did collection rkey cid indexed_at indexed_us record valid", "record"),
         "record_refs" => ("source_uri target_uri collection paths", ""),
+        "accounts" => ("did handle status pds", ""),
         "labels" => ("src uri val cid cts exp", ""),
         "lexicons" => (
             "id revision lexicon_type lexicon_json action target_collection source authority_did created_at updated_at",

@@ -1,0 +1,169 @@
+//! The handles of accounts, looked up once and kept in the database (`docs/adr/0119-handles-are-kept.md`).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use belvedere_base::clock::{Clock, Timestamp};
+use belvedere_protocol::atproto::{Did, Handle};
+use belvedere_storage::store::identities::{self, Account, Learned};
+use belvedere_storage::store::{Db, StoreError};
+
+use crate::identity::{Handles, Resolver};
+
+/// Seconds for which a stored handle counts. An identity event ends that earlier; a change at the handle's domain causes
+/// no event.
+const HANDLE_SECONDS: i64 = 24 * 3_600;
+
+/// The same for an account without a verified handle, whose owner is perhaps about to set one up.
+const NO_HANDLE_SECONDS: i64 = 3_600;
+
+/// Time for which a refresh after identity events looks up handles.
+const REFRESH_TIME: Duration = Duration::from_secs(30);
+
+/// Look-ups of refreshes at the same time: they take few of the permits at the directory.
+const REFRESH_PERMITS: usize = 4;
+
+/// Knows accounts. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct People {
+    db: Db,
+    resolver: Resolver,
+    clock: Clock,
+}
+
+/// The stored part of an answer.
+#[derive(Debug, Default)]
+pub struct Stored {
+    accounts: HashMap<String, Account>,
+    verified: HashMap<Did, String>,
+    /// Accounts that have to be looked up.
+    pub missing: Vec<Did>,
+}
+
+impl People {
+    pub fn new(db: Db, resolver: Resolver, clock: Clock) -> Self {
+        Self { db, resolver, clock }
+    }
+
+    /// The stored accounts among `dids`.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn accounts(&self, dids: &[Did]) -> Result<HashMap<String, Account>, StoreError> {
+        identities::accounts(&self.db, dids).await
+    }
+
+    /// Begins to answer for these accounts with what is stored.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn stored(&self, dids: &[Did]) -> Result<Stored, StoreError> {
+        let mut stored = Stored { accounts: self.accounts(dids).await?, ..Stored::default() };
+        for did in dids {
+            match stored.accounts.get(did.as_str()) {
+                Some(account) if is_fresh(account, self.clock.now()) => {
+                    if let Some(handle) = &account.handle {
+                        stored.verified.insert(did.clone(), handle.clone());
+                    }
+                }
+                _ => stored.missing.push(did.clone()),
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Looks up the accounts that are missing, and keeps the results if `keeps`. Accounts that can't be looked up now have
+    /// the handle that was stored before. `pay` is called before the domain of a handle is asked.
+    pub async fn complete(
+        &self,
+        stored: Stored,
+        pay: impl Fn(&Handle) -> bool + Send + Sync,
+        max_wait: Duration,
+        keeps: bool,
+    ) -> Handles {
+        let Stored { accounts, verified, missing } = stored;
+        let mut found = self.resolver.handles(&missing, pay, max_wait).await;
+        if keeps {
+            self.keep(&missing, &found).await;
+        }
+        found.failed.retain(|(did, _)| {
+            let old = accounts.get(did.as_str()).and_then(|account| account.handle.clone());
+            old.is_none_or(|handle| {
+                found.verified.insert(did.clone(), handle);
+                false
+            })
+        });
+        found.verified.extend(verified);
+        found
+    }
+
+    /// Forgets the handles and PDSs of accounts after identity events, and looks up those handles again that were known.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub async fn identities_changed(&self, dids: &[Did]) -> Result<(), StoreError> {
+        let known = identities::forget(&self.db, dids, self.clock.now()).await?;
+        for did in dids {
+            // Documents that count from now on are fetched after that time.
+            self.resolver.invalidate(did).await;
+        }
+        if !known.is_empty() {
+            let tasks = self.resolver.for_tasks(REFRESH_PERMITS);
+            let found = tasks.handles(&known, |_| true, REFRESH_TIME).await;
+            self.keep(&known, &found).await;
+        }
+        Ok(())
+    }
+
+    /// Stores what was found. A failure costs later look-ups only.
+    async fn keep(&self, dids: &[Did], found: &Handles) {
+        let mut learned = Vec::with_capacity(dids.len());
+        for did in dids {
+            if found.failed.iter().any(|(failed, _)| failed == did) {
+                continue;
+            }
+            let Some((document, known_at)) = self.resolver.known_since(did).await else { continue };
+            let (handle, pds) = (found.verified.get(did).cloned(), document.pds().map(str::to_owned));
+            // The cached document may be newer than the one whose handle was verified.
+            if handle.is_none() || handle.as_deref() == document.handle() {
+                learned.push(Learned { did: did.clone(), handle, pds, known_at });
+            }
+        }
+        if let Err(error) = identities::learn(&self.db, &learned).await {
+            tracing::warn!(%error, "handles can't be stored: they will be looked up again");
+        }
+    }
+}
+
+/// Whether what is stored of an account counts.
+fn is_fresh(account: &Account, now: Timestamp) -> bool {
+    let seconds = match account {
+        Account { handle: Some(_), .. } => HANDLE_SECONDS,
+        Account { pds: Some(_), .. } => NO_HANDLE_SECONDS,
+        // It was cleared, or its document names neither.
+        _ => return false,
+    };
+    account.known_at.is_some_and(|known_at| now < known_at.plus_seconds(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_counts_for_a_day_and_its_absence_for_an_hour() {
+        let known_at = Some(Timestamp(0));
+        let pds = Some("https://pds.example".to_owned());
+        let with_handle =
+            Account { handle: Some("a.example".to_owned()), pds: pds.clone(), known_at, is_hidden: false };
+        let without = Account { pds, known_at, ..Account::default() };
+        let cleared = Account { known_at, ..Account::default() };
+        for (hours, fresh) in
+            [(0, [true, true]), (1, [true, false]), (23, [true, false]), (24, [false, false])]
+        {
+            let now = Timestamp(0).plus_seconds(hours * 3_600);
+            assert_eq!([is_fresh(&with_handle, now), is_fresh(&without, now)], fresh, "{hours}");
+            assert!(!is_fresh(&cleared, now) && !is_fresh(&Account::default(), now));
+        }
+    }
+}
