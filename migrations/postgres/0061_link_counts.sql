@@ -7,7 +7,6 @@
 
 -- The timeouts of the role or the database are meant for short statements.
 SET LOCAL statement_timeout = 0;
-SET LOCAL lock_timeout = 0;
 
 CREATE TABLE link_counts (
     target TEXT COLLATE "C" NOT NULL,
@@ -45,6 +44,8 @@ BEGIN
     GROUP BY f.target, f.collection_id, p.path ORDER BY f.target, f.collection_id, p.path
     ON CONFLICT (target, collection_id, path) DO UPDATE SET links = c.links + excluded.links,
         hidden = c.hidden + excluded.hidden;
+    DELETE FROM link_counts c USING (SELECT DISTINCT target, collection_id FROM changed) f
+    WHERE c.target = f.target AND c.collection_id = f.collection_id AND c.path <> '' AND c.links = 0;
     RETURN NULL;
 END $$;
 
@@ -62,7 +63,7 @@ BEGIN
         FROM (SELECT unnest(hidden_now) AS id, 1 AS sign UNION ALL SELECT unnest(shown_now), -1) a
         CROSS JOIN collections k
         CROSS JOIN LATERAL (SELECT r.id FROM records r WHERE r.collection_id = k.id AND r.did_id = a.id) r
-        CROSS JOIN LATERAL (SELECT * FROM record_refs f WHERE f.collection_id = k.id AND f.record_id = r.id) f
+        CROSS JOIN LATERAL (SELECT * FROM record_refs f WHERE f.collection_id = k.id AND f.record_id = r.id AND f.did_id = a.id) f
         JOIN link_counts t ON t.target = f.target AND t.collection_id = f.collection_id AND t.path = ''
         CROSS JOIN LATERAL unnest(array_append(string_to_array(nullif(f.paths, ''), ' '), '')) AS p (path)
         GROUP BY f.target, f.collection_id, p.path) v
@@ -70,19 +71,34 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER record_refs_counted_of_accounts AFTER UPDATE ON dids
-    REFERENCING OLD TABLE AS before NEW TABLE AS after
-    FOR EACH STATEMENT EXECUTE FUNCTION count_links_of_accounts();
-
--- Creating a trigger waits for other transactions that write references.
+-- Creating a trigger waits for other transactions that write the table. Each attempt does so for at most 0.2 s at a time, because
+-- writes that begin meanwhile wait behind it.
 DO $$
 DECLARE
     part regclass;
+    attempts bigint := 0;
 BEGIN
-    FOR part IN SELECT relid FROM pg_partition_tree('record_refs') LOOP
-        EXECUTE format('CREATE TRIGGER record_refs_counted_in AFTER INSERT ON %s REFERENCING NEW TABLE AS changed '
-            'FOR EACH STATEMENT EXECUTE FUNCTION count_links_in()', part);
-        EXECUTE format('CREATE TRIGGER record_refs_counted_out AFTER DELETE ON %s REFERENCING OLD TABLE AS changed '
-            'FOR EACH STATEMENT EXECUTE FUNCTION count_links_out()', part);
+    LOOP
+        attempts := attempts + 1;
+        BEGIN
+            PERFORM set_config('lock_timeout', '200ms', true);
+            CREATE TRIGGER record_refs_counted_of_accounts AFTER UPDATE ON dids
+                REFERENCING OLD TABLE AS before NEW TABLE AS after
+                FOR EACH STATEMENT EXECUTE FUNCTION count_links_of_accounts();
+            FOR part IN SELECT relid FROM pg_partition_tree('record_refs') LOOP
+                EXECUTE format('CREATE TRIGGER record_refs_counted_in AFTER INSERT ON %s REFERENCING NEW TABLE AS changed '
+                    'FOR EACH STATEMENT EXECUTE FUNCTION count_links_in()', part);
+                EXECUTE format('CREATE TRIGGER record_refs_counted_out AFTER DELETE ON %s REFERENCING OLD TABLE AS changed '
+                    'FOR EACH STATEMENT EXECUTE FUNCTION count_links_out()', part);
+            END LOOP;
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            -- Once a minute or so.
+            IF attempts % 150 = 0 THEN
+                RAISE WARNING 'a long transaction does not let the migration create its triggers: end it '
+                    '(pg_stat_activity shows it), or wait for its end';
+            END IF;
+            PERFORM pg_sleep(0.2);
+        END;
     END LOOP;
 END $$;

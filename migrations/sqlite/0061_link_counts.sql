@@ -27,6 +27,8 @@ WHEN EXISTS (SELECT 1 FROM link_counts c
         hidden = hidden - EXISTS (SELECT 1 FROM dids WHERE id = OLD.did_id AND status <> 0)
     WHERE target = OLD.target AND collection_id = OLD.collection_id AND path IN (SELECT value
         FROM json_each('[""' || iif(OLD.paths <> '', ',"' || replace(OLD.paths, ' ', '","') || '"', '') || ']'));
+    DELETE FROM link_counts
+    WHERE target = OLD.target AND collection_id = OLD.collection_id AND path <> '' AND links = 0;
 END;
 
 CREATE TRIGGER record_refs_counted_of_account AFTER UPDATE OF status ON dids
@@ -35,7 +37,7 @@ WHEN (OLD.status <> 0) <> (NEW.status <> 0) BEGIN
     FROM (SELECT f.target, f.collection_id, p.value AS path, count(*) AS n
         FROM collections k CROSS JOIN records r CROSS JOIN record_refs f CROSS JOIN link_counts c CROSS JOIN
             json_each('[""' || iif(f.paths <> '', ',"' || replace(f.paths, ' ', '","') || '"', '') || ']') p
-        WHERE r.collection_id = k.id AND r.did_id = NEW.id AND f.record_id = r.id
+        WHERE r.collection_id = k.id AND r.did_id = NEW.id AND f.record_id = r.id AND f.did_id = NEW.id
             AND c.target = f.target AND c.collection_id = f.collection_id AND c.path = ''
         GROUP BY 1, 2, 3) v
     WHERE link_counts.target = v.target AND link_counts.collection_id = v.collection_id AND link_counts.path = v.path;

@@ -43,7 +43,7 @@ async fn read_collection(db: &Db, Unread { collection, mut after }: Unread) -> R
         let step = invalid::walk(db, &collection, after, STEP).await?;
         records += step.rows.len();
         let bytes = step.rows.iter().map(|row| row.row.record.len()).sum();
-        let reread: Vec<_> = hand_over_thread(bytes, || step.rows.iter().filter_map(reread).collect());
+        let reread: Vec<_> = hand_over_thread(bytes, || step.rows.iter().map(reread).collect());
         unread::replace(db, &collection, &reread).await?;
         let Some(Position::Time(next)) = step.next else { break };
         after = next;
@@ -58,8 +58,8 @@ async fn read_collection(db: &Db, Unread { collection, mut after }: Unread) -> R
     Ok(())
 }
 
-/// `None` for a record that could not be stored today.
-fn reread(row: &FullRecordRow) -> Option<Reread> {
-    let refs = record::inspect(&row.row.record).ok()?.refs;
-    Some(Reread { id: row.row.id, updated_at: row.updated_at, refs })
+/// A record that could not be stored today has no references.
+fn reread(row: &FullRecordRow) -> Reread {
+    let refs = record::inspect(&row.row.record).map(|found| found.refs).unwrap_or_default();
+    Reread { id: row.row.id, updated_at: row.updated_at, refs }
 }

@@ -9,13 +9,15 @@ use belvedere_instance::xrpc::{Call, Verb};
 use belvedere_protocol::atproto::lexicon::SchemaErrors;
 use belvedere_web::http::Error;
 
+const NO_FIELDS: &[u8] = b"{}";
+
 /// A call whose parameters and input match the lexicon of its method.
 #[derive(Debug)]
 pub(super) struct TypedCall<'a> {
     pub(super) call: &'a Call,
     /// `None` for a method without a lexicon.
     pub(super) params: Option<Map<String, Value>>,
-    /// The body, checked to be JSON.
+    /// The body, checked to be JSON, with the defaults of the lexicon.
     pub(super) input: Option<Bytes>,
 }
 
@@ -32,8 +34,8 @@ impl<'a> TypedCall<'a> {
             (Some(input), _) => Some(lexicons.input(method, input.clone()).map_err(invalid)?),
             (None, Verb::Procedure) => {
                 // A procedure without a body is called with no fields.
-                lexicons.input(method, Bytes::from_static(b"{}")).map_err(invalid)?;
-                None
+                let defaults = lexicons.input(method, Bytes::from_static(NO_FIELDS)).map_err(invalid)?;
+                (defaults != NO_FIELDS).then_some(defaults)
             }
             (None, Verb::Query) => None,
         };

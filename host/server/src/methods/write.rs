@@ -21,7 +21,8 @@ pub(super) async fn answer(app: &App, lexicon: &Lexicon, typed: &TypedCall<'_>) 
         let text = "the procedure has neither a script nor a target_collection";
         return Err(Error::bad_request(text));
     };
-    let mut fields: Map<String, Value> = request::json(typed.input.as_deref().unwrap_or_default())?;
+    // Without defaults: the caller's repo gets what the caller sent.
+    let mut fields: Map<String, Value> = request::json(call.input.as_deref().unwrap_or_default())?;
     fields.remove("shouldPublish");
     let account = delegate::take(app, &call.caller, &mut fields).await?;
     let session = pds_session::of(app, &call.caller, account.as_ref()).await?;

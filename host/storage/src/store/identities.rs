@@ -123,14 +123,14 @@ pub async fn forget(db: &Db, dids: &[Did], now: Timestamp) -> Result<Vec<Did>, S
         Db::Sqlite(db) => {
             let sql = format!(
                 "INSERT INTO account_identities (did_id, known_at) SELECT d.id, $2 FROM json_each($1) v CROSS JOIN dids d \
-                 WHERE d.did = v.value {conflict}"
+                 WHERE d.did = v.value AND d.status <> 4 {conflict}"
             );
             let query = sqlx::query(AssertSqlSafe(sql)).bind(to_json_text(&names)).bind(now);
             query.execute(&db.writer).await?;
         }
         Db::Postgres(db) => {
             let sql = format!(
-                "INSERT INTO account_identities (did_id, known_at) SELECT id, $2 FROM dids WHERE did = ANY($1) \
+                "INSERT INTO account_identities (did_id, known_at) SELECT id, $2 FROM dids WHERE did = ANY($1) AND status <> 4 \
                  ORDER BY did {conflict}"
             );
             sqlx::query(AssertSqlSafe(sql)).bind(names).bind(now).execute(db.writer()).await?;

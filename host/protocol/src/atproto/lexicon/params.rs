@@ -2,6 +2,7 @@
 //! (specs/xrpc, Lexicon HTTP Endpoints; specs/lexicon, `params`).
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::{Map, Value};
 
 use super::plan::{Object, Type};
@@ -39,9 +40,15 @@ pub(super) fn read(params: &Object, given: &[(String, String)]) -> Map<String, V
     read
 }
 
-/// The JSON text of an object, with the defaults of its schema for fields that are missing.
-pub(super) fn with_defaults(schema: &Object, text: Bytes) -> Bytes {
+/// The JSON text of an object, with the defaults of its schema for fields that are missing. A null counts as missing, unless the schema
+/// allows it: clients send it for what they leave out.
+pub(super) fn complete(schema: &Object, text: Bytes) -> Bytes {
+    if schema.defaults.is_empty() && memmem::find(&text, b"null").is_none() {
+        return text;
+    }
     let Ok(mut fields) = serde_json::from_slice::<Map<String, Value>>(&text) else { return text };
+    let is_missing = |name: &str| schema.property(name).is_some_and(|property| !property.is_nullable);
+    fields.retain(|name, value| !(value.is_null() && is_missing(name)));
     for (name, default) in &schema.defaults {
         fields.entry(&**name).or_insert_with(|| default.clone());
     }

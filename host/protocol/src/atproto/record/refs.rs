@@ -18,6 +18,9 @@ const MAX_PATH_BYTES: usize = 256;
 /// The distinct paths of one record: with more, a small record could make many long texts.
 const MAX_PATHS_OF_RECORD: usize = 64;
 
+/// The bytes of all stored paths of a record: an array of ten thousand targets has that many.
+const MAX_PATHS_BYTES: usize = 256 << 10;
+
 /// The paths of one reference. A record of a published lexicon has at most three.
 pub(super) const MAX_PATHS: usize = 8;
 
@@ -93,9 +96,11 @@ impl Refs {
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| path(a.1).cmp(path(b.1))));
         found.dedup();
         let mut refs: Vec<Ref> = Vec::new();
-        let mut count = 0;
+        let (mut count, mut bytes_left) = (0, MAX_PATHS_BYTES);
         for (target, number) in found {
             let path = path(number);
+            let path = if path.len() < bytes_left { path } else { "" };
+            bytes_left -= path.len();
             if let Some(last) = refs.last_mut().filter(|last| last.target == target) {
                 if count < MAX_PATHS && !path.is_empty() {
                     add(&mut last.paths, path);
@@ -143,7 +148,7 @@ fn path_of(out: &[u8], places: &[Place]) -> Option<String> {
     Some(path)
 }
 
-/// Whether a name may have this character.
+/// Whether a name may have this character. Statements of SQLite make JSON of paths: a quote or a backslash would break it.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$')
 }

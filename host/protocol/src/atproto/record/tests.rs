@@ -215,6 +215,15 @@ fn a_reference_has_each_of_its_paths_once() {
         refs(&strange.to_string()),
         ["1", "2", "3", "4", "5"].map(|n| owned((&format!("at://{n}"), "")))
     );
+    let keys: serde_json::Map<_, _> =
+        (0..=255_u8).map(|n| (char::from(n).to_string(), json!(format!("at://{n}")))).collect();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-$ ".contains(c);
+    assert!(refs(&Value::from(keys).to_string()).iter().all(|(_, paths)| paths.chars().all(plain)));
+    // A record with long paths to many targets keeps a part of them.
+    let (name, targets) = ("x".repeat(250), (0..10_000).map(|n| format!("at://{n}")).collect::<Vec<_>>());
+    let long = refs(&json!({ name: targets }).to_string());
+    assert_eq!(long.len(), 10_000);
+    assert!(long.iter().map(|(_, paths)| paths.len()).sum::<usize>() <= 256 << 10);
     let many: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("k{n}"), json!("at://same"))).collect();
     let [(_, paths)] = refs(&Value::from(many).to_string()).try_into().unwrap();
     assert_eq!(paths.split(' ').count(), MAX_PATHS);

@@ -1,24 +1,25 @@
-//! Begins to count the links of targets that have many (ADR 120). Triggers keep the numbers from then on.
+//! Begins to count the links of targets that have many (ADR 120), when they get more and when they are counted. Triggers keep
+//! the numbers from then on.
 
 use std::collections::BTreeMap;
 
+use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 
 use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::{Db, StoreError, on};
-use super::Change;
+use super::Batch;
 use super::plan::storable;
 
 /// The links from which on a target is counted. Fewer are counted when they are read, in some tens of microseconds.
-pub(in crate::store) const MANY: i64 = 200;
+const MANY: i64 = 200;
 
 /// One record of so many has the targets of its links looked at, so that a target is counted soon after it has
 /// [`MANY`] links, and most links cost nothing.
 const SAMPLE: u32 = 32;
 
-/// Targets, of a collection, that have many links and are not counted. Not those of a collection whose records are still to be
-/// read again: their links are not complete.
+/// Targets, of a collection, that have many links and are not counted.
 static FIND: [PerPartition<String>; 2] = [
     PerPartition::new(|tables| find(tables, "json_each($1) v")),
     PerPartition::new(|tables| find(tables, "unnest($1::text[]) v (value)")),
@@ -26,15 +27,23 @@ static FIND: [PerPartition<String>; 2] = [
 
 fn find(Tables { record_refs, .. }: &Tables, targets: &str) -> String {
     format!(
-        "SELECT v.value FROM {targets} WHERE NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2) \
-             AND NOT EXISTS (SELECT 1 FROM link_counts c \
+        "SELECT v.value FROM {targets} WHERE NOT EXISTS (SELECT 1 FROM link_counts c \
                  WHERE c.target = v.value AND c.collection_id = $2 AND c.path = '') \
-             AND (SELECT count(*) FROM (SELECT 1 FROM {record_refs} f \
-                 WHERE f.target = v.value AND f.collection_id = $2 LIMIT {MANY}) many) = {MANY}"
+             AND {}",
+        has_many(record_refs)
     )
 }
 
-/// Counts all links of a target, at each path and in all.
+/// The condition that the target `v.value` has many links from the collection `$2`.
+pub(in crate::store) fn has_many(record_refs: &str) -> String {
+    format!(
+        "(SELECT count(*) FROM (SELECT 1 FROM {record_refs} f \
+             WHERE f.target = v.value AND f.collection_id = $2 LIMIT {MANY}) many) = {MANY}"
+    )
+}
+
+/// Counts all links of a target, at each path and in all. Not in a collection whose records are still to be read again: their
+/// links are not complete.
 static BEGIN: [PerPartition<String>; 2] = [
     PerPartition::new(|tables| {
         let each = "json_each('[\"\"' || iif(f.paths <> '', ',\"' || replace(f.paths, ' ', '\",\"') || '\"', '') || ']') p";
@@ -51,20 +60,25 @@ fn begin(Tables { record_refs, .. }: &Tables, path: &str, paths: &str) -> String
         "INSERT INTO link_counts (target, collection_id, path, links, hidden) \
          SELECT $1, $2, {path}, count(*), count(d.id) FROM {record_refs} f \
              LEFT JOIN dids d ON d.id = f.did_id AND d.status <> 0 CROSS JOIN {paths} \
-         WHERE f.target = $1 AND f.collection_id = $2 GROUP BY {path} ON CONFLICT DO NOTHING"
+         WHERE f.target = $1 AND f.collection_id = $2 \
+             AND NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2) \
+         GROUP BY {path} ON CONFLICT DO NOTHING"
     )
 }
 
 /// The lock that the triggers share: alone with it, a statement sees all links that they have not counted.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(x'7265636f726473'::bigint)";
 
-/// Begins to count targets of a few of these records, if they have many links.
-pub(super) async fn begin_some(db: &Db, changes: &[Change]) -> Result<(), StoreError> {
+/// Targets that are looked at after a batch, of each collection.
+const MAX_LOOKED_AT: usize = 50;
+
+/// Begins to count a target of a few of a batch's records, if one has many links: others are found after a later batch.
+pub(super) async fn begin_some(db: &Db, Batch { changes, now, .. }: &Batch) -> Result<(), StoreError> {
     let mut targets: BTreeMap<&Nsid, Vec<&str>> = BTreeMap::new();
     for change in changes {
         if let Some(record) = &change.record
             && !record.refs.is_empty()
-            && is_sampled(&change.uri)
+            && is_sampled(&change.uri, *now)
         {
             let found = storable(&record.refs).map(|found| &*found.target);
             targets.entry(&change.uri.collection).or_default().extend(found);
@@ -73,16 +87,18 @@ pub(super) async fn begin_some(db: &Db, changes: &[Change]) -> Result<(), StoreE
     for (collection, mut targets) in targets {
         targets.sort_unstable();
         targets.dedup();
+        targets.truncate(MAX_LOOKED_AT);
         let Some(collection) = intern::collection(db, collection).await? else { continue };
-        for target in with_many(db, collection, &targets).await? {
-            begin_one(db, collection, &target).await?;
+        if let Some(target) = with_many(db, collection, &targets).await?.first() {
+            begin_one(db, collection, target).await?;
         }
     }
     Ok(())
 }
 
-fn is_sampled(uri: &RecordUri) -> bool {
-    let bytes = uri.did.as_str().bytes().chain(uri.rkey.as_str().bytes());
+/// The time of the batch keeps authors from choosing the keys of their records by this.
+fn is_sampled(uri: &RecordUri, now: Timestamp) -> bool {
+    let bytes = uri.did.as_str().bytes().chain(uri.rkey.as_str().bytes()).chain(now.0.to_le_bytes());
     // FNV-1a, whose lower bits depend on all bytes.
     let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     (hash >> 8).is_multiple_of(SAMPLE)
@@ -103,7 +119,12 @@ async fn with_many(db: &Db, collection: Collection, targets: &[&str]) -> Result<
     Ok(found)
 }
 
-async fn begin_one(db: &Db, collection: Collection, target: &str) -> Result<(), StoreError> {
+/// Counts a target from now on. Reads all of its links once, while no record is written.
+pub(in crate::store) async fn begin_one(
+    db: &Db,
+    collection: Collection,
+    target: &str,
+) -> Result<(), StoreError> {
     let [sqlite, postgres] = &BEGIN;
     let sql = match db {
         Db::Sqlite(_) => sqlite.of(collection.partition),

@@ -192,7 +192,7 @@ pub async fn apply(db: &Db, batch: &Batch) -> Result<ApplyReport, StoreError> {
         Db::Sqlite(sqlite) => sqlite::apply(sqlite, plan).await?,
         Db::Postgres(postgres) => postgres::apply(postgres, plan).await?,
     };
-    if let Err(error) = link_counts::begin_some(db, &batch.changes).await {
+    if let Err(error) = link_counts::begin_some(db, batch).await {
         // The batch is committed, and a later one looks at the same targets.
         tracing::warn!(%error, "a target with many links is not counted yet");
     }

@@ -3,9 +3,11 @@
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Tenant;
 
+use super::super::index::link_counts;
 use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
+use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
 use crate::query::Links;
 
@@ -40,8 +42,10 @@ fn count_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
         "SELECT CASE WHEN {IS_COUNTED} THEN coalesce((SELECT c.links - c.hidden FROM link_counts c \
                  WHERE c.target = v.value AND c.collection_id = $2 AND c.path = $3), 0) \
              ELSE (SELECT count(*) FROM {refs} f CROSS JOIN dids d \
-                 WHERE f.target = v.value AND f.collection_id = $2 AND {at_path} AND d.id = {account} AND d.status = 0) END \
-         FROM {targets} ORDER BY v.key"
+                 WHERE f.target = v.value AND f.collection_id = $2 AND {at_path} AND d.id = {account} AND d.status = 0) END, \
+             NOT {IS_COUNTED} AND {} \
+         FROM {targets} ORDER BY v.key",
+        link_counts::has_many(refs)
     )
 }
 
@@ -76,7 +80,7 @@ pub(in crate::store) static OF_ACCOUNT: [PerPartition<String>; 2] = [
 ];
 
 /// The number of visible records with such a link to each target, in the order of the targets. Exact: triggers count what
-/// has many.
+/// has many, from the first time on that it is counted here.
 ///
 /// # Errors
 /// [`StoreError::Busy`].
@@ -90,8 +94,13 @@ pub async fn count(
         return Ok(vec![0; targets.len()]);
     };
     let _permit = db.read_permit(tenant).await?;
-    let counts: Vec<i64> = read(db, (&COUNT, collection), links, targets, None).await?;
-    Ok(counts.into_iter().map(|count| count as u64).collect())
+    let counts: Vec<(i64, bool)> = read(db, (&COUNT, collection), links, targets, None).await?;
+    for (target, _) in targets.iter().zip(&counts).filter(|(_, (_, is_to_count))| *is_to_count) {
+        if let Err(error) = link_counts::begin_one(db, collection, target).await {
+            tracing::warn!(%error, "a target with many links is not counted yet");
+        }
+    }
+    Ok(counts.into_iter().map(|(count, _)| count.max(0) as u64).collect())
 }
 
 /// The newest record with such a link to each target among those of an account, by its rkey, in the order of the targets.
@@ -108,11 +117,49 @@ pub async fn of_account(
     let Some(collection) = intern::collection(db, &links.collection).await? else {
         return Ok(vec![None; targets.len()]);
     };
-    let _permit = db.read_permit(tenant).await?;
-    read(db, (&OF_ACCOUNT, collection), links, targets, Some(account)).await
+    let _permit = if passes_over_many(db, collection, account, targets).await? {
+        db.scan_permit(tenant).await?
+    } else {
+        db.read_permit(tenant).await?
+    };
+    let rkeys: Vec<(Option<String>,)> =
+        read(db, (&OF_ACCOUNT, collection), links, targets, Some(account)).await?;
+    Ok(rkeys.into_iter().map(|(rkey,)| rkey).collect())
 }
 
-/// The only column of a statement, for each target.
+/// The records of an account from which on looking through them is a scan.
+const MANY_RECORDS: i64 = 5_000;
+
+/// Whether a target has many links and the account many records.
+static PASSES_OVER_MANY: PerPartition<[String; 2]> = PerPartition::new(|Tables { records, .. }| {
+    [SQLITE_TARGETS, "unnest($1::text[]) v (value)"].map(|targets| {
+        format!(
+            "SELECT EXISTS (SELECT 1 FROM {targets} WHERE {IS_COUNTED}) AND (SELECT count(*) FROM (SELECT 1 FROM {records} \
+                 WHERE collection_id = $2 AND did_id = (SELECT id FROM dids WHERE did = $3) LIMIT {MANY_RECORDS}) own) = {MANY_RECORDS}"
+        )
+    })
+});
+
+async fn passes_over_many(
+    db: &Db,
+    collection: Collection,
+    account: &Did,
+    targets: &[String],
+) -> Result<bool, StoreError> {
+    let [sqlite, postgres] = PASSES_OVER_MANY.of(collection.partition);
+    macro_rules! passes {
+        ($sql:expr, $targets:expr, $pool:expr) => {{
+            let query = sqlx::query_scalar($sql).bind($targets).bind(collection.id).bind(account.as_str());
+            query.fetch_one($pool.reads()).await?
+        }};
+    }
+    Ok(match db {
+        Db::Sqlite(db) => passes!(*sqlite, to_json_text(targets), db.read_pool),
+        Db::Postgres(db) => passes!(*postgres, targets, db.read_pool),
+    })
+}
+
+/// The row of each target.
 async fn read<T>(
     db: &Db,
     ([sqlite, postgres], collection): (&'static [PerPartition<String>; 2], Collection),
@@ -121,17 +168,16 @@ async fn read<T>(
     account: Option<&Did>,
 ) -> Result<Vec<T>, StoreError>
 where
-    T: Send + Unpin,
-    (T,):
-        for<'r> sqlx::FromRow<'r, sqlx::sqlite::SqliteRow> + for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>,
+    T: Send
+        + Unpin
+        + for<'r> sqlx::FromRow<'r, sqlx::sqlite::SqliteRow>
+        + for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>,
 {
     let path = links.path.as_deref().unwrap_or_default();
     macro_rules! rows {
         ($sql:expr, $targets:expr, $pool:expr) => {{
-            let query = sqlx::query_scalar(*$sql.of(collection.partition))
-                .bind($targets)
-                .bind(collection.id)
-                .bind(path);
+            let query =
+                sqlx::query_as(*$sql.of(collection.partition)).bind($targets).bind(collection.id).bind(path);
             let query = match account {
                 Some(account) => query.bind(account.as_str()),
                 None => query,
@@ -140,10 +186,7 @@ where
         }};
     }
     Ok(match db {
-        Db::Sqlite(db) => {
-            let targets = serde_json::to_string(targets).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-            rows!(sqlite, targets, db.read_pool)
-        }
+        Db::Sqlite(db) => rows!(sqlite, to_json_text(targets), db.read_pool),
         Db::Postgres(db) => rows!(postgres, targets, db.read_pool),
     })
 }

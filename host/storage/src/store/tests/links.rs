@@ -64,6 +64,7 @@ async fn is_counted(db: &Db) -> bool {
 
 on_both!(
     counts_are_exact_whatever_changes,
+    a_target_is_counted_when_it_is_asked_for,
     the_links_of_one_account_are_found,
     backlinks_are_of_one_path,
     old_references_are_read_again
@@ -99,6 +100,24 @@ async fn counts_are_exact_whatever_changes(db: TestDb) {
     records::delete_collection(&db, &nsid(LIKE)).await.end.unwrap();
     check(&db, "a collection deleted").await;
     assert_eq!(count(&db, None).await, 0);
+}
+
+async fn a_target_is_counted_when_it_is_asked_for(db: TestDb) {
+    apply(&db, 1, (0..MANY).map(|n| link(n % 7, &format!("r{n}"), 1, "subject.uri")).collect()).await;
+    execute(&db, "DELETE FROM link_counts").await;
+    assert_eq!(count(&db, Some("c")).await, 0);
+    assert!(is_counted(&db).await);
+    check(&db, "counted again").await;
+    execute(&db, "DELETE FROM link_counts; INSERT INTO unread_refs SELECT id, 0, 0 FROM collections").await;
+    check(&db, "not all are read").await;
+    assert!(!is_counted(&db).await);
+}
+
+async fn execute(db: &Db, sql: &'static str) {
+    match db {
+        Db::Sqlite(db) => drop(sqlx::raw_sql(sql).execute(&db.writer).await.unwrap()),
+        Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
+    }
 }
 
 async fn the_links_of_one_account_are_found(db: TestDb) {
@@ -149,10 +168,7 @@ async fn old_references_are_read_again(db: TestDb) {
     apply(&db, 1, changes).await;
     let sql = "UPDATE record_refs SET paths = NULL, did_id = NULL; INSERT INTO unread_refs (collection_id, after_indexed_at, after_id) \
                SELECT id, -9223372036854775808, -9223372036854775808 FROM collections";
-    match &*db {
-        Db::Sqlite(db) => drop(sqlx::raw_sql(sql).execute(&db.writer).await.unwrap()),
-        Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
-    }
+    execute(&db, sql).await;
     set_status(&db, 2, AccountStatus::Deactivated).await;
     assert_eq!((count(&db, None).await, count(&db, Some("subject.uri")).await), (1, 0));
 

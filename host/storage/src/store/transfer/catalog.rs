@@ -47,9 +47,10 @@ pub(super) fn kind_of(postgres_type: &str) -> Kind {
     }
 }
 
-/// The target's triggers fill it while it receives the records. It is emptied after the other tables, whose triggers can't
-/// say which deleted records were of hidden accounts when the accounts are already gone.
-pub(super) const DERIVED: &str = "record_counts";
+/// Tables that are not moved. The target's triggers fill the first while it receives the records, and the second from the time on at
+/// which a target is counted. They are emptied after the other tables, whose triggers can't say which deleted records were of
+/// hidden accounts when the accounts are already gone.
+pub(super) const DERIVED: [&str; 2] = ["record_counts", "link_counts"];
 
 /// The tables of the source, each with a counterpart in the target.
 ///
@@ -61,7 +62,7 @@ pub(super) fn pair(
     source_is_postgres: bool,
 ) -> Result<Vec<Table>, MoveError> {
     let (mut tables, mut unknown) = (Vec::new(), Vec::new());
-    for (name, columns) in source.iter().filter(|(name, _)| *name != DERIVED) {
+    for (name, columns) in source.iter().filter(|(name, _)| !DERIVED.contains(&name.as_str())) {
         let Some(counterpart) = target.get(name) else {
             unknown.push(name.clone());
             continue;

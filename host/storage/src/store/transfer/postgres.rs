@@ -162,7 +162,7 @@ impl Postgres {
         }
         if !tables.is_empty() {
             let names: Vec<String> = tables.iter().map(target).collect();
-            self.execute(format!("TRUNCATE {}, {DERIVED}", names.join(", "))).await?;
+            self.execute(format!("TRUNCATE {}, {}", names.join(", "), DERIVED.join(", "))).await?;
         }
         Ok(rebuilt.into_iter().map(|(_, create)| create).rev().collect())
     }

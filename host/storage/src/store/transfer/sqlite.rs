@@ -167,7 +167,9 @@ impl Sqlite {
         for table in tables {
             self.execute(format!("DELETE FROM {}", target(table))).await?;
         }
-        self.execute(format!("DELETE FROM {DERIVED}")).await?;
+        for derived in DERIVED {
+            self.execute(format!("DELETE FROM {derived}")).await?;
+        }
         let sql = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'index' AND sql IS NOT NULL";
         let indexes: Vec<(String, String)> = sqlx::query_as(sql).fetch_all(&mut self.connection).await?;
         for (name, _) in &indexes {

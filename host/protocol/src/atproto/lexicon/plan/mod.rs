@@ -171,6 +171,11 @@ impl Object {
         self.properties.get(at)
     }
 
+    /// Whether any object matches it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.properties.is_empty()
+    }
+
     /// The names of the properties that a value must have.
     pub(super) fn required_names(&self) -> impl Iterator<Item = &str> {
         self.properties.iter().filter(|property| property.is_required).map(|property| &*property.name)

@@ -97,7 +97,11 @@ async fn save(
     for ((lexicon, warnings), Upserted { change, revision }) in new.into_iter().zip(warnings).zip(upserted) {
         // After the lexicons apply to the stream, so that no record is missed by both.
         let backfill_job_id = if change == Change::New && lexicon.backfill {
-            backfill::start_for_lexicon(app, admin, &lexicon.id).await?
+            // The lexicons are stored: the next one may still get its own.
+            backfill::start_for_lexicon(app, admin, &lexicon.id).await.unwrap_or_else(|error| {
+                tracing::warn!(lexicon = lexicon.id, ?error, "a backfill could not be started");
+                None
+            })
         } else {
             None
         };

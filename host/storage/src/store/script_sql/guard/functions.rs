@@ -45,6 +45,7 @@ impl Rewriter<'_> {
         };
         let own = if self.is_postgres() { lists::POSTGRES } else { lists::SQLITE };
         let listed = self.listed_name(name, &[lists::BOTH, own])?;
+        refuse_if("log with a base", listed == "log" && args.args.len() != 1)?;
         refuse_if("* in a call", listed != "count" && args.args.iter().any(is_star))?;
         // With text arguments `substring` takes a regular expression; `substr` does not.
         *name = ObjectName::from(vec![Ident::new(if listed == "substring" { "substr" } else { listed })]);

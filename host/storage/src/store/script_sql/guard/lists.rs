@@ -13,9 +13,9 @@ use super::idents::shown;
 use crate::store::Backend;
 
 /// Functions of both databases.
-pub(super) const BOTH: &str = "abs avg coalesce concat concat_ws count cume_dist dense_rank first_value json_object lag \
-    last_value lead length lower ltrim max min nth_value ntile nullif octet_length percent_rank random rank replace round \
-    row_number rtrim sign substr substring sum trim upper";
+pub(super) const BOTH: &str = "abs avg coalesce concat concat_ws count cume_dist dense_rank exp first_value json_object lag \
+    last_value lead length ln log lower ltrim max min nth_value ntile nullif octet_length percent_rank pow power random \
+    rank replace round row_number rtrim sign sqrt substr substring sum trim upper";
 
 pub(super) const SQLITE: &str = "char date datetime glob group_concat hex ifnull iif instr json json_array \
     json_array_length json_extract json_group_array json_group_object json_insert json_patch json_quote json_remove \
@@ -28,7 +28,7 @@ pub(super) const POSTGRES: &str = "age array_length array_to_string ascii bit_an
     ceiling char_length character_length chr date_part date_trunc every floor greatest initcap json_array_length \
     json_build_array json_build_object json_extract_path json_extract_path_text json_typeof jsonb_array_length \
     jsonb_build_array jsonb_build_object jsonb_extract_path jsonb_extract_path_text jsonb_set jsonb_strip_nulls \
-    jsonb_typeof least left make_date md5 mod now power regexp_replace reverse right split_part sqrt starts_with stddev \
+    jsonb_typeof least left make_date md5 mod now regexp_replace reverse right split_part starts_with stddev \
     strpos to_char to_date to_json to_jsonb to_timestamp translate trunc variance";
 
 /// Functions after FROM.
@@ -40,15 +40,15 @@ pub(super) const TABLE_POSTGRES: &str = "json_array_elements json_array_elements
 pub(super) const WITHOUT_PARENTHESES: &str = "current_date current_time current_timestamp";
 
 /// Functions whose time does not depend on the size of a value, and that return no larger value.
-pub(super) const CHEAP: &str = "abs avg ceil ceiling coalesce count cume_dist dense_rank first_value floor greatest ifnull \
-    iif lag last_value lead least likelihood likely max min mod now nth_value ntile nullif percent_rank random rank round \
-    row_number sign sum total trunc typeof unlikely";
+pub(super) const CHEAP: &str = "abs avg ceil ceiling coalesce count cume_dist dense_rank exp first_value floor greatest \
+    ifnull iif lag last_value lead least likelihood likely ln log max min mod now nth_value ntile nullif percent_rank pow \
+    power random rank round row_number sign sqrt sum total trunc typeof unlikely";
 
 /// Functions that return a text whatever their arguments are.
 pub(super) const TEXT: &str =
     "lower upper replace substr substring ltrim rtrim btrim concat reverse left right";
 /// Functions that PostgreSQL computes to thousands of digits for `numeric`; their arguments are cast to double.
-pub(super) const NEEDS_DOUBLE: &str = "power sqrt";
+pub(super) const NEEDS_DOUBLE: &str = "exp ln log pow power sqrt";
 
 /// Functions of SQLite that return JSON, for which it has no type.
 pub(super) const RETURN_JSON: &str = "json json_array json_group_array json_group_object json_insert json_object json_patch \

@@ -5,7 +5,23 @@ use crate::store::testing::TestDb;
 
 const START: &str = "at://did:plc:x/a/b";
 
-on_both!(recursive_queries_may_start_from_texts, own_texts_are_sorted_and_compared_by_their_bytes);
+on_both!(
+    recursive_queries_may_start_from_texts,
+    own_texts_are_sorted_and_compared_by_their_bytes,
+    mathematical_functions_have_the_same_values
+);
+
+/// Rounded, because the last digits are those of the C library.
+async fn mathematical_functions_have_the_same_values(db: TestDb) {
+    let sql = "SELECT CAST(round(1000 * pow(2, 0.5)) AS integer) AS pow, CAST(round(1000 * power(3, $1)) AS integer) AS power, \
+        CAST(round(1000 * exp(1)) AS integer) AS exp, CAST(round(1000 * ln(10)) AS integer) AS ln, \
+        CAST(round(1000 * log(1000)) AS integer) AS log, CAST(round(1000 * sqrt(2)) AS integer) AS sqrt";
+    let expected =
+        json!([{ "pow": 1414, "power": 9000, "exp": 2718, "ln": 2303, "log": 3000, "sqrt": 1414 }]);
+    assert_eq!(rows(&db, sql, &[json!(2)]).await, expected);
+    let refused = ask(&db, "SELECT log(2, 8)", &[]).await.unwrap_err().to_string();
+    assert!(refused.contains("log with a base"), "{refused}");
+}
 
 /// PostgreSQL fixes the collation of a recursive query's columns with the first part.
 async fn recursive_queries_may_start_from_texts(db: TestDb) {
