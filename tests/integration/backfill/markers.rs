@@ -24,7 +24,7 @@ const SCRIPT: &str = r#"function handle()
   local links_by = { collection = collection, uri = "at://linked", did = params.did }
   local text = { field = "text", value = params.did }
   local raw = db.raw("SELECT count(*) AS n FROM records WHERE did = $1 AND collection = $2", { params.did, collection })
-  local refs = db.raw("SELECT count(*) AS n FROM record_refs WHERE source_uri = $1", { params.uri })
+  local refs = db.raw("SELECT count(*) AS n FROM record_refs WHERE source_uri = $1 AND target_uri = $2", { params.uri, "at://linked" })
   local sorted = 0
   for _, note in ipairs(db.query({ collection = collection, sort = "n", sortDirection = "asc" }).records) do
     if note.text == params.did then sorted = sorted + 1 end
