@@ -160,8 +160,8 @@ function log(message) end
 
 ---@class belvedere.Condition
 ---@field field string a path: names joined by dots, `[n]` into arrays
----@field op? "="|"!="|"<"|">"|"<="|">="|"LIKE"|"NOT LIKE" `=` when left out
----@field value string|number|boolean
+---@field op? "="|"!="|"<"|">"|"<="|">="|"LIKE"|"NOT LIKE"|"IN"|"NOT IN"|"BETWEEN"|"PREFIX"|"EXISTS"|"MISSING" `=` when left out
+---@field value? string|number|boolean|(string|number|boolean)[] a list for `IN`, `NOT IN` and `BETWEEN`; none for `EXISTS` and `MISSING`
 
 ---A group of conditions and groups, five levels deep at most.
 ---@class belvedere.Group

@@ -2,20 +2,20 @@
 //!
 //! Every condition that must hold (not those under an OR) can use an index of its field, for equality and ranges. The
 //! rows of one value are read newest first, which is never slower than a scan of the collection. The rows of a range
-//! must be sorted, and so must those of a filter in a sorted query, so they are counted first, up to
-//! [`MAX_SORTED_ROWS`]. A range of the field that the query is sorted by is a part of the index for the sort. A query
+//! or list must be sorted, and so must those of a filter in a sorted query, so they are counted first, up to
+//! [`MAX_SORTED_ROWS`]. With more rows, those of each value of a list are read in order and merged. A range of the field that the query is sorted by is a part of the index for the sort. A query
 //! for one account's records uses no index of a field: it reads that account's records in order.
 
 use std::time::Duration;
 
 use crate::query::Query;
-use crate::query::filter::{Combine, Filter, Op, Scalar};
+use crate::query::filter::{Combine, Filter};
 use crate::query::path::Path;
 use crate::query::sort::SortKey;
 use crate::store::fields::{IndexKey, IndexKind};
 use crate::store::intern::Collection;
 use crate::store::select::{
-    Bounds, Dialect, PostgresDialect, Sql, SqliteDialect, Value, Values, bound, conditions, within,
+    Bound, Bounds, Dialect, PostgresDialect, Sql, SqliteDialect, Value, Values, bound, within,
 };
 use crate::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
@@ -36,6 +36,8 @@ pub(super) enum AccessPath<'a> {
         /// At most [`MAX_SORTED_ROWS`] rows are within the bounds.
         is_small: bool,
     },
+    /// Through an index for filters, one value of a list after the other.
+    Merge(Bounds<'a>),
     /// Through an index for sorts.
     Sort(Walk<'a>),
 }
@@ -44,7 +46,7 @@ pub(super) enum AccessPath<'a> {
 pub(super) struct IndexCandidates<'a> {
     collection: Collection,
     /// The conditions for equality and ranges.
-    conditions: Vec<(&'a Path, Op, &'a Scalar)>,
+    conditions: Vec<(&'a Path, Bound<'a>)>,
     sort: Option<&'a Path>,
     /// The conditions on the field of the sort.
     sorted: Option<Values<'a>>,
@@ -54,7 +56,7 @@ impl AccessPath<'_> {
     pub(super) fn index(&self) -> Option<i64> {
         match self {
             Self::Scan => None,
-            Self::Filter { bounds, .. } => Some(bounds.index),
+            Self::Filter { bounds, .. } | Self::Merge(bounds) => Some(bounds.index),
             Self::Sort(walk) => Some(walk.index),
         }
     }
@@ -69,9 +71,9 @@ impl AccessPath<'_> {
             Self::Scan => query.filter.is_none() && by_time,
             Self::Filter { is_small: true, .. } => true,
             Self::Filter { bounds, is_small: false } => {
-                let total = query.filter.as_ref().map_or(0, conditions);
-                by_time && bounds.is_one_value() && bounds.values.conditions.len() == total
+                by_time && bounds.is_one_value() && bounds.has_all_of(query.filter.as_ref())
             }
+            Self::Merge(bounds) => bounds.has_all_of(query.filter.as_ref()),
             Self::Sort(walk) => walk.reads_only_matches(query.filter.as_ref()),
         }
     }
@@ -89,10 +91,12 @@ impl<'a> IndexCandidates<'a> {
                 && let SortKey::Field(path) = &by.key
             {
                 sort = Some(path);
-                for (_, op, value) in conditions.iter().filter(|(field, ..)| *field == path) {
+                // The rows of a list are several parts of the index.
+                let on_it = conditions.iter().filter(|(field, bound)| *field == path && !bound.is_list());
+                for (_, bound) in on_it {
                     match &mut sorted {
-                        Some(sorted) => sorted.add(*op, value),
-                        None => sorted = Some(Values::of(*op, value)),
+                        Some(sorted) => sorted.add(*bound),
+                        None => sorted = Some(Values::of(*bound)),
                     }
                 }
             }
@@ -127,7 +131,10 @@ impl<'a> IndexCandidates<'a> {
                 AccessPath::Filter { bounds, is_small: true }
             }
             (_, Some(walk)) => AccessPath::Sort(walk),
-            (Some((_, bounds)), None) if one_value || self.sort.is_some() => {
+            (Some((_, bounds)), None) if bounds.is_list() && !bounds.is_one_value() && query.is_by_time() => {
+                AccessPath::Merge(bounds)
+            }
+            (Some((_, bounds)), None) if one_value || bounds.is_list() || self.sort.is_some() => {
                 AccessPath::Filter { bounds, is_small: false }
             }
             _ => AccessPath::Scan,
@@ -156,19 +163,19 @@ impl<'a> IndexCandidates<'a> {
         Ok(fewest)
     }
 
-    /// The existing indexes for the conditions, each with its conditions; those for one value first.
+    /// The existing indexes for the conditions, each with its conditions; those for one value first, then those for a list.
     fn bounds(&self, db: &Db) -> Vec<Bounds<'a>> {
         let mut found: Vec<Bounds<'a>> = Vec::new();
-        for (path, op, value) in &self.conditions {
+        for (path, bound) in &self.conditions {
             let Some(index) = db.fields().index(self.collection.id, path, IndexKind::Filter) else {
                 continue;
             };
             match found.iter_mut().find(|bounds| bounds.index == index) {
-                Some(bounds) => bounds.values.add(*op, value),
-                None => found.push(Bounds { index, path, values: Values::of(*op, value) }),
+                Some(bounds) => bounds.values.add(*bound),
+                None => found.push(Bounds { index, path, values: Values::of(*bound) }),
             }
         }
-        found.sort_by_key(|bounds| !bounds.is_one_value());
+        found.sort_by_key(|bounds| (!bounds.is_one_value(), !bounds.is_list()));
         found
     }
 
@@ -177,7 +184,9 @@ impl<'a> IndexCandidates<'a> {
         for key in self.keys() {
             let index = db.fields().index(key.collection_id, &key.path, key.kind);
             // The index for the sort has the rows of the conditions on its field in one part.
-            if index.is_none() && key.kind == IndexKind::Filter && self.sort == Some(&key.path) {
+            let is_part =
+                key.kind == IndexKind::Filter && self.sort == Some(&key.path) && self.sorted.is_some();
+            if index.is_none() && is_part {
                 continue;
             }
             let answered = index.is_some() && (index == used || key.kind == IndexKind::Filter);
@@ -207,17 +216,15 @@ fn narrows_cheaply(query: &Query) -> bool {
 }
 
 /// Collects the conditions that must hold.
-fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Op, &'a Scalar)>) {
+fn collect<'a>(filter: &'a Filter, into: &mut Vec<(&'a Path, Bound<'a>)>) {
     match filter {
-        Filter::Condition { field, op: op @ (Op::Eq | Op::Lt | Op::Le | Op::Gt | Op::Ge), value } => {
-            into.push((field, *op, value));
-        }
+        Filter::Condition { field, test } => into.extend(Bound::of(test).map(|bound| (field, bound))),
         Filter::Group { combine, children } if *combine == Combine::And || children.len() == 1 => {
             for child in children {
                 collect(child, into);
             }
         }
-        Filter::Condition { .. } | Filter::Group { .. } => {}
+        Filter::Group { .. } => {}
     }
 }
 

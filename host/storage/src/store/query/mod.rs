@@ -9,6 +9,7 @@
 //! `jobs::field_indexes` builds indexes for the fields that cost most.
 
 mod access;
+mod merge;
 mod position;
 mod sorted;
 mod walk;
@@ -110,6 +111,7 @@ pub async fn explain(db: &Db, query: &Query, tenant: &Tenant) -> Result<String, 
     let sql = match access::IndexCandidates::of(collection, query).choose(db, query, tenant).await? {
         AccessPath::Scan => statement(By::Time),
         AccessPath::Filter { bounds, .. } => statement(By::Field(&bounds)),
+        AccessPath::Merge(bounds) => statement(By::Field(&bounds.split()[0])),
         AccessPath::Sort(walk) => walk.first(db.backend(), &Select::of(query, collection, By::Time)),
     };
     let (word, column) = match db.backend() {
@@ -145,10 +147,11 @@ async fn run(
     let (started, scans) = (Instant::now(), !is_cheap);
     let by = match chosen {
         AccessPath::Filter { bounds, .. } => By::Field(bounds),
-        AccessPath::Scan | AccessPath::Sort(_) => By::Time,
+        AccessPath::Scan | AccessPath::Merge(_) | AccessPath::Sort(_) => By::Time,
     };
     let select = Select::of(query, collection, by);
     let found = match (chosen, &query.sort) {
+        (AccessPath::Merge(bounds), _) => merge::rows(db, scans, query, collection, bounds).await,
         (AccessPath::Sort(walk), _) => walk.rows(db, scans, &select).await,
         (_, Some(sort)) if !query.is_by_time() => {
             let sql = sorted::statement(db.backend(), &select, sort, query.after_value());

@@ -1,6 +1,6 @@
 //! The conditions that the caller of a list or query has.
 
-use crate::query::filter::{Combine, Filter};
+use crate::query::filter::{Combine, Filter, Test};
 use crate::query::{HasLabel, Narrow};
 use crate::store::labels::VERSION_MARK;
 
@@ -66,7 +66,11 @@ impl Select<'_> {
 /// The condition that a record matches a filter.
 fn condition<D: Dialect>(sql: &mut Sql, filter: &Filter) -> String {
     match filter {
-        Filter::Condition { field, op, value } => D::condition(sql, field, *op, value),
+        Filter::Condition { field, test } => match test {
+            Test::Compare { op, value } => D::condition(sql, field, *op, value),
+            Test::Among { values, is_negated } => D::among(sql, field, values, *is_negated),
+            Test::Exists { is_negated } => D::exists(field, *is_negated),
+        },
         Filter::Group { combine, children } => {
             let word = match combine {
                 Combine::And => " AND ",

@@ -49,10 +49,14 @@ pub(in crate::store) trait Dialect {
     fn index_table(partition: Partition, index: &str) -> String;
     /// The way in which a statement reads the rows of one type in the index of a field of a collection.
     fn in_index(collection: i64, field: &Path, of: ValueType) -> InIndex;
-    /// The SQL of one condition of a filter.
+    /// The SQL of a comparison in a filter.
     fn condition(sql: &mut Sql, field: &Path, op: Op, value: &Scalar) -> String;
     /// The condition that a column of words, separated by spaces, has this one.
     fn has_word(column: &str, word: &str) -> String;
+    /// The SQL of the condition that a field equals one of these values, or, negated, that it has another one.
+    fn among(sql: &mut Sql, field: &Path, values: &[Scalar], is_negated: bool) -> String;
+    /// The SQL of the condition that a field has a value other than null, or, negated, that it has none.
+    fn exists(field: &Path, is_negated: bool) -> String;
     /// The keys of a field in the column `record`, by which sorts and indexes of fields are ordered.
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys;
     /// The text of a field in the column `record`, NULL if the field is not a string. Compared by code point.

@@ -26,7 +26,7 @@ use super::Backend;
 use super::intern::Collection;
 use super::partitions::Partition;
 
-pub(super) use self::bounds::{Bounds, Values, conditions, within};
+pub(super) use self::bounds::{Bound, Bounds, Values, conditions, within};
 pub(super) use self::columns::{Columns, INLINE_BYTES, WHOLE_TEXT};
 pub(super) use self::dialect::{Classes, Dialect, InIndex, Keys, MISSING, ValueType};
 pub use self::index_kind::IndexKind;

@@ -43,6 +43,16 @@ fn bounded(numeric: &str) -> String {
     format!("round(least(greatest({numeric}, -1e307), 1e307), 20)")
 }
 
+/// A value as `jsonb`.
+fn json_of(sql: &mut Sql, value: &Scalar) -> String {
+    match value {
+        Scalar::Text(text) => format!("to_jsonb({}::text)", sql.bind(Value::Text(text.clone()))),
+        Scalar::Integer(n) => format!("to_jsonb({}::bigint)", sql.bind(Value::Integer(*n))),
+        Scalar::Float(n) => format!("to_jsonb({}::float8)", sql.bind(Value::Float(*n))),
+        Scalar::Boolean(b) => format!("to_jsonb({}::boolean)", sql.bind(Value::Boolean(*b))),
+    }
+}
+
 /// The condition that the account of `r` is not hidden, without a join. PostgreSQL expects it of nearly all rows, and `IS
 /// NULL` of one in two hundred, for which it would read a collection and sort it.
 const IS_VISIBLE: &str = "(SELECT 1 FROM dids d WHERE d.id = r.did_id AND d.status <> 0) IS DISTINCT FROM 1";
@@ -71,24 +81,15 @@ impl super::Dialect for Dialect {
                         ),
                     };
                 }
-                let value = sql.bind(Value::Text(text.clone()));
                 match op {
-                    Op::Eq | Op::Ne => ("string", format!("to_jsonb({value}::text)"), found.clone()),
-                    _ => ("string", format!("{value}::text"), text_of(&found)),
+                    Op::Eq | Op::Ne => ("string", json_of(sql, value), found.clone()),
+                    _ => {
+                        ("string", format!("{}::text", sql.bind(Value::Text(text.clone()))), text_of(&found))
+                    }
                 }
             }
-            Scalar::Integer(n) => {
-                let value = sql.bind(Value::Integer(*n));
-                ("number", format!("to_jsonb({value}::bigint)"), found.clone())
-            }
-            Scalar::Float(n) => {
-                let value = sql.bind(Value::Float(*n));
-                ("number", format!("to_jsonb({value}::float8)"), found.clone())
-            }
-            Scalar::Boolean(b) => {
-                let value = sql.bind(Value::Boolean(*b));
-                ("boolean", format!("to_jsonb({value}::boolean)"), found.clone())
-            }
+            Scalar::Integer(_) | Scalar::Float(_) => ("number", json_of(sql, value), found.clone()),
+            Scalar::Boolean(_) => ("boolean", json_of(sql, value), found.clone()),
         };
         match op {
             // Values of different types are never equal.
@@ -100,6 +101,22 @@ impl super::Dialect for Dialect {
 
     fn has_word(column: &str, word: &str) -> String {
         format!("({column} = {word} OR strpos(' ' || {column} || ' ', ' ' || {word} || ' ') > 0)")
+    }
+
+    fn among(sql: &mut Sql, field: &Path, values: &[Scalar], is_negated: bool) -> String {
+        let found = chain("r.record", field);
+        let values: Vec<_> = values.iter().map(|value| json_of(sql, value)).collect();
+        let values = values.join(", ");
+        if is_negated {
+            format!("({found} <> 'null'::jsonb AND {found} NOT IN ({values}))")
+        } else {
+            format!("{found} IN ({values})")
+        }
+    }
+
+    fn exists(field: &Path, is_negated: bool) -> String {
+        let operator = if is_negated { "=" } else { "<>" };
+        format!("(coalesce({}, 'null'::jsonb) {operator} 'null'::jsonb)", chain("r.record", field))
     }
 
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys {

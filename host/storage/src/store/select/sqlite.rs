@@ -31,6 +31,26 @@ fn literal(field: &Path) -> String {
     out
 }
 
+/// The names that `json_type` has for the values of a type, as an SQL list.
+fn json_types(of: ValueType) -> &'static str {
+    match of {
+        ValueType::Text => "('text')",
+        ValueType::Number => "('integer', 'real')",
+        ValueType::Boolean => "('true', 'false')",
+        ValueType::Missing => "('null')",
+    }
+}
+
+/// A value as `json_extract` returns it.
+fn plain(value: &Scalar) -> Value {
+    match value {
+        Scalar::Text(text) => Value::Text(text.clone()),
+        Scalar::Integer(n) => Value::Integer(*n),
+        Scalar::Float(n) => Value::Float(*n),
+        Scalar::Boolean(b) => Value::Integer(i64::from(*b)),
+    }
+}
+
 impl Dialect {
     /// The class and the key of a record in the table that indexes a field. Numbers are before texts, as in SQLite's
     /// own order, so that one column has both; it is 0 where there is no value.
@@ -52,14 +72,12 @@ impl super::Dialect for Dialect {
         let path = literal(field);
         let kind = format!("json_type(r.record, {path})");
         let found = format!("json_extract(r.record, {path})");
-        let (types, value) = match value {
+        let types = json_types(ValueType::of(value));
+        let value = match value {
             Scalar::Text(text) if matches!(op, Op::Like | Op::NotLike) => {
-                ("('text')", format!("{} ESCAPE '\\'", sql.bind(Value::Text(pattern(text)))))
+                format!("{} ESCAPE '\\'", sql.bind(Value::Text(pattern(text))))
             }
-            Scalar::Text(text) => ("('text')", sql.bind(Value::Text(text.clone())).to_string()),
-            Scalar::Integer(n) => ("('integer', 'real')", sql.bind(Value::Integer(*n)).to_string()),
-            Scalar::Float(n) => ("('integer', 'real')", sql.bind(Value::Float(*n)).to_string()),
-            Scalar::Boolean(b) => ("('true', 'false')", sql.bind(Value::Integer(i64::from(*b))).to_string()),
+            value => sql.bind(plain(value)).to_string(),
         };
         let operator = operator(op);
         match op {
@@ -72,6 +90,28 @@ impl super::Dialect for Dialect {
 
     fn has_word(column: &str, word: &str) -> String {
         format!("({column} = {word} OR instr(' ' || {column} || ' ', ' ' || {word} || ' ') > 0)")
+    }
+
+    fn among(sql: &mut Sql, field: &Path, values: &[Scalar], is_negated: bool) -> String {
+        let path = literal(field);
+        let kind = format!("json_type(r.record, {path})");
+        let found = format!("json_extract(r.record, {path})");
+        let mut alternatives = Vec::new();
+        for of in [ValueType::Number, ValueType::Text, ValueType::Boolean] {
+            let values = values.iter().filter(|value| ValueType::of(value) == of);
+            let values: Vec<_> = values.map(|value| sql.bind(plain(value)).to_string()).collect();
+            if !values.is_empty() {
+                let types = json_types(of);
+                alternatives.push(format!("({kind} IN {types} AND {found} IN ({}))", values.join(", ")));
+            }
+        }
+        let found = alternatives.join(" OR ");
+        if is_negated { format!("({kind} <> 'null' AND NOT ({found}))") } else { format!("({found})") }
+    }
+
+    fn exists(field: &Path, is_negated: bool) -> String {
+        let operator = if is_negated { "=" } else { "<>" };
+        format!("(coalesce(json_type(r.record, {}), 'null') {operator} 'null')", literal(field))
     }
 
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys {
@@ -174,9 +214,7 @@ impl super::Dialect for Dialect {
     fn key_of(sql: &mut Sql, value: &Scalar) -> String {
         let value = match value {
             Scalar::Text(text) => Value::Text(text.chars().take(MAX_TEXT_CHARS).collect::<String>()),
-            Scalar::Integer(n) => Value::Integer(*n),
-            Scalar::Float(n) => Value::Float(*n),
-            Scalar::Boolean(b) => Value::Integer(i64::from(*b)),
+            value => plain(value),
         };
         sql.bind(value).to_string()
     }

@@ -106,6 +106,11 @@ fn queries() -> Vec<Query> {
         ),
         Some(json!([{"field": "v", "value": 3}, {"field": "v", "value": "apple"}])),
         Some(json!([{"field": "v", "op": ">", "value": 3}, {"field": "v", "op": "<", "value": "z"}])),
+        Some(json!({"field": "v", "op": "IN", "value": [5, 3, 2.0, 1e300]})),
+        Some(json!([{"field": "v", "op": "IN", "value": [5, 3]}, {"field": "w.x[0]", "value": "w3"}])),
+        Some(json!({"field": "w.x[0]", "op": "IN", "value": ["w1", "w3", "w9"]})),
+        Some(json!({"field": "v", "op": "BETWEEN", "value": ["A", "apple"]})),
+        Some(json!({"field": "w.x[0]", "op": "PREFIX", "value": "w"})),
     ]);
     let sort = |key, direction| Some(Sort::parse(key, direction).unwrap());
     let sorts = [
@@ -154,6 +159,7 @@ on_both!(
     queries_return_the_same_with_an_index,
     hidden_accounts_stay_hidden,
     the_plan_is_the_index,
+    lists_and_prefixes_read_the_index,
     a_range_of_the_sorted_field_is_a_part_of_its_index
 );
 
@@ -252,6 +258,36 @@ async fn the_plan_is_the_index(db: TestDb) {
         assert!(reads_range, "{plan}");
         assert_eq!(query::read(&db, &newest(filter), &US).await.unwrap().rows.len(), 10);
     }
+}
+
+async fn lists_and_prefixes_read_the_index(db: TestDb) {
+    let record = |n: u32| json!({"kind": format!("k{}", n % 4), "name": format!("n{n:05}")}).to_string();
+    apply(&db, 1, (0..12_000).map(|n| put(&uri(n % 100, NOTE, &format!("r{n}")), 1, &record(n))).collect())
+        .await;
+    let query = |field: &str, op: &str, value: Value| {
+        let filter = json!({"field": field, "op": op, "value": value});
+        Query { filter: Some(Filter::from_json(&filter).unwrap()), limit: 100, ..Query::of(nsid(NOTE)) }
+    };
+    // Three thousand records of each kind: the kinds are read one after the other.
+    let merged = query("kind", "IN", json!(["k3", "k1", "absent"]));
+    let sorted = [
+        query("name", "IN", json!(["n00003", "n11999", "absent"])),
+        query("name", "PREFIX", json!("n0012")),
+        query("name", "BETWEEN", json!(["n00100", "n00119"])),
+    ];
+    let before = pages(&db, &merged).await;
+    for query in &sorted {
+        pages(&db, query).await;
+    }
+    build_all(&db).await;
+    assert_eq!(before.len(), 6_000);
+    assert!(pages(&db, &merged).await == before, "the index has another order");
+    for query in sorted.iter().chain([&merged]) {
+        let plan = query::explain(&db, query, &US).await.unwrap();
+        assert!(plan.contains("field_index_") || plan.contains("SEARCH f USING PRIMARY KEY"), "{plan}");
+    }
+    let found = [pages(&db, &sorted[0]).await.len(), pages(&db, &sorted[1]).await.len()];
+    assert_eq!((found, pages(&db, &sorted[2]).await.len()), ([2, 10], 20));
 }
 
 async fn a_range_of_the_sorted_field_is_a_part_of_its_index(db: TestDb) {

@@ -31,6 +31,7 @@ mod domains;
 mod events;
 mod field_index_builds;
 mod field_indexes;
+mod filter_model;
 mod fixtures;
 mod identities;
 mod instance_oauth_keys;

@@ -60,7 +60,7 @@ fn values() -> Vec<Value> {
     ]
 }
 
-on_both!(numbers, strings, booleans, like, paths, groups, values_can_not_inject_sql);
+on_both!(numbers, strings, booleans, like, lists, ranges, presence, paths, groups, values_can_not_inject_sql);
 
 async fn numbers(db: TestDb) {
     store(&db, &values()).await;
@@ -143,6 +143,51 @@ async fn like(db: TestDb) {
         ],
     )
     .await;
+}
+
+async fn lists(db: TestDb) {
+    store(&db, &values()).await;
+    assert_matches(
+        &db,
+        &[
+            ("IN", json!([5, "5", true]), &[0, 3, 4, 9]),
+            ("in", json!([5.0, 50, 7]), &[0, 1, 3]),
+            ("IN", json!(["", "äpfel", "APPLE"]), &[7, 16]),
+            ("IN", json!([9_007_199_254_740_992_i64]), &[]),
+            ("NOT IN", json!([5, "5", true]), &[1, 2, 5, 6, 7, 8, 10, 13, 14, 15, 16]),
+            ("NOT IN", json!(["x"]), &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16]),
+        ],
+    )
+    .await;
+}
+
+async fn ranges(db: TestDb) {
+    store(&db, &values()).await;
+    assert_matches(
+        &db,
+        &[
+            ("BETWEEN", json!([-1.5, 5]), &[0, 2, 3]),
+            ("BETWEEN", json!([5, -1.5]), &[]),
+            ("BETWEEN", json!(["", "Apple"]), &[4, 6, 8, 16]),
+            ("BETWEEN", json!([false, true]), &[9, 10]),
+            ("PREFIX", json!("a"), &[5]),
+            ("PREFIX", json!("5"), &[4, 8]),
+            ("PREFIX", json!("ä"), &[7]),
+            ("PREFIX", json!("%"), &[]),
+            ("PREFIX", json!(""), &[4, 5, 6, 7, 8, 16]),
+        ],
+    )
+    .await;
+}
+
+async fn presence(db: TestDb) {
+    store(&db, &values()).await;
+    let is = |field: &str, op: &str| json!({"field": field, "op": op});
+    assert_eq!(matching(&db, &is("v", "MISSING")).await, [11, 12]);
+    assert_eq!(matching(&db, &is("v", "EXISTS")).await, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16]);
+    assert_eq!(matching(&db, &is("v.a", "exists")).await, [14]);
+    assert_eq!(matching(&db, &is("v[0]", "EXISTS")).await, [13]);
+    assert_eq!(matching(&db, &json!([is("v.a", "MISSING"), is("v", "EXISTS")])).await.len(), 14);
 }
 
 async fn paths(db: TestDb) {
