@@ -156,6 +156,10 @@ function log(message) end
 ---A record of the index: its fields and its address.
 ---@class belvedere.Row
 ---@field uri string
+---@field _did string the account of its address. This and the next three are in no loop over the row and in no JSON
+---@field _rkey string
+---@field _cid string? nil when the index has none
+---@field _indexed_at string the time at which it was indexed, RFC 3339 in UTC
 ---@field [string] any
 
 ---@class belvedere.Condition

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 type Patch = (&'static str, &'static str, usize);
 
 /// The files that are patched, without their extension.
-pub(crate) const PATCHED: [&str; 3] = ["lvm", "lapi", "lgc"];
+pub(crate) const PATCHED: [&str; 4] = ["lvm", "lapi", "lgc", "ltable"];
 
 /// `lvm.c`: the instruction counter.
 ///
@@ -60,12 +60,19 @@ const VM: [Patch; 14] = [
 /// run without a counter.
 const GONE: &str = "trap)";
 
-/// `lapi.c`: functions that ignore metamethods open the rows of `row.c` first.
-const API: [Patch; 4] = [
+/// `lapi.c`: functions that ignore metamethods open the rows of `row.c` first. Scripts can't get at the metatable of a row.
+const API: [Patch; 5] = [
+    (
+        "  if (mt != NULL) {\n    sethvalue2s(L, L->top.p, mt);\n    api_incr_top(L);\n    res = 1;\n",
+        "  if (mt != NULL && mt != row_opened_metatable()) {\n    sethvalue2s(L, L->top.p, mt);\n    \
+         api_incr_top(L);\n    res = 1;\n",
+        1,
+    ),
     (
         "static Table *gettable (lua_State *L, int idx) {\n  TValue *t = index2value(L, idx);\n  \
          api_check(L, ttistable(t), \"table expected\");\n  return hvalue(t);\n",
-        "static Table *row_opened (lua_State *L, Table *t);\nstatic Table *gettable (lua_State *L, int idx) {\n  \
+        "static Table *row_opened (lua_State *L, Table *t);\nstatic Table *row_opened_metatable (void);\n\
+         static Table *gettable (lua_State *L, int idx) {\n  \
          return row_opened(L, hvalue(index2value(L, idx)));\n",
         1,
     ),
@@ -92,10 +99,27 @@ const API: [Patch; 4] = [
 /// `lgc.c`: the decoder's cache of names is cleared where Lua's own cache of strings is.
 const COLLECTOR: [Patch; 1] = [("  luaS_clearcache(g);\n", "  luaS_clearcache(g);\n  decode_forget();\n", 1)];
 
+/// `ltable.c`: what a row keeps under a key of its own is not among the keys of the table.
+const TABLES: [Patch; 2] = [
+    (
+        "int luaH_next (lua_State *L, Table *t, StkId key) {\n",
+        "static char row_key;\n\nstatic inline int row_hides (const Node *n) {\n  \
+         return keytt(n) == LUA_VLIGHTUSERDATA && keyval(n).p == &row_key;\n}\n\n\
+         int luaH_next (lua_State *L, Table *t, StkId key) {\n",
+        1,
+    ),
+    (
+        "    if (!isempty(gval(gnode(t, i)))) {  /* a non-empty entry? */\n      Node *n = gnode(t, i);\n",
+        "    if (!isempty(gval(gnode(t, i))) && !row_hides(gnode(t, i))) {  /* a non-empty entry? */\n      \
+         Node *n = gnode(t, i);\n",
+        1,
+    ),
+];
+
 /// Writes the patched files to `out`. Fails unless each text occurs as often as expected, so that a new version of Lua
 /// can't run unmetered.
 pub(crate) fn patch(lua: &Path, out: &Path) -> Result<()> {
-    for (name, patches) in PATCHED.into_iter().zip([&VM[..], &API, &COLLECTOR]) {
+    for (name, patches) in PATCHED.into_iter().zip([&VM[..], &API, &COLLECTOR, &TABLES]) {
         let file = format!("{name}.c");
         let mut text = fs::read_to_string(lua.join(&file)).with_context(|| file.clone())?;
         for &(old, new, count) in patches {

@@ -333,13 +333,15 @@ static void json_decode(lua_State *L, const char *text, size_t n, int trusted, c
   decode_text(L, text, n, 0, trusted, what);
 }
 
-/* Decodes a row and pushes the table: the record's fields, and `uri`, which replaces a field of that name. */
+/* Decodes a row and pushes the table: the record's fields, and `uri`, which replaces a field of that name. There is room for
+   both that and the head. */
 static void decode_row(lua_State *L, const RowText *row, const char *what) {
-  decode_text(L, row->record, row->record_len, 1, 1, what);
+  decode_text(L, row->record, row->record_len, 2, 1, what);
   if (!lua_istable(L, -1)) raise(L, "%s: a stored record is no object", what);
   lua_pushliteral(L, "uri");
   lua_pushlstring(L, row->uri, row->uri_len);
   lua_rawset(L, -3);
+  row_keep_head(L, row);
 }
 
 /* Makes a row an ordinary table. Functions of lapi.c call this for every table that they read or change without
@@ -352,7 +354,7 @@ static void row_decode(lua_State *L, Table *t) {
   decode_row(L, &row, "record");
   if (is_row(t)) { /* a finalizer may have opened it meanwhile */
     exchangehashpart(t, hvalue(s2v(L->top.p - 1)));
-    t->metatable = NULL;
+    t->metatable = row_opened_mark;
     invalidateTMcache(t);
     if (isblack(obj2gco(t))) luaC_barrierback_(L, obj2gco(t));
   }
@@ -363,3 +365,6 @@ static Table *row_opened(lua_State *L, Table *t) {
   if (l_unlikely(is_row(t))) row_decode(L, t);
   return t;
 }
+
+/* Lua's functions pass over this metatable, as if an opened row had none. */
+static Table *row_opened_metatable(void) { return row_opened_mark; }

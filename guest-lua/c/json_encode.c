@@ -173,7 +173,7 @@ static Census table_census(Encoder *e, Table *t) {
   }
   for (unsigned i = 0, n = sizenode(t); i < n; i++) {
     Node *node = gnode(t, i);
-    if (isempty(gval(node))) continue;
+    if (isempty(gval(node)) || row_hides(node)) continue;
     if (keyisinteger(node)) {
       lua_Integer key = keyival(node);
       if (key < 1) json_raise(e, "a table with the key %I is neither an array nor an object", key);
@@ -205,7 +205,7 @@ static void encode_array(Encoder *e, Table *t, lua_Unsigned length, int depth) {
 static void encode_members(Encoder *e, Table *t, Table *except, int depth, int *first) {
   for (unsigned i = 0, n = sizenode(t); i < n; i++) {
     Node *node = gnode(t, i);
-    if (isempty(gval(node))) continue;
+    if (isempty(gval(node)) || row_hides(node)) continue;
     TString *name = gco2ts(gckey(node));
     if (except && !isempty(luaH_getstr(except, name))) continue;
     if (!*first) buffer_putc(e->L, e->out, ',');

@@ -89,7 +89,7 @@ static void push_rows(lua_State *L, const uint8_t *data, size_t len, const char 
   memcpy(at, data, len);
   int page = lua_gettop(L);
   for (lua_Integer i = 1; at < end; i++) {
-    const char *record = part_end(L, at, end);
+    const char *record = part_end(L, part_end(L, at, end), end);
     const char *next = part_end(L, record, end);
     if (row_length(record) & ROW_STAYS_TEXT) {
       push_row(L, page, at);

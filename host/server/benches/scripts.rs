@@ -113,6 +113,7 @@ fn row(i: usize) -> RecordRow {
         collection: Nsid::try_from("com.example.note").expect("an NSID"),
         rkey: format!("{i:013}"),
         indexed_at: Timestamp(0),
+        cid: "bafyreib2rxk3rybk3aobmv5cjuql3bm2twh4jo5uxgf5kpqcsgz7soitae".parse().ok(),
         record: record.into(),
     }
 }

@@ -18,6 +18,8 @@ pub struct Query {
     pub valid: Option<bool>,
     /// Newest first without one.
     pub sort: Option<Sort>,
+    /// Whether rows have their CID.
+    pub with_cid: bool,
     /// The position at which the page before ended, in the order of this query.
     pub after: Option<Position>,
     /// Rows of the page, see [`PageSize::clamp`].
@@ -56,6 +58,7 @@ impl Query {
             narrow: Narrow::default(),
             valid: None,
             sort: None,
+            with_cid: false,
             after: None,
             limit: PageSize::RECORDS.default,
         }

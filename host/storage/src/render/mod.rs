@@ -143,6 +143,7 @@ mod tests {
             collection: Nsid::try_from("com.example.note").unwrap(),
             rkey: "self".into(),
             indexed_at: Timestamp(0),
+            cid: None,
             record: Bytes::copy_from_slice(record.as_bytes()),
         }
     }

@@ -9,9 +9,8 @@ use super::{Refusal, fault};
 use crate::plugins::bindings::belvedere::plugin::lookup::Host;
 use crate::plugins::bindings::belvedere::plugin::types::{FaultCode, StrongRef};
 use crate::plugins::limits;
-use belvedere_protocol::atproto::{Nsid, RecordUri};
+use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::query::{Filter, Query};
-use belvedere_storage::store::records::get_many_full;
 use belvedere_storage::store::{StoreError, query};
 
 impl Host for CallState {
@@ -44,7 +43,7 @@ impl Host for CallState {
         let filter = Filter::from_json(&condition)
             .map_err(|error| fault::bad_input(format!("lookup.find: {error}")))?;
         // Without a sort, the first match ends the search.
-        let first = Query { filter: Some(filter), limit: 1, ..Query::of(collection) };
+        let first = Query { filter: Some(filter), with_cid: true, limit: 1, ..Query::of(collection) };
         let db = self.services.db.clone();
         self.wait_for_host(true);
         let found = query::read(&db, &first, &tenant).await;
@@ -58,12 +57,7 @@ impl Host for CallState {
             ),
             error => fault::store("lookup.find", &error),
         })?;
-        let Some(row) = found.rows.into_iter().next() else { return Ok(None) };
-        let uri = row.uri();
-        let Ok(parsed) = RecordUri::parse(&uri) else { return Ok(None) };
-        // The row of a query has no CID.
-        let full = get_many_full(&db, &[parsed], limits::RECORD_BYTES).await;
-        let full = full.map_err(|error| fault::store("lookup.find", &error))?.rows.into_iter().next();
-        Ok(full.map(|full| StrongRef { uri, cid: full.cid.map(|cid| cid.to_string()) }))
+        let row = found.rows.into_iter().next();
+        Ok(row.map(|row| StrongRef { uri: row.uri(), cid: row.cid.map(|cid| cid.to_string()) }))
     }
 }

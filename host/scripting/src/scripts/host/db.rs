@@ -109,7 +109,7 @@ async fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, F
     let (collection, did) = (nsid(FUNCTION, &collection)?, handles::account(state, FUNCTION, did).await?);
     let after = Position::read(cursor.as_deref(), sort.as_ref()).map_err(|error| invalid(FUNCTION, error))?;
     let limit = PageSize::RECORDS.clamp(limit);
-    Ok(Query { did, filter, valid, sort, after, limit, ..Query::of(collection) })
+    Ok(Query { did, filter, valid, sort, after, limit, with_cid: true, ..Query::of(collection) })
 }
 
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {

@@ -70,7 +70,7 @@ impl Host for RunState {
                 position: *position as u32,
                 uri: full.row.uri(),
                 space: None,
-                cid: full.cid.map(|cid| cid.to_string()),
+                cid: full.row.cid.map(|cid| cid.to_string()),
                 value: full.row.record.to_vec(),
             });
         }

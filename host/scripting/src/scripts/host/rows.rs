@@ -7,28 +7,38 @@ use memchr::memmem;
 
 use super::state::RunState;
 use crate::scripts::bindings::belvedere::script::types::Fault;
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Cid;
 use belvedere_protocol::spaces::SpaceUri;
 use belvedere_storage::store::records::RecordRow;
 use belvedere_storage::store::spaces::records::SpaceRecord;
 
+/// Bytes of a CID.
+const CID_BYTES: usize = 36;
+
 /// Set in a record's length if the guest may keep the record as text.
 const STAYS_TEXT: u32 = 1 << 31;
 
-/// A record and its address.
+/// A record with its address and version.
 struct Row<'a> {
     /// The parts of its URI.
     uri: [&'a str; 6],
+    indexed_at: Timestamp,
+    cid: Option<&'a Cid>,
     record: &'a [u8],
 }
 
-impl<'a> Row<'a> {
-    /// `place`: the beginning of the URI, before the author's DID.
-    fn new(place: &'a str, did: &'a str, collection: &'a str, rkey: &'a str, record: &'a [u8]) -> Self {
-        Self { uri: [place, did, "/", collection, "/", rkey], record }
-    }
-
+impl Row<'_> {
     fn uri_len(&self) -> usize {
         self.uri.iter().map(|part| part.len()).sum()
+    }
+
+    fn meta_len(&self) -> usize {
+        size_of::<i64>() + self.cid.map_or(0, |_| CID_BYTES)
+    }
+
+    fn len(&self) -> usize {
+        3 * size_of::<u32>() + self.uri_len() + self.meta_len() + self.record.len()
     }
 }
 
@@ -36,8 +46,11 @@ impl<'a> Row<'a> {
 pub(super) fn pack(state: &mut RunState, rows: &[RecordRow]) -> Result<Vec<u8>, Fault> {
     pack_all(
         state,
-        rows.iter().map(|RecordRow { did, collection, rkey, record, .. }| {
-            Row::new("at://", did, collection.as_str(), rkey, record)
+        rows.iter().map(|RecordRow { did, collection, rkey, indexed_at, cid, record, .. }| Row {
+            uri: ["at://", did, "/", collection.as_str(), "/", rkey],
+            indexed_at: *indexed_at,
+            cid: cid.as_ref(),
+            record,
         }),
     )
 }
@@ -51,19 +64,21 @@ pub(super) fn pack_of_space(
     let place = format!("{space}/");
     pack_all(
         state,
-        records.iter().map(|SpaceRecord { author, path, text, .. }| {
-            let text = text.as_deref().unwrap_or("null").as_bytes();
-            Row::new(&place, author.as_str(), path.collection.as_str(), path.rkey.as_str(), text)
+        records.iter().map(|SpaceRecord { author, path, cid, text, indexed_at, .. }| Row {
+            uri: [&place, author.as_str(), "/", path.collection.as_str(), "/", path.rkey.as_str()],
+            indexed_at: *indexed_at,
+            cid: Some(cid),
+            record: text.as_deref().unwrap_or("null").as_bytes(),
         }),
     )
 }
 
-/// For each row its URI and its record, each after its length.
+/// For each row its URI, its time and CID, and its record, each after its length.
 fn pack_all<'a>(
     state: &mut RunState,
     rows: impl ExactSizeIterator<Item = Row<'a>> + Clone,
 ) -> Result<Vec<u8>, Fault> {
-    let bytes = rows.clone().map(|row| row.uri_len() + row.record.len() + 8).sum();
+    let bytes = rows.clone().map(|row| row.len()).sum();
     state.count_rows(rows.len(), bytes)?;
     let mut out = Vec::with_capacity(bytes);
     for row in rows {
@@ -72,6 +87,11 @@ fn pack_all<'a>(
         out.extend_from_slice(&(row.uri_len() as u32).to_le_bytes());
         for part in row.uri {
             out.extend_from_slice(part.as_bytes());
+        }
+        out.extend_from_slice(&(row.meta_len() as u32).to_le_bytes());
+        out.extend_from_slice(&row.indexed_at.0.to_le_bytes());
+        if let Some(cid) = row.cid {
+            out.extend_from_slice(&cid.to_bytes());
         }
         out.extend_from_slice(&(record.len() as u32 | flag).to_le_bytes());
         out.extend_from_slice(record);

@@ -235,6 +235,9 @@ impl Stage {
                 collection,
                 rkey: rkey.to_string(),
                 indexed_at: NOW,
+                cid: belvedere_protocol::atproto::record::inspect(record.as_bytes())
+                    .ok()
+                    .and_then(|read| read.cid.ok()),
                 record: Bytes::copy_from_slice(record.as_bytes()),
             }
         };

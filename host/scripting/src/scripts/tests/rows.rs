@@ -1,8 +1,9 @@
 //! Tests of records that stay text until a script looks at their fields: nothing but speed may tell them from tables.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Stage;
+use super::{NOW, Stage};
+use belvedere_protocol::atproto::record;
 
 const RECORD: &str = r#"{"text":"é\n","n":1.50,"none":null,"list":[1,{"uri":"at://x"}],"reply":{"uri":"at://y","deep":{"a":true}},"__index":{"x":5}}"#;
 
@@ -75,8 +76,59 @@ async fn an_untouched_record_is_returned_as_it_is_stored() {
     let first = format!("{},\"uri\":\"at://did:plc:a/a.b.c/1\"}}", &RECORD[..RECORD.len() - 1]);
     let text = text.as_str().unwrap();
     assert!(text.starts_with(&format!("[{first},{{")), "{text}");
-    let records: serde_json::Value = serde_json::from_str(text).unwrap();
+    let records: Value = serde_json::from_str(text).unwrap();
     assert_eq!(records[1], json!({ "a": { "uri": 1 }, "uri": "at://did:plc:a/a.b.c/2" }));
+}
+
+/// The fields of the address and of the version: of a row that stays text, of one that was opened, and of one that was
+/// decoded at once. None of them is among the fields of the record.
+#[tokio::test]
+async fn a_record_has_the_fields_of_its_address() {
+    let stage = Stage::set().await;
+    let plain = r#"{"n":1,"u":"_did"}"#;
+    stage.put(&[
+        ("at://did:plc:a/a.b.c/1", r#"{"n":1}"#),
+        ("at://did:plc:a/a.b.c/2", plain),
+        ("at://did:plc:b/a.b.c/3", r#"{"uri":1,"n":1}"#),
+        ("at://did:plc:b/a.b.c/4", r#"{"_did":"its own","n":1,"escaped":"\n"}"#),
+        ("at://did:plc:b/a.b.c/5", r#"{"n":1.5}"#),
+    ]);
+    let source = "local function read(open) \
+                    local seen = toarray({}) \
+                    for i, r in ipairs(db.query{ collection = 'a.b.c' }.records) do \
+                      local names = toarray({}) \
+                      if open then \
+                        for name in pairs(r) do names[#names + 1] = name end \
+                        r.added, r.more, r.again = 1, 2, 3 \
+                        r.added, r.more, r.again = nil, nil, nil \
+                        table.sort(names) \
+                      end \
+                      seen[i] = { r._did, r._rkey, r._cid or 'none', r._indexed_at, json.encode(r), \
+                                  r._none == nil, open and names or nil } \
+                    end \
+                    return seen \
+                  end \
+                  return { read(false), read(true) }";
+    let seen = stage.handle(source).await.unwrap();
+    let at = NOW.to_string();
+    let cid = |record: &str| record::inspect(record.as_bytes()).unwrap().cid.unwrap().to_string();
+    let row = &seen[0][1];
+    assert_eq!(*row, json!(["did:plc:a", "2", cid(plain), at, row[4], true]));
+    // Reading them does not open a record without such a field.
+    assert_eq!(seen[0][0][4], r#"{"n":1,"uri":"at://did:plc:a/a.b.c/1"}"#);
+    assert_eq!(seen[0][3][0], "its own");
+    assert_eq!((&seen[0][2][1], &seen[0][4][2]), (&json!("3"), &json!("none")));
+    let names = [json!(["n", "uri"]), json!(["n", "u", "uri"]), json!(["n", "uri"])];
+    for n in 0..5 {
+        assert_eq!(seen[0][n].as_array().unwrap()[..4], seen[1][n].as_array().unwrap()[..4], "{n}");
+        let decoded = |row: &Value| serde_json::from_str::<Value>(row[4].as_str().unwrap()).unwrap();
+        assert_eq!(decoded(&seen[0][n]), decoded(&seen[1][n]), "{n}");
+        assert!(names.get(n).is_none_or(|names| seen[1][n][6] == *names), "{n}");
+    }
+    let set =
+        "local r = db.query{ collection = 'a.b.c' }.records[1] r._did = 'x' return { r._did, r._rkey, r }";
+    let set = stage.handle(set).await.unwrap();
+    assert_eq!((&set[0], &set[1], &set[2]["_did"]), (&json!("x"), &json!("1"), &json!("x")));
 }
 
 /// The collector frees the text of a page once all of its records were opened or dropped, and not before.

@@ -28,13 +28,13 @@ pub(super) trait PositionRow {
 
 impl PositionRow for SqliteRow {
     fn position(&self) -> Result<(i64, Option<String>), sqlx::Error> {
-        let class = self.try_get(6)?;
-        let number = self.try_get_raw(7)?;
+        let class = self.try_get(7)?;
+        let number = self.try_get_raw(8)?;
         // Rust's text of a double parses to the same double; SQLite's does not.
         let text = match number.type_info().name() {
-            _ if number.is_null() => self.try_get(8)?,
-            "REAL" => Some(format!("{:e}", self.try_get_unchecked::<f64, _>(7)?)),
-            _ => Some(self.try_get_unchecked::<i64, _>(7)?.to_string()),
+            _ if number.is_null() => self.try_get(9)?,
+            "REAL" => Some(format!("{:e}", self.try_get_unchecked::<f64, _>(8)?)),
+            _ => Some(self.try_get_unchecked::<i64, _>(8)?.to_string()),
         };
         Ok((class, text))
     }
@@ -42,6 +42,6 @@ impl PositionRow for SqliteRow {
 
 impl PositionRow for RowWithDid {
     fn position(&self) -> Result<(i64, Option<String>), sqlx::Error> {
-        Ok((self.columns.try_get(6)?, self.columns.try_get(7)?))
+        Ok((self.columns.try_get(7)?, self.columns.try_get(8)?))
     }
 }

@@ -39,6 +39,8 @@ pub struct RecordRow {
     pub collection: Nsid,
     pub rkey: String,
     pub indexed_at: Timestamp,
+    /// `None` if it is not known, and in a row of a query without [`Query::with_cid`](crate::query::Query).
+    pub cid: Option<Cid>,
     /// A JSON object, as it was written. PostgreSQL makes the text of a record that it keeps none of (ADR 84).
     pub record: Bytes,
 }
@@ -47,7 +49,6 @@ pub struct RecordRow {
 #[derive(Clone, Debug)]
 pub struct FullRecordRow {
     pub row: RecordRow,
-    pub cid: Option<Cid>,
     pub cid_verified: bool,
     pub updated_at: Timestamp,
     /// The reason why its lexicon rejects the record; `None` for a valid one.
@@ -75,12 +76,15 @@ macro_rules! raw_row {
             fn raw(self, collection: Nsid) -> Result<PartialRow<RecordRow>, sqlx::Error> {
                 let $this = &self;
                 let record: Option<String> = $columns.try_get(4)?;
+                let cid: Option<&[u8]> = $columns.try_get(6)?;
+                let cid = cid.map(Cid::from_bytes).transpose();
                 let row = RecordRow {
                     id: $columns.try_get(0)?,
                     did: $did,
                     collection,
                     rkey: $columns.try_get(2)?,
                     indexed_at: $columns.try_get(3)?,
+                    cid: cid.map_err(|error| sqlx::Error::Decode(error.into()))?,
                     record: Bytes::from(record.unwrap_or_default()),
                 };
                 Ok(PartialRow { row, size: $columns.try_get(5)?, value: None })
@@ -88,13 +92,10 @@ macro_rules! raw_row {
 
             fn raw_full(self, collection: Nsid) -> Result<PartialRow<FullRecordRow>, StoreError> {
                 let $this = &self;
-                let cid: Option<Vec<u8>> = $columns.try_get(6)?;
-                let cid = cid.map(|bytes| Cid::from_bytes(&bytes)).transpose();
-                let cid = cid.map_err(|e| StoreError::Corrupt(format!("records.cid: {e}")))?;
                 let (cid_verified, updated_at) = ($columns.try_get(7)?, $columns.try_get(8)?);
                 let invalid_reason = $columns.try_get(9)?;
                 let found = self.raw(collection)?;
-                Ok(found.map(|row| FullRecordRow { row, cid, cid_verified, updated_at, invalid_reason }))
+                Ok(found.map(|row| FullRecordRow { row, cid_verified, updated_at, invalid_reason }))
             }
         }
     };

@@ -238,6 +238,7 @@ mod tests {
             collection: Nsid::try_from("com.example.note").unwrap(),
             rkey: "a".into(),
             indexed_at: Timestamp(0),
+            cid: None,
             record: if is_large { Bytes::new() } else { vec![b'x'; size].into() },
         };
         PartialRow { row, size: size as i64, value: None }

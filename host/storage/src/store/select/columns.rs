@@ -11,6 +11,8 @@ pub(in crate::store) const INLINE_BYTES: usize = 10_240;
 pub(in crate::store) enum Columns {
     /// The columns of a row. SQLite returns all rows as one text (`records::packed`).
     Packed,
+    /// The same without the CID, whose text SQLite takes a fifth of the statement's time to make.
+    PackedWithoutCid,
     /// The columns of a row.
     Row,
     /// Also those that only the admin API shows.
@@ -23,25 +25,35 @@ pub(in crate::store) enum Columns {
 pub(in crate::store) const WHOLE_TEXT: &str = "coalesce(r.record_text, r.record::text)";
 
 const FULL: &str =
-    "r.cid, r.cid_verified, r.updated_at, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id)";
+    "r.cid_verified, r.updated_at, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id)";
 
-/// The texts of all [`Columns`], in their order. `packed`: if the database packs rows.
-fn texts(packed: Option<String>, row: String, whole: String) -> [String; 4] {
-    [packed.unwrap_or_else(|| row.clone()), row.clone(), format!("{row}, {FULL}"), whole]
+impl Columns {
+    pub(super) fn is_packed(self) -> bool {
+        matches!(self, Self::Packed | Self::PackedWithoutCid)
+    }
+}
+
+/// The texts of all [`Columns`], in their order. `packed`: those with and without a CID, if the database packs rows.
+fn texts(packed: Option<[String; 2]>, row: String, whole: String) -> [String; 5] {
+    let [packed, without_cid] = packed.unwrap_or_else(|| [row.clone(), row.clone()]);
+    [packed, without_cid, row.clone(), format!("{row}, {FULL}"), whole]
 }
 
 /// SQLite knows the size of a text without reading it.
 pub(super) fn sqlite(columns: Columns) -> &'static str {
-    static TEXTS: LazyLock<[String; 4]> = LazyLock::new(|| {
+    static TEXTS: LazyLock<[String; 5]> = LazyLock::new(|| {
         let (start, size) = ("r.id, d.did, r.rkey, r.indexed_at", "octet_length(r.record)");
         let inline = format!("CASE WHEN {size} <= {INLINE_BYTES} THEN r.record");
-        texts(
-            Some(format!(
+        let packed = |cid: &str| {
+            format!(
                 "r.indexed_at, r.id, r.id || ' ' || r.indexed_at || ' ' || d.did || ' ' || r.rkey \
-                     || ' ' || {size} || ' ' || {inline} ELSE '' END AS p"
-            )),
-            format!("{start}, {inline} END, {size}"),
-            format!("{start}, r.record, {size}"),
+                     || {cid} || {size} || ' ' || {inline} ELSE '' END AS p"
+            )
+        };
+        texts(
+            Some([packed("' ' || hex(r.cid) || ' '"), packed("'  '")]),
+            format!("{start}, {inline} END, {size}, r.cid"),
+            format!("{start}, r.record, {size}, r.cid"),
         )
     });
     &TEXTS[columns as usize]
@@ -50,7 +62,7 @@ pub(super) fn sqlite(columns: Columns) -> &'static str {
 /// PostgreSQL knows the compressed size of a record without a text (ADR 84), which already excludes most large records; the
 /// text of the others is produced once (`OFFSET 0`) and measured.
 pub(super) fn postgres(columns: Columns) -> &'static str {
-    static TEXTS: LazyLock<[String; 4]> = LazyLock::new(|| {
+    static TEXTS: LazyLock<[String; 5]> = LazyLock::new(|| {
         let start = "r.id, r.did_id, r.rkey, r.indexed_at";
         texts(
             None,
@@ -59,9 +71,9 @@ pub(super) fn postgres(columns: Columns) -> &'static str {
                  WHEN r.record_text IS NULL AND pg_column_size(r.record) <= {INLINE_BYTES} \
                  THEN (SELECT CASE WHEN octet_length(t) <= {INLINE_BYTES} THEN t END \
                      FROM (SELECT r.record::text AS t OFFSET 0) x) END, \
-                 coalesce(octet_length(r.record_text), pg_column_size(r.record))::bigint"
+                 coalesce(octet_length(r.record_text), pg_column_size(r.record))::bigint, r.cid"
             ),
-            format!("{start}, {WHOLE_TEXT}, pg_column_size(r.record)::bigint"),
+            format!("{start}, {WHOLE_TEXT}, pg_column_size(r.record)::bigint, r.cid"),
         )
     });
     &TEXTS[columns as usize]

@@ -125,6 +125,7 @@ impl<'a> Select<'a> {
     pub(super) fn of(query: &'a Query, collection: Collection, by: By<'a>) -> Self {
         Self {
             by,
+            columns: if query.with_cid { Columns::Packed } else { Columns::PackedWithoutCid },
             did: query.did.as_ref(),
             filter: query.filter.as_ref(),
             narrow: &query.narrow,
@@ -207,7 +208,7 @@ impl<'a> Select<'a> {
     fn write<D: Dialect>(&self, mut sql: Sql) -> Sql {
         let (direction, than) = direction_words(self.direction);
         let is_plain = matches!(self.by, By::Time) && self.valid.is_none() && !self.has_conditions();
-        let splits_times = D::SPLITS_TIMES && self.columns == Columns::Packed && is_plain;
+        let splits_times = D::SPLITS_TIMES && self.columns.is_packed() && is_plain;
         let limit = sql.bind(Value::Integer(i64::from(PageSize::rows_read(self.limit))));
         D::limited(&mut sql, self.columns, self.is_page(), limit, |sql| {
             self.write_rows::<D>(sql);

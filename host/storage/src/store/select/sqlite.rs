@@ -184,7 +184,7 @@ impl super::Dialect for Dialect {
     ) {
         // The rows are concatenated in the order of the inner SELECT: its LIMIT keeps SQLite from flattening it.
         let (begin, end) =
-            if columns == Columns::Packed { ("SELECT group_concat(p, '') FROM (", ")") } else { ("", "") };
+            if columns.is_packed() { ("SELECT group_concat(p, '') FROM (", ")") } else { ("", "") };
         sql.push(format_args!("{begin}"));
         rows(sql);
         sql.push(format_args!(" LIMIT {limit}{end}"));

@@ -207,11 +207,11 @@ async fn cids_are_stored_unchanged(db: TestDb) {
         change.record.map(|record| CheckedRecord { cid: Some(cid), cid_verified: true, ..record });
     apply(&db, 10, vec![change, put(&uri(1, NOTE, "b"), 1, "{}")]).await;
     let row = records::get_full(&db, &a).await.unwrap().unwrap();
-    assert_eq!((row.cid, row.cid_verified), (Some(cid), true));
-    assert_eq!(row.cid.unwrap().to_string(), text);
+    assert_eq!((row.row.cid, row.cid_verified), (Some(cid), true));
+    assert_eq!(row.row.cid.unwrap().to_string(), text);
     apply(&db, 20, vec![put(&a, 2, "{}")]).await;
     let row = records::get_full(&db, &a).await.unwrap().unwrap();
-    assert_eq!((row.cid, row.cid_verified), (None, false));
+    assert_eq!((row.row.cid, row.cid_verified), (None, false));
 }
 
 async fn the_cursor_is_committed_with_its_records(db: TestDb) {

@@ -303,7 +303,7 @@ impl Writing<'_> {
         let known = repos.load(&uris, COMPARED_BYTES).await?.rows;
         let is_unchanged = |item: &PreparedItem| {
             let uri = item.uri.to_string();
-            known.iter().any(|row| row.cid == Some(item.cid) && row.row.uri() == uri)
+            known.iter().any(|row| row.row.cid == Some(item.cid) && row.row.uri() == uri)
         };
         for item in chunk {
             progress.processed += 1;

@@ -25,7 +25,7 @@ async fn records_are_loaded_one_by_one_and_many_at_once(stage: Stage) {
             .await;
     }
     let first = uri(ALICE, "n0");
-    let cid = stage.row(&first).await.unwrap().cid.unwrap().to_string();
+    let cid = stage.row(&first).await.unwrap().row.cid.unwrap().to_string();
     let answer = stage
         .run(&format!(
             "local r = Record.load('{first}')
@@ -73,7 +73,7 @@ async fn a_local_row_is_replaced_by_a_newer_event(stage: Stage) {
         ))
         .await;
     assert_eq!(answer, json!([mine, true, "local 3", 1]));
-    assert_eq!(stage.row(&mine).await.unwrap().cid, None);
+    assert_eq!(stage.row(&mine).await.unwrap().row.cid, None);
     stage.event(&mine, &json!({ "$type": NOTE, "text": "newer" }), 1_600_000_000_000_001).await;
     assert_eq!(stage.value(&mine).await.unwrap()["text"], "newer");
 

@@ -76,14 +76,14 @@ impl IndexedRecord {
         full: FullRecordRow,
         labels: &mut HashMap<String, Vec<ActiveLabel>>,
     ) -> Result<Self, serde_json::Error> {
-        let FullRecordRow { row, cid, updated_at, invalid_reason, .. } = full;
+        let FullRecordRow { row, updated_at, invalid_reason, .. } = full;
         let uri = row.uri();
         let labels = labels.remove(&uri).unwrap_or_default();
         Ok(Self {
             labels: labels.into_iter().map(RecordLabel::from).collect(),
             uri,
             record: serde_json::from_slice(&row.record)?,
-            cid: cid.map(|cid| cid.to_string()),
+            cid: row.cid.map(|cid| cid.to_string()),
             did: row.did,
             collection: row.collection.as_str().to_owned(),
             rkey: row.rkey,
