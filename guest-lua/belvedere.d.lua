@@ -201,8 +201,15 @@ function db.query(query) end
 ---@return belvedere.Row?
 function db.get(uri) end
 
+---@class belvedere.Count
+---@field collection string
+---@field did? string one account's records only
+---@field filter? belvedere.Condition|belvedere.Group
+---@field valid? boolean|"true"|"false" only records that their lexicon accepts, or only those that it rejects
+---@field space? string the address of a space: the records in it that the caller may read. Without `filter` and `valid`
+
 ---The number of records in a collection, of one account or of all.
----@param collection string
+---@param collection string|belvedere.Count
 ---@param did? string a DID or a handle
 ---@param space? string the address of a space: the records in it that the caller may read
 ---@return integer

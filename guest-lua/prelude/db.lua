@@ -71,12 +71,12 @@ local CONDITION = { field = true, op = true, value = true }
 local GROUP = { combine = true, field = true }
 
 -- Converts a group { combine, child, child, ... } to { combine, children }: JSON can't mix object and array.
-local function condition(node, level)
+local function condition(node, level, what)
   if type(node) ~= "table" or level > MAX_LEVELS then
     return node
   end
   if node.field ~= nil then
-    return internal.options(node, CONDITION, "db.query: filter")
+    return internal.options(node, CONDITION, what)
   end
   local names = {}
   for name, value in next, node do
@@ -84,12 +84,23 @@ local function condition(node, level)
       names[name] = value
     end
   end
-  internal.options(names, GROUP, "db.query: filter")
+  internal.options(names, GROUP, what)
   local children = array({})
   for i = 1, #node do
-    children[i] = condition(node[i], level + 1)
+    children[i] = condition(node[i], level + 1, what)
   end
   return { combine = node.combine, children = children }
+end
+
+local function filter_of(options, what)
+  local filter = options.filter
+  what = what .. ": filter"
+  if filter == nil or filter == null then
+    return nil
+  elseif type(filter) ~= "table" then
+    raise(what .. ": table expected, got " .. type(filter))
+  end
+  return condition(filter, 1, what)
 end
 
 db = {}
@@ -121,12 +132,6 @@ function db.query(options)
     required(options.collection, "db.query: collection")
     return internal.query_space(space, internal.options(options, SPACE_QUERY, "db.query in a space"), nil, "db.query")
   end
-  local filter = options.filter
-  if filter == null then
-    filter = nil
-  elseif filter ~= nil and type(filter) ~= "table" then
-    raise("db.query: filter: table expected, got " .. type(filter))
-  end
   return query {
     collection = required(options.collection, "db.query: collection"),
     did = text(options.did, "db.query: did"),
@@ -134,7 +139,7 @@ function db.query(options)
     cursor = text(options.cursor, "db.query: cursor"),
     sort = text(options.sort, "db.query: sort"),
     ascending = ascending(options.sortDirection, "db.query"),
-    filter = filter and condition(filter, 1),
+    filter = filter_of(options, "db.query"),
     valid = truth(options.valid, "db.query: valid"),
   }
 end
@@ -144,13 +149,28 @@ function db.get(uri)
   return get(required(uri, "db.get: uri"))[1]
 end
 
--- The number of records in a collection, of one account or of all; with a space, of the records in it.
-function db.count(collection, did, space)
-  collection, did, space = required(collection, "db.count: collection"), text(did, "db.count: did"), text(space, "db.count: space")
+local COUNT = { collection = true, did = true, filter = true, valid = true, space = true }
+local SPACE_COUNT = { collection = true, did = true, space = true }
+
+-- The number of records in a collection, of one account or of all; with a space, of the records in it. Takes { collection, did,
+-- filter, valid, space }, or collection, did and space.
+function db.count(options, did, space)
+  if type(options) ~= "table" then
+    options = { collection = options, did = did, space = space }
+  end
+  internal.options(options, COUNT, "db.count")
+  local collection = required(options.collection, "db.count: collection")
+  did, space = text(options.did, "db.count: did"), text(options.space, "db.count: space")
   if space then
+    internal.options(options, SPACE_COUNT, "db.count in a space")
     return count_space(space, collection, did)
   end
-  return count(collection, did)
+  return count {
+    collection = collection,
+    did = did,
+    filter = filter_of(options, "db.count"),
+    valid = truth(options.valid, "db.count: valid"),
+  }
 end
 
 -- Refuses the option `space` of a function that reads the index only.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
-use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_protocol::atproto::{Nsid, RecordUri};
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::services::RawAnswer;
 use belvedere_scripting::scripts::{
@@ -39,12 +39,7 @@ impl Index for FixedIndex {
         async { Ok(self.0.rows.first().cloned()) }.boxed()
     }
 
-    fn count(
-        &self,
-        _tenant: Tenant,
-        _collection: Nsid,
-        _did: Option<Did>,
-    ) -> BoxFuture<'_, Result<u64, IndexError>> {
+    fn count(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<u64, IndexError>> {
         async { Ok(self.0.rows.len() as u64) }.boxed()
     }
 

@@ -7,7 +7,7 @@ use super::rows::pack;
 use super::state::RunState;
 use super::{Refusal, handles, json, links, profiles, report, space_records};
 use crate::scripts::bindings::belvedere::script::db::{
-    BacklinksArgs, Host, LinkKind, Page, QueryArgs, RawAnswer, SearchArgs,
+    BacklinksArgs, CountArgs, Host, LinkKind, Page, QueryArgs, RawAnswer, SearchArgs,
 };
 use crate::scripts::bindings::belvedere::script::types::Fault;
 use crate::scripts::dry_run::DryWrite;
@@ -28,8 +28,8 @@ impl Host for RunState {
         Ok(get(self, uri).await?)
     }
 
-    async fn count(&mut self, collection: String, did: Option<String>) -> Result<u64, Refusal> {
-        Ok(count(self, collection, did).await?)
+    async fn count(&mut self, args: CountArgs) -> Result<u64, Refusal> {
+        Ok(count(self, args).await?)
     }
 
     async fn backlinks(&mut self, args: BacklinksArgs) -> Result<Page, Refusal> {
@@ -90,13 +90,7 @@ async fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, F
     const FUNCTION: &str = "db.query";
     let QueryArgs { collection, did, limit, cursor, sort, ascending, filter, valid } = args;
     check_lengths(FUNCTION, &[Some(&collection), did.as_ref(), cursor.as_ref(), sort.as_ref()])?;
-    let filter = filter.map(|text| {
-        json::check(state, "db.query: filter", &text, limits::FILTER_BYTES)?;
-        let value =
-            serde_json::from_slice(&text).map_err(|error| invalid(FUNCTION, format!("filter: {error}")))?;
-        Filter::from_json(&value).map_err(|error| invalid(FUNCTION, error))
-    });
-    let filter = filter.transpose()?;
+    let filter = checked_filter(state, FUNCTION, filter)?;
     let direction = if ascending { Direction::Asc } else { Direction::Desc };
     let sort = match sort {
         // Newest first is the order of a list, which needs no sort.
@@ -112,6 +106,18 @@ async fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, F
     Ok(Query { did, filter, valid, sort, after, limit, with_cid: true, ..Query::of(collection) })
 }
 
+fn checked_filter(
+    state: &mut RunState,
+    function: &str,
+    filter: Option<Vec<u8>>,
+) -> Result<Option<Filter>, Fault> {
+    let Some(text) = filter else { return Ok(None) };
+    json::check(state, &format!("{function}: filter"), &text, limits::FILTER_BYTES)?;
+    let value =
+        serde_json::from_slice(&text).map_err(|error| invalid(function, format!("filter: {error}")))?;
+    Filter::from_json(&value).map(Some).map_err(|error| invalid(function, error))
+}
+
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
     check_lengths("db.get", &[Some(&uri)])?;
     if is_in_space(&uri) {
@@ -124,11 +130,15 @@ async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
     pack(state, row.as_slice())
 }
 
-async fn count(state: &mut RunState, collection: String, did: Option<String>) -> Result<u64, Fault> {
-    let (index, tenant) = (state.index("db.count")?, state.tenant().clone());
-    check_lengths("db.count", &[Some(&collection), did.as_ref()])?;
-    let (collection, did) = (nsid("db.count", &collection)?, handles::account(state, "db.count", did).await?);
-    call_index(state, "db.count", index.count(tenant, collection, did)).await
+async fn count(state: &mut RunState, args: CountArgs) -> Result<u64, Fault> {
+    const FUNCTION: &str = "db.count";
+    let (index, tenant) = (state.index(FUNCTION)?, state.tenant().clone());
+    let CountArgs { collection, did, filter, valid } = args;
+    check_lengths(FUNCTION, &[Some(&collection), did.as_ref()])?;
+    let filter = checked_filter(state, FUNCTION, filter)?;
+    let (collection, did) = (nsid(FUNCTION, &collection)?, handles::account(state, FUNCTION, did).await?);
+    let query = Query { did, filter, valid, ..Query::of(collection) };
+    call_index(state, FUNCTION, index.count(tenant, query)).await
 }
 
 async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {

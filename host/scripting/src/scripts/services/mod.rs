@@ -269,12 +269,8 @@ pub trait Index: Send + Sync {
     fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
     /// `None` when the index has no such record.
     fn get(&self, tenant: Tenant, uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>>;
-    fn count(
-        &self,
-        tenant: Tenant,
-        collection: Nsid,
-        did: Option<Did>,
-    ) -> BoxFuture<'_, Result<u64, IndexError>>;
+    /// The number of records that a query finds, on all pages.
+    fn count(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<u64, IndexError>>;
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>>;
     /// The number of records with such a link to each target, in the order of the targets.
     fn link_counts(

@@ -58,16 +58,10 @@ impl Index for ServerIndex {
         })
     }
 
-    fn count(
-        &self,
-        tenant: Tenant,
-        collection: Nsid,
-        did: Option<Did>,
-    ) -> BoxFuture<'_, Result<u64, IndexError>> {
-        Box::pin(async move {
-            let db = self.reading().await;
-            records::count(&db, &collection, did.as_ref(), &tenant).await.map_err(store_error)
-        })
+    fn count(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<u64, IndexError>> {
+        Box::pin(
+            async move { query::count(&*self.reading().await, &query, &tenant).await.map_err(store_error) },
+        )
     }
 
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {

@@ -26,6 +26,7 @@ async fn rows_reach_lua_with_their_uri() {
     assert_eq!(stage.eval("db.get('at://did:plc:b/com.example.note/3') == nil").await, json!(true));
     assert_eq!(stage.eval("db.count('com.example.note')").await, json!(2));
     assert_eq!(stage.eval("db.count('com.example.note', 'did:plc:a')").await, json!(1));
+    assert_eq!(stage.eval("db.count{ collection = 'com.example.note', did = 'did:plc:a' }").await, json!(1));
     assert_eq!(stage.eval("db.backend()").await, json!("sqlite"));
     stage.put(&[]);
     assert_eq!(stage.eval("db.query{ collection = 'com.example.note' }").await, json!({ "records": [] }));
@@ -142,6 +143,15 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
              sortDirection, space",
         ),
         ("db.count()", "db.count: collection is required"),
+        (
+            "db.count{ collection = 'a.b.c', limit = 1 }",
+            "db.count: unknown option \"limit\"; the options are collection, did, filter, space, valid",
+        ),
+        (
+            "db.count{ collection = 'a.b.c', filter = { field = 'n', op = 'EXIST' } }",
+            "db.count: invalid filter op \"EXIST\"; the ops are =, !=, <, >, <=, >=, LIKE, NOT LIKE, IN, NOT IN, BETWEEN, \
+             PREFIX, EXISTS, MISSING",
+        ),
         ("log()", "log: string expected, got nil"),
         ("log({})", "log: string expected, got table"),
         ("toarray(1)", "toarray: table expected, got number"),

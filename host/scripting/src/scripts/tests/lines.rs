@@ -8,7 +8,7 @@ use crate::scripts::services::RawAnswer;
 use crate::scripts::{Index, IndexError, ScriptFailure, Services};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
-use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_protocol::atproto::RecordUri;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::Backend;
@@ -266,12 +266,7 @@ impl Index for Silent {
         std::future::pending().boxed()
     }
 
-    fn count(
-        &self,
-        _tenant: Tenant,
-        _collection: Nsid,
-        _did: Option<Did>,
-    ) -> BoxFuture<'_, Result<u64, IndexError>> {
+    fn count(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<u64, IndexError>> {
         std::future::pending().boxed()
     }
 

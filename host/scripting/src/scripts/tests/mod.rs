@@ -36,7 +36,7 @@ use super::{
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
 use belvedere_instance::xrpc::Caller;
-use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_protocol::trigger::Trigger;
 use belvedere_storage::query::{Backlinks, Keyset, Links, PageSize, Position, Query, Search};
 use belvedere_storage::store::Backend;
@@ -81,13 +81,13 @@ impl Index for FakeIndex {
         .boxed()
     }
 
-    fn count(
-        &self,
-        _tenant: Tenant,
-        _collection: Nsid,
-        did: Option<Did>,
-    ) -> BoxFuture<'_, Result<u64, IndexError>> {
-        async move { Ok(if did.is_some() { 1 } else { self.rows.lock().unwrap().len() as u64 }) }.boxed()
+    fn count(&self, _tenant: Tenant, query: Query) -> BoxFuture<'_, Result<u64, IndexError>> {
+        async move {
+            let counted = if query.did.is_some() { 1 } else { self.rows.lock().unwrap().len() };
+            self.queries.lock().unwrap().push(query);
+            Ok(counted as u64)
+        }
+        .boxed()
     }
 
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {

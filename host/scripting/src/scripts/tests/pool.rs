@@ -18,7 +18,7 @@ use crate::scripts::{
     Xrpc, XrpcError, limits,
 };
 use belvedere_instance::xrpc::{Answer, Call};
-use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_protocol::atproto::RecordUri;
 use belvedere_protocol::trigger::Trigger;
 use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::Backend;
@@ -66,12 +66,7 @@ impl Index for Gate {
         async { Ok(None) }.boxed()
     }
 
-    fn count(
-        &self,
-        _tenant: Tenant,
-        _collection: Nsid,
-        _did: Option<Did>,
-    ) -> BoxFuture<'_, Result<u64, IndexError>> {
+    fn count(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<u64, IndexError>> {
         async move {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             self.arrived.notify_one();

@@ -141,6 +141,16 @@ impl<'a> IndexCandidates<'a> {
         })
     }
 
+    /// The existing index that has the fewest rows for the conditions, for a read of all of them.
+    pub(super) async fn narrowest(&self, db: &Db, tenant: &Tenant) -> Result<Option<Bounds<'a>>, StoreError> {
+        let mut bounds = self.bounds(db);
+        Ok(if bounds.len() > 1 {
+            self.fewest(db, tenant, bounds).await?.map(|(_, bounds)| bounds)
+        } else {
+            bounds.pop()
+        })
+    }
+
     /// The bounds with the fewest rows, the first of those with as many, and how many these are, at most
     /// [`MAX_SORTED_ROWS`] + 1.
     async fn fewest(

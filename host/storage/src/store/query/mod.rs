@@ -9,6 +9,7 @@
 //! `jobs::field_indexes` builds indexes for the fields that cost most.
 
 mod access;
+mod count;
 mod merge;
 mod position;
 mod sorted;
@@ -22,6 +23,7 @@ use belvedere_protocol::atproto::Nsid;
 use belvedere_web::fair_share::Tenant;
 
 use self::access::AccessPath;
+pub use self::count::count;
 use self::position::PositionRow;
 use super::intern::{self, Collection};
 use super::records::{self, FullRecordRow, Page, PartialRow, RawRow, RecordRow, invalid, unjoined};

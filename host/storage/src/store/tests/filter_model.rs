@@ -7,12 +7,13 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use super::field_indexes::{build_all, pages, store};
+use super::field_indexes::{build_all, pages, store, unhurried};
 use super::fixtures::*;
 
 use crate::query::filter::{Combine, Op, Scalar, Test};
 use crate::query::path::Step;
 use crate::query::{Direction, Filter, Query, Sort};
+use crate::store::query::count;
 use crate::store::testing::TestDb;
 
 const RECORDS: usize = 150;
@@ -174,6 +175,9 @@ async fn filters_agree_with_the_model(db: TestDb) {
             let mut expected: Vec<_> =
                 records.iter().enumerate().filter(is_found).map(|(n, _)| format!("r{n}")).collect();
             expected.sort();
+            let query = Query { filter: Some(read.clone()), ..Query::of(nsid(NOTE)) };
+            let counted = unhurried(async || count(&db, &query, &US).await).await;
+            assert_eq!(counted, expected.len() as u64, "{filter} indexed: {indexed}");
             for sort in &sorts {
                 let query = Query {
                     filter: Some(read.clone()),
