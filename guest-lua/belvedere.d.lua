@@ -175,7 +175,7 @@ function log(message) end
 ---@class belvedere.Query
 ---@field collection string
 ---@field space? string the address of a space: its records, by key. Without `filter`, `sort` and `valid`
----@field did? string one account's records only: a DID or a handle
+---@field did? string|string[] the records of one account only, a DID or a handle, or of several, 10,000 DIDs at most
 ---@field filter? belvedere.Condition|belvedere.Group
 ---@field sort? string `indexed_at` when left out, `did`, `uri`, or a path
 ---@field sortDirection? "asc"|"desc" `desc` when left out
@@ -203,7 +203,7 @@ function db.get(uri) end
 
 ---@class belvedere.Count
 ---@field collection string
----@field did? string one account's records only
+---@field did? string|string[] the records of one account only, or of several, 10,000 at most
 ---@field filter? belvedere.Condition|belvedere.Group
 ---@field valid? boolean|"true"|"false" only records that their lexicon accepts, or only those that it rejects
 ---@field space? string the address of a space: the records in it that the caller may read. Without `filter` and `valid`

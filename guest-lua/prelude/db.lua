@@ -92,6 +92,20 @@ local function condition(node, level, what)
   return { combine = node.combine, children = children }
 end
 
+-- The option `did`: one account, or a list of several.
+local function accounts(options, what)
+  local did = options.did
+  what = what .. ": did"
+  if type(did) ~= "table" then
+    return text(did, what), nil
+  end
+  local list = array({})
+  for i = 1, #did do
+    list[i] = required(did[i], what .. " " .. i)
+  end
+  return nil, list
+end
+
 local function filter_of(options, what)
   local filter = options.filter
   what = what .. ": filter"
@@ -132,9 +146,11 @@ function db.query(options)
     required(options.collection, "db.query: collection")
     return internal.query_space(space, internal.options(options, SPACE_QUERY, "db.query in a space"), nil, "db.query")
   end
+  local did, dids = accounts(options, "db.query")
   return query {
     collection = required(options.collection, "db.query: collection"),
-    did = text(options.did, "db.query: did"),
+    did = did,
+    dids = dids,
     limit = whole(options.limit, "db.query: limit"),
     cursor = text(options.cursor, "db.query: cursor"),
     sort = text(options.sort, "db.query: sort"),
@@ -160,14 +176,16 @@ function db.count(options, did, space)
   end
   internal.options(options, COUNT, "db.count")
   local collection = required(options.collection, "db.count: collection")
-  did, space = text(options.did, "db.count: did"), text(options.space, "db.count: space")
+  space = text(options.space, "db.count: space")
   if space then
     internal.options(options, SPACE_COUNT, "db.count in a space")
-    return count_space(space, collection, did)
+    return count_space(space, collection, text(options.did, "db.count: did"))
   end
+  local one, several = accounts(options, "db.count")
   return count {
     collection = collection,
-    did = did,
+    did = one,
+    dids = several,
     filter = filter_of(options, "db.count"),
     valid = truth(options.valid, "db.count: valid"),
   }

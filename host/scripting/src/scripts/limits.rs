@@ -65,6 +65,9 @@ pub const LOAD_BYTES: usize = 4 << 20;
 /// Bytes of one DID, URI, cursor, path or NSID in a call. The longest is a URI, with 8 KiB.
 pub const NAME_BYTES: usize = 8 << 10;
 
+/// Accounts of one query or count. Each costs a look into the index, some microseconds.
+pub const ACCOUNTS: usize = 10_000;
+
 /// Bytes of the JSON of a filter: ten times the largest valid one, which has 100 conditions.
 pub const FILTER_BYTES: usize = 64 << 10;
 

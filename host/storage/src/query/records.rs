@@ -11,6 +11,8 @@ use super::{Filter, Keyset, Narrow, PageSize};
 pub struct Query {
     pub collection: Nsid,
     pub did: Option<Did>,
+    /// Only records of these accounts.
+    pub dids: Option<Vec<Did>>,
     pub filter: Option<Filter>,
     /// Further conditions, which only lists of the admin API have.
     pub narrow: Narrow,
@@ -54,6 +56,7 @@ impl Query {
         Self {
             collection,
             did: None,
+            dids: None,
             filter: None,
             narrow: Narrow::default(),
             valid: None,
@@ -66,7 +69,13 @@ impl Query {
 
     /// Whether it has conditions beyond an account and the validity.
     pub(crate) fn has_conditions(&self) -> bool {
-        self.filter.is_some() || self.narrow != *Narrow::ALL
+        self.filter.is_some() || self.dids.is_some() || self.narrow != *Narrow::ALL
+    }
+
+    /// The accounts of a list of theirs in the order of time, if it has no other conditions.
+    pub(crate) fn timeline(&self) -> Option<&[Did]> {
+        let is_plain = self.filter.is_none() && self.valid.is_none() && self.narrow == *Narrow::ALL;
+        self.dids.as_deref().filter(|_| is_plain && self.did.is_none() && self.is_by_time())
     }
 
     /// Whether its rows are in the order in which they were indexed, or in the reverse.

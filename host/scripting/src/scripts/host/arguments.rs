@@ -38,6 +38,21 @@ pub(super) fn did(function: &str, text: &str) -> Result<Did, Fault> {
     Did::try_from(text).map_err(|_| invalid(function, format!("{text:?} is not a DID")))
 }
 
+/// Several accounts, by their DIDs.
+pub(super) fn accounts(function: &str, dids: Option<Vec<String>>) -> Result<Option<Vec<Did>>, Fault> {
+    let Some(dids) = dids else { return Ok(None) };
+    if dids.len() > limits::ACCOUNTS {
+        return Err(invalid(function, format!("did: at most {} accounts", limits::ACCOUNTS)));
+    }
+    let read = |(n, text): (usize, &String)| {
+        Did::try_from(text.as_str()).map_err(|_| {
+            let shown: String = text.chars().take(80).collect();
+            invalid(function, format!("did {} {shown:?} is not a DID", n + 1))
+        })
+    };
+    dids.iter().enumerate().map(read).collect::<Result<_, _>>().map(Some)
+}
+
 pub(super) fn invalid(function: &str, error: impl std::fmt::Display) -> Fault {
     fault::new(FaultCode::BadInput, format!("{function}: {error}"))
 }

@@ -1,7 +1,7 @@
 //! `db`: reads the index. The arguments are checked here; the prelude has checked their types. Rows cross as the stored bytes;
 //! nothing here parses them.
 
-use super::arguments::{check_lengths, invalid, nsid};
+use super::arguments::{accounts, check_lengths, invalid, nsid};
 use super::reading::{call_index, page};
 use super::rows::pack;
 use super::state::RunState;
@@ -88,7 +88,7 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
 /// Checks the arguments of `db.query`.
 async fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, Fault> {
     const FUNCTION: &str = "db.query";
-    let QueryArgs { collection, did, limit, cursor, sort, ascending, filter, valid } = args;
+    let QueryArgs { collection, did, dids, limit, cursor, sort, ascending, filter, valid } = args;
     check_lengths(FUNCTION, &[Some(&collection), did.as_ref(), cursor.as_ref(), sort.as_ref()])?;
     let filter = checked_filter(state, FUNCTION, filter)?;
     let direction = if ascending { Direction::Asc } else { Direction::Desc };
@@ -101,9 +101,10 @@ async fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, F
         ),
     };
     let (collection, did) = (nsid(FUNCTION, &collection)?, handles::account(state, FUNCTION, did).await?);
+    let dids = accounts(FUNCTION, dids)?;
     let after = Position::read(cursor.as_deref(), sort.as_ref()).map_err(|error| invalid(FUNCTION, error))?;
     let limit = PageSize::RECORDS.clamp(limit);
-    Ok(Query { did, filter, valid, sort, after, limit, with_cid: true, ..Query::of(collection) })
+    Ok(Query { did, dids, filter, valid, sort, after, limit, with_cid: true, ..Query::of(collection) })
 }
 
 fn checked_filter(
@@ -133,11 +134,12 @@ async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
 async fn count(state: &mut RunState, args: CountArgs) -> Result<u64, Fault> {
     const FUNCTION: &str = "db.count";
     let (index, tenant) = (state.index(FUNCTION)?, state.tenant().clone());
-    let CountArgs { collection, did, filter, valid } = args;
+    let CountArgs { collection, did, dids, filter, valid } = args;
     check_lengths(FUNCTION, &[Some(&collection), did.as_ref()])?;
     let filter = checked_filter(state, FUNCTION, filter)?;
     let (collection, did) = (nsid(FUNCTION, &collection)?, handles::account(state, FUNCTION, did).await?);
-    let query = Query { did, filter, valid, ..Query::of(collection) };
+    let dids = accounts(FUNCTION, dids)?;
+    let query = Query { did, dids, filter, valid, ..Query::of(collection) };
     call_index(state, FUNCTION, index.count(tenant, query)).await
 }
 

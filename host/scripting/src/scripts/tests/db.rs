@@ -42,7 +42,8 @@ async fn query_arguments_reach_the_index() {
                        sortDirection = 'ASC', valid = 'true',
                        filter = {{ combine = 'OR', {{ field = 'n', op = '>', value = 3 }},
                                   {{ {{ field = 's', value = 'x' }} }} }} }}
-             return db.query{{ collection = 'a.b.c', limit = 5.0, cursor = json.null, valid = false }}",
+             db.query{{ collection = 'a.b.c', limit = 5.0, cursor = json.null, valid = false }}
+             return db.count{{ collection = 'a.b.c', did = {{ 'did:plc:a', 'did:plc:b' }}, valid = true }}",
             after.cursor()
         ))
         .await
@@ -60,6 +61,12 @@ async fn query_arguments_reach_the_index() {
     assert_eq!((&queries[0].after, &queries[0].filter), (&Some(after), &filter.ok()));
     assert_eq!((queries[0].valid, queries[1].valid), (Some(true), Some(false)));
     assert_eq!((queries[1].limit, &queries[1].after, &queries[1].sort), (5, &None, &None));
+    let dids = queries[2].dids.iter().flatten().map(Did::as_str).collect::<Vec<_>>();
+    assert_eq!(
+        (dids, &queries[2].did, queries[2].valid),
+        (vec!["did:plc:a", "did:plc:b"], &None, Some(true))
+    );
+    assert!(queries[0].dids.is_none());
 }
 
 #[tokio::test]
@@ -96,6 +103,16 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
         ),
         ("db.query{ collection = 'a.b' }", "db.query: collection \"a.b\" is not an NSID"),
         ("db.query{ collection = 'a.b.c', did = 'x' }", "db.query: did \"x\" is neither a DID nor a handle"),
+        (
+            "db.query{ collection = 'a.b.c', did = { 'did:plc:a', 'x' } }",
+            "db.query: did 2 \"x\" is not a DID",
+        ),
+        ("db.query{ collection = 'a.b.c', did = { 1 } }", "db.query: did 1: string expected, got number"),
+        (
+            "(function() local many = {} for i = 1, 10001 do many[i] = 'did:plc:a' end \
+             return db.count{ collection = 'a.b.c', did = many } end)()",
+            "db.count: did: at most 10000 accounts",
+        ),
         ("db.query{ collection = 'a.b.c', sort = '$x' }", "db.query: invalid sort field \"$x\""),
         ("db.query{ collection = 'a.b.c', cursor = 'x' }", "db.query: malformed cursor"),
         ("db.query{ collection = 'a.b.c', valid = 'yes' }", "db.query: valid: true or false expected"),

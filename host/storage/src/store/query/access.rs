@@ -220,9 +220,11 @@ impl<'a> IndexCandidates<'a> {
     }
 }
 
-/// Whether reading in order of time passes over few records that the query's narrowing leaves out.
+/// Whether reading in order of time passes over few records that the query's accounts and narrowing leave out.
 fn narrows_cheaply(query: &Query) -> bool {
-    query.narrow.label.is_none() && (query.narrow.rkey.is_none() || query.did.is_some())
+    query.dids.is_none()
+        && query.narrow.label.is_none()
+        && (query.narrow.rkey.is_none() || query.did.is_some())
 }
 
 /// Collects the conditions that must hold.

@@ -13,6 +13,7 @@ mod count;
 mod merge;
 mod position;
 mod sorted;
+mod timeline;
 mod walk;
 
 use std::time::{Duration, Instant};
@@ -42,6 +43,10 @@ pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, Store
         let _permit = db.read_permit(tenant).await?;
         return select.complete(db, select.rows(db, false).await?).await;
     }
+    if let Some(dids) = query.timeline() {
+        let _permit = db.read_permit(tenant).await?;
+        return page(&select, db, query, timeline::rows(db, query, collection, dids).await?).await;
+    }
     let candidates = access::IndexCandidates::of(collection, query);
     let chosen = candidates.choose(db, query, tenant).await;
     let index = chosen.as_ref().ok().and_then(AccessPath::index);
@@ -69,6 +74,16 @@ pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, Store
         }
     };
     candidates.note(db, index, took);
+    page(&select, db, query, found).await
+}
+
+/// The page with these rows. Its position is in the form that the query's cursors have.
+async fn page(
+    select: &Select<'_>,
+    db: &Db,
+    query: &Query,
+    found: Vec<PartialRow<RecordRow>>,
+) -> Result<Page, StoreError> {
     let mut page = select.complete(db, found).await?;
     if let Some(Position::Time(keyset)) = page.next
         && query.sort.is_some()

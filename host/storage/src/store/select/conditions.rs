@@ -3,6 +3,7 @@
 use crate::query::filter::{Combine, Filter, Test};
 use crate::query::{HasLabel, Narrow};
 use crate::store::labels::VERSION_MARK;
+use belvedere_protocol::atproto::Did;
 
 use super::{Dialect, Select, Sql, Value};
 
@@ -12,6 +13,11 @@ impl Select<'_> {
         if let Some(did) = self.did {
             let did = sql.bind(Value::Text(did.as_str().to_owned()));
             sql.push(format_args!(" AND r.did_id = (SELECT id FROM dids WHERE did = {did})"));
+        }
+        if let Some(dids) = self.dids {
+            let dids = sql.bind(json_list(dids));
+            let (before, after) = D::DID_IS_IN_JSON;
+            sql.push(format_args!(" AND {before}{dids}{after}"));
         }
         if let Some(filter) = self.filter {
             let condition = condition::<D>(sql, filter);
@@ -61,6 +67,14 @@ impl Select<'_> {
             ));
         }
     }
+}
+
+/// Accounts as a JSON array, each once.
+pub(in crate::store) fn json_list(dids: &[Did]) -> Value {
+    let mut dids: Vec<_> = dids.iter().map(Did::as_str).collect();
+    dids.sort_unstable();
+    dids.dedup();
+    Value::Text(serde_json::Value::from(dids).to_string())
 }
 
 /// The condition that a record matches a filter.

@@ -37,6 +37,8 @@ pub(in crate::store) trait Dialect {
     /// The SQL before and after a subquery of ids, among which a row's id has to be. Makes the database find the rows
     /// by these ids.
     const ID_IS_AMONG: (&'static str, &'static str);
+    /// The SQL before and after a JSON array of DIDs, among which that of the account of `r` has to be. The array is read once.
+    const DID_IS_IN_JSON: (&'static str, &'static str);
     /// The `LIKE` operator that ignores case only for ASCII letters.
     const LIKE: &'static str;
     /// The time and the id of a row in an index, in the order of the index.

@@ -28,6 +28,7 @@ use super::partitions::Partition;
 
 pub(super) use self::bounds::{Bound, Bounds, Values, conditions, within};
 pub(super) use self::columns::{Columns, INLINE_BYTES, WHOLE_TEXT};
+pub(super) use self::conditions::json_list;
 pub(super) use self::dialect::{Classes, Dialect, InIndex, Keys, MISSING, ValueType};
 pub use self::index_kind::IndexKind;
 pub(super) use self::postgres::Dialect as PostgresDialect;
@@ -43,6 +44,7 @@ pub(super) struct Select<'a> {
     pub(super) accounts: Accounts,
     pub(super) by: By<'a>,
     pub(super) did: Option<&'a Did>,
+    pub(super) dids: Option<&'a [Did]>,
     pub(super) filter: Option<&'a Filter>,
     pub(super) narrow: &'a Narrow,
     /// Only records that their lexicon accepts, or only those that it rejects.
@@ -112,6 +114,7 @@ impl<'a> Select<'a> {
             accounts: Accounts::Visible,
             by: By::Time,
             did: None,
+            dids: None,
             filter: None,
             narrow: Narrow::ALL,
             valid: None,
@@ -127,6 +130,7 @@ impl<'a> Select<'a> {
             by,
             columns: if query.with_cid { Columns::Packed } else { Columns::PackedWithoutCid },
             did: query.did.as_ref(),
+            dids: query.dids.as_deref(),
             filter: query.filter.as_ref(),
             narrow: &query.narrow,
             valid: query.valid,
@@ -169,6 +173,7 @@ impl<'a> Select<'a> {
             accounts,
             by,
             did,
+            dids: _,
             filter: _,
             narrow: _,
             valid,
@@ -198,7 +203,7 @@ impl<'a> Select<'a> {
 
     /// Whether the caller wrote a part of the text.
     fn has_conditions(&self) -> bool {
-        self.filter.is_some() || self.narrow != Narrow::ALL
+        self.filter.is_some() || self.dids.is_some() || self.narrow != Narrow::ALL
     }
 
     fn is_page(&self) -> bool {

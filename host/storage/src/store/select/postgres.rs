@@ -62,6 +62,11 @@ impl super::Dialect for Dialect {
     const SPLITS_TIMES: bool = false;
     const ORDER_NAMES_NULLS: bool = true;
     const ID_IS_AMONG: (&'static str, &'static str) = ("= ANY (ARRAY (", "))");
+    // Not a bare IN, which may become a join that loses the order of the rows.
+    const DID_IS_IN_JSON: (&'static str, &'static str) = (
+        "(r.did_id IN (SELECT id FROM dids WHERE did IN (SELECT jsonb_array_elements_text(",
+        "::text::jsonb)))) IS TRUE",
+    );
     const LIKE: &'static str = "ILIKE";
     const INDEX_ORDER: (&'static str, &'static str) = ("r.indexed_at", "r.id");
 

@@ -65,6 +65,8 @@ impl super::Dialect for Dialect {
     const SPLITS_TIMES: bool = true;
     const ORDER_NAMES_NULLS: bool = false;
     const ID_IS_AMONG: (&'static str, &'static str) = ("IN (", ")");
+    const DID_IS_IN_JSON: (&'static str, &'static str) =
+        ("r.did_id IN (SELECT id FROM dids WHERE did IN (SELECT value FROM json_each(", ")))");
     const LIKE: &'static str = "LIKE";
     const INDEX_ORDER: (&'static str, &'static str) = ("f.indexed_at", "f.id");
 

@@ -64,5 +64,6 @@ mod service_identity;
 mod sort;
 mod spaces;
 mod texts;
+mod timeline;
 mod tls;
 mod users;

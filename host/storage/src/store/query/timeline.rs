@@ -1,0 +1,126 @@
+//! Reads a page of the records of many accounts in the order of time, without reading those of other accounts.
+//!
+//! The index of lists has the records of an account in that order. The first statement looks up the first record of each
+//! account after the cursor, and returns as many accounts as the page has rows: every other account has so many records
+//! before its first one. The lists of these accounts are then read and merged, until the next account begins after the end
+//! of the page. So an account without recent records costs a look into the index.
+
+use std::time::Instant;
+
+use sqlx::Row;
+
+use crate::query::{PageSize, Query};
+use crate::store::intern::Collection;
+use crate::store::records::{PartialRow, RecordRow};
+use crate::store::scans::SCAN_TIME_LIMIT;
+use crate::store::select::{By, Select, Sql, Value, bound, direction_words, json_list};
+use crate::store::{Db, StoreError};
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Did;
+
+use super::merge::Merged;
+
+/// The first record of an account.
+struct Head {
+    did: Did,
+    at: (Timestamp, i64),
+}
+
+/// The rows of a query of accounts that has no other conditions and is by time.
+pub(super) async fn rows(
+    db: &Db,
+    query: &Query,
+    collection: Collection,
+    dids: &[Did],
+) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
+    let started = Instant::now();
+    let mut merged = Merged::of(query);
+    for head in heads(db, query, collection, dids).await? {
+        if merged.is_before(head.at) {
+            break;
+        }
+        if started.elapsed() > SCAN_TIME_LIMIT {
+            return Err(StoreError::TooSlow);
+        }
+        let select = Select { did: Some(&head.did), dids: None, ..Select::of(query, collection, By::Time) };
+        merged.add(select.rows(db, false).await?);
+    }
+    Ok(merged.into_rows())
+}
+
+/// The accounts whose first records are the first of all, in their order.
+async fn heads(
+    db: &Db,
+    query: &Query,
+    collection: Collection,
+    dids: &[Did],
+) -> Result<Vec<Head>, StoreError> {
+    macro_rules! fetch {
+        ($pool:expr, $sql:expr) => {{
+            let rows = bound!($sql).fetch_all($pool.reads()).await?;
+            let head = |row: &_| {
+                let did: String = Row::try_get(row, 0)?;
+                Ok((did, Row::try_get(row, 1)?, Row::try_get(row, 2)?))
+            };
+            rows.iter().map(head).collect::<Result<Vec<_>, sqlx::Error>>()?
+        }};
+    }
+    let found = match db {
+        Db::Sqlite(db) => fetch!(db.read_pool, sqlite(query, collection, dids)),
+        Db::Postgres(db) => fetch!(db.read_pool, postgres(query, collection, dids)),
+    };
+    let head = |(did, at, id): (String, i64, i64)| {
+        let did = Did::try_from(did.as_str()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        Ok(Head { did, at: (Timestamp(at), id) })
+    };
+    found.into_iter().map(head).collect()
+}
+
+/// The conditions and the order of the records of the account `a` after the cursor.
+fn write_list(sql: &mut Sql, query: &Query, collection: Collection) -> String {
+    let (direction, than) = direction_words(query.direction());
+    let id = sql.bind(Value::Integer(collection.id));
+    let after = query.after_time().map_or_else(String::new, |after| {
+        let (time, id) = (sql.bind(Value::Integer(after.indexed_at.0)), sql.bind(Value::Integer(after.id)));
+        format!(" AND (r.indexed_at, r.id) {than} ({time}, {id})")
+    });
+    format!(
+        "r.collection_id = {id} AND r.did_id = a.id{after} \
+         ORDER BY r.indexed_at {direction}, r.id {direction} LIMIT 1"
+    )
+}
+
+fn direction_and_limit(sql: &mut Sql, query: &Query) -> String {
+    let (direction, _) = direction_words(query.direction());
+    let limit = sql.bind(Value::Integer(i64::from(PageSize::rows_read(query.limit))));
+    format!("ORDER BY 2 {direction}, 3 {direction} LIMIT {limit}")
+}
+
+/// SQLite has no LATERAL, so the time and the id are two lookups, of which the second finds the page of the first in memory.
+fn sqlite(query: &Query, collection: Collection, dids: &[Did]) -> Sql {
+    let mut sql = Sql::new();
+    let list_of = write_list(&mut sql, query, collection);
+    let dids = sql.bind(json_list(dids));
+    let order = direction_and_limit(&mut sql, query);
+    sql.push(format_args!(
+        "WITH h AS MATERIALIZED (SELECT a.did, (SELECT r.indexed_at FROM records r WHERE {list_of}) AS time, \
+             (SELECT r.id FROM records r WHERE {list_of}) AS id \
+         FROM json_each({dids}) j CROSS JOIN dids a WHERE a.did = j.value AND a.status = 0) \
+         SELECT did, time, id FROM h WHERE time IS NOT NULL {order}"
+    ));
+    sql
+}
+
+fn postgres(query: &Query, collection: Collection, dids: &[Did]) -> Sql {
+    let mut sql = Sql::new();
+    let list_of = write_list(&mut sql, query, collection);
+    let dids = sql.bind(json_list(dids));
+    let order = direction_and_limit(&mut sql, query);
+    let records = collection.partition.records();
+    sql.push(format_args!(
+        "SELECT a.did, f.indexed_at, f.id FROM jsonb_array_elements_text({dids}::text::jsonb) j(did) \
+         CROSS JOIN LATERAL (SELECT id, did FROM dids WHERE dids.did = j.did AND status = 0 LIMIT 1) a \
+         CROSS JOIN LATERAL (SELECT r.indexed_at, r.id FROM {records} r WHERE {list_of}) f {order}"
+    ));
+    sql
+}
