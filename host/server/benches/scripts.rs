@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
-use belvedere_protocol::atproto::{Nsid, RecordUri};
+use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::services::RawAnswer;
 use belvedere_scripting::scripts::{

@@ -35,7 +35,7 @@ impl<'a> Shown<'a> {
             did: did.as_str(),
             handle: handle.as_deref(),
             uri: record.map(|full| full.row.uri()),
-            cid: record.and_then(|full| full.cid).map(|cid| cid.to_string()),
+            cid: record.and_then(|full| full.row.cid).map(|cid| cid.to_string()),
             record: record.and_then(|full| serde_json::from_slice(&full.row.record).ok()),
         }
     }

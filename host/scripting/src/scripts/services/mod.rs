@@ -35,7 +35,7 @@ use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::spaces::Spaces;
 use belvedere_instance::xrpc::{Answer, Call, Caller};
-use belvedere_protocol::atproto::{Did, Handle, Nsid, RecordUri};
+use belvedere_protocol::atproto::{Did, Handle, RecordUri};
 use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};

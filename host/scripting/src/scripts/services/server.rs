@@ -12,7 +12,7 @@ use crate::scripts::Variables;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_instance::events::{Event, EventLog};
 use belvedere_instance::xrpc::Caller;
-use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::records::{self, Page, RecordRow, backlinks};
 use belvedere_storage::store::replicas::{CallerReads, ReadDb};

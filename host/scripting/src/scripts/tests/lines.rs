@@ -8,7 +8,7 @@ use crate::scripts::services::RawAnswer;
 use crate::scripts::{Index, IndexError, ScriptFailure, Services};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
-use belvedere_protocol::atproto::RecordUri;
+use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_protocol::trigger::Trigger;
 use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::Backend;

@@ -18,7 +18,7 @@ use crate::scripts::{
     Xrpc, XrpcError, limits,
 };
 use belvedere_instance::xrpc::{Answer, Call};
-use belvedere_protocol::atproto::RecordUri;
+use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_protocol::trigger::Trigger;
 use belvedere_storage::query::{Backlinks, Links, Query, Search};
 use belvedere_storage::store::Backend;
