@@ -25,7 +25,7 @@ const FILL: &str = r"
     INSERT INTO dids (did) SELECT 'did:plc:' || lpad(n::text, 24, '0') FROM generate_series(1, 50) n;
     INSERT INTO collections (nsid) VALUES ('com.example.note'), ('com.example.like'), ('com.example.post');
     INSERT INTO records (collection_id, did_id, rkey, cid, cid_verified, rev, indexed_at, updated_at, record)
-    SELECT c, 1 + n % 50, 'r' || n, '\x01'::bytea, n % 2 = 0, n, n, n,
+    SELECT c, 1 + n % 50, 'r' || n, decode('01711220' || repeat('ab', 32), 'hex'), n % 2 = 0, n, n, n,
         jsonb_build_object('n', n, 'text', 'text ' || n, 'long', CASE WHEN n % 100 = 0 THEN repeat(md5(n::text), 600) END)
     FROM generate_series(1, 3) c, generate_series(1, 700) n;
     DELETE FROM records WHERE id % 100 = 3;
