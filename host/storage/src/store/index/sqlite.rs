@@ -349,8 +349,7 @@ pub(super) async fn replace_refs(
     collection: Collection,
     records: &[Reread],
 ) -> Result<(), StoreError> {
-    let mut connection = db.writer.acquire().await?;
-    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let mut tx = db.writer.begin_with("BEGIN IMMEDIATE").await?;
     let keys: Vec<_> = records.iter().map(|record| (record.id, record.updated_at.0)).collect();
     let sql = "SELECT r.id, r.did_id FROM json_each($1) v CROSS JOIN records r \
                WHERE r.id = v.value ->> 0 AND r.updated_at = v.value ->> 1 AND r.collection_id = $2";
