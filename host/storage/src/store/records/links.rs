@@ -49,7 +49,7 @@ fn count_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
     )
 }
 
-pub(in crate::store) static COUNT: [PerPartition<String>; 2] = [
+static COUNT: [PerPartition<String>; 2] = [
     PerPartition::new(|tables| count_sql::<SqliteDialect>(tables, SQLITE_TARGETS)),
     PerPartition::new(|tables| count_sql::<PostgresDialect>(tables, POSTGRES_TARGETS)),
 ];
@@ -58,11 +58,10 @@ pub(in crate::store) static COUNT: [PerPartition<String>; 2] = [
 fn of_account_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
     let Tables { records, record_refs } = tables;
     let (account, at_path) = (account(tables), at_path::<D>());
-    let materialized = "MATERIALIZED";
     format!(
-        "WITH t AS {materialized} (SELECT v.key, v.value, {IS_COUNTED} AS is_counted FROM {targets}), \
-         a AS {materialized} (SELECT id FROM dids WHERE did = $4 AND status = 0), \
-         own AS {materialized} (SELECT f.target, max(f.record_id) AS id FROM a CROSS JOIN {records} r CROSS JOIN {record_refs} f \
+        "WITH t AS MATERIALIZED (SELECT v.key, v.value, {IS_COUNTED} AS is_counted FROM {targets}), \
+         a AS MATERIALIZED (SELECT id FROM dids WHERE did = $4 AND status = 0), \
+         own AS MATERIALIZED (SELECT f.target, max(f.record_id) AS id FROM a CROSS JOIN {records} r CROSS JOIN {record_refs} f \
              WHERE EXISTS (SELECT 1 FROM t WHERE t.is_counted) AND r.collection_id = $2 AND r.did_id = a.id \
                  AND f.record_id = r.id AND {at_path} \
                  AND f.target IN (SELECT t.value FROM t WHERE t.is_counted) GROUP BY f.target) \
@@ -74,7 +73,7 @@ fn of_account_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
     )
 }
 
-pub(in crate::store) static OF_ACCOUNT: [PerPartition<String>; 2] = [
+static OF_ACCOUNT: [PerPartition<String>; 2] = [
     PerPartition::new(|tables| of_account_sql::<SqliteDialect>(tables, SQLITE_TARGETS)),
     PerPartition::new(|tables| of_account_sql::<PostgresDialect>(tables, POSTGRES_TARGETS)),
 ];
@@ -93,8 +92,10 @@ pub async fn count(
     let Some(collection) = intern::collection(db, &links.collection).await? else {
         return Ok(vec![0; targets.len()]);
     };
-    let _permit = db.read_permit(tenant).await?;
+    let permit = db.read_permit(tenant).await?;
     let counts: Vec<(i64, bool)> = read(db, (&COUNT, collection), links, targets, None).await?;
+    // Others may read while this waits for the writer.
+    drop(permit);
     for (target, _) in targets.iter().zip(&counts).filter(|(_, (_, is_to_count))| *is_to_count) {
         if let Err(error) = link_counts::begin_one(db, collection, target).await {
             tracing::warn!(%error, "a target with many links is not counted yet");

@@ -94,12 +94,15 @@ async fn save(
     let warnings: Vec<_> =
         hand_over_thread(bytes, || new.iter().map(|lexicon| warnings(app, lexicon)).collect());
     let mut saved = Vec::with_capacity(new.len());
-    for ((lexicon, warnings), Upserted { change, revision }) in new.into_iter().zip(warnings).zip(upserted) {
+    for ((lexicon, mut warnings), Upserted { change, revision }) in
+        new.into_iter().zip(warnings).zip(upserted)
+    {
         // After the lexicons apply to the stream, so that no record is missed by both.
         let backfill_job_id = if change == Change::New && lexicon.backfill {
             // The lexicons are stored: the next one may still get its own.
             backfill::start_for_lexicon(app, admin, &lexicon.id).await.unwrap_or_else(|error| {
                 tracing::warn!(lexicon = lexicon.id, ?error, "a backfill could not be started");
+                warnings.push("its backfill could not be started: start one yourself".to_owned());
                 None
             })
         } else {
