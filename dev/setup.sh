@@ -35,6 +35,20 @@ or name another clang in WASM_CC"
         apt_install clang-$CLANG_WANTED lld-$CLANG_WANTED libclang-rt-$CLANG_WANTED-dev-wasm32
     fi
     [ -d /usr/include/wasm32-wasi ] || apt_install wasi-libc
+    renew_sqlite
+}
+
+# renew_sqlite: SQLite's options are in .cargo/config.toml, and Cargo keeps what it has compiled with others.
+renew_sqlite() {
+    options=$(sed -n 's/^LIBSQLITE3_FLAGS = //p' "$ROOT/.cargo/config.toml")
+    compiled_with=$CARGO_TARGET_DIR/.sqlite-options
+    [ "$(cat "$compiled_with" 2>/dev/null)" != "$options" ] || return 0
+    if [ -d "$CARGO_TARGET_DIR" ]; then
+        say "SQLite's options have changed: it is compiled again"
+        (cd "$ROOT" && cargo clean --quiet --package libsqlite3-sys && cargo clean --quiet --release --package libsqlite3-sys)
+    fi
+    mkdir -p "$CARGO_TARGET_DIR"
+    printf '%s\n' "$options" >"$compiled_with"
 }
 
 wasm_runtime() { find /usr/lib/llvm-$CLANG_WANTED/lib/clang -name 'libclang_rt.builtins*.a' -path '*wasm32*' | grep -q .; }
