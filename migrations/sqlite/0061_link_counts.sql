@@ -1,6 +1,7 @@
 -- How many records of a collection refer to a target, for targets with many (docs/adr/0120): once for each place where the reference
--- is, and once with an empty path for all places. Triggers keep the numbers in the transactions that change them; `links`
--- includes the records of hidden accounts, which `hidden` counts. A target is counted from its row with the empty path on.
+-- is, and once with an empty path for all places. The writer of references adds to the numbers, and triggers take from them, in the
+-- transactions that change references; `links` includes the records of hidden accounts, which `hidden` counts. A target is counted
+-- from its row with the empty path on.
 CREATE TABLE link_counts (
     target TEXT NOT NULL,
     collection_id INTEGER NOT NULL,
@@ -9,16 +10,6 @@ CREATE TABLE link_counts (
     hidden INTEGER NOT NULL,
     PRIMARY KEY (target, collection_id, path)
 ) STRICT, WITHOUT ROWID;
-
-CREATE TRIGGER record_refs_counted_in AFTER INSERT ON record_refs
-WHEN EXISTS (SELECT 1 FROM link_counts c
-    WHERE c.target = NEW.target AND c.collection_id = NEW.collection_id AND c.path = '') BEGIN
-    INSERT INTO link_counts (target, collection_id, path, links, hidden)
-    SELECT NEW.target, NEW.collection_id, p.value, 1,
-        EXISTS (SELECT 1 FROM dids WHERE id = NEW.did_id AND status <> 0)
-    FROM json_each('[""' || iif(NEW.paths <> '', ',"' || replace(NEW.paths, ' ', '","') || '"', '') || ']') p WHERE true
-    ON CONFLICT (target, collection_id, path) DO UPDATE SET links = links + 1, hidden = hidden + excluded.hidden;
-END;
 
 CREATE TRIGGER record_refs_counted_out AFTER DELETE ON record_refs
 WHEN EXISTS (SELECT 1 FROM link_counts c

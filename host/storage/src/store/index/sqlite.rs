@@ -47,8 +47,12 @@ impl Shapes {
     }
 
     fn query(&self, rows: usize) -> Query<'static, sqlx::Sqlite, SqliteArguments> {
+        sqlx::query(self.text(rows))
+    }
+
+    fn text(&self, rows: usize) -> AssertSqlSafe<Arc<str>> {
         let shape = rows.next_power_of_two().ilog2() as usize;
-        sqlx::query(AssertSqlSafe(self.0[shape].clone()))
+        AssertSqlSafe(self.0[shape].clone())
     }
 }
 
