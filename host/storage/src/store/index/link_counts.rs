@@ -10,7 +10,7 @@ use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::{Db, StoreError, on};
 use super::Batch;
-use super::plan::storable;
+use super::plan::{fnv_1a, storable};
 
 /// The links from which on a target is counted. Fewer are counted when they are read, in some tens of microseconds.
 const MANY: i64 = 200;
@@ -72,22 +72,30 @@ const LOCK: &str = "SELECT pg_advisory_xact_lock(x'7265636f726473'::bigint)";
 /// Targets that are looked at after a batch, of each collection.
 const MAX_LOOKED_AT: usize = 50;
 
+/// Targets of one record that are looked at, so that a record with thousands leaves room for the others of its batch.
+const MAX_OF_RECORD: usize = 10;
+
 /// Begins to count a target of a few of a batch's records, if one has many links: others are found after a later batch.
 pub(super) async fn begin_some(db: &Db, Batch { changes, now, .. }: &Batch) -> Result<(), StoreError> {
-    let mut targets: BTreeMap<&Nsid, Vec<&str>> = BTreeMap::new();
+    let mut targets: BTreeMap<&Nsid, Vec<(u32, &str)>> = BTreeMap::new();
     for change in changes {
         if let Some(record) = &change.record
-            && !record.refs.is_empty()
             && is_sampled(&change.uri, *now)
         {
             let found = storable(&record.refs).map(|found| &*found.target);
-            targets.entry(&change.uri.collection).or_default().extend(found);
+            let mut found: Vec<_> = found.map(|target| (rank(target.bytes(), *now), target)).collect();
+            if !found.is_empty() {
+                found.sort_unstable();
+                found.truncate(MAX_OF_RECORD);
+                targets.entry(&change.uri.collection).or_default().extend(found);
+            }
         }
     }
-    for (collection, mut targets) in targets {
-        targets.sort_unstable();
-        targets.dedup();
-        targets.truncate(MAX_LOOKED_AT);
+    for (collection, mut ranked) in targets {
+        ranked.sort_unstable();
+        ranked.dedup();
+        ranked.truncate(MAX_LOOKED_AT);
+        let targets: Vec<&str> = ranked.into_iter().map(|(_, target)| target).collect();
         let Some(collection) = intern::collection(db, collection).await? else { continue };
         if let Some(target) = with_many(db, collection, &targets).await?.first() {
             begin_one(db, collection, target).await?;
@@ -96,12 +104,13 @@ pub(super) async fn begin_some(db: &Db, Batch { changes, now, .. }: &Batch) -> R
     Ok(())
 }
 
-/// The time of the batch keeps authors from choosing the keys of their records by this.
 fn is_sampled(uri: &RecordUri, now: Timestamp) -> bool {
-    let bytes = uri.did.as_str().bytes().chain(uri.rkey.as_str().bytes()).chain(now.0.to_le_bytes());
-    // FNV-1a, whose lower bits depend on all bytes.
-    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    (hash >> 8).is_multiple_of(SAMPLE)
+    rank(uri.did.as_str().bytes().chain(uri.rkey.as_str().bytes()), now).is_multiple_of(SAMPLE)
+}
+
+/// An order in which each comes first some time. The time of the batch keeps authors from choosing names by it.
+fn rank(name: impl Iterator<Item = u8>, now: Timestamp) -> u32 {
+    fnv_1a(name.chain(now.0.to_le_bytes())) >> 8
 }
 
 async fn with_many(db: &Db, collection: Collection, targets: &[&str]) -> Result<Vec<String>, StoreError> {

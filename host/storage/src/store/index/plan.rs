@@ -171,12 +171,11 @@ pub(super) fn storable(refs: &[Ref]) -> impl Iterator<Item = &Ref> {
 const LOCKS: u32 = 64;
 
 fn locks<'a>(dids: impl Iterator<Item = &'a Did>) -> Vec<i32> {
-    // FNV-1a, the same on all hosts.
-    let hash = |did: &Did| {
-        did.as_str()
-            .bytes()
-            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-    };
-    let numbers: BTreeSet<i32> = dids.map(|did| (hash(did) % LOCKS) as i32).collect();
+    let numbers: BTreeSet<i32> = dids.map(|did| (fnv_1a(did.as_str().bytes()) % LOCKS) as i32).collect();
     numbers.into_iter().collect()
+}
+
+/// A hash that is the same on all hosts. Its lower bits depend on all bytes.
+pub(super) fn fnv_1a(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -93,7 +93,7 @@ pub async fn count(
         return Ok(vec![0; targets.len()]);
     };
     let permit = db.read_permit(tenant).await?;
-    let counts: Vec<(i64, bool)> = read(db, (&COUNT, collection), links, targets, None).await?;
+    let counts: Vec<(i64, bool)> = read(db, (&COUNT, collection), links, targets, None, false).await?;
     // Others may read while this waits for the writer.
     drop(permit);
     for (target, _) in targets.iter().zip(&counts).filter(|(_, (_, is_to_count))| *is_to_count) {
@@ -118,13 +118,10 @@ pub async fn of_account(
     let Some(collection) = intern::collection(db, &links.collection).await? else {
         return Ok(vec![None; targets.len()]);
     };
-    let _permit = if passes_over_many(db, collection, account, targets).await? {
-        db.scan_permit(tenant).await?
-    } else {
-        db.read_permit(tenant).await?
-    };
+    let scans = passes_over_many(db, collection, account, targets).await?;
+    let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
     let rkeys: Vec<(Option<String>,)> =
-        read(db, (&OF_ACCOUNT, collection), links, targets, Some(account)).await?;
+        read(db, (&OF_ACCOUNT, collection), links, targets, Some(account), scans).await?;
     Ok(rkeys.into_iter().map(|(rkey,)| rkey).collect())
 }
 
@@ -160,13 +157,14 @@ async fn passes_over_many(
     })
 }
 
-/// The row of each target.
+/// The row of each target, read on the pool of scans or of reads by an index.
 async fn read<T>(
     db: &Db,
     ([sqlite, postgres], collection): (&'static [PerPartition<String>; 2], Collection),
     links: &Links,
     targets: &[String],
     account: Option<&Did>,
+    scans: bool,
 ) -> Result<Vec<T>, StoreError>
 where
     T: Send
@@ -176,18 +174,19 @@ where
 {
     let path = links.path.as_deref().unwrap_or_default();
     macro_rules! rows {
-        ($sql:expr, $targets:expr, $pool:expr) => {{
+        ($sql:expr, $targets:expr, $db:expr) => {{
             let query =
                 sqlx::query_as(*$sql.of(collection.partition)).bind($targets).bind(collection.id).bind(path);
             let query = match account {
                 Some(account) => query.bind(account.as_str()),
                 None => query,
             };
-            query.fetch_all($pool.reads()).await?
+            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+            query.fetch_all(pool.reads()).await?
         }};
     }
     Ok(match db {
-        Db::Sqlite(db) => rows!(sqlite, to_json_text(targets), db.read_pool),
-        Db::Postgres(db) => rows!(postgres, targets, db.read_pool),
+        Db::Sqlite(db) => rows!(sqlite, to_json_text(targets), db),
+        Db::Postgres(db) => rows!(postgres, targets, db),
     })
 }
