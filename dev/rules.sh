@@ -7,4 +7,4 @@ apt_install shellcheck
 cd "$ROOT"
 # The workspace's lints make broken links errors.
 cargo doc --workspace --no-deps --document-private-items --quiet
-(cd dev && shellcheck -x ./*.sh ../tests/support/*.sh ../.ci/run)
+(cd dev && shellcheck -x ./*.sh ../tests/support/*.sh ../examples/run.sh ../.ci/run)

@@ -49,6 +49,8 @@ finish
 
 say "network tests with a real PLC, PDS and Jetstream, on SQLite and PostgreSQL"
 tests/support/postgres.sh run cargo test --workspace --test network -- --show-output || passed=$?
+say "example apps, each with a server and its stand-in network"
+node --test examples/*/test.mjs || passed=$?
 # Not beside the network tests: pages wait for at most half a minute for what two networks on two cores may take longer for.
 say "browser tests of the dashboard on the real network, the main stories on both databases"
 tests/support/postgres.sh run node --test tests/browser/browser.test.mjs || passed=$?

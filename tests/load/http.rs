@@ -85,15 +85,29 @@ pub async fn run(
     connections: usize,
     duration: Duration,
 ) -> anyhow::Result<Run> {
+    run_paths(address, &[path.to_owned()], headers, connections, duration).await
+}
+
+/// Like [`run`], for several paths: each connection requests them in turns, beginning with another one.
+pub async fn run_paths(
+    address: SocketAddr,
+    paths: &[String],
+    headers: &[(&'static str, String)],
+    connections: usize,
+    duration: Duration,
+) -> anyhow::Result<Run> {
     let started = Instant::now();
     let mut tasks = Vec::new();
-    for _ in 0..connections {
+    for connection in 0..connections {
         let mut sender = connect(address).await?;
-        let (path, headers) = (path.to_owned(), headers.to_vec());
+        let (paths, headers) = (paths.to_vec(), headers.to_vec());
         tasks.push(tokio::spawn(async move {
             let mut run = Run::default();
-            while started.elapsed() < duration {
-                let mut request = http::Request::get(&path).header("host", "load.test");
+            for path in paths.iter().cycle().skip(connection * paths.len() / connections) {
+                if started.elapsed() >= duration {
+                    break;
+                }
+                let mut request = http::Request::get(path).header("host", "load.test");
                 for (name, value) in &headers {
                     request = request.header(*name, value);
                 }

@@ -7,11 +7,13 @@
 //!
 //! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|foreign|sessions|spaces|backfill|all] [--records N] [--seconds N] [--only TEXT]`
 //! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
+//! `cargo bench --bench load -- apps [--records N] [--only sqlite|postgres]`: the example apps on a large index.
 //! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres] [--cache-mib N]`: a large index, which `all` leaves out.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints its results")]
 #![expect(unreachable_pub, reason = "the modules of a binary share items as pub")]
 
+mod apps;
 mod backfill;
 mod baseline;
 mod cases;
@@ -80,6 +82,7 @@ fn main() -> anyhow::Result<()> {
             runtime.block_on(versions_of(Path::new(other), arg(2).unwrap_or("all"), &plan(&args)?))
         }
         (Some("scale"), _) => runtime.block_on(large(&plan(&args)?)),
+        (Some("apps"), _) => runtime.block_on(apps(&plan(&args)?)),
         (which, _) => runtime.block_on(compare(which.unwrap_or("all"), &plan(&args)?)),
     }
 }
@@ -90,7 +93,8 @@ fn plan(args: &[String]) -> anyhow::Result<Plan> {
             Ok(args.get(at + 1).ok_or_else(|| anyhow::anyhow!("{name} needs a number"))?.parse()?)
         })
     };
-    let records = if args.first().is_some_and(|which| which == "scale") { 10_000_000 } else { 100_000 };
+    let is_large = args.first().is_some_and(|which| matches!(which.as_str(), "scale" | "apps"));
+    let records = if is_large { 10_000_000 } else { 100_000 };
     Ok(Plan {
         records: value("--records", records)? as usize,
         seconds: Duration::from_secs(value("--seconds", 5)?),
@@ -223,6 +227,23 @@ async fn large(plan: &Plan) -> anyhow::Result<()> {
     println!("\n{}", report::machine());
     for table in tables {
         println!("\n{table}");
+    }
+    Ok(())
+}
+
+/// Measures the pages of the example apps on each database.
+async fn apps(plan: &Plan) -> anyhow::Result<()> {
+    let mut pages = Vec::new();
+    if "sqlite".contains(&plan.only) {
+        let directory = tempfile::tempdir()?;
+        pages.extend(apps::measure(&sqlite(directory.path()), plan).await?);
+    }
+    if "postgres".contains(&plan.only) {
+        pages.extend(apps::measure(&postgres().await?, plan).await?);
+    }
+    println!("\n{}\n\n{}", report::machine(), apps::HEAD);
+    for page in pages {
+        println!("{page}");
     }
     Ok(())
 }

@@ -93,6 +93,12 @@ pub fn multikey(did: &str) -> String {
     format!("z{}", bs58::encode([&[0xe7, 0x01], point.as_bytes()].concat()).into_string())
 }
 
+/// The signature of bytes by the key of an account.
+pub fn sign(did: &str, bytes: &[u8]) -> Vec<u8> {
+    let signature: Signature = signing_key(did).sign(bytes);
+    signature.to_bytes().to_vec()
+}
+
 /// The CAR of a repo.
 pub fn car(did: &str, rev: &str, records: &Records, fault: Option<CarFault>) -> Vec<u8> {
     use CarFault as F;
