@@ -46,6 +46,7 @@ mod links;
 mod metric_history;
 mod migrations;
 mod model;
+mod moderation;
 mod oauth_states;
 mod older;
 mod paging;
