@@ -5,6 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::*;
+use crate::support::instance::query_lexicon;
 
 const QUERY: &str = "/xrpc/com.atproto.label.queryLabels";
 
@@ -35,7 +36,8 @@ crate::in_both_worlds!(
     another_instance_follows_the_labels,
     labels_are_queried_by_subject,
     before_there_is_a_did_there_are_no_labels,
-    a_cursor_of_the_future_is_an_error
+    a_cursor_of_the_future_is_an_error,
+    scripts_apply_and_negate_labels
 );
 
 async fn another_instance_follows_the_labels(world: World) {
@@ -135,4 +137,31 @@ async fn a_cursor_of_the_future_is_an_error(world: World) {
     }
     let text = String::from_utf8_lossy(&received).to_lowercase();
     assert!(text.starts_with("http/1.1 101 ") && text.contains("s3pplmbitxaq9kygzzhzrbk+xoo="), "{text}");
+}
+
+async fn scripts_apply_and_negate_labels(mut world: World) {
+    world = world.with_notes().await;
+    let script = format!(
+        "function handle()\n  local ok, why = pcall(labels.apply, \"{ALICE}\", \"spam\")\n  \
+         return {{ ok = ok, why = tostring(why) }}\nend"
+    );
+    world.server.upload(query_lexicon("com.example.label"), None).await;
+    world.server.bind("com.example.label", &script).await;
+    let refused = world.server.xrpc("com.example.label").await;
+    assert!(refused.text.contains("a query changes nothing"), "{}", refused.text);
+    let trial = async || {
+        let source = format!("function handle()\n  return labels.apply(\"{ALICE}\", \"spam\")\nend");
+        let body = json!({ "id": "job.run:sweep", "body": source, "event": { "type": "job", "input": {} } });
+        world.server.admin(Method::POST, "/admin/scripts/dry-run", Some(&body)).await
+    };
+    assert!(trial().await.text.contains("#atproto_label"), "{}", trial().await.text);
+    become_labeler(&world).await;
+    assert!(trial().await.text.contains("label.issue"), "{}", trial().await.text);
+    assert_eq!(query(&world, "uriPatterns=*").await["labels"], json!([]), "a dry run issues nothing");
+
+    let script = "function handle()\n  local exp = \"2999-01-01T00:00:00Z\"\n  labels.apply(uri, \"seen\", { exp = exp })\n  \
+                  labels.apply(uri, \"gone\")\n  labels.negate(uri, \"gone\")\n  return record\nend";
+    world.server.bind_to(&format!("record.index:{NOTES}"), script).await;
+    let note = world.note(ALICE, "a", json!({ "text": "a" })).await;
+    assert_eq!(on(&world, &note).await, theirs(&["seen"]));
 }

@@ -135,3 +135,70 @@ impl Socket {
         sent.map_err(|_| Gone)?.map_err(|_| Gone)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use tokio::net::TcpStream;
+    use tokio_tungstenite::client_async;
+
+    use super::*;
+    use crate::http::limits;
+    use crate::http::router::Handler;
+    use crate::http::server::tests::{Running, start_with_tick};
+
+    /// A server that sends a message, and another one if the client is there after a while.
+    fn start() -> Running {
+        let handler: Handler = Box::new(|mut request, _| {
+            Box::pin(async move {
+                let (response, upgrade) = accept(&mut request)?;
+                tokio::spawn(async move {
+                    let mut socket = upgrade.socket().await.unwrap();
+                    socket.send(b"first".to_vec()).await.unwrap();
+                    if socket.wait(Duration::from_millis(100)).await.is_ok() {
+                        socket.send(b"second".to_vec()).await.unwrap();
+                        socket.close("that was all").await;
+                    }
+                });
+                Ok(response)
+            })
+        });
+        start_with_tick(vec![(Method::GET, "/socket", handler)], limits::TICK)
+    }
+
+    #[tokio::test]
+    async fn messages_and_the_end_arrive() {
+        let running = start();
+        let stream = TcpStream::connect(running.address).await.unwrap();
+        let (mut client, response) = client_async("ws://test/socket", stream).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+        client.send(Message::Ping(Bytes::from_static(b"there?"))).await.unwrap();
+        let mut received = Vec::new();
+        while let Some(Ok(message)) = client.next().await {
+            received.push(message);
+        }
+        let texts: Vec<_> =
+            received.iter().filter(|m| m.is_binary()).map(|m| m.clone().into_data()).collect();
+        assert_eq!(texts, [Bytes::from_static(b"first"), Bytes::from_static(b"second")]);
+        assert!(received.iter().any(Message::is_pong) && received.iter().any(Message::is_close));
+    }
+
+    #[tokio::test]
+    async fn other_requests_are_refused() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let running = start();
+        for (headers, status) in [
+            ("", "426"),
+            ("connection: upgrade\r\nupgrade: websocket\r\n", "400"),
+            ("connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n", "400"),
+        ] {
+            let mut stream = TcpStream::connect(running.address).await.unwrap();
+            let head = format!("GET /socket HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {status}"), "{headers}");
+        }
+    }
+}

@@ -190,7 +190,8 @@ pub async fn accounts(
     })?)
 }
 
-/// The status of an account in the network, as far as the index knows, whether or not it is moderated here; `None` when the index never had records of it.
+/// The status of an account in the network, by its last account event, whether or not it is moderated here; `None` when the
+/// index never had records of it.
 pub async fn account_status(db: &Db, did: &Did) -> Result<Option<AccountStatus>, StoreError> {
     let sql = "SELECT CAST(coalesce(network_status, status) AS BIGINT) FROM dids WHERE did = $1";
     let status: Option<i64> =

@@ -109,7 +109,7 @@ const COLUMNS: &str =
 
 /// Decisions, newest first, at most `limit`.
 pub async fn list(db: &Db, filter: &ModerationFilter, limit: u32) -> Result<Vec<ModerationRow>, StoreError> {
-    // A condition that is not given is none of the statement, so that each walks an index.
+    // The statement has only the conditions that are given, so that each walks an index.
     let active = match filter.active {
         Some(true) => "lifted_at IS NULL",
         Some(false) => "lifted_at IS NOT NULL",

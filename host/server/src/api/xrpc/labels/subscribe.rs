@@ -19,7 +19,7 @@ const PAGE: u32 = 100;
 /// Time between two looks for new labels, which may come from another host.
 const POLL: Duration = Duration::from_secs(1);
 
-pub(super) async fn answer(app: &Arc<App>, tenant: Tenant, mut request: Request) -> Result<Response, Error> {
+pub(super) fn answer(app: &Arc<App>, tenant: Tenant, mut request: Request) -> Result<Response, Error> {
     labeler(app)?;
     let cursor = match request.query("cursor") {
         None => None,
