@@ -37,8 +37,8 @@ pub struct LabelRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     #[error(
-        "this instance has no DID for labels yet: set up its service identity, and add the verification method \
-         #atproto_label"
+        "this instance is no labeler: it needs a DID that others see (docs/service-identity.md), with the verification \
+         method #atproto_label"
     )]
     NoLabeler,
     #[error("{0}")]

@@ -117,7 +117,7 @@ impl ServiceIdentity {
     /// The DID and the key of the labels that this instance issues; `None` while it has no public identity, or no such key.
     pub fn labeler(&self) -> Option<Labeler> {
         let current = self.current.load();
-        if current.mode.is_none_or(|mode| mode == Mode::NotExposed) {
+        if current.mode == Some(Mode::NotExposed) {
             return None;
         }
         Some(Labeler { did: self.did(), key: current.label_key.clone()? })

@@ -8,7 +8,7 @@ use belvedere_storage::store::moderation::{self, Lifted};
 use belvedere_storage::store::{Db, StoreError};
 
 /// Time between two looks for decisions whose time is over. The look walks an index that is nearly always empty.
-const PERIOD: Duration = Duration::from_secs(15);
+const PERIOD: Duration = Duration::from_secs(5);
 
 /// Decisions that are lifted before others are looked for.
 const MAX_AT_ONCE: u32 = 100;
