@@ -1,12 +1,11 @@
 //! Stores the labels that this instance issues as a labeler (ADR 128).
 
-use std::fmt::Write;
-
 use sqlx::AssertSqlSafe;
 
 use super::labels::{self, Label};
 use super::{Db, StoreError, on};
 use belvedere_base::clock::Timestamp;
+use belvedere_web::fair_share::Tenant;
 
 /// A label of this instance.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -120,36 +119,56 @@ impl Pattern {
 
 /// The latest label of each subject, value and version, of a source and after a number, in the order of their numbers, at most
 /// `limit`. Negations are among them: they say that a label is no longer in force.
+///
+/// # Errors
+/// [`StoreError::Busy`] and [`StoreError::TooSlow`]: a pattern may select all labels.
 pub async fn latest(
     db: &Db,
     src: &str,
     patterns: &[Pattern],
-    seq: i64,
-    limit: u32,
+    (seq, limit): (i64, u32),
+    tenant: &Tenant,
 ) -> Result<Vec<IssuedLabel>, StoreError> {
-    let mut sql = format!(
-        "SELECT {COLUMNS} FROM issued_labels l WHERE l.seq > $1 AND l.src = $2 AND NOT EXISTS \
-             (SELECT 1 FROM issued_labels n WHERE n.uri = l.uri AND n.val = l.val AND n.seq > l.seq AND n.src = l.src \
-              AND coalesce(n.cid, '') = coalesce(l.cid, '')) AND ("
-    );
-    for n in 0..patterns.len() {
-        let (from, to) = (n * 2 + 4, n * 2 + 5);
-        let or = if n == 0 { "" } else { " OR " };
-        // Writing to a String never fails.
-        let _ = write!(sql, "{or}(l.uri >= ${from} AND l.uri < ${to})");
-    }
-    sql.push_str(") ORDER BY l.seq LIMIT $3");
     if patterns.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(on!(db, reader, |pool| {
-        let mut query = sqlx::query_as(AssertSqlSafe(sql)).bind(seq).bind(src).bind(i64::from(limit));
-        for pattern in patterns {
-            let (from, to) = pattern.range();
-            query = query.bind(from).bind(to);
-        }
-        query.fetch_all(pool).await
-    })?)
+    let _permit = db.scan_permit(tenant).await?;
+    let sql = latest_sql(patterns);
+    macro_rules! fetch {
+        ($db:expr) => {{
+            let query = sqlx::query_as(AssertSqlSafe(sql)).bind(seq).bind(src).bind(i64::from(limit));
+            let ranges = patterns.iter().filter(|_| !selects_all(patterns)).map(Pattern::range);
+            let query = ranges.fold(query, |query, (from, to)| query.bind(from).bind(to));
+            query.fetch_all($db.scan_pool.reads()).await?
+        }};
+    }
+    Ok(match db {
+        Db::Sqlite(db) => fetch!(db),
+        Db::Postgres(db) => fetch!(db),
+    })
+}
+
+fn selects_all(patterns: &[Pattern]) -> bool {
+    patterns.contains(&Pattern::Prefix(String::new()))
+}
+
+/// Labels of some subjects are found through their URIs, all labels in the order of their numbers.
+fn latest_sql(patterns: &[Pattern]) -> String {
+    let (with, found) = if selects_all(patterns) {
+        (String::new(), "issued_labels")
+    } else {
+        let range = |n: usize| format!("l.uri >= ${} AND l.uri < ${}", n * 2 + 4, n * 2 + 5);
+        let ranges: Vec<String> = (0..patterns.len()).map(range).collect();
+        let ranges = ranges.join(" OR ");
+        let with =
+            format!("WITH found AS MATERIALIZED (SELECT {COLUMNS} FROM issued_labels l WHERE {ranges}) ");
+        (with, "found")
+    };
+    format!(
+        "{with}SELECT {COLUMNS} FROM {found} l WHERE l.seq > $1 AND l.src = $2 AND NOT EXISTS \
+             (SELECT 1 FROM issued_labels n WHERE n.uri = l.uri AND n.val = l.val AND n.seq > l.seq AND n.src = l.src \
+              AND coalesce(n.cid, '') = coalesce(l.cid, '')) ORDER BY l.seq LIMIT $3"
+    )
 }
 
 /// The labels, of one subject or of all, that come before a number, newest first, at most `limit`.

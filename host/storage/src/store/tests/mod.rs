@@ -36,6 +36,7 @@ mod fixtures;
 mod identities;
 mod instance_oauth_keys;
 mod invalid;
+mod issued_labels;
 mod jobs;
 mod label_versions;
 mod labels;

@@ -36,7 +36,11 @@ pub(in crate::api) async fn answer(app: Arc<App>, nsid: &str, request: Request) 
         return Err(Error::new(StatusCode::METHOD_NOT_ALLOWED, "this method is called with GET"));
     }
     let tenant = sender.tenant().clone();
-    if nsid == QUERY { query::answer(&app, &request).await } else { subscribe::answer(&app, tenant, request) }
+    if nsid == QUERY {
+        query::answer(&app, &tenant, &request).await
+    } else {
+        subscribe::answer(&app, tenant, request)
+    }
 }
 
 /// The instance as a labeler.

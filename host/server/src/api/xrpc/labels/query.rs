@@ -7,6 +7,7 @@ use super::labeler;
 use crate::app::App;
 use belvedere_instance::labels::Signed;
 use belvedere_storage::store::issued_labels::{self, Pattern};
+use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::{Error, Request, Response, response};
 
 /// Patterns and sources of one call. Each pattern is a range of an index.
@@ -24,12 +25,12 @@ struct Query {
     cursor: i64,
 }
 
-pub(super) async fn answer(app: &App, request: &Request) -> Result<Response, Error> {
+pub(super) async fn answer(app: &App, tenant: &Tenant, request: &Request) -> Result<Response, Error> {
     let query = Query::read(request)?;
     let labeler = labeler(app)?;
     let own = labeler.did.as_str();
     let found = if query.sources.is_empty() || query.sources.iter().any(|source| source == own) {
-        issued_labels::latest(&app.db, own, &query.patterns, query.cursor, query.limit).await?
+        issued_labels::latest(&app.db, own, &query.patterns, (query.cursor, query.limit), tenant).await?
     } else {
         Vec::new()
     };
