@@ -51,7 +51,7 @@ async fn labels_are_a_log_of_what_changes(db: TestDb) {
 
 async fn the_latest_of_each_subject_is_found(db: TestDb) {
     let (note, other) = (uri(1, NOTE, "a").to_string(), uri(1, NOTE, "ab").to_string());
-    for (n, one) in [&note, &other, "did:plc:b"].into_iter().enumerate() {
+    for (n, one) in [note.as_str(), other.as_str(), "did:plc:b"].into_iter().enumerate() {
         issue(&db, label(one, "spam", false, n as i64)).await.unwrap();
     }
     issue(&db, label(&note, "spam", true, 9)).await.unwrap();
