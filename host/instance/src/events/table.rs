@@ -269,10 +269,10 @@ events! {
         ModerationCreated {
             actor, subject, id: i64, action: &'static str, reason, expires_at: Option<Timestamp>
         }
-        actor, subject, { id, action, reason, "expires_at"?: expires_at };
+        actor, subject, { id, action, reason, expires_at };
     /// An operator has lifted that, or its time was over.
     "moderation.lifted" Info ModerationLifted { actor: Option<String>, subject, id: i64, reason: Option<String> }
-        actor, subject, { id, "reason"?: reason };
+        actor, subject, { id, reason };
 
     /// An operator has applied a label of this instance, or negated one.
     "label.issued" Info LabelIssued { actor, uri, val, neg: bool, seq: i64 } actor, uri, { val, neg, seq };
