@@ -525,6 +525,29 @@ function atproto.verify_signature(record, signature, repo_did) end
 ---@return string
 function atproto.service_token(audience, method) end
 
+-- labels -------------------------------------------------------------------------------------------------------------
+
+---Labels that this server issues as a labeler. Needs an identity with the key `#atproto_label`; not in queries.
+labels = {}
+
+---@class belvedere.LabelOptions
+---@field cid? string The version of the record that the label applies to; all when left out.
+---@field exp? string The time from which on it is no longer in force, RFC 3339. Not for `negate`.
+
+---Applies a label to a record or an account.
+---@param uri string An at-uri or a DID.
+---@param val string 1 to 128 bytes.
+---@param options? belvedere.LabelOptions
+---@return boolean changed False when the same label was in force already.
+function labels.apply(uri, val, options) end
+
+---Negates a label that this server has applied.
+---@param uri string An at-uri or a DID.
+---@param val string
+---@param options? belvedere.LabelOptions
+---@return boolean changed False when there was none.
+function labels.negate(uri, val, options) end
+
 -- atproto.spaces -----------------------------------------------------------------------------------------------------
 
 ---Permissioned spaces, as the caller sees them: what the caller may not know is as what does not exist. Errors: `bad-input`;

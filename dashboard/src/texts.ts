@@ -68,6 +68,7 @@ export const titles = {
   jobs: 'Jobs',
   job: 'Job',
   labelers: 'Labelers',
+  moderation: 'Moderation',
   database: 'Database',
   clients: 'API clients',
   client: 'API client',
@@ -312,6 +313,8 @@ export const newClient = {
 }
 
 export const records = {
+  moderate: 'Moderate',
+  moderateAccount: 'Moderate the account',
   text: 'What is indexed, newest first.',
   collection: 'Collection',
   named: 'Account or record',
@@ -551,9 +554,11 @@ export const events = {
     'instance_key',
     'jetstream',
     'job',
+    'label',
     'labeler',
     'lexicon',
     'linked_repo',
+    'moderation',
     'network_lexicon',
     'plugin',
     'record',
@@ -916,6 +921,7 @@ export const dryRun = {
     sql: 'writes by SQL',
     'job.create': 'creates a job',
     'job.progress': 'reports progress',
+    'label.issue': 'applies or negates a label',
     'blob.upload': 'uploads a blob',
     'http.request': 'sends a request',
     'xrpc.procedure': 'calls a procedure',
@@ -943,6 +949,36 @@ export const labelers = {
   removeAction: 'Remove it and its labels',
   none: 'No labelers.',
   noneText: 'Without one, records have only the labels that their authors put on them.',
+}
+
+export const moderation = {
+  text: 'Records and accounts that are hidden or taken down on this server. Their repos are unchanged.',
+  moderate: 'Hide or take down',
+  moderateAction: 'Do it',
+  done: 'It is left out of answers from now on.',
+  subject: 'Record or account',
+  subjectHint: 'The AT URI of a record, or a DID.',
+  action: 'Effect',
+  actions: { takedown: 'taken down', hide: 'hidden' },
+  hints: {
+    takedown: 'It is left out of all answers.',
+    hide: 'It is left out of lists, joins, counts and searches. A record still answers at its URI.',
+  },
+  reason: 'Reason',
+  reasonHint: 'It stays in the history and in the event log.',
+  expires: 'Until',
+  by: 'By',
+  created: 'Since',
+  until: 'Until',
+  lift: 'Lift…',
+  lifted: 'It is visible again, unless the network hides it.',
+  liftTitle: 'Lift the decision?',
+  liftText: (subject: string) => `${subject} is again as the network has it.`,
+  liftAction: 'Lift it',
+  showLifted: 'Show lifted ones',
+  showActive: 'Show those in force',
+  none: 'Nothing is moderated.',
+  noneText: 'A record or an account that you hide or take down is listed here.',
 }
 
 export const database = {

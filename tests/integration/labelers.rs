@@ -3,6 +3,7 @@
 mod refused;
 mod letters;
 mod many;
+mod own;
 mod unchecked;
 mod versions;
 

@@ -37,11 +37,12 @@ export const pages: PageEntry[] = [
   { path: '/inspections', title: titles.inspections, group: 'data', needs: ['spaces:read'], feature: 'spaces', load: () => import('./Inspections.svelte') },
 
   { path: '/events', title: titles.events, group: 'operations', needs: ['events:read'], words: 'audit errors live', load: () => import('./Events.svelte') },
-  { path: '/statistics', title: titles.statistics, group: 'operations', needs: ['stats:read'], words: 'charts metrics apps latency', load: () => import('./Statistics.svelte') },
+  { path: '/statistics', title: titles.statistics, group: 'operations', needs: ['stats:read'], words: 'charts metrics latency', load: () => import('./Statistics.svelte') },
 
   { path: '/backfill', title: titles.backfill, group: 'operations', needs: ['backfill:read'], words: 'history catch up import plan', load: () => import('./Backfills.svelte') },
   { path: '/backfill/:id', title: titles.backfillJob, needs: ['backfill:read'], load: () => import('./BackfillJob.svelte') },
-  { path: '/labelers', title: titles.labelers, group: 'operations', needs: ['labelers:read'], words: 'labels moderation', load: () => import('./Labelers.svelte') },
+  { path: '/moderation', title: titles.moderation, group: 'operations', needs: ['moderation:read'], load: () => import('./Moderation.svelte') },
+  { path: '/labelers', title: titles.labelers, group: 'operations', needs: ['labelers:read'], words: 'labels', load: () => import('./Labelers.svelte') },
   { path: '/database', title: titles.database, group: 'operations', needs: ['stats:read'], words: 'size indexes tables', load: () => import('./Database.svelte') },
 
   { path: '/scripts', title: titles.scripts, group: 'scripting', needs: ['scripts:read'], words: 'lua triggers code', load: () => import('./Scripts.svelte') },
@@ -62,13 +63,13 @@ export const pages: PageEntry[] = [
   { path: '/linked-repos', title: titles.linkedRepos, group: 'access', needs: ['linked-repos:read'], words: 'grants invites accounts', load: () => import('./LinkedRepos.svelte') },
   { path: '/linked-repos/:id', title: titles.linkedRepo, needs: ['linked-repos:read'], load: () => import('./LinkedRepo.svelte') },
 
-  { path: '/settings', title: titles.settings, group: 'instance', needs: ['settings:manage'], words: 'name logo terms retention rate limit', load: () => import('./Settings.svelte') },
+  { path: '/settings', title: titles.settings, group: 'instance', needs: ['settings:manage'], words: 'logo terms retention limit', load: () => import('./Settings.svelte') },
   { path: '/plugins', title: titles.plugins, group: 'instance', needs: ['plugins:read'], words: 'extensions wasm catalogue', load: () => import('./Plugins.svelte') },
   { path: '/plugins/new', title: titles.pluginNew, needs: ['plugins:create'], words: 'install upload', load: () => import('./PluginNew.svelte') },
   { path: '/plugins/:id', title: titles.plugin, needs: ['plugins:read'], load: () => import('./Plugin.svelte') },
-  { path: '/identity', title: titles.identity, group: 'instance', needs: ['settings:manage'], words: 'did plc web services entries verification methods keys setup', load: () => import('./Identity.svelte') },
+  { path: '/identity', title: titles.identity, group: 'instance', needs: ['settings:manage'], words: 'did plc services verification keys', load: () => import('./Identity.svelte') },
   { path: '/domains', title: titles.domains, group: 'instance', needs: ['settings:manage'], words: 'origins hosts primary', load: () => import('./Domains.svelte') },
-  { path: '/network-rules', title: titles.networkRules, group: 'instance', needs: ['settings:manage'], words: 'xrpc proxy forwarding allowlist blocklist', load: () => import('./NetworkRules.svelte') },
+  { path: '/network-rules', title: titles.networkRules, group: 'instance', needs: ['settings:manage'], words: 'proxy forwarding allowlist', load: () => import('./NetworkRules.svelte') },
   { path: '/instance-keys', title: titles.instanceKeys, group: 'instance', needs: ['settings:manage'], words: 'oauth rotate', load: () => import('./InstanceKeys.svelte') },
   { path: '/features', title: titles.features, group: 'instance', needs: ['settings:manage'], words: 'flags switch', load: () => import('./Features.svelte') },
 

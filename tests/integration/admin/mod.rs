@@ -11,6 +11,7 @@ mod lexicon_lists;
 mod lexicon_preview;
 mod lexicons;
 mod metrics;
+mod moderation;
 mod network_lexicons;
 mod overview;
 mod permissions;

@@ -36,7 +36,7 @@ async fn every_operation_is_refused_without_its_permission() {
 }
 
 /// Those of the specification while spaces are off, in its order.
-const CATEGORIES: [&str; 15] = [
+const CATEGORIES: [&str; 16] = [
     "Lexicons",
     "Records",
     "Scripts",
@@ -45,6 +45,7 @@ const CATEGORIES: [&str; 15] = [
     "API Keys",
     "Backfill",
     "System",
+    "Moderation",
     "Labelers",
     "Settings",
     "Plugins",

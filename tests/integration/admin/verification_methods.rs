@@ -36,6 +36,10 @@ async fn methods_are_added_and_removed(world: World) {
     let methods: Vec<&Value> =
         document["verificationMethod"].as_array().unwrap().iter().map(|m| &m["publicKeyMultibase"]).collect();
     assert!(methods.contains(&&json!(key)), "{document}");
+    let is_labeler = |document: &Value| {
+        document["service"].as_array().unwrap().iter().any(|service| service["type"] == "AtprotoLabeler")
+    };
+    assert!(is_labeler(&document), "the key makes the instance a labeler: {document}");
 
     // With or without the #.
     let delete = async |name: &str| {
@@ -44,6 +48,8 @@ async fn methods_are_added_and_removed(world: World) {
     assert_eq!((delete("%23second").await, delete("second").await), (204, 404));
     assert_eq!((delete("atproto_label").await, delete("atproto_label").await), (204, 404));
     assert_eq!(server.admin(Method::GET, PATH, None).await.body, json!([]));
+    let document = server.request(Method::GET, "/.well-known/did.json", &[], None).await.body;
+    assert!(!is_labeler(&document), "{document}");
     // The fragment is free again, for another key.
     let again = create("#atproto_label").await;
     assert_ne!(again.body["public_key_multibase"], key, "{}", again.text);

@@ -11,6 +11,7 @@ export type Job = Schema<'Job'>
 export type DeadLetter = Schema<'DeadLetter'>
 export type DeadLetterDetail = Get<'/admin/dead-letters/{id}'>
 export type BulkAnswer = Schema<'BulkAnswer'>
+export type Moderation = Schema<'Moderation'>
 export type Labeler = Schema<'Labeler'>
 export type FieldIndex = Schema<'FieldIndex'>
 export type DatabaseSize = Get<'/admin/stats/database'>

@@ -264,6 +264,19 @@ events! {
     "account.status_changed" Info AccountStatusChanged { did: Did, status: &'static str }
         NONE, did.to_string(), { status };
 
+    /// An operator has hidden a record or an account here, or taken it down.
+    "moderation.created" Warn
+        ModerationCreated {
+            actor, subject, id: i64, action: &'static str, reason, expires_at: Option<Timestamp>
+        }
+        actor, subject, { id, action, reason, expires_at };
+    /// An operator has lifted that, or its time was over.
+    "moderation.lifted" Info ModerationLifted { actor: Option<String>, subject, id: i64, reason: Option<String> }
+        actor, subject, { id, reason };
+
+    /// An operator has applied a label of this instance, or negated one.
+    "label.issued" Info LabelIssued { actor, uri, val, neg: bool, seq: i64 } actor, uri, { val, neg, seq };
+
     /// The stream is connected.
     "jetstream.connected" Info JetstreamConnected { url } NONE, NONE, { url };
     /// The connection of the stream has ended.

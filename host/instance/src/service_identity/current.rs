@@ -20,6 +20,13 @@ pub const BUILT_IN: (&str, &str) = ("#bsky_appview", "BskyAppView");
 /// methods of spaces. An entry of the same fragment replaces it.
 pub const SPACE_HOST: (&str, &str) = (token::HOST, "AtprotoSpaceHost");
 
+/// The verification method whose key signs the labels of this instance.
+pub const LABEL_KEY: &str = "#atproto_label";
+
+/// The service at which others subscribe to the labels of this instance: fragment and type. It is in the DID document while the key
+/// [`LABEL_KEY`] is, unless an entry has the same fragment.
+pub const LABELER: (&str, &str) = ("#atproto_labeler", "AtprotoLabeler");
+
 /// The namespaces of the methods of spaces.
 const SPACE_METHODS: [&str; 2] = ["com.atproto.space.", "com.atproto.simplespace."];
 
@@ -30,6 +37,14 @@ pub struct Additions {
     pub keys: Vec<(String, PublicKey)>,
     /// Fragment and type.
     pub services: Vec<(&'static str, &'static str)>,
+}
+
+/// The instance as a labeler.
+#[derive(Clone, Debug)]
+pub struct Labeler {
+    /// The source of its labels.
+    pub did: Did,
+    pub key: Arc<PrivateKey>,
 }
 
 /// The identity, reloaded when it changes. Cheap to clone.
@@ -50,6 +65,8 @@ pub(super) struct Current {
     pub(super) signing_key: Option<PrivateKey>,
     /// With the built-in one, where it counts.
     pub(super) entries: Vec<Entry>,
+    /// The key of the method [`LABEL_KEY`]: then the instance is a labeler.
+    pub(super) label_key: Option<Arc<PrivateKey>>,
     /// Further keys: fragment and key.
     pub(super) methods: Vec<(String, PublicKey)>,
 }
@@ -63,6 +80,7 @@ impl ServiceIdentity {
             attached_account: None,
             signing_key: None,
             entries: vec![built_in()],
+            label_key: None,
             methods: Vec::new(),
         };
         Self { configured, current: Arc::new(Reloadable::new(current)) }
@@ -94,6 +112,15 @@ impl ServiceIdentity {
     pub fn attached_account(&self) -> Option<Did> {
         let current = self.current.load();
         current.attached_account.clone().filter(|_| current.mode == Some(Mode::AttachAccount))
+    }
+
+    /// The DID and the key of the labels that this instance issues; `None` while it has no public identity, or no such key.
+    pub fn labeler(&self) -> Option<Labeler> {
+        let current = self.current.load();
+        if current.mode == Some(Mode::NotExposed) {
+            return None;
+        }
+        Some(Labeler { did: self.did(), key: current.label_key.clone()? })
     }
 
     /// Whether `service`, a DID with a service's fragment, is a service of this instance.
@@ -145,8 +172,9 @@ impl Current {
     /// The services in the DID document: fragment and type.
     pub(super) fn services<'a>(&'a self, more: &'a Additions) -> impl Iterator<Item = (&'a str, &'a str)> {
         let entries = self.entries.iter().map(|entry| (&*entry.fragment, &*entry.service_type));
-        let is_new = |(added, _): &&(&str, &str)| self.entries.iter().all(|entry| entry.fragment != *added);
-        entries.chain(more.services.iter().filter(is_new).copied())
+        let is_new = |(added, _): &(&str, &str)| self.entries.iter().all(|entry| entry.fragment != *added);
+        let labeler = self.label_key.as_ref().map(|_| LABELER);
+        entries.chain(more.services.iter().copied().chain(labeler).filter(is_new))
     }
 }
 
@@ -167,7 +195,12 @@ fn built_in() -> Entry {
 async fn read(db: &Db, sealing: &SealingKey) -> Result<Current, StoreError> {
     let entries = entries(db).await?;
     let methods = verification_methods::list(db).await?.into_iter().filter(|row| row.deleted_at.is_none());
-    let methods = methods.map(|row| match PublicKey::from_multikey(&row.public_key_multibase) {
+    let methods: Vec<_> = methods.collect();
+    let label_key = methods.iter().find(|row| row.fragment_id == LABEL_KEY);
+    let label_key = label_key.and_then(|row| row.sealed.as_deref());
+    let label_key =
+        label_key.map(|sealed| keys::open(sealing, KeyUse::Method, sealed).map(Arc::new)).transpose()?;
+    let methods = methods.into_iter().map(|row| match PublicKey::from_multikey(&row.public_key_multibase) {
         Ok(key) => Ok((row.fragment_id, key)),
         Err(error) => Err(StoreError::Corrupt(format!("verification_methods {}: {error}", row.fragment_id))),
     });
@@ -183,6 +216,7 @@ async fn read(db: &Db, sealing: &SealingKey) -> Result<Current, StoreError> {
             attached_account: None,
             signing_key: None,
             entries,
+            label_key,
             methods,
         });
     };
@@ -198,6 +232,7 @@ async fn read(db: &Db, sealing: &SealingKey) -> Result<Current, StoreError> {
         attached_account: did("attached_account_did", row.attached_account_did)?,
         signing_key,
         entries,
+        label_key,
         methods,
     })
 }
@@ -233,7 +268,15 @@ mod tests {
     fn identity(mode: Option<Mode>, entries: Vec<Entry>) -> ServiceIdentity {
         let identity = ServiceIdentity::new(Did::try_from(DID).unwrap());
         let (did, attached_account, signing_key, methods) = (None, None, None, Vec::new());
-        identity.current.store(Current { mode, did, attached_account, signing_key, entries, methods });
+        identity.current.store(Current {
+            mode,
+            did,
+            attached_account,
+            signing_key,
+            entries,
+            label_key: None,
+            methods,
+        });
         identity
     }
 

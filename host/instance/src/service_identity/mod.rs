@@ -14,7 +14,7 @@ mod publication;
 mod setup;
 mod token;
 
-pub use current::{Additions, BUILT_IN, SPACE_HOST, ServiceIdentity};
+pub use current::{Additions, BUILT_IN, LABEL_KEY, LABELER, Labeler, SPACE_HOST, ServiceIdentity};
 pub use document::document;
 pub use entry::{AccessMode, Entry, parse_fragment};
 pub use mode::Mode;

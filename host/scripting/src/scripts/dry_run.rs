@@ -95,6 +95,8 @@ pub enum DryWrite<'a> {
     LinkedRepoPut { uri: String, record: &'a RawValue },
     #[serde(rename = "linked_repo.delete")]
     LinkedRepoDelete { uri: String },
+    #[serde(rename = "label.issue")]
+    LabelIssue { uri: &'a str, val: &'a str, cid: Option<&'a str>, neg: bool, exp: Option<String> },
     #[serde(rename = "http.request")]
     HttpRequest { method: &'a str, url: &'a str, body_bytes: usize },
     #[serde(rename = "xrpc.procedure")]

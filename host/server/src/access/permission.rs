@@ -115,6 +115,12 @@ permissions! {
         EventsRead "events:read" "Read events" "See the event log.";
         EventsPurge "events:purge" "Purge events" "Remove entries of the event log.";
     }
+    "Moderation" {
+        ModerationRead "moderation:read" "Read moderation"
+            "See what is hidden and taken down here, with its content, and the labels of this instance.";
+        ModerationManage "moderation:manage" "Moderate"
+            "Hide and take down records and accounts, lift that, and apply labels of this instance.";
+    }
     "Labelers" {
         LabelersCreate "labelers:create" "Manage labelers" "Subscribe to labelers, pause and resume them.";
         LabelersRead "labelers:read" "Read labelers" "See the labeler subscriptions.";
@@ -234,7 +240,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_read_back() {
-        assert_eq!(Permission::ALL.len(), 50);
+        assert_eq!(Permission::ALL.len(), 52);
         for permission in Permission::ALL {
             assert_eq!(Permission::parse(permission.as_str()), Some(*permission));
             assert!(!permission.description().is_empty());

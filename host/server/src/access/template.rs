@@ -38,6 +38,8 @@ const MANAGER: &[Permission] = &[
     P::ScriptVariablesDelete,
     P::ScriptsManage,
     P::RecordsDelete,
+    P::ModerationRead,
+    P::ModerationManage,
     P::LabelersCreate,
     P::LabelersRead,
     P::LabelersDelete,
@@ -109,8 +111,8 @@ mod tests {
         let sizes = |has_spaces: bool| -> Vec<usize> {
             Template::ALL.iter().map(|t| t.permissions(has_spaces).len()).collect()
         };
-        assert_eq!(sizes(true), [10, 14, 39, 50]);
-        assert_eq!(sizes(false), [10, 14, 31, 42]);
+        assert_eq!(sizes(true), [10, 14, 41, 52]);
+        assert_eq!(sizes(false), [10, 14, 33, 44]);
     }
 
     #[test]

@@ -203,6 +203,13 @@ impl Route {
                 let verb = verb(request.method());
                 return super::xrpc::spaces::answer(app, verb, &nsid, request, unread).await;
             }
+            if let Some(nsid) = nsid
+                && super::xrpc::labels::is_method(&app, &request, nsid)
+                && !is_for_another_server(&app, &request)
+            {
+                let nsid = nsid.to_owned();
+                return super::xrpc::labels::answer(app, &nsid, request).await;
+            }
             let method = CalledMethod {
                 nsid: nsid.unwrap_or_else(|| path.rsplit('/').next().unwrap_or_default()),
                 verb: verb(request.method()),

@@ -202,6 +202,12 @@ fn always() -> RouteTable {
         Route::admin(POST, "/admin/oauth/instance-key/rotate", P::SettingsManage, admin::oauth::instance_key::rotate),
         Route::admin(DELETE, "/admin/oauth/instance-key/{kid}", P::SettingsManage, admin::oauth::instance_key::delete),
 
+        Route::admin(GET, "/admin/moderation", P::ModerationRead, admin::moderation::list),
+        Route::admin(POST, "/admin/moderation", P::ModerationManage, admin::moderation::create),
+        Route::admin(GET, "/admin/moderation/{id}", P::ModerationRead, admin::moderation::get),
+        Route::admin(DELETE, "/admin/moderation/{id}", P::ModerationManage, admin::moderation::lift),
+        Route::admin(GET, "/admin/labels", P::ModerationRead, admin::labels::list),
+        Route::admin(POST, "/admin/labels", P::ModerationManage, admin::labels::create),
         Route::admin(GET, "/admin/labelers", P::LabelersRead, admin::labelers::list),
         Route::admin(POST, "/admin/labelers", P::LabelersCreate, admin::labelers::create),
         Route::admin(PATCH, "/admin/labelers/{did}", P::LabelersCreate, admin::labelers::update),

@@ -6,6 +6,7 @@ mod callers;
 mod changed_identities;
 mod external_accounts;
 mod history;
+mod moderation;
 mod observer;
 mod open;
 mod plugins;
@@ -32,6 +33,7 @@ use belvedere_instance::events::EventFeed;
 use belvedere_instance::history::History;
 use belvedere_instance::indexing::{self, Observer, RecordChecker, StreamHandle};
 use belvedere_instance::jobs::retention::{self, Retention};
+use belvedere_instance::labels::{self, LabelIssuer};
 use belvedere_instance::lexicons::{Authorities, forwarding};
 use belvedere_instance::network_lexicons::NetworkLexicons;
 use belvedere_instance::pds::{Sessions, revocation, sweep};
@@ -111,6 +113,10 @@ pub struct App {
     pub backfill_feeds: Feeds,
     /// The labelers that are followed, and the number of connected ones.
     pub labelers: Labelers,
+    /// Issues the labels of this instance.
+    pub label_issuer: LabelIssuer,
+    /// Permits for subscriptions to them.
+    pub label_subscriptions: FairPool,
     /// Checks the records that backfills read.
     record_checker: Arc<RecordChecker>,
     pub lifecycle: Lifecycle,
@@ -208,6 +214,7 @@ impl App {
         let ending = (tasks.clone(), lifecycle.drain.child_token());
         let event_feed = EventFeed::new(db.clone(), &events, clock.clone(), streams, ending);
         let labelers = Labelers::new(core.clone(), scripting.events.clone());
+        let label_issuer = LabelIssuer::new(core.db.clone(), core.clock.clone(), service_identity.clone());
         let app = Arc::new(Self {
             core,
             config,
@@ -237,6 +244,8 @@ impl App {
             backfills,
             backfill_feeds,
             labelers,
+            label_issuer,
+            label_subscriptions: labels::subscriptions(),
             record_checker,
             lifecycle,
             _lock: lock,

@@ -13,6 +13,7 @@ use crate::worker::{self, Workers};
 use belvedere_instance::core::Core;
 use belvedere_instance::jobs::JobQueue;
 use belvedere_instance::keys::attestation::Attestation;
+use belvedere_instance::labels::LabelIssuer;
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
@@ -78,7 +79,8 @@ impl Scripting {
         let jobs = JobQueue::new(db.clone(), Arc::clone(&library) as _, clock.clone(), random.clone());
         let index = Arc::new(ServerIndex::new(db.clone()));
         let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
-        let labels = Arc::new(ServerLabels(db.clone(), clock.clone()));
+        let issuer = LabelIssuer::new(db.clone(), clock.clone(), identity.clone());
+        let labels = Arc::new(ServerLabels(db.clone(), clock.clone(), issuer));
         let look_ups = ScriptLookUps { buckets: Arc::clone(sender_buckets), clock: clock.clone() };
         let people = startup.people();
         let profiles = ServerProfiles {

@@ -1,5 +1,5 @@
-//! Work that one host at a time does: refreshing the lexicons of the network, validating records again, and reading their
-//! references again.
+//! Work that one host at a time does: refreshing the lexicons of the network, validating records again, reading their
+//! references again, and lifting expired moderation.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use belvedere_instance::indexing::rereading;
 use belvedere_instance::lexicons::revalidation::{self, InvalidationReport};
 use belvedere_storage::store::lease::Lease;
 
-use super::App;
+use super::{App, moderation};
 
 impl App {
     /// Does the work while this host has its lease, until the server drains.
@@ -38,6 +38,7 @@ impl App {
                 tokio::join!(
                     self.network_lexicons.refresh_periodically(self),
                     rereading::run(&db),
+                    moderation::lift_expired_periodically(&db, &self.clock, &self.events),
                     revalidation::run(db.clone(), Arc::clone(&self.registry), self.clock.clone(), &report),
                 );
             };

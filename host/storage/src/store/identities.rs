@@ -73,7 +73,7 @@ pub async fn learn(db: &Db, learned: &[Learned]) -> Result<(), StoreError> {
                          WHERE i.handle = v.value ->> 1 AND d.did <> v.value ->> 0 AND i.known_at < v.value ->> 3)";
             let store = "INSERT INTO account_identities (did_id, handle, pds, known_at) \
                          SELECT d.id, v.value ->> 1, v.value ->> 2, v.value ->> 3 FROM json_each($1) v CROSS JOIN dids d \
-                         WHERE d.did = v.value ->> 0 AND d.status <> 4 \
+                         WHERE d.did = v.value ->> 0 AND coalesce(d.network_status, d.status) <> 4 \
                          ON CONFLICT (did_id) DO UPDATE SET handle = excluded.handle, pds = excluded.pds, \
                              known_at = excluded.known_at WHERE account_identities.known_at < excluded.known_at";
             for sql in [take, store] {
@@ -95,7 +95,7 @@ pub async fn learn(db: &Db, learned: &[Learned]) -> Result<(), StoreError> {
             let store = "INSERT INTO account_identities (did_id, handle, pds, known_at) \
                          SELECT d.id, v.handle, v.pds, v.known_at \
                          FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS v (did, handle, pds, known_at) \
-                             JOIN dids d ON d.did = v.did AND d.status <> 4 ORDER BY d.did \
+                             JOIN dids d ON d.did = v.did AND coalesce(d.network_status, d.status) <> 4 ORDER BY d.did \
                          ON CONFLICT (did_id) DO UPDATE SET handle = excluded.handle, pds = excluded.pds, \
                              known_at = excluded.known_at WHERE account_identities.known_at < excluded.known_at";
             let query = sqlx::query(store).bind(&dids).bind(&handles).bind(&pdss).bind(&times);
@@ -123,7 +123,7 @@ pub async fn forget(db: &Db, dids: &[Did], now: Timestamp) -> Result<Vec<Did>, S
         Db::Sqlite(db) => {
             let sql = format!(
                 "INSERT INTO account_identities (did_id, known_at) SELECT d.id, $2 FROM json_each($1) v CROSS JOIN dids d \
-                 WHERE d.did = v.value AND d.status <> 4 {conflict}"
+                 WHERE d.did = v.value AND coalesce(d.network_status, d.status) <> 4 {conflict}"
             );
             let query = sqlx::query(AssertSqlSafe(sql)).bind(to_json_text(&names)).bind(now);
             query.execute(&db.writer).await?;

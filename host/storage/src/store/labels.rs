@@ -12,7 +12,7 @@ use super::{Db, StoreError, on};
 
 /// A label that a labeler issued. A newer label with the same subject, version and value replaces it
 /// (`docs/adr/0092`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Label {
     /// A DID, or the AT URI of a record.
     pub uri: String,

@@ -21,6 +21,7 @@ mod response_memory;
 mod route_metrics;
 pub mod router;
 pub mod server;
+pub mod websocket;
 
 pub use cors::Cors;
 pub use dispatch::Http;

@@ -145,7 +145,8 @@ async fn connection(
         }
     });
     let io = TokioIo::new(CountingStream::new(stream, Arc::clone(&counters)));
-    let connection = builder.serve_connection(io, service);
+    // A WebSocket continues in a task of its own, and this connection ends then.
+    let connection = builder.serve_connection_with_upgrades(io, service);
     tokio::pin!(connection);
 
     let drained = drain.cancelled();

@@ -1,4 +1,4 @@
-//! `atproto`: resolves accounts, reads labels, transfers blobs, and signs and verifies records.
+//! `atproto`: resolves accounts, reads and issues labels, transfers blobs, and signs and verifies records.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::state::RunState;
-use super::{Refusal, arguments, blobs, fault, handles, json, repo, report};
+use super::{Refusal, arguments, blobs, fault, handles, issued_labels, json, repo, report};
 use crate::scripts::bindings::belvedere::script::atproto::{Blob as WitBlob, Host};
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use belvedere_instance::identity::DidDocument;
+use belvedere_instance::labels::LabelRequest;
 use belvedere_instance::xrpc::ServiceRef;
 use belvedere_protocol::atproto::labels::{InvalidLabel, check_subject};
 use belvedere_protocol::atproto::record::MAX_RECORD_BYTES;
@@ -128,6 +129,20 @@ impl Host for RunState {
         let signature = attestation.sign(&record, caller.as_str());
         let bad = |error| fault::new(FaultCode::BadInput, format!("{function}: {error}"));
         Ok(signature.map_err(bad)?.to_string().into_bytes())
+    }
+
+    async fn issue_label(
+        &mut self,
+        uri: String,
+        val: String,
+        cid: String,
+        expires: String,
+        negate: bool,
+    ) -> Result<bool, Refusal> {
+        let exp = issued_labels::expiry(&expires, negate)?;
+        let cid = Some(cid).filter(|cid| !cid.is_empty());
+        let request = LabelRequest { uri, val, cid, neg: negate, exp };
+        Ok(issued_labels::issue(self, &request).await?)
     }
 
     async fn verify_signature(

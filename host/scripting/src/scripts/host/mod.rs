@@ -14,6 +14,7 @@ mod fault;
 pub(super) mod guest;
 mod handles;
 mod http;
+mod issued_labels;
 mod jobs;
 mod json;
 mod linked_repos;

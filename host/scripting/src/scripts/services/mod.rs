@@ -29,6 +29,7 @@ use belvedere_base::random::Random;
 use belvedere_instance::identity::Resolver;
 use belvedere_instance::jobs::{JobQueue, RunningJob};
 use belvedere_instance::keys::attestation::Attestation;
+use belvedere_instance::labels::LabelIssuer;
 use belvedere_instance::people::People;
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
@@ -312,13 +313,16 @@ pub struct ActiveLabel {
     pub cts: String,
 }
 
-/// Reads labels, for `atproto.get_labels`.
+/// Reads and issues labels.
 pub trait Labels: Send + Sync {
     /// The labels in force now, by subject; a subject without any may be missing.
     fn active(
         &self,
         subjects: Vec<String>,
     ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>>;
+
+    /// Issues those of this server.
+    fn issuer(&self) -> Option<LabelIssuer>;
 }
 
 /// Charges look-ups of handles to the tenants that cause them.

@@ -11,6 +11,7 @@ use super::{ActiveLabel, Index, IndexError, Labels, LogLevel, LogLine, LogSink, 
 use crate::scripts::Variables;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_instance::events::{Event, EventLog};
+use belvedere_instance::labels::LabelIssuer;
 use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_storage::query::{Backlinks, Links, Query, Search};
@@ -164,9 +165,9 @@ fn sql_error(error: ScriptSqlError) -> IndexError {
     }
 }
 
-/// Reads labels from the store.
+/// Reads labels from the store, and issues those of this server.
 #[derive(Clone, Debug)]
-pub struct ServerLabels(pub Db, pub Clock);
+pub struct ServerLabels(pub Db, pub Clock, pub LabelIssuer);
 
 impl Labels for ServerLabels {
     fn active(
@@ -187,6 +188,10 @@ impl Labels for ServerLabels {
                 .map(|(uri, labels)| (uri, labels.into_iter().map(to_active).collect()))
                 .collect())
         })
+    }
+
+    fn issuer(&self) -> Option<LabelIssuer> {
+        Some(self.2.clone())
     }
 }
 

@@ -39,6 +39,10 @@ impl Labels for FakeLabels {
         self.0.lock().unwrap().push(subjects);
         async move { Ok(labels) }.boxed()
     }
+
+    fn issuer(&self) -> Option<belvedere_instance::labels::LabelIssuer> {
+        None
+    }
 }
 
 /// A PLC directory and a PDS in one, at the address that the DID documents name.

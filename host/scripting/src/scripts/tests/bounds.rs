@@ -34,6 +34,10 @@ impl Labels for NoCalls {
     ) -> BoxFuture<'_, Result<HashMap<String, Vec<ActiveLabel>>, IndexError>> {
         async { Ok(HashMap::default()) }.boxed()
     }
+
+    fn issuer(&self) -> Option<belvedere_instance::labels::LabelIssuer> {
+        None
+    }
 }
 
 async fn stage() -> Stage {

@@ -90,6 +90,7 @@ async fn unsafe_globals_are_removed() {
             "ipairs",
             "jobs",
             "json",
+            "labels",
             "linked_repos",
             "log",
             "math",

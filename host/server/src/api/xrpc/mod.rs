@@ -1,5 +1,6 @@
 //! `/xrpc/{nsid}`: methods are looked up in the lexicon registry, not in the route table.
 
+pub mod labels;
 pub mod method;
 pub mod service;
 pub mod spaces;

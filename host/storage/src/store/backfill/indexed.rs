@@ -42,12 +42,20 @@ const ROWS_PER_PART: usize = 1_000;
 
 type Row = (String, i64, Option<Vec<u8>>);
 
-pub(in crate::store) static SELECT: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
+pub(in crate::store) static SELECT: PerPartition<String> =
+    PerPartition::new(|Tables { records, .. }| select(records));
+
+fn select(records: &str) -> String {
     format!(
         "SELECT r.rkey, r.rev, r.cid FROM {records} r \
      WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2)"
     )
-});
+}
+
+/// Moderated records are compared too: they are kept up to date.
+fn select_moderated() -> String {
+    select("hidden_records") + " AND r.record IS NOT NULL"
+}
 
 /// The index's records of a collection of a repo.
 #[derive(Clone, Copy, Debug)]
@@ -80,12 +88,18 @@ impl<'a> IndexedRecords<'a> {
         // An open end has no condition, so that the key's index is used for the others.
         let below = if range.below.is_some() { "r.rkey < $3" } else { "CAST($3 AS TEXT) IS NULL" };
         // Every key is greater than the empty text.
-        let sql = format!("{select} AND {below} AND r.rkey >= $4 ORDER BY r.rkey DESC LIMIT $5");
-        let rows: Vec<Row> = on!(self.db, reader, |pool| {
-            let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.id).bind(self.did.as_str());
-            let query = query.bind(highest).bind(lowest.unwrap_or_default());
-            query.bind(max as i64).fetch_all(pool).await
-        })?;
+        let mut rows: Vec<Row> = Vec::new();
+        for select in [*select, &select_moderated()] {
+            let sql = format!("{select} AND {below} AND r.rkey >= $4 ORDER BY r.rkey DESC LIMIT $5");
+            let found: Vec<Row> = on!(self.db, reader, |pool| {
+                let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.id).bind(self.did.as_str());
+                let query = query.bind(highest).bind(lowest.unwrap_or_default());
+                query.bind(max as i64).fetch_all(pool).await
+            })?;
+            rows.extend(found);
+        }
+        rows.sort_unstable_by(|(a, ..), (b, ..)| b.cmp(a));
+        rows.truncate(max);
         rows.into_iter().map(|row| self.read(row)).collect()
     }
 
@@ -107,7 +121,10 @@ impl<'a> IndexedRecords<'a> {
             Db::Sqlite(_) => "SELECT value FROM json_each($3)",
             Db::Postgres(_) => "SELECT json_array_elements_text($3::json)",
         };
-        let sql = format!("{select} AND r.rkey IN ({list})");
+        let sql = format!(
+            "{select} AND r.rkey IN ({list}) UNION ALL {} AND r.rkey IN ({list})",
+            select_moderated()
+        );
         let keys = to_json_text(keys);
         let rows: Vec<Row> = on!(self.db, reader, |pool| {
             let query = sqlx::query_as(AssertSqlSafe(sql)).bind(collection.id).bind(self.did.as_str());
@@ -157,9 +174,13 @@ pub async fn accounts(
     };
     let condition = match collection {
         Some(collection) => *HAS_RECORDS.of(collection.partition),
-        None => "d.status <> 4 AND CAST($3 AS BIGINT) IS NULL",
+        None => "coalesce(d.network_status, d.status) <> 4 AND CAST($3 AS BIGINT) IS NULL",
     };
-    let visible = if matches!(which, Indexed::ActiveWith(_)) { "AND d.status = 0" } else { "" };
+    let visible = if matches!(which, Indexed::ActiveWith(_)) {
+        "AND coalesce(d.network_status, d.status) = 0"
+    } else {
+        ""
+    };
     let sql = format!(
         "SELECT d.id, d.did FROM dids d WHERE d.id > $1 AND {condition} {visible} ORDER BY d.id LIMIT $2"
     );
@@ -169,9 +190,10 @@ pub async fn accounts(
     })?)
 }
 
-/// The status of an account in the index; `None` when the index never had records of it.
+/// The status of an account in the network, by its last account event, whether or not it is moderated here; `None` when the
+/// index never had records of it.
 pub async fn account_status(db: &Db, did: &Did) -> Result<Option<AccountStatus>, StoreError> {
-    let sql = "SELECT CAST(status AS BIGINT) FROM dids WHERE did = $1";
+    let sql = "SELECT CAST(coalesce(network_status, status) AS BIGINT) FROM dids WHERE did = $1";
     let status: Option<i64> =
         on!(db, reader, |pool| sqlx::query_scalar(sql).bind(did.as_str()).fetch_optional(pool).await)?;
     status

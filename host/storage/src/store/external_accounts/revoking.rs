@@ -81,11 +81,11 @@ pub async fn unlink_of_deleted_users(
 ) -> Result<Vec<AccountRow>, StoreError> {
     let sql = mark!(
         "id IN (SELECT e.id FROM external_accounts e JOIN dids d ON d.did = e.did \
-             WHERE d.status <> 0 AND d.status = $3 AND e.status <> 'unlinking' LIMIT $4)"
+             WHERE d.status <> 0 AND coalesce(d.network_status, d.status) = $3 AND e.status <> 'unlinking' LIMIT $4)"
     );
     // Nearly always there is none: then the writer is not needed.
     let any = "SELECT count(*) FROM (SELECT 1 FROM external_accounts e JOIN dids d ON d.did = e.did \
-                   WHERE d.status <> 0 AND d.status = $1 AND e.status <> 'unlinking' LIMIT 1) AS found";
+                   WHERE d.status <> 0 AND coalesce(d.network_status, d.status) = $1 AND e.status <> 'unlinking' LIMIT 1) AS found";
     let found: i64 = on!(db, reader, |pool| sqlx::query_scalar(any).bind(DELETED).fetch_one(pool).await)?;
     if found == 0 {
         return Ok(Vec::new());

@@ -11,7 +11,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Tid, rev};
 
 /// The time at which a host last committed the cursor of the stream, by its clock.
-const LAST_COMMIT: &str = "SELECT updated_at FROM stream_cursors WHERE source = $1";
+pub(super) const LAST_COMMIT: &str = "SELECT updated_at FROM stream_cursors WHERE source = $1";
 
 /// The highest rev that is not of the future. `None` when the clock decides nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct RevLimit(Option<Tid>);
 
 impl RevLimit {
     /// After our clock went back, the last commit is later than `now`: then revs up to that time are of the past.
-    fn at(now: Timestamp, last_commit: Option<Timestamp>) -> Self {
+    pub(super) fn at(now: Timestamp, last_commit: Option<Timestamp>) -> Self {
         Self(rev::latest_possible(now.max(last_commit.unwrap_or(now))))
     }
 
@@ -33,7 +33,7 @@ impl RevLimit {
         self.0.is_none_or(|latest| rev <= latest.as_u64())
     }
 
-    fn as_number(self) -> Option<i64> {
+    pub(super) fn as_number(self) -> Option<i64> {
         // The top bit of a TID is zero.
         self.0.map(|latest| latest.as_u64() as i64)
     }

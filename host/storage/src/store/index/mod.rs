@@ -5,7 +5,9 @@
 
 mod accounts;
 pub(super) mod future;
+mod hidden;
 pub(super) mod link_counts;
+pub(super) mod moderated;
 mod plan;
 pub(super) mod postgres;
 pub(super) mod purge;

@@ -154,7 +154,22 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
+    /// The plan to write one row.
+    pub(super) fn of_row(row: Row<'a>, now: Timestamp) -> Self {
+        Self {
+            locks: locks(std::iter::once(&row.uri.did)),
+            rows: vec![row],
+            deletes: Vec::new(),
+            accounts: Accounts::default(),
+            repairs: &[],
+            cursor: None,
+            term: Term::ALONE,
+            now,
+            applied: ApplyReport::default(),
+        }
+    }
+
     /// Numbers below [`LOCKS`], in order, that two batches share if they share a repo. If several hosts write at the
     /// same time, locks on these numbers keep one from inserting a record that another is just deleting.
     pub(super) fn locks(&self) -> &[i32] {
@@ -170,7 +185,8 @@ pub(super) fn storable(refs: &[Ref]) -> impl Iterator<Item = &Ref> {
 /// The number of locks: enough that small batches seldom share one, and few for a batch that takes all.
 const LOCKS: u32 = 64;
 
-fn locks<'a>(dids: impl Iterator<Item = &'a Did>) -> Vec<i32> {
+/// The numbers of the locks of some repos, see [`Plan::locks`].
+pub(super) fn locks<'a>(dids: impl Iterator<Item = &'a Did>) -> Vec<i32> {
     let numbers: BTreeSet<i32> = dids.map(|did| (fnv_1a(did.as_str().bytes()) % LOCKS) as i32).collect();
     numbers.into_iter().collect()
 }

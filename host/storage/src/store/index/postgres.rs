@@ -21,7 +21,7 @@ use super::super::partitions::{PerPartition, Tables};
 use super::super::{Postgres, StoreError};
 use super::plan::{DeleteRow, Key, Plan, Row};
 use super::repairs::{self, REQUEST_POSTGRES};
-use super::{ApplyReport, SET_CURSOR, future, purge};
+use super::{ApplyReport, SET_CURSOR, future, hidden, purge};
 pub(in crate::store) use derived::REFS;
 pub(super) use derived::replace_refs;
 use derived::{Invalid, Refs};
@@ -69,12 +69,14 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
     if plan.term != Term::ALONE {
         Fence::new(TERM_SOURCE, plan.term.0).check(&mut tx).await?;
     }
-    lock_repos(&mut tx, plan).await?;
+    lock_repos(&mut tx, plan.locks()).await?;
     let mut applied = plan.applied.clone();
     if !plan.accounts.is_empty() {
         accounts(&mut tx, plan, &mut applied).await?;
     }
-    for rows in plan.rows.chunk_by(|a, b| a.partition == b.partition) {
+    let visible = hidden::divert_postgres(&mut tx, plan, &mut applied).await?;
+    let rows = visible.as_deref().unwrap_or(&plan.rows);
+    for rows in rows.chunk_by(|a, b| a.partition == b.partition) {
         let written = upsert_newer(&mut tx, rows, plan, on_bad_value, &mut applied).await?;
         finish_upserts(&mut tx, rows, &written, &mut applied).await?;
     }
@@ -107,12 +109,22 @@ async fn attempt(db: &Postgres, plan: &Plan<'_>, on_bad_value: OnBadValue) -> Re
 
 /// Waits for batches of other hosts with the same repos. Their statements do not see each other's uncommitted rows: a
 /// record could be inserted while its tombstone is written.
-async fn lock_repos(conn: &mut PgConnection, plan: &Plan<'_>) -> Result<(), sqlx::Error> {
-    if plan.locks().is_empty() {
+pub(super) async fn lock_repos(conn: &mut PgConnection, locks: &[i32]) -> Result<(), sqlx::Error> {
+    if locks.is_empty() {
         return Ok(());
     }
     let sql = "SELECT pg_advisory_xact_lock($1, n) FROM UNNEST ($2::int[]) AS n";
-    sqlx::query(sql).bind(REPO_LOCKS).bind(plan.locks()).execute(conn).await.map(drop)
+    sqlx::query(sql).bind(REPO_LOCKS).bind(locks).execute(conn).await.map(drop)
+}
+
+/// Inserts the row of a plan with one row. One that PostgreSQL can't store is left out.
+pub(super) async fn insert_one(conn: &mut PgConnection, plan: &Plan<'_>) -> Result<(), StoreError> {
+    let mut applied = ApplyReport::default();
+    match upsert_newer(conn, &plan.rows, plan, OnBadValue::RejectRow, &mut applied).await {
+        Ok(written) => Ok(finish_upserts(conn, &plan.rows, &written, &mut applied).await?),
+        Err(Failure::BadValue) => Ok(()),
+        Err(Failure::Store(error)) => Err(error),
+    }
 }
 
 /// Upserts rows of one partition, and counts those that are stale.
@@ -328,9 +340,10 @@ async fn accounts(
     applied: &mut ApplyReport,
 ) -> Result<(), StoreError> {
     let (dids, statuses) = plan.accounts.statuses();
-    let sql = "UPDATE dids SET status = v.status, status_changed_at = $3 \
-               FROM UNNEST ($1::text[], $2::smallint[]) AS v (did, status) \
-               WHERE dids.did = v.did AND dids.status <> v.status RETURNING dids.did";
+    let sql = "UPDATE dids SET status = CASE WHEN network_status IS NULL THEN v.status ELSE dids.status END, \
+                   network_status = CASE WHEN network_status IS NOT NULL THEN v.status END, status_changed_at = $3 \
+               FROM UNNEST ($1::text[], $2::smallint[]) AS v (did, status) WHERE dids.did = v.did \
+                   AND coalesce(dids.network_status, dids.status) <> v.status RETURNING dids.did";
     let query = sqlx::query_scalar(sql).bind(dids).bind(statuses).bind(plan.now);
     applied.statuses = plan.accounts.changed(&query.fetch_all(&mut *conn).await?);
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use sqlx::{PgConnection, SqliteConnection};
+use sqlx::{AssertSqlSafe, PgConnection, SqliteConnection};
 
 use super::AccountStatus;
 use crate::store::intern::{self, Collection};
@@ -55,7 +55,10 @@ pub(super) async fn sqlite(
                     CROSS JOIN labels l ON l.uri > 'at://' || d.did || '/' AND l.uri < 'at://' || d.did || '0')";
     let letters = "DELETE FROM dead_letters WHERE did IN \
                     (SELECT d.did FROM json_each($1) AS v CROSS JOIN dids d ON d.id = v.value)";
-    for sql in [refs, tombstones, labels, letters] {
+    let moderated = "UPDATE hidden_records SET record = NULL, cid = NULL, rev = t.rev FROM repo_tombstones t \
+                    WHERE hidden_records.did_id IN (SELECT value FROM json_each($1)) \
+                        AND t.did_id = hidden_records.did_id AND hidden_records.rev <= t.rev";
+    for sql in [refs, tombstones, labels, letters, moderated] {
         sqlx::query(sql).bind(&marked).execute(&mut *conn).await?;
     }
     Ok(sqlx::query(rows).bind(&marked).execute(&mut *conn).await?.rows_affected())
@@ -90,7 +93,9 @@ pub(super) async fn postgres(
         "DELETE FROM dead_letters l USING dids d WHERE d.id = ANY($1) AND l.did = d.did COLLATE \"default\"";
     let tombstones = "DELETE FROM tombstones o USING collections c, repo_tombstones t WHERE t.did_id = ANY($1) \
                       AND o.collection_id = c.id AND o.did_id = t.did_id AND o.rev <= t.rev";
-    for sql in [labels, letters, tombstones] {
+    let moderated = "UPDATE hidden_records h SET record = NULL, cid = NULL, rev = t.rev FROM repo_tombstones t \
+                     WHERE h.did_id = ANY($1) AND t.did_id = h.did_id AND h.rev <= t.rev";
+    for sql in [labels, letters, tombstones, moderated] {
         sqlx::query(sql).bind(&marked).execute(&mut *conn).await?;
     }
     let collections: Vec<(i32, i64)> = sqlx::query_as(COLLECTIONS).fetch_all(&mut *conn).await?;
@@ -135,7 +140,7 @@ const ROWS_PER_STEP: i64 = 1_000;
 /// be called before [`prune_tombstones`] removes them. Returns how many.
 pub async fn purge_leftovers(db: &Db, before: Timestamp) -> Result<u64, StoreError> {
     let find = "SELECT t.deleted_at, t.did_id FROM repo_tombstones t JOIN dids d ON d.id = t.did_id \
-                WHERE d.status = $1 AND t.deleted_at < $2 AND (t.deleted_at, t.did_id) > ($3, $4) \
+                WHERE coalesce(d.network_status, d.status) = $1 AND t.deleted_at < $2 AND (t.deleted_at, t.did_id) > ($3, $4) \
                 ORDER BY t.deleted_at, t.did_id LIMIT $5";
     let (mut purged, mut after) = (0, (i64::MIN, 0));
     loop {
@@ -172,7 +177,17 @@ async fn purge_all(db: &Db, accounts: &str) -> Result<u64, StoreError> {
         Db::Sqlite(_) => find!("(SELECT value AS id FROM json_each($1))"),
         Db::Postgres(_) => find!("(SELECT CAST(json_array_elements_text($1::json) AS BIGINT) AS id)"),
     };
-    let mut purged = 0;
+    let moderated = match db {
+        Db::Sqlite(_) => "(SELECT value FROM json_each($1))",
+        Db::Postgres(_) => "(SELECT CAST(json_array_elements_text($1::json) AS BIGINT))",
+    };
+    let moderated = format!(
+        "UPDATE hidden_records SET record = NULL, cid = NULL WHERE record IS NOT NULL AND did_id IN {moderated}"
+    );
+    let moderated = on!(db, writer, |pool| {
+        sqlx::query(AssertSqlSafe(moderated)).bind(accounts).execute(pool).await?.rows_affected()
+    });
+    let mut purged = moderated;
     loop {
         let found: Vec<(i64, i64)> = on!(db, reader, |pool| {
             sqlx::query_as(find).bind(accounts).bind(ROWS_PER_STEP).fetch_all(pool).await

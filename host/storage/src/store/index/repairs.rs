@@ -11,7 +11,7 @@ use belvedere_protocol::atproto::Did;
 macro_rules! request_repairs {
     ($list:literal) => {
         concat!(
-            "INSERT INTO repo_repairs (did_id, requested_at) SELECT id, $2 FROM dids WHERE status <> 4 AND did ",
+            "INSERT INTO repo_repairs (did_id, requested_at) SELECT id, $2 FROM dids WHERE coalesce(network_status, status) <> 4 AND did ",
             $list,
             " ON CONFLICT DO NOTHING"
         )

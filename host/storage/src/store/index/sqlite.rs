@@ -21,7 +21,7 @@ use super::super::intern::Collection;
 use super::super::{Sqlite, StoreError};
 use super::plan::{DeleteRow, Plan, Row, Source, storable};
 use super::repairs::{self, REQUEST_SQLITE};
-use super::{ApplyReport, Reread, SET_CURSOR, future, purge};
+use super::{ApplyReport, Reread, SET_CURSOR, future, hidden, purge};
 use derived::{Invalid, Refs};
 
 /// Rows per statement. More rows do not make a statement itself cheaper per row, but each one begins with a savepoint, at which
@@ -109,6 +109,9 @@ async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<
     if !plan.accounts.is_empty() {
         accounts(&mut tx, &plan, &mut applied).await?;
     }
+    if let Some(rows) = hidden::divert_sqlite(&mut tx, &plan, &mut applied).await? {
+        plan.rows = rows;
+    }
     if !plan.rows.is_empty() {
         upsert(&mut tx, &plan, &mut applied).await?;
     }
@@ -139,7 +142,7 @@ async fn write(connection: &mut SqliteConnection, mut plan: Plan<'_>) -> Result<
     Ok(applied)
 }
 
-async fn upsert(
+pub(super) async fn upsert(
     conn: &mut SqliteConnection,
     plan: &Plan<'_>,
     applied: &mut ApplyReport,
@@ -333,8 +336,10 @@ async fn accounts(
 ) -> Result<(), StoreError> {
     let (dids, statuses) = plan.accounts.statuses();
     let pairs: Vec<_> = dids.into_iter().zip(statuses).collect();
-    let sql = "UPDATE dids SET status = v.value ->> 1, status_changed_at = $2 FROM json_each($1) AS v \
-               WHERE dids.did = v.value ->> 0 AND dids.status <> v.value ->> 1 RETURNING did";
+    let sql = "UPDATE dids SET status = iif(network_status IS NULL, v.value ->> 1, status), \
+                   network_status = iif(network_status IS NULL, NULL, v.value ->> 1), status_changed_at = $2 \
+               FROM json_each($1) AS v WHERE dids.did = v.value ->> 0 \
+                   AND coalesce(dids.network_status, dids.status) <> v.value ->> 1 RETURNING did";
     let changed: Vec<String> =
         sqlx::query_scalar(sql).bind(json(&pairs)?).bind(plan.now).fetch_all(&mut *conn).await?;
     applied.statuses = plan.accounts.changed(&changed);

@@ -76,7 +76,13 @@ async fn delete_steps(db: &Db, collection: &Nsid, deleted: &mut u64) -> Result<(
             Ok(step) => {
                 (*deleted, tries) = (*deleted + step, 0);
                 if step < DELETE_STEP as u64 {
-                    return Ok(());
+                    // Moderated records stay hidden when they are indexed again.
+                    let sql = "UPDATE hidden_records SET record = NULL, cid = NULL, rev = 0 WHERE collection_id = $1";
+                    return Ok(on!(db, writer, |pool| sqlx::query(sql)
+                        .bind(collection.id)
+                        .execute(pool)
+                        .await
+                        .map(drop))?);
                 }
             }
         }

@@ -109,14 +109,14 @@ fn row_of<R: RawRow>(
     row.raw_full((*collections.get(&id).ok_or_else(unknown)?).clone())
 }
 
-pub(in crate::store) static LATEST_REV: PerPartition<String> = PerPartition::new(
-    |Tables { records, .. }| {
+pub(in crate::store) static LATEST_REV: PerPartition<String> =
+    PerPartition::new(|Tables { records, .. }| {
         let of = "WHERE collection_id = $1 AND did_id = (SELECT id FROM dids WHERE did = $2) AND rkey = $3";
         format!(
-            "SELECT max(rev) FROM (SELECT rev FROM {records} {of} UNION ALL SELECT rev FROM tombstones {of}) AS revs"
+            "SELECT max(rev) FROM (SELECT rev FROM {records} {of} UNION ALL SELECT rev FROM tombstones {of} \
+             UNION ALL SELECT rev FROM hidden_records {of}) AS revs"
         )
-    },
-);
+    });
 
 /// The greatest `rev` of a record in the index, visible or not, or of its tombstone.
 pub async fn latest_rev(db: &Db, uri: &RecordUri) -> Result<Option<u64>, StoreError> {

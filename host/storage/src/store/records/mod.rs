@@ -1,8 +1,10 @@
-//! Reads, counts and deletes indexed records. Reads never return records of hidden accounts.
+//! Reads, counts and deletes indexed records. Reads never return records of hidden accounts, except [`get`] those of accounts that an
+//! operator has hidden from lists only.
 
 pub mod backlinks;
 pub(super) mod count;
 pub(super) mod delete;
+pub mod hidden;
 pub mod invalid;
 pub mod links;
 pub(super) mod many;
@@ -155,9 +157,10 @@ fn full_rows<R: RawRow>(
 /// One record by its URI.
 fn get_sql<D: Dialect>(records: &str) -> String {
     format!(
-        "SELECT {} FROM dids d CROSS JOIN {records} r WHERE d.did = $2 AND d.status = 0 AND r.collection_id = $1 \
+        "SELECT {} FROM dids d CROSS JOIN {records} r WHERE d.did = $2 AND {} AND r.collection_id = $1 \
              AND r.did_id = d.id AND r.rkey = $3",
-        D::columns(Columns::Whole)
+        D::columns(Columns::Whole),
+        hidden::is_readable!()
     )
 }
 static GET_SQLITE: PerPartition<String> = PerPartition::new(|of| get_sql::<SqliteDialect>(&of.records));
@@ -175,6 +178,7 @@ macro_rules! fetch_one {
     };
 }
 
+/// A record by its URI, also one that is hidden from lists. One that is taken down is `None`.
 pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreError> {
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let row = match db {
@@ -184,7 +188,10 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
         Db::Postgres(db) => fetch_one!(db.read_pool, GET_POSTGRES, collection, uri)
             .map(|row| RowWithDid::new(row, &uri.did).raw(uri.collection.clone())),
     };
-    Ok(row.transpose()?.map(|found| found.row))
+    match row.transpose()? {
+        Some(found) => Ok(Some(found.row)),
+        None => hidden::readable(db, collection, uri).await,
+    }
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -8,6 +8,7 @@ use belvedere_protocol::trigger::TriggerKind;
 use belvedere_storage::store::events::{self, EventFilter, EventRow};
 use belvedere_storage::store::gaps::{self, OpenGap};
 use belvedere_storage::store::index::AccountStatus;
+use belvedere_storage::store::moderation::{self, ModerationRow, Subject};
 use belvedere_storage::store::record_trace::{self, BackfillTrace, DeadLetterTrace, IndexedTrace};
 use belvedere_storage::store::{backfill, cursors, lexicons};
 use belvedere_web::http::Error;
@@ -22,6 +23,8 @@ pub(super) struct Facts {
     /// The time since which it is indexed: that at which its lexicon was uploaded.
     pub tracked_since: Option<Timestamp>,
     pub account: Option<AccountStatus>,
+    /// The decision in force of an operator, on the record or else on its account.
+    pub moderation: Option<ModerationRow>,
     pub indexed: Option<IndexedTrace>,
     pub deleted_at: Option<Timestamp>,
     pub letter: Option<DeadLetterTrace>,
@@ -63,11 +66,16 @@ impl Facts {
             rejection = rejection.or(events::list(db, &filter, 1).await?.into_iter().next());
         }
         let script = app.scripting.runtime.library.for_record(collection, TriggerKind::RecordCreate);
+        let mut moderation = moderation::active(db, &Subject::Record(uri.clone())).await?;
+        if moderation.is_none() {
+            moderation = moderation::active(db, &Subject::Account(uri.did.clone())).await?;
+        }
         let in_repo = if look { ask(app, uri).await } else { InRepo::NotAsked };
         Ok(Self {
             is_tracked: app.registry.snapshot().is_tracked(collection),
             tracked_since: lexicons::get(db, collection).await?.map(|row| row.created_at),
             account: backfill::account_status(db, &uri.did).await?,
+            moderation,
             indexed: record_trace::indexed(db, uri).await?,
             deleted_at: record_trace::deleted_at(db, uri).await?,
             letter: record_trace::letter(db, uri).await?,

@@ -21,7 +21,7 @@ pub struct Why {
     #[schemars(extend("format" = "at-uri"))]
     uri: String,
     #[schemars(extend("enum" = [
-        "visible", "invalid", "account_hidden", "deleted", "collection_not_indexed", "dead_letter", "rejected",
+        "visible", "invalid", "moderated", "account_hidden", "deleted", "collection_not_indexed", "dead_letter", "rejected",
         "skipped_by_script", "not_in_repo", "stream_behind", "in_gap", "not_backfilled", "backfill_failed", "unknown"
     ]))]
     verdict: &'static str,

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::facts::{Facts, InRepo};
+use super::verdict::moderated;
 use belvedere_protocol::atproto::RecordUri;
 use belvedere_storage::store::index::AccountStatus;
 use belvedere_storage::store::status::RepoStatus;
@@ -11,7 +12,7 @@ use belvedere_storage::store::status::RepoStatus;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WhyStep {
     #[schemars(extend("enum" = [
-        "collection", "account", "index", "lexicon", "deleted", "dead_letter", "rejected", "repo", "stream",
+        "collection", "moderation", "account", "index", "lexicon", "deleted", "dead_letter", "rejected", "repo", "stream",
         "backfill", "script"
     ]))]
     id: &'static str,
@@ -49,6 +50,7 @@ impl WhyStep {
 pub(super) fn steps(uri: &RecordUri, facts: &Facts) -> Vec<WhyStep> {
     let all = [
         Some(collection(uri, facts)),
+        moderation(facts),
         account(facts),
         Some(index(facts)),
         lexicon(uri, facts),
@@ -72,6 +74,11 @@ fn collection(uri: &RecordUri, facts: &Facts) -> WhyStep {
         let text = format!("The collection {name} is not indexed: no record lexicon of it is uploaded.");
         step("collection", PROBLEM, text)
     }
+}
+
+fn moderation(facts: &Facts) -> Option<WhyStep> {
+    let decision = facts.moderation.as_ref()?;
+    Some(step("moderation", PROBLEM, format!("{}: {}", moderated(decision), decision.reason)))
 }
 
 fn account(facts: &Facts) -> Option<WhyStep> {

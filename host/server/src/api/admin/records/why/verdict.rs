@@ -5,6 +5,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::RecordUri;
 use belvedere_storage::store::gaps::OpenGap;
 use belvedere_storage::store::index::AccountStatus;
+use belvedere_storage::store::moderation::{Action, ModerationRow};
 use belvedere_storage::store::status::RepoStatus;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,13 @@ impl Facts {
 /// The first cause that explains it, in the order of [`super::step::steps`].
 pub(super) fn decide(uri: &RecordUri, facts: &Facts) -> Verdict {
     let collection = uri.collection.as_str();
+    if let Some(decision) = &facts.moderation {
+        return verdict(
+            "moderated",
+            format!("{} ({})", moderated(decision), decision.reason),
+            "It is visible again once the decision is lifted, on the page of moderation.",
+        );
+    }
     if let Some(status) = facts.account.filter(|status| *status != AccountStatus::Active) {
         let status = status.as_str();
         return verdict(
@@ -84,6 +92,16 @@ pub(super) fn decide(uri: &RecordUri, facts: &Facts) -> Verdict {
         );
     }
     unseen(uri, facts)
+}
+
+/// A sentence without its period.
+pub(super) fn moderated(decision: &ModerationRow) -> String {
+    let subject = if decision.subject.starts_with("at://") { "The record" } else { "The author's account" };
+    let action = match decision.action {
+        Action::Hide => "hidden from lists",
+        Action::Takedown => "taken down",
+    };
+    format!("{subject} was {action} here by {} on {}", decision.created_by, decision.created_at)
 }
 
 /// The record is probably in the repo, and nothing is stored about it.

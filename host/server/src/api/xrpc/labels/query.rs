@@ -1,0 +1,105 @@
+//! `com.atproto.label.queryLabels`: the labels of subjects.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::labeler;
+use crate::app::App;
+use belvedere_instance::labels::Signed;
+use belvedere_storage::store::issued_labels::{self, Pattern};
+use belvedere_web::fair_share::Tenant;
+use belvedere_web::http::{Error, Request, Response, response};
+
+/// Patterns and sources of one call. Each pattern is a range of an index.
+const MAX_PATTERNS: usize = 50;
+
+/// Labels of an answer, as in the lexicon.
+const DEFAULT_LIMIT: u32 = 50;
+const MAX_LIMIT: u32 = 250;
+
+/// The parameters of a call.
+struct Query {
+    patterns: Vec<Pattern>,
+    sources: Vec<String>,
+    limit: u32,
+    cursor: i64,
+}
+
+pub(super) async fn answer(app: &App, tenant: &Tenant, request: &Request) -> Result<Response, Error> {
+    let query = Query::read(request)?;
+    let labeler = labeler(app)?;
+    let own = labeler.did.as_str();
+    let found = if query.sources.is_empty() || query.sources.iter().any(|source| source == own) {
+        issued_labels::latest(&app.db, own, &query.patterns, (query.cursor, query.limit), tenant).await?
+    } else {
+        Vec::new()
+    };
+    let labels: Vec<Value> = found.iter().map(|issued| Signed::new(&labeler, issued).json()).collect();
+    let mut body = json!({ "labels": labels });
+    if let Some(last) = found.last().filter(|_| found.len() == query.limit as usize) {
+        body["cursor"] = last.seq.to_string().into();
+    }
+    Ok(response::json(StatusCode::OK, &body))
+}
+
+impl Query {
+    fn read(request: &Request) -> Result<Self, Error> {
+        let mut query = Self { patterns: Vec::new(), sources: Vec::new(), limit: DEFAULT_LIMIT, cursor: 0 };
+        for (name, value) in request.query_pairs() {
+            match &*name {
+                "uriPatterns" => query.patterns.push(pattern(&value)?),
+                "sources" => query.sources.push(value.into_owned()),
+                "limit" => query.limit = limit(&value)?,
+                "cursor" => query.cursor = cursor(&value)?,
+                _ => {}
+            }
+        }
+        if query.patterns.is_empty() {
+            return Err(Error::bad_request(
+                "uriPatterns is missing: a URI, or the beginning of some with * at its end",
+            ));
+        }
+        if query.patterns.len() > MAX_PATTERNS || query.sources.len() > MAX_PATTERNS {
+            return Err(Error::bad_request(format!("at most {MAX_PATTERNS} uriPatterns and sources")));
+        }
+        Ok(query)
+    }
+}
+
+/// A URI, or the beginning of URIs with `*` at its end.
+fn pattern(text: &str) -> Result<Pattern, Error> {
+    let pattern = match text.strip_suffix('*') {
+        Some(prefix) => Pattern::Prefix(prefix.to_owned()),
+        None => Pattern::Exact(text.to_owned()),
+    };
+    let (Pattern::Prefix(fixed) | Pattern::Exact(fixed)) = &pattern;
+    if fixed.contains('*') {
+        return Err(Error::bad_request("a * in uriPatterns is only at the end"));
+    }
+    Ok(pattern)
+}
+
+fn limit(text: &str) -> Result<u32, Error> {
+    let limit = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+    limit.ok_or_else(|| Error::bad_request(format!("limit must be a number from 1 to {MAX_LIMIT}")))
+}
+
+fn cursor(text: &str) -> Result<i64, Error> {
+    let cursor = text.parse().ok().filter(|cursor| *cursor >= 0);
+    cursor.ok_or_else(|| Error::bad_request("cursor must be the cursor of an earlier answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_at_the_end() {
+        assert_eq!(pattern("at://did:plc:a/*").unwrap(), Pattern::Prefix("at://did:plc:a/".to_owned()));
+        assert_eq!(pattern("did:plc:a").unwrap(), Pattern::Exact("did:plc:a".to_owned()));
+        assert_eq!(pattern("*").unwrap(), Pattern::Prefix(String::new()));
+        assert!(pattern("at://*/a").is_err() && pattern("**").is_err());
+        assert!(limit("0").is_err() && limit("251").is_err() && limit("250").is_ok());
+        assert!(cursor("-1").is_err() && cursor("x").is_err() && cursor("0").is_ok());
+    }
+}

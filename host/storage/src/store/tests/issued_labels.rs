@@ -1,0 +1,83 @@
+//! The labels of this instance: their log, and those in force.
+
+use super::fixtures::*;
+
+use crate::store::issued_labels::{self, IssuedLabel, Pattern};
+use crate::store::labels::{self, Label};
+use crate::store::testing::TestDb;
+use belvedere_base::clock::Timestamp;
+
+const US_AS_LABELER: &str = "did:web:index.example";
+
+on_both!(
+    labels_are_a_log_of_what_changes,
+    the_latest_of_each_subject_is_found,
+    a_version_has_labels_of_its_own
+);
+
+fn label(uri: &str, val: &str, neg: bool, at: i64) -> Label {
+    let (src, val) = (US_AS_LABELER.to_owned(), val.to_owned());
+    Label { uri: uri.to_owned(), src, val, cid: None, neg, cts: Timestamp(at), exp: None }
+}
+
+async fn issue(db: &TestDb, label: Label) -> Option<i64> {
+    let now = label.cts;
+    issued_labels::issue(db, &[label], "did:plc:op", now).await.unwrap().pop().map(|issued| issued.seq)
+}
+
+fn shown(found: &[IssuedLabel]) -> Vec<(&str, &str, bool)> {
+    found.iter().map(|one| (one.label.uri.as_str(), one.label.val.as_str(), one.label.neg)).collect()
+}
+
+async fn labels_are_a_log_of_what_changes(db: TestDb) {
+    assert_eq!(issue(&db, label("did:plc:a", "spam", true, 1)).await, None, "nothing to negate");
+    let first = issue(&db, label("did:plc:a", "spam", false, 2)).await.unwrap();
+    assert_eq!(issue(&db, label("did:plc:a", "spam", false, 3)).await, None);
+    let expiring = Label { exp: Some(Timestamp(10)), ..label("did:plc:a", "rude", false, 4) };
+    let second = issue(&db, expiring.clone()).await.unwrap();
+    assert_eq!(issue(&db, Label { cts: Timestamp(5), ..expiring.clone() }).await, None);
+    let third = issue(&db, Label { cts: Timestamp(11), exp: Some(Timestamp(20)), ..expiring }).await.unwrap();
+    let fourth = issue(&db, label("did:plc:a", "spam", true, 12)).await.unwrap();
+    assert!(first < second && second < third && third < fourth);
+    assert_eq!(issued_labels::last_seq(&db).await.unwrap(), fourth);
+    let log = issued_labels::after(&db, US_AS_LABELER, first, 10).await.unwrap();
+    assert_eq!(log.iter().map(|one| one.seq).collect::<Vec<_>>(), [second, third, fourth]);
+    assert_eq!(issued_labels::after(&db, "did:web:other.example", 0, 10).await.unwrap(), []);
+    assert_eq!(issued_labels::list(&db, Some("did:plc:a"), Some(fourth), 1).await.unwrap()[0].seq, third);
+    let active = labels::active(&db, &["did:plc:a".to_owned()], Timestamp(15)).await.unwrap();
+    let active = &active["did:plc:a"];
+    assert_eq!((active.len(), active[0].val.as_str(), active[0].src.as_str()), (1, "rude", US_AS_LABELER));
+}
+
+async fn the_latest_of_each_subject_is_found(db: TestDb) {
+    let (note, other) = (uri(1, NOTE, "a").to_string(), uri(1, NOTE, "ab").to_string());
+    for (n, one) in [note.as_str(), other.as_str(), "did:plc:b"].into_iter().enumerate() {
+        issue(&db, label(one, "spam", false, n as i64)).await.unwrap();
+    }
+    issue(&db, label(&note, "spam", true, 9)).await.unwrap();
+    let find = async |patterns: &[Pattern], seq, limit| {
+        issued_labels::latest(&db, US_AS_LABELER, patterns, (seq, limit), &US).await.unwrap()
+    };
+    let exact = [Pattern::Exact(note.clone())];
+    assert_eq!(shown(&find(&exact, 0, 10).await), [(note.as_str(), "spam", true)]);
+    let both = [Pattern::Prefix(note.clone())];
+    let all = [(other.as_str(), "spam", false), (note.as_str(), "spam", true)];
+    assert_eq!(shown(&find(&both, 0, 10).await), all);
+    let everything = find(&[Pattern::Prefix(String::new())], 0, 10).await;
+    assert_eq!(everything.len(), 3);
+    let two = [Pattern::Exact("did:plc:b".to_owned()), Pattern::Exact(note.clone())];
+    assert_eq!(shown(&find(&two, 0, 1).await), [("did:plc:b", "spam", false)]);
+    assert_eq!(shown(&find(&two, everything[1].seq, 1).await), [(note.as_str(), "spam", true)]);
+    assert_eq!(find(&[], 0, 10).await, []);
+}
+
+async fn a_version_has_labels_of_its_own(db: TestDb) {
+    let cid = Some("bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a".to_owned());
+    issue(&db, label("did:plc:a", "spam", false, 1)).await.unwrap();
+    let versioned = Label { cid, ..label("did:plc:a", "spam", false, 2) };
+    issue(&db, versioned.clone()).await.unwrap();
+    issue(&db, Label { neg: true, cts: Timestamp(3), ..versioned }).await.unwrap();
+    let patterns = [Pattern::Exact("did:plc:a".to_owned())];
+    let found = issued_labels::latest(&db, US_AS_LABELER, &patterns, (0, 10), &US).await.unwrap();
+    assert_eq!(shown(&found), [("did:plc:a", "spam", false), ("did:plc:a", "spam", true)]);
+}

@@ -1,0 +1,204 @@
+//! The server's side of a WebSocket (RFC 6455): the upgrade of a request, and a connection on which only the server sends
+//! messages.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use http::{HeaderValue, StatusCode};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use super::{Body, Error, Request, Response};
+
+/// Time between two pings, so that proxies keep a quiet connection open and a client that is gone is noticed.
+const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// Time in which a client must take a message. One that reads slower than that is disconnected.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Limit for the end of the upgrade: the response has been written by then.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of a message of the client, which has nothing to say.
+const MAX_RECEIVED: usize = 4 << 10;
+
+/// The client is gone, or does not read.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the client is gone")]
+pub struct Gone;
+
+/// A connection after its response was written.
+#[derive(Debug)]
+pub struct Upgrade(OnUpgrade);
+
+/// Reads the handshake of a request. The response belongs to the returned upgrade.
+///
+/// # Errors
+/// 426 when the request is none for a WebSocket, 400 when its handshake is malformed.
+pub fn accept(request: &mut Request) -> Result<(Response, Upgrade), Error> {
+    let is_upgrade = request.header("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"));
+    let Some(upgrade) = request.head.extensions.remove::<OnUpgrade>().filter(|_| is_upgrade) else {
+        let error = Error::new(StatusCode::UPGRADE_REQUIRED, "connect with a WebSocket, over HTTP/1.1");
+        return Err(error.with_header(UPGRADE, HeaderValue::from_static("websocket")));
+    };
+    if request.header(SEC_WEBSOCKET_VERSION.as_str()) != Some("13") {
+        return Err(Error::bad_request("sec-websocket-version must be 13"));
+    }
+    let key = request.headers().get(SEC_WEBSOCKET_KEY);
+    let key = key.ok_or_else(|| Error::bad_request("the header sec-websocket-key is missing"))?;
+    let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(Error::internal)?;
+    let mut response = Response::new(Body::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    Ok((response, Upgrade(upgrade)))
+}
+
+impl Upgrade {
+    /// Waits until the response has been written.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn socket(self) -> Result<Socket, Gone> {
+        let upgraded = timeout(UPGRADE_TIMEOUT, self.0).await.map_err(|_| Gone)?.map_err(|_| Gone)?;
+        let config = WebSocketConfig::default();
+        let config = config.max_message_size(Some(MAX_RECEIVED)).max_frame_size(Some(MAX_RECEIVED));
+        let stream =
+            WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
+        Ok(Socket { stream, ping_at: Instant::now() + PING_EVERY, is_pinged: false })
+    }
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Socket {
+    stream: WebSocketStream<TokioIo<Upgraded>>,
+    ping_at: Instant,
+    /// Nothing came since the last ping.
+    is_pinged: bool,
+}
+
+impl Socket {
+    /// Sends a binary message.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn send(&mut self, message: Vec<u8>) -> Result<(), Gone> {
+        self.write(Message::Binary(Bytes::from(message))).await
+    }
+
+    /// Waits for a time, while it answers pings and sends some.
+    ///
+    /// # Errors
+    /// [`Gone`], also when the client closes the connection or sends a message.
+    pub async fn wait(&mut self, time: Duration) -> Result<(), Gone> {
+        let until = Instant::now() + time;
+        loop {
+            tokio::select! {
+                biased;
+                received = self.stream.next() => match received {
+                    // A ping is answered when the stream is polled again.
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => self.is_pinged = false,
+                    _ => return Err(Gone),
+                },
+                () = tokio::time::sleep_until(until) => return Ok(()),
+                () = tokio::time::sleep_until(self.ping_at) => {
+                    if self.is_pinged {
+                        return Err(Gone);
+                    }
+                    (self.is_pinged, self.ping_at) = (true, Instant::now() + PING_EVERY);
+                    self.write(Message::Ping(Bytes::new())).await?;
+                }
+            }
+        }
+    }
+
+    /// Closes the connection, because the server ends or has said all.
+    pub async fn close(mut self, reason: &'static str) {
+        let frame = CloseFrame { code: CloseCode::Normal, reason: reason.into() };
+        // An error means that the connection is closed already.
+        let _ = timeout(SEND_TIMEOUT, self.stream.close(Some(frame))).await;
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), Gone> {
+        let sent: Result<Result<(), tungstenite::Error>, _> =
+            timeout(SEND_TIMEOUT, self.stream.send(message)).await;
+        sent.map_err(|_| Gone)?.map_err(|_| Gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use tokio::net::TcpStream;
+    use tokio_tungstenite::client_async;
+
+    use super::*;
+    use crate::http::limits;
+    use crate::http::router::Handler;
+    use crate::http::server::tests::{Running, start_with_tick};
+
+    /// A server that sends a message, and another one if the client is there after a while.
+    fn start() -> Running {
+        let handler: Handler = Box::new(|mut request, _| {
+            Box::pin(async move {
+                let (response, upgrade) = accept(&mut request)?;
+                tokio::spawn(async move {
+                    let mut socket = upgrade.socket().await.unwrap();
+                    socket.send(b"first".to_vec()).await.unwrap();
+                    if socket.wait(Duration::from_millis(100)).await.is_ok() {
+                        socket.send(b"second".to_vec()).await.unwrap();
+                        socket.close("that was all").await;
+                    }
+                });
+                Ok(response)
+            })
+        });
+        start_with_tick(vec![(Method::GET, "/socket", handler)], limits::TICK)
+    }
+
+    #[tokio::test]
+    async fn messages_and_the_end_arrive() {
+        let running = start();
+        let stream = TcpStream::connect(running.address).await.unwrap();
+        let (mut client, response) = client_async("ws://test/socket", stream).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+        client.send(Message::Ping(Bytes::from_static(b"there?"))).await.unwrap();
+        let mut received = Vec::new();
+        while let Some(Ok(message)) = client.next().await {
+            received.push(message);
+        }
+        let texts: Vec<_> =
+            received.iter().filter(|m| m.is_binary()).map(|m| m.clone().into_data()).collect();
+        assert_eq!(texts, [Bytes::from_static(b"first"), Bytes::from_static(b"second")]);
+        assert!(received.iter().any(Message::is_pong) && received.iter().any(Message::is_close));
+    }
+
+    #[tokio::test]
+    async fn other_requests_are_refused() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let running = start();
+        for (headers, status) in [
+            ("", "426"),
+            ("connection: upgrade\r\nupgrade: websocket\r\n", "400"),
+            ("connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n", "400"),
+        ] {
+            let mut stream = TcpStream::connect(running.address).await.unwrap();
+            let head = format!("GET /socket HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {status}"), "{headers}");
+        }
+    }
+}
