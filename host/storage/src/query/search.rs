@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn several_fields_and_a_cursor() {
-        let parse = |fields: &[&str], cursor| {
+        let parse = |fields: &[&str], cursor: Option<&str>| {
             let collection = Nsid::try_from("com.example.note").unwrap();
             Search::parse(collection, fields, "x".to_owned(), None, cursor)
                 .map(|search| (search.fields.len(), search.after))

@@ -16,15 +16,15 @@ struct Patterns {
     anywhere: Placeholder,
 }
 
-/// The texts of a search's fields.
-struct Texts {
+/// The comparison of a search with the texts of its fields.
+struct Comparison {
     texts: Vec<String>,
     patterns: Patterns,
     /// The operator of the database.
     like: &'static str,
 }
 
-impl Texts {
+impl Comparison {
     fn is_like(&self, text: &str, pattern: Placeholder) -> String {
         format!("{text} {} {pattern} ESCAPE '\\'", self.like)
     }
@@ -66,7 +66,7 @@ pub(super) fn compile<D: Dialect>(collection: Collection, args: &Search, indexes
         anywhere: sql.bind(Value::Text(format!("%{escaped}%"))),
     };
     let text = |field: &Path| D::text("r.record", field);
-    let texts = Texts { texts: args.fields.iter().map(text).collect(), patterns, like: D::LIKE };
+    let search = Comparison { texts: args.fields.iter().map(text).collect(), patterns, like: D::LIKE };
     let limit = sql.bind(Value::Integer(rows_read(args)));
     sql.push(format_args!("SELECT {}", D::columns(Columns::Row)));
     if let Some(indexes) = indexes {
@@ -86,11 +86,11 @@ pub(super) fn compile<D: Dialect>(collection: Collection, args: &Search, indexes
     } else {
         D::from(&mut sql, collection, By::Time, Accounts::VisibleJoined);
     }
-    sql.push(format_args!(" AND r.collection_id = {} AND {}", collection.id, texts.matches()));
-    let rank = texts.best(|rank, _| rank.to_string());
-    let key = match &texts.texts[..] {
+    sql.push(format_args!(" AND r.collection_id = {} AND {}", collection.id, search.matches()));
+    let rank = search.best(|rank, _| rank.to_string());
+    let key = match &search.texts[..] {
         [text] => D::folded(text),
-        _ => texts.best(|_, text| D::folded(text)),
+        _ => search.best(|_, text| D::folded(text)),
     };
     if let Some(after) = &args.after {
         let after_rank = sql.bind(Value::Integer(i64::from(after.rank)));
