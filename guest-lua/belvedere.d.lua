@@ -177,8 +177,8 @@ function log(message) end
 ---@field space? string the address of a space: its records, by key. Without `filter`, `sort` and `valid`
 ---@field did? string|string[] the records of one account only, a DID or a handle, or of several, 10,000 DIDs at most
 ---@field filter? belvedere.Condition|belvedere.Group
----@field sort? string `indexed_at` when left out, `did`, `uri`, or a path
----@field sortDirection? "asc"|"desc" `desc` when left out
+---@field sort? string|string[] `indexed_at` when left out, `did`, `uri`, or a path; or a list of up to 4 of them, which ascend, or descend after "-"
+---@field sortDirection? "asc"|"desc" of one key; `desc` when left out
 ---@field valid? boolean|"true"|"false" only records that their lexicon accepts, or only those that it rejects
 ---@field limit? integer|string 20 when left out, 100 at most
 ---@field cursor? string the cursor of the page before
@@ -215,6 +215,26 @@ function db.get(uri) end
 ---@return integer
 function db.count(collection, did, space) end
 
+---@class belvedere.GroupKey
+---@field field string a path, `did`, `collection`, `rkey` or `indexed_at`
+---@field bucket? "hour"|"day"|"week"|"month" of a time in UTC: `2026-11-26T10`, `2026-11-26`, `2026-W48`, `2026-11`
+---@field as? string its name in the rows, the field's when left out
+
+---@class belvedere.Grouping
+---@field collection string
+---@field by string|(string|belvedere.GroupKey)[] 1 to 5 keys
+---@field did? string|string[] the records of one account only, or of several, 10,000 at most
+---@field filter? belvedere.Condition|belvedere.Group
+---@field valid? boolean|"true"|"false" only records that their lexicon accepts, or only those that it rejects
+---@field order? string|string[] names of keys and `count`, which ascend, or descend after "-"; `-count` when left out
+---@field limit? integer|string 50 when left out, 1,000 at most
+
+---The numbers of records by values of theirs, the largest first. A row has the keys by their names and `count`; a key that the
+---records have no value for is nil.
+---@param grouping belvedere.Grouping
+---@return table<string, any>[]
+function db.group(grouping) end
+
 ---The database behind the index.
 ---@return "sqlite"|"postgres"
 function db.backend() end
@@ -223,14 +243,16 @@ function db.backend() end
 
 ---@class belvedere.Search
 ---@field collection string
----@field field string a path into the record, `text` or `a.b[0]`
----@field query string the text to find anywhere in the field
+---@field field? string a path into the record, `text` or `a.b[0]`; required, unless `fields` are given
+---@field fields? string[] 1 to 4 paths, the most important first
+---@field query string the text to find anywhere in a field
 ---@field limit? integer|string 10 when left out, 100 at most
+---@field cursor? string the cursor of the page before
 
----Records whose field contains a text, ignoring the case of ASCII letters: exact matches first, then those
+---Records of which a field contains a text, ignoring the case of ASCII letters: exact matches first, then those
 ---that begin with it, then the rest.
 ---@param search belvedere.Search
----@return { records: belvedere.Row[] }
+---@return belvedere.Page
 function db.search(search) end
 
 -- db.raw -------------------------------------------------------------------------------------------------------------
@@ -242,6 +264,18 @@ function db.search(search) end
 ---@return table<string, any>[] rows a column that is NULL is nil; JSON is decoded
 ---@return integer? changed the number of rows that an INSERT, UPDATE or DELETE changed
 function db.raw(sql, params) end
+
+---@class belvedere.SqlPage
+---@field order string|string[] 1 to 4 names of columns of the result, which ascend, or descend after "-"; together they differ in all rows
+---@field limit? integer|string 50 when left out, 500 at most
+---@field cursor? string the cursor of the page before
+
+---A page of the rows of a SELECT. `cursor` only when there are more.
+---@param sql string
+---@param params? (string|number|boolean|belvedere.null)[]
+---@param page belvedere.SqlPage
+---@return { rows: table<string, any>[], cursor: string? }
+function db.page(sql, params, page) end
 
 -- db.backlinks -------------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
--- db.query, db.get, db.count, db.search, db.backlinks, db.profiles, db.raw, db.backend: reading the index, and SQL.
+-- db.query, db.get, db.count, db.search, db.backlinks, db.profiles, db.backend: reading the index.
 local host, internal = ...
 local query, get, count, backend = host.db.query, host.db.get, host.db.count, host.db.backend
-local backlinks, raw = host.db.backlinks, host.db.raw
+local backlinks = host.db.backlinks
 local link_counts, links_by = host.db.link_counts, host.db.links_by
 local search, profiles = host.db.search, host.db.profiles
 local query_space, count_space = host.spaces.query, host.spaces.count
 local array, raise, null = internal.array, internal.raise, internal.null
-local lower, next, tointeger, tonumber, type = string.lower, next, math.tointeger, tonumber, type
+local lower, sub, next, tointeger, tonumber, type = string.lower, string.sub, next, math.tointeger, tonumber, type
 
 -- More levels than the host accepts. The host reports the error; this only bounds the recursion.
 local MAX_LEVELS = 8
@@ -67,6 +67,37 @@ local function ascending(direction, what)
   return direction == "asc"
 end
 
+-- Names of keys, each after "-" if its values descend.
+local function sort_keys(names, what)
+  local keys = {}
+  for i = 1, #names do
+    local name = required(names[i], what .. " " .. i)
+    local descends = sub(name, 1, 1) == "-"
+    keys[i] = { key = descends and sub(name, 2) or name, ascending = not descends }
+  end
+  return keys
+end
+
+-- The keys of the order. A list has names, each after "-" if its values descend; a name alone takes `sortDirection`.
+local function order_of(options, what)
+  local sort = options.sort
+  if type(sort) ~= "table" then
+    local key, ascends = text(sort, what .. ": sort"), ascending(options.sortDirection, what)
+    if not key then
+      return ascends and { { key = "indexed_at", ascending = true } } or {}
+    end
+    return { { key = key, ascending = ascends } }
+  end
+  if options.sortDirection ~= nil and options.sortDirection ~= null then
+    raise(what .. ': sortDirection is for one key; in a list of keys "-name" descends')
+  end
+  local keys = sort_keys(sort, what .. ": sort")
+  if #keys == 0 then
+    raise(what .. ": sort: a list needs a key")
+  end
+  return keys
+end
+
 local CONDITION = { field = true, op = true, value = true }
 local GROUP = { combine = true, field = true }
 
@@ -117,7 +148,20 @@ local function filter_of(options, what)
   return condition(filter, 1, what)
 end
 
-db = {}
+-- Refuses the option `space` of a function that reads the index only.
+local function outside_spaces(options, what)
+  if type(options) == "table" and options.space ~= nil then
+    raise(what .. ": it reads public records only; read those of a space with db.query")
+  end
+end
+
+-- The checks of arguments, for the other files of `db`.
+internal.arguments = {
+  text = text, required = required, whole = whole, truth = truth, accounts = accounts, filter_of = filter_of,
+  sort_keys = sort_keys, outside_spaces = outside_spaces,
+}
+
+db = db or {}
 
 local QUERY = {
   collection = true, did = true, limit = true, cursor = true, sort = true, sortDirection = true, filter = true,
@@ -137,7 +181,7 @@ function internal.query_space(space, options, limit, what)
   }
 end
 
--- Takes { collection, did, limit, cursor, sort, sortDirection, filter, valid }, returns { records, cursor }. With { space }
+-- Takes { collection, did, limit, cursor, sort, sortDirection, filter, valid }, where sort may be a list of keys; returns { records, cursor }. With { space }
 -- it reads the records in that space, and takes no filter and no sort.
 function db.query(options)
   internal.options(options, QUERY, "db.query")
@@ -153,8 +197,7 @@ function db.query(options)
     dids = dids,
     limit = whole(options.limit, "db.query: limit"),
     cursor = text(options.cursor, "db.query: cursor"),
-    sort = text(options.sort, "db.query: sort"),
-    ascending = ascending(options.sortDirection, "db.query"),
+    sort = order_of(options, "db.query"),
     filter = filter_of(options, "db.query"),
     valid = truth(options.valid, "db.query: valid"),
   }
@@ -189,13 +232,6 @@ function db.count(options, did, space)
     filter = filter_of(options, "db.count"),
     valid = truth(options.valid, "db.count: valid"),
   }
-end
-
--- Refuses the option `space` of a function that reads the index only.
-local function outside_spaces(options, what)
-  if type(options) == "table" and options.space ~= nil then
-    raise(what .. ": it reads public records only; read those of a space with db.query")
-  end
 end
 
 -- db.backlinks -------------------------------------------------------------------------------------------------------
@@ -262,42 +298,37 @@ function db.links_by(did, targets, kinds)
   return links_by(required(did, what .. ": did"), targets_of(targets, what), kinds_of(kinds, what))
 end
 
--- db.raw -------------------------------------------------------------------------------------------------------------
+-- db.search -----------------------------------------------------------------------------------------------------------
+local SEARCH = { collection = true, field = true, fields = true, query = true, limit = true, cursor = true }
 
--- Runs one SQL statement with params for $1, $2, … Returns the rows, and how many were changed.
-function db.raw(sql, params)
-  sql = required(sql, "db.raw: sql")
-  local given = array({})
-  if params ~= nil and params ~= null then
-    if type(params) ~= "table" then
-      raise("db.raw: params: table expected, got " .. type(params))
-    end
-    for i = 1, #params do
-      local value = params[i]
-      if value == nil then
-        raise("db.raw: params: a nil at " .. i .. " (use json.null)")
-      end
-      given[i] = value
-    end
+-- The paths of a search: one, or a list.
+local function fields_of(options)
+  local fields = options.fields
+  if fields == nil or fields == null then
+    return { required(options.field, "db.search: field") }
   end
-  local answer = raw(sql, given)
-  return answer.rows, answer.changed
+  if options.field ~= nil then
+    raise("db.search: field and fields can't be given together")
+  elseif type(fields) ~= "table" then
+    raise("db.search: fields: table expected, got " .. type(fields))
+  end
+  local list = {}
+  for i = 1, #fields do
+    list[i] = required(fields[i], "db.search: fields " .. i)
+  end
+  return list
 end
 
--- db.search -----------------------------------------------------------------------------------------------------------
-local SEARCH = { collection = true, field = true, query = true, limit = true }
-
--- Takes { collection, field, query, limit }, returns { records }.
+-- Takes { collection, field, fields, query, limit, cursor }, returns { records, cursor }.
 function db.search(options)
   outside_spaces(options, "db.search")
   internal.options(options, SEARCH, "db.search")
-  return {
-    records = search {
-      collection = required(options.collection, "db.search: collection"),
-      field = required(options.field, "db.search: field"),
-      text = required(options.query, "db.search: query"),
-      limit = whole(options.limit, "db.search: limit"),
-    },
+  return search {
+    collection = required(options.collection, "db.search: collection"),
+    fields = fields_of(options),
+    text = required(options.query, "db.search: query"),
+    limit = whole(options.limit, "db.search: limit"),
+    cursor = text(options.cursor, "db.search: cursor"),
   }
 end
 

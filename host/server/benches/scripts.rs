@@ -14,9 +14,12 @@ use belvedere_scripting::scripts::services::RawAnswer;
 use belvedere_scripting::scripts::{
     Engine, EngineConfig, Index, IndexError, Invocation, LogLine, LogSink, Services,
 };
-use belvedere_storage::query::{Backlinks, Keyset, Links, Position, Query, Search};
+use belvedere_storage::query::group::GroupRow;
+use belvedere_storage::query::sort::SortValue;
+use belvedere_storage::query::{Backlinks, Group, Keyset, Links, Position, Query, Search, SqlPage};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
+use belvedere_storage::store::search::SearchPage;
 use belvedere_web::fair_share::Tenant;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -41,6 +44,10 @@ impl Index for FixedIndex {
 
     fn count(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<u64, IndexError>> {
         async { Ok(self.0.rows.len() as u64) }.boxed()
+    }
+
+    fn group(&self, _tenant: Tenant, _group: Group) -> BoxFuture<'_, Result<Vec<GroupRow>, IndexError>> {
+        async { Ok(Vec::new()) }.boxed()
     }
 
     fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
@@ -75,8 +82,18 @@ impl Index for FixedIndex {
         async { Ok(RawAnswer { rows: b"[]".to_vec(), ..RawAnswer::default() }) }.boxed()
     }
 
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
-        async { Ok(self.0.rows.clone()) }.boxed()
+    fn page(
+        &self,
+        _tenant: Tenant,
+        _sql: String,
+        _params: Bytes,
+        _page: SqlPage,
+    ) -> BoxFuture<'_, Result<(RawAnswer, Option<Vec<SortValue>>), IndexError>> {
+        async { Ok((RawAnswer::default(), None)) }.boxed()
+    }
+
+    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<SearchPage, IndexError>> {
+        async { Ok(SearchPage { rows: self.0.rows.clone(), next: None }) }.boxed()
     }
 
     fn backend(&self) -> Backend {

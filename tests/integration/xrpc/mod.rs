@@ -5,6 +5,7 @@ mod handles;
 mod links;
 mod nested;
 mod people;
+mod plays;
 mod procedure;
 mod scripted;
 mod proxying;

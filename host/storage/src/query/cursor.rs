@@ -2,21 +2,31 @@
 //! contain the query, so it is meaningful only with the same collection, account, filter and sort.
 //!
 //! Format before base64url without padding: one byte for the kind, then big-endian integers.
-//! Plain: `1`, `indexed_at`, id. Custom sort: `2`, id, one byte for the type of the value, the value's text.
+//! Plain: `1`, `indexed_at`, id. Custom sort: `2`, id, one byte for the type of the value, the value's text. Several keys:
+//! `3`, id, and for each key the type, two bytes for the length of the text, and the text. A page of SQL: `4`, and the same for
+//! each column. A search: `5`, one byte for the rank, id, the text.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use belvedere_base::clock::Timestamp;
 
-use super::sort::{MAX_TEXT_CHARS, Sort, SortKeyset, SortValue};
+use super::relevance::Relevance;
+use super::sort::{MAX_KEYS, MAX_TEXT_CHARS, Sort, SortKeyset, SortValue};
 
 const PLAIN: u8 = 1;
 const SORTED: u8 = 2;
+const SORTED_BY_SEVERAL: u8 = 3;
+const SQL: u8 = 4;
+const SEARCH: u8 = 5;
 
-/// The longest cursor that the server creates: a DID of 2,048 bytes and a record key of 512, in base64; a sorted text
-/// has at most [`MAX_TEXT_CHARS`] characters of 4 bytes.
+/// The longest text of a key: a DID of 2,048 bytes, and a record key of 512; a text of a field has at most
+/// [`MAX_TEXT_CHARS`] characters of 4 bytes.
+const MAX_TEXT_BYTES: usize = 2_561;
+/// The longest cursor that the server creates of one key, in base64.
 const MAX_CHARS: usize = 3_600;
+/// The longest cursor of several keys. An address or a DID, which can be long, is a key once in a sensible order.
+const MAX_CHARS_OF_SEVERAL: usize = 8_000;
 /// The longest decimal text of a number, see `store::query`: 308 digits, a point and 20 more.
 const MAX_NUMBER_CHARS: usize = 340;
 
@@ -53,7 +63,7 @@ impl Position {
             None => Self::Time(decode(cursor)?),
             Some(sort) => {
                 let keyset = decode_sorted(cursor)?;
-                if !sort.accepts(&keyset.value) {
+                if !sort.accepts(&keyset) {
                     return Err(InvalidCursor);
                 }
                 Self::Sorted(keyset)
@@ -81,7 +91,7 @@ pub fn encode(after: Keyset) -> String {
 /// # Errors
 /// When the text is not a cursor of [`encode`].
 pub fn decode(text: &str) -> Result<Keyset, InvalidCursor> {
-    match raw(text)?.as_slice() {
+    match raw(text, MAX_CHARS)?.as_slice() {
         [PLAIN, rest @ ..] => {
             let (indexed_at, id) = rest.split_first_chunk().ok_or(InvalidCursor)?;
             let id = id.try_into().map_err(|_| InvalidCursor)?;
@@ -92,46 +102,136 @@ pub fn decode(text: &str) -> Result<Keyset, InvalidCursor> {
 }
 
 pub fn encode_sorted(after: &SortKeyset) -> String {
-    let (kind, value) = match &after.value {
-        SortValue::Number(text) => (b'n', text.as_str()),
-        SortValue::Text(text) => (b't', text.as_str()),
-        SortValue::Boolean(true) => (b'b', "1"),
-        SortValue::Boolean(false) => (b'b', "0"),
-        SortValue::Missing => (b'm', ""),
-    };
-    let mut raw = Vec::with_capacity(10 + value.len());
-    raw.push(SORTED);
-    raw.extend(after.id.to_be_bytes());
-    raw.push(kind);
-    raw.extend(value.as_bytes());
+    let mut raw = Vec::with_capacity(64);
+    if after.then.is_empty() {
+        let (kind, text) = parts(&after.value);
+        raw.push(SORTED);
+        raw.extend(after.id.to_be_bytes());
+        raw.push(kind);
+        raw.extend(text.as_bytes());
+    } else {
+        raw.push(SORTED_BY_SEVERAL);
+        raw.extend(after.id.to_be_bytes());
+        put_values(&mut raw, after.values());
+    }
     URL_SAFE_NO_PAD.encode(raw)
 }
 
-/// # Errors
-/// When the text is not a cursor of [`encode_sorted`].
-pub fn decode_sorted(text: &str) -> Result<SortKeyset, InvalidCursor> {
-    match raw(text)?.as_slice() {
-        [SORTED, rest @ ..] => {
-            let (id, rest) = rest.split_first_chunk().ok_or(InvalidCursor)?;
-            let (kind, value) = rest.split_first().ok_or(InvalidCursor)?;
-            let value = std::str::from_utf8(value).map_err(|_| InvalidCursor)?;
-            let value = match (kind, value) {
-                (b'n', text) if is_number(text) => SortValue::Number(text.to_owned()),
-                // PostgreSQL's text can't contain U+0000, so no row has it.
-                (b't', text) if !text.contains('\0') => SortValue::Text(text.to_owned()),
-                (b'b', "1") => SortValue::Boolean(true),
-                (b'b', "0") => SortValue::Boolean(false),
-                (b'm', "") => SortValue::Missing,
-                _ => return Err(InvalidCursor),
-            };
-            Ok(SortKeyset { value, id: i64::from_be_bytes(*id) })
+/// The cursor of a page of SQL; `None` if it would be too long, or if a value can't be in one.
+pub(super) fn encode_sql(values: &[SortValue]) -> Option<String> {
+    let mut raw = vec![SQL];
+    put_values(&mut raw, values.iter());
+    let is_read = |values: Vec<SortValue>| !values.is_empty();
+    let text = URL_SAFE_NO_PAD.encode(&raw);
+    (text.len() <= MAX_CHARS_OF_SEVERAL && take_values(&raw[1..]).is_ok_and(is_read)).then_some(text)
+}
+
+/// The reverse of [`encode_sql`].
+pub(super) fn decode_sql(text: &str) -> Result<Vec<SortValue>, InvalidCursor> {
+    match raw(text, MAX_CHARS_OF_SEVERAL)?.as_slice() {
+        [SQL, rest @ ..] => take_values(rest),
+        _ => Err(InvalidCursor),
+    }
+}
+
+impl Relevance {
+    /// The cursor of the page of a search that begins after this record.
+    pub fn cursor(&self) -> String {
+        let mut raw = vec![SEARCH, self.rank];
+        raw.extend(self.id.to_be_bytes());
+        raw.extend(self.key.as_bytes());
+        URL_SAFE_NO_PAD.encode(raw)
+    }
+}
+
+/// The reverse of [`Relevance::cursor`].
+pub(super) fn decode_search(text: &str) -> Result<Relevance, InvalidCursor> {
+    match raw(text, MAX_CHARS)?.as_slice() {
+        [SEARCH, rank, rest @ ..] => {
+            let (id, key) = rest.split_first_chunk().ok_or(InvalidCursor)?;
+            let SortValue::Text(key) = value(b't', key)? else { return Err(InvalidCursor) };
+            Ok(Relevance { rank: *rank, key, id: i64::from_be_bytes(*id) })
         }
         _ => Err(InvalidCursor),
     }
 }
 
-fn raw(text: &str) -> Result<Vec<u8>, InvalidCursor> {
-    if text.len() > MAX_CHARS {
+/// Appends values, each with its type and its length.
+fn put_values<'a>(raw: &mut Vec<u8>, values: impl Iterator<Item = &'a SortValue>) {
+    for value in values {
+        let (kind, text) = parts(value);
+        raw.push(kind);
+        // No cursor is read whose texts are longer than MAX_TEXT_BYTES.
+        raw.extend(u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes());
+        raw.extend(text.as_bytes());
+    }
+}
+
+/// The reverse of [`put_values`].
+fn take_values(mut rest: &[u8]) -> Result<Vec<SortValue>, InvalidCursor> {
+    let mut values = Vec::with_capacity(MAX_KEYS);
+    while let Some((kind, after)) = rest.split_first() {
+        let (bytes, after) = after.split_first_chunk().ok_or(InvalidCursor)?;
+        let bytes = usize::from(u16::from_be_bytes(*bytes));
+        let (text, after) = after.split_at_checked(bytes).ok_or(InvalidCursor)?;
+        values.push(value(*kind, text)?);
+        rest = after;
+    }
+    if values.len() > MAX_KEYS { Err(InvalidCursor) } else { Ok(values) }
+}
+
+/// # Errors
+/// When the text is not a cursor of [`encode_sorted`].
+pub fn decode_sorted(text: &str) -> Result<SortKeyset, InvalidCursor> {
+    match raw(text, MAX_CHARS_OF_SEVERAL)?.as_slice() {
+        [SORTED, rest @ ..] if text.len() <= MAX_CHARS => {
+            let (id, rest) = rest.split_first_chunk().ok_or(InvalidCursor)?;
+            let (kind, text) = rest.split_first().ok_or(InvalidCursor)?;
+            Ok(SortKeyset { value: value(*kind, text)?, then: Vec::new(), id: i64::from_be_bytes(*id) })
+        }
+        [SORTED_BY_SEVERAL, rest @ ..] => {
+            let (id, rest) = rest.split_first_chunk().ok_or(InvalidCursor)?;
+            let mut values = take_values(rest)?;
+            if values.len() < 2 {
+                return Err(InvalidCursor);
+            }
+            let then = values.split_off(1);
+            let value = values.pop().ok_or(InvalidCursor)?;
+            Ok(SortKeyset { value, then, id: i64::from_be_bytes(*id) })
+        }
+        _ => Err(InvalidCursor),
+    }
+}
+
+/// The type of a value and its text.
+fn parts(value: &SortValue) -> (u8, &str) {
+    match value {
+        SortValue::Number(text) => (b'n', text.as_str()),
+        SortValue::Text(text) => (b't', text.as_str()),
+        SortValue::Boolean(true) => (b'b', "1"),
+        SortValue::Boolean(false) => (b'b', "0"),
+        SortValue::Missing => (b'm', ""),
+    }
+}
+
+/// The reverse of [`parts`].
+fn value(kind: u8, text: &[u8]) -> Result<SortValue, InvalidCursor> {
+    let text = std::str::from_utf8(text).map_err(|_| InvalidCursor)?;
+    Ok(match (kind, text) {
+        (b'n', text) if is_number(text) => SortValue::Number(text.to_owned()),
+        // PostgreSQL's text can't contain U+0000, so no row has it.
+        (b't', text) if text.len() <= MAX_TEXT_BYTES && !text.contains('\0') => {
+            SortValue::Text(text.to_owned())
+        }
+        (b'b', "1") => SortValue::Boolean(true),
+        (b'b', "0") => SortValue::Boolean(false),
+        (b'm', "") => SortValue::Missing,
+        _ => return Err(InvalidCursor),
+    })
+}
+
+fn raw(text: &str, max_chars: usize) -> Result<Vec<u8>, InvalidCursor> {
+    if text.len() > max_chars {
         return Err(InvalidCursor);
     }
     URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)
@@ -157,6 +257,10 @@ fn is_number(text: &str) -> bool {
 }
 
 const _: () = assert!(MAX_TEXT_CHARS * 4 < MAX_CHARS / 2, "the longest sort text fits in a cursor");
+const _: () = assert!(
+    (MAX_TEXT_BYTES + (MAX_KEYS - 1) * MAX_TEXT_CHARS * 4 + MAX_KEYS * 3 + 9) * 4 / 3 < MAX_CHARS_OF_SEVERAL,
+    "the longest sort texts fit in a cursor"
+);
 
 #[cfg(test)]
 mod tests {
@@ -168,7 +272,7 @@ mod tests {
     #[test]
     fn rejects_what_is_not_a_cursor() {
         let plain = encode(Keyset { indexed_at: Timestamp(1), id: 2 });
-        let sorted = encode_sorted(&SortKeyset { value: SortValue::Missing, id: 2 });
+        let sorted = encode_sorted(&SortKeyset { value: SortValue::Missing, then: Vec::new(), id: 2 });
         let padded = format!("{plain}=");
         let longer = format!("{plain}AA");
         let long = "A".repeat(MAX_CHARS + 1);
@@ -179,7 +283,11 @@ mod tests {
             assert_eq!(decode_sorted(text), Err(InvalidCursor), "{text}");
         }
         for value in ["", "-", "1.", ".5", "1e", "NaN", "inf", "1e999", "0x1", "1 ", "--1"] {
-            let cursor = encode_sorted(&SortKeyset { value: SortValue::Number(value.into()), id: 1 });
+            let cursor = encode_sorted(&SortKeyset {
+                value: SortValue::Number(value.into()),
+                then: Vec::new(),
+                id: 1,
+            });
             assert_eq!(decode_sorted(&cursor), Err(InvalidCursor), "{value}");
         }
     }
@@ -195,7 +303,8 @@ mod tests {
             assert_eq!(Position::read(None, sort.as_ref()), Ok(None));
         }
         let plain = Position::Time(Keyset { indexed_at: Timestamp(1), id: 2 });
-        let text = Position::Sorted(SortKeyset { value: SortValue::Text("x".into()), id: 1 });
+        let text =
+            Position::Sorted(SortKeyset { value: SortValue::Text("x".into()), then: Vec::new(), id: 1 });
         let read =
             |position: &Position, sort: Option<Sort>| Position::read(Some(&position.cursor()), sort.as_ref());
         assert_eq!(read(&plain, None), Ok(Some(plain.clone())));
@@ -206,6 +315,17 @@ mod tests {
         for position in [&plain, &text] {
             assert_eq!(read(position, Some(sort("indexed_at"))), Err(InvalidCursor));
         }
+        let several =
+            |keys: &[&'static str]| Sort::parse_keys(keys.iter().map(|key| (*key, Direction::Asc))).unwrap();
+        let then = vec![SortValue::Missing, SortValue::Number("1".into())];
+        let of_three = Position::Sorted(SortKeyset { value: SortValue::Boolean(true), then, id: 3 });
+        assert_eq!(read(&of_three, several(&["a", "b", "indexed_at"])), Ok(Some(of_three.clone())));
+        for keys in
+            [&["a", "b"][..], &["a", "indexed_at", "b"], &["did", "b", "c"], &["a", "b", "c", "d"], &["a"]]
+        {
+            assert_eq!(read(&of_three, several(keys)), Err(InvalidCursor), "{keys:?}");
+        }
+        assert_eq!(read(&text, several(&["a", "b"])), Err(InvalidCursor));
     }
 
     fn any_value() -> impl Strategy<Value = SortValue> {
@@ -226,8 +346,10 @@ mod tests {
         }
 
         #[test]
-        fn sorted_round_trips(value in any_value(), id in any::<i64>()) {
-            let keyset = SortKeyset { value, id };
+        fn sorted_round_trips(
+            value in any_value(), then in prop::collection::vec(any_value(), 0..MAX_KEYS), id in any::<i64>()
+        ) {
+            let keyset = SortKeyset { value, then, id };
             prop_assert_eq!(decode_sorted(&encode_sorted(&keyset)), Ok(keyset));
         }
 

@@ -4,20 +4,26 @@
 
 pub mod cursor;
 pub mod filter;
+pub mod group;
 mod narrow;
 mod page_size;
 pub mod path;
 mod records;
+mod relevance;
 mod search;
 pub mod sort;
+mod sql_page;
 mod validity;
 
 pub use cursor::{InvalidCursor, Keyset, Position};
 pub use filter::Filter;
+pub use group::Group;
 pub use narrow::{HasLabel, Narrow};
 pub use page_size::PageSize;
 pub use path::Path;
 pub use records::{Backlinks, Links, Query};
+pub use relevance::Relevance;
 pub use search::{Search, SearchError};
-pub use sort::{Direction, Sort, SortKey};
+pub use sort::{Direction, InvalidSort, Sort, SortKey};
+pub use sql_page::{SqlPage, SqlPageError};
 pub use validity::valid;

@@ -20,6 +20,10 @@ impl PageSize {
     pub const RECORDS: Self = Self { default: 20, max: 100 };
     /// The event log and other logs.
     pub const LOGS: Self = Self { default: 50, max: 100 };
+    /// Rows of `db.group`, which are small.
+    pub const GROUPS: Self = Self { default: 50, max: 1_000 };
+    /// Rows of `db.page`. The statement reads one more, within the limit of rows of SQL.
+    pub const SQL: Self = Self { default: 50, max: 500 };
     /// `db.search`.
     pub const SEARCH: Self = Self { default: 10, max: 100 };
 

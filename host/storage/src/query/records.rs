@@ -80,7 +80,7 @@ impl Query {
 
     /// Whether its rows are in the order in which they were indexed, or in the reverse.
     pub(crate) fn is_by_time(&self) -> bool {
-        self.sort.as_ref().is_none_or(|sort| sort.key == SortKey::IndexedAt)
+        self.sort.as_ref().is_none_or(|sort| sort.key == SortKey::IndexedAt && sort.then.is_empty())
     }
 
     pub(crate) fn direction(&self) -> Direction {

@@ -55,6 +55,10 @@ impl Db {
     /// # Errors
     /// [`StoreError::Busy`] when too many reads are waiting, or no permit became free in time.
     pub async fn read_permit(&self, tenant: &Tenant) -> Result<Permit, StoreError> {
+        // Scans of other tenants take the processors that this read needs. The instance's own reads are few.
+        if *tenant != Tenant::Instance {
+            self.scans().visit(tenant);
+        }
         self.reads().enter(tenant).await.map_err(StoreError::Busy)
     }
 }

@@ -26,7 +26,12 @@ const MAX_WAITING_PER_TENANT: usize = 256;
 /// Time that a scan waits for a permit; callers hardly wait longer.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// The fair-share pool of scans. One tenant can take half of the permits, so that another tenant finds one. `name`
+/// Time that a scan beyond its tenant's share may go on once another tenant waits: most scans end within it, and the other
+/// tenant hardly notices.
+const TIME_SLICE: Duration = Duration::from_millis(50);
+
+/// The fair-share pool of scans. One tenant can take half of the permits, so that another tenant finds one; while it is alone,
+/// [`Db::scan`] takes all of them. `name`
 /// is its label in metrics.
 pub(super) fn pool(name: impl Into<Cow<'static, str>>, max_scans: u32) -> FairPool {
     FairPool::new(
@@ -52,6 +57,26 @@ pub(super) fn max_on_postgres(connections: u32) -> u32 {
     (connections / 8).clamp(1, MAX_SCANS)
 }
 
+async fn run_recallable<T, E: From<StoreError>>(
+    scans: &FairPool,
+    tenant: &Tenant,
+    read: impl AsyncFn() -> Result<T, E>,
+) -> Result<T, E> {
+    let permit = scans.enter_recallable(tenant).await.map_err(StoreError::Busy)?;
+    let is_over = async {
+        permit.recalled().await;
+        tokio::time::sleep(TIME_SLICE).await;
+    };
+    tokio::select! {
+        biased;
+        done = read() => return done,
+        () = is_over => {}
+    }
+    drop(permit);
+    let _permit = scans.enter(tenant).await.map_err(StoreError::Busy)?;
+    read().await
+}
+
 impl Db {
     /// The pool of permits for concurrent scans.
     pub fn scans(&self) -> &FairPool {
@@ -59,6 +84,19 @@ impl Db {
             Self::Sqlite(db) => &db.scans,
             Self::Postgres(db) => &db.scans,
         }
+    }
+
+    /// Runs a read as a scan. It may use what other tenants don't need; when one does, the read has [`TIME_SLICE`] to end, and is
+    /// then begun again within the tenant's own share.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] as [`Self::scan_permit`], and those of the read.
+    pub(in crate::store) async fn scan<T, E: From<StoreError>>(
+        &self,
+        tenant: &Tenant,
+        read: impl AsyncFn() -> Result<T, E>,
+    ) -> Result<T, E> {
+        run_recallable(self.scans(), tenant, read).await
     }
 
     /// Waits for a permit for one scan. Dropping the permit releases it.
@@ -72,6 +110,10 @@ impl Db {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::time::Instant;
+
     use super::*;
 
     #[test]
@@ -84,5 +126,35 @@ mod tests {
             }
         }
         assert_eq!((max_on_sqlite(1), max_on_postgres(1)), (1, 1));
+    }
+
+    /// A tenant alone runs two scans at once. Half of its places go to another tenant within a time slice, and the scan that
+    /// was stopped is begun again.
+    #[tokio::test(start_paused = true)]
+    async fn a_second_tenant_gets_its_place_within_a_time_slice() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let scans = pool("scans", 2);
+        let (first, second) = (Tenant::client("a"), Tenant::client("b"));
+        let (begun, start) = (AtomicU32::new(0), Instant::now());
+        let scan = async || {
+            run_recallable(&scans, &first, async || {
+                begun.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(SECOND).await;
+                Ok::<_, StoreError>(start.elapsed())
+            })
+            .await
+            .unwrap()
+        };
+        let other = async {
+            tokio::time::sleep(SECOND / 2).await;
+            let _permit = scans.enter(&second).await.unwrap();
+            let waited = start.elapsed() - SECOND / 2;
+            tokio::time::sleep(SECOND).await;
+            waited
+        };
+        let (one, again, waited) = tokio::join!(scan(), scan(), other);
+        assert_eq!((one, waited), (SECOND, TIME_SLICE));
+        // It waits for the first one, which has the tenant's only place.
+        assert_eq!((again, begun.into_inner()), (SECOND * 2, 3));
     }
 }

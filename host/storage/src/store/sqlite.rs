@@ -45,6 +45,7 @@ pub struct Sqlite {
     pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<SqliteConnection>>,
+    pub(super) script_costs: Arc<script_sql::Costs>,
     /// The file that was opened, to detect when another file replaces it.
     pub(super) file: FileId,
     pub(super) connections: u32,
@@ -125,6 +126,7 @@ impl Sqlite {
             scan_pool,
             scans: scans::pool("scans", max_scans),
             script_sql,
+            script_costs: Arc::default(),
             file,
             connections: readers,
             ids: Arc::new(resources.interner()),

@@ -7,6 +7,9 @@
 //! A call may take several permits at once, for example one for each block of a response's bytes. A call that needs more
 //! permits than are free stays first in the round robin until there are enough, so that smaller calls can't overtake it
 //! forever.
+//!
+//! A call that can be stopped and begun again may also use what no other tenant needs ([`FairPool::enter_recallable`]).
+//! It is recalled when another tenant waits.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,9 +18,10 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::Tenant;
-use super::state::{Bounds, Full, State};
+use super::state::{Bounds, Full, Recall, State, Wanted};
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -74,18 +78,43 @@ impl FairPool {
         self.enter_with(tenant, permits, self.0.bounds.max_wait).await
     }
 
+    /// Takes a permit for a call that can be stopped and begun again: while no other tenant uses the pool or waits for it,
+    /// also beyond the tenant's share. The caller watches [`Permit::recalled`].
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub async fn enter_recallable(&self, tenant: &Tenant) -> Result<Permit, Full> {
+        let wanted = Wanted { permits: 1, recall: Some(Recall::default()) };
+        self.enter_wanted(tenant, wanted, self.0.bounds.max_wait).await
+    }
+
+    /// Records that a tenant uses what this pool shares, such as the processors, without a permit of it. For a second, no other
+    /// tenant counts as alone.
+    pub fn visit(&self, tenant: &Tenant) {
+        self.0.lock().visit(tenant, Instant::now(), &self.0.bounds);
+    }
+
     async fn enter_with(&self, tenant: &Tenant, permits: usize, max_wait: Duration) -> Result<Permit, Full> {
         let permits = permits.clamp(1, self.0.bounds.per_tenant.min(self.0.bounds.permits));
-        let (id, granted) = match self.0.take_or_enqueue(tenant, permits) {
-            Ok(Admission::Granted) => return Ok(self.permit(tenant, permits)),
+        self.enter_wanted(tenant, Wanted::permits(permits), max_wait).await
+    }
+
+    async fn enter_wanted(
+        &self,
+        tenant: &Tenant,
+        wanted: Wanted,
+        max_wait: Duration,
+    ) -> Result<Permit, Full> {
+        let (id, granted) = match self.0.take_or_enqueue(tenant, &wanted) {
+            Ok(Admission::Granted) => return Ok(self.permit(tenant, wanted)),
             Ok(Admission::Queued(id, granted)) => (id, granted),
             Err(full) => return Err(self.0.refuse(full)),
         };
         // On a timeout, or when this future is dropped: leaves the queue, or releases the permits if they were granted.
-        let waiter = Waiter { shared: &self.0, tenant, permits, id, done: false };
+        let waiter = Waiter { shared: &self.0, tenant, wanted: &wanted, id, done: false };
         if let Ok(Ok(())) = tokio::time::timeout(max_wait.min(self.0.bounds.max_wait), granted).await {
             waiter.done();
-            return Ok(self.permit(tenant, permits));
+            return Ok(self.permit(tenant, wanted));
         }
         drop(waiter);
         Err(self.0.refuse(Full::Timeout))
@@ -121,12 +150,13 @@ impl FairPool {
     /// then wait or do without.
     pub fn take(&self, tenant: &Tenant, permits: usize) -> Option<Permit> {
         let mut state = self.0.lock();
-        let taken = state.take(tenant, permits, &self.0.bounds);
+        let wanted = Wanted::permits(permits);
+        let taken = state.take(tenant, &wanted, &self.0.bounds);
         if taken {
             self.0.report(&state);
         }
         drop(state);
-        taken.then(|| self.permit(tenant, permits))
+        taken.then(|| self.permit(tenant, wanted))
     }
 
     /// The number of permits in use.
@@ -141,11 +171,11 @@ impl FairPool {
 
     /// Whether a call of `tenant` would have to wait: its share or the pool is used up, or other calls already wait.
     pub fn is_full_for(&self, tenant: &Tenant) -> bool {
-        !self.0.lock().has_capacity(tenant, 1, &self.0.bounds)
+        !self.0.lock().has_capacity(tenant, &Wanted::permits(1), &self.0.bounds)
     }
 
-    fn permit(&self, tenant: &Tenant, permits: usize) -> Permit {
-        Permit { pool: Arc::clone(&self.0), tenant: tenant.clone(), permits }
+    fn permit(&self, tenant: &Tenant, Wanted { permits, recall }: Wanted) -> Permit {
+        Permit { pool: Arc::clone(&self.0), tenant: tenant.clone(), permits, recall }
     }
 }
 
@@ -161,9 +191,18 @@ pub struct Permit {
     pool: Arc<Shared>,
     tenant: Tenant,
     permits: usize,
+    recall: Option<Recall>,
 }
 
 impl Permit {
+    /// Waits until another tenant needs this permit. Never ends for one of the tenant's own share.
+    pub async fn recalled(&self) {
+        match &self.recall {
+            Some(recall) => recall.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Adds the permits of `other`, which must be the same tenant's in the same pool, so that both are released together.
     pub fn absorb(&mut self, mut other: Self) {
         debug_assert!(Arc::ptr_eq(&self.pool, &other.pool) && self.tenant == other.tenant);
@@ -181,7 +220,7 @@ impl Permit {
         if spare > 0 {
             self.permits -= spare;
             let mut state = self.pool.lock();
-            state.release(&self.tenant, spare, &self.pool.bounds);
+            state.release(&self.tenant, spare, None, &self.pool.bounds);
             self.pool.report(&state);
         }
     }
@@ -193,6 +232,7 @@ impl fmt::Debug for Permit {
             .field("pool", &self.pool.name)
             .field("tenant", &self.tenant)
             .field("permits", &self.permits)
+            .field("recall", &self.recall)
             .finish()
     }
 }
@@ -203,7 +243,7 @@ impl Drop for Permit {
             return;
         }
         let mut state = self.pool.lock();
-        state.release(&self.tenant, self.permits, &self.pool.bounds);
+        state.release(&self.tenant, self.permits, self.recall.as_ref(), &self.pool.bounds);
         self.pool.report(&state);
     }
 }
@@ -216,7 +256,7 @@ enum Admission {
 struct Waiter<'a> {
     shared: &'a Shared,
     tenant: &'a Tenant,
-    permits: usize,
+    wanted: &'a Wanted,
     id: u64,
     done: bool,
 }
@@ -235,7 +275,8 @@ impl Drop for Waiter<'_> {
         let mut state = self.shared.lock();
         if !state.cancel_wait(self.tenant, self.id, &self.shared.bounds) {
             // It was not in the queue, so its permits had been granted but were never used.
-            state.release(self.tenant, self.permits, &self.shared.bounds);
+            let Wanted { permits, recall } = self.wanted;
+            state.release(self.tenant, *permits, recall.as_ref(), &self.shared.bounds);
         }
         self.shared.report(&state);
     }
@@ -247,12 +288,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_or_enqueue(&self, tenant: &Tenant, permits: usize) -> Result<Admission, Full> {
+    fn take_or_enqueue(&self, tenant: &Tenant, wanted: &Wanted) -> Result<Admission, Full> {
         let mut state = self.lock();
-        let admission = if state.take(tenant, permits, &self.bounds) {
+        let admission = if state.take(tenant, wanted, &self.bounds) {
             Admission::Granted
         } else {
-            let (id, granted) = state.enqueue(tenant, permits, &self.bounds)?;
+            let (id, granted) = state.enqueue(tenant, wanted.clone(), &self.bounds)?;
             Admission::Queued(id, granted)
         };
         self.report(&state);

@@ -2,9 +2,12 @@
 //! here waits or locks.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::Tenant;
 
@@ -55,6 +58,32 @@ pub(super) struct State {
     /// Tenants whose first waiting call fits their share, in the order in which they get free permits.
     pub(super) round_robin: VecDeque<Tenant>,
     last_id: u64,
+    visits: Visits,
+}
+
+/// The latest visits of two different tenants.
+#[derive(Default)]
+struct Visits {
+    last: Option<(Tenant, Instant)>,
+    other: Option<(Tenant, Instant)>,
+}
+
+/// A tenant whose latest visit was longer ago needs nothing.
+const VISIT: Duration = Duration::from_secs(1);
+
+impl Visits {
+    fn add(&mut self, tenant: &Tenant, now: Instant) {
+        match &mut self.last {
+            Some((last, at)) if *last == *tenant => *at = now,
+            last => self.other = last.replace((tenant.clone(), now)),
+        }
+    }
+
+    /// Whether another tenant was here recently.
+    fn has_other(&self, tenant: &Tenant) -> bool {
+        let mut latest = [&self.last, &self.other].into_iter().flatten();
+        latest.find(|(other, _)| other != tenant).is_some_and(|(_, at)| at.elapsed() < VISIT)
+    }
 }
 
 #[derive(Default)]
@@ -64,37 +93,101 @@ pub(super) struct Share {
     /// Permits for which the queue waits.
     pub(super) queued: usize,
     pub(super) in_round_robin: bool,
+    /// The calls that can be recalled, the latest last.
+    pub(super) recallable: Vec<Recall>,
 }
 
 pub(super) struct Waiting {
     id: u64,
     pub(super) permits: usize,
     granted: oneshot::Sender<()>,
+    recall: Option<Recall>,
+}
+
+/// Cancelled when a call has to give its permits back.
+pub(super) type Recall = Arc<CancellationToken>;
+
+/// A call that asks for permits.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) permits: usize,
+    /// A call without one never uses more than its tenant's share.
+    pub(super) recall: Option<Recall>,
+}
+
+impl Wanted {
+    pub(super) fn permits(permits: usize) -> Self {
+        Self { permits, recall: None }
+    }
+
+    /// The permits that the call's tenant may use together with it.
+    fn limit(&self, is_alone: bool, bounds: &Bounds) -> usize {
+        limit(self.recall.is_some(), is_alone, bounds)
+    }
+}
+
+/// The permits that a tenant may use. One that is alone may use those that others don't need, if it gives them back.
+fn limit(is_recallable: bool, is_alone: bool, bounds: &Bounds) -> usize {
+    if is_recallable && is_alone { bounds.permits } else { bounds.per_tenant }
 }
 
 impl Share {
     /// Whether the first call in the queue fits the tenant's share, so that it waits only for other tenants.
-    pub(super) fn fits_share(&self, bounds: &Bounds) -> bool {
-        self.queue.front().is_some_and(|first| self.used + first.permits <= bounds.per_tenant)
+    pub(super) fn fits_share(&self, is_alone: bool, bounds: &Bounds) -> bool {
+        let fits =
+            |first: &Waiting| self.used + first.permits <= limit(first.recall.is_some(), is_alone, bounds);
+        self.queue.front().is_some_and(fits)
+    }
+
+    /// Recalls the latest calls of a tenant that uses more than its share. They have the least to do again.
+    fn recall_surplus(&mut self, bounds: &Bounds) {
+        let surplus = self.used.saturating_sub(bounds.per_tenant);
+        for recall in self.recallable.iter().rev().take(surplus) {
+            recall.cancel();
+        }
     }
 }
 
 impl State {
-    /// Whether a call may take these permits at once. Calls in the round robin and waiting calls of the same tenant come
-    /// first.
-    pub(super) fn has_capacity(&self, tenant: &Tenant, permits: usize, bounds: &Bounds) -> bool {
-        let share = self.tenants.get(tenant);
-        self.round_robin.is_empty()
-            && self.used + permits <= bounds.permits
-            && share.is_none_or(|share| share.queue.is_empty() && share.used + permits <= bounds.per_tenant)
-            && permits <= bounds.per_tenant
+    /// Whether no other tenant uses a permit, waits for one, or was here recently.
+    fn is_alone(&self, tenant: &Tenant) -> bool {
+        self.tenants.len() == usize::from(self.tenants.contains_key(tenant)) && !self.visits.has_other(tenant)
     }
 
-    pub(super) fn take(&mut self, tenant: &Tenant, permits: usize, bounds: &Bounds) -> bool {
-        let taken = self.has_capacity(tenant, permits, bounds);
+    /// Records that a tenant uses what the permits of this pool stand for without one. Others go back to their share.
+    pub(super) fn visit(&mut self, tenant: &Tenant, now: Instant, bounds: &Bounds) {
+        self.visits.add(tenant, now);
+        self.recall_surplus_of_others(tenant, bounds);
+        self.others_changed(bounds);
+    }
+
+    fn recall_surplus_of_others(&mut self, tenant: &Tenant, bounds: &Bounds) {
+        for (_, share) in self.tenants.iter_mut().filter(|(other, _)| *other != tenant) {
+            share.recall_surplus(bounds);
+        }
+    }
+
+    /// Whether a call may take these permits at once. Calls in the round robin and waiting calls of the same tenant come
+    /// first.
+    pub(super) fn has_capacity(&self, tenant: &Tenant, wanted: &Wanted, bounds: &Bounds) -> bool {
+        let (share, limit) = (self.tenants.get(tenant), wanted.limit(self.is_alone(tenant), bounds));
+        self.round_robin.is_empty()
+            && self.used + wanted.permits <= bounds.permits
+            && share.is_none_or(|share| share.queue.is_empty() && share.used + wanted.permits <= limit)
+            && wanted.permits <= limit
+    }
+
+    pub(super) fn take(&mut self, tenant: &Tenant, wanted: &Wanted, bounds: &Bounds) -> bool {
+        let taken = self.has_capacity(tenant, wanted, bounds);
         if taken {
-            self.used += permits;
-            self.tenants.entry(tenant.clone()).or_default().used += permits;
+            self.used += wanted.permits;
+            let is_new = !self.tenants.contains_key(tenant);
+            let share = self.tenants.entry(tenant.clone()).or_default();
+            share.used += wanted.permits;
+            share.recallable.extend(wanted.recall.clone());
+            if is_new {
+                self.others_changed(bounds);
+            }
         }
         taken
     }
@@ -102,24 +195,26 @@ impl State {
     pub(super) fn enqueue(
         &mut self,
         tenant: &Tenant,
-        permits: usize,
+        wanted: Wanted,
         bounds: &Bounds,
     ) -> Result<(u64, oneshot::Receiver<()>), Full> {
+        let Wanted { permits, recall } = wanted;
         if self.waiting + permits > bounds.waiting {
             return Err(Full::Pool);
         }
         let share = self.tenants.entry(tenant.clone()).or_default();
         if share.queued + permits > bounds.waiting_per_tenant {
             let full = if share.used + permits > bounds.per_tenant { Full::Tenant } else { Full::Pool };
-            self.remove_if_idle(tenant);
+            self.remove_if_idle(tenant, bounds);
             return Err(full);
         }
         let (granted, receiver) = oneshot::channel();
         self.last_id += 1;
-        share.queue.push_back(Waiting { id: self.last_id, permits, granted });
+        share.queue.push_back(Waiting { id: self.last_id, permits, granted, recall });
         share.queued += permits;
         self.waiting += permits;
         self.join_round_robin(tenant, bounds);
+        self.others_changed(bounds);
         Ok((self.last_id, receiver))
     }
 
@@ -131,23 +226,29 @@ impl State {
         share.queued -= permits;
         self.waiting -= permits;
         // The next call in the queue may need more than the rest of the tenant's share.
-        if share.in_round_robin && !share.fits_share(bounds) {
-            share.in_round_robin = false;
-            self.round_robin.retain(|other| other != tenant);
-        }
         self.join_round_robin(tenant, bounds);
-        self.remove_if_idle(tenant);
+        self.remove_if_idle(tenant, bounds);
         self.grant_waiting(bounds);
         true
     }
 
-    pub(super) fn release(&mut self, tenant: &Tenant, permits: usize, bounds: &Bounds) {
+    /// `recall`: that of a call which releases the last of its permits.
+    pub(super) fn release(
+        &mut self,
+        tenant: &Tenant,
+        permits: usize,
+        recall: Option<&Recall>,
+        bounds: &Bounds,
+    ) {
         self.used -= permits;
         if let Some(share) = self.tenants.get_mut(tenant) {
             share.used -= permits;
+            if let Some(recall) = recall {
+                share.recallable.retain(|other| !Arc::ptr_eq(other, recall));
+            }
         }
         self.join_round_robin(tenant, bounds);
-        self.remove_if_idle(tenant);
+        self.remove_if_idle(tenant, bounds);
         self.grant_waiting(bounds);
     }
 
@@ -163,9 +264,10 @@ impl State {
             }
             self.round_robin.pop_front();
             share.in_round_robin = false;
-            let Some(Waiting { permits, granted, .. }) = share.queue.pop_front() else { continue };
+            let Some(Waiting { permits, granted, recall, .. }) = share.queue.pop_front() else { continue };
             share.queued -= permits;
             share.used += permits;
+            share.recallable.extend(recall);
             self.used += permits;
             self.waiting -= permits;
             // If the waiting call was dropped, its `Waiter` releases the permits.
@@ -174,21 +276,39 @@ impl State {
         }
     }
 
-    /// Appends a tenant to the round robin if its first waiting call fits its share.
+    /// Appends a tenant to the round robin if its first waiting call fits its share, and removes it if it does not.
     fn join_round_robin(&mut self, tenant: &Tenant, bounds: &Bounds) {
+        let is_alone = self.is_alone(tenant);
         let Some(share) = self.tenants.get_mut(tenant) else { return };
-        if !share.in_round_robin && share.fits_share(bounds) {
-            share.in_round_robin = true;
-            self.round_robin.push_back(tenant.clone());
+        let fits = share.fits_share(is_alone, bounds);
+        match (std::mem::replace(&mut share.in_round_robin, fits), fits) {
+            (false, true) => {
+                self.round_robin.push_back(tenant.clone());
+                // The call waits for other tenants, of which one may use what it took while it was alone.
+                self.recall_surplus_of_others(tenant, bounds);
+            }
+            (true, false) => self.round_robin.retain(|other| other != tenant),
+            _ => {}
         }
     }
 
-    fn remove_if_idle(&mut self, tenant: &Tenant) {
+    /// Considers again which calls fit, after a tenant has come or gone: one that is alone may use more.
+    fn others_changed(&mut self, bounds: &Bounds) {
+        if self.waiting > 0 && self.tenants.len() <= 2 {
+            let tenants: Vec<_> = self.tenants.keys().cloned().collect();
+            for tenant in &tenants {
+                self.join_round_robin(tenant, bounds);
+            }
+        }
+    }
+
+    fn remove_if_idle(&mut self, tenant: &Tenant, bounds: &Bounds) {
         if let Some(share) = self.tenants.get(tenant)
             && share.used == 0
             && share.queue.is_empty()
         {
             self.tenants.remove(tenant);
+            self.others_changed(bounds);
         }
     }
 }

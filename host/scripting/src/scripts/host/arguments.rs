@@ -1,12 +1,15 @@
-//! Checks arguments that are texts: names, accounts and addresses.
+//! Checks arguments: names, accounts, addresses, filters and orders.
 
 use std::collections::HashSet;
 
-use super::fault;
+use super::state::RunState;
+use super::{fault, json};
+use crate::scripts::bindings::belvedere::script::db::SortKey;
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::limits;
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::SpaceUri;
+use belvedere_storage::query::{Direction, Filter};
 
 /// Refuses texts such as names and URIs that are longer than any valid one, before they are parsed.
 pub(super) fn check_lengths(function: &str, texts: &[Option<&String>]) -> Result<(), Fault> {
@@ -59,4 +62,28 @@ pub(super) fn invalid(function: &str, error: impl std::fmt::Display) -> Fault {
 
 pub(super) fn space(function: &str, text: &str) -> Result<SpaceUri, Fault> {
     SpaceUri::parse(text).map_err(|error| invalid(function, error))
+}
+
+/// The keys of an order with their directions.
+pub(super) fn sort_keys<'a>(
+    function: &str,
+    keys: &'a [SortKey],
+) -> Result<impl Iterator<Item = (&'a str, Direction)>, Fault> {
+    for key in keys {
+        check_lengths(function, &[Some(&key.key)])?;
+    }
+    let direction = |ascending| if ascending { Direction::Asc } else { Direction::Desc };
+    Ok(keys.iter().map(move |SortKey { key, ascending }| (key.as_str(), direction(*ascending))))
+}
+
+pub(super) fn filter(
+    state: &mut RunState,
+    function: &str,
+    text: Option<Vec<u8>>,
+) -> Result<Option<Filter>, Fault> {
+    let Some(text) = text else { return Ok(None) };
+    json::check(state, &format!("{function}: filter"), &text, limits::FILTER_BYTES)?;
+    let value =
+        serde_json::from_slice(&text).map_err(|error| invalid(function, format!("filter: {error}")))?;
+    Filter::from_json(&value).map(Some).map_err(|error| invalid(function, error))
 }

@@ -1,21 +1,19 @@
 //! `db`: reads the index. The arguments are checked here; the prelude has checked their types. Rows cross as the stored bytes;
 //! nothing here parses them.
 
-use super::arguments::{accounts, check_lengths, invalid, nsid};
+use super::arguments::{self, accounts, check_lengths, invalid, nsid, sort_keys};
 use super::reading::{call_index, page};
 use super::rows::pack;
 use super::state::RunState;
-use super::{Refusal, handles, json, links, profiles, report, space_records};
+use super::{Refusal, grouping, handles, links, profiles, space_records, sql};
 use crate::scripts::bindings::belvedere::script::db::{
-    BacklinksArgs, CountArgs, Host, LinkKind, Page, QueryArgs, RawAnswer, SearchArgs,
+    BacklinksArgs, CountArgs, GroupArgs, Host, LinkKind, Page, PageArgs, QueryArgs, RawAnswer, RawPage,
+    SearchArgs,
 };
 use crate::scripts::bindings::belvedere::script::types::Fault;
-use crate::scripts::dry_run::DryWrite;
-use crate::scripts::effects::writes;
-use crate::scripts::limits;
 use belvedere_protocol::atproto::RecordUri;
 use belvedere_protocol::atproto::space_uri::is_in_space;
-use belvedere_storage::query::{Direction, Filter, PageSize, Position, Query, Search, Sort, SortKey};
+use belvedere_storage::query::{PageSize, Position, Query, Relevance, Search, Sort};
 
 impl Host for RunState {
     async fn query(&mut self, args: QueryArgs) -> Result<Page, Refusal> {
@@ -30,6 +28,12 @@ impl Host for RunState {
 
     async fn count(&mut self, args: CountArgs) -> Result<u64, Refusal> {
         Ok(count(self, args).await?)
+    }
+
+    async fn group(&mut self, args: GroupArgs) -> Result<Vec<u8>, Refusal> {
+        let rows = grouping::group(self, args).await?;
+        self.memory.hold_result(rows.len()).await?;
+        Ok(rows)
     }
 
     async fn backlinks(&mut self, args: BacklinksArgs) -> Result<Page, Refusal> {
@@ -56,15 +60,26 @@ impl Host for RunState {
     }
 
     async fn raw(&mut self, sql: String, params: Vec<u8>) -> Result<RawAnswer, Refusal> {
-        let answer = raw(self, sql, params).await?;
+        let answer = sql::raw(self, sql, params).await?;
         self.memory.hold_result(answer.rows.len()).await?;
         Ok(answer)
     }
 
-    async fn search(&mut self, args: SearchArgs) -> Result<Vec<u8>, Refusal> {
-        let rows = search(self, args).await?;
-        self.memory.hold_result(rows.len()).await?;
-        Ok(rows)
+    async fn select_page(
+        &mut self,
+        sql: String,
+        params: Vec<u8>,
+        args: PageArgs,
+    ) -> Result<RawPage, Refusal> {
+        let page = sql::page(self, sql, params, args).await?;
+        self.memory.hold_result(page.rows.len()).await?;
+        Ok(page)
+    }
+
+    async fn search(&mut self, args: SearchArgs) -> Result<Page, Refusal> {
+        let page = search(self, args).await?;
+        self.memory.hold_result(page.records.len()).await?;
+        Ok(page)
     }
 
     async fn profiles(&mut self, dids: Vec<String>) -> Result<Vec<u8>, Refusal> {
@@ -88,35 +103,16 @@ async fn query(state: &mut RunState, args: QueryArgs) -> Result<Page, Fault> {
 /// Checks the arguments of `db.query`.
 async fn checked_query(state: &mut RunState, args: QueryArgs) -> Result<Query, Fault> {
     const FUNCTION: &str = "db.query";
-    let QueryArgs { collection, did, dids, limit, cursor, sort, ascending, filter, valid } = args;
-    check_lengths(FUNCTION, &[Some(&collection), did.as_ref(), cursor.as_ref(), sort.as_ref()])?;
-    let filter = checked_filter(state, FUNCTION, filter)?;
-    let direction = if ascending { Direction::Asc } else { Direction::Desc };
-    let sort = match sort {
-        // Newest first is the order of a list, which needs no sort.
-        None => ascending.then_some(Sort { key: SortKey::IndexedAt, direction }),
-        Some(key) => Some(
-            Sort::parse(&key, direction)
-                .map_err(|_| invalid(FUNCTION, format!("invalid sort field {key:?}")))?,
-        ),
-    };
+    let QueryArgs { collection, did, dids, limit, cursor, sort, filter, valid } = args;
+    check_lengths(FUNCTION, &[Some(&collection), did.as_ref(), cursor.as_ref()])?;
+    let filter = arguments::filter(state, FUNCTION, filter)?;
+    let keys = sort_keys(FUNCTION, &sort)?;
+    let sort = Sort::parse_keys(keys).map_err(|error| invalid(FUNCTION, error))?;
     let (collection, did) = (nsid(FUNCTION, &collection)?, handles::account(state, FUNCTION, did).await?);
     let dids = accounts(FUNCTION, dids)?;
     let after = Position::read(cursor.as_deref(), sort.as_ref()).map_err(|error| invalid(FUNCTION, error))?;
     let limit = PageSize::RECORDS.clamp(limit);
     Ok(Query { did, dids, filter, valid, sort, after, limit, with_cid: true, ..Query::of(collection) })
-}
-
-fn checked_filter(
-    state: &mut RunState,
-    function: &str,
-    filter: Option<Vec<u8>>,
-) -> Result<Option<Filter>, Fault> {
-    let Some(text) = filter else { return Ok(None) };
-    json::check(state, &format!("{function}: filter"), &text, limits::FILTER_BYTES)?;
-    let value =
-        serde_json::from_slice(&text).map_err(|error| invalid(function, format!("filter: {error}")))?;
-    Filter::from_json(&value).map(Some).map_err(|error| invalid(function, error))
 }
 
 async fn get(state: &mut RunState, uri: String) -> Result<Vec<u8>, Fault> {
@@ -136,34 +132,22 @@ async fn count(state: &mut RunState, args: CountArgs) -> Result<u64, Fault> {
     let (index, tenant) = (state.index(FUNCTION)?, state.tenant().clone());
     let CountArgs { collection, did, dids, filter, valid } = args;
     check_lengths(FUNCTION, &[Some(&collection), did.as_ref()])?;
-    let filter = checked_filter(state, FUNCTION, filter)?;
+    let filter = arguments::filter(state, FUNCTION, filter)?;
     let (collection, did) = (nsid(FUNCTION, &collection)?, handles::account(state, FUNCTION, did).await?);
     let dids = accounts(FUNCTION, dids)?;
     let query = Query { did, dids, filter, valid, ..Query::of(collection) };
     call_index(state, FUNCTION, index.count(tenant, query)).await
 }
 
-async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
-    let index = state.index("db.raw")?;
-    json::check(state, "db.raw: params", &params, limits::SQL_PARAMS_BYTES)?;
-    if let Some(dry_run) = state.dry_run()
-        && writes(&sql, index.backend())
-    {
-        dry_run.write(&DryWrite::Sql { statement: &sql, params: report::json(&params) });
-        return Ok(RawAnswer { rows: b"[]".to_vec(), changed: Some(0) });
-    }
-    let tenant = state.tenant().clone();
-    let answer = call_index(state, "db.raw", index.raw(tenant, sql, params.into())).await?;
-    state.count_rows(answer.count, answer.rows.len())?;
-    Ok(RawAnswer { rows: answer.rows, changed: answer.changed })
-}
-
-async fn search(state: &mut RunState, args: SearchArgs) -> Result<Vec<u8>, Fault> {
-    let (index, tenant) = (state.index("db.search")?, state.tenant().clone());
-    check_lengths("db.search", &[Some(&args.collection), Some(&args.field), Some(&args.text)])?;
-    let collection = nsid("db.search", &args.collection)?;
-    let search = Search::parse(collection, &args.field, args.text, args.limit)
-        .map_err(|error| invalid("db.search", error))?;
-    let rows = call_index(state, "db.search", index.search(tenant, search)).await?;
-    pack(state, &rows)
+async fn search(state: &mut RunState, args: SearchArgs) -> Result<Page, Fault> {
+    const FUNCTION: &str = "db.search";
+    let (index, tenant) = (state.index(FUNCTION)?, state.tenant().clone());
+    let SearchArgs { collection, fields, text, limit, cursor } = args;
+    check_lengths(FUNCTION, &[Some(&collection), Some(&text), cursor.as_ref()])?;
+    fields.iter().try_for_each(|field| check_lengths(FUNCTION, &[Some(field)]))?;
+    let collection = nsid(FUNCTION, &collection)?;
+    let search = Search::parse(collection, &fields, text, limit, cursor.as_deref())
+        .map_err(|error| invalid(FUNCTION, error))?;
+    let found = call_index(state, FUNCTION, index.search(tenant, search)).await?;
+    Ok(Page { records: pack(state, &found.rows)?, cursor: found.next.as_ref().map(Relevance::cursor) })
 }

@@ -1,6 +1,7 @@
 //! The services of the server that a run may use, as narrow interfaces: the capabilities under `host/` are written
 //! against these, and tests implement them with fakes.
 
+mod index;
 mod outbound_http;
 mod plugins;
 mod profiles;
@@ -11,9 +12,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
+pub use index::{Index, IndexError, RawAnswer};
 pub use outbound_http::OutboundHttp;
 pub use plugins::{Names, PluginCallError, PluginCalls, ServerPlugins};
 pub use profiles::{Profile, Profiles, ServerProfiles};
@@ -35,11 +36,8 @@ use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::spaces::Spaces;
-use belvedere_instance::xrpc::{Answer, Call, Caller};
-use belvedere_protocol::atproto::{Did, Handle, RecordUri};
-use belvedere_storage::query::{Backlinks, Links, Query, Search};
-use belvedere_storage::store::Backend;
-use belvedere_storage::store::records::{Page, RecordRow};
+use belvedere_instance::xrpc::{Answer, Call};
+use belvedere_protocol::atproto::Handle;
 use belvedere_web::fair_share::Tenant;
 
 /// The services of a run. Cheap to clone. The fields that are an `Option` are optional: calling a missing capability
@@ -236,71 +234,6 @@ impl fmt::Debug for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Services")
     }
-}
-
-/// The result of a statement of `db.raw`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RawAnswer {
-    /// JSON text of an array of objects.
-    pub rows: Vec<u8>,
-    pub count: usize,
-    /// Rows that an INSERT, UPDATE or DELETE touched.
-    pub changed: Option<u64>,
-}
-
-/// The reason why the index did not answer.
-#[derive(Debug, thiserror::Error)]
-pub enum IndexError {
-    /// An argument is invalid. The script sees the text, as a Lua error.
-    #[error("{0}")]
-    Invalid(String),
-    /// The script has no permission for this. It sees the text.
-    #[error("{0}")]
-    Forbidden(String),
-    /// The call would take too much time or memory. The script sees the text.
-    #[error("{0}")]
-    Limit(String),
-    /// The database failed. The script sees "database unavailable"; the cause goes to the log.
-    #[error("database unavailable")]
-    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// Reads the index, for `db.*`. Calls that scan many records take one of the tenant's permits for scans.
-pub trait Index: Send + Sync {
-    fn query(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<Page, IndexError>>;
-    /// `None` when the index has no such record.
-    fn get(&self, tenant: Tenant, uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>>;
-    /// The number of records that a query finds, on all pages.
-    fn count(&self, tenant: Tenant, query: Query) -> BoxFuture<'_, Result<u64, IndexError>>;
-    fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>>;
-    /// The number of records with such a link to each target, in the order of the targets.
-    fn link_counts(
-        &self,
-        tenant: Tenant,
-        links: Links,
-        targets: Vec<String>,
-    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>>;
-    /// The rkey of the account's newest record with such a link to each target, in the order of the targets.
-    fn links_of(
-        &self,
-        tenant: Tenant,
-        account: Did,
-        links: Links,
-        targets: Vec<String>,
-    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>>;
-    /// One SQL statement; `params` is the JSON text of an array.
-    fn raw(&self, tenant: Tenant, sql: String, params: Bytes)
-    -> BoxFuture<'_, Result<RawAnswer, IndexError>>;
-    /// Records with a text in a field, best match first.
-    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>>;
-    fn backend(&self) -> Backend;
-    /// The index for one run that answers a query of this caller: it may be slightly old, but has all that the caller
-    /// has written. `None` when this index answers such runs too.
-    fn for_query(&self, _caller: &Caller) -> Option<Arc<dyn Index>> {
-        None
-    }
-    /// Called when the run has written: the rest of its reads see the newest state.
-    fn set_written(&self) {}
 }
 
 /// A label in force: neither negated nor expired.

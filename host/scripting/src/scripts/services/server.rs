@@ -14,11 +14,14 @@ use belvedere_instance::events::{Event, EventLog};
 use belvedere_instance::labels::LabelIssuer;
 use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::atproto::{Did, RecordUri};
-use belvedere_storage::query::{Backlinks, Links, Query, Search};
+use belvedere_storage::query::group::GroupRow;
+use belvedere_storage::query::sort::SortValue;
+use belvedere_storage::query::{Backlinks, Group, Links, Query, Search, SqlPage};
 use belvedere_storage::store::records::{self, Page, RecordRow, backlinks};
 use belvedere_storage::store::replicas::{CallerReads, ReadDb};
 use belvedere_storage::store::script_sql::{self, ScriptSqlError};
-use belvedere_storage::store::{Backend, Db, StoreError, query, search};
+use belvedere_storage::store::search::{self, SearchPage};
+use belvedere_storage::store::{Backend, Db, StoreError, query};
 use belvedere_wasm::sandbox::{DroppedLines, LogShares};
 use belvedere_web::fair_share::Tenant;
 
@@ -65,6 +68,12 @@ impl Index for ServerIndex {
         )
     }
 
+    fn group(&self, tenant: Tenant, group: Group) -> BoxFuture<'_, Result<Vec<GroupRow>, IndexError>> {
+        Box::pin(
+            async move { query::group(&*self.reading().await, &group, &tenant).await.map_err(store_error) },
+        )
+    }
+
     fn backlinks(&self, tenant: Tenant, links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         Box::pin(async move {
             backlinks::read(&*self.reading().await, &links, &tenant).await.map_err(store_error)
@@ -103,15 +112,28 @@ impl Index for ServerIndex {
         params: Bytes,
     ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
         Box::pin(async move {
-            let params: Vec<serde_json::Value> =
-                serde_json::from_slice(&params).map_err(|e| IndexError::Invalid(format!("params: {e}")))?;
-            let _permit = self.db.scan_permit(&tenant).await.map_err(store_error)?;
-            let answer = script_sql::run(&self.db, &sql, &params).await.map_err(sql_error)?;
-            Ok(RawAnswer { rows: answer.rows, count: answer.count, changed: answer.changed })
+            let params = params_of(&params)?;
+            let answer = script_sql::run(&self.db, &tenant, &sql, &params).await.map_err(sql_error)?;
+            Ok(raw_answer(answer))
         })
     }
 
-    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
+    fn page(
+        &self,
+        tenant: Tenant,
+        sql: String,
+        params: Bytes,
+        page: SqlPage,
+    ) -> BoxFuture<'_, Result<(RawAnswer, Option<Vec<SortValue>>), IndexError>> {
+        Box::pin(async move {
+            let params = params_of(&params)?;
+            let read =
+                script_sql::read_page(&self.db, &tenant, &sql, &params, &page).await.map_err(sql_error)?;
+            Ok((raw_answer(read.answer), read.next))
+        })
+    }
+
+    fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<SearchPage, IndexError>> {
         Box::pin(
             async move { search::read(&*self.reading().await, &search, &tenant).await.map_err(store_error) },
         )
@@ -131,6 +153,15 @@ impl Index for ServerIndex {
             reads.set_written();
         }
     }
+}
+
+/// The parameters of a statement, from a JSON array.
+fn params_of(json: &[u8]) -> Result<Vec<serde_json::Value>, IndexError> {
+    serde_json::from_slice(json).map_err(|error| IndexError::Invalid(format!("params: {error}")))
+}
+
+fn raw_answer(answer: script_sql::Answer) -> RawAnswer {
+    RawAnswer { rows: answer.rows, count: answer.count, changed: answer.changed }
 }
 
 fn invalid_input(error: impl std::error::Error) -> IndexError {
@@ -156,6 +187,7 @@ fn sql_error(error: ScriptSqlError) -> IndexError {
         ScriptSqlError::Refused(_) | ScriptSqlError::Database(_) => invalid_input(error),
         ScriptSqlError::RoleError(_) => IndexError::Forbidden(error.to_string()),
         ScriptSqlError::TooSlow
+        | ScriptSqlError::Overrun
         | ScriptSqlError::TooManyRows
         | ScriptSqlError::TooLarge
         | ScriptSqlError::TemporaryFiles

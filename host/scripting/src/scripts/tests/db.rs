@@ -4,8 +4,9 @@ use serde_json::json;
 
 use super::{Stage, TRIGGER};
 use belvedere_protocol::atproto::Did;
+use belvedere_storage::query::group::{GroupKey, GroupOrder};
 use belvedere_storage::query::sort::{SortKeyset, SortValue};
-use belvedere_storage::query::{Direction, Filter, Position, Sort};
+use belvedere_storage::query::{Direction, Filter, Position, Relevance, Sort};
 
 #[tokio::test]
 async fn rows_reach_lua_with_their_uri() {
@@ -35,7 +36,8 @@ async fn rows_reach_lua_with_their_uri() {
 #[tokio::test]
 async fn query_arguments_reach_the_index() {
     let stage = Stage::set().await;
-    let after = Position::Sorted(SortKeyset { value: SortValue::Number("5".into()), id: 7 });
+    let after =
+        Position::Sorted(SortKeyset { value: SortValue::Number("5".into()), then: Vec::new(), id: 7 });
     stage
         .handle(&format!(
             "db.query{{ collection = 'a.b.c', did = 'did:plc:a', limit = '7', cursor = '{}', sort = 'x.y',
@@ -67,6 +69,142 @@ async fn query_arguments_reach_the_index() {
         (vec!["did:plc:a", "did:plc:b"], &None, Some(true))
     );
     assert!(queries[0].dids.is_none());
+}
+
+#[tokio::test]
+async fn an_order_may_have_several_keys() {
+    let stage = Stage::set().await;
+    stage
+        .handle(
+            "db.query{ collection = 'a.b.c', sort = { '-n', 'name' } }
+             db.query{ collection = 'a.b.c', sort = { 'n' } }
+             return db.query{ collection = 'a.b.c', sortDirection = 'asc' }",
+        )
+        .await
+        .unwrap();
+    let queries = stage.index.queries.lock().unwrap();
+    let sorts: Vec<_> = queries.iter().map(|query| query.sort.clone()).collect();
+    let several = Sort::parse_keys([("n", Direction::Desc), ("name", Direction::Asc)]).unwrap();
+    let one = |key| Sort::parse(key, Direction::Asc).ok();
+    assert_eq!(sorts, [several, one("n"), one("indexed_at")]);
+}
+
+#[tokio::test]
+async fn group_takes_keys_and_an_order() {
+    let stage = Stage::set().await;
+    let rows = stage
+        .handle(
+            "return { db.group{ collection = 'a.b.c', by = { 'artist', { field = 'at', bucket = 'month', as = 'of' } },
+                                filter = { field = 'n', value = 3 }, did = 'did:plc:a', order = { 'of', '-count' },
+                                limit = '10' },
+                      db.group{ collection = 'a.b.c', by = 'did', order = 'count' } }",
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        rows,
+        json!([[{ "artist": 2, "of": 2, "count": 2 }, { "count": 1 }], [{ "did": 2, "count": 2 }, { "count": 1 }]])
+    );
+    let groups = stage.index.groups.lock().unwrap();
+    let by = [GroupKey::parse("artist", None, None), GroupKey::parse("at", Some("month"), Some("of"))];
+    assert_eq!(groups[0].by, by.map(Result::unwrap));
+    assert_eq!(
+        groups[0].order,
+        [
+            (GroupOrder::Key(1), Direction::Asc),
+            (GroupOrder::Count, Direction::Desc),
+            (GroupOrder::Key(0), Direction::Asc)
+        ]
+    );
+    assert_eq!((groups[0].limit, groups[1].limit), (10, 50));
+    assert!(groups[0].query.filter.is_some() && groups[0].query.did.is_some());
+    assert_eq!(groups[1].order[0], (GroupOrder::Count, Direction::Asc));
+    drop(groups);
+    for (arguments, message) in [
+        ("collection = 'a.b.c'", "db.group: by: table expected, got nil"),
+        ("by = 'v'", "db.group: collection is required"),
+        ("collection = 'a.b.c', by = {}", "db.group: by takes 1 to 5 keys"),
+        ("collection = 'a.b.c', by = { 1 }", "db.group: by 1: field: string expected, got number"),
+        ("collection = 'a.b.c', by = { { bucket = 'day' } }", "db.group: by 1: field is required"),
+        (
+            "collection = 'a.b.c', by = { { field = 'v', bucket = 'year' } }",
+            "db.group: invalid bucket \"year\": hour, day, week or month",
+        ),
+        (
+            "collection = 'a.b.c', by = { 'v', 'v' }",
+            "db.group: two columns are named \"v\": rename a key with as",
+        ),
+        (
+            "collection = 'a.b.c', by = 'v', order = '-w'",
+            "db.group: invalid order \"w\": count, or the name of a key",
+        ),
+        (
+            "collection = 'a.b.c', by = 'v', space = 'at://x'",
+            "db.group: it reads public records only; read those of a space with db.query",
+        ),
+        (
+            "collection = 'a.b.c', by = { { field = 'v', name = 'x' } }",
+            "db.group: by 1: unknown option \"name\"; the options are as, bucket, field",
+        ),
+    ] {
+        let failure = stage.handle(&format!("return db.group{{ {arguments} }}")).await.unwrap_err();
+        assert!(failure.to_string().contains(message), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_search_has_fields_and_pages() {
+    let stage = Stage::set().await;
+    let found = stage
+        .handle(
+            "local first = db.search{ collection = 'a.b.c', fields = { 'title', 'text' }, query = 'x', limit = 3 }
+             local rest = db.search{ collection = 'a.b.c', field = 'title', query = 'x', limit = 3, cursor = first.cursor }
+             return { records = first.records, more = first.cursor ~= nil, rest = rest.cursor == nil }",
+        )
+        .await
+        .unwrap();
+    assert_eq!(found, json!({ "records": [], "more": true, "rest": true }));
+    let searches = stage.index.searches.lock().unwrap();
+    assert_eq!([searches[0].fields.len(), searches[1].fields.len()], [2, 1]);
+    assert_eq!(searches[1].after, Some(Relevance { rank: 0, key: "x".into(), id: 1 }));
+}
+
+#[tokio::test]
+async fn sql_has_pages() {
+    let stage = Stage::set().await;
+    let pages = stage
+        .handle(
+            "local first = db.page('SELECT 1', { 'x', json.null }, { order = { '-n', 'uri' }, limit = '3' })
+             local second = db.page('SELECT 1', nil, { order = 'n', cursor = db.page('', {}, { order = 'n' }).cursor })
+             return { rows = first.rows, more = first.cursor ~= nil, rest = second.cursor == nil }",
+        )
+        .await
+        .unwrap();
+    assert_eq!(pages, json!({ "rows": ["x", null], "more": true, "rest": true }));
+    let pages = stage.index.sql_pages.lock().unwrap();
+    let order = [("n".to_owned(), Direction::Desc), ("uri".to_owned(), Direction::Asc)];
+    assert_eq!((&pages[0].order[..], pages[0].limit, &pages[0].after), (&order[..], 3, &None));
+    assert_eq!(pages[2].after, Some(vec![SortValue::Number("1".into())]));
+    drop(pages);
+    for (arguments, message) in [
+        ("", "db.page: sql is required"),
+        ("'x'", "db.page: table expected, got nil"),
+        ("'x', {}, {}", "db.page: order: table expected, got nil"),
+        ("'x', {}, { order = {} }", "db.page: order takes 1 to 4 names of columns"),
+        (
+            "'x', {}, { order = 'a b' }",
+            "db.page: invalid column \"a b\" in order: a name has letters, digits and _",
+        ),
+        ("'x', {}, { order = 'a', cursor = 'x' }", "db.page: malformed cursor"),
+        ("'x', 5, { order = 'a' }", "db.page: params: table expected, got number"),
+        (
+            "'x', {}, { order = 'a', offset = 5 }",
+            "db.page: unknown option \"offset\"; the options are cursor, limit, order",
+        ),
+    ] {
+        let failure = stage.handle(&format!("return db.page({arguments})")).await.unwrap_err();
+        assert!(failure.to_string().contains(message), "{failure}");
+    }
 }
 
 #[tokio::test]
@@ -114,6 +252,17 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
             "db.count: did: at most 10000 accounts",
         ),
         ("db.query{ collection = 'a.b.c', sort = '$x' }", "db.query: invalid sort field \"$x\""),
+        (
+            "db.query{ collection = 'a.b.c', sort = { 'a', 'b', 'c', 'd', 'e' } }",
+            "db.query: sort has too many keys (at most 4)",
+        ),
+        ("db.query{ collection = 'a.b.c', sort = { '-a', '-' } }", "db.query: invalid sort field \"\""),
+        ("db.query{ collection = 'a.b.c', sort = { 1 } }", "db.query: sort 1: string expected, got number"),
+        ("db.query{ collection = 'a.b.c', sort = {} }", "db.query: sort: a list needs a key"),
+        (
+            "db.query{ collection = 'a.b.c', sort = { 'a' }, sortDirection = 'asc' }",
+            "db.query: sortDirection is for one key; in a list of keys \"-name\" descends",
+        ),
         ("db.query{ collection = 'a.b.c', cursor = 'x' }", "db.query: malformed cursor"),
         ("db.query{ collection = 'a.b.c', valid = 'yes' }", "db.query: valid: true or false expected"),
         (
@@ -126,7 +275,7 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
         ),
         (
             "db.search{ collection = 'a.b.c', field = 'x', text = 'y' }",
-            "db.search: unknown option \"text\"; the options are collection, field, limit, query",
+            "db.search: unknown option \"text\"; the options are collection, cursor, field, fields, limit, query",
         ),
         (
             "db.backlinks{ collection = 'a.b.c', url = 'at://x' }",
@@ -150,6 +299,22 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
              (at://<did>/space/<type>/<skey>/<author>/<collection>/<rkey>): it has 4 segments instead of 7",
         ),
         ("db.get('at://did:plc:a/space/a.b.c/main/did:plc:b/a.b.d/1')", "db.get is not available here"),
+        (
+            "db.search{ collection = 'a.b.c', field = 'x', fields = { 'y' }, query = 'z' }",
+            "db.search: field and fields can't be given together",
+        ),
+        (
+            "db.search{ collection = 'a.b.c', fields = {}, query = 'z' }",
+            "db.search: a search has 1 to 4 fields",
+        ),
+        (
+            "db.search{ collection = 'a.b.c', fields = { 1 }, query = 'z' }",
+            "db.search: fields 1: string expected, got number",
+        ),
+        (
+            "db.search{ collection = 'a.b.c', field = 'x', query = 'z', cursor = 'x' }",
+            "db.search: malformed cursor",
+        ),
         (
             "db.search{ collection = 'a.b.c', space = 'x' }",
             "db.search: it reads public records only; read those of a space with db.query",

@@ -10,9 +10,12 @@ use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::query::{Backlinks, Links, Query, Search};
+use belvedere_storage::query::group::GroupRow;
+use belvedere_storage::query::sort::SortValue;
+use belvedere_storage::query::{Backlinks, Group, Links, Query, Search, SqlPage};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
+use belvedere_storage::store::search::SearchPage;
 use belvedere_web::fair_share::Tenant;
 
 /// Checks that the message of a failure begins with the trigger and this line.
@@ -270,6 +273,10 @@ impl Index for Silent {
         std::future::pending().boxed()
     }
 
+    fn group(&self, _tenant: Tenant, _group: Group) -> BoxFuture<'_, Result<Vec<GroupRow>, IndexError>> {
+        std::future::pending().boxed()
+    }
+
     fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         std::future::pending().boxed()
     }
@@ -302,7 +309,17 @@ impl Index for Silent {
         std::future::pending().boxed()
     }
 
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
+    fn page(
+        &self,
+        _tenant: Tenant,
+        _sql: String,
+        _params: Bytes,
+        _page: SqlPage,
+    ) -> BoxFuture<'_, Result<(RawAnswer, Option<Vec<SortValue>>), IndexError>> {
+        std::future::pending().boxed()
+    }
+
+    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<SearchPage, IndexError>> {
         std::future::pending().boxed()
     }
 

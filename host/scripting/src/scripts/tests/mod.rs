@@ -38,9 +38,14 @@ use belvedere_base::random::Random;
 use belvedere_instance::xrpc::Caller;
 use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::query::{Backlinks, Keyset, Links, PageSize, Position, Query, Search};
+use belvedere_storage::query::group::GroupRow;
+use belvedere_storage::query::sort::SortValue;
+use belvedere_storage::query::{
+    Backlinks, Group, Keyset, Links, PageSize, Position, Query, Relevance, Search, SqlPage,
+};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
+use belvedere_storage::store::search::SearchPage;
 use belvedere_web::fair_share::Tenant;
 
 pub(super) const TRIGGER: &str = "xrpc.query:com.example.get";
@@ -56,6 +61,9 @@ pub(super) const END: Position = Position::Time(Keyset { indexed_at: NOW, id: 1 
 pub(super) struct FakeIndex {
     pub(super) rows: Mutex<Vec<RecordRow>>,
     pub(super) queries: Mutex<Vec<Query>>,
+    pub(super) groups: Mutex<Vec<Group>>,
+    pub(super) sql_pages: Mutex<Vec<SqlPage>>,
+    pub(super) searches: Mutex<Vec<Search>>,
 }
 
 impl Index for FakeIndex {
@@ -86,6 +94,19 @@ impl Index for FakeIndex {
             let counted = if query.did.is_some() { 1 } else { self.rows.lock().unwrap().len() };
             self.queries.lock().unwrap().push(query);
             Ok(counted as u64)
+        }
+        .boxed()
+    }
+
+    fn group(&self, _tenant: Tenant, group: Group) -> BoxFuture<'_, Result<Vec<GroupRow>, IndexError>> {
+        async move {
+            let row = |n: u64| GroupRow {
+                keys: group.by.iter().map(|_| (n > 1).then(|| n.into())).collect(),
+                count: n,
+            };
+            let rows = vec![row(2), row(1)];
+            self.groups.lock().unwrap().push(group);
+            Ok(rows)
         }
         .boxed()
     }
@@ -129,8 +150,31 @@ impl Index for FakeIndex {
         .boxed()
     }
 
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
-        async move { Ok(self.rows.lock().unwrap().clone()) }.boxed()
+    fn page(
+        &self,
+        _tenant: Tenant,
+        _sql: String,
+        params: Bytes,
+        page: SqlPage,
+    ) -> BoxFuture<'_, Result<(RawAnswer, Option<Vec<SortValue>>), IndexError>> {
+        // Returns its parameters, on two pages.
+        async move {
+            let next =
+                page.after.is_none().then(|| vec![SortValue::Number("1".to_owned()); page.order.len()]);
+            self.sql_pages.lock().unwrap().push(page);
+            Ok((RawAnswer { rows: params.to_vec(), count: 1, changed: None }, next))
+        }
+        .boxed()
+    }
+
+    fn search(&self, _tenant: Tenant, search: Search) -> BoxFuture<'_, Result<SearchPage, IndexError>> {
+        async move {
+            let has_more = search.after.is_none() && search.limit != PageSize::SEARCH.default;
+            let next = has_more.then(|| Relevance { rank: 0, key: search.text.clone(), id: 1 });
+            self.searches.lock().unwrap().push(search);
+            Ok(SearchPage { rows: self.rows.lock().unwrap().clone(), next })
+        }
+        .boxed()
     }
 
     fn backend(&self) -> Backend {

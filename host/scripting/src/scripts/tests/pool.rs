@@ -20,9 +20,12 @@ use crate::scripts::{
 use belvedere_instance::xrpc::{Answer, Call};
 use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::query::{Backlinks, Links, Query, Search};
+use belvedere_storage::query::group::GroupRow;
+use belvedere_storage::query::sort::SortValue;
+use belvedere_storage::query::{Backlinks, Group, Links, Query, Search, SqlPage};
 use belvedere_storage::store::Backend;
 use belvedere_storage::store::records::{Page, RecordRow};
+use belvedere_storage::store::search::SearchPage;
 use belvedere_web::fair_share::Tenant;
 
 /// Instances of the tests' engines.
@@ -76,6 +79,10 @@ impl Index for Gate {
         .boxed()
     }
 
+    fn group(&self, _tenant: Tenant, _group: Group) -> BoxFuture<'_, Result<Vec<GroupRow>, IndexError>> {
+        async { Ok(Vec::new()) }.boxed()
+    }
+
     fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
         Self::empty()
     }
@@ -108,8 +115,18 @@ impl Index for Gate {
         async { Ok(RawAnswer::default()) }.boxed()
     }
 
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<Vec<RecordRow>, IndexError>> {
-        async { Ok(Vec::new()) }.boxed()
+    fn page(
+        &self,
+        _tenant: Tenant,
+        _sql: String,
+        _params: Bytes,
+        _page: SqlPage,
+    ) -> BoxFuture<'_, Result<(RawAnswer, Option<Vec<SortValue>>), IndexError>> {
+        async { Ok((RawAnswer::default(), None)) }.boxed()
+    }
+
+    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<SearchPage, IndexError>> {
+        async { Ok(SearchPage::default()) }.boxed()
     }
 
     fn backend(&self) -> Backend {

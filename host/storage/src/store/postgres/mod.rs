@@ -56,6 +56,7 @@ pub struct Postgres {
     pub(super) scans: FairPool,
     /// Connections for scripts' own SQL.
     pub(super) script_sql: Arc<script_sql::Connections<PgConnection>>,
+    pub(super) script_costs: Arc<script_sql::Costs>,
     /// The role that these connections log in as; `None` for the server's own role.
     pub(super) script_role: Arc<Result<Option<Role>, RoleError>>,
     /// The condition that the transactions of this handle check first.
@@ -109,6 +110,7 @@ impl Postgres {
             search_pool,
             scans: scans::pool("scans", max_scans),
             script_sql,
+            script_costs: Arc::default(),
             script_role: Arc::new(script_role),
             fence: None,
             replicas: None,

@@ -87,7 +87,8 @@ impl<'a> IndexCandidates<'a> {
             if let Some(filter) = &query.filter {
                 collect(filter, &mut conditions);
             }
-            if let Some(by) = &query.sort
+            // The rows of one value of an index are in the order of their ids, not of a second key.
+            if let Some(by) = query.sort.as_ref().filter(|sort| sort.then.is_empty())
                 && let SortKey::Field(path) = &by.key
             {
                 sort = Some(path);
@@ -134,7 +135,7 @@ impl<'a> IndexCandidates<'a> {
             (Some((_, bounds)), None) if bounds.is_list() && !bounds.is_one_value() && query.is_by_time() => {
                 AccessPath::Merge(bounds)
             }
-            (Some((_, bounds)), None) if one_value || bounds.is_list() || self.sort.is_some() => {
+            (Some((_, bounds)), None) if one_value || bounds.is_list() || !query.is_by_time() => {
                 AccessPath::Filter { bounds, is_small: false }
             }
             _ => AccessPath::Scan,

@@ -1,17 +1,14 @@
 //! Counts the records that a query finds. Its order, cursor and limit don't matter.
 
-use std::time::Instant;
-
 use sqlx::Row;
 
 use crate::query::Query;
 use crate::store::records;
-use crate::store::scans::SCAN_TIME_LIMIT;
-use crate::store::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, bound};
+use crate::store::select::{Dialect, PostgresDialect, Select, Sql, SqliteDialect, bound};
 use crate::store::{Db, StoreError, intern};
 use belvedere_web::fair_share::Tenant;
 
-use super::access::IndexCandidates;
+use super::whole;
 
 /// The exact number of visible records that the query finds. With a filter it reads each of them, and without an index all
 /// records of the collection or account.
@@ -23,29 +20,7 @@ pub async fn count(db: &Db, query: &Query, tenant: &Tenant) -> Result<u64, Store
         return records::count(db, &query.collection, query.did.as_ref(), tenant).await;
     }
     let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(0) };
-    let candidates = IndexCandidates::of(collection, query);
-    let bounds = candidates.narrowest(db, tenant).await?;
-    let by = bounds.as_ref().map_or(By::Time, By::Field);
-    let _permit = db.scan_permit(tenant).await?;
-    let started = Instant::now();
-    let select = Select::of(query, collection, by);
-    let counted = match run(db, &select).await {
-        // Another process may have dropped the index in the meantime.
-        Err(StoreError::Database(error)) if bounds.is_some() => {
-            tracing::debug!(%error, "a count by an index failed; scanning the collection instead");
-            candidates.forget(db);
-            run(db, &Select::of(query, collection, By::Time)).await
-        }
-        counted => counted,
-    };
-    let took = match &counted {
-        Ok(_) => started.elapsed(),
-        // A count that was stopped needs an index most.
-        Err(StoreError::TooSlow) => SCAN_TIME_LIMIT,
-        Err(_) => return counted,
-    };
-    candidates.note(db, bounds.map(|bounds| bounds.index), took);
-    counted
+    whole::scan(db, query, collection, tenant, async |select| run(db, select).await).await
 }
 
 async fn run(db: &Db, select: &Select<'_>) -> Result<u64, StoreError> {

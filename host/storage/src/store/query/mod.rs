@@ -10,11 +10,13 @@
 
 mod access;
 mod count;
+mod group;
 mod merge;
 mod position;
 mod sorted;
 mod timeline;
 mod walk;
+mod whole;
 
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,7 @@ use belvedere_web::fair_share::Tenant;
 
 use self::access::AccessPath;
 pub use self::count::count;
+pub use self::group::group;
 use self::position::PositionRow;
 use super::intern::{self, Collection};
 use super::records::{self, FullRecordRow, Page, PartialRow, RawRow, RecordRow, invalid, unjoined};
@@ -206,6 +209,6 @@ fn sorted_row<R: RawRow + PositionRow>(
     sort: &Sort,
     collection: &Nsid,
 ) -> Result<PartialRow<RecordRow>, StoreError> {
-    let value = Some(row.sort_value(sort)?);
-    Ok(PartialRow { value, ..row.raw(collection.clone())? })
+    let values = row.sort_values(sort)?;
+    Ok(PartialRow { values, ..row.raw(collection.clone())? })
 }

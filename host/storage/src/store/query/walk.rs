@@ -119,7 +119,7 @@ impl Walk<'_> {
         let sort_class = of.class(Classes::of(self.sort.direction));
         let InIndex { condition, value: column, num, txt } = D::in_index(select.collection.id, self.path, of);
         let row_id = D::INDEX_ORDER.1;
-        rows_of::<D>(select, direction, |sql| {
+        rows_of::<D>(select, self.sort, |sql| {
             sql.push(format_args!("SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt"));
             let index = IndexKind::Sort.index_name(self.index);
             D::from(sql, select.collection, By::Index(&index), Accounts::Visible);
@@ -170,7 +170,7 @@ fn index_ranges(direction: Direction, after: Option<&SortKeyset>) -> Vec<IndexRa
     if direction == Direction::Desc {
         order[..3].reverse();
     }
-    let Some(SortKeyset { value, id }) = after else { return order.map(IndexRange::All).into() };
+    let Some(SortKeyset { value, id, .. }) = after else { return order.map(IndexRange::All).into() };
     let from = type_of(value);
     let mut ranges = vec![IndexRange::Tie(from, value, *id)];
     if from != ValueType::Missing {
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn continues_after_the_previous_page() {
         let text = SortValue::Text("b".into());
-        let after = SortKeyset { value: text.clone(), id: 7 };
+        let after = SortKeyset { value: text.clone(), then: Vec::new(), id: 7 };
         assert_eq!(
             index_ranges(Direction::Desc, Some(&after)),
             [
@@ -198,7 +198,7 @@ mod tests {
                 IndexRange::All(ValueType::Missing)
             ]
         );
-        let end = SortKeyset { value: SortValue::Missing, id: 7 };
+        let end = SortKeyset { value: SortValue::Missing, then: Vec::new(), id: 7 };
         assert_eq!(
             index_ranges(Direction::Asc, Some(&end)),
             [IndexRange::Tie(ValueType::Missing, &SortValue::Missing, 7)]

@@ -89,7 +89,7 @@ macro_rules! raw_row {
                     cid: cid.map_err(|error| sqlx::Error::Decode(error.into()))?,
                     record: Bytes::from(record.unwrap_or_default()),
                 };
-                Ok(PartialRow { row, size: $columns.try_get(5)?, value: None })
+                Ok(PartialRow { row, size: $columns.try_get(5)?, values: Vec::new() })
             }
 
             fn raw_full(self, collection: Nsid) -> Result<PartialRow<FullRecordRow>, StoreError> {

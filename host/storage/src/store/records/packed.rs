@@ -24,7 +24,7 @@ pub(in crate::store) fn unpack(
         };
         let (size, record) = packed.record()?;
         let row = RecordRow { id, did, collection: collection.clone(), rkey, indexed_at, cid, record };
-        Some(PartialRow { row, size, value: None })
+        Some(PartialRow { row, size, values: Vec::new() })
     })
 }
 

@@ -42,8 +42,8 @@ pub(in crate::store) struct PartialRow<R> {
     pub(in crate::store) row: R,
     /// Bytes of the record, exact unless PostgreSQL has no text of it: then compressed.
     pub(in crate::store) size: i64,
-    /// The value by which the query is sorted, unless that is the time.
-    pub(in crate::store) value: Option<SortValue>,
+    /// The values by which the query is sorted, none if that is the time.
+    pub(in crate::store) values: Vec<SortValue>,
 }
 
 impl AsMut<Self> for RecordRow {
@@ -66,7 +66,7 @@ impl<R> Page<R> {
 
 impl<R> PartialRow<R> {
     pub(in crate::store) fn map<T>(self, make: impl FnOnce(R) -> T) -> PartialRow<T> {
-        PartialRow { row: make(self.row), size: self.size, value: self.value }
+        PartialRow { row: make(self.row), size: self.size, values: self.values }
     }
 }
 
@@ -127,8 +127,9 @@ fn page<R: AsMut<RecordRow>>(mut found: Vec<PartialRow<R>>, more: bool) -> Page<
 impl<R: AsMut<RecordRow>> PartialRow<R> {
     fn position(&mut self) -> Position {
         let RecordRow { indexed_at, id, .. } = *self.row.as_mut();
-        match self.value.take() {
-            Some(value) => Position::Sorted(SortKeyset { value, id }),
+        let mut values = std::mem::take(&mut self.values).into_iter();
+        match values.next() {
+            Some(value) => Position::Sorted(SortKeyset { value, then: values.collect(), id }),
             None => Position::Time(Keyset { indexed_at, id }),
         }
     }
@@ -241,7 +242,7 @@ mod tests {
             cid: None,
             record: if is_large { Bytes::new() } else { vec![b'x'; size].into() },
         };
-        PartialRow { row, size: size as i64, value: None }
+        PartialRow { row, size: size as i64, values: Vec::new() }
     }
 
     #[test]

@@ -5,8 +5,11 @@
 //! they can be written. Every statement has a deadline and limits on memory and temporary files; results have limits
 //! on rows and bytes. On PostgreSQL the connections log in as a separate role ([`role`]).
 
+mod admission;
 mod authorizer;
+mod costs;
 pub mod guard;
+mod page;
 pub(super) mod postgres;
 pub mod role;
 pub(super) mod sqlite;
@@ -16,15 +19,19 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use super::read_pool::{Poolable, PooledConnection, READ_TIME_LIMIT, ReadPool};
 use super::{Db, StoreError};
+pub use admission::run;
+pub(super) use costs::Costs;
 use guard::GuardError;
+pub use page::{RowPage, read as read_page};
 use role::RoleError;
 
 /// PostgreSQL: the schema of the views.
@@ -85,6 +92,9 @@ pub enum ScriptSqlError {
     Database(String),
     #[error("the statement took longer than {} s", STATEMENT_TIME_LIMIT.as_secs())]
     TooSlow,
+    /// A statement that was expected to be cheap was not ([`costs`]). It is run again as a scan.
+    #[error("the statement took longer than expected")]
+    Overrun,
     #[error("more than {MAX_ROWS} rows: add a LIMIT")]
     TooManyRows,
     #[error("the result or an intermediate value is too large: {} MiB at most", MAX_ANSWER_BYTES >> 20)]
@@ -127,6 +137,12 @@ impl From<sqlx::Error> for ScriptSqlError {
             }
         }
         Self::Store(error.into())
+    }
+}
+
+impl From<StoreError> for ScriptSqlError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }
 
@@ -191,16 +207,34 @@ impl<C: Poolable> Connections<C> {
     }
 }
 
-/// Runs one statement. `params` are texts, numbers, booleans and nulls.
-///
-/// # Errors
-/// [`ScriptSqlError`].
-pub async fn run(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, ScriptSqlError> {
-    let parsed = guard::Parsed::new(sql, db.backend())?;
+/// Runs one statement, and returns how long it took once it had a connection. With a `time_limit` it is stopped then
+/// ([`ScriptSqlError::Overrun`]), and its connection closed.
+async fn execute(
+    db: &Db,
+    sql: &str,
+    parsed: guard::Parsed,
+    params: &[Value],
+    time_limit: Option<Duration>,
+) -> Result<(Answer, Duration), ScriptSqlError> {
     match db {
-        Db::Sqlite(db) => sqlite::run(&db.script_sql, parsed, params).await,
-        Db::Postgres(db) => postgres::run(&db.script_sql, sql, parsed, params, &db.script_role).await,
+        Db::Sqlite(db) => sqlite::run(&db.script_sql, parsed, params, time_limit).await,
+        Db::Postgres(db) => {
+            postgres::run(&db.script_sql, sql, parsed, params, &db.script_role, time_limit).await
+        }
     }
+}
+
+/// Waits for the result of a statement on its connection, within a time limit, and measures it.
+async fn timed<T>(
+    time_limit: Option<Duration>,
+    statement: impl Future<Output = Result<T, ScriptSqlError>>,
+) -> Result<(T, Duration), ScriptSqlError> {
+    let started = Instant::now();
+    let done = match time_limit {
+        Some(limit) => timeout(limit, statement).await.unwrap_or(Err(ScriptSqlError::Overrun)),
+        None => statement.await,
+    };
+    Ok((done?, started.elapsed()))
 }
 
 /// A column of an own table: the names of both, and whether its declared type is JSON.

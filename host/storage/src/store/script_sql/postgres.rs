@@ -1,5 +1,7 @@
 //! Runs scripts' SQL on PostgreSQL. The connections are read-only, except the one for statements that write own tables.
 
+use std::time::Duration;
+
 use futures_util::TryStreamExt;
 use serde_json::Value;
 use sqlx::postgres::{PgArguments, PgConnectOptions};
@@ -13,7 +15,7 @@ use super::guard::{Kind, Parsed, Statement};
 use super::role::{self, Role, RoleError};
 use super::{
     Answer, Connections, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS,
-    OWN_SCHEMA, OwnColumn, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA,
+    OWN_SCHEMA, OwnColumn, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA, timed,
     write_json_member,
 };
 use crate::store::Backend;
@@ -85,16 +87,17 @@ pub(super) async fn run(
     parsed: Parsed,
     params: &[Value],
     role: &Result<Option<Role>, RoleError>,
-) -> Result<Answer, ScriptSqlError> {
+    time_limit: Option<Duration>,
+) -> Result<(Answer, Duration), ScriptSqlError> {
     let name = match role {
         Ok(role) => role.as_ref().map_or("", Role::name),
         Err(no_role) => return Err(ScriptSqlError::RoleError(no_role.clone())),
     };
     let is_select = parsed.is_select();
-    match attempt(connections, parsed, params, name).await {
+    match attempt(connections, parsed, params, name, time_limit).await {
         Err(ScriptSqlError::Store(error)) if is_select && error.is_lost_connection() => {
             connections.readers.lost();
-            attempt(connections, Parsed::new(sql, Backend::Postgres)?, params, name).await
+            attempt(connections, Parsed::new(sql, Backend::Postgres)?, params, name, time_limit).await
         }
         result => result,
     }
@@ -105,14 +108,15 @@ async fn attempt(
     parsed: Parsed,
     params: &[Value],
     name: &str,
-) -> Result<Answer, ScriptSqlError> {
+    time_limit: Option<Duration>,
+) -> Result<(Answer, Duration), ScriptSqlError> {
     let mut pooled = connections.get(&parsed).await.map_err(|error| role_error(error, name))?;
     let result = if parsed.own_tables().is_empty() || !(parsed.is_select() || parsed.is_write()) {
-        run_on(&mut pooled, parsed, params).await
+        timed(time_limit, run_on(&mut pooled, parsed, params)).await
     } else {
         // `own_columns` locks the tables until the transaction ends, so their columns can't change in between.
         let mut tx = pooled.begin().await?;
-        let result = run_on(&mut tx, parsed, params).await;
+        let result = timed(time_limit, run_on(&mut tx, parsed, params)).await;
         match &result {
             Ok(_) => tx.commit().await?,
             // A rollback would first read the remaining rows.
@@ -129,7 +133,13 @@ async fn attempt(
 
 /// Whether the connection can't be reused after this error.
 fn must_close_connection(error: &ScriptSqlError) -> bool {
-    matches!(error, ScriptSqlError::Store(_) | ScriptSqlError::TooManyRows | ScriptSqlError::TooLarge)
+    matches!(
+        error,
+        ScriptSqlError::Store(_)
+            | ScriptSqlError::Overrun
+            | ScriptSqlError::TooManyRows
+            | ScriptSqlError::TooLarge
+    )
 }
 
 async fn run_on(

@@ -2,6 +2,7 @@
 //! attached read-only, and temporary views show it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use serde_json::Value;
@@ -14,7 +15,8 @@ use super::guard::{Kind, Parsed, Statement};
 use super::statement_limits;
 use super::{
     Answer, Connections, INDEX, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_VALUE_BYTES, MAX_WRITERS,
-    OWN_COLUMNS, OwnColumn, ReadPool, Rows, ScriptSqlError, StoreError, write_json_member, write_member,
+    OWN_COLUMNS, OwnColumn, ReadPool, Rows, ScriptSqlError, StoreError, timed, write_json_member,
+    write_member,
 };
 
 /// Page size of the file, in bytes: SQLite's default.
@@ -101,7 +103,8 @@ pub(super) async fn run(
     connections: &Connections<SqliteConnection>,
     parsed: Parsed,
     params: &[Value],
-) -> Result<Answer, ScriptSqlError> {
+    time_limit: Option<Duration>,
+) -> Result<(Answer, Duration), ScriptSqlError> {
     let mut pooled = connections.get(&parsed).await?;
     // The connections for SELECT always have the rights to read.
     if !parsed.is_select() {
@@ -124,12 +127,13 @@ pub(super) async fn run(
             return Err(ScriptSqlError::TooManyRelations);
         }
     }
-    let result = fetch(&mut pooled, &statement, params).await;
+    let result = timed(time_limit, fetch(&mut pooled, &statement, params)).await;
     match result {
         // After a statement was stopped, its connection is closed.
         Err(
             ScriptSqlError::Store(_)
             | ScriptSqlError::TooSlow
+            | ScriptSqlError::Overrun
             | ScriptSqlError::TooManyRows
             | ScriptSqlError::TooLarge,
         ) => {}

@@ -8,6 +8,7 @@ use super::authorizer::{self, Rights};
 use super::guard::{self, Catalog};
 use crate::store::testing::{self, TestDb};
 use crate::store::{Backend, Db};
+use belvedere_web::fair_share::Tenant;
 
 const SECRET: &str = "canary-b7d1f0";
 
@@ -175,8 +176,10 @@ async fn with_secret(db: &TestDb) {
             Db::Postgres(db) => drop(db.pool.execute(AssertSqlSafe(sql)).await.unwrap()),
         }
     }
-    super::run(db, "CREATE TABLE script_own (x text UNIQUE, n integer)", &[]).await.unwrap();
-    super::run(db, "INSERT INTO script_own VALUES ('a', 1)", &[]).await.unwrap();
+    super::run(db, &Tenant::Instance, "CREATE TABLE script_own (x text UNIQUE, n integer)", &[])
+        .await
+        .unwrap();
+    super::run(db, &Tenant::Instance, "INSERT INTO script_own VALUES ('a', 1)", &[]).await.unwrap();
 }
 
 #[test]
@@ -288,7 +291,7 @@ async fn sqlite_alone_refuses_hostile_statements() {
     ] {
         reader.fetch_all(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
-    let found = super::run(&db, "SELECT x FROM script_own", &[]).await.unwrap();
+    let found = super::run(&db, &Tenant::Instance, "SELECT x FROM script_own", &[]).await.unwrap();
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&found.rows).unwrap(), json!([{ "x": "a" }]));
 }
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use crate::query::Search;
 use crate::query::sort::MAX_TEXT_CHARS;
+use crate::query::{PageSize, Search};
 use crate::store::fields::IndexKind;
 use crate::store::fields::sqlite::texts_name;
 use crate::store::intern::Collection;
@@ -60,12 +60,12 @@ fn most_sorted(records: i64, limit: u32) -> i64 {
     equal.clamp(*SORTED.start(), *SORTED.end()) as i64
 }
 
-/// The kinds of matches of a row with the text, best first.
+/// The kinds of matches of a row with the text, best first, as the rank of a result in the only field.
 #[derive(Clone, Copy, Debug)]
 enum Match {
-    Exact,
-    Prefix,
-    Elsewhere,
+    Exact = 0,
+    Prefix = 1,
+    Elsewhere = 2,
 }
 
 /// The records by their texts.
@@ -83,7 +83,10 @@ macro_rules! rows {
     ($args:expr, |$what:ident, $limit:ident| $fetched:expr) => {{
         let (mut found, started) = (Vec::new(), Instant::now());
         for $what in [Match::Exact, Match::Prefix, Match::Elsewhere] {
-            let $limit = ($args.limit as usize).saturating_sub(found.len());
+            let $limit = (PageSize::rows_read($args.limit) as usize).saturating_sub(found.len());
+            if $args.after.as_ref().is_some_and(|after| after.rank > $what as u8) {
+                continue;
+            }
             if $limit == 0 {
                 break;
             }
@@ -108,14 +111,14 @@ pub(in crate::store) async fn sqlite(
     let texts = Texts { collection, by: By::Index(&name), key: "f.key".to_owned(), id: "f.id" };
     let contains = |sql: &mut Sql, text: Placeholder| {
         let pattern = sql.bind(Value::Text(format!("%{}%", escape(&args.text))));
-        let whole = SqliteDialect::text("w.record", &args.field);
+        let whole = SqliteDialect::text("w.record", &args.fields[0]);
         format!(
             "(instr(f.key, {text}) > 0 OR (length(f.key) = {MAX_TEXT_CHARS} AND EXISTS (SELECT 1 FROM records w \
                  WHERE w.id = f.id AND {whole} LIKE {pattern} ESCAPE '\\')))"
         )
     };
     Ok(Some(rows!(args, |what, limit| {
-        let query = bound!(compile::<SqliteDialect>(&texts, &args.text, contains, what, limit));
+        let query = bound!(compile::<SqliteDialect>(&texts, args, contains, what, limit));
         let fetch = query.fetch_all(db.scan_pool.reads());
         match what {
             Match::Exact | Match::Prefix => fetch.await?,
@@ -140,13 +143,13 @@ pub(super) async fn postgres(
 }
 
 fn postgres_statement(collection: Collection, args: &Search, what: Match, limit: usize) -> Sql {
-    let text = PostgresDialect::text("r.record", &args.field);
+    let text = PostgresDialect::text("r.record", &args.fields[0]);
     let texts = Texts { collection, by: By::Time, key: PostgresDialect::folded(&text), id: "r.id" };
     let contains = |sql: &mut Sql, _: Placeholder| {
         let pattern = sql.bind(Value::Text(format!("%{}%", escape(&args.text))));
         format!("{text} {} {pattern} ESCAPE '\\'", PostgresDialect::LIKE)
     };
-    compile::<PostgresDialect>(&texts, &args.text, contains, what, limit)
+    compile::<PostgresDialect>(&texts, args, contains, what, limit)
 }
 
 /// PostgreSQL's plan for the rows that have the text elsewhere than at the beginning; `None` on SQLite.
@@ -169,14 +172,14 @@ pub(in crate::store) async fn explain(
 /// `contains`: the condition that a record has the text, from the statement and the placeholder of the text in lower case.
 fn compile<D: Dialect>(
     texts: &Texts<'_>,
-    text: &str,
+    args: &Search,
     contains: impl FnOnce(&mut Sql, Placeholder) -> String,
     what: Match,
     limit: usize,
 ) -> Sql {
     let mut sql = Sql::new();
     let Texts { collection, by, key, id } = texts;
-    let folded = text.to_ascii_lowercase();
+    let folded = args.text.to_ascii_lowercase();
     // No text continues with the last of all characters.
     let end = format!("{folded}\u{10ffff}");
     let text = sql.bind(Value::Text(folded));
@@ -188,6 +191,14 @@ fn compile<D: Dialect>(
             format!("NOT ({key} >= {text} AND {key} < {end}) AND {}", contains(&mut sql, text))
         }
     };
+    let after = match args.after.as_ref().filter(|after| after.rank == what as u8) {
+        Some(after) => {
+            let after_key = sql.bind(Value::Text(after.key.clone()));
+            let after_id = sql.bind(Value::Integer(after.id));
+            format!(" AND ({key}, {id}) > ({after_key}, {after_id})")
+        }
+        None => String::new(),
+    };
     let limit = sql.bind(Value::Integer(limit as i64));
     sql.push(format_args!("SELECT {}", D::columns(Columns::Row)));
     D::from(&mut sql, *collection, *by, Accounts::VisibleJoined);
@@ -195,7 +206,7 @@ fn compile<D: Dialect>(
     if let By::Time = by {
         sql.push(format_args!(" AND r.collection_id = {}", collection.id));
     }
-    sql.push(format_args!(" AND {condition} ORDER BY {key}, {id} LIMIT {limit}"));
+    sql.push(format_args!(" AND {condition}{after} ORDER BY {key}, {id} LIMIT {limit}"));
     sql
 }
 

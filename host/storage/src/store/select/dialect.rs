@@ -1,6 +1,7 @@
 //! The differences between the databases.
 
 use crate::query::filter::{Op, Scalar};
+use crate::query::group::Bucket;
 use crate::query::path::Path;
 use crate::query::sort::Direction;
 use crate::store::Backend;
@@ -63,14 +64,20 @@ pub(in crate::store) trait Dialect {
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys;
     /// The text of a field in the column `record`, NULL if the field is not a string. Compared by code point.
     fn text(record: &str, field: &Path) -> String;
+    /// The JSON text of an array in a field, NULL if the field has none or a long one ([`MAX_LIST_CHARS`](crate::query::group::MAX_LIST_CHARS)).
+    fn short_list(record: &str, field: &Path) -> String;
+    /// The label of the bucket of a time in microseconds.
+    fn bucket_of_micros(column: &str, bucket: Bucket) -> String;
+    /// The label of the bucket of a datetime as text, NULL if it is none.
+    fn bucket_of_text(text: &str, bucket: Bucket) -> String;
     /// A text as searches are sorted by it: its first [`MAX_TEXT_CHARS`](crate::query::sort::MAX_TEXT_CHARS) characters,
     /// ASCII letters in lower case.
     fn folded(text: &str) -> String;
     /// The placeholder of a value in the form of [`Keys`]. A value that is less or greater than a record's value has
     /// the same order to its key, or is equal to it.
     fn key_of(sql: &mut Sql, value: &Scalar) -> String;
-    /// The columns that `PositionRow` reads, from the columns of `s`.
-    const POSITION: &'static str;
+    /// The columns that `PositionRow` reads of a key, from the columns of `s` with this suffix.
+    fn position(suffix: &str) -> String;
     /// The placeholder of a decimal number, in a form that can be compared with `num`.
     fn number(sql: &mut Sql, text: &str) -> String;
 }
@@ -166,4 +173,13 @@ pub(super) fn operator(op: Op) -> &'static str {
 pub(super) fn pattern(text: &str) -> String {
     let trailing = text.bytes().rev().take_while(|b| *b == b'\\').count();
     if trailing % 2 == 1 { format!("{text}\\") } else { text.to_owned() }
+}
+
+/// A subquery of the parts of a datetime, for [`Dialect::bucket_of_text`]: `b` is the text to the seconds, and `z` the zone
+/// without a fraction of a second. `barrier` keeps the database from computing the text once for each use.
+pub(super) fn datetime_parts(text: &str, barrier: &str) -> String {
+    format!(
+        "(SELECT substr(x.t, 1, 19) AS b, CASE WHEN substr(x.t, 20, 1) BETWEEN '0' AND '9' THEN '' \
+         ELSE ltrim(substr(x.t, 20), '.0123456789') END AS z FROM (SELECT {text} AS t{barrier}) x{barrier}) y"
+    )
 }

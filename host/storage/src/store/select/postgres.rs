@@ -4,12 +4,13 @@
 //! `#>` the `0` of `{a,0}` could be a key or an index.) For an element of an array it is a strict JSON path, because `->`
 //! takes a string or number for an array that contains it.
 
-use super::dialect::{operator, pattern};
+use super::dialect::{datetime_parts, operator, pattern};
 use super::{
     Accounts, By, Classes, Columns, InIndex, Keys, MISSING, Placeholder, Sql, Value, ValueType, columns,
 };
 use crate::query::PageSize;
 use crate::query::filter::{Op, Scalar};
+use crate::query::group::{Bucket, MAX_LIST_CHARS};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::Backend;
@@ -41,6 +42,16 @@ fn text_of(found: &str) -> String {
 /// indexes.
 fn bounded(numeric: &str) -> String {
     format!("round(least(greatest({numeric}, -1e307), 1e307), 20)")
+}
+
+/// The format of a bucket's label, for `to_char`.
+fn time_format(bucket: Bucket) -> &'static str {
+    match bucket {
+        Bucket::Hour => "YYYY-MM-DD\"T\"HH24",
+        Bucket::Day => "YYYY-MM-DD",
+        Bucket::Week => "IYYY-\"W\"IW",
+        Bucket::Month => "YYYY-MM",
+    }
 }
 
 /// A value as `jsonb`.
@@ -149,6 +160,33 @@ impl super::Dialect for Dialect {
         format!("(CASE jsonb_typeof({found}) WHEN 'string' THEN {} END)", text_of(&found))
     }
 
+    fn short_list(record: &str, field: &Path) -> String {
+        let found = chain(record, field);
+        format!(
+            "(CASE WHEN jsonb_typeof({found}) = 'array' AND length({found}::text) <= {MAX_LIST_CHARS} \
+             THEN ({found}::text) COLLATE \"C\" END)"
+        )
+    }
+
+    fn bucket_of_micros(column: &str, bucket: Bucket) -> String {
+        let format = time_format(bucket);
+        format!("to_char(to_timestamp({column} / 1000000) AT TIME ZONE 'UTC', '{format}') COLLATE \"C\"")
+    }
+
+    /// A cast of February 30 is an error, so the day is compared with the last one of its month first.
+    fn bucket_of_text(text: &str, bucket: Bucket) -> String {
+        format!(
+            "((SELECT CASE WHEN y.b ~ '^[1-9][0-9]{{3}}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]$' \
+             AND y.b < '9999' AND y.z ~ '^(Z|[-+]((0[0-9]|1[0-3]):[0-5][0-9]|14:00))$' \
+             THEN CASE WHEN substr(y.b, 9, 2)::integer <= date_part('day', \
+                 make_date(substr(y.b, 1, 4)::integer, substr(y.b, 6, 2)::integer, 1) + interval '1 month -1 day') \
+             THEN to_char(y.b::timestamp - (CASE y.z WHEN 'Z' THEN '00:00' ELSE y.z END)::interval, '{}') END END \
+             FROM {}) COLLATE \"C\")",
+            time_format(bucket),
+            datetime_parts(text, " OFFSET 0")
+        )
+    }
+
     fn folded(text: &str) -> String {
         format!("lower(left({text}, {MAX_TEXT_CHARS}))")
     }
@@ -245,7 +283,9 @@ impl super::Dialect for Dialect {
         }
     }
 
-    const POSITION: &'static str = "s.class::bigint, coalesce(s.num::text, s.txt)";
+    fn position(suffix: &str) -> String {
+        format!("s.class{suffix}::bigint, coalesce(s.num{suffix}::text, s.txt{suffix})")
+    }
 
     fn number(sql: &mut Sql, text: &str) -> String {
         format!("{}::text::numeric", sql.bind(Value::Text(text.to_owned())))

@@ -4,11 +4,12 @@
 
 use std::fmt::Write;
 
-use super::dialect::{operator, pattern};
+use super::dialect::{datetime_parts, operator, pattern};
 use super::{
     Accounts, By, Classes, Columns, InIndex, Keys, MISSING, Placeholder, Sql, Value, ValueType, columns,
 };
 use crate::query::filter::{Op, Scalar};
+use crate::query::group::{Bucket, MAX_LIST_CHARS};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::Backend;
@@ -38,6 +39,16 @@ fn json_types(of: ValueType) -> &'static str {
         ValueType::Number => "('integer', 'real')",
         ValueType::Boolean => "('true', 'false')",
         ValueType::Missing => "('null')",
+    }
+}
+
+/// The format of a bucket's label, for `strftime`.
+fn time_format(bucket: Bucket) -> &'static str {
+    match bucket {
+        Bucket::Hour => "%Y-%m-%dT%H",
+        Bucket::Day => "%Y-%m-%d",
+        Bucket::Week => "%G-W%V",
+        Bucket::Month => "%Y-%m",
     }
 }
 
@@ -136,6 +147,31 @@ impl super::Dialect for Dialect {
         format!("(CASE json_type({record}, {path}) WHEN 'text' THEN json_extract({record}, {path}) END)")
     }
 
+    fn short_list(record: &str, field: &Path) -> String {
+        let path = literal(field);
+        let list = format!("json_extract({record}, {path})");
+        format!(
+            "(CASE WHEN json_type({record}, {path}) = 'array' AND length({list}) <= {MAX_LIST_CHARS} THEN {list} END)"
+        )
+    }
+
+    fn bucket_of_micros(column: &str, bucket: Bucket) -> String {
+        format!("strftime('{}', {column} / 1000000, 'unixepoch')", time_format(bucket))
+    }
+
+    /// `strftime` takes February 30 for March 1, so the date must be its own.
+    fn bucket_of_text(text: &str, bucket: Bucket) -> String {
+        format!(
+            "(SELECT CASE WHEN y.b GLOB '[1-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]' \
+             AND y.b < '9999' AND substr(y.b, 12, 2) < '24' \
+             AND strftime('%Y-%m-%d', substr(y.b, 1, 10)) = substr(y.b, 1, 10) \
+             AND (y.z = 'Z' OR (y.z GLOB '[-+][01][0-9]:[0-5][0-9]' AND substr(y.z, 2) < '14:01')) \
+             THEN strftime('{}', y.b || y.z) END FROM {})",
+            time_format(bucket),
+            datetime_parts(text, "")
+        )
+    }
+
     fn folded(text: &str) -> String {
         format!("lower(substr({text}, 1, {MAX_TEXT_CHARS}))")
     }
@@ -221,7 +257,9 @@ impl super::Dialect for Dialect {
         sql.bind(value).to_string()
     }
 
-    const POSITION: &'static str = "s.class, s.num, s.txt";
+    fn position(suffix: &str) -> String {
+        format!("s.class{suffix}, s.num{suffix}, s.txt{suffix}")
+    }
 
     fn number(sql: &mut Sql, text: &str) -> String {
         // Cursors with other numbers were rejected before.

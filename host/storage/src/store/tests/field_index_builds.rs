@@ -50,13 +50,13 @@ async fn writes_during_a_build_are_in_the_index(db: TestDb) {
         Query { limit: 100, ..sorted.clone() },
         Query { limit: 100, filter: Some(filter), ..Query::of(nsid(NOTE)) },
     ];
-    let text = Search::parse(nsid(NOTE), "text", "text 7 of".into(), Some(100)).unwrap();
+    let text = Search::parse(nsid(NOTE), &["text"], "text 7 of".into(), Some(100), None).unwrap();
     let read = async || {
         let mut found = Vec::new();
         for query in &queries {
             found.push(pages(&db, query).await);
         }
-        let rows = unhurried(async || search::read(&db, &text, &US).await).await;
+        let rows = unhurried(async || search::read(&db, &text, &US).await).await.rows;
         found.push(rows.into_iter().map(|row| row.rkey).collect());
         found
     };

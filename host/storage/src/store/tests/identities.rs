@@ -58,7 +58,7 @@ async fn a_handle_belongs_to_one_account(db: TestDb) {
 }
 
 async fn view(db: &TestDb, sql: &str) -> Value {
-    let answer = script_sql::run(db, sql, &[]).await.unwrap();
+    let answer = script_sql::run(db, &US, sql, &[]).await.unwrap();
     serde_json::from_slice(&answer.rows).unwrap()
 }
 
@@ -78,7 +78,7 @@ async fn the_view_shows_accounts_that_are_not_hidden(db: TestDb) {
     // A common table expression of that name is the script's own.
     let own = "WITH accounts AS (SELECT 1 AS n) SELECT n FROM accounts";
     assert_eq!(view(&db, own).await, json!([{ "n": 1 }]));
-    assert!(script_sql::run(&db, "UPDATE accounts SET handle = 'x.example'", &[]).await.is_err());
+    assert!(script_sql::run(&db, &US, "UPDATE accounts SET handle = 'x.example'", &[]).await.is_err());
 
     set_status(&db, 1, AccountStatus::Deleted).await;
     assert_eq!(account(&db, 1).await, Some(Account { is_hidden: true, ..Account::default() }));

@@ -130,7 +130,7 @@ async fn a_label_of_a_version_is_apart_from_the_one_of_the_record(db: TestDb) {
     assert_eq!(held(&db).await, [("spam".to_owned(), 13)], "another version");
     store(&db, &[label("spam", 90)], 100).await;
     assert_eq!(held(&db).await, [("spam".to_owned(), 90)]);
-    let view = script_sql::run(&db, "SELECT val, cid FROM labels ORDER BY cts", &[]).await.unwrap();
+    let view = script_sql::run(&db, &US, "SELECT val, cid FROM labels ORDER BY cts", &[]).await.unwrap();
     let view: serde_json::Value = serde_json::from_slice(&view.rows).unwrap();
     assert_eq!(view, json!([{ "val": "spam", "cid": CURRENT }, { "val": "spam" }]));
 

@@ -116,7 +116,7 @@ async fn a_record_that_was_deleted_during_the_read_is_left_out(db: TestDb) {
     let found = records::get(&db, &old).await.unwrap().unwrap();
     let row = RecordRow { record: Bytes::new(), ..found };
     let read = async || {
-        let found = PartialRow { row: row.clone(), size: 20_000, value: None };
+        let found = PartialRow { row: row.clone(), size: 20_000, values: Vec::new() };
         complete(&db, vec![found], 1, PAGE_BYTES).await.unwrap().rows.pop()
     };
     assert!(read().await.unwrap().record.len() >= record.len());
@@ -185,8 +185,8 @@ async fn backlinks_return_all_records(db: TestDb) {
 
 async fn a_search_ends_at_the_page_size(db: TestDb) {
     store(&db).await;
-    let search = Search::parse(nsid(NOTE), "find", "needle".to_owned(), Some(100)).unwrap();
-    let rows = search::read(&db, &search, &US).await.unwrap();
+    let search = Search::parse(nsid(NOTE), &["find"], "needle".to_owned(), Some(100), None).unwrap();
+    let rows = search::read(&db, &search, &US).await.unwrap().rows;
     let numbers: Vec<u64> = rows.iter().map(|row| json(row)["n"].as_u64().unwrap()).collect();
     // Equal matches are ordered by age: the third record would exceed the size.
     assert_eq!(numbers, [0, 1]);

@@ -33,6 +33,7 @@ mod field_index_builds;
 mod field_indexes;
 mod filter_model;
 mod fixtures;
+mod group;
 mod identities;
 mod instance_oauth_keys;
 mod invalid;

@@ -67,7 +67,7 @@ async fn scan_all(db: &Db, tenant: &Tenant) {
     query::read(db, &sorted("n"), tenant).await.unwrap();
     records::count(db, &nsid(NOTE), None, tenant).await.unwrap();
     records::count(db, &nsid(NOTE), Some(&did(1)), tenant).await.unwrap();
-    let search = Search::parse(nsid(NOTE), "text", "text".to_owned(), None).unwrap();
+    let search = Search::parse(nsid(NOTE), &["text"], "text".to_owned(), None, None).unwrap();
     search::read(db, &search, tenant).await.unwrap();
     backlinks::read(db, &Backlinks { did: Some(did(1)), ..links() }, tenant).await.unwrap();
 }
@@ -113,7 +113,7 @@ async fn a_scanning_tenant_does_not_block_others(db: TestDb) {
                 1 => drop(query::read(&db, &sorted("n"), &greedy).await.unwrap()),
                 2 => drop(records::count(&db, &nsid(NOTE), Some(&did(1)), &greedy).await.unwrap()),
                 3 => {
-                    let search = Search::parse(nsid(NOTE), "text", "text".to_owned(), None).unwrap();
+                    let search = Search::parse(nsid(NOTE), &["text"], "text".to_owned(), None, None).unwrap();
                     drop(search::read(&db, &search, &greedy).await.unwrap());
                 }
                 4 => {

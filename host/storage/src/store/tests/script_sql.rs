@@ -16,13 +16,15 @@ mod addresses;
 mod calls;
 mod generated;
 mod limits;
+mod matches;
+mod pages;
 mod role;
 mod same_answers;
 
 const CID: &str = "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a";
 
 async fn ask(db: &Db, sql: &str, params: &[Value]) -> Result<Answer, ScriptSqlError> {
-    script_sql::run(db, sql, params).await
+    script_sql::run(db, &US, sql, params).await
 }
 
 async fn rows(db: &Db, sql: &str, params: &[Value]) -> Value {

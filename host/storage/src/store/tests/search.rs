@@ -48,8 +48,8 @@ async fn store(db: &Db) {
 }
 
 async fn find(db: &Db, field: &str, text: &str) -> Vec<String> {
-    let search = Search::parse(nsid(NOTE), field, text.to_owned(), Some(100)).unwrap();
-    search::read(db, &search, &US).await.unwrap().into_iter().map(|row| row.rkey).collect()
+    let search = Search::parse(nsid(NOTE), &[field], text.to_owned(), Some(100), None).unwrap();
+    search::read(db, &search, &US).await.unwrap().rows.into_iter().map(|row| row.rkey).collect()
 }
 
 /// Whether the index of searches is in use: a search whose statement fails scans, and leaves the index alone from then on.
@@ -93,6 +93,7 @@ on_both!(
     finds_the_same_with_an_index,
     the_index_follows_later_writes,
     the_limit_keeps_the_best_matches,
+    several_fields_and_pages,
     a_common_text_is_found_in_the_same_order,
     a_rare_text_of_common_trigrams_is_found,
     postgres_reads_the_texts_or_the_candidates_whichever_is_less
@@ -130,9 +131,78 @@ async fn the_index_follows_later_writes(db: TestDb) {
 
 async fn the_limit_keeps_the_best_matches(db: TestDb) {
     store(&db).await;
-    let search = Search::parse(nsid(NOTE), "text", "apple".to_owned(), Some(2)).unwrap();
-    let rows = search::read(&db, &search, &US).await.unwrap();
+    let search = Search::parse(nsid(NOTE), &["text"], "apple".to_owned(), Some(2), None).unwrap();
+    let rows = search::read(&db, &search, &US).await.unwrap().rows;
     assert_eq!(rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["r0", "r2"]);
+}
+
+/// All results, read in pages.
+async fn all_pages(db: &Db, fields: &[&str], text: &str, limit: i64) -> Vec<String> {
+    let (mut found, mut cursor) = (Vec::new(), None::<String>);
+    loop {
+        let search =
+            Search::parse(nsid(NOTE), fields, text.to_owned(), Some(limit), cursor.as_deref()).unwrap();
+        let page = search::read(db, &search, &US).await.unwrap();
+        assert!(page.rows.len() <= limit as usize);
+        found.extend(page.rows.into_iter().map(|row| row.rkey));
+        match page.next {
+            Some(next) => cursor = Some(next.cursor()),
+            None => return found,
+        }
+    }
+}
+
+async fn several_fields_and_pages(db: TestDb) {
+    let words = ["apple", "Apple pie", "an apple", "pear", "APPLE", "pineapple", "apple a", ""];
+    let mut records = Vec::new();
+    for n in 0..72 {
+        let mut record = serde_json::json!({ "title": words[n % 8], "text": words[n / 8 % 8] });
+        match n % 9 {
+            0 => record["title"] = serde_json::json!(5),
+            1 => record["text"] = serde_json::json!(format!("{} apple", "ä".repeat(300))),
+            _ => {}
+        }
+        records.push(record);
+    }
+    let put_record = |(n, record): (usize, &serde_json::Value)| {
+        put(&uri(n as u32 % 3, NOTE, &format!("r{n}")), 1, &record.to_string())
+    };
+    apply(&db, 1, records.iter().enumerate().map(put_record).collect()).await;
+    let place = |record: &serde_json::Value, fields: &[&str], wanted: &str| {
+        let texts = fields.iter().enumerate().filter_map(|(n, field)| Some((n, record[*field].as_str()?)));
+        let ranked = texts.filter_map(|(n, text)| {
+            let text = text.to_ascii_lowercase();
+            let kind = [text == wanted, text.starts_with(wanted), text.contains(wanted)];
+            let kind = kind.iter().position(|is_one| *is_one)?;
+            Some((kind, n, text.chars().take(256).collect::<String>()))
+        });
+        ranked.min_by_key(|(kind, n, _)| (*kind, *n))
+    };
+    let searches = [
+        (&["title", "text"][..], "apple"),
+        (&["text", "title", "none"], "pple"),
+        (&["title"], "apple"),
+        (&["text", "title"], "a"),
+    ];
+    for indexed in [false, true] {
+        for (fields, wanted) in searches {
+            let mut expected: Vec<_> =
+                (0..records.len()).filter_map(|n| Some((place(&records[n], fields, wanted)?, n))).collect();
+            expected.sort();
+            let expected: Vec<_> = expected.into_iter().map(|(_, n)| format!("r{n}")).collect();
+            for limit in [1, 7, 100] {
+                assert_eq!(
+                    all_pages(&db, fields, wanted, limit).await,
+                    expected,
+                    "{fields:?} {wanted} by {limit} indexed: {indexed}"
+                );
+            }
+        }
+        if !indexed {
+            build_all(&db).await;
+        }
+    }
+    assert!(uses_its_index(&db, "text").await && uses_its_index(&db, "title").await, "a statement failed");
 }
 
 async fn a_common_text_is_found_in_the_same_order(db: TestDb) {
@@ -159,6 +229,10 @@ async fn a_common_text_is_found_in_the_same_order(db: TestDb) {
     for (word, expected) in words.into_iter().zip(expected) {
         assert_eq!(find(&db, "text", word).await, expected, "{word}");
     }
+    // The pages of a walk along the texts.
+    let (large, small) =
+        (all_pages(&db, &["text"], "common", 100).await, all_pages(&db, &["text"], "common", 31).await);
+    assert_eq!((large.len(), &large), (1_875, &small));
     assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
 }
 
@@ -178,7 +252,7 @@ async fn a_rare_text_of_common_trigrams_is_found(db: TestDb) {
     assert!(uses_its_index(&db, "text").await, "a statement failed, and scanned instead");
     let Db::Sqlite(sqlite) = &*db else { return };
     let (note, field) = (nsid(NOTE), Path::parse("text").unwrap());
-    let args = Search::parse(note.clone(), "text", "therent".to_owned(), Some(20)).unwrap();
+    let args = Search::parse(note.clone(), &["text"], "therent".to_owned(), Some(20), None).unwrap();
     let collection = intern::collection(&db, &note).await.unwrap().unwrap();
     let index = db.fields().index(collection.id, &field, IndexKind::Search).unwrap();
     // So many other texts that a walk takes some tens of milliseconds.
@@ -204,7 +278,7 @@ async fn postgres_reads_the_texts_or_the_candidates_whichever_is_less(db: TestDb
     build_all(&db).await;
     assert_eq!((count("plain").await, count("quixotry").await), (100, 4));
     for (text, index) in [("plain", "field_texts_"), ("quixotry", "field_search_")] {
-        let args = Search::parse(nsid(NOTE), "text", text.to_owned(), Some(20)).unwrap();
+        let args = Search::parse(nsid(NOTE), &["text"], text.to_owned(), Some(20), None).unwrap();
         let Some(plan) = explain(&db, &args).await.unwrap() else { continue };
         assert!(plan.contains(index) && !plan.contains("Seq Scan on records"), "{text}: {plan}");
     }

@@ -1,11 +1,13 @@
 //! Sorting by a field: by type, then value, then id; the same on both databases, in pages of any size.
 
+use std::cmp::Ordering;
+
 use crate::store::testing::TestDb;
 use serde_json::{Value, json};
 
 use super::fixtures::*;
 
-use crate::query::{Direction, Query, Sort};
+use crate::query::{Direction, Filter, Query, Sort};
 use crate::store::query;
 
 use crate::store::Db;
@@ -21,7 +23,11 @@ async fn store(db: &Db, values: &[Value]) {
 /// Positions of the records in this order, read in pages of `limit`.
 async fn sorted(db: &Db, key: &str, direction: Direction, limit: u32) -> Vec<usize> {
     let sort = Sort::parse(key, direction).unwrap();
-    let mut query = Query { limit, sort: Some(sort), ..Query::of(nsid(NOTE)) };
+    positions(db, Query { limit, sort: Some(sort), ..Query::of(nsid(NOTE)) }).await
+}
+
+/// Positions of the records that a query finds on all its pages.
+async fn positions(db: &Db, mut query: Query) -> Vec<usize> {
     let mut seen = Vec::new();
     loop {
         let page = query::read(db, &query, &US).await.unwrap();
@@ -44,7 +50,8 @@ on_both!(
     by_columns,
     nested_fields,
     long_strings_and_extreme_numbers,
-    ties_page_stably_under_inserts
+    ties_page_stably_under_inserts,
+    several_keys_in_pages_of_any_size
 );
 
 async fn by_type_then_value_then_id(db: TestDb) {
@@ -131,4 +138,68 @@ async fn ties_page_stably_under_inserts(db: TestDb) {
         }
     }
     assert_eq!(seen, ["r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"]);
+}
+
+/// A value's place in an ascending order: its type, then its value. A missing one has none.
+fn place(value: Option<&Value>) -> Option<(u8, i64, String)> {
+    match value? {
+        Value::Number(number) => Some((0, number.as_i64()?, String::new())),
+        Value::String(text) => Some((1, 0, text.clone())),
+        Value::Bool(value) => Some((2, i64::from(*value), String::new())),
+        _ => None,
+    }
+}
+
+fn by_place(a: Option<&Value>, b: Option<&Value>, direction: Direction) -> Ordering {
+    match (place(a), place(b)) {
+        (Some(a), Some(b)) if direction == Direction::Desc => b.cmp(&a),
+        (Some(a), Some(b)) => a.cmp(&b),
+        // Last in both directions.
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
+}
+
+async fn several_keys_in_pages_of_any_size(db: TestDb) {
+    let values = [json!(1), json!(2), json!("a"), json!("b"), json!(true), Value::Null];
+    // Each combination of two values twice, in an order that is none of the orders of the keys.
+    let records: Vec<Value> =
+        (0..72).map(|n| n * 29 % 72).map(|n| json!({"v": values[n % 6], "w": values[n / 6 % 6]})).collect();
+    store(&db, &records).await;
+    let filter = Filter::from_json(&json!({"field": "v", "op": "<=", "value": 2})).unwrap();
+    for (v, w) in [
+        (Direction::Asc, Direction::Desc),
+        (Direction::Desc, Direction::Asc),
+        (Direction::Desc, Direction::Desc),
+    ] {
+        for filter in [None, Some(filter.clone())] {
+            let mut expected: Vec<usize> = (0..records.len()).collect();
+            if filter.is_some() {
+                expected.retain(|n| records[*n]["v"].is_i64());
+            }
+            expected.sort_by(|a, b| {
+                let by = |field: &str, direction| {
+                    by_place(records[*a].get(field), records[*b].get(field), direction)
+                };
+                by("v", v).then(by("w", w)).then(if v == Direction::Asc { a.cmp(b) } else { b.cmp(a) })
+            });
+            for limit in [1, 7, 100] {
+                let sort = Sort::parse_keys([("v", v), ("w", w)]).unwrap();
+                let query = Query { limit, sort, filter: filter.clone(), ..Query::of(nsid(NOTE)) };
+                assert_eq!(positions(&db, query).await, expected, "{v:?} {w:?} by {limit}");
+            }
+        }
+    }
+    // Later records were indexed earlier, and even ones belong to the first account.
+    let sort =
+        Sort::parse_keys([("did", Direction::Desc), ("v", Direction::Asc), ("indexed_at", Direction::Asc)]);
+    let query = Query { limit: 5, sort: sort.unwrap(), ..Query::of(nsid(NOTE)) };
+    let found = positions(&db, query).await;
+    let mut expected: Vec<usize> = (0..records.len()).collect();
+    expected.sort_by(|a, b| {
+        (b % 2)
+            .cmp(&(a % 2))
+            .then(by_place(records[*a].get("v"), records[*b].get("v"), Direction::Asc))
+            .then(b.cmp(a))
+    });
+    assert_eq!(found, expected);
 }

@@ -33,7 +33,7 @@ async fn read_everywhere(db: &Db, uri: &RecordUri) -> Vec<Bytes> {
     let query = Query { limit: 10, ..Query::of(collection()) };
     let filter = Filter::from_json(&json!({ "field": "n", "op": "<", "value": 2 })).unwrap();
     let sort = Sort::parse("n", Direction::Asc).unwrap();
-    let search = Search::parse(collection(), "text", "needle".to_owned(), Some(10)).unwrap();
+    let search = Search::parse(collection(), &["text"], "needle".to_owned(), Some(10), None).unwrap();
     let links = Backlinks {
         links: Links { collection: collection(), path: None },
         target: TARGET.to_owned(),
@@ -48,7 +48,7 @@ async fn read_everywhere(db: &Db, uri: &RecordUri) -> Vec<Bytes> {
         query::read(db, &Query { filter: Some(filter), ..query.clone() }, &US).await.unwrap().rows,
         query::read(db, &Query { sort: Some(sort), ..query.clone() }, &US).await.unwrap().rows,
         backlinks::read(db, &links, &US).await.unwrap().rows,
-        search::read(db, &search, &US).await.unwrap(),
+        search::read(db, &search, &US).await.unwrap().rows,
         Vec::from_iter(records::get(db, uri).await.unwrap()),
     ];
     let full = [

@@ -8,6 +8,7 @@ use super::value::Kind;
 use super::*;
 use crate::store::records::collection_counts;
 use crate::store::script_sql;
+use belvedere_web::fair_share::Tenant;
 
 const ROLE: ScriptRole = ScriptRole::Own { password: None };
 
@@ -164,7 +165,7 @@ async fn tables_of_scripts_keep_their_rows_keys_and_indexes() {
         "INSERT INTO script_own VALUES (5, 'a', TRUE, '{\"x\": [1, 2]}', NULL, 1.5, 'text')",
         "INSERT INTO script_own (done, amount, mixed) VALUES (FALSE, 2, 9007199254740993)",
     ] {
-        script_sql::run(&db, sql, &[]).await.unwrap();
+        script_sql::run(&db, &Tenant::Instance, sql, &[]).await.unwrap();
     }
     db.close().await;
     let there = move_to(&a.url, &b.url).await.unwrap();
@@ -176,7 +177,7 @@ async fn tables_of_scripts_keep_their_rows_keys_and_indexes() {
 
     for url in [&b.url, &c.url] {
         let db = Db::open(url, 2).await.unwrap();
-        let run = async |sql: &str| script_sql::run(&db, sql, &[]).await;
+        let run = async |sql: &str| script_sql::run(&db, &Tenant::Instance, sql, &[]).await;
         // Scripts own the table, and its key goes on by itself.
         run("INSERT INTO script_own (done) VALUES (TRUE)").await.unwrap();
         let rows = run("SELECT id, name, done, data, mixed FROM script_own ORDER BY id").await.unwrap();
@@ -223,8 +224,8 @@ async fn an_interrupted_move_is_noticed_and_begins_again() {
         let (sqlite, postgres) = (Database::new_sqlite(), Database::new_postgres().await);
         let (from, to) = if to_postgres { (&sqlite, &postgres) } else { (&postgres, &sqlite) };
         let db = migrated(&from.url).await;
-        script_sql::run(&db, "CREATE TABLE script_own (n INTEGER)", &[]).await.unwrap();
-        script_sql::run(&db, "INSERT INTO script_own VALUES (1)", &[]).await.unwrap();
+        script_sql::run(&db, &Tenant::Instance, "CREATE TABLE script_own (n INTEGER)", &[]).await.unwrap();
+        script_sql::run(&db, &Tenant::Instance, "INSERT INTO script_own VALUES (1)", &[]).await.unwrap();
         for n in 0..3 * BATCH_ROWS / 500 {
             let values: Vec<String> = (0..500).map(|i| format!("('k{n}.{i}', 'v', 1)")).collect();
             execute(&db, &format!("INSERT INTO settings VALUES {}", values.join(", "))).await;
@@ -283,7 +284,7 @@ async fn an_interrupted_move_is_noticed_and_begins_again() {
         assert!(count(&db, "settings").await >= 11_500);
         let counted = collection_counts(&db).await.unwrap();
         assert_eq!(counted.iter().map(|of| of.records).collect::<Vec<_>>(), [2]);
-        let own = script_sql::run(&db, "SELECT n FROM script_own", &[]).await.unwrap();
+        let own = script_sql::run(&db, &Tenant::Instance, "SELECT n FROM script_own", &[]).await.unwrap();
         assert_eq!(own.count, 1);
         db.close().await;
         assert!(matches!(move_to(&from.url, &to.url).await, Err(MoveError::TargetUsed)));

@@ -134,6 +134,86 @@ async fn dropping_a_large_call_unblocks_the_others() {
     assert!(futures_util::poll!(&mut small).is_ready());
 }
 
+/// Two permits, of which a tenant's share is one.
+fn lending() -> FairPool {
+    FairPool::new("test", Bounds { per_tenant: 1, ..BOUNDS })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_is_alone_uses_what_no_other_needs() {
+    let pool = lending();
+    let (a, b) = (tenant("a"), tenant("b"));
+    let first = pool.enter_recallable(&a).await.unwrap();
+    // A call that can't be stopped stays within the share.
+    assert_eq!(pool.try_enter(&a).unwrap_err(), Full::Tenant);
+    let second = pool.enter_recallable(&a).await.unwrap();
+    let mut third = Box::pin(pool.enter_recallable(&a));
+    assert!(futures_util::poll!(&mut third).is_pending());
+    // A call that waits gets what becomes free, as long as the tenant is alone.
+    drop(first);
+    let third = third.await.unwrap();
+    assert_eq!(pool.used(), 2);
+    let mut other = Box::pin(pool.enter(&b));
+    assert!(futures_util::poll!(&mut other).is_pending());
+    // The latest call gives its permit back, and the other one keeps its own.
+    third.recalled().await;
+    assert!(futures_util::poll!(Box::pin(second.recalled())).is_pending());
+    let mut fourth = Box::pin(pool.enter_recallable(&a));
+    assert!(futures_util::poll!(&mut fourth).is_pending());
+    drop(third);
+    let other = other.await.unwrap();
+    assert!(futures_util::poll!(&mut fourth).is_pending());
+    // The tenant is alone again.
+    drop(other);
+    let fourth = fourth.await.unwrap();
+    assert_eq!(pool.used(), 2);
+    drop((second, fourth));
+    assert!(pool.0.lock().tenants.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_visit_of_another_tenant_ends_what_a_tenant_has_beyond_its_share() {
+    let pool = lending();
+    let (a, b) = (tenant("a"), tenant("b"));
+    pool.visit(&a);
+    let first = pool.enter_recallable(&a).await.unwrap();
+    let second = pool.enter_recallable(&a).await.unwrap();
+    let mut third = Box::pin(pool.enter_recallable(&a));
+    assert!(futures_util::poll!(&mut third).is_pending());
+    pool.visit(&b);
+    pool.visit(&a);
+    second.recalled().await;
+    drop(second);
+    assert!(futures_util::poll!(&mut third).is_pending());
+    // The share itself stays, and the rest comes back after the visit.
+    drop(first);
+    let third = third.await.unwrap();
+    let mut fourth = Box::pin(pool.enter_recallable(&a));
+    assert!(futures_util::poll!(&mut fourth).is_pending());
+    drop(fourth);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let fourth = pool.enter_recallable(&a).await.unwrap();
+    assert_eq!(pool.used(), 2);
+    drop((third, fourth));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_while_alone_does_not_overtake_another_tenant() {
+    let pool = lending();
+    let (a, b) = (tenant("a"), tenant("b"));
+    let held = [pool.enter_recallable(&a).await.unwrap(), pool.enter_recallable(&a).await.unwrap()];
+    let mut waiting = Box::pin(pool.enter_recallable(&a));
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    let mut other = Box::pin(pool.enter(&b));
+    assert!(futures_util::poll!(&mut other).is_pending());
+    let [first, second] = held;
+    drop(second);
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    assert!(futures_util::poll!(&mut other).is_ready());
+    drop(first);
+    assert!(futures_util::poll!(&mut waiting).is_ready());
+}
+
 proptest! {
     /// No limit is exceeded, no permit is lost, and no call waits while its permits are free.
     #[test]
@@ -145,17 +225,20 @@ proptest! {
             let tenant = tenant(&who.to_string());
             match what {
                 0 | 1 => {
-                    let permits = which % 3 + 1;
-                    match pool.0.take_or_enqueue(&tenant, permits) {
-                        Ok(Admission::Granted) => held.push(pool.permit(&tenant, permits)),
-                        Ok(Admission::Queued(id, granted)) => waiting.push((tenant, permits, id, granted)),
+                    let wanted = match what {
+                        0 => Wanted::permits(which % 3 + 1),
+                        _ => Wanted { permits: 1, recall: Some(Recall::default()) },
+                    };
+                    match pool.0.take_or_enqueue(&tenant, &wanted) {
+                        Ok(Admission::Granted) => held.push(pool.permit(&tenant, wanted)),
+                        Ok(Admission::Queued(id, granted)) => waiting.push((tenant, wanted, id, granted)),
                         Err(_) => {}
                     }
                 }
                 2 if !held.is_empty() => drop(held.swap_remove(which % held.len())),
                 3 if !waiting.is_empty() => {
-                    let (tenant, permits, id, _granted) = waiting.swap_remove(which % waiting.len());
-                    drop(Waiter { shared: &pool.0, tenant: &tenant, permits, id, done: false });
+                    let (tenant, wanted, id, _granted) = waiting.swap_remove(which % waiting.len());
+                    drop(Waiter { shared: &pool.0, tenant: &tenant, wanted: &wanted, id, done: false });
                 }
                 4 if !held.is_empty() => {
                     let at = which % held.len();
@@ -163,16 +246,16 @@ proptest! {
                 }
                 _ => {}
             }
-            waiting.retain_mut(|(tenant, permits, _, granted)| {
+            waiting.retain_mut(|(tenant, wanted, _, granted)| {
                 let is_granted = granted.try_recv().is_ok();
                 if is_granted {
-                    held.push(pool.permit(tenant, *permits));
+                    held.push(pool.permit(tenant, wanted.clone()));
                 }
                 !is_granted
             });
             let state = pool.0.lock();
             prop_assert_eq!(state.used, held.iter().map(|permit| permit.permits).sum::<usize>());
-            prop_assert_eq!(state.waiting, waiting.iter().map(|(_, permits, ..)| permits).sum::<usize>());
+            prop_assert_eq!(state.waiting, waiting.iter().map(|(_, wanted, ..)| wanted.permits).sum::<usize>());
             prop_assert!(state.used <= bounds.permits && state.waiting <= bounds.waiting);
             prop_assert!(state.round_robin.len() <= state.tenants.len());
             // The first tenant in the round robin waits for more permits than are free. Tenants outside it wait for
@@ -181,17 +264,24 @@ proptest! {
                 let first = state.tenants[first].queue.front().map_or(0, |waiting| waiting.permits);
                 prop_assert!(first > 0 && state.used + first > bounds.permits);
             }
-            for share in state.tenants.values() {
-                prop_assert!(share.used <= bounds.per_tenant);
-                prop_assert_eq!(share.in_round_robin, share.fits_share(&bounds));
+            for (tenant, share) in &state.tenants {
+                // Only calls that can be recalled use more than the share, and are when another tenant waits for them.
+                let surplus = share.used.saturating_sub(bounds.per_tenant);
+                prop_assert!(surplus <= share.recallable.len());
+                if state.round_robin.iter().any(|other| other != tenant) {
+                    let recalled = share.recallable.iter().filter(|recall| recall.is_cancelled()).count();
+                    prop_assert!(recalled >= surplus);
+                }
+                prop_assert_eq!(share.in_round_robin, share.fits_share(state.tenants.len() == 1, &bounds));
+                prop_assert_eq!(share.in_round_robin, state.round_robin.contains(tenant));
                 let queued: usize = share.queue.iter().map(|waiting| waiting.permits).sum();
                 prop_assert_eq!(share.queued, queued);
                 prop_assert!(queued <= bounds.waiting_per_tenant);
             }
         }
         drop(held);
-        for (tenant, permits, id, _granted) in waiting {
-            drop(Waiter { shared: &pool.0, tenant: &tenant, permits, id, done: false });
+        for (tenant, wanted, id, _granted) in waiting {
+            drop(Waiter { shared: &pool.0, tenant: &tenant, wanted: &wanted, id, done: false });
         }
         prop_assert!(pool.0.lock().tenants.is_empty());
     }

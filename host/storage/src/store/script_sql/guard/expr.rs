@@ -283,10 +283,12 @@ impl Rewriter<'_> {
 
     /// The parameter that an expression is.
     pub(super) fn param(&self, expr: &Expr) -> Option<&Json> {
-        let Expr::Value(value) = expr else { return None };
-        let Value::Placeholder(name) = &value.value else { return None };
-        let number = name.strip_prefix('$')?.parse::<usize>().ok()?;
-        self.params.get(number.checked_sub(1)?)
+        self.params.get(param_number(expr)?.checked_sub(1)?)
+    }
+
+    /// Records the use of a parameter whose value is part of the SQL.
+    pub(super) fn use_parameter(&mut self, expr: &Expr) {
+        self.highest_param = self.highest_param.max(param_number(expr).unwrap_or_default());
     }
 
     /// The length in bytes of a literal or text parameter, 0 for other parameters; `None` for other expressions.
@@ -364,6 +366,13 @@ impl Rewriter<'_> {
         });
         Ok(format!("${}", index + 1))
     }
+}
+
+/// The number of the parameter that an expression is.
+fn param_number(expr: &Expr) -> Option<usize> {
+    let Expr::Value(value) = expr else { return None };
+    let Value::Placeholder(name) = &value.value else { return None };
+    name.strip_prefix('$')?.parse().ok()
 }
 
 /// Puts parentheses around an expression.

@@ -8,6 +8,7 @@ use sqlparser::ast::{
 
 use super::idents::{checked_name, shown, single};
 use super::lists::{self, is_in};
+use super::matches::is_matches;
 use super::query::direction;
 use super::scope::{Column, Relation, columns_named, rename};
 use super::{GuardError, Rewriter, refuse_if, replace, unsupported};
@@ -30,6 +31,11 @@ impl Rewriter<'_> {
         let Expr::Function(function) = expr else { return unsupported("this call") };
         let Function { name, uses_odbc_syntax, parameters, args, within_group, filter, null_treatment, over } =
             function;
+        if is_matches(name) && over.is_none() && filter.is_none() {
+            let condition = self.matches(args)?;
+            replace(expr, condition);
+            return Ok(false);
+        }
         refuse_if("{fn …}", *uses_odbc_syntax)?;
         refuse_if("parameters of a function", !matches!(parameters, FunctionArguments::None))?;
         refuse_if("WITHIN GROUP", !within_group.is_empty())?;

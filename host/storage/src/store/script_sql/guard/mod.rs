@@ -17,6 +17,7 @@ mod functions;
 mod idents;
 mod index_rewrites;
 mod lists;
+mod matches;
 mod names;
 mod plain;
 mod query;
@@ -172,6 +173,8 @@ pub struct Parsed {
     backend: Backend,
     /// Whether it can use the lean view of `records`.
     lean: bool,
+    /// Whether its parameters have numbers, as `$1`.
+    is_numbered: bool,
     /// Names in the statement that may be own tables, in lower case.
     own: Vec<String>,
 }
@@ -188,7 +191,7 @@ impl Parsed {
         let dialect = dialect::of(backend);
         let syntax = |error: String| GuardError::Syntax(format!("the SQL can't be read: {error}"));
         let mut tokens = Tokenizer::new(dialect, sql).tokenize().map_err(|e| syntax(e.to_string()))?;
-        number_parameters(&mut tokens)?;
+        let is_numbered = number_parameters(&mut tokens)?;
         let meant = |token: &&Token| !matches!(token, Token::Whitespace(_) | Token::SemiColon);
         match tokens.iter().filter(meant).count() {
             0 => return Err(GuardError::Empty),
@@ -204,7 +207,7 @@ impl Parsed {
         })?;
         match (statements.pop(), statements.is_empty()) {
             (None, _) => Err(GuardError::Empty),
-            (Some(ast), true) => Ok(Self { ast: Box::new(ast), backend, lean, own }),
+            (Some(ast), true) => Ok(Self { ast: Box::new(ast), backend, lean, is_numbered, own }),
             (Some(_), false) => Err(GuardError::Several),
         }
     }
@@ -212,6 +215,11 @@ impl Parsed {
     /// Names that may be own tables. [`Self::write`] needs their columns.
     pub fn own_tables(&self) -> &[String] {
         &self.own
+    }
+
+    /// Whether the statement's parameters have numbers, as `$1`. Those without are in the order of the text.
+    pub fn numbers_parameters(&self) -> bool {
+        self.is_numbered
     }
 
     /// Whether the statement only reads.
@@ -233,7 +241,7 @@ impl Parsed {
         if params.len() > MAX_PARAMS || params.iter().any(is_long) {
             return Err(GuardError::TooLarge);
         }
-        let Self { mut ast, backend, lean, own: _ } = self;
+        let Self { mut ast, backend, lean, is_numbered: _, own: _ } = self;
         let mut rewriter = Rewriter { lean, ..Rewriter::new(backend, params, catalog) };
         let (sql, kind) = match &mut *ast {
             Ast::Query(query) => {
@@ -263,7 +271,8 @@ impl Parsed {
 }
 
 /// Replaces `?` with `$1`, `$2` and so on in the order of the text, and comments with spaces.
-fn number_parameters(tokens: &mut Vec<Token>) -> Result<(), GuardError> {
+/// Returns whether the parameters have had numbers.
+fn number_parameters(tokens: &mut Vec<Token>) -> Result<bool, GuardError> {
     // Comments are dropped: they have no meaning in a statement.
     for token in tokens.iter_mut() {
         if matches!(token, Token::Whitespace(_)) {
@@ -284,7 +293,7 @@ fn number_parameters(tokens: &mut Vec<Token>) -> Result<(), GuardError> {
     if named && next > 0 {
         return Err(GuardError::Unsupported("a mixture of ? and $1".to_owned()));
     }
-    Ok(())
+    Ok(named)
 }
 
 /// Rewrites a statement.

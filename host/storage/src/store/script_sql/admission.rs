@@ -1,0 +1,111 @@
+//! Runs a script's statement at the expense of a tenant: a SELECT that has been cheap as a read by an index, everything else
+//! as a scan.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::costs::{CHEAP_TIME_LIMIT, Costs};
+use super::guard::Parsed;
+use super::{Answer, ScriptSqlError, execute};
+use crate::store::Db;
+use belvedere_web::fair_share::Tenant;
+
+/// Runs one statement. `params` are texts, numbers, booleans and nulls.
+///
+/// # Errors
+/// [`ScriptSqlError`].
+pub async fn run(db: &Db, tenant: &Tenant, sql: &str, params: &[Value]) -> Result<Answer, ScriptSqlError> {
+    let parsed = Parsed::new(sql, db.backend())?;
+    if !parsed.is_select() {
+        let _permit = db.scan_permit(tenant).await?;
+        return Ok(execute(db, sql, parsed, params, None).await?.0);
+    }
+    let costs = costs(db);
+    if costs.is_cheap(tenant, sql, Instant::now()) {
+        let _permit = db.read_permit(tenant).await?;
+        match execute(db, sql, parsed, params, Some(CHEAP_TIME_LIMIT)).await {
+            Err(ScriptSqlError::Overrun) => costs.note_overrun(tenant, sql, Instant::now()),
+            Ok((answer, took)) => {
+                costs.note(tenant, sql, took);
+                return Ok(answer);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let (answer, took) = db
+        .scan(tenant, async || execute(db, sql, Parsed::new(sql, db.backend())?, params, None).await)
+        .await?;
+    costs.note(tenant, sql, took);
+    Ok(answer)
+}
+
+fn costs(db: &Db) -> &Costs {
+    match db {
+        Db::Sqlite(db) => &db.script_costs,
+        Db::Postgres(db) => &db.script_costs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::store::testing::{self, TestDb};
+
+    /// Counts up to its parameter, which takes far longer than a cheap statement if that is a million.
+    const COUNT: &str = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < $1) \
+                         SELECT max(n) AS n FROM t";
+
+    fn be_cheap(db: &Db, tenant: &Tenant, sql: &str) {
+        for _ in 0..3 {
+            costs(db).note(tenant, sql, Duration::ZERO);
+        }
+        assert!(costs(db).is_cheap(tenant, sql, Instant::now()));
+    }
+
+    async fn both() -> [TestDb; 2] {
+        [testing::sqlite().await, testing::postgres().await]
+    }
+
+    #[tokio::test]
+    async fn a_statement_that_turns_out_expensive_is_run_again_as_a_scan() {
+        for db in both().await {
+            let tenant = Tenant::client("a");
+            be_cheap(&db, &tenant, COUNT);
+            let answer = run(&db, &tenant, COUNT, &[json!(1_000_000)]).await.unwrap();
+            assert_eq!(answer.rows, br#"[{"n":1000000}]"#);
+            assert!(!costs(&db).is_cheap(&tenant, COUNT, Instant::now()));
+            be_cheap(&db, &Tenant::client("b"), COUNT);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cheap_statement_waits_for_no_scan() {
+        for db in both().await {
+            let places = 0..db.scans().bounds().permits;
+            let _held: Vec<_> =
+                places.map(|n| db.scans().take(&Tenant::client(format!("holds {n}")), 1).unwrap()).collect();
+            let mut answered = false;
+            // On a busy machine a statement may exceed its limit; it then waits for the scan.
+            for n in 0..20 {
+                let tenant = Tenant::client(n.to_string());
+                be_cheap(&db, &tenant, COUNT);
+                let ran = timeout(Duration::from_secs(1), run(&db, &tenant, COUNT, &[json!(3)])).await;
+                if let Ok(answer) = ran {
+                    assert_eq!(answer.unwrap().rows, br#"[{"n":3}]"#);
+                    answered = true;
+                    break;
+                }
+            }
+            assert!(answered);
+            let fresh =
+                timeout(Duration::from_millis(100), run(&db, &Tenant::client("x"), COUNT, &[json!(3)]));
+            assert!(fresh.await.is_err(), "it is a scan, and the only place is held");
+        }
+    }
+}
