@@ -13,3 +13,4 @@ mod shares;
 mod standard;
 mod statuses;
 mod typed;
+mod views;

@@ -14,10 +14,10 @@ mod validity;
 
 pub use cursor::{InvalidCursor, Keyset, Position};
 pub use filter::Filter;
-pub use narrow::{HasLabel, Narrow};
+pub use narrow::{HasLabel, Hidden, Narrow};
 pub use page_size::PageSize;
 pub use path::Path;
-pub use records::{Backlinks, Links, Query};
+pub use records::{Backlinks, Links, Query, Related, Relation};
 pub use search::{Search, SearchError};
 pub use sort::{Direction, Sort, SortKey};
 pub use validity::valid;

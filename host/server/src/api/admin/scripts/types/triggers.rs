@@ -52,6 +52,17 @@ function handle()
   return { records = toarray(page.records), cursor = page.cursor }
 end
 ";
+const VIEW_TEMPLATE: &str = r#"{
+  "view": 1,
+  "from": "com.example.post",
+  "where": { "did": "$actor" },
+  "with": { "author": { "profile": "did" } },
+  "output": {
+    "feed": [{ "uri": "@uri", "cid": "@cid", "author": "@author", "record": "@record" }],
+    "cursor": "@cursor"
+  }
+}
+"#;
 const PROCEDURE_TEMPLATE: &str = "\
 function handle()
   if not caller_did then error({ status = 401, error = \"AuthRequired\" }) end
@@ -96,6 +107,7 @@ end
 fn view(kind: TriggerKind) -> ScriptTrigger {
     let (subject, help, globals, template) = match kind {
         TriggerKind::Query => ("nsid", "Answers a query method.", QUERY, QUERY_TEMPLATE),
+        TriggerKind::View => ("nsid", "Answers a query method without code.", &[], VIEW_TEMPLATE),
         TriggerKind::Procedure => ("nsid", "Answers a procedure method.", PROCEDURE, PROCEDURE_TEMPLATE),
         TriggerKind::RecordCreate => {
             ("nsid", "Decides on each new record of a collection.", RECORD, RECORD_TEMPLATE)
