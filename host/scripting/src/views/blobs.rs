@@ -3,8 +3,8 @@
 use belvedere_instance::blob_hosts::BlobHosts;
 use belvedere_instance::identity::Resolver;
 
+use super::level::{Column, Level};
 use super::plan::{Addition, Insert, Template};
-use super::run::{Column, Level};
 
 /// The PDS of each author of a row whose form has the URL of a blob.
 pub(super) async fn hosts(

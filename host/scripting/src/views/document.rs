@@ -75,10 +75,11 @@ enum Accounts {
 
 /// The accounts to which the records of an account link.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(deny_unknown_fields)]
 pub(super) struct LinkedFrom {
     /// The account: `$viewer`, a parameter, or a DID.
-    pub(super) linked_from: String,
+    #[serde(rename = "linkedFrom")]
+    pub(super) account: String,
     /// The collection of the linking records.
     pub(super) by: String,
     /// The place of the link in them.
@@ -119,7 +120,7 @@ pub(super) struct TreeSource {
 #[expect(dead_code, reason = "only describes the document")]
 enum Condition {
     Equal(Value),
-    Tests(Tests),
+    Tests(Box<Tests>),
     Alternatives(Vec<BTreeMap<String, Value>>),
 }
 

@@ -11,6 +11,7 @@ mod conditions;
 mod document;
 mod error;
 mod explain;
+mod level;
 mod library;
 pub mod limits;
 mod offence;

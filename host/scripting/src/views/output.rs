@@ -6,8 +6,8 @@ use serde::Serialize;
 use belvedere_instance::blob_hosts::BlobHosts;
 use belvedere_protocol::atproto::blobs;
 
+use super::level::{Column, Level, Row};
 use super::plan::{Addition, Insert, Template, View};
-use super::run::{Column, Level, Row};
 
 /// The handle of an account without a verified one, as the protocol has it.
 const NO_HANDLE: &str = "handle.invalid";

@@ -138,16 +138,6 @@ pub(super) enum Insert {
     Children,
 }
 
-impl Source {
-    /// The collection of its records; `None` for a record of any.
-    pub(super) fn collection(&self) -> Option<&Nsid> {
-        match self {
-            Self::List { collection, .. } | Self::Tree { collection, .. } => Some(collection),
-            Self::Record { collection, .. } => collection.as_ref(),
-        }
-    }
-}
-
 impl Kind {
     /// The rows that it joins.
     pub(super) fn joined(&self) -> Option<&Joined> {

@@ -15,8 +15,8 @@ use super::admin::lexicons::uploads::MAX_BYTES as MAX_LEXICONS;
 use super::admin::plugins::MAX_UPLOAD as MAX_PLUGIN;
 use super::route::{Route, RouteTable};
 use super::{
-    admin, auth, config, dashboard, external_auth, health, link, oauth, openapi, settings, setup, view_schema,
-    well_known, xrpc,
+    admin, auth, config, dashboard, external_auth, health, link, oauth, openapi, settings, setup,
+    view_schema, well_known, xrpc,
 };
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;

@@ -100,7 +100,8 @@ async fn arguments(app: &App, view: &View, typed: &TypedCall<'_>) -> Result<Argu
         let Some(value) = values.get_mut(name) else { continue };
         match value {
             Value::Array(accounts) => {
-                let handles = accounts.iter().filter_map(Value::as_str).filter(|text| !text.starts_with("did:"));
+                let handles =
+                    accounts.iter().filter_map(Value::as_str).filter(|text| !text.starts_with("did:"));
                 if handles.count() > MAX_HANDLES {
                     return Err(invalid(format!("{name} has more than {MAX_HANDLES} handles: use DIDs")));
                 }

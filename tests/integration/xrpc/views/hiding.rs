@@ -4,7 +4,11 @@ use serde_json::json;
 
 use super::*;
 
-crate::in_both_worlds!(labels_hide_rows_and_joined_rows, the_viewers_blocks_hide_accounts, hidden_accounts_vanish);
+crate::in_both_worlds!(
+    labels_hide_rows_and_joined_rows,
+    the_viewers_blocks_hide_accounts,
+    hidden_accounts_vanish
+);
 
 fn feed(hide: Value) -> Value {
     json!({
@@ -55,7 +59,11 @@ async fn labels_hide_rows_and_joined_rows(world: World) {
 async fn the_viewers_blocks_hide_accounts(world: World) {
     let world = social(world).await;
     serve(&world, paged(json!({})), feed(json!([format!("viewer:{BLOCKS}")]))).await;
-    assert_eq!(column(&body(&world, "").await, "key"), ["c1", "a2", "b1", "a1"], "an anonymous call has no blocks");
+    assert_eq!(
+        column(&body(&world, "").await, "key"),
+        ["c1", "a2", "b1", "a1"],
+        "an anonymous call has no blocks"
+    );
     let page = body_for(&world, CAROL, "").await;
     assert_eq!(column(&page, "key"), ["c1", "a2", "a1"]);
     assert!(page["feed"][1].get("quoted").is_none(), "{page}");
@@ -72,7 +80,8 @@ async fn hidden_accounts_vanish(mut world: World) {
     serve(&world, paged(json!({})), view).await;
     assert_eq!(column(&body(&world, "").await, "likes"), [0, 0, 1, 2]);
     world.account(BOB, Some("takendown"));
-    let gone = async |_: &crate::support::instance::Instance| column(&body(&world, "").await, "key").len() == 3;
+    let gone =
+        async |_: &crate::support::instance::Instance| column(&body(&world, "").await, "key").len() == 3;
     world.server.eventually("Bob's records are hidden", gone).await;
     let page = body(&world, "limit=3").await;
     assert_eq!(column(&page, "key"), ["c1", "a2", "a1"]);

@@ -121,5 +121,9 @@ async fn scripts_take_pages_of_views(world: World) {
     let answer = world.server.xrpc("com.example.read").await;
     assert_eq!(answer.body["keys"], json!(["b1", "a2"]), "{}", answer.text);
     assert!(answer.body["wrong"].as_str().unwrap().ends_with("malformed cursor"), "{}", answer.text);
-    assert!(answer.body["absent"].as_str().unwrap().ends_with("nsid: string expected, got number"), "{}", answer.text);
+    assert!(
+        answer.body["absent"].as_str().unwrap().ends_with("nsid: string expected, got number"),
+        "{}",
+        answer.text
+    );
 }

@@ -104,7 +104,8 @@ async fn pages_go_on_after_inserts_in_any_order(mut world: World) {
             let Some(cursor) = page["cursor"].as_str() else { break };
             query = format!("limit=3&cursor={cursor}");
             if seen.len() == 3 {
-                let late = json!({ "$type": POSTS, "text": "late", "n": 9, "createdAt": "2026-02-01T00:00:00Z" });
+                let late =
+                    json!({ "$type": POSTS, "text": "late", "n": 9, "createdAt": "2026-02-01T00:00:00Z" });
                 let rkey = format!("late{}", order.to_string().len());
                 put(&mut world, vec![(BOB, POSTS, &rkey, late)]).await;
             }
@@ -132,7 +133,12 @@ async fn bad_values_are_named(world: World) {
         (&long, "filter op LIKE takes a string of at most 250 bytes"),
     ] {
         let answer = call(&world, query).await;
-        assert_eq!((answer.status.as_u16(), answer.error()), (400, "InvalidRequest"), "{query}: {}", answer.text);
+        assert_eq!(
+            (answer.status.as_u16(), answer.error()),
+            (400, "InvalidRequest"),
+            "{query}: {}",
+            answer.text
+        );
         assert!(answer.body["message"].as_str().unwrap().contains(message), "{query}: {}", answer.text);
     }
     assert_eq!(call(&world, "q=a%00b").await.status, 400);

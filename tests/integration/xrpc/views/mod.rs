@@ -53,9 +53,7 @@ async fn social(mut world: World) -> World {
     let body = json!({ "value": PROFILES });
     let set = world.server.admin(Method::PUT, "/admin/settings/profile_collection", Some(&body)).await;
     assert_eq!(set.status, 204, "{}", set.text);
-    let post = |text: &str, day: u32, mood: &str| {
-        json!({ "$type": POSTS, "text": text, "createdAt": format!("2026-01-0{day}T00:00:00Z"), "mood": mood, "n": day })
-    };
+    let post = |text: &str, day: u32, mood: &str| json!({ "$type": POSTS, "text": text, "createdAt": format!("2026-01-0{day}T00:00:00Z"), "mood": mood, "n": day });
     let with = |mut post: Value, name: &str, value: Value| {
         post[name] = value;
         post
@@ -69,7 +67,12 @@ async fn social(mut world: World) -> World {
             (BOB, PROFILES, "self", json!({ "$type": PROFILES, "displayName": "Bob" })),
             (ALICE, POSTS, "a1", post("one word", 1, "glad")),
             (BOB, POSTS, "b1", with(post("two", 2, "sad"), "reply", reply(reference(ALICE, "a1")))),
-            (ALICE, POSTS, "a2", with(post("three word", 3, "mad"), "embed", json!({ "record": reference(BOB, "b1") }))),
+            (
+                ALICE,
+                POSTS,
+                "a2",
+                with(post("three word", 3, "mad"), "embed", json!({ "record": reference(BOB, "b1") })),
+            ),
             (CAROL, POSTS, "c1", with(post("four", 4, "glad"), "reply", reply(reference(BOB, "b1")))),
             (BOB, LIKES, "l1", like(reference(ALICE, "a1"))),
             (CAROL, LIKES, "l2", like(reference(ALICE, "a1"))),

@@ -20,10 +20,18 @@ async fn mistakes_are_refused_with_their_places(world: World) {
     world.server.upload(lexicon(json!({})), None).await;
     let refused = store(&world, &keys_of(json!({ "where": { "mood": "$mood" }, "hide": ["x"] }))).await;
     assert_eq!(refused.status, 400);
-    assert!(refused.error().contains("the view has mistakes: hide: \"x\" is neither labels:VALUE"), "{}", refused.text);
+    assert!(
+        refused.error().contains("the view has mistakes: hide: \"x\" is neither labels:VALUE"),
+        "{}",
+        refused.text
+    );
     let compared = store(&world, &keys_of(json!({ "where": { "mood": "$mood" } }))).await;
     assert!(compared.error().contains("where: the lexicon declares no parameter mood"), "{}", compared.text);
-    assert!(compared.error().contains("output: the output has a @cursor: declare a parameter"), "{}", compared.text);
+    assert!(
+        compared.error().contains("output: the output has a @cursor: declare a parameter"),
+        "{}",
+        compared.text
+    );
     for text in ["", "{", "[]", "null", "\u{0}", "{\"view\":1}", &"[".repeat(10_000)] {
         let body = json!({ "id": format!("xrpc.view:{METHOD}"), "body": text });
         let answer = world.server.admin(Method::POST, "/admin/scripts", Some(&body)).await;
@@ -64,7 +72,10 @@ async fn a_view_follows_its_lexicon(world: World) {
     let answer = call(&world, "mood=sad").await;
     assert_eq!((answer.status.as_u16(), answer.error()), (500, "InternalServerError"));
     let message = answer.body["message"].as_str().unwrap();
-    assert!(message.contains("does not fit its lexicon: where: the lexicon declares no parameter mood"), "{message}");
+    assert!(
+        message.contains("does not fit its lexicon: where: the lexicon declares no parameter mood"),
+        "{message}"
+    );
     world.server.upload(lexicon(paged(json!({ "mood": string }))), None).await;
     assert_eq!(column(&body(&world, "mood=sad").await, "key"), ["b1"], "it fits again");
 }
@@ -78,11 +89,15 @@ async fn a_view_is_explained_and_tried(world: World) {
     }));
     serve(&world, paged(json!({ "mood": { "type": "string" } })), view).await;
     let id = format!("xrpc.view:{METHOD}");
-    let explained = world.server.admin(Method::POST, "/admin/scripts/explain", Some(&json!({ "id": id }))).await;
+    let explained =
+        world.server.admin(Method::POST, "/admin/scripts/explain", Some(&json!({ "id": id }))).await;
     assert_eq!(explained.status, 200, "{}", explained.text);
     let steps = explained.body["steps"].as_array().unwrap();
     let names: Vec<_> = steps.iter().map(|step| step["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["hide viewer:com.example.block", "from", "with.last", "with.last.with.author", "with.likes"]);
+    assert_eq!(
+        names,
+        ["hide viewer:com.example.block", "from", "with.last", "with.last.with.author", "with.likes"]
+    );
     let indexes = steps[1]["indexes"].to_string();
     assert!(indexes.contains("filter of mood") && indexes.contains("sort of n"), "{indexes}");
     let event = json!({ "type": "request", "params": { "mood": "glad" }, "caller_did": CAROL });
@@ -91,7 +106,8 @@ async fn a_view_is_explained_and_tried(world: World) {
     assert_eq!(tried.status, 200, "{}", tried.text);
     assert_eq!(column(&tried.body["result"]["body"], "key"), ["c1", "a1"], "{}", tried.text);
     let url = format!("http://{}", world.server.address);
-    let output = world.server.run(&["view", "explain", METHOD, "--url", &url, "--key", &world.server.admin_key]);
+    let output =
+        world.server.run(&["view", "explain", METHOD, "--url", &url, "--key", &world.server.admin_key]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("from: a page of com.example.post"), "{text}");
 }

@@ -33,13 +33,21 @@ async fn a_thread_is_nested_and_bounded(world: World) {
     assert_eq!(one["thread"]["replies"][0]["replies"], json!([]));
     assert_eq!(call(&world, &format!("uri={}", uri(ALICE, "none"))).await.status, 404);
     serve(&world, parameters(), thread(2)).await;
-    assert_eq!(body(&world, &root).await["thread"]["replies"][0]["replies"], json!([]), "two records of the tree");
+    assert_eq!(
+        body(&world, &root).await["thread"]["replies"][0]["replies"],
+        json!([]),
+        "two records of the tree"
+    );
 }
 
 async fn circles_end(mut world: World) {
     world = social(world).await;
     let reply = |rkey: &str| json!({ "$type": POSTS, "reply": { "parent": reference(BOB, rkey) } });
-    put(&mut world, vec![(BOB, POSTS, "x", reply("y")), (BOB, POSTS, "y", reply("x")), (BOB, POSTS, "z", reply("z"))]).await;
+    put(
+        &mut world,
+        vec![(BOB, POSTS, "x", reply("y")), (BOB, POSTS, "y", reply("x")), (BOB, POSTS, "z", reply("z"))],
+    )
+    .await;
     serve(&world, parameters(), thread(100)).await;
     let found = body(&world, &format!("uri={}&depth=20", uri(BOB, "x"))).await;
     assert_eq!(found["thread"]["replies"], json!([{ "key": "y", "author": "Bob", "replies": [] }]));

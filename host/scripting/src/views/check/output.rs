@@ -64,7 +64,6 @@ impl<'a> Shapes<'a> {
                     .iter()
                     .map(|(name, member)| (name.clone(), Template::Insert(Insert::Addition(*member))))
                     .collect();
-                // Members are absent for rows without them, so none of them is missing.
                 self.object(&fields, additions, of, at);
             }
             Insert::Addition(number) => {
@@ -170,17 +169,15 @@ impl<'a> Shapes<'a> {
             Some(local) => format!("{}#{local}", of.lexicon),
             None => reference.trim_end_matches("#main").to_owned(),
         };
-        let variants = of.schema["refs"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let variant = variants.into_iter().find(|variant| full(variant) == full(&named));
-        match variant {
-            Some(variant) => self.resolved_reference(variant, of.lexicon),
-            None => {
-                if of.schema["closed"] == true {
-                    self.offences.add(at, format!("{named} is not a variant of the union"));
-                }
-                None
-            }
+        let mut variants = of.schema["refs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let variant = variants.find(|variant| full(variant) == full(&named));
+        if let Some(variant) = variant {
+            return self.resolved_reference(variant, of.lexicon);
         }
+        if of.schema["closed"] == true {
+            self.offences.add(at, format!("{named} is not a variant of the union"));
+        }
+        None
     }
 
     /// The schema behind references; `None` for one that is not here.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use belvedere_protocol::atproto::{Nsid, RecordKey};
 use belvedere_storage::query::{Direction, Links, Relation};
 
-use super::fields::{direction, link_path, nsid, path, subject};
+use super::fields::{check_link_path, direction, nsid, path, subject};
 use super::template;
 use crate::views::document::{self, part};
 use crate::views::limits;
@@ -154,9 +154,9 @@ fn links(
     offences: &mut Offences,
 ) -> Option<(Links, Subject)> {
     let collection = nsid(collection, at_value, offences);
-    let path = link_path(given.path.clone(), &format!("{at}.path"), offences);
+    check_link_path(given.path.as_deref(), &format!("{at}.path"), offences);
     let to = subject(given.to.as_deref().unwrap_or("uri"), &format!("{at}.to"), offences);
-    Some((Links { collection: collection?, path: path? }, to?))
+    Some((Links { collection: collection?, path: given.path.clone() }, to?))
 }
 
 fn listed(
@@ -205,17 +205,14 @@ fn joined(
     offences: &mut Offences,
 ) -> Option<Joined> {
     let additions = level(&given.with, &format!("{at}.with"), depth + 1, offences);
-    let output = match &given.output {
-        Some(output) => output.clone(),
-        None => {
-            let mut output = default();
-            for addition in &additions {
-                let name = addition.name.split('.').next().unwrap_or_default();
-                output[name] = json!(format!("@{name}"));
-            }
-            output
+    let output = given.output.clone().unwrap_or_else(|| {
+        let mut output = default();
+        for addition in &additions {
+            let name = addition.name.split('.').next().unwrap_or_default();
+            output[name] = json!(format!("@{name}"));
         }
-    };
+        output
+    });
     let is_profile = given.profile.is_some();
     let output = template::of_row(&output, &additions, is_profile, &format!("{at}.output"), offences)?;
     Some(Joined { additions, output })

@@ -18,14 +18,13 @@ pub(super) fn path(text: &str, at: &str, offences: &mut Offences) -> Option<Path
     offences.check(at, Path::parse(text).map_err(|error| format!("{text:?} is {error}")))
 }
 
-/// The place of a link, as the index names it: without positions in arrays.
-pub(super) fn link_path(text: Option<String>, at: &str, offences: &mut Offences) -> Option<Option<String>> {
-    let Some(text) = text else { return Some(None) };
-    if text.is_empty() || text.contains([' ', '\0']) {
-        offences.add(at, format!("{text:?} is not the path of a link, such as subject.uri"));
-        return None;
+/// Checks the place of a link, as the index names it: without positions in arrays.
+pub(super) fn check_link_path(path: Option<&str>, at: &str, offences: &mut Offences) {
+    if let Some(path) = path
+        && (path.is_empty() || path.contains([' ', '\0']))
+    {
+        offences.add(at, format!("{path:?} is not the path of a link, such as subject.uri"));
     }
-    Some(Some(text))
 }
 
 pub(super) fn operand(value: &Value, at: &str, offences: &mut Offences) -> Option<Operand> {

@@ -1,15 +1,15 @@
 //! Compiles the document of a view, and lists all of its mistakes.
 
 mod additions;
+mod conditions;
 mod fields;
 mod template;
-mod tests_of_fields;
 
 use serde_json::Value;
 
 use belvedere_storage::query::{Direction, Links, Path, Sort, SortKey};
 
-use self::fields::{direction, link_path, nsid, operand};
+use self::fields::{check_link_path, direction, nsid, operand};
 use super::conditions::Conditions;
 use super::document::{Document, LinkedFrom, ListSource, RecordSource, TreeSource, part};
 use super::limits;
@@ -38,7 +38,7 @@ fn view(text: &str, offences: &mut Offences) -> Option<View> {
         offences.add("view", "the version of the language is 1");
     }
     let from = source(&document.from, offences);
-    let mut conditions = tests_of_fields::conditions(&document.conditions, offences);
+    let mut conditions = conditions::conditions(&document.conditions, offences);
     let source = from.map(|(source, did)| {
         if let Some(did) = did {
             if conditions.did.is_some() {
@@ -96,15 +96,15 @@ fn source(from: &Value, offences: &mut Offences) -> Option<(Source, Option<super
     let collection = nsid(&collection, "from.collection", offences);
     match did {
         Some(object @ Value::Object(_)) => {
-            let LinkedFrom { linked_from, by, path } = part(&object, "from.did", offences)?;
-            let account = operand(&linked_from.into(), "from.did.linkedFrom", offences);
+            let LinkedFrom { account, by, path } = part(&object, "from.did", offences)?;
+            let account = operand(&account.into(), "from.did.linkedFrom", offences);
             let by = nsid(&by, "from.did.by", offences);
-            let path = link_path(path, "from.did.path", offences)?;
+            check_link_path(path.as_deref(), "from.did.path", offences);
             let links = Links { collection: by?, path };
             Some((Source::List { collection: collection?, linked_from: Some((account?, links)) }, None))
         }
         Some(did) => {
-            let did = tests_of_fields::authors(&did, "from.did", offences);
+            let did = conditions::authors(&did, "from.did", offences);
             Some((list(collection?), did))
         }
         None => Some((list(collection?), None)),
@@ -114,13 +114,13 @@ fn source(from: &Value, offences: &mut Offences) -> Option<(Source, Option<super
 fn tree(source: TreeSource, offences: &mut Offences) -> Option<Source> {
     let root = parameter(&source.tree, "from.tree", offences);
     let collection = nsid(&source.collection, "from.collection", offences);
-    let path = link_path(Some(source.path), "from.path", offences).flatten();
+    check_link_path(Some(&source.path), "from.path", offences);
     let depth = match &source.depth {
         Some(depth) => Some(operand(depth, "from.depth", offences)?),
         None => None,
     };
     if let Some(Operand::Constant(depth)) = &depth
-        && !depth.as_u64().is_some_and(|depth| depth <= u64::from(limits::DEPTH))
+        && depth.as_u64().is_none_or(|depth| depth > u64::from(limits::DEPTH))
     {
         offences.add("from.depth", format!("it is a number from 0 to {}, or a parameter", limits::DEPTH));
     }
@@ -128,18 +128,17 @@ fn tree(source: TreeSource, offences: &mut Offences) -> Option<Source> {
     if !(1..=limits::TREE).contains(&limit) {
         offences.add("from.limit", format!("it is a number from 1 to {}", limits::TREE));
     }
-    Some(Source::Tree { root: root?, collection: collection?, path: path?, depth, limit })
+    Some(Source::Tree { root: root?, collection: collection?, path: source.path, depth, limit })
 }
 
 /// A value that each call provides.
 fn parameter(text: &str, at: &str, offences: &mut Offences) -> Option<Operand> {
-    match operand(&text.into(), at, offences)? {
-        parameter @ Operand::Parameter(_) => Some(parameter),
-        _ => {
-            offences.add(at, "it is a parameter of the lexicon, such as $uri");
-            None
-        }
+    let operand = operand(&text.into(), at, offences)?;
+    if matches!(operand, Operand::Parameter(_)) {
+        return Some(operand);
     }
+    offences.add(at, "it is a parameter of the lexicon, such as $uri");
+    None
 }
 
 fn order(order: &[String], offences: &mut Offences) -> Option<Sort> {

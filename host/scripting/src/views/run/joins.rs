@@ -11,8 +11,9 @@ use belvedere_storage::store::labels;
 use belvedere_storage::store::records::links::{self, MAX_TARGETS};
 use belvedere_storage::store::records::{RecordRow, get_many_full, related};
 
-use super::{Column, Level, Row, Run};
+use super::Run;
 use crate::views::error::ViewError;
+use crate::views::level::{Column, Level, Row};
 use crate::views::plan::{Addition, Joined, Kind, Subject};
 
 impl Run<'_> {

@@ -3,7 +3,6 @@
 //! Each read takes its own permit and gives it back, so that a call never holds two.
 
 mod joins;
-mod level;
 mod rows;
 mod tree;
 
@@ -17,8 +16,6 @@ use belvedere_storage::store::Db;
 use belvedere_storage::store::records::linked_accounts;
 use belvedere_web::fair_share::Tenant;
 
-pub(super) use self::level::{Column, Level, Row};
-
 use super::error::ViewError;
 use super::operand::Arguments;
 use super::output::{self, Page};
@@ -28,6 +25,7 @@ use crate::scripts::services::Profiles;
 
 /// The services that answer a call.
 #[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "services have no Debug")]
 pub struct Reads<'a> {
     pub db: &'a Db,
     pub tenant: &'a Tenant,

@@ -7,9 +7,10 @@ use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_storage::query::{Filter, Links, Narrow, Position, Query};
 use belvedere_storage::store::{query, records};
 
-use super::{Row, Run, accounts, page_limit};
+use super::{Run, accounts, page_limit};
 use crate::views::conditions::Conditions;
 use crate::views::error::ViewError;
+use crate::views::level::Row;
 use crate::views::operand::Operand;
 use crate::views::plan::View;
 

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use belvedere_storage::query::Links;
 
+use super::Run;
 use super::joins::replies;
-use super::{Row, Run};
 use crate::views::error::ViewError;
+use crate::views::level::Row;
 use crate::views::limits;
 use crate::views::operand::Operand;
 

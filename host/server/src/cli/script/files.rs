@@ -151,9 +151,13 @@ mod tests {
 
     #[test]
     fn paths_and_triggers_convert_both_ways() {
-        for id in
-            ["xrpc.query:com.example.get", "xrpc.view:com.example.get", "record.index:a.b", "labeler.apply:_actor", "job.run:nightly"]
-        {
+        for id in [
+            "xrpc.query:com.example.get",
+            "xrpc.view:com.example.get",
+            "record.index:a.b",
+            "labeler.apply:_actor",
+            "job.run:nightly",
+        ] {
             let trigger = Trigger::parse(id).unwrap();
             let path = path_of(Path::new("dir"), &trigger);
             assert_eq!(trigger_of(&path), Some(trigger), "{}", path.display());
@@ -191,7 +195,12 @@ mod tests {
         let scripts: Vec<_> = found.scripts.iter().map(|file| (file.trigger.id(), &*file.source)).collect();
         assert_eq!(
             scripts,
-            [("job.run:nightly", "j"), ("xrpc.query:com.example.a", "a"), ("xrpc.query:com.example.b", "b"), ("xrpc.view:com.example.c", "{}")]
+            [
+                ("job.run:nightly", "j"),
+                ("xrpc.query:com.example.a", "a"),
+                ("xrpc.query:com.example.b", "b"),
+                ("xrpc.view:com.example.c", "{}")
+            ]
         );
         assert!(found.unknown.is_empty(), "{:?}", found.unknown);
 

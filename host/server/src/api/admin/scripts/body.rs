@@ -27,9 +27,9 @@ pub(super) fn check_trigger(app: &App, trigger: &Trigger) -> Result<(), Error> {
     let (nsid, namespace) = (trigger.subject(), &app.config.auth.service_namespace);
     if Nsid::try_from(nsid).is_ok_and(|nsid| FixedMethod::of(verb, &nsid).is_some()) {
         return match trigger.kind() {
-            TriggerKind::View => {
-                Err(Error::bad_request(format!("only a script can replace the server's own answer to {nsid}")))
-            }
+            TriggerKind::View => Err(Error::bad_request(format!(
+                "only a script can replace the server's own answer to {nsid}"
+            ))),
             _ => Ok(()),
         };
     }

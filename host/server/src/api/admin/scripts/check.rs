@@ -17,6 +17,7 @@ use belvedere_protocol::atproto::lexicon::LexiconKind;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::scripts::mentions::{Mention, MentionKind, mentions};
 use belvedere_scripting::scripts::{FailureKind, ScriptFailure};
+use belvedere_scripting::views::Offences;
 use belvedere_storage::store::script_variables;
 use belvedere_web::http::Error;
 
@@ -46,7 +47,7 @@ pub async fn handle(
     check_trigger(&app, &trigger)?;
     if trigger.kind() == TriggerKind::View {
         let mistakes = view::compiled(&app, &trigger, &source).await?.err();
-        let mistakes = mistakes.iter().flat_map(|offences| offences.list());
+        let mistakes = mistakes.iter().flat_map(Offences::list);
         let diagnostics: Vec<_> = mistakes.map(|mistake| Diagnostic::of_view(mistake.to_string())).collect();
         return Ok(Json(ScriptCheck { ok: diagnostics.is_empty(), diagnostics, outbound_xrpcs: Vec::new() }));
     }

@@ -66,7 +66,7 @@ pub async fn handle(
     let body = match trigger.kind() {
         TriggerKind::View => Body::View(Box::new(view::to_run(&app, &trigger, &source).await?)),
         // Compiled again also if it is stored, so that the stored script's statistics don't count dry runs.
-        _ => Body::Script(app.scripting.runtime.engine.compile(trigger.clone(), &source).await),
+        _ => Body::Script(Box::new(app.scripting.runtime.engine.compile(trigger.clone(), &source).await)),
     };
     let options = DryRunOptions {
         network: request.network.unwrap_or_default(),
@@ -98,7 +98,7 @@ pub async fn handle(
 
 /// The text that is run.
 enum Body {
-    Script(CompiledScript),
+    Script(Box<CompiledScript>),
     View(Box<View>),
 }
 

@@ -137,10 +137,8 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
     if body.body.is_none() && body.script_type.is_none() && body.description == Patch::Keep {
         return Err(Error::bad_request("nothing to change: send body or description"));
     }
-    if let Some(script_type) = &body.script_type {
-        if body.body.is_none() {
-            return Err(Error::bad_request("script_type can only be sent together with body"));
-        }
+    if body.script_type.is_some() && body.body.is_none() {
+        return Err(Error::bad_request("script_type can only be sent together with body"));
     }
     let description = match body.description {
         Patch::Set(text) => check_description(Some(text))?.map_or(Patch::Clear, Patch::Set),

@@ -39,14 +39,12 @@ pub async fn explain(
     if trigger.kind() != TriggerKind::View {
         return Err(Error::bad_request("only a view (xrpc.view:NSID) can be explained"));
     }
-    let body = match body {
-        Some(body) => body,
-        None => {
-            let row = scripts::get(&app.db, trigger.id()).await?;
-            row.ok_or_else(|| Error::not_found("view not found: send its body to explain one that is not saved"))?
-                .body
-        }
+    let stored = async || {
+        let row = scripts::get(&app.db, trigger.id()).await?;
+        row.map(|row| row.body)
+            .ok_or_else(|| Error::not_found("view not found: send its body to explain one that is not saved"))
     };
+    let body = if let Some(body) = body { body } else { stored().await? };
     let view = to_run(&app, &trigger, &body).await?;
     Ok(Json(ViewExplanation { steps: views::explain(&app.db, &view).await? }))
 }

@@ -40,6 +40,8 @@ const SPECIAL: [&str; 19] = [
 ];
 
 const QUERY: &[&str] = &["method", "params", "collection", "caller_did", "space", "env"];
+/// A document has no globals.
+const VIEW: &[&str] = &[];
 const PROCEDURE: &[&str] =
     &["method", "params", "input", "collection", "caller_did", "delegate_did", "space", "env"];
 const RECORD: &[&str] = &["event", "action", "uri", "did", "collection", "rkey", "record", "env"];
@@ -107,7 +109,7 @@ end
 fn view(kind: TriggerKind) -> ScriptTrigger {
     let (subject, help, globals, template) = match kind {
         TriggerKind::Query => ("nsid", "Answers a query method.", QUERY, QUERY_TEMPLATE),
-        TriggerKind::View => ("nsid", "Answers a query method without code.", &[], VIEW_TEMPLATE),
+        TriggerKind::View => ("nsid", "Answers a query method without code.", VIEW, VIEW_TEMPLATE),
         TriggerKind::Procedure => ("nsid", "Answers a procedure method.", PROCEDURE, PROCEDURE_TEMPLATE),
         TriggerKind::RecordCreate => {
             ("nsid", "Decides on each new record of a collection.", RECORD, RECORD_TEMPLATE)

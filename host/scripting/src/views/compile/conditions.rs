@@ -37,7 +37,7 @@ pub(super) fn authors(value: &Value, at: &str, offences: &mut Offences) -> Optio
     };
     for author in authors.all() {
         if let Operand::Constant(text) = author
-            && !text.as_str().is_some_and(|text| Did::try_from(text).is_ok())
+            && text.as_str().is_none_or(|text| Did::try_from(text).is_err())
         {
             offences.add(at, format!("{text} is not a DID"));
         }
@@ -51,13 +51,14 @@ fn among(value: Option<&Value>, at: &str, offences: &mut Offences) -> Option<Ope
             let values = values.iter().filter_map(|value| operand(value, at, offences)).collect();
             Some(Operands::List(values))
         }
-        Some(one) => match operand(one, at, offences)? {
-            parameter @ Operand::Parameter(_) => Some(Operands::Array(parameter)),
-            _ => {
-                offences.add(at, "in takes a list, or a parameter that is an array");
-                None
+        Some(one) => {
+            let one = operand(one, at, offences)?;
+            if matches!(one, Operand::Parameter(_)) {
+                return Some(Operands::Array(one));
             }
-        },
+            offences.add(at, "in takes a list, or a parameter that is an array");
+            None
+        }
         None => {
             offences.add(at, "its only operator is in");
             None
@@ -86,7 +87,7 @@ fn times(value: &Value, at: &str, offences: &mut Offences) -> Vec<(TimeTest, Ope
     for (test, value) in given {
         let Some(value) = value.and_then(|value| operand(&value, at, offences)) else { continue };
         if let Operand::Constant(constant) = &value
-            && !constant.as_str().is_some_and(|text| Timestamp::parse(text).is_ok())
+            && constant.as_str().is_none_or(|text| Timestamp::parse(text).is_err())
         {
             offences.add(at, format!("{constant} is not a time such as 2026-01-31T12:00:00Z"));
         }

@@ -10,30 +10,30 @@ use belvedere_storage::query::path::Step;
 use belvedere_storage::store::labels::ActiveLabel;
 use belvedere_storage::store::records::RecordRow;
 
-use crate::views::plan::Subject;
+use super::plan::Subject;
 
 /// A record, or an account with or without its profile's record.
 #[derive(Debug)]
-pub struct Row {
-    pub(in crate::views) did: String,
+pub(super) struct Row {
+    pub(super) did: String,
     /// The verified handle of a profile, if it is known.
-    pub(in crate::views) handle: Option<String>,
-    pub(in crate::views) record: Option<RecordRow>,
+    pub(super) handle: Option<String>,
+    pub(super) record: Option<RecordRow>,
     /// The record, parsed when a path into it is needed.
     parsed: OnceLock<Value>,
 }
 
 /// Rows, and the values of their additions.
 #[derive(Debug, Default)]
-pub struct Level {
-    pub(in crate::views) rows: Vec<Row>,
+pub(super) struct Level {
+    pub(super) rows: Vec<Row>,
     /// In the order of the additions.
-    pub(in crate::views) columns: Vec<Column>,
+    pub(super) columns: Vec<Column>,
 }
 
 /// The values of an addition, one for each row.
 #[derive(Debug)]
-pub(in crate::views) enum Column {
+pub(super) enum Column {
     Counts(Vec<u64>),
     /// AT URIs.
     Uris(Vec<Option<String>>),
@@ -45,20 +45,20 @@ pub(in crate::views) enum Column {
 }
 
 impl Row {
-    pub(in crate::views) fn of_record(row: RecordRow) -> Self {
+    pub(super) fn of_record(row: RecordRow) -> Self {
         Self { did: row.did.clone(), handle: None, record: Some(row), parsed: OnceLock::new() }
     }
 
-    pub(in crate::views) fn of_account(did: &Did, handle: Option<String>, record: Option<RecordRow>) -> Self {
+    pub(super) fn of_account(did: &Did, handle: Option<String>, record: Option<RecordRow>) -> Self {
         Self { did: did.to_string(), handle, record, parsed: OnceLock::new() }
     }
 
-    pub(in crate::views) fn uri(&self) -> Option<String> {
+    pub(super) fn uri(&self) -> Option<String> {
         self.record.as_ref().map(RecordRow::uri)
     }
 
     /// The value at a path into the record.
-    pub(in crate::views) fn field(&self, path: &Path) -> Option<&Value> {
+    pub(super) fn field(&self, path: &Path) -> Option<&Value> {
         let record = self.record.as_ref()?;
         let parsed = self.parsed.get_or_init(|| serde_json::from_slice(&record.record).unwrap_or_default());
         let found = path.steps().iter().try_fold(parsed, |value, step| match step {
@@ -69,7 +69,7 @@ impl Row {
     }
 
     /// The AT URI or the DID that an addition is about.
-    pub(in crate::views) fn subject(&self, subject: &Subject) -> Option<String> {
+    pub(super) fn subject(&self, subject: &Subject) -> Option<String> {
         match subject {
             Subject::Uri => self.uri(),
             Subject::Did => Some(self.did.clone()),
@@ -78,7 +78,7 @@ impl Row {
     }
 
     /// The text at a path, or the URI of the strong reference there.
-    pub(in crate::views) fn reference(&self, path: &Path) -> Option<String> {
+    pub(super) fn reference(&self, path: &Path) -> Option<String> {
         let value = self.field(path)?;
         let text = value.as_str().or_else(|| value.get("uri")?.as_str())?;
         // No target has a U+0000, which PostgreSQL can't store.
