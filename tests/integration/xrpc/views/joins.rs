@@ -58,6 +58,7 @@ async fn references_are_followed_to_records_of_any_collection(world: World) {
 
 async fn the_viewer_sees_their_own_records(world: World) {
     let world = social(world).await;
+    let carol = person(&world, CAROL);
     let view = json!({
         "view": 1, "from": POSTS,
         "with": {
@@ -69,7 +70,7 @@ async fn the_viewer_sees_their_own_records(world: World) {
     serve(&world, paged(json!({})), view).await;
     let (like, follow) = (format!("at://{CAROL}/{LIKES}/"), format!("at://{CAROL}/{FOLLOWS}/f1"));
     assert_eq!(
-        column(&body_for(&world, CAROL, "").await, "viewer"),
+        column(&body_for(&world, &carol, "").await, "viewer"),
         [
             json!({}),
             json!({ "follows": follow }),

@@ -12,7 +12,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::fixtures::{ALICE, BOB, World};
-use crate::support::instance::{Answer, record_lexicon};
+use crate::support::instance::{Answer, Instance, record_lexicon};
+use crate::support::plc::Person;
 
 const CAROL: &str = "did:plc:carolcarolcarolcarolcaro";
 const METHOD: &str = "com.example.getFeed";
@@ -35,13 +36,14 @@ fn uri(did: &str, rkey: &str) -> String {
 /// A record of [`social`]: its author, collection, key and text.
 type Put<'a> = (&'a str, &'a str, &'a str, Value);
 
+/// Writes records one after the other, so that they are indexed in this order.
 async fn put(world: &mut World, records: Vec<Put<'_>>) {
-    let wanted = world.server.records().await + records.len() as u64;
-    for (did, collection, rkey, record) in records {
+    let before = world.server.records().await;
+    for (wanted, (did, collection, rkey, record)) in (before + 1..).zip(records) {
         world.push(|at, rev| Frame::create(at, Place { did, collection, rkey, rev }, &record));
+        let indexed = async |server: &Instance| server.records().await == wanted;
+        world.server.eventually("the record is indexed", indexed).await;
     }
-    let indexed = async |server: &crate::support::instance::Instance| server.records().await == wanted;
-    world.server.eventually("all records are indexed", indexed).await;
 }
 
 /// Alice and Bob write posts, Carol replies, likes, follows Alice and blocks Bob.
@@ -126,9 +128,13 @@ async fn body(world: &World, query: &str) -> Value {
     answer.body
 }
 
+/// An account that can call the server.
+fn person(world: &World, did: &str) -> Person {
+    world.plc.person(did, Algorithm::Es256k)
+}
+
 /// The body of a call by an account.
-async fn body_for(world: &World, did: &str, query: &str) -> Value {
-    let person = world.plc.person(did, Algorithm::Es256k);
+async fn body_for(world: &World, person: &Person, query: &str) -> Value {
     let token = format!("Bearer {}", person.token(&world.server.did(), json!({ "lxm": METHOD })));
     let headers = [("x-client-key", world.server.client_key.as_str()), ("authorization", &token)];
     let answer = world.server.request(Method::GET, &format!("/xrpc/{METHOD}?{query}"), &headers, None).await;

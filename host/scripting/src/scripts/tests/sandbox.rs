@@ -113,6 +113,7 @@ async fn unsafe_globals_are_removed() {
             "tostring",
             "type",
             "utf8",
+            "view",
             "warn",
             "xpcall",
             "xrpc"
