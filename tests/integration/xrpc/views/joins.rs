@@ -9,6 +9,7 @@ crate::in_both_worlds!(
     references_are_followed_to_records_of_any_collection,
     the_viewer_sees_their_own_records,
     one_record_has_lists_of_its_account,
+    a_gallery_has_its_photos_in_their_order,
     scripts_take_pages_of_views
 );
 
@@ -103,6 +104,35 @@ async fn one_record_has_lists_of_its_account(world: World) {
     assert_eq!(call(&world, &format!("uri={}", uri(BOB, "b1"))).await.status, 404, "another collection");
     assert_eq!(call(&world, "uri=nonsense").await.status, 400);
     assert_eq!(call(&world, "").await.status, 400);
+}
+
+async fn a_gallery_has_its_photos_in_their_order(mut world: World) {
+    const ITEMS: &str = "com.example.item";
+    world = social(world).await;
+    world.server.upload(record_lexicon(ITEMS), None).await;
+    world.wait_for_stream_of(ITEMS).await;
+    let gallery = "at://did:plc:alicealicealicealicealic/com.example.gallery/g";
+    let item = |photo: String, position: u32, of: &str| json!({ "$type": ITEMS, "gallery": of, "item": photo, "position": position });
+    let items = vec![
+        (ALICE, ITEMS, "i1", item(uri(BOB, "b1"), 2, gallery)),
+        (ALICE, ITEMS, "i2", item(uri(ALICE, "a1"), 1, gallery)),
+        (ALICE, ITEMS, "i3", item(uri(ALICE, "a2"), 0, "at://other")),
+        (ALICE, ITEMS, "i4", item(uri(ALICE, "gone"), 3, gallery)),
+        (ALICE, ITEMS, "i5", item("nonsense\u{1f44d}".to_owned(), 4, gallery)),
+    ];
+    put(&mut world, items).await;
+    let view = json!({
+        "view": 1, "from": ITEMS, "where": { "gallery": "$gallery" }, "order": ["position"], "hide": ["labels:!hide"],
+        "with": { "photo": { "follow": "item", "output": "@rkey" } },
+        "output": { "feed": [{ "key": "@rkey", "photo": "@photo", "n": "@field:position" }], "cursor": "@cursor" }
+    });
+    serve(&world, paged(json!({ "gallery": { "type": "string" } })), view).await;
+    let found = body(&world, &format!("gallery={gallery}")).await;
+    assert_eq!(column(&found, "photo"), [json!("a1"), json!("b1"), Value::Null, Value::Null]);
+    assert_eq!(column(&found, "n"), [1, 2, 3, 4]);
+    let first = body(&world, &format!("gallery={gallery}&limit=1")).await;
+    let rest = body(&world, &format!("gallery={gallery}&cursor={}", first["cursor"].as_str().unwrap())).await;
+    assert_eq!(column(&rest, "n"), [2, 3, 4]);
 }
 
 async fn scripts_take_pages_of_views(world: World) {
