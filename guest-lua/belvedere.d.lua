@@ -481,6 +481,18 @@ function xrpc.query(nsid, params) end
 ---@return belvedere.XrpcAnswer
 function xrpc.procedure(nsid, input, params) end
 
+-- view ---------------------------------------------------------------------------------------------------------------
+
+---Answers of views, as sources of scripts.
+---@class belvedere.view
+view = {}
+
+---The output of a query method that a view answers, with its rows and its cursor. Raises the error that a caller gets.
+---@param nsid string
+---@param params? table<string, belvedere.XrpcParam|belvedere.XrpcParam[]>
+---@return table
+function view.page(nsid, params) end
+
 -- atproto ------------------------------------------------------------------------------------------------------------
 
 ---@class belvedere.Label

@@ -1042,6 +1042,7 @@ export const scripts = {
   deletedAt: 'Deleted',
   kinds: {
     'xrpc.query': 'Answers a query method',
+    'xrpc.view': 'Answers a query method without code',
     'xrpc.procedure': 'Answers a procedure',
     'record.index': 'Decides about every change of a record',
     'record.create': 'Decides about new records',
@@ -1082,6 +1083,7 @@ export const scripts = {
   removeTitle: (id: string) => `Delete the script ${id}?`,
   removeText: {
     'xrpc.query': 'The method gets its built-in answer again.',
+    'xrpc.view': 'The method gets its built-in answer again.',
     'xrpc.procedure': 'The method gets its built-in answer again.',
     'job.run': 'Jobs of this type fail until there is a script again.',
     'labeler.apply': 'Labels are stored as they come from now on.',

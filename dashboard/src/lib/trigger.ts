@@ -16,7 +16,7 @@ export type Source = 'record' | 'label' | 'query' | 'procedure' | 'job'
 
 export function sourceOf(kind: string): Source {
   if (kind === 'labeler.apply') return 'label'
-  if (kind === 'xrpc.query') return 'query'
+  if (kind === 'xrpc.query' || kind === 'xrpc.view') return 'query'
   if (kind === 'xrpc.procedure') return 'procedure'
   return kind === 'job.run' ? 'job' : 'record'
 }

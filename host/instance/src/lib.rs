@@ -6,6 +6,7 @@
 pub mod config; // the environment, read once
 pub mod checks; // checks what the server needs, for doctor and the admin API
 pub mod identity; // resolves DIDs to DID documents, with a cache
+pub mod blob_hosts; // the servers with the blobs of records
 pub mod people; // the handles of accounts, looked up once and kept in the database
 pub mod events; // the event log: one enum of events, written as rows
 pub mod history; // how much the server did, by time

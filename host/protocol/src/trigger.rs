@@ -6,6 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerKind {
     Query,
+    /// A query that a document answers in place of a script.
+    View,
     Procedure,
     RecordCreate,
     RecordUpdate,
@@ -17,8 +19,9 @@ pub enum TriggerKind {
 
 impl TriggerKind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Query,
+        Self::View,
         Self::Procedure,
         Self::RecordCreate,
         Self::RecordUpdate,
@@ -31,7 +34,7 @@ impl TriggerKind {
     /// The name of this trigger in a script's context; all record events are `record`.
     pub fn context(self) -> &'static str {
         match self {
-            Self::Query => "query",
+            Self::Query | Self::View => "query",
             Self::Procedure => "procedure",
             Self::RecordCreate | Self::RecordUpdate | Self::RecordDelete | Self::RecordIndex => "record",
             Self::LabelApply => "label",
@@ -42,6 +45,7 @@ impl TriggerKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Query => "xrpc.query",
+            Self::View => "xrpc.view",
             Self::Procedure => "xrpc.procedure",
             Self::RecordCreate => "record.create",
             Self::RecordUpdate => "record.update",
@@ -168,6 +172,7 @@ mod tests {
     fn reads_every_kind() {
         for (id, kind, subject) in [
             ("xrpc.query:com.example.get", TriggerKind::Query, "com.example.get"),
+            ("xrpc.view:com.example.get", TriggerKind::View, "com.example.get"),
             ("xrpc.procedure:com.example.do-it", TriggerKind::Procedure, "com.example.do-it"),
             ("record.create:a.b", TriggerKind::RecordCreate, "a.b"),
             ("record.update:a.b2", TriggerKind::RecordUpdate, "a.b2"),

@@ -4,3 +4,4 @@
 
 pub mod plugins; // WebAssembly plugins: installed, called within limits, and the accounts that users link with them
 pub mod scripts; // the Lua engine
+pub mod views; // documents that answer query methods without code

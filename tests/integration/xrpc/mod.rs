@@ -14,3 +14,4 @@ mod shares;
 mod standard;
 mod statuses;
 mod typed;
+mod views;

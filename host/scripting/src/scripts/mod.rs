@@ -28,7 +28,7 @@ pub use dry_run::{DryLogLine, DryRun, DryRunOptions, DryRunReport, DryWrite};
 pub use engine::{Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};
-pub use library::{CompiledScript, Library, TallySnapshot};
+pub use library::{CompiledScript, Library, OutputSample, TallySnapshot};
 pub use runtime::ScriptRuntime;
 pub use scheduling::Lineage;
 pub use services::{

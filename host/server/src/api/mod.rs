@@ -25,5 +25,6 @@ pub mod setup;
 mod streams;
 #[cfg(test)]
 mod types;
+pub mod view_schema;
 pub mod well_known;
 pub mod xrpc;

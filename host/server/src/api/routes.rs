@@ -15,8 +15,8 @@ use super::admin::lexicons::uploads::MAX_BYTES as MAX_LEXICONS;
 use super::admin::plugins::MAX_UPLOAD as MAX_PLUGIN;
 use super::route::{Route, RouteTable};
 use super::{
-    admin, auth, config, dashboard, external_auth, health, link, oauth, openapi, settings, setup, well_known,
-    xrpc,
+    admin, auth, config, dashboard, external_auth, health, link, oauth, openapi, settings, setup,
+    view_schema, well_known, xrpc,
 };
 use crate::access::{Permission as P, PublicLimit as Limit};
 use crate::app::App;
@@ -74,6 +74,7 @@ fn always() -> RouteTable {
         Route::admin(POST, "/api/setup/complete", P::SettingsManage, setup::complete),
 
         Route::public(&Limit::PICTURE, GET, "/settings/logo", settings::logo),
+        Route::public(&Limit::PAGE, GET, "/view.schema.json", view_schema::handle),
 
         Route::public(&Limit::PAGE, GET, "/xrpc/com.atproto.server.describeServer", xrpc::method::describe_server),
         Route::xrpc(GET, "/xrpc/app.bsky.actor.getProfile", xrpc::method::get_profile),
@@ -180,6 +181,7 @@ fn always() -> RouteTable {
         Route::admin(POST, "/admin/scripts", P::ScriptsManage, admin::scripts::create),
         Route::admin(POST, "/admin/scripts/check", P::ScriptsManage, admin::scripts::check::handle),
         Route::admin(POST, "/admin/scripts/dry-run", P::ScriptsManage, admin::scripts::dry_run::handle),
+        Route::admin(POST, "/admin/scripts/explain", P::ScriptsManage, admin::scripts::view::explain),
         Route::admin(GET, "/admin/scripts/types", P::ScriptsRead, admin::scripts::types::handle),
         Route::admin(GET, "/admin/scripts/deleted", P::ScriptsRead, admin::scripts::revisions::deleted),
         Route::admin(GET, "/admin/scripts/{id}", P::ScriptsRead, admin::scripts::get),

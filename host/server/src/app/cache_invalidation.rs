@@ -14,6 +14,7 @@ use belvedere_instance::jobs::retention::Retention;
 use belvedere_instance::network_lexicons::Reload;
 use belvedere_instance::settings::Settings;
 use belvedere_protocol::atproto::Did;
+use belvedere_protocol::trigger::TriggerKind;
 use belvedere_scripting::plugins::loading;
 use belvedere_storage::store::notifications::{ListenerEvent, Notifications, announce};
 use belvedere_storage::store::{self, StoreError};
@@ -138,14 +139,24 @@ impl App {
                 self.access.admin_keys.forget();
                 Ok(())
             }
-            Topic::Lexicons => self.registry.reload(db).await,
+            Topic::Lexicons => {
+                self.registry.reload(db).await?;
+                // Views are compared with their lexicons.
+                self.scripting.views.reload(db).await
+            }
             Topic::Labelers => {
                 self.labelers.wake();
                 Ok(())
             }
             Topic::Plugins => self.plugins.loader.reload().await,
-            Topic::Scripts => self.scripting.runtime.library.reload(&self.scripting.runtime.engine, db).await,
+            Topic::Scripts => {
+                self.scripting.runtime.library.reload(&self.scripting.runtime.engine, db).await?;
+                self.scripting.views.reload(db).await
+            }
             Topic::Script(trigger) => {
+                if trigger.starts_with(TriggerKind::View.as_str()) {
+                    return self.scripting.views.reload(db).await;
+                }
                 self.scripting.runtime.library.reload_one(&self.scripting.runtime.engine, db, trigger).await
             }
             Topic::ScriptVariables => {

@@ -1,4 +1,4 @@
-//! The script engine, the stored scripts, the services of runs, and the runners of event scripts and jobs.
+//! The script engine, the stored scripts and views, the services of runs, and the runners of event scripts and jobs.
 
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ use belvedere_scripting::scripts::{
     Engine, EngineConfig, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog,
     ServerPlugins, ServerProfiles, Services, Variables, Xrpc,
 };
+use belvedere_scripting::views::Views;
 use belvedere_wasm::sandbox::MemoryPool;
 
 #[derive(Debug)]
@@ -36,6 +37,10 @@ pub struct Scripting {
     pub jobs: JobQueue,
     /// Permits of dry runs.
     pub dry_runs: Semaphore,
+    /// The stored views of query methods.
+    pub views: Views,
+    /// The profiles of accounts, for views.
+    pub profiles: Arc<ServerProfiles>,
 }
 
 /// Dry runs at once: they are made by hand, and must leave the instances of the guest to requests and events.
@@ -89,6 +94,9 @@ impl Scripting {
             registry: Arc::clone(&startup.core.registry),
             people: people.clone(),
         };
+        let profiles = Arc::new(profiles);
+        let views = Views::default();
+        views.reload(db).await.map_err(|error| startup.store_error(error))?;
         let services = Services::new(index, log, clock.clone(), random.clone())
             .with_variables(variables)
             .with_web(web.clone())
@@ -96,7 +104,7 @@ impl Scripting {
             .with_jobs(jobs.clone())
             .with_atproto(startup.core.resolver.clone(), labels, Arc::clone(attestation))
             .with_people(people, Arc::new(look_ups))
-            .with_profiles(Arc::new(profiles))
+            .with_profiles(Arc::clone(&profiles) as _)
             .with_identity(identity.clone())
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone())
@@ -104,7 +112,8 @@ impl Scripting {
             .with_plugins(Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())));
         let runtime = ScriptRuntime { engine, library, services };
         let events = EventScripts::new(runtime.clone(), events.clone(), db.clone());
-        Ok(Self { runtime, web, events, jobs, dry_runs: Semaphore::new(MAX_DRY_RUNS) })
+        let dry_runs = Semaphore::new(MAX_DRY_RUNS);
+        Ok(Self { runtime, web, events, jobs, dry_runs, views, profiles })
     }
 
     /// The workers that run background jobs.

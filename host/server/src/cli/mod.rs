@@ -1,4 +1,4 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, lexicon, script, plugin, backfill, verify, backup, move, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, lexicon, script, view, plugin, backfill, verify, backup, move, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`). `verify` and `lexicon diff` have their own.
@@ -22,6 +22,7 @@ mod remote;
 mod script;
 mod serve;
 mod verify;
+mod view;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -68,6 +69,9 @@ enum Command {
     /// Check scripts, and copy them between files and a server
     #[command(subcommand)]
     Script(script::Command),
+    /// Show the reads of a view
+    #[command(subcommand)]
+    View(view::Command),
     /// Write, pack and check plugins
     #[command(subcommand)]
     Plugin(plugin::Command),
@@ -132,6 +136,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Admin(command) => admin::run(command, &config).await,
         Command::Lexicon(command) => lexicon::run(command, &config).await,
         Command::Script(command) => script::run(command, &config).await,
+        Command::View(command) => view::run(command, &config).await,
         Command::Plugin(command) => plugin::run(command, &config).await,
         Command::Backfill(command) => backfill::run(command, &config).await,
         Command::Verify(command) => Ok(verify::run(command, &config).await),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::blob_hosts::BlobHosts;
 use super::{TypedCall, account_of, pay_for_handle};
 use crate::app::App;
+use belvedere_instance::blob_hosts::BlobHosts;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Caller};
 use belvedere_protocol::atproto::{AtIdentifier, HandleUri, Nsid};

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::value::RawValue;
 
 use super::fixed::FixedMethod;
-use super::{TypedCall, WrongKind, builtin, describe_server, lexicon_of};
+use super::{TypedCall, WrongKind, builtin, describe_server, lexicon_of, view};
 use crate::app::App;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Verb};
@@ -18,6 +18,7 @@ use belvedere_scripting::scripts::{
     CallOutcome, CompiledScript, DryRun, DryWrite, Invocation, Lineage, ScriptFailure, Services, Xrpc,
     XrpcError,
 };
+use belvedere_scripting::views::View;
 use belvedere_web::http::{Error, nul};
 
 /// The methods that a dry run may call, for `xrpc.*`.
@@ -78,6 +79,15 @@ impl DryRunMethods {
         }
     }
 
+    /// Answers a call with a view, which need not be stored.
+    pub async fn view(&self, view: &View, call: &Call) -> Answer {
+        let answer = match TypedCall::new(&self.app, call) {
+            Ok(typed) => view::run(&self.app, &self.app.db, view, &typed).await,
+            Err(error) => Err(error),
+        };
+        answer.unwrap_or_else(|error| Answer::of_error(&error))
+    }
+
     async fn nested(&self, mut call: Call, lineage: &Lineage) -> Result<Answer, XrpcError> {
         let lexicon = lexicon_of(&self.app, &call)
             .map_err(|WrongKind| XrpcError::Invalid(format!("{} is another kind of method", call.nsid)))?;
@@ -122,7 +132,10 @@ impl DryRunMethods {
 
     async fn built_in(&self, lexicon: &Lexicon, call: &Call) -> Answer {
         let answer = match TypedCall::new(&self.app, call) {
-            Ok(typed) => builtin::answer(&self.app, lexicon, &typed, false).await,
+            Ok(typed) => match view::view_of(&self.app, call) {
+                Some(stored) => view::answer(&self.app, &stored, &typed, false).await,
+                None => builtin::answer(&self.app, lexicon, &typed, false).await,
+            },
             Err(error) => Err(error),
         };
         answer.unwrap_or_else(|error| Answer::of_error(&error))

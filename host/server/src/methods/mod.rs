@@ -1,8 +1,7 @@
-//! Answers XRPC calls: by the method's script, by the built-in behaviour, or through the method's authority.
+//! Answers XRPC calls: by the method's script or view, by the built-in behaviour, or through the method's authority.
 //!
 //! HTTP (`api/xrpc`) and scripts ([`InProcess`]) make a [`Call`] each and pass its [`Answer`] on.
 
-mod blob_hosts;
 mod builtin;
 mod delegate;
 mod describe_server;
@@ -16,6 +15,7 @@ pub mod pds_session;
 mod scripted;
 pub mod spaces;
 mod typed_call;
+mod view;
 mod write;
 
 use std::sync::Arc;
@@ -111,7 +111,10 @@ async fn dispatch(
         (Some(script), _) => scripted::answer(app, &script, Some(&lexicon), &typed, lineage).await,
         (None, Verb::Query) => {
             let may_lag = lineage.is_none_or(Lineage::may_lag);
-            builtin::answer(app, &lexicon, &typed, may_lag).await
+            match view::view_of(app, call) {
+                Some(stored) => view::answer(app, &stored, &typed, may_lag).await,
+                None => builtin::answer(app, &lexicon, &typed, may_lag).await,
+            }
         }
         (None, Verb::Procedure) => write::answer(app, &lexicon, &typed).await,
     };

@@ -13,6 +13,7 @@ use belvedere_instance::events::redact::{self, Names};
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Verb};
 use belvedere_protocol::atproto::{Did, Nsid};
+use belvedere_protocol::trigger::Trigger;
 use belvedere_scripting::scripts::{
     CompiledScript, FailureAnswer, FailureKind, Invocation, Lineage, ScriptFailure, Variables,
 };
@@ -51,10 +52,10 @@ pub(super) async fn answer(
         Ok(outcome) => {
             let lexicons = app.registry.snapshot();
             let body = lexicons.output_with_arrays(call.nsid.as_str(), outcome.body);
-            if script.is_sampled()
+            if script.outputs.takes()
                 && let Err(errors) = lexicons.check_output(call.nsid.as_str(), &body)
             {
-                report_output(app, script, call, errors.to_string());
+                report_output(app, script.trigger(), call, errors.to_string());
             }
             Answer::json(StatusCode::OK, body)
         }
@@ -136,8 +137,8 @@ fn failed(app: &App, run: &FailedRun<'_>, failure: &ScriptFailure) -> Error {
 }
 
 /// Records that an output does not match the lexicon, within the tenant's share of the event log.
-fn report_output(app: &App, script: &CompiledScript, call: &Call, error: String) {
-    let trigger = script.trigger().id().into();
+pub(super) fn report_output(app: &App, trigger: &Trigger, call: &Call, error: String) {
+    let trigger = trigger.id().into();
     let log = &app.scripting.runtime.services.log;
     if log.admit(&call.caller.tenant, &trigger, error.len(), app.clock.now()) {
         let (method, caller) = (call.nsid.clone(), call.caller.did.as_ref().map(Did::to_string));

@@ -1,10 +1,11 @@
-//! Conditions on the columns of records and on their labels, which the lists of the admin API may add to those of a query.
+//! Conditions on the columns of records and on their labels, which the lists of the admin API and views add to those of a query.
 
 use serde_json::json;
 
 use super::Filter;
 use super::filter::FilterError;
 use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Did;
 
 /// The labels that a lexicon lets an author put into a record, at most.
 const MAX_OWN_LABELS: usize = 10;
@@ -18,6 +19,21 @@ pub struct Narrow {
     /// Indexed before this time.
     pub before: Option<Timestamp>,
     pub label: Option<HasLabel>,
+    pub hidden: Hidden,
+}
+
+/// The records that a read leaves out before it counts the rows of its page, so that pages are full.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hidden {
+    /// Records with one of these labels, and those of accounts with one.
+    pub labels: Vec<HasLabel>,
+    /// Records of these accounts.
+    pub accounts: Vec<Did>,
+}
+
+impl Hidden {
+    /// Nothing is left out.
+    pub const NONE: Self = Self { labels: Vec::new(), accounts: Vec::new() };
 }
 
 /// A label that records must have, of a labeler or of their author. Labels of labelers that are being deleted and those of
@@ -44,5 +60,11 @@ impl HasLabel {
 
 impl Narrow {
     /// The list of all records.
-    pub const ALL: &'static Self = &Self { rkey: None, from: None, before: None, label: None };
+    pub const ALL: &'static Self =
+        &Self { rkey: None, from: None, before: None, label: None, hidden: Hidden::NONE };
+
+    /// Whether it only leaves hidden records out, which are few.
+    pub(crate) fn only_hides(&self) -> bool {
+        self.rkey.is_none() && self.from.is_none() && self.before.is_none() && self.label.is_none()
+    }
 }

@@ -4,7 +4,7 @@ use belvedere_protocol::atproto::{Did, Nsid};
 
 use super::cursor::Position;
 use super::sort::{Direction, Sort, SortKey, SortKeyset};
-use super::{Filter, Keyset, Narrow, PageSize};
+use super::{Filter, Hidden, Keyset, Narrow, PageSize};
 
 /// A query for a page of records.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct Query {
     /// Only records of these accounts.
     pub dids: Option<Vec<Did>>,
     pub filter: Option<Filter>,
-    /// Further conditions, which only lists of the admin API have.
+    /// Further conditions, which lists of the admin API and views have.
     pub narrow: Narrow,
     /// Only records that their lexicon accepts, or only those that it rejects.
     pub valid: Option<bool>,
@@ -50,6 +50,27 @@ pub struct Backlinks {
     pub limit: u32,
 }
 
+/// The first records of a collection that belong to each of several targets.
+#[derive(Clone, Debug)]
+pub struct Related {
+    pub collection: Nsid,
+    pub relation: Relation,
+    /// Newest first, or oldest first.
+    pub direction: Direction,
+    /// Records of each target, at most.
+    pub limit: u32,
+    pub hidden: Hidden,
+}
+
+/// The reason why a record belongs to a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// It links to the target, an AT URI or a DID, at this path; without one anywhere.
+    Link { path: Option<String> },
+    /// The target is the DID of its author.
+    Author,
+}
+
 impl Query {
     /// The first page of a collection, newest first.
     pub fn of(collection: Nsid) -> Self {
@@ -74,7 +95,7 @@ impl Query {
 
     /// The accounts of a list of theirs in the order of time, if it has no other conditions.
     pub(crate) fn timeline(&self) -> Option<&[Did]> {
-        let is_plain = self.filter.is_none() && self.valid.is_none() && self.narrow == *Narrow::ALL;
+        let is_plain = self.filter.is_none() && self.valid.is_none() && self.narrow.only_hides();
         self.dids.as_deref().filter(|_| is_plain && self.did.is_none() && self.is_by_time())
     }
 

@@ -21,7 +21,8 @@ use crate::scripts::library::tally::Tally;
 use crate::scripts::mentions::{called_methods, takes_raw_params};
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
 use crate::scripts::{
-    CompiledScript, FailureKind, Invocation, Outcome, ScriptFailure, Services, limits, named_space,
+    CompiledScript, FailureKind, Invocation, Outcome, OutputSample, ScriptFailure, Services, limits,
+    named_space,
 };
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
@@ -119,7 +120,7 @@ impl Engine {
             methods: called_methods(source),
             raw_params: takes_raw_params(source),
             kept_a_row: AtomicBool::new(false),
-            outputs: AtomicU64::new(0),
+            outputs: OutputSample::default(),
         }
     }
 

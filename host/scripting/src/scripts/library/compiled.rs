@@ -1,10 +1,11 @@
 //! A compiled script.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
+use super::sample::OutputSample;
 use super::tally::Tally;
 use crate::scripts::ScriptFailure;
 use belvedere_protocol::trigger::Trigger;
@@ -24,12 +25,8 @@ pub struct CompiledScript {
     pub(in crate::scripts) raw_params: bool,
     /// Whether [`Self::first_kept_row`] was called.
     pub(in crate::scripts) kept_a_row: AtomicBool,
-    /// Calls of [`Self::is_sampled`].
-    pub(in crate::scripts) outputs: AtomicU64,
+    pub outputs: OutputSample,
 }
-
-/// One of so many outputs of a method is compared with its lexicon.
-const SAMPLE: u64 = 100;
 
 impl CompiledScript {
     /// The methods that its source names in `xrpc.query("…")` and `xrpc.procedure("…")`, sorted.
@@ -45,12 +42,6 @@ impl CompiledScript {
     /// source of the trigger is a new script.
     pub fn first_kept_row(&self) -> bool {
         !self.kept_a_row.swap(true, Ordering::Relaxed)
-    }
-
-    /// Whether the output that the script has returned now is one of those that are compared with the lexicon: the first, and each
-    /// hundredth.
-    pub fn is_sampled(&self) -> bool {
-        self.outputs.fetch_add(1, Ordering::Relaxed).is_multiple_of(SAMPLE)
     }
 
     pub fn source(&self) -> &str {

@@ -1,12 +1,14 @@
 //! The registry of compiled scripts, by trigger id. Replaced as a whole, so that a request sees one consistent set.
 
 mod compiled;
+mod sample;
 pub(super) mod tally;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use compiled::CompiledScript;
+pub use sample::OutputSample;
 pub use tally::TallySnapshot;
 
 use crate::scripts::Engine;
@@ -74,6 +76,8 @@ impl ScriptSet {
             let script = match self.by_trigger.get(id.as_str()) {
                 Some(same) if *same.source == **source => Arc::clone(same),
                 _ => match Trigger::parse(id) {
+                    // The room of views loads them.
+                    Ok(trigger) if trigger.kind() == TriggerKind::View => continue,
                     Ok(trigger) => Arc::new(engine.compile(trigger, source).await),
                     Err(error) => {
                         tracing::error!(script = id, %error, "a stored script has an unusable id and is ignored");
@@ -167,6 +171,7 @@ impl Library {
             let known = current.by_trigger.get(id);
             Ok(match stored.and_then(|row| Some((Trigger::parse(id).ok()?, row.body))) {
                 None => current.without(id),
+                Some((trigger, _)) if trigger.kind() == TriggerKind::View => current.clone(),
                 Some((_, body)) if known.is_some_and(|known| *known.source == *body) => current.clone(),
                 Some((trigger, body)) => current.with(engine.compile(trigger, &body).await),
             })

@@ -30,7 +30,7 @@ impl Lineage {
     pub(in crate::scripts) fn root(kind: TriggerKind) -> Self {
         let (time, factor) = match kind {
             TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_FACTOR),
-            TriggerKind::Query | TriggerKind::Procedure => (limits::RUN_TIME, 1),
+            TriggerKind::Query | TriggerKind::View | TriggerKind::Procedure => (limits::RUN_TIME, 1),
             TriggerKind::RecordCreate
             | TriggerKind::RecordUpdate
             | TriggerKind::RecordDelete

@@ -114,6 +114,7 @@ async fn unsafe_globals_are_removed() {
             "tostring",
             "type",
             "utf8",
+            "view",
             "warn",
             "xpcall",
             "xrpc"

@@ -9,8 +9,9 @@ use super::files::{self, Folder, ScriptFile};
 use crate::app::engine_config;
 use crate::cli::FAILED;
 use belvedere_instance::config::Config;
-use belvedere_protocol::trigger::Trigger;
+use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::scripts::{Engine, ScriptFailure};
+use belvedere_scripting::views;
 
 /// The trigger under which a file is loaded whose path is not one.
 const PLACEHOLDER_TRIGGER: &str = "xrpc.query:loose.file";
@@ -45,11 +46,19 @@ pub(super) fn report_unknown(folder: &Folder) -> usize {
     folder.unknown.len()
 }
 
-/// Loads every script in an empty sandbox and prints the errors. Returns how many scripts don't load.
+/// Loads every script in an empty sandbox, compiles every view, and prints the errors. Returns how many scripts don't load.
 pub(super) async fn check_all(scripts: &[ScriptFile], config: &Config) -> anyhow::Result<usize> {
     let engine = Engine::open(engine_config(config)).await?;
     let mut broken = 0;
     for script in scripts {
+        if script.trigger.kind() == TriggerKind::View {
+            // The server compares it with the lexicon of its method when it is saved.
+            if let Err(offences) = views::compile(&script.source) {
+                broken += 1;
+                print_stderr(&format_args!("{}: {offences}", script.path.display()));
+            }
+            continue;
+        }
         if let Err(failure) = engine.check(script.trigger.clone(), &script.source).await {
             broken += 1;
             print_stderr(&with_location(&script.path, &script.trigger, &failure));

@@ -1,4 +1,5 @@
-//! Maps triggers to files (`KIND/SUBJECT.lua` for the trigger `KIND:SUBJECT`) and reads folders of scripts.
+//! Maps triggers to files (`KIND/SUBJECT.lua` for the trigger `KIND:SUBJECT`, `xrpc.view/NSID.json` for a view) and reads
+//! folders of scripts.
 
 use std::fmt;
 use std::fs;
@@ -7,10 +8,18 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::super::folder::entries;
-use belvedere_protocol::trigger::Trigger;
+use belvedere_protocol::trigger::{Trigger, TriggerKind};
 
-/// The extension of script files.
+/// The extension of scripts.
 const EXTENSION: &str = "lua";
+
+/// The extension of views.
+const VIEW_EXTENSION: &str = "json";
+
+/// The extension of the file of a trigger of this kind.
+fn extension_of(kind: &str) -> &'static str {
+    if kind == TriggerKind::View.as_str() { VIEW_EXTENSION } else { EXTENSION }
+}
 
 /// A script in a folder.
 #[derive(Debug)]
@@ -42,7 +51,7 @@ impl fmt::Display for UnknownFile {
 
 const NOT_IN_A_KIND: &str = "it is not in a folder named like a kind of trigger (such as xrpc.query)";
 const NO_SUBJECT: &str = "its name is not a trigger of this kind";
-const NO_SCRIPT: &str = "scripts are files that end in .lua";
+const NO_SCRIPT: &str = "scripts are files that end in .lua, and views end in .json";
 
 /// Folders beside those of the kinds that are not read: of `script init`, and for tests of scripts.
 const OTHER_FOLDERS: [&str; 3] = ["library", "test", "tests"];
@@ -52,13 +61,14 @@ const NOTES: [&str; 2] = ["md", "txt"];
 
 /// The path of a trigger's script in a folder. All characters of a trigger are safe in file names.
 pub(super) fn path_of(dir: &Path, trigger: &Trigger) -> PathBuf {
-    dir.join(trigger.kind().as_str()).join(format!("{}.{EXTENSION}", trigger.subject()))
+    let kind = trigger.kind().as_str();
+    dir.join(kind).join(format!("{}.{}", trigger.subject(), extension_of(kind)))
 }
 
 /// The trigger that the end of a path names; `None` when it names none.
 pub(super) fn trigger_of(path: &Path) -> Option<Trigger> {
     let kind = path.parent()?.file_name()?.to_str()?;
-    let subject = path.file_name()?.to_str()?.strip_suffix(&format!(".{EXTENSION}"))?;
+    let subject = path.file_name()?.to_str()?.strip_suffix(&format!(".{}", extension_of(kind)))?;
     Trigger::parse(&format!("{kind}:{subject}")).ok()
 }
 
@@ -141,9 +151,13 @@ mod tests {
 
     #[test]
     fn paths_and_triggers_convert_both_ways() {
-        for id in
-            ["xrpc.query:com.example.get", "record.index:a.b", "labeler.apply:_actor", "job.run:nightly"]
-        {
+        for id in [
+            "xrpc.query:com.example.get",
+            "xrpc.view:com.example.get",
+            "record.index:a.b",
+            "labeler.apply:_actor",
+            "job.run:nightly",
+        ] {
             let trigger = Trigger::parse(id).unwrap();
             let path = path_of(Path::new("dir"), &trigger);
             assert_eq!(trigger_of(&path), Some(trigger), "{}", path.display());
@@ -165,6 +179,7 @@ mod tests {
         };
         for (path, text) in [
             ("xrpc.query/com.example.b.lua", "b"),
+            ("xrpc.view/com.example.c.json", "{}"),
             ("job.run/nightly.lua", "j"),
             ("xrpc.query/com.example.a.lua", "a"),
             ("xrpc.query/notes.txt", "not a script"),
@@ -180,7 +195,12 @@ mod tests {
         let scripts: Vec<_> = found.scripts.iter().map(|file| (file.trigger.id(), &*file.source)).collect();
         assert_eq!(
             scripts,
-            [("job.run:nightly", "j"), ("xrpc.query:com.example.a", "a"), ("xrpc.query:com.example.b", "b")]
+            [
+                ("job.run:nightly", "j"),
+                ("xrpc.query:com.example.a", "a"),
+                ("xrpc.query:com.example.b", "b"),
+                ("xrpc.view:com.example.c", "{}")
+            ]
         );
         assert!(found.unknown.is_empty(), "{:?}", found.unknown);
 
@@ -189,6 +209,7 @@ mod tests {
             ("xrpc.querry/com.example.a.lua", NOT_IN_A_KIND),
             ("xrpc.query/com.example.c", NO_SCRIPT),
             ("xrpc.query/com.example.d.LUA", NO_SCRIPT),
+            ("xrpc.view/com.example.d.lua", NO_SUBJECT),
             ("xrpc.query/deep/com.example.a.lua", NOT_IN_A_KIND),
             ("xrpc.query/nonsense.lua", NO_SUBJECT),
         ];
@@ -196,7 +217,7 @@ mod tests {
             file(path, "");
         }
         let found = read_folder(dir.path()).unwrap();
-        assert_eq!(found.scripts.len(), 3);
+        assert_eq!(found.scripts.len(), 4);
         let mut listed: Vec<_> =
             found.unknown.iter().map(|file| (file.path.as_path(), file.reason)).collect();
         listed.sort_unstable();

@@ -16,7 +16,12 @@ use std::time::Duration;
 
 pub use self::error::BuildError;
 pub use super::select::IndexKind;
+use super::{Db, StoreError, intern};
 use crate::query::path::Path;
+use belvedere_protocol::atproto::Nsid;
+
+/// Cost that is recorded for a field whose index is requested: so much is worth an index.
+const REQUESTED: Duration = Duration::from_secs(1);
 
 /// Maximum number of fields recorded between two flushes; further ones are ignored. A script may take the path from its
 /// caller.
@@ -89,6 +94,20 @@ impl FieldUsage {
     pub(super) fn take(&self) -> HashMap<IndexKey, Use> {
         std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Asks for the index of a field before a query needs it. The index of a collection without records is built once its
+/// queries cost something.
+///
+/// # Errors
+/// When the collection can't be looked up.
+pub async fn request(db: &Db, collection: &Nsid, path: &Path, kind: IndexKind) -> Result<(), StoreError> {
+    let Some(collection) = intern::collection(db, collection).await? else { return Ok(()) };
+    if db.fields().index(collection.id, path, kind).is_none() {
+        let key = IndexKey { collection_id: collection.id, path: path.clone(), kind };
+        db.fields().note(key, Some(REQUESTED));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -13,7 +13,10 @@ use crate::query::{PageSize, Query};
 use crate::store::intern::Collection;
 use crate::store::records::{PartialRow, RecordRow};
 use crate::store::scans::SCAN_TIME_LIMIT;
-use crate::store::select::{By, Select, Sql, Value, bound, direction_words, json_list};
+use crate::store::select::{
+    By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Value, bound, direction_words, hidden,
+    json_list,
+};
 use crate::store::{Db, StoreError};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
@@ -77,15 +80,16 @@ async fn heads(
 }
 
 /// The conditions and the order of the records of the account `a` after the cursor.
-fn write_list(sql: &mut Sql, query: &Query, collection: Collection) -> String {
+fn write_list<D: Dialect>(query: &Query, collection: Collection, sql: &mut Sql) -> String {
     let (direction, than) = direction_words(query.direction());
     let id = sql.bind(Value::Integer(collection.id));
     let after = query.after_time().map_or_else(String::new, |after| {
         let (time, id) = (sql.bind(Value::Integer(after.indexed_at.0)), sql.bind(Value::Integer(after.id)));
         format!(" AND (r.indexed_at, r.id) {than} ({time}, {id})")
     });
+    let hidden = hidden::<D>(sql, &query.collection, &query.narrow.hidden, "a.did");
     format!(
-        "r.collection_id = {id} AND r.did_id = a.id{after} \
+        "r.collection_id = {id} AND r.did_id = a.id{after}{hidden} \
          ORDER BY r.indexed_at {direction}, r.id {direction} LIMIT 1"
     )
 }
@@ -99,7 +103,7 @@ fn direction_and_limit(sql: &mut Sql, query: &Query) -> String {
 /// SQLite has no LATERAL, so the time and the id are two lookups, of which the second finds the page of the first in memory.
 fn sqlite(query: &Query, collection: Collection, dids: &[Did]) -> Sql {
     let mut sql = Sql::new();
-    let list_of = write_list(&mut sql, query, collection);
+    let list_of = write_list::<SqliteDialect>(query, collection, &mut sql);
     let dids = sql.bind(json_list(dids));
     let order = direction_and_limit(&mut sql, query);
     sql.push(format_args!(
@@ -113,7 +117,7 @@ fn sqlite(query: &Query, collection: Collection, dids: &[Did]) -> Sql {
 
 fn postgres(query: &Query, collection: Collection, dids: &[Did]) -> Sql {
     let mut sql = Sql::new();
-    let list_of = write_list(&mut sql, query, collection);
+    let list_of = write_list::<PostgresDialect>(query, collection, &mut sql);
     let dids = sql.bind(json_list(dids));
     let order = direction_and_limit(&mut sql, query);
     let records = collection.partition.records();

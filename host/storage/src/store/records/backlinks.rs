@@ -2,10 +2,13 @@
 //! referring record, and ids rise with each record that is created, so the newest backlinks are read in order without a
 //! sort.
 
+use std::sync::LazyLock;
+
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
-use super::super::select::{By, Select};
+use super::super::select::{By, Select, Target};
+use super::super::types::to_json_text;
 use super::super::{Db, StoreError, hot};
 use super::Page;
 use crate::query::{Backlinks, Position};
@@ -22,14 +25,18 @@ const RARE: i64 = 10;
 pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, StoreError> {
     let nsid = &links.links.collection;
     let Some(collection) = intern::collection(db, nsid).await? else { return Ok(Page::empty()) };
-    let scans = links.did.is_some() || is_rare(db, collection, links).await?;
+    let scans = links.did.is_some()
+        || match &links.links.path {
+            Some(path) => is_rare(db, collection, path, std::slice::from_ref(&links.target)).await?,
+            None => false,
+        };
     let permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
     let after = match links.after {
         Some(Position::Time(keyset)) => Some(keyset),
         _ => None,
     };
     let select = Select {
-        by: By::Target { target: &links.target, path: links.links.path.as_deref() },
+        by: By::Target { target: Target::Value(&links.target), path: links.links.path.as_deref() },
         did: links.did.as_ref(),
         after,
         ..Select::page(nsid, collection, links.limit)
@@ -39,13 +46,32 @@ pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, S
     select.complete(db, found).await
 }
 
-/// Whether a page of one path passes over most links of a target that has many.
-async fn is_rare(db: &Db, collection: Collection, links: &Backlinks) -> Result<bool, StoreError> {
-    let Some(path) = &links.links.path else { return Ok(false) };
-    let sql = "SELECT coalesce(max(CASE WHEN path = '' THEN links END), 0), coalesce(max(CASE WHEN path <> '' THEN links END), 0) \
-               FROM link_counts WHERE target = $1 AND collection_id = $2 AND path IN ('', $3)";
-    let (all, of_path): (i64, i64) = hot!(db, |pool| {
-        sqlx::query_as(sql).bind(&links.target).bind(collection.id).bind(path).fetch_one(pool).await
+/// The targets, of a collection, that have few of many links at a path. On SQLite and on PostgreSQL.
+static COUNT_RARE: LazyLock<[String; 2]> = LazyLock::new(|| {
+    ["SELECT value FROM json_each($1)", "SELECT jsonb_array_elements_text($1::text::jsonb)"].map(|targets| {
+        format!(
+            "SELECT count(*) FROM (SELECT coalesce(max(CASE WHEN path = '' THEN links END), 0) AS links, \
+                 coalesce(max(CASE WHEN path <> '' THEN links END), 0) AS of_path FROM link_counts \
+             WHERE collection_id = $2 AND path IN ('', $3) AND target IN ({targets}) GROUP BY target) t \
+             WHERE of_path * {RARE} < links"
+        )
+    })
+});
+
+/// Whether a page of one path passes over most links of one of these targets, which has many.
+pub(super) async fn is_rare(
+    db: &Db,
+    collection: Collection,
+    path: &str,
+    targets: &[String],
+) -> Result<bool, StoreError> {
+    let sql: &'static str = match db {
+        Db::Sqlite(_) => &COUNT_RARE[0],
+        Db::Postgres(_) => &COUNT_RARE[1],
+    };
+    let targets = to_json_text(targets);
+    let rare: i64 = hot!(db, |pool| {
+        sqlx::query_scalar(sql).bind(&targets).bind(collection.id).bind(path).fetch_one(pool).await
     })?;
-    Ok(of_path * RARE < all)
+    Ok(rare > 0)
 }

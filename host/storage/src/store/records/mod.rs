@@ -6,10 +6,12 @@ pub(super) mod count;
 pub(super) mod delete;
 pub mod hidden;
 pub mod invalid;
+pub mod linked_accounts;
 pub mod links;
 pub(super) mod many;
 pub(super) mod packed;
 pub(super) mod page;
+pub mod related;
 pub(super) mod unjoined;
 
 use bytes::Bytes;

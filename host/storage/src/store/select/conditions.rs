@@ -1,9 +1,9 @@
 //! The conditions that the caller of a list or query has.
 
 use crate::query::filter::{Combine, Filter, Test};
-use crate::query::{HasLabel, Narrow};
+use crate::query::{HasLabel, Hidden, Narrow};
 use crate::store::labels::VERSION_MARK;
-use belvedere_protocol::atproto::Did;
+use belvedere_protocol::atproto::{Did, Nsid};
 
 use super::{Dialect, Select, Sql, Value};
 
@@ -42,7 +42,7 @@ impl Select<'_> {
     }
 
     fn write_narrow<D: Dialect>(&self, sql: &mut Sql) {
-        let Narrow { rkey, from, before, label } = self.narrow;
+        let Narrow { rkey, from, before, label, hidden } = self.narrow;
         if let Some(rkey) = rkey {
             let rkey = sql.bind(Value::Text(rkey.clone()));
             sql.push(format_args!(" AND r.rkey = {rkey}"));
@@ -53,20 +53,58 @@ impl Select<'_> {
                 sql.push(format_args!(" AND r.indexed_at {than} {time}"));
             }
         }
-        if let Some(HasLabel { val, now, own }) = label {
-            let collection = sql.bind(Value::Text(self.nsid.as_str().to_owned()));
-            let of_version = sql.bind(Value::Text(format!("{val}{VERSION_MARK}")));
-            let val = sql.bind(Value::Text(val.clone()));
-            let now = sql.bind(Value::Integer(now.0));
-            let own = condition::<D>(sql, own);
-            sql.push(format_args!(
-                " AND ({own} OR EXISTS (SELECT 1 FROM labels l \
-                 WHERE l.uri = 'at://' || {} || '/' || {collection} || '/' || r.rkey \
-                     AND (l.val = {val} OR l.val = {of_version} || l.cid) AND NOT l.neg AND (l.exp IS NULL OR l.exp > {now})))",
-                D::DID
-            ));
+        if let Some(label) = label {
+            let condition = has_label::<D>(sql, self.nsid, label, D::DID, Subjects::Record);
+            sql.push(format_args!(" AND {condition}"));
         }
+        let hidden = self::hidden::<D>(sql, self.nsid, hidden, D::DID);
+        sql.push(format_args!("{hidden}"));
     }
+}
+
+/// The conditions that leave hidden records `r` out, each after an AND. `did`: the DID of their account.
+pub(in crate::store) fn hidden<D: Dialect>(sql: &mut Sql, nsid: &Nsid, hidden: &Hidden, did: &str) -> String {
+    let Hidden { labels, accounts } = hidden;
+    let mut conditions = String::new();
+    if !accounts.is_empty() {
+        let (before, after) = D::DID_IS_IN_JSON;
+        conditions = format!(" AND NOT ({before}{}{after})", sql.bind(json_list(accounts)));
+    }
+    for label in labels {
+        // A field that is missing makes a comparison NULL, not false.
+        conditions.push_str(" AND ");
+        conditions.push_str(&has_label::<D>(sql, nsid, label, did, Subjects::RecordAndAccount));
+        conditions.push_str(" IS NOT TRUE");
+    }
+    conditions
+}
+
+/// The subjects whose labels count for a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subjects {
+    Record,
+    RecordAndAccount,
+}
+
+/// The condition that the record `r` has a label.
+fn has_label<D: Dialect>(
+    sql: &mut Sql,
+    nsid: &Nsid,
+    HasLabel { val, now, own }: &HasLabel,
+    did: &str,
+    subjects: Subjects,
+) -> String {
+    let collection = sql.bind(Value::Text(nsid.as_str().to_owned()));
+    let of_version = sql.bind(Value::Text(format!("{val}{VERSION_MARK}")));
+    let val = sql.bind(Value::Text(val.clone()));
+    let now = sql.bind(Value::Integer(now.0));
+    let own = condition::<D>(sql, own);
+    let account = if subjects == Subjects::Record { String::new() } else { format!("{did}, ") };
+    format!(
+        "({own} OR EXISTS (SELECT 1 FROM labels l \
+         WHERE l.uri IN ({account}'at://' || {did} || '/' || {collection} || '/' || r.rkey) \
+             AND (l.val = {val} OR l.val = {of_version} || l.cid) AND NOT l.neg AND (l.exp IS NULL OR l.exp > {now})))"
+    )
 }
 
 /// Accounts as a JSON array, each once.

@@ -28,7 +28,7 @@ use super::partitions::Partition;
 
 pub(super) use self::bounds::{Bound, Bounds, Values, conditions, within};
 pub(super) use self::columns::{Columns, INLINE_BYTES, WHOLE_TEXT};
-pub(super) use self::conditions::json_list;
+pub(super) use self::conditions::{hidden, json_list};
 pub(super) use self::dialect::{Classes, Dialect, InIndex, Keys, MISSING, ValueType};
 pub use self::index_kind::IndexKind;
 pub(super) use self::postgres::Dialect as PostgresDialect;
@@ -77,7 +77,24 @@ pub(super) enum By<'a> {
     /// Through an index with this name. The caller writes its conditions and the order.
     Index(&'a str),
     /// The records that refer to this URI or DID, at the given path or anywhere, in the order in which they were created.
-    Target { target: &'a str, path: Option<&'a str> },
+    Target { target: Target<'a>, path: Option<&'a str> },
+}
+
+/// A target of links in a statement.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target<'a> {
+    Value(&'a str),
+    /// A column of a statement around this one.
+    Column(&'static str),
+}
+
+impl Target<'_> {
+    fn write(self, sql: &mut Sql) -> String {
+        match self {
+            Self::Value(value) => sql.bind(Value::Text(value.to_owned())).to_string(),
+            Self::Column(column) => column.to_owned(),
+        }
+    }
 }
 
 /// Everything that the text of a statement depends on, unless a caller wrote a part of it.

@@ -207,7 +207,7 @@ impl super::Dialect for Dialect {
             Accounts::VisibleJoined => "d.status = 0",
         };
         if let By::Target { target, .. } = by {
-            let target = sql.bind(Value::Text(target.to_owned()));
+            let target = target.write(sql);
             let collection = sql.bind(Value::Integer(id));
             sql.push(format_args!(
                 " FROM {} f CROSS JOIN LATERAL \

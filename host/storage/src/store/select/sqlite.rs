@@ -200,7 +200,7 @@ impl super::Dialect for Dialect {
             By::Time => {}
             By::Field(_) | By::Index(_) => sql.push(format_args!("r.id = f.id AND ")),
             By::Target { target, .. } => {
-                let target = sql.bind(Value::Text(target.to_owned()));
+                let target = target.write(sql);
                 let collection = sql.bind(Value::Integer(collection.id));
                 sql.push(format_args!(
                     "f.target = {target} AND f.collection_id = {collection} AND r.id = f.record_id AND "

@@ -59,6 +59,7 @@ mod plugins;
 mod plugin_values;
 mod poison;
 mod query;
+mod related;
 mod revocations;
 mod scans;
 mod script_sql;

@@ -17,7 +17,7 @@ use crate::store::backfill::indexed;
 use crate::store::intern::{self, Collection};
 use crate::store::partitions::Partition;
 use crate::store::script_sql::guard::{Catalog, Parsed};
-use crate::store::select::{Accounts, By, Columns, PostgresDialect, Select};
+use crate::store::select::{Accounts, By, Columns, PostgresDialect, Select, Target};
 use crate::store::testing::postgres;
 use crate::store::{Backend, Db, index, records};
 use belvedere_base::clock::Timestamp;
@@ -60,7 +60,7 @@ fn statements(collection: Collection) -> Vec<(String, bool)> {
         (full.clone(), true),
         (Select { valid: Some(true), ..full.clone() }, true),
         (Select { valid: Some(false), ..full.clone() }, false),
-        (Select { by: By::Target { target: "at://x", path: None }, ..page }, true),
+        (Select { by: By::Target { target: Target::Value("at://x"), path: None }, ..page }, true),
         (Select { accounts: Accounts::All, direction: Direction::Asc, limit: 500, ..full }, true),
     ];
     let of_accounts = kinds.iter().flat_map(|(select, is_ordered)| {

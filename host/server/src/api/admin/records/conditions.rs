@@ -62,7 +62,7 @@ pub(super) async fn read(app: &App, query: RecordsQuery) -> Result<Query, Error>
             .map_err(|invalid| Error::bad_request(invalid.to_string()))?,
         filter: given(query.filter.as_deref()).map(|text| filter(&text)).transpose()?,
         valid: paging::valid(query.valid.as_deref())?,
-        narrow: Narrow { rkey, from, before, label },
+        narrow: Narrow { rkey, from, before, label, ..Narrow::default() },
         ..Query::of(collection)
     })
 }

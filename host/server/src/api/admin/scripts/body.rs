@@ -20,13 +20,18 @@ const MAX_DESCRIPTION: usize = 300;
 /// Refuses a trigger whose script could never run, because the server itself answers the method.
 pub(super) fn check_trigger(app: &App, trigger: &Trigger) -> Result<(), Error> {
     let verb = match trigger.kind() {
-        TriggerKind::Query => Verb::Query,
+        TriggerKind::Query | TriggerKind::View => Verb::Query,
         TriggerKind::Procedure => Verb::Procedure,
         _ => return Ok(()),
     };
     let (nsid, namespace) = (trigger.subject(), &app.config.auth.service_namespace);
     if Nsid::try_from(nsid).is_ok_and(|nsid| FixedMethod::of(verb, &nsid).is_some()) {
-        return Ok(());
+        return match trigger.kind() {
+            TriggerKind::View => Err(Error::bad_request(format!(
+                "only a script can replace the server's own answer to {nsid}"
+            ))),
+            _ => Ok(()),
+        };
     }
     let why = if nsid == UPLOAD_BLOB {
         "it streams a file to the user's PDS, which no script can hold"
@@ -46,7 +51,7 @@ pub(super) fn check_trigger(app: &App, trigger: &Trigger) -> Result<(), Error> {
 pub(super) fn unusual(app: &App, trigger: &Trigger) -> Option<(&'static str, String)> {
     let subject = trigger.subject();
     let (wanted, what) = match trigger.kind() {
-        TriggerKind::Query => (LexiconKind::Query, "a query"),
+        TriggerKind::Query | TriggerKind::View => (LexiconKind::Query, "a query"),
         TriggerKind::Procedure => (LexiconKind::Procedure, "a procedure"),
         TriggerKind::LabelApply | TriggerKind::JobRun => return None,
         _ => (LexiconKind::Record, "a record"),
@@ -81,11 +86,17 @@ pub(super) async fn check_source(
     })
 }
 
-pub(super) fn check_type(script_type: &str) -> Result<(), Error> {
-    if script_type == "lua" {
+/// The type of the body that a trigger has.
+pub(super) fn type_of(trigger: &Trigger) -> &'static str {
+    if trigger.kind() == TriggerKind::View { "view" } else { "lua" }
+}
+
+pub(super) fn check_type(trigger: &Trigger, script_type: &str) -> Result<(), Error> {
+    let wanted = type_of(trigger);
+    if script_type == wanted {
         return Ok(());
     }
-    Err(Error::bad_request(format!("script_type must be lua, not {script_type}")))
+    Err(Error::bad_request(format!("script_type must be {wanted}, not {script_type}")))
 }
 
 /// An empty description counts as none.

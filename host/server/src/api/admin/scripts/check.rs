@@ -8,14 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use super::body::{check_trigger, unusual};
 use super::diagnostics::{self, Diagnostic};
+use super::view;
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_protocol::atproto::lexicon::LexiconKind;
-use belvedere_protocol::trigger::Trigger;
+use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::scripts::mentions::{Mention, MentionKind, mentions};
 use belvedere_scripting::scripts::{FailureKind, ScriptFailure};
+use belvedere_scripting::views::Offences;
 use belvedere_storage::store::script_variables;
 use belvedere_web::http::Error;
 
@@ -43,6 +45,12 @@ pub async fn handle(
     let ScriptToCheck { id, body: source } = request.json()?;
     let trigger = Trigger::parse(&id).map_err(|e| Error::bad_request(e.to_string()))?;
     check_trigger(&app, &trigger)?;
+    if trigger.kind() == TriggerKind::View {
+        let mistakes = view::compiled(&app, &trigger, &source).await?.err();
+        let mistakes = mistakes.iter().flat_map(Offences::list);
+        let diagnostics: Vec<_> = mistakes.map(|mistake| Diagnostic::of_view(mistake.to_string())).collect();
+        return Ok(Json(ScriptCheck { ok: diagnostics.is_empty(), diagnostics, outbound_xrpcs: Vec::new() }));
+    }
     let mut diagnostics = Vec::new();
     let checked = app.scripting.runtime.engine.check(trigger.clone(), &source).await;
     let outbound_xrpcs = match checked {

@@ -15,7 +15,7 @@ pub struct Diagnostic {
     severity: &'static str,
     #[schemars(extend("enum" = [
         "syntax", "missing_handle", "runtime", "limit", "memory", "unknown_method", "unset_variable", "no_lexicon",
-        "kind_mismatch"
+        "kind_mismatch", "view"
     ]))]
     kind: &'static str,
     /// From 1. Null when it concerns no line; then the fields below are null too.
@@ -31,6 +31,11 @@ pub struct Diagnostic {
 impl Diagnostic {
     pub(super) fn warning(kind: &'static str, message: String) -> Self {
         Self { severity: "warning", kind, message, ..Self::default() }
+    }
+
+    /// A mistake of a view, with its place in the text.
+    pub(super) fn of_view(message: String) -> Self {
+        Self { severity: "error", kind: "view", message, ..Self::default() }
     }
 
     /// At these bytes of the source, which are on one line.

@@ -13,18 +13,20 @@ use serde::Deserialize;
 
 use self::answer::{DryRunAnswer, Finished, RunResult};
 use self::event::{DryEvent, DryRunEvent};
+use super::view;
 use crate::access::{Admin, Permission};
 use crate::api::answer::{Built, Json};
 use crate::api::input::WithBody;
 use crate::app::App;
 use crate::methods::dry_run::DryRunMethods;
 use belvedere_instance::events::Event;
-use belvedere_instance::xrpc::{Call, Caller};
+use belvedere_instance::xrpc::{Answer, Call, Caller};
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::scripts::{
     CompiledScript, DryRun, DryRunOptions, FailureKind, Invocation, Lineage, ScriptFailure,
 };
+use belvedere_scripting::views::View;
 use belvedere_storage::store::scripts;
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::{Error, response};
@@ -49,11 +51,11 @@ pub async fn handle(
     admin: Admin,
     request: WithBody<DryRunRequest>,
 ) -> Result<Built<Json<DryRunAnswer>>, Error> {
-    let body = request.json()?;
-    let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
-    let event = body.event.resolve(&app, &trigger).await?;
-    let is_stored = body.source.is_none();
-    let source = match body.source {
+    let request = request.json()?;
+    let trigger = Trigger::parse(&request.id).map_err(|e| Error::bad_request(e.to_string()))?;
+    let event = request.event.resolve(&app, &trigger).await?;
+    let is_stored = request.source.is_none();
+    let source = match request.source {
         Some(source) => source,
         None => stored(&app, &trigger).await?,
     };
@@ -61,17 +63,23 @@ pub async fn handle(
     let entered = tokio::time::timeout(MAX_WAIT, app.scripting.dry_runs.acquire()).await;
     let _permit = entered.ok().and_then(Result::ok).ok_or_else(busy)?;
 
-    // Compiled again also if it is stored, so that the stored script's statistics don't count dry runs.
-    let script = app.scripting.runtime.engine.compile(trigger.clone(), &source).await;
+    let body = match trigger.kind() {
+        TriggerKind::View => Body::View(Box::new(view::to_run(&app, &trigger, &source).await?)),
+        // Compiled again also if it is stored, so that the stored script's statistics don't count dry runs.
+        _ => Body::Script(Box::new(app.scripting.runtime.engine.compile(trigger.clone(), &source).await)),
+    };
     let options = DryRunOptions {
-        network: body.network.unwrap_or_default(),
+        network: request.network.unwrap_or_default(),
         with_session: event.has_session(),
         with_variables: admin.may(Permission::ScriptVariablesRead),
     };
     let dry_run = DryRun::new(options);
     let methods = DryRunMethods::new(&app, &dry_run);
     let started = Instant::now();
-    let result = run(&app, &admin, &methods, &script, &event).await;
+    let result = match &body {
+        Body::View(view) => Ok(answered(&admin, &methods, view, &event).await),
+        Body::Script(script) => run(&app, &admin, &methods, script, &event).await,
+    };
     let duration = started.elapsed();
     app.events.record(Event::ScriptDryRun {
         actor: admin.did.to_string(),
@@ -86,6 +94,24 @@ pub async fn handle(
     let finished =
         Finished { trigger: &trigger, event: &event, result, duration, report: dry_run.take(), options };
     Ok(response::json(StatusCode::OK, &finished.answer(&app)).into())
+}
+
+/// The text that is run.
+enum Body {
+    Script(Box<CompiledScript>),
+    View(Box<View>),
+}
+
+/// The answer of a view; its events are requests.
+async fn answered(admin: &Admin, methods: &DryRunMethods, view: &View, event: &DryEvent) -> RunResult {
+    let answer = match event {
+        DryEvent::Request { call, .. } => {
+            let call = Call { caller: caller(admin, call.caller.did.clone()), ..Call::clone(call) };
+            methods.view(view, &call).await
+        }
+        _ => Answer::of_error(&Error::bad_request("a view answers requests")),
+    };
+    RunResult::Method(answer)
 }
 
 async fn stored(app: &App, trigger: &Trigger) -> Result<String, Error> {

@@ -1,4 +1,4 @@
-//! `/admin/scripts`: stores, lists, changes and deletes scripts.
+//! `/admin/scripts`: stores, lists, changes and deletes scripts and views.
 
 mod body;
 pub mod check;
@@ -6,6 +6,7 @@ mod diagnostics;
 pub mod dry_run;
 pub mod revisions;
 pub mod types;
+pub mod view;
 
 use std::sync::Arc;
 
@@ -13,14 +14,17 @@ use futures_util::future::Either;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::body::{check_description, check_source, check_trigger, check_type, outbound_xrpcs, unusual};
+use self::body::{
+    check_description, check_source, check_trigger, check_type, outbound_xrpcs, type_of, unusual,
+};
+use self::view::{check_alone, check_to_store};
 
 use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::input::{WithBody, WithQuery};
 use crate::app::{App, Topic};
 use belvedere_instance::events::Event;
-use belvedere_protocol::trigger::Trigger;
+use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_storage::store::Patch;
 use belvedere_storage::store::scripts::{self, NewScript, ScriptPatch, ScriptRow};
 use belvedere_web::http::{Error, Request};
@@ -67,12 +71,10 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<S
 pub struct NewScriptBody {
     id: String,
     body: String,
-    /// `lua`, the default, is the only one.
+    /// `lua`, or `view` for a view: the default is the one of the trigger.
     script_type: Option<String>,
     description: Option<String>,
 }
-
-const DEFAULT_TYPE: &str = "lua";
 
 /// `POST /admin/scripts`: binds a script to a trigger, replacing the previous one.
 pub async fn create(
@@ -82,16 +84,17 @@ pub async fn create(
 ) -> Result<Either<Json<SavedScript, 201>, Json<SavedScript>>, Error> {
     let body = request.json()?;
     let trigger = Trigger::parse(&body.id).map_err(|e| Error::bad_request(e.to_string()))?;
-    let script_type = body.script_type.unwrap_or_else(|| DEFAULT_TYPE.to_owned());
-    check_type(&script_type)?;
+    let script_type = body.script_type.unwrap_or_else(|| type_of(&trigger).to_owned());
+    check_type(&trigger, &script_type)?;
     check_trigger(&app, &trigger)?;
+    check_alone(&app, &trigger).await?;
     let description = check_description(body.description)?;
-    let compiled = check_source(&app.scripting.runtime.engine, trigger.clone(), &body.body).await?;
+    let outbound_xrpcs = check_body(&app, &trigger, &body.body).await?;
 
     let script = NewScript {
         id: body.id.clone(),
         script_type: script_type.clone(),
-        outbound_xrpcs: outbound_xrpcs(&compiled),
+        outbound_xrpcs,
         body: body.body,
         description,
         saved_by: Some(admin.did.to_string()),
@@ -109,6 +112,16 @@ pub async fn create(
     Ok(if created { Either::Left(Json(saved)) } else { Either::Right(Json(saved)) })
 }
 
+/// Checks the body of a script or of a view. Returns the methods that a script names.
+async fn check_body(app: &App, trigger: &Trigger, body: &str) -> Result<Option<Vec<String>>, Error> {
+    if trigger.kind() == TriggerKind::View {
+        check_to_store(app, trigger, body).await?;
+        return Ok(None);
+    }
+    let compiled = check_source(&app.scripting.runtime.engine, trigger.clone(), body).await?;
+    Ok(outbound_xrpcs(&compiled))
+}
+
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ScriptChange {
     body: Option<String>,
@@ -124,28 +137,29 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
     if body.body.is_none() && body.script_type.is_none() && body.description == Patch::Keep {
         return Err(Error::bad_request("nothing to change: send body or description"));
     }
-    if let Some(script_type) = &body.script_type {
-        if body.body.is_none() {
-            return Err(Error::bad_request("script_type can only be sent together with body"));
-        }
-        check_type(script_type)?;
+    if body.script_type.is_some() && body.body.is_none() {
+        return Err(Error::bad_request("script_type can only be sent together with body"));
     }
     let description = match body.description {
         Patch::Set(text) => check_description(Some(text))?.map_or(Patch::Clear, Patch::Set),
         other => other,
     };
     let trigger = Trigger::parse(id).map_err(|_| Error::not_found("script not found"))?;
-    let compiled = match &body.body {
+    if let Some(script_type) = &body.script_type {
+        check_type(&trigger, script_type)?;
+    }
+    let body_and_methods = match body.body {
         Some(source) => {
             check_trigger(&app, &trigger)?;
-            Some(check_source(&app.scripting.runtime.engine, trigger.clone(), source).await?)
+            let outbound_xrpcs = check_body(&app, &trigger, &source).await?;
+            Some((source, outbound_xrpcs))
         }
         None => None,
     };
 
     let patch = ScriptPatch {
         script_type: body.script_type,
-        body: body.body.map(|text| (text, compiled.as_ref().and_then(outbound_xrpcs))),
+        body: body_and_methods,
         description,
         saved_by: Some(admin.did.to_string()),
     };

@@ -117,7 +117,7 @@ impl DryRunEvent {
 impl DryEvent {
     fn check(&self, trigger: &Trigger) -> Result<(), Error> {
         let subject = match (self, trigger.kind()) {
-            (Self::Request { .. }, TriggerKind::Query | TriggerKind::Procedure)
+            (Self::Request { .. }, TriggerKind::Query | TriggerKind::View | TriggerKind::Procedure)
             | (Self::Job { .. }, TriggerKind::JobRun) => return Ok(()),
             (Self::Label(label), TriggerKind::LabelApply) => label.trigger_subject().to_owned(),
             (Self::Record(event), kind) if kind.context() == "record" => {

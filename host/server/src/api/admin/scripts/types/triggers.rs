@@ -40,6 +40,8 @@ const SPECIAL: [&str; 19] = [
 ];
 
 const QUERY: &[&str] = &["method", "params", "collection", "caller_did", "space", "env"];
+/// A document has no globals.
+const VIEW: &[&str] = &[];
 const PROCEDURE: &[&str] =
     &["method", "params", "input", "collection", "caller_did", "delegate_did", "space", "env"];
 const RECORD: &[&str] = &["event", "action", "uri", "did", "collection", "rkey", "record", "env"];
@@ -52,6 +54,17 @@ function handle()
   return { records = toarray(page.records), cursor = page.cursor }
 end
 ";
+const VIEW_TEMPLATE: &str = r#"{
+  "view": 1,
+  "from": "com.example.post",
+  "where": { "did": "$actor" },
+  "with": { "author": { "profile": "did" } },
+  "output": {
+    "feed": [{ "uri": "@uri", "cid": "@cid", "author": "@author", "record": "@record" }],
+    "cursor": "@cursor"
+  }
+}
+"#;
 const PROCEDURE_TEMPLATE: &str = "\
 function handle()
   if not caller_did then error({ status = 401, error = \"AuthRequired\" }) end
@@ -96,6 +109,7 @@ end
 fn view(kind: TriggerKind) -> ScriptTrigger {
     let (subject, help, globals, template) = match kind {
         TriggerKind::Query => ("nsid", "Answers a query method.", QUERY, QUERY_TEMPLATE),
+        TriggerKind::View => ("nsid", "Answers a query method without code.", VIEW, VIEW_TEMPLATE),
         TriggerKind::Procedure => ("nsid", "Answers a procedure method.", PROCEDURE, PROCEDURE_TEMPLATE),
         TriggerKind::RecordCreate => {
             ("nsid", "Decides on each new record of a collection.", RECORD, RECORD_TEMPLATE)

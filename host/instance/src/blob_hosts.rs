@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use belvedere_instance::identity::Resolver;
+use crate::identity::Resolver;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::render;
 use belvedere_storage::store::records::RecordRow;
@@ -17,22 +17,24 @@ const MAX_WAIT: Duration = Duration::from_millis(1500);
 
 /// PDS origins by DID. An author that can't be resolved is not among them.
 #[derive(Debug, Default)]
-pub(super) struct BlobHosts(HashMap<String, Arc<str>>);
+pub struct BlobHosts(HashMap<String, Arc<str>>);
 
 impl BlobHosts {
-    pub(super) async fn of(resolver: &Resolver, rows: &[RecordRow]) -> Self {
-        let authors = render::blob_authors(rows);
-        if authors.is_empty() {
-            return Self::default();
-        }
-        let lookups = authors.into_iter().map(async |author| {
-            let did = Did::try_from(author).ok()?;
-            Some((author.to_owned(), resolver.pds_within(&did, MAX_WAIT).await?))
+    /// Those of the authors whose records have blobs.
+    pub async fn of(resolver: &Resolver, rows: &[RecordRow]) -> Self {
+        Self::of_accounts(resolver, render::blob_authors(rows)).await
+    }
+
+    pub async fn of_accounts(resolver: &Resolver, dids: Vec<&str>) -> Self {
+        let lookups = dids.into_iter().map(async |account| {
+            let did = Did::try_from(account).ok()?;
+            Some((account.to_owned(), resolver.pds_within(&did, MAX_WAIT).await?))
         });
         Self(join_all(lookups).await.into_iter().flatten().collect())
     }
 
-    pub(super) fn get(&self, did: &str) -> Option<&str> {
+    /// The origin of an account's PDS, if it is known.
+    pub fn get(&self, did: &str) -> Option<&str> {
         self.0.get(did).map(|pds| &**pds)
     }
 }

@@ -1,0 +1,49 @@
+//! Reads the small parts of a document: NSIDs, paths, values, directions.
+
+use serde_json::Value;
+
+use belvedere_protocol::atproto::Nsid;
+use belvedere_storage::query::{Direction, Path};
+
+use crate::views::offence::Offences;
+use crate::views::operand::Operand;
+use crate::views::plan::Subject;
+
+pub(super) fn nsid(text: &str, at: &str, offences: &mut Offences) -> Option<Nsid> {
+    let parsed = Nsid::try_from(text).map_err(|_| format!("{text:?} is not the NSID of a collection"));
+    offences.check(at, parsed)
+}
+
+pub(super) fn path(text: &str, at: &str, offences: &mut Offences) -> Option<Path> {
+    offences.check(at, Path::parse(text).map_err(|error| format!("{text:?} is {error}")))
+}
+
+/// Checks the place of a link, as the index names it: without positions in arrays.
+pub(super) fn check_link_path(path: Option<&str>, at: &str, offences: &mut Offences) {
+    if let Some(path) = path
+        && (path.is_empty() || path.contains([' ', '\0']))
+    {
+        offences.add(at, format!("{path:?} is not the path of a link, such as subject.uri"));
+    }
+}
+
+pub(super) fn operand(value: &Value, at: &str, offences: &mut Offences) -> Option<Operand> {
+    offences.check(at, Operand::read(value))
+}
+
+/// The name of a field in an order, and its direction.
+pub(super) fn direction(key: &str) -> (&str, Direction) {
+    match key.strip_prefix('-') {
+        Some(name) => (name, Direction::Desc),
+        None => (key, Direction::Asc),
+    }
+}
+
+/// The part of a row that an addition is about.
+pub(super) fn subject(text: &str, at: &str, offences: &mut Offences) -> Option<Subject> {
+    match text {
+        "uri" => Some(Subject::Uri),
+        "did" => Some(Subject::Did),
+        text => path(text, at, offences).map(Subject::Field),
+    }
+}

@@ -1,0 +1,184 @@
+//! Compiles the document of a view, and lists all of its mistakes.
+
+mod additions;
+mod conditions;
+mod fields;
+mod template;
+
+use serde_json::Value;
+
+use belvedere_storage::query::{Direction, Links, Path, Sort, SortKey};
+
+use self::fields::{check_link_path, direction, nsid, operand};
+use super::conditions::Conditions;
+use super::document::{Document, LinkedFrom, ListSource, RecordSource, TreeSource, part};
+use super::limits;
+use super::offence::Offences;
+use super::operand::Operand;
+use super::plan::{Hide, Source, View};
+
+/// Compiles a document.
+///
+/// # Errors
+/// Its mistakes.
+pub fn compile(text: &str) -> Result<View, Offences> {
+    let mut offences = Offences::default();
+    let view = view(text, &mut offences);
+    offences.into_result(view)
+}
+
+fn view(text: &str, offences: &mut Offences) -> Option<View> {
+    if text.len() > limits::DOCUMENT_BYTES {
+        offences.add("", format!("a view has at most {} bytes", limits::DOCUMENT_BYTES));
+        return None;
+    }
+    let value: Value = offences.check("", serde_json::from_str(text))?;
+    let document: Document = part(&value, "", offences)?;
+    if document.view != 1 {
+        offences.add("view", "the version of the language is 1");
+    }
+    let from = source(&document.from, offences);
+    let mut conditions = conditions::conditions(&document.conditions, offences);
+    let source = from.map(|(source, did)| {
+        if let Some(did) = did {
+            if conditions.did.is_some() {
+                offences.add("where.did", "from.did has the condition on the author: remove one of them");
+            }
+            conditions.did = Some(did);
+        }
+        source
+    });
+    let order = order(&document.order, offences);
+    let additions = additions::additions(&document.with, offences);
+    let hide = hide(&document.hide, offences);
+    let source = source?;
+    check_parts(&source, &conditions, &document, offences);
+    let output = template::of_answer(&document.output, &source, &additions, offences)?;
+    Some(View { source, conditions, order, additions, hide, output })
+}
+
+/// Checks that a view of one record or of a tree has no parts of a list.
+fn check_parts(source: &Source, conditions: &Conditions, document: &Document, offences: &mut Offences) {
+    if matches!(source, Source::List { .. }) {
+        if let (Some(_), Source::List { linked_from: Some(_), .. }) = (&conditions.did, source) {
+            offences.add("where.did", "from.did names the accounts already: remove the condition");
+        }
+        return;
+    }
+    if !document.conditions.is_empty() {
+        offences.add("where", "only a view of a collection has conditions");
+    }
+    if !document.order.is_empty() {
+        offences.add("order", "only a view of a collection has an order");
+    }
+}
+
+/// The source, and the condition on the author that is a part of it.
+fn source(from: &Value, offences: &mut Offences) -> Option<(Source, Option<super::conditions::Operands>)> {
+    let at = "from";
+    let list = |collection| Source::List { collection, linked_from: None };
+    if let Value::String(collection) = from {
+        return Some((list(nsid(collection, at, offences)?), None));
+    }
+    if from.get("uri").is_some() {
+        let RecordSource { uri, collection } = part(from, at, offences)?;
+        let uri = parameter(&uri, "from.uri", offences);
+        let collection = match collection {
+            Some(collection) => Some(nsid(&collection, "from.collection", offences)?),
+            None => None,
+        };
+        return Some((Source::Record { uri: uri?, collection }, None));
+    }
+    if from.get("tree").is_some() {
+        return Some((tree(part(from, at, offences)?, offences)?, None));
+    }
+    let ListSource { collection, did } = part(from, at, offences)?;
+    let collection = nsid(&collection, "from.collection", offences);
+    match did {
+        Some(object @ Value::Object(_)) => {
+            let LinkedFrom { account, by, path } = part(&object, "from.did", offences)?;
+            let account = operand(&account.into(), "from.did.linkedFrom", offences);
+            let by = nsid(&by, "from.did.by", offences);
+            check_link_path(path.as_deref(), "from.did.path", offences);
+            let links = Links { collection: by?, path };
+            Some((Source::List { collection: collection?, linked_from: Some((account?, links)) }, None))
+        }
+        Some(did) => {
+            let did = conditions::authors(&did, "from.did", offences);
+            Some((list(collection?), did))
+        }
+        None => Some((list(collection?), None)),
+    }
+}
+
+fn tree(source: TreeSource, offences: &mut Offences) -> Option<Source> {
+    let root = parameter(&source.tree, "from.tree", offences);
+    let collection = nsid(&source.collection, "from.collection", offences);
+    check_link_path(Some(&source.path), "from.path", offences);
+    let depth = match &source.depth {
+        Some(depth) => Some(operand(depth, "from.depth", offences)?),
+        None => None,
+    };
+    if let Some(Operand::Constant(depth)) = &depth
+        && depth.as_u64().is_none_or(|depth| depth > u64::from(limits::DEPTH))
+    {
+        offences.add("from.depth", format!("it is a number from 0 to {}, or a parameter", limits::DEPTH));
+    }
+    let limit = source.limit.unwrap_or(limits::TREE_DEFAULT);
+    if !(1..=limits::TREE).contains(&limit) {
+        offences.add("from.limit", format!("it is a number from 1 to {}", limits::TREE));
+    }
+    Some(Source::Tree { root: root?, collection: collection?, path: source.path, depth, limit })
+}
+
+/// A value that each call provides.
+fn parameter(text: &str, at: &str, offences: &mut Offences) -> Option<Operand> {
+    let operand = operand(&text.into(), at, offences)?;
+    if matches!(operand, Operand::Parameter(_)) {
+        return Some(operand);
+    }
+    offences.add(at, "it is a parameter of the lexicon, such as $uri");
+    None
+}
+
+fn order(order: &[String], offences: &mut Offences) -> Option<Sort> {
+    let [key] = order else {
+        if !order.is_empty() {
+            offences
+                .add("order", "at most one field can be named: the order of equal values is that of time");
+        }
+        return None;
+    };
+    let (name, direction) = direction(key);
+    let key = match name {
+        "indexedAt" => SortKey::IndexedAt,
+        "did" => SortKey::Did,
+        "uri" => SortKey::Uri,
+        path => SortKey::Field(offences.check("order", Path::parse(path))?),
+    };
+    // Newest first is the order of a list, which needs no sort.
+    let is_default = key == SortKey::IndexedAt && direction == Direction::Desc;
+    (!is_default).then_some(Sort { key, direction })
+}
+
+fn hide(entries: &[String], offences: &mut Offences) -> Hide {
+    let mut hide = Hide::default();
+    if entries.len() > limits::HIDE {
+        offences.add("hide", format!("it has at most {} entries", limits::HIDE));
+    }
+    for entry in entries {
+        match entry.split_once(':') {
+            Some(("labels", value)) if !value.is_empty() && value.len() <= 128 && !value.contains('\0') => {
+                hide.labels.push(value.to_owned());
+            }
+            Some(("viewer", collection)) => hide.viewer.extend(nsid(collection, "hide", offences)),
+            _ => offences.add(
+                "hide",
+                format!(
+                    "{entry:?} is neither labels:VALUE nor viewer:COLLECTION of records that link to accounts"
+                ),
+            ),
+        }
+    }
+    hide
+}

@@ -1,0 +1,205 @@
+//! Describes the reads of a view, and asks for the indexes of the fields that they use.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use belvedere_protocol::atproto::Nsid;
+use belvedere_storage::query::{PageSize, Path, Relation, SortKey};
+use belvedere_storage::store::fields::table::{self, State};
+use belvedere_storage::store::fields::{self, IndexKind};
+use belvedere_storage::store::{Db, StoreError};
+
+use super::conditions::{FieldCondition, FieldTest};
+use super::limits;
+use super::plan::{Addition, Kind, Source, Subject, View};
+
+/// A read of a view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ViewStep")]
+pub struct Step {
+    /// The part of the document that it reads.
+    pub name: String,
+    /// The records that it reads.
+    pub reads: String,
+    /// The indexes that it reads them by.
+    pub indexes: Vec<String>,
+    /// Rows that it returns, at most.
+    pub rows: u32,
+    /// Statements that it takes for a page, at most.
+    pub statements: u32,
+}
+
+/// A field of which a view needs an index.
+struct Field<'a> {
+    collection: &'a Nsid,
+    path: &'a Path,
+    kind: IndexKind,
+}
+
+/// The reads of a view, in their order.
+///
+/// # Errors
+/// When the state of the indexes can't be read.
+pub async fn explain(db: &Db, view: &View) -> Result<Vec<Step>, StoreError> {
+    let built = table::list(db).await?;
+    let state = |field: &Field<'_>| {
+        let is_it = |entry: &&table::FieldIndex| {
+            entry.collection == field.collection.as_str()
+                && entry.key.path == *field.path
+                && entry.key.kind == field.kind
+        };
+        match built.iter().find(is_it).map(|entry| entry.state) {
+            Some(State::Ready) => "ready",
+            Some(State::Building) => "being built",
+            Some(State::Failed) => "failed",
+            Some(State::Candidate) | None => "asked for; until it is built the read is a scan",
+        }
+    };
+    let mut steps = Vec::new();
+    for collection in &view.hide.viewer {
+        steps.push(Step {
+            name: format!("hide viewer:{collection}"),
+            reads: format!("the accounts to which the viewer's records of {collection} link"),
+            indexes: vec!["records_list_did".to_owned(), "record_refs_record".to_owned()],
+            rows: u32::try_from(limits::ACCOUNTS).unwrap_or(u32::MAX),
+            statements: 1,
+        });
+    }
+    let rows = source(view, &mut steps, &|field| {
+        format!("{} of {} ({})", field.kind.as_str(), field.path, state(field))
+    });
+    additions(&view.additions, "with", rows, &mut steps);
+    Ok(steps)
+}
+
+/// Adds the reads of the source. Returns the most rows of it.
+fn source(view: &View, steps: &mut Vec<Step>, shown: &dyn Fn(&Field<'_>) -> String) -> u32 {
+    let step = |name: &str, reads: String, indexes: &[&str], rows: u32, statements: u32| Step {
+        name: name.to_owned(),
+        reads,
+        indexes: indexes.iter().map(|index| (*index).to_owned()).collect(),
+        rows,
+        statements,
+    };
+    match &view.source {
+        Source::List { collection, linked_from } => {
+            let rows = PageSize::RECORDS.max;
+            let indexes = ["records_list_did", "record_refs_record"];
+            if let Some((_, links)) = linked_from {
+                let reads =
+                    format!("the accounts to which an account's records of {} link", links.collection);
+                let accounts = u32::try_from(limits::ACCOUNTS).unwrap_or(u32::MAX);
+                steps.push(step("from.did", reads, &indexes, accounts, 1));
+            }
+            let by_account = linked_from.is_some() || view.conditions.did.is_some();
+            let mut list = step(
+                "from",
+                format!("a page of {collection}"),
+                &[if by_account { "records_list_did" } else { "records_list" }],
+                rows,
+                // The lists of the accounts of a timeline are read one by one, until the page is full.
+                if linked_from.is_some() { rows + 2 } else { 2 },
+            );
+            list.indexes.extend(fields_of(view).iter().map(shown));
+            steps.push(list);
+            rows
+        }
+        Source::Record { .. } => {
+            steps.push(step("from", "one record by its URI".to_owned(), &["records (primary key)"], 1, 1));
+            1
+        }
+        Source::Tree { collection, limit, .. } => {
+            let per_statement = 1_000 / limits::TREE_BRANCHES;
+            let reads = format!("the records of {collection} below a record, level by level");
+            let statements = limits::DEPTH + limit / per_statement + 1;
+            steps.push(step("from", reads, &["record_refs (primary key)"], *limit, statements));
+            *limit
+        }
+    }
+}
+
+fn additions(additions: &[Addition], at: &str, rows: u32, steps: &mut Vec<Step>) {
+    for Addition { name, kind } in additions {
+        let name = format!("{at}.{name}");
+        let (reads, indexes, most): (_, &[&str], u32) = match kind {
+            Kind::Follow { path, .. } => {
+                (format!("the records that {path} names"), &["records (primary key)"], rows)
+            }
+            Kind::Record { collection, rkey, of, .. } => {
+                (format!("{collection}/{rkey} of {}", subject(of)), &["records (primary key)"], rows)
+            }
+            Kind::Profile { of, .. } => {
+                (format!("the profiles of {}", subject(of)), &["records (primary key)", "identities"], rows)
+            }
+            Kind::Count { links, to } => (
+                format!("the number of {} that link to {}", links.collection, subject(to)),
+                &["link_counts", "record_refs (primary key)"],
+                rows,
+            ),
+            Kind::Mine { links, to } => (
+                format!("the viewer's {} that links to {}", links.collection, subject(to)),
+                &["record_refs (primary key)", "records_list_did"],
+                rows,
+            ),
+            Kind::Labels { of } => {
+                (format!("the labels of {}", subject(of)), &["labels (primary key)"], rows)
+            }
+            Kind::List { collection, relation, to, limit, .. } => {
+                let index: &[&str] = match relation {
+                    Relation::Link { .. } => &["record_refs (primary key)"],
+                    Relation::Author => &["records_list_did"],
+                };
+                let most = rows.saturating_mul(*limit).min(u32::try_from(limits::ROWS).unwrap_or(u32::MAX));
+                (format!("the first {limit} of {collection} of {}", subject(to)), index, most)
+            }
+        };
+        steps.push(Step {
+            name: name.clone(),
+            reads,
+            indexes: indexes.iter().map(|index| (*index).to_owned()).collect(),
+            rows: most,
+            statements: most.div_ceil(1_000).max(rows.div_ceil(100)),
+        });
+        if let Some(joined) = kind.joined() {
+            self::additions(&joined.additions, &format!("{name}.with"), most, steps);
+        }
+    }
+}
+
+fn subject(subject: &Subject) -> String {
+    match subject {
+        Subject::Uri => "the row".to_owned(),
+        Subject::Did => "the author".to_owned(),
+        Subject::Field(path) => format!("what {path} names"),
+    }
+}
+
+/// The fields of which the view needs an index.
+fn fields_of(view: &View) -> Vec<Field<'_>> {
+    let Source::List { collection, linked_from } = &view.source else { return Vec::new() };
+    // A list of one account's records reads those, and no index of a field.
+    if linked_from.is_some() {
+        return Vec::new();
+    }
+    let by_condition = view.conditions.fields.iter().filter_map(|condition| match condition {
+        FieldCondition::Test { path, test, .. } if *test != FieldTest::Contains => Some(path),
+        _ => None,
+    });
+    let mut needed: Vec<Field<'_>> =
+        by_condition.map(|path| Field { collection, path, kind: IndexKind::Filter }).collect();
+    if let Some(SortKey::Field(path)) = view.order.as_ref().map(|order| &order.key) {
+        needed.push(Field { collection, path, kind: IndexKind::Sort });
+    }
+    needed
+}
+
+/// Asks for the indexes of the fields that a view uses. They are built in the background.
+///
+/// # Errors
+/// When the store can't be read.
+pub async fn request_indexes(db: &Db, view: &View) -> Result<(), StoreError> {
+    for Field { collection, path, kind } in fields_of(view) {
+        fields::request(db, collection, path, kind).await?;
+    }
+    Ok(())
+}

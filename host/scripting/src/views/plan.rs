@@ -1,0 +1,152 @@
+//! A compiled view: the reads that answer it, and the form of the answer.
+
+use belvedere_protocol::atproto::{Nsid, RecordKey};
+use belvedere_storage::query::{Direction, Links, Path, Relation, Sort};
+
+use super::conditions::Conditions;
+use super::operand::Operand;
+
+/// A compiled view.
+#[derive(Clone, Debug)]
+pub struct View {
+    pub(super) source: Source,
+    pub(super) conditions: Conditions,
+    /// Newest first without one.
+    pub(super) order: Option<Sort>,
+    pub(super) additions: Vec<Addition>,
+    pub(super) hide: Hide,
+    pub(super) output: Template,
+}
+
+/// The records that a view shows.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    List {
+        collection: Nsid,
+        /// Only records of the accounts to which the records of this one link.
+        linked_from: Option<(Operand, Links)>,
+    },
+    Record {
+        uri: Operand,
+        collection: Option<Nsid>,
+    },
+    Tree {
+        root: Operand,
+        collection: Nsid,
+        path: String,
+        depth: Option<Operand>,
+        limit: u32,
+    },
+}
+
+/// The rows that are left out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hide {
+    pub(super) labels: Vec<String>,
+    /// Collections of the viewer's records that link to the accounts to hide.
+    pub(super) viewer: Vec<Nsid>,
+}
+
+/// A named addition to each row.
+#[derive(Clone, Debug)]
+pub(super) struct Addition {
+    /// With a dot if it belongs to a group: `viewer.like`.
+    pub(super) name: String,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    /// The record that the row names at a path.
+    Follow { path: Path, joined: Joined },
+    /// The first records that belong to a subject.
+    List {
+        collection: Nsid,
+        relation: Relation,
+        to: Subject,
+        direction: Direction,
+        limit: u32,
+        joined: Joined,
+    },
+    /// The number of records that link to a subject.
+    Count { links: Links, to: Subject },
+    /// The AT URI of the viewer's record that links to a subject.
+    Mine { links: Links, to: Subject },
+    /// The profile of an account.
+    Profile { of: Subject, joined: Joined },
+    /// The record of an account with this key.
+    Record { collection: Nsid, rkey: RecordKey, of: Subject, joined: Joined },
+    /// The labels of a subject.
+    Labels { of: Subject },
+}
+
+/// The rows of a join, with their own additions, and their form in the answer.
+#[derive(Clone, Debug)]
+pub(super) struct Joined {
+    pub(super) additions: Vec<Addition>,
+    pub(super) output: Template,
+}
+
+/// The part of a row that an addition is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    Uri,
+    Did,
+    Field(Path),
+}
+
+/// The form of an answer or of a part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Template {
+    /// JSON text.
+    Constant(String),
+    Object {
+        /// Names as JSON text, with quotes.
+        fields: Vec<(String, Self)>,
+        /// Whether it is the form of each record of a tree: `@children` is one of its fields.
+        is_node: bool,
+    },
+    Array(Vec<Self>),
+    /// An array with an element for each row of the page.
+    Rows(Box<Self>),
+    Insert(Insert),
+}
+
+/// A value that is inserted.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Insert {
+    Uri,
+    Cid,
+    Did,
+    Rkey,
+    IndexedAt,
+    /// The handle of a profile.
+    Handle,
+    /// The text of the record.
+    Record,
+    /// A field of the record.
+    Field(Path),
+    /// The URL of a blob of the record.
+    Blob(Path),
+    /// The cursor of the next page.
+    Cursor,
+    /// The addition at this position.
+    Addition(usize),
+    /// The additions of a group, with their names as JSON text.
+    Group(Vec<(String, usize)>),
+    /// The records below this one in a tree.
+    Children,
+}
+
+impl Kind {
+    /// The rows that it joins.
+    pub(super) fn joined(&self) -> Option<&Joined> {
+        match self {
+            Self::Follow { joined, .. }
+            | Self::List { joined, .. }
+            | Self::Profile { joined, .. }
+            | Self::Record { joined, .. } => Some(joined),
+            Self::Count { .. } | Self::Mine { .. } | Self::Labels { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Answers a call of a view: reads its rows, then each addition of all rows at once, and writes the answer.
+//!
+//! Each read takes its own permit and gives it back, so that a call never holds two.
+
+mod joins;
+mod rows;
+mod tree;
+
+use bytes::Bytes;
+
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::identity::Resolver;
+use belvedere_protocol::atproto::Did;
+use belvedere_storage::query::{HasLabel, Hidden, Links, PageSize, Position};
+use belvedere_storage::store::Db;
+use belvedere_storage::store::records::linked_accounts;
+use belvedere_web::fair_share::Tenant;
+
+use super::error::ViewError;
+use super::operand::Arguments;
+use super::output::{self, Page};
+use super::plan::{Hide, Source, View};
+use super::{blobs, limits};
+use crate::scripts::services::Profiles;
+
+/// The services that answer a call.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "services have no Debug")]
+pub struct Reads<'a> {
+    pub db: &'a Db,
+    pub tenant: &'a Tenant,
+    pub profiles: &'a dyn Profiles,
+    pub resolver: &'a Resolver,
+    pub now: Timestamp,
+}
+
+/// The state of a call.
+struct Run<'a> {
+    reads: Reads<'a>,
+    arguments: &'a Arguments,
+    hidden: Hidden,
+    /// The records and bytes that additions may still read.
+    rows_left: usize,
+    bytes_left: usize,
+}
+
+impl View {
+    /// Answers a call.
+    ///
+    /// # Errors
+    /// See [`ViewError`].
+    pub async fn run(&self, reads: Reads<'_>, arguments: &Arguments) -> Result<Bytes, ViewError> {
+        if self.needs_viewer() && arguments.viewer.is_none() {
+            return Err(ViewError::NoViewer);
+        }
+        let hidden = hidden(&self.hide, reads, arguments).await?;
+        let mut run = Run { reads, arguments, hidden, rows_left: limits::ROWS, bytes_left: limits::BYTES };
+        let (rows, next, children) = match &self.source {
+            Source::List { collection, linked_from } => {
+                let (rows, next) = run.list(self, collection, linked_from.as_ref()).await?;
+                (rows, next, Vec::new())
+            }
+            Source::Record { uri, collection } => {
+                (vec![run.record(uri, collection.as_ref()).await?], None, Vec::new())
+            }
+            Source::Tree { root, collection, path, depth, limit } => {
+                let record = run.record(root, Some(collection)).await?;
+                let (rows, children) = run
+                    .tree(
+                        record,
+                        Links { collection: collection.clone(), path: Some(path.clone()) },
+                        depth.as_ref(),
+                        *limit,
+                    )
+                    .await?;
+                (rows, None, children)
+            }
+        };
+        let level = run.level(rows, &self.additions).await?;
+        let hosts = blobs::hosts(reads.resolver, &self.output, &self.additions, &level).await;
+        let cursor = next.as_ref().map(Position::cursor);
+        Ok(output::write(
+            self,
+            &Page { level: &level, cursor: cursor.as_deref(), children: &children, hosts: &hosts },
+        ))
+    }
+}
+
+/// The records that the rows of a call leave out.
+async fn hidden(hide: &Hide, reads: Reads<'_>, arguments: &Arguments) -> Result<Hidden, ViewError> {
+    let mut hidden = Hidden::default();
+    for value in &hide.labels {
+        let label = HasLabel::new(value.clone(), reads.now).map_err(ViewError::parameter)?;
+        hidden.labels.push(label);
+    }
+    if let Some(viewer) = &arguments.viewer {
+        for collection in &hide.viewer {
+            let links = Links { collection: collection.clone(), path: None };
+            hidden.accounts.extend(accounts(reads, viewer, &links).await?);
+        }
+    }
+    Ok(hidden)
+}
+
+/// The accounts to which an account's records link.
+async fn accounts(reads: Reads<'_>, account: &Did, links: &Links) -> Result<Vec<Did>, ViewError> {
+    Ok(linked_accounts::read(reads.db, account, links, limits::ACCOUNTS, reads.tenant).await?)
+}
+
+/// The rows of a page that a call asks for.
+fn page_limit(arguments: &Arguments) -> u32 {
+    PageSize::RECORDS.clamp(arguments.values.get("limit").and_then(serde_json::Value::as_i64))
+}

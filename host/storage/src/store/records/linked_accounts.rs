@@ -1,0 +1,56 @@
+//! Lists the accounts to which the records of one account link: those that it follows or blocks.
+
+use belvedere_protocol::atproto::Did;
+use belvedere_web::fair_share::Tenant;
+
+use super::super::intern;
+use super::super::partitions::{PerPartition, Tables};
+use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
+use super::super::{Db, StoreError};
+use crate::query::Links;
+
+/// `$1`: the collection. `$2`: the account. `$3`: the path, or empty. `$4`: the limit.
+fn sql<D: Dialect>(Tables { records, record_refs }: &Tables) -> String {
+    format!(
+        "SELECT f.target FROM {records} r CROSS JOIN {record_refs} f \
+         WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2 AND status = 0) \
+             AND f.record_id = r.id AND ($3 = '' OR {}) AND f.target LIKE 'did:%' \
+         ORDER BY r.indexed_at DESC, r.id DESC LIMIT $4",
+        D::has_word("f.paths", "$3")
+    )
+}
+static ACCOUNTS: [PerPartition<String>; 2] =
+    [PerPartition::new(sql::<SqliteDialect>), PerPartition::new(sql::<PostgresDialect>)];
+
+/// The accounts, at most `limit`, those of the newest records first. An account may occur twice.
+///
+/// # Errors
+/// [`StoreError::Busy`].
+pub async fn read(
+    db: &Db,
+    account: &Did,
+    links: &Links,
+    limit: usize,
+    tenant: &Tenant,
+) -> Result<Vec<Did>, StoreError> {
+    let Some(collection) = intern::collection(db, &links.collection).await? else { return Ok(Vec::new()) };
+    let _permit = db.read_permit(tenant).await?;
+    let [sqlite, postgres] = &ACCOUNTS;
+    macro_rules! rows {
+        ($sql:expr, $pool:expr) => {
+            sqlx::query_scalar(*$sql.of(collection.partition))
+                .bind(collection.id)
+                .bind(account.as_str())
+                .bind(links.path.as_deref().unwrap_or_default())
+                .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+                .fetch_all($pool.reads())
+                .await?
+        };
+    }
+    let found: Vec<String> = match db {
+        Db::Sqlite(db) => rows!(sqlite, db.read_pool),
+        Db::Postgres(db) => rows!(postgres, db.read_pool),
+    };
+    // A link to something that only looks like a DID is no account.
+    Ok(found.iter().filter_map(|did| Did::try_from(did.as_str()).ok()).collect())
+}

@@ -1,0 +1,92 @@
+//! Rows that are left out: labels, the viewer's blocks, hidden accounts. Pages stay full.
+
+use serde_json::json;
+
+use super::*;
+
+crate::in_both_worlds!(
+    labels_hide_rows_and_joined_rows,
+    the_viewers_blocks_hide_accounts,
+    hidden_accounts_vanish
+);
+
+fn feed(hide: Value) -> Value {
+    json!({
+        "view": 1, "from": POSTS, "hide": hide,
+        "with": {
+            "quoted": { "follow": "embed.record.uri", "output": "@rkey" },
+            "replies": { "list": POSTS, "path": "reply.parent.uri", "output": "@rkey" },
+            "labels": { "labels": "uri" }
+        },
+        "output": { "feed": [{ "key": "@rkey", "quoted": "@quoted", "replies": "@replies", "labels": "@labels" }],
+            "cursor": "@cursor" }
+    })
+}
+
+async fn labels_hide_rows_and_joined_rows(world: World) {
+    let world = social(world).await;
+    let carol = person(&world, CAROL);
+    world
+        .execute(
+            "INSERT INTO labels (uri, src, val, neg, cts) VALUES \
+             ('at://did:plc:bobbobbobbobbobbobbobbob/com.example.post/b1', 'did:plc:labeler', '!hide', false, 1), \
+             ('at://did:plc:carolcarolcarolcarolcaro/com.example.post/c1', 'did:plc:labeler', '!hide', true, 1), \
+             ('at://did:plc:alicealicealicealicealic/com.example.post/a1', 'did:plc:labeler', 'spam', false, 1)",
+        )
+        .await;
+    serve(&world, paged(json!({})), feed(json!(["labels:!hide"]))).await;
+    let page = body(&world, "limit=2").await;
+    assert_eq!(column(&page, "key"), ["c1", "a2"]);
+    let rest = body(&world, &format!("limit=2&cursor={}", page["cursor"].as_str().unwrap())).await;
+    assert_eq!(column(&rest, "key"), ["a1"]);
+    assert!(page["feed"][1].get("quoted").is_none(), "{page}");
+    assert_eq!(rest["feed"][0]["replies"], json!([]));
+    assert_eq!(rest["feed"][0]["labels"][0]["val"], "spam");
+
+    world
+        .execute(
+            "INSERT INTO labels (uri, src, val, neg, cts) VALUES \
+             ('did:plc:alicealicealicealicealic', 'did:plc:labeler', '!hide', false, 1)",
+        )
+        .await;
+    assert_eq!(column(&body(&world, "").await, "key"), ["c1"], "the label of an account hides its records");
+    let timeline = keys_of(json!({
+        "from": { "collection": POSTS, "did": { "linkedFrom": "$viewer", "by": FOLLOWS } }, "hide": ["labels:!hide"]
+    }));
+    serve(&world, paged(json!({})), timeline).await;
+    assert_eq!(column(&body_for(&world, &carol, "").await, "key").len(), 0);
+}
+
+async fn the_viewers_blocks_hide_accounts(world: World) {
+    let world = social(world).await;
+    let carol = person(&world, CAROL);
+    serve(&world, paged(json!({})), feed(json!([format!("viewer:{BLOCKS}")]))).await;
+    assert_eq!(
+        column(&body(&world, "").await, "key"),
+        ["c1", "a2", "b1", "a1"],
+        "an anonymous call has no blocks"
+    );
+    let page = body_for(&world, &carol, "").await;
+    assert_eq!(column(&page, "key"), ["c1", "a2", "a1"]);
+    assert!(page["feed"][1].get("quoted").is_none(), "{page}");
+    assert_eq!(page["feed"][2]["replies"], json!([]));
+    let full = body_for(&world, &carol, "limit=3").await;
+    assert_eq!(column(&full, "key").len(), 3, "the page is full: {full}");
+}
+
+async fn hidden_accounts_vanish(mut world: World) {
+    world = social(world).await;
+    let mut view = feed(json!([]));
+    view["with"]["likes"] = json!({ "count": LIKES, "path": "subject.uri" });
+    view["output"]["feed"][0]["likes"] = "@likes".into();
+    serve(&world, paged(json!({})), view).await;
+    assert_eq!(column(&body(&world, "").await, "likes"), [0, 0, 1, 2]);
+    world.account(BOB, Some("takendown"));
+    let gone = async |_: &Instance| column(&body(&world, "").await, "key").len() == 3;
+    world.server.eventually("Bob's records are hidden", gone).await;
+    let page = body(&world, "limit=3").await;
+    assert_eq!(column(&page, "key"), ["c1", "a2", "a1"]);
+    assert_eq!(column(&page, "likes"), [0, 0, 1], "the like of a hidden account is not counted");
+    assert!(page["feed"][1].get("quoted").is_none(), "{page}");
+    assert_eq!(page["feed"][2]["replies"], json!([]));
+}
