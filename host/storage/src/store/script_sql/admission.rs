@@ -103,9 +103,9 @@ mod tests {
                 }
             }
             assert!(answered);
-            let fresh =
-                timeout(Duration::from_millis(100), run(&db, &Tenant::client("x"), COUNT, &[json!(3)]));
-            assert!(fresh.await.is_err(), "it is a scan, and the only place is held");
+            let (fresh, params) = (Tenant::client("fresh"), [json!(3)]);
+            let waits = timeout(Duration::from_millis(100), run(&db, &fresh, COUNT, &params));
+            assert!(waits.await.is_err(), "it is a scan, and the only place is held");
         }
     }
 }
