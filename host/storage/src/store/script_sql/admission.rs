@@ -33,9 +33,8 @@ pub async fn run(db: &Db, tenant: &Tenant, sql: &str, params: &[Value]) -> Resul
             Err(error) => return Err(error),
         }
     }
-    let (answer, took) = db
-        .scan(tenant, async || execute(db, sql, Parsed::new(sql, db.backend())?, params, None).await)
-        .await?;
+    let scan = || async { execute(db, sql, Parsed::new(sql, db.backend())?, params, None).await };
+    let (answer, took) = db.scan(tenant, scan(), scan()).await?;
     costs.note(tenant, sql, took);
     Ok(answer)
 }
