@@ -57,10 +57,12 @@ pub(super) fn max_on_postgres(connections: u32) -> u32 {
     (connections / 8).clamp(1, MAX_SCANS)
 }
 
+/// `again` is the same read as `first`.
 async fn run_recallable<T, E: From<StoreError>>(
     scans: &FairPool,
     tenant: &Tenant,
-    read: impl AsyncFn() -> Result<T, E>,
+    first: impl Future<Output = Result<T, E>>,
+    again: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
     let permit = scans.enter_recallable(tenant).await.map_err(StoreError::Busy)?;
     let is_over = async {
@@ -69,12 +71,12 @@ async fn run_recallable<T, E: From<StoreError>>(
     };
     tokio::select! {
         biased;
-        done = read() => return done,
+        done = first => return done,
         () = is_over => {}
     }
     drop(permit);
     let _permit = scans.enter(tenant).await.map_err(StoreError::Busy)?;
-    read().await
+    again.await
 }
 
 impl Db {
@@ -87,16 +89,17 @@ impl Db {
     }
 
     /// Runs a read as a scan. It may use what other tenants don't need; when one does, the read has [`TIME_SLICE`] to end, and is
-    /// then begun again within the tenant's own share.
+    /// then dropped; the same read `again` runs within the tenant's own share.
     ///
     /// # Errors
     /// [`StoreError::Busy`] as [`Self::scan_permit`], and those of the read.
     pub(in crate::store) async fn scan<T, E: From<StoreError>>(
         &self,
         tenant: &Tenant,
-        read: impl AsyncFn() -> Result<T, E>,
+        first: impl Future<Output = Result<T, E>>,
+        again: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        run_recallable(self.scans(), tenant, read).await
+        run_recallable(self.scans(), tenant, first, again).await
     }
 
     /// Waits for a permit for one scan. Dropping the permit releases it.
@@ -136,24 +139,21 @@ mod tests {
         let scans = pool("scans", 2);
         let (first, second) = (Tenant::client("a"), Tenant::client("b"));
         let (begun, start) = (AtomicU32::new(0), Instant::now());
-        let scan = async || {
-            run_recallable(&scans, &first, async || {
-                begun.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(SECOND).await;
-                Ok::<_, StoreError>(start.elapsed())
-            })
-            .await
-            .unwrap()
+        let read = async || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(SECOND).await;
+            Ok::<_, StoreError>(start.elapsed())
         };
+        let scan = async || run_recallable(&scans, &first, read(), read()).await.unwrap();
         let other = async {
             tokio::time::sleep(SECOND / 2).await;
             let _permit = scans.enter(&second).await.unwrap();
-            let waited = start.elapsed() - SECOND / 2;
+            let began = start.elapsed();
             tokio::time::sleep(SECOND).await;
-            waited
+            began
         };
-        let (one, again, waited) = tokio::join!(scan(), scan(), other);
-        assert_eq!((one, waited), (SECOND, TIME_SLICE));
+        let (one, again, began) = tokio::join!(scan(), scan(), other);
+        assert_eq!((one, began), (SECOND, SECOND / 2 + TIME_SLICE));
         // It waits for the first one, which has the tenant's only place.
         assert_eq!((again, begun.into_inner()), (SECOND * 2, 3));
     }

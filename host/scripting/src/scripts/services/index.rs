@@ -25,6 +25,9 @@ pub struct RawAnswer {
     pub changed: Option<u64>,
 }
 
+/// The rows of a page, and the values of its order in the last one if more rows follow.
+pub type RawPage = (RawAnswer, Option<Vec<SortValue>>);
+
 /// The reason why the index did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
@@ -77,7 +80,7 @@ pub trait Index: Send + Sync {
         sql: String,
         params: Bytes,
         page: SqlPage,
-    ) -> BoxFuture<'_, Result<(RawAnswer, Option<Vec<SortValue>>), IndexError>>;
+    ) -> BoxFuture<'_, Result<RawPage, IndexError>>;
     /// A page of records with a text in a field, best match first.
     fn search(&self, tenant: Tenant, search: Search) -> BoxFuture<'_, Result<SearchPage, IndexError>>;
     fn backend(&self) -> Backend;

@@ -8,7 +8,7 @@ use crate::store::select::{Dialect, PostgresDialect, Select, Sql, SqliteDialect,
 use crate::store::{Db, StoreError, intern};
 use belvedere_web::fair_share::Tenant;
 
-use super::whole;
+use super::whole::Scan;
 
 /// The exact number of visible records that the query finds. With a filter it reads each of them, and without an index all
 /// records of the collection or account.
@@ -20,7 +20,13 @@ pub async fn count(db: &Db, query: &Query, tenant: &Tenant) -> Result<u64, Store
         return records::count(db, &query.collection, query.did.as_ref(), tenant).await;
     }
     let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(0) };
-    whole::scan(db, query, collection, tenant, async |select| run(db, select).await).await
+    let mut scan = Scan::begin(db, query, collection, tenant).await?;
+    let mut found = run(db, &scan.select()).await;
+    if scan.has_lost_its_index(&found) {
+        found = run(db, &scan.select()).await;
+    }
+    scan.end(&found);
+    found
 }
 
 async fn run(db: &Db, select: &Select<'_>) -> Result<u64, StoreError> {

@@ -16,7 +16,7 @@ use belvedere_base::clock::Timestamp;
 use belvedere_web::fair_share::Tenant;
 
 use super::position::PositionRow;
-use super::whole;
+use super::whole::Scan;
 
 /// The class of arrays.
 const LIST: i64 = 4;
@@ -29,7 +29,13 @@ pub async fn group(db: &Db, group: &Group, tenant: &Tenant) -> Result<Vec<GroupR
     let Some(collection) = intern::collection(db, &group.query.collection).await? else {
         return Ok(Vec::new());
     };
-    whole::scan(db, &group.query, collection, tenant, async |select| run(db, select, group).await).await
+    let mut scan = Scan::begin(db, &group.query, collection, tenant).await?;
+    let mut found = run(db, &scan.select(), group).await;
+    if scan.has_lost_its_index(&found) {
+        found = run(db, &scan.select(), group).await;
+    }
+    scan.end(&found);
+    found
 }
 
 async fn run(db: &Db, select: &Select<'_>, group: &Group) -> Result<Vec<GroupRow>, StoreError> {

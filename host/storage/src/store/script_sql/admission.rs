@@ -19,12 +19,12 @@ pub async fn run(db: &Db, tenant: &Tenant, sql: &str, params: &[Value]) -> Resul
     let parsed = Parsed::new(sql, db.backend())?;
     if !parsed.is_select() {
         let _permit = db.scan_permit(tenant).await?;
-        return Ok(execute(db, sql, parsed, params, None).await?.0);
+        return Ok(Box::pin(execute(db, sql, parsed, params, None)).await?.0);
     }
     let costs = costs(db);
     if costs.is_cheap(tenant, sql, Instant::now()) {
         let _permit = db.read_permit(tenant).await?;
-        match execute(db, sql, parsed, params, Some(CHEAP_TIME_LIMIT)).await {
+        match Box::pin(execute(db, sql, parsed, params, Some(CHEAP_TIME_LIMIT))).await {
             Err(ScriptSqlError::Overrun) => costs.note_overrun(tenant, sql, Instant::now()),
             Ok((answer, took)) => {
                 costs.note(tenant, sql, took);
@@ -33,9 +33,9 @@ pub async fn run(db: &Db, tenant: &Tenant, sql: &str, params: &[Value]) -> Resul
             Err(error) => return Err(error),
         }
     }
-    let (answer, took) = db
-        .scan(tenant, async || execute(db, sql, Parsed::new(sql, db.backend())?, params, None).await)
-        .await?;
+    // Boxed: both are in the future of this call, and only one of them runs.
+    let scan = || Box::pin(async { execute(db, sql, Parsed::new(sql, db.backend())?, params, None).await });
+    let (answer, took) = db.scan(tenant, scan(), scan()).await?;
     costs.note(tenant, sql, took);
     Ok(answer)
 }
@@ -103,9 +103,9 @@ mod tests {
                 }
             }
             assert!(answered);
-            let fresh =
-                timeout(Duration::from_millis(100), run(&db, &Tenant::client("x"), COUNT, &[json!(3)]));
-            assert!(fresh.await.is_err(), "it is a scan, and the only place is held");
+            let (fresh, params) = (Tenant::client("fresh"), [json!(3)]);
+            let waits = timeout(Duration::from_millis(100), run(&db, &fresh, COUNT, &params));
+            assert!(waits.await.is_err(), "it is a scan, and the only place is held");
         }
     }
 }

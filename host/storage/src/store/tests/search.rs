@@ -167,7 +167,10 @@ async fn several_fields_and_pages(db: TestDb) {
     let put_record = |(n, record): (usize, &serde_json::Value)| {
         put(&uri(n as u32 % 3, NOTE, &format!("r{n}")), 1, &record.to_string())
     };
-    apply(&db, 1, records.iter().enumerate().map(put_record).collect()).await;
+    // One after the other, so that the ids are in this order.
+    for record in records.iter().enumerate() {
+        apply(&db, 1, vec![put_record(record)]).await;
+    }
     let place = |record: &serde_json::Value, fields: &[&str], wanted: &str| {
         let texts = fields.iter().enumerate().filter_map(|(n, field)| Some((n, record[*field].as_str()?)));
         let ranked = texts.filter_map(|(n, text)| {

@@ -17,7 +17,8 @@ async fn finds_literal_texts(db: TestDb) {
         ("f_X", &["r2"]),
         (r"k\s", &["r3"]),
         ("it's", &["r4"]),
-        ("Ärger", &[]),
+        ("Ärger", &["r5"]),
+        ("ärger", &[]),
         ("' OR 1 = 1 --", &[]),
     ] {
         for path in ["text", "deep.list[0]"] {
