@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use belvedere_base::reloadable::Reloadable;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
+use belvedere_storage::store::lexicons::LexiconRow;
 use belvedere_storage::store::{self, Db, StoreError};
 
 use super::check::{Documents, check};
@@ -25,32 +26,46 @@ pub struct StoredView {
 
 /// All views, by method.
 #[derive(Debug, Default)]
-pub struct Views(Reloadable<HashMap<Box<str>, Arc<StoredView>>>);
+pub struct Views(Reloadable<ViewSet>);
+
+#[derive(Debug, Default)]
+struct ViewSet {
+    by_method: HashMap<Box<str>, Arc<StoredView>>,
+    /// The documents of the views, by trigger id, and the versions of the lexicons that they were compared with.
+    sources: Vec<(String, String)>,
+    lexicons: Vec<LexiconRow>,
+}
 
 impl Views {
     /// The view that answers a method.
     pub fn get(&self, method: &str) -> Option<Arc<StoredView>> {
-        self.0.load().get(method).cloned()
+        self.0.load().by_method.get(method).cloned()
     }
 
-    /// Loads all views from the store, and compares them with their lexicons.
+    /// Loads all views from the store and compares them with their lexicons, if one of either has changed.
     ///
     /// # Errors
     /// When the store can't be read; the views stay as they were.
     pub async fn reload(&self, db: &Db) -> Result<(), StoreError> {
-        let read = async |_: &HashMap<Box<str>, Arc<StoredView>>| {
+        let read = async |current: &ViewSet| {
             let rows = store::scripts::list(db, None).await?.into_iter();
-            let views: Vec<(Trigger, String)> = rows
-                .filter_map(|row| {
-                    let trigger = Trigger::parse(&row.id).ok()?;
-                    (trigger.kind() == TriggerKind::View).then_some((trigger, row.body))
-                })
-                .collect();
-            let documents = if views.is_empty() { Documents::new() } else { documents(db).await? };
-            Ok(views.into_iter().map(|(trigger, source)| stored(trigger, &source, &documents)).collect())
+            let sources: Vec<_> = rows.filter(|row| is_view(&row.id)).map(|row| (row.id, row.body)).collect();
+            let lexicons =
+                if sources.is_empty() { Vec::new() } else { store::lexicons::versions(db).await? };
+            if sources == current.sources && lexicons == current.lexicons {
+                return Ok(None);
+            }
+            let documents = if sources.is_empty() { Documents::new() } else { documents(db).await? };
+            let triggers = sources.iter().filter_map(|(id, source)| Some((Trigger::parse(id).ok()?, source)));
+            let by_method = triggers.map(|(trigger, source)| stored(trigger, source, &documents)).collect();
+            Ok(Some(ViewSet { by_method, sources, lexicons }))
         };
-        self.0.reload(read).await
+        self.0.reload_if_changed(read, || ()).await
     }
+}
+
+fn is_view(id: &str) -> bool {
+    Trigger::parse(id).is_ok_and(|trigger| trigger.kind() == TriggerKind::View)
 }
 
 fn stored(trigger: Trigger, source: &str, documents: &Documents) -> (Box<str>, Arc<StoredView>) {
