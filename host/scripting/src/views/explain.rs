@@ -187,7 +187,9 @@ fn fields_of(view: &View) -> Vec<Field<'_>> {
     });
     let mut needed: Vec<Field<'_>> =
         by_condition.map(|path| Field { collection, path, kind: IndexKind::Filter }).collect();
-    if let Some(SortKey::Field(path)) = view.order.as_ref().map(|order| &order.key) {
+    if let Some(order) = view.order.as_ref().filter(|order| order.then.is_empty())
+        && let SortKey::Field(path) = &order.key
+    {
         needed.push(Field { collection, path, kind: IndexKind::Sort });
     }
     needed

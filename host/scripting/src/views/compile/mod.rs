@@ -7,6 +7,7 @@ mod template;
 
 use serde_json::Value;
 
+use belvedere_storage::query::sort::MAX_KEYS;
 use belvedere_storage::query::{Direction, Links, Path, Sort, SortKey};
 
 use self::fields::{check_link_path, direction, nsid, operand};
@@ -142,23 +143,24 @@ fn parameter(text: &str, at: &str, offences: &mut Offences) -> Option<Operand> {
 }
 
 fn order(order: &[String], offences: &mut Offences) -> Option<Sort> {
-    let [key] = order else {
-        if !order.is_empty() {
-            offences
-                .add("order", "at most one field can be named: the order of equal values is that of time");
-        }
-        return None;
-    };
-    let (name, direction) = direction(key);
-    let key = match name {
-        "indexedAt" => SortKey::IndexedAt,
-        "did" => SortKey::Did,
-        "uri" => SortKey::Uri,
-        path => SortKey::Field(offences.check("order", Path::parse(path))?),
-    };
+    if order.len() > MAX_KEYS {
+        offences.add("order", format!("it has at most {MAX_KEYS} fields"));
+    }
+    let mut keys = order.iter().filter_map(|key| {
+        let (name, direction) = direction(key);
+        let key = match name {
+            "indexedAt" => SortKey::IndexedAt,
+            "did" => SortKey::Did,
+            "uri" => SortKey::Uri,
+            path => SortKey::Field(offences.check("order", Path::parse(path))?),
+        };
+        Some((key, direction))
+    });
+    let (key, direction) = keys.next()?;
+    let sort = Sort { key, direction, then: keys.collect() };
     // Newest first is the order of a list, which needs no sort.
-    let is_default = key == SortKey::IndexedAt && direction == Direction::Desc;
-    (!is_default).then_some(Sort { key, direction })
+    let newest_first = Sort { key: SortKey::IndexedAt, direction: Direction::Desc, then: Vec::new() };
+    (sort != newest_first).then_some(sort)
 }
 
 fn hide(entries: &[String], offences: &mut Offences) -> Hide {
