@@ -13,7 +13,7 @@ export class Network {
   static async start(binary) {
     const network = new Network()
     network.#process = spawn(binary, [], { stdio: ['pipe', 'pipe', 'inherit'] })
-    const ended = new Promise((_, reject) => network.#process.once('exit', (code) => reject(new Error(`${binary} ended with ${code}`))))
+    const ended = new Promise((_, reject) => network.#process.once('error', reject).once('exit', (code) => reject(new Error(`${binary} ended with ${code}`))))
     ended.catch(() => {})
     createInterface({ input: network.#process.stdout }).on('line', (line) => network.#waiting.shift()?.(JSON.parse(line)))
     network.addresses = await Promise.race([network.#answer(), ended])

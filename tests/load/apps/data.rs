@@ -56,6 +56,10 @@ fn datetime(minutes: usize) -> String {
     format!("{year}-{month:02}-{day:02}T{:02}:{:02}:00.000Z", minute / 60, minute % 60)
 }
 
+fn uri(account: usize, collection: &str, n: usize) -> String {
+    format!("at://{}/{collection}/{}", synthetic_did(account), tid(n as u64 + 1, 0))
+}
+
 impl Data {
     pub fn accounts(self) -> usize {
         self.records / 10
@@ -64,10 +68,6 @@ impl Data {
     /// The accounts from this one on write no posts.
     fn active(self) -> usize {
         self.accounts() / 10 * 6
-    }
-
-    pub fn did(self, account: usize) -> String {
-        synthetic_did(account)
     }
 
     /// The account that reads its timeline.
@@ -81,11 +81,7 @@ impl Data {
     }
 
     pub fn post_uri(self, post: usize) -> String {
-        self.uri(self.author(post), POST, post)
-    }
-
-    fn uri(self, account: usize, collection: &str, n: usize) -> String {
-        format!("at://{}/{collection}/{}", synthetic_did(account), tid(n as u64 + 1, 0))
+        uri(self.author(post), POST, post)
     }
 
     fn posts(self) -> usize {
@@ -147,7 +143,12 @@ impl Data {
                 } else {
                     (mixed(i, 8) as usize % self.accounts(), skewed(i, 9, self.accounts()))
                 };
-                written(account, "app.bsky.graph.follow", follow, json!({ "subject": self.did(subject) }))
+                written(
+                    account,
+                    "app.bsky.graph.follow",
+                    follow,
+                    json!({ "subject": synthetic_did(subject) }),
+                )
             }
             18 => {
                 let mut profile = written(
@@ -171,7 +172,7 @@ impl Data {
     ) -> Written {
         let n = i / BLOCK / 4;
         let account = |purpose| mixed(i, purpose) as usize % self.active();
-        let subject = |collection: &str, of: usize, purpose| json!({ "subject": { "uri": self.uri(mixed(of, purpose) as usize % self.active(), collection, of), "cid": CID } });
+        let subject = |collection: &str, of: usize, purpose| json!({ "subject": { "uri": uri(mixed(of, purpose) as usize % self.active(), collection, of), "cid": CID } });
         let owner = |of: usize, purpose| mixed(of, purpose) as usize % self.active();
         match i / BLOCK % 4 {
             0 => written(

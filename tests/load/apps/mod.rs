@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use belvedere_base::clock::Clock;
 use belvedere_standins::cars;
-use belvedere_standins::jetstream::FakeJetstream;
+use belvedere_standins::jetstream::{FakeJetstream, synthetic_did};
 use belvedere_standins::repos::RepoNetwork;
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::json;
@@ -42,7 +42,7 @@ pub struct Page {
 pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Vec<Page>> {
     let data = Data { records: plan.records, first_time_us: Clock::system().now().0 };
     let network = RepoNetwork::start(1).await;
-    let reader = data.did(data.reader());
+    let reader = synthetic_did(data.reader());
     network.account(&reader, 0);
     network.account(crate::support::instance::OPERATOR, 0);
     let jetstream = FakeJetstream::start().await;
@@ -82,7 +82,7 @@ fn cases(data: Data) -> Vec<(&'static str, Vec<String>)> {
     const MICROBLOG: &str = "/xrpc/app.example.microblog";
     let actors = |method: &str| -> Vec<String> {
         data.sample(PATHS)
-            .map(|account| format!("{MICROBLOG}.{method}?actor={}", data.did(account)))
+            .map(|account| format!("{MICROBLOG}.{method}?actor={}", synthetic_did(account)))
             .collect()
     };
     let thread = data.post_uri(data.post_with_replies(1_000));

@@ -4,7 +4,7 @@ function handle()
     collection = "community.lexicon.calendar.event",
     by = { { field = "startsAt", bucket = "month" } },
     limit = 1000,
-  }).groups
+  })
   table.sort(groups, function(a, b) return (a.startsAt or "") < (b.startsAt or "") end)
   local months = toarray({})
   for _, group in ipairs(groups) do

@@ -1,5 +1,6 @@
 //! Tests that every uncaught error and every limit names the script's line.
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
@@ -304,7 +305,7 @@ impl Index for Silent {
         &self,
         _tenant: Tenant,
         _sql: String,
-        _params: bytes::Bytes,
+        _params: Bytes,
     ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
         std::future::pending().boxed()
     }
