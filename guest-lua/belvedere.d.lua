@@ -314,7 +314,7 @@ function db.links_by(did, targets, kinds) end
 
 ---@class belvedere.Profile
 ---@field did string
----@field handle? string the verified one that is stored here, else nil: `atproto.handles` looks handles up
+---@field handle? string the verified one that is stored here, else nil: it is looked up for later calls, and `atproto.handles` waits for it
 ---@field uri? string of the record; nil without one
 ---@field cid? string
 ---@field record? table the profile record: that of the settings `profile_collection` and `profile_rkey`

@@ -59,7 +59,7 @@ export class App {
       DATA_DIR: this.#folder, DATABASE_URL: `sqlite:${join(this.#folder, 'app.db')}`,
       PLC_URL: plc, RELAY_URL: relay, JETSTREAM_URL: jetstream, DNS_SERVER: dns, RUST_LOG: 'warn',
     }
-    this.#server = spawn(join(binaries, 'belvedere'), ['serve'], { cwd: this.#folder, env: this.#environment, stdio: ['ignore', 'inherit', 'inherit'] })
+    this.#server = spawn(join(binaries, 'belvedere'), ['serve'], { cwd: this.#folder, env: this.#environment, stdio: ['ignore', 'ignore', 'inherit'] })
     await eventually('the server is ready', async () => {
       if (this.#server.exitCode !== null) throw new Error(`the server ended with ${this.#server.exitCode}`)
       const answer = await fetch(`${this.url}/health`).catch(() => null)
@@ -74,7 +74,7 @@ export class App {
     await this.#cli('lexicon', 'push', join(EXAMPLES, name, 'lexicons'))
     await this.#cli('script', 'push', join(EXAMPLES, name, 'scripts'))
     await eventually('the records of before are in the index', async () => {
-      const { jobs } = await this.admin('GET', '/admin/backfill/status')
+      const jobs = await this.admin('GET', '/admin/backfill/status')
       return jobs.every((job) => job.status === 'completed')
     })
     const client = await this.admin('POST', '/admin/api-clients', {

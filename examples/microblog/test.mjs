@@ -30,7 +30,10 @@ test('a timeline has the posts of followed accounts, not of blocked ones, on sta
 })
 
 test('an author feed has counts, the author, and what the caller likes', async () => {
-  const { feed } = await app.call(`${N}getAuthorFeed`, { actor: 'alice.example.com' }, 'bob')
+  const load = async () => (await app.call(`${N}getAuthorFeed`, { actor: 'alice.example.com' }, 'bob')).feed
+  // The first page that shows an account has its handle looked up.
+  await eventually('the handle is known', async () => (await load())[0].author.handle === 'alice.example.com')
+  const feed = await load()
   assert.equal(feed.length, 1)
   const [post] = feed
   assert.deepEqual(post.author, { did: did('alice'), handle: 'alice.example.com', displayName: 'Alice' })

@@ -127,7 +127,7 @@ async fn an_operator_logs_in_and_out(world: World) {
         (&json!(OPERATOR), &json!(true), &json!(true))
     );
     assert!(
-        me.body["user_id"].is_string() && me.body["permissions"].as_array().unwrap().len() == 50,
+        me.body["user_id"].is_string() && me.body["permissions"].as_array().unwrap().len() == 52,
         "{}",
         me.text
     );

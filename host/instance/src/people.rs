@@ -1,7 +1,10 @@
 //! The handles of accounts, looked up once and kept in the database (`docs/adr/0119-handles-are-kept.md`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::{Did, Handle};
@@ -23,12 +26,26 @@ const REFRESH_TIME: Duration = Duration::from_secs(30);
 /// Look-ups of refreshes at the same time: they take few of the permits at the directory.
 const REFRESH_PERMITS: usize = 4;
 
+/// Accounts that wait for a look-up in the background. Others are noted again by the next page that shows them.
+const MAX_UNKNOWN: usize = 1_000;
+
+/// Accounts that are looked up in the background at a time.
+const UNKNOWN_AT_A_TIME: usize = 50;
+
 /// Knows accounts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct People {
     db: Db,
     resolver: Resolver,
     clock: Clock,
+    unknown: Arc<Unknown>,
+}
+
+/// Accounts that pages have shown without a handle that counts.
+#[derive(Debug, Default)]
+struct Unknown {
+    dids: Mutex<HashSet<Did>>,
+    noted: Notify,
 }
 
 /// The stored part of an answer.
@@ -42,7 +59,52 @@ pub struct Stored {
 
 impl People {
     pub fn new(db: Db, resolver: Resolver, clock: Clock) -> Self {
-        Self { db, resolver, clock }
+        Self { db, resolver, clock, unknown: Arc::default() }
+    }
+
+    /// The stored accounts among `dids`, for a page that shows them. The handles of the others are looked up in the background,
+    /// so that a later page has them.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn shown(&self, dids: &[Did]) -> Result<HashMap<String, Account>, StoreError> {
+        let accounts = self.accounts(dids).await?;
+        let now = self.clock.now();
+        let is_known = |did: &&Did| accounts.get(did.as_str()).is_some_and(|account| is_fresh(account, now));
+        let mut unknown = dids.iter().filter(|did| !is_known(did)).peekable();
+        if unknown.peek().is_some() {
+            let mut noted = self.unknown.dids.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = MAX_UNKNOWN.saturating_sub(noted.len());
+            noted.extend(unknown.take(room).cloned());
+            drop(noted);
+            self.unknown.noted.notify_one();
+        }
+        Ok(accounts)
+    }
+
+    /// Looks up the accounts that [`Self::shown`] has noted. Never ends.
+    pub async fn look_up_unknown(self) {
+        let resolver = self.resolver.for_tasks(REFRESH_PERMITS);
+        loop {
+            self.unknown.noted.notified().await;
+            while let dids = self.some_unknown()
+                && !dids.is_empty()
+            {
+                // Another page or host may have found some meanwhile.
+                let Ok(Stored { missing, .. }) = self.stored(&dids).await else { continue };
+                let found = resolver.handles(&missing, |_| true, REFRESH_TIME).await;
+                self.keep(&missing, &found).await;
+            }
+        }
+    }
+
+    fn some_unknown(&self) -> Vec<Did> {
+        let mut noted = self.unknown.dids.lock().unwrap_or_else(PoisonError::into_inner);
+        let dids: Vec<Did> = noted.iter().take(UNKNOWN_AT_A_TIME).cloned().collect();
+        for did in &dids {
+            noted.remove(did);
+        }
+        dids
     }
 
     /// The stored accounts among `dids`.

@@ -169,7 +169,7 @@ async fn invalid_requests(world: World) {
         ("subject", json!(format!("at://{ALICE}")), "subject must be"),
         ("action", json!("delete"), "action must be"),
         ("reason", json!(" "), "reason must have"),
-        ("reason", json!("a\u{0}b"), "reason must have"),
+        ("reason", json!("a\u{0}b"), "the request body holds a NUL character"),
         ("reason", json!("x".repeat(2_001)), "reason must have"),
         ("expires_at", json!("tomorrow"), "expires_at must be a time"),
         ("expires_at", json!("2020-01-01T00:00:00Z"), "expires_at must be in the future"),

@@ -192,7 +192,7 @@ async fn users_can_not_change_their_own_permissions(world: World) {
     assert_eq!(answer.status, 403, "{}", answer.text);
     let shown =
         as_person(&world, &operator, Method::PATCH, &own, Some(&json!({ "revoke": ["stats:read"] }))).await;
-    assert_eq!(shown.body["permissions"].as_array().map(Vec::len), Some(41), "{}", shown.text);
+    assert_eq!(shown.body["permissions"].as_array().map(Vec::len), Some(43), "{}", shown.text);
 }
 
 async fn permissions_that_the_caller_lacks_are_neither_granted_nor_revoked(world: World) {

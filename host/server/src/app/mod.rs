@@ -181,7 +181,7 @@ impl App {
         access.vault.effective_scopes().reload(&settings);
         let network_lexicons = NetworkLexicons::new(core.clone(), authorities.clone());
         let (identities, may_have_moved) = (ChangedIdentities::default(), ChangedIdentities::default());
-        let (renamed, people) = (ChangedIdentities::default(), startup.people());
+        let (renamed, people) = (ChangedIdentities::default(), startup.people.clone());
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
             core: core.clone(),
             identities: identities.clone(),
@@ -261,7 +261,8 @@ impl App {
         app.tasks.spawn(identities.announce(app.db.clone(), app.lifecycle.drain.clone()));
         let vault = app.sessions.vault.clone();
         app.tasks.spawn(may_have_moved.check_sessions(vault, app.lifecycle.drain.clone()));
-        app.tasks.spawn(renamed.refresh_handles(people, app.lifecycle.drain.clone()));
+        app.tasks.spawn(renamed.refresh_handles(people.clone(), app.lifecycle.drain.clone()));
+        app.tasks.spawn(app.lifecycle.drain.clone().run_until_cancelled_owned(people.look_up_unknown()));
         Ok(app)
     }
 

@@ -87,7 +87,7 @@ impl Scripting {
         let issuer = LabelIssuer::new(db.clone(), clock.clone(), identity.clone());
         let labels = Arc::new(ServerLabels(db.clone(), clock.clone(), issuer));
         let look_ups = ScriptLookUps { buckets: Arc::clone(sender_buckets), clock: clock.clone() };
-        let people = startup.people();
+        let people = startup.people.clone();
         let profiles = ServerProfiles {
             db: db.clone(),
             settings: Arc::clone(settings),

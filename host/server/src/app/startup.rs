@@ -23,6 +23,8 @@ pub(super) struct Startup {
     pub(super) identity: Identity,
     pub(super) secrets: LoadedSecrets,
     pub(super) lock: ServerLock,
+    /// Knows the handles of accounts.
+    pub(super) people: People,
     /// The time slices of scripts and plugins: together they use no more than the cores.
     pub(super) processor: ProcessorPool,
     pub(super) lifecycle: Lifecycle,
@@ -51,12 +53,9 @@ impl Startup {
         };
         let failed = |error| StartError::Store { url: config.database.redacted_url(), error };
         core.registry.reload(&core.db).await.map_err(failed)?;
-        Ok(Self { core, config, identity, secrets, lock, processor: ProcessorPool::default(), lifecycle })
-    }
-
-    /// Knows the handles of accounts.
-    pub(super) fn people(&self) -> People {
-        People::new(self.core.db.clone(), self.core.resolver.clone(), self.core.clock.clone())
+        let people = People::new(core.db.clone(), core.resolver.clone(), core.clock.clone());
+        let processor = ProcessorPool::default();
+        Ok(Self { core, config, identity, secrets, lock, people, processor, lifecycle })
     }
 
     /// An error of the database, with its address.

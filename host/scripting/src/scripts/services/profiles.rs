@@ -73,7 +73,7 @@ impl Profiles for ServerProfiles {
                 let text = format!("the records take more than {max_bytes} bytes together");
                 return Err(IndexError::Limit(text));
             }
-            let mut accounts = self.people.accounts(&dids).await.map_err(store_error)?;
+            let mut accounts = self.people.shown(&dids).await.map_err(store_error)?;
             let mut records: HashMap<String, FullRecordRow> =
                 found.rows.into_iter().map(|full| (full.row.did.clone(), full)).collect();
             let mut profiles = Vec::with_capacity(dids.len());

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
+use crate::api::body::or_default;
 use crate::api::input::{WithBody, WithQuery};
 use crate::api::paging::{Page, given};
 use crate::app::App;
@@ -90,7 +91,7 @@ pub struct NewLabel {
     /// The version of the record that it applies to; absent: all.
     cid: Option<String>,
     /// Whether an earlier label is negated.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     neg: bool,
     /// The time from which on it is no longer in force.
     #[schemars(extend("format" = "date-time"))]

@@ -55,6 +55,7 @@ fn public_routes_have_a_rate_limit() {
         ("/api/setup/status", "page"),
         ("/api/setup/attach-auth/confirm", "callback"),
         ("/settings/logo", "picture"),
+        ("/view.schema.json", "page"),
         ("/xrpc/com.atproto.server.describeServer", "page"),
         ("/oauth/clients/{id}/jwks.json", "page"),
         ("/external-auth/providers", "page"),
