@@ -12,8 +12,8 @@ export async function seed(network) {
   }
   const event = (name, rkey, title, startsAt, mode = `${EVENT}#inperson`) =>
     network.put(name, EVENT, rkey, { name: title, startsAt, mode, createdAt: '2026-01-01T09:00:00Z' })
-  const answer = (name, to, status) =>
-    network.put(name, RSVP, to.uri.split('/').pop(), { subject: to, status: `${RSVP}#${status}` })
+  const answer = (name, host, to, status) =>
+    network.put(name, RSVP, to, { subject: ref(host, EVENT, to), status: `${RSVP}#${status}` })
 
   for (let month = 1; month <= 12; month++) {
     const day = `2027-${String(month).padStart(2, '0')}`
@@ -22,7 +22,7 @@ export async function seed(network) {
   }
   await event('carol', 'past', 'Picnic of last year', '2026-06-01T12:00:00.000Z')
 
-  for (const name of ['bob', 'carol']) await answer(name, ref('alice', EVENT, 'walk3'), 'going')
-  await answer('dave', ref('alice', EVENT, 'walk3'), 'interested')
-  await answer('dave', ref('bob', EVENT, 'talk3'), 'going')
+  for (const name of ['bob', 'carol']) await answer(name, 'alice', 'walk3', 'going')
+  await answer('dave', 'alice', 'walk3', 'interested')
+  await answer('dave', 'bob', 'talk3', 'going')
 }

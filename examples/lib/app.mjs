@@ -58,6 +58,8 @@ export class App {
       PATH: process.env.PATH, HOME: process.env.HOME, HOST: '127.0.0.1', PORT: String(port), PUBLIC_URL: this.url,
       DATA_DIR: this.#folder, DATABASE_URL: `sqlite:${join(this.#folder, 'app.db')}`,
       PLC_URL: plc, RELAY_URL: relay, JETSTREAM_URL: jetstream, DNS_SERVER: dns, RUST_LOG: 'warn',
+      // Tests call often.
+      DEFAULT_RATE_LIMIT_CAPACITY: '100000',
     }
     this.#server = spawn(join(binaries, 'belvedere'), ['serve'], { cwd: this.#folder, env: this.#environment, stdio: ['ignore', 'ignore', 'inherit'] })
     await eventually('the server is ready', async () => {

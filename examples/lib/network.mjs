@@ -1,5 +1,6 @@
 // The network of an example: the stand-ins of tests/standins/bin/network.rs, by their commands.
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { createInterface } from 'node:readline'
 
 export class Network {
@@ -44,16 +45,15 @@ export class Network {
     return Object.fromEntries(this.#accounts)
   }
 
-  // Writes a record as its author's PDS does: the index has it a moment later. Returns its reference.
-  async put(name, collection, rkey, record) {
+  // Writes a record as its author's PDS does: the index has it a moment later. Its key is made of the label.
+  async put(name, collection, label, record) {
     const { did } = this.#accounts.get(name)
-    await this.#command('put', { did, collection, rkey, record: { $type: collection, ...record }, time_us: ++this.#time })
-    return { uri: uri(name, collection, rkey), cid: ANY_CID }
+    await this.#command('put', { did, collection, rkey: rkey(label), record: { $type: collection, ...record }, time_us: ++this.#time })
   }
 
-  async delete(name, collection, rkey) {
+  async delete(name, collection, label) {
     const { did } = this.#accounts.get(name)
-    await this.#command('delete', { did, collection, rkey, time_us: ++this.#time })
+    await this.#command('delete', { did, collection, rkey: rkey(label), time_us: ++this.#time })
   }
 
   // A service token, by which an account calls the server with this DID (docs/authentication.md).
@@ -72,10 +72,19 @@ export class Network {
 // The DID of an account by its name, in the alphabet of did:plc.
 export const did = (name) => `did:plc:${name.replace(/[^a-z2-7]/g, '').padEnd(24, 'a').slice(0, 24)}`
 
-export const uri = (name, collection, rkey) => `at://${did(name)}/${collection}/${rkey}`
+// The record key of a label: the key of a singleton, or a TID that is the same in each run.
+function rkey(label) {
+  if (label === 'self') return label
+  const alphabet = '234567abcdefghijklmnopqrstuvwxyz'
+  const characters = [...createHash('sha256').update(label).digest().subarray(0, 13)].map((byte) => alphabet[byte % 32])
+  // The highest bit of a TID is zero.
+  return ['3', ...characters.slice(1)].join('')
+}
+
+export const uri = (name, collection, label) => `at://${did(name)}/${collection}/${rkey(label)}`
 
 // Links name records by URI; the CID in them is not compared.
-export const ANY_CID = 'bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a'
+const ANY_CID = 'bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a'
 
 // A strong reference to a record.
-export const ref = (name, collection, rkey) => ({ uri: uri(name, collection, rkey), cid: ANY_CID })
+export const ref = (name, collection, label) => ({ uri: uri(name, collection, label), cid: ANY_CID })
