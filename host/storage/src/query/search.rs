@@ -19,7 +19,7 @@ const MAX_FIELDS: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Search {
     pub collection: Nsid,
-    /// At least one. Of equally good matches those in earlier fields come first.
+    /// At least one. Among equally good matches those in earlier fields come first.
     pub fields: Vec<Path>,
     /// Without U+0000, shorter than the keys of an index of texts.
     pub text: String,

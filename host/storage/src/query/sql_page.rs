@@ -4,7 +4,7 @@ use super::cursor::{InvalidCursor, decode_sql, encode_sql};
 use super::sort::{MAX_KEYS, SortValue};
 use super::{Direction, PageSize};
 
-/// Longer names are none of a column that a script wrote.
+/// Limit of a column's name: scripts write shorter ones.
 const MAX_NAME_BYTES: usize = 64;
 
 /// A page of the rows of a SELECT.

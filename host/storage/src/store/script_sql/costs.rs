@@ -33,7 +33,7 @@ const MAX_TENANTS: usize = 1_024;
 #[derive(Debug, Default)]
 pub(in crate::store) struct Costs(Mutex<HashMap<Tenant, Known>>);
 
-/// What is known of a tenant's statements.
+/// The costs of a tenant's statements.
 #[derive(Debug, Default)]
 struct Known {
     /// By the hash of the text. A tenant can only confuse its own statements.

@@ -145,18 +145,6 @@ fn trigrams(text: &str) -> String {
     found.join(" AND ")
 }
 
-/// Escapes the text for LIKE, so that it matches only itself.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '%' | '_' | '\\') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

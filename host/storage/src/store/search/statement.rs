@@ -4,9 +4,9 @@ use crate::query::Search;
 use crate::query::path::Path;
 use crate::store::fields::IndexKind;
 use crate::store::intern::Collection;
-use crate::store::select::{Accounts, By, Columns, Dialect, Placeholder, Sql, Value};
+use crate::store::select::{Accounts, By, Columns, Dialect, Placeholder, Sql, Value, escape};
 
-use super::{escape, rows_read, trigrams};
+use super::{rows_read, trigrams};
 
 /// The patterns of a search.
 #[derive(Clone, Copy)]

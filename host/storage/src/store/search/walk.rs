@@ -18,11 +18,11 @@ use crate::store::intern::Collection;
 use crate::store::records::{self, PartialRow, RecordRow, unjoined};
 use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::select::{
-    Accounts, By, Columns, Dialect, Placeholder, PostgresDialect, Sql, SqliteDialect, Value, bound,
+    Accounts, By, Columns, Dialect, Placeholder, PostgresDialect, Sql, SqliteDialect, Value, bound, escape,
 };
 use crate::store::{Postgres, Sqlite, StoreError};
 
-use super::{escape, trigrams};
+use super::trigrams;
 
 /// Number of texts that a walk reads in the time in which one candidate is read and compared. Measured at ten million
 /// records, where each candidate is on a page of its own, while a walk reads pages full of texts.

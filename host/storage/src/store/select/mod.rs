@@ -32,7 +32,7 @@ pub(super) use self::conditions::{hidden, json_list};
 pub(super) use self::dialect::{Classes, Dialect, InIndex, Keys, MISSING, ValueType};
 pub use self::index_kind::IndexKind;
 pub(super) use self::postgres::Dialect as PostgresDialect;
-pub(super) use self::sql::{Placeholder, Sql, Value, bound};
+pub(super) use self::sql::{Placeholder, Sql, Value, bound, escape};
 pub(super) use self::sqlite::Dialect as SqliteDialect;
 
 /// A statement that selects records of a collection.

@@ -86,6 +86,18 @@ impl Sql {
     }
 }
 
+/// Escapes the text for LIKE, so that it matches only itself.
+pub(in crate::store) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// Creates the sqlx query of a [`Sql`], with its values bound.
 macro_rules! bound {
     ($sql:expr) => {{

@@ -161,7 +161,7 @@ fn by_place(a: Option<&Value>, b: Option<&Value>, direction: Direction) -> Order
 
 async fn several_keys_in_pages_of_any_size(db: TestDb) {
     let values = [json!(1), json!(2), json!("a"), json!("b"), json!(true), Value::Null];
-    // Each combination of two values twice, in an order that is none of the orders of the keys.
+    // Each combination of two values twice, in an order that differs from those of the keys.
     let records: Vec<Value> =
         (0..72).map(|n| n * 29 % 72).map(|n| json!({"v": values[n % 6], "w": values[n / 6 % 6]})).collect();
     store(&db, &records).await;

@@ -7,8 +7,7 @@ use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Iden
 use super::lists::PATTERN;
 use super::{GuardError, Rewriter, unsupported};
 use crate::query::path::Path;
-use crate::store::search::escape;
-use crate::store::select::{Dialect, PostgresDialect, SqliteDialect};
+use crate::store::select::{Dialect, PostgresDialect, SqliteDialect, escape};
 
 /// Whether a name is that of the function. The databases have none with this name.
 pub(super) fn is_matches(name: &ObjectName) -> bool {
