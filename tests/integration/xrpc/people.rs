@@ -18,6 +18,7 @@ crate::in_both_worlds!(
     a_dry_run_asks_only_with_the_network,
     accounts_may_be_named_by_their_handles,
     profiles_are_read_in_one_call,
+    handles_of_shown_accounts_are_known_later,
     handles_are_kept_and_follow_identity_events
 );
 
@@ -236,6 +237,21 @@ async fn profiles_are_read_in_one_call(world: World) {
     world.wait_for(&format!("at://{BOB}/{NOTES}/me"), false).await;
     expected.as_object_mut().unwrap().remove(BOB);
     assert_eq!(run(&world.server, &code).await, expected, "hidden accounts are left out");
+}
+
+async fn handles_of_shown_accounts_are_known_later(world: World) {
+    people(&world);
+    let world = world.with_notes().await;
+    let set = json!({ "value": NOTES });
+    world.server.admin(Method::PUT, "/admin/settings/profile_collection", Some(&set)).await;
+    let profiles = format!("return db.profiles({{ '{ALICE}', '{BOB}', 'did:plc:nobody' }})");
+    let shown = |handle: Value| json!({ ALICE: handle, BOB: { "did": BOB }, "did:plc:nobody": { "did": "did:plc:nobody" } });
+    world.plc.set_down(true);
+    assert_eq!(run(&world.server, &profiles).await, shown(json!({ "did": ALICE })));
+    world.plc.set_down(false);
+    let expected = shown(json!({ "did": ALICE, "handle": "alice.example" }));
+    let is_known = async |server: &Instance| run(server, &profiles).await == expected;
+    world.server.eventually("the handle is known", is_known).await;
 }
 
 async fn handles_are_kept_and_follow_identity_events(world: World) {
