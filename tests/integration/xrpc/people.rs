@@ -241,7 +241,10 @@ async fn profiles_are_read_in_one_call(world: World) {
 
 async fn handles_of_shown_accounts_are_known_later(world: World) {
     people(&world);
-    let world = world.with_notes().await;
+    let mut world = world.with_notes().await;
+    for did in [ALICE, BOB] {
+        world.note(did, "k", json!({ "text": "hello" })).await;
+    }
     let set = json!({ "value": NOTES });
     world.server.admin(Method::PUT, "/admin/settings/profile_collection", Some(&set)).await;
     let profiles = format!("return db.profiles({{ '{ALICE}', '{BOB}', 'did:plc:nobody' }})");
