@@ -81,8 +81,8 @@ MUTANTS = [
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;""",
     ),
     writer("the cursor is not committed", SQLITE, "if let Some(cursor) = plan.cursor {", changed="if let Some(cursor) = plan.cursor && !MUTANT {"),
-    writer("hidden accounts stay visible", SQLITE, "SET status = v.value ->> 1,", sql="SET status = 0,"),
-    writer("the purge of an account keeps its references", PURGE, "for sql in [refs, tombstones, labels, letters] {\n        sqlx::query(sql).bind(&marked)", changed="for sql in [if MUTANT { labels } else { refs }, tombstones, labels, letters] {\n        sqlx::query(sql).bind(&marked)"),
+    writer("hidden accounts stay visible", SQLITE, "SET status = iif(network_status IS NULL, v.value ->> 1, status),", sql="SET status = 0,"),
+    writer("the purge of an account keeps its references", PURGE, "for sql in [refs, tombstones, labels, letters, moderated] {\n        sqlx::query(sql).bind(&marked)", changed="for sql in [if MUTANT { labels } else { refs }, tombstones, labels, letters, moderated] {\n        sqlx::query(sql).bind(&marked)"),
     writer("a deletion purges what came after it", PURGE, 'let marked = to_json_text(&marked);\n    // Finds all records of these accounts through the unique index, whose first column is the collection.\n    let refs = "DELETE', changed='let marked = to_json_text(&marked);\n    if MUTANT { sqlx::query("UPDATE repo_tombstones SET rev = 9223372036854775807").execute(&mut *conn).await?; }\n    let refs = "DELETE'),
     writer(
         "a deletion is forgotten when the account returns in the same batch",
