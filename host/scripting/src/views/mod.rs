@@ -1,6 +1,6 @@
 //! Views: documents that answer query methods without code (`docs/views.md`).
 //!
-//! A document is compiled ([`compile`]) and compared with the lexicon of its method ([`check`]) when it is stored and when it
+//! A document is compiled ([`mod@compile`]) and compared with the lexicon of its method ([`mod@check`]) when it is stored and when it
 //! is loaded. A call runs a bounded number of the reads of `belvedere_storage`: one for its rows, and one for each addition
 //! of all rows of a level. Every bound is a constant in [`limits`].
 
