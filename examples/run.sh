@@ -6,7 +6,10 @@ EXAMPLES=$(cd "$(dirname "$0")" && pwd)
 . "$EXAMPLES/../dev/lib.sh"
 
 name=${1:-}
-[ -n "$name" ] && [ -d "$EXAMPLES/$name/lexicons" ] || fail "usage: examples/run.sh microblog|links|events [PORT]"
+case $name in
+microblog | links | events) ;;
+*) fail "usage: sh examples/run.sh microblog|links|events [PORT]" ;;
+esac
 sh "$ROOT/dev/setup.sh" build
 cd "$ROOT"
 sh dev/dashboard.sh
