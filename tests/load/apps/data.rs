@@ -17,9 +17,10 @@ const INACTIVE: usize = 200;
 /// One like in so many is of the first post.
 const MOST_LIKED: u64 = 4;
 
-pub const POST: &str = "app.bsky.feed.post";
+const POST: &str = "app.bsky.feed.post";
 const LINK: &str = "fyi.unravel.frontpage.post";
-const EVENT: &str = "community.lexicon.calendar.event";
+/// The records of the app whose lexicons are stored last.
+pub const EVENT: &str = "community.lexicon.calendar.event";
 
 /// An index of so many records.
 #[derive(Clone, Copy, Debug)]

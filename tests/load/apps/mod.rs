@@ -14,7 +14,7 @@ use belvedere_standins::repos::RepoNetwork;
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::json;
 
-use self::data::{Data, FOLLOWED, POST};
+use self::data::{Data, EVENT, FOLLOWED};
 use crate::support::instance::Instance;
 use crate::{Databases, Plan, baseline, http, server};
 
@@ -53,7 +53,7 @@ pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Vec<P
     push(&server)?;
     server
         .eventually("the stream is connected", async |_| {
-            jetstream.subscriptions().last().is_some_and(|last| last.wants(POST))
+            jetstream.subscriptions().last().is_some_and(|last| last.wants(EVENT))
         })
         .await;
     fill(&server, &jetstream, data).await?;
