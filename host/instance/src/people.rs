@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use moka::sync::Cache;
 use tokio::sync::Notify;
 
 use belvedere_base::clock::{Clock, Timestamp};
@@ -32,6 +33,10 @@ const MAX_UNKNOWN: usize = 1_000;
 /// Accounts that are looked up in the background at a time.
 const UNKNOWN_AT_A_TIME: usize = 50;
 
+/// Accounts of which it is remembered that they were looked up in the background, each for [`NO_HANDLE_SECONDS`]: the index keeps
+/// no handles of accounts that it does not have, and a page may be loaded often.
+const LOOKED_UP: u64 = 50_000;
+
 /// Knows accounts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct People {
@@ -42,10 +47,19 @@ pub struct People {
 }
 
 /// Accounts that pages have shown without a handle that counts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Unknown {
     dids: Mutex<HashSet<Did>>,
     noted: Notify,
+    looked_up: Cache<Did, ()>,
+}
+
+impl Default for Unknown {
+    fn default() -> Self {
+        let time = Duration::from_secs(NO_HANDLE_SECONDS.unsigned_abs());
+        let looked_up = Cache::builder().max_capacity(LOOKED_UP).time_to_live(time).build();
+        Self { dids: Mutex::default(), noted: Notify::new(), looked_up }
+    }
 }
 
 /// The stored part of an answer.
@@ -70,8 +84,9 @@ impl People {
     pub async fn shown(&self, dids: &[Did]) -> Result<HashMap<String, Account>, StoreError> {
         let accounts = self.accounts(dids).await?;
         let now = self.clock.now();
-        let is_known = |did: &&Did| accounts.get(did.as_str()).is_some_and(|account| is_fresh(account, now));
-        let mut unknown = dids.iter().filter(|did| !is_known(did)).peekable();
+        let is_known = |did: &Did| accounts.get(did.as_str()).is_some_and(|account| is_fresh(account, now));
+        let is_due = |did: &&Did| !is_known(did) && !self.unknown.looked_up.contains_key(*did);
+        let mut unknown = dids.iter().filter(is_due).peekable();
         if unknown.peek().is_some() {
             let mut noted = self.unknown.dids.lock().unwrap_or_else(PoisonError::into_inner);
             let room = MAX_UNKNOWN.saturating_sub(noted.len());
@@ -103,6 +118,7 @@ impl People {
         let dids: Vec<Did> = noted.iter().take(UNKNOWN_AT_A_TIME).cloned().collect();
         for did in &dids {
             noted.remove(did);
+            self.unknown.looked_up.insert(did.clone(), ());
         }
         dids
     }
@@ -166,6 +182,7 @@ impl People {
     pub async fn identities_changed(&self, dids: &[Did]) -> Result<(), StoreError> {
         let known = identities::forget(&self.db, dids, self.clock.now()).await?;
         for did in dids {
+            self.unknown.looked_up.invalidate(did);
             // Documents that count from now on are fetched after that time.
             self.resolver.invalidate(did).await;
         }
