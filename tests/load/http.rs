@@ -85,25 +85,37 @@ pub async fn run(
     connections: usize,
     duration: Duration,
 ) -> anyhow::Result<Run> {
-    run_paths(address, &[path.to_owned()], headers, connections, duration).await
+    run_paths(address, &[path.to_owned()], headers, connections, duration, None).await
 }
 
-/// Like [`run`], for several paths: each connection requests them in turns, beginning with another one.
+/// Like [`run`], for several paths: each connection requests them in turns, beginning with another one. With `per_second`, all
+/// connections together send so many requests a second, and a request that is late because of earlier ones takes the longer.
 pub async fn run_paths(
     address: SocketAddr,
     paths: &[String],
     headers: &[(&'static str, String)],
     connections: usize,
     duration: Duration,
+    per_second: Option<f64>,
 ) -> anyhow::Result<Run> {
+    let mut senders = Vec::new();
+    for _ in 0..connections {
+        senders.push(connect(address).await?);
+    }
     let started = Instant::now();
     let mut tasks = Vec::new();
-    for connection in 0..connections {
-        let mut sender = connect(address).await?;
+    for (connection, mut sender) in senders.into_iter().enumerate() {
         let (paths, headers) = (paths.to_vec(), headers.to_vec());
         tasks.push(tokio::spawn(async move {
             let mut run = Run::default();
-            for path in paths.iter().cycle().skip(connection * paths.len() / connections) {
+            let paths = paths.iter().cycle().skip(connection * paths.len() / connections);
+            for (n, path) in paths.enumerate() {
+                let due = per_second.map(|rate| {
+                    started + Duration::from_secs_f64((n * connections + connection) as f64 / rate)
+                });
+                if let Some(due) = due {
+                    tokio::time::sleep_until(due.into()).await;
+                }
                 if started.elapsed() >= duration {
                     break;
                 }
@@ -111,7 +123,7 @@ pub async fn run_paths(
                 for (name, value) in &headers {
                     request = request.header(*name, value);
                 }
-                let sent = Instant::now();
+                let sent = due.unwrap_or_else(Instant::now);
                 sender.ready().await?;
                 let response = sender.send_request(request.body(Full::default())?).await?;
                 let ok = response.status().is_success();

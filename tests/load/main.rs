@@ -7,7 +7,8 @@
 //!
 //! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|foreign|sessions|spaces|backfill|all] [--records N] [--seconds N] [--only TEXT]`
 //! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
-//! `cargo bench --bench load -- apps [--records N] [--only sqlite|postgres]`: the example apps on a large index.
+//! `cargo bench --bench load -- apps [--records N] [--only sqlite|postgres] [--url URL]`: the example apps on a large index; with a
+//! database of an earlier run, on its records.
 //! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres] [--cache-mib N]`: a large index, which `all` leaves out.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints its results")]
@@ -60,6 +61,8 @@ pub struct Plan {
     pub seconds: Duration,
     /// Measures only the neighbours, backfills or databases whose name contains this; empty for all.
     pub only: String,
+    /// An existing database; empty for new ones.
+    pub url: String,
     /// `DATABASE_CACHE_MIB` of the server with a large index.
     pub cache_mib: u64,
 }
@@ -93,13 +96,15 @@ fn plan(args: &[String]) -> anyhow::Result<Plan> {
             Ok(args.get(at + 1).ok_or_else(|| anyhow::anyhow!("{name} needs a number"))?.parse()?)
         })
     };
+    let text = |name: &str| args.iter().skip_while(|a| *a != name).nth(1).cloned().unwrap_or_default();
     let is_large = args.first().is_some_and(|which| matches!(which.as_str(), "scale" | "apps"));
     let records = if is_large { 10_000_000 } else { 100_000 };
     Ok(Plan {
         records: value("--records", records)? as usize,
         seconds: Duration::from_secs(value("--seconds", 5)?),
         cache_mib: value("--cache-mib", 96)?,
-        only: args.iter().skip_while(|a| *a != "--only").nth(1).cloned().unwrap_or_default(),
+        only: text("--only"),
+        url: text("--url"),
     })
 }
 
@@ -234,11 +239,23 @@ async fn large(plan: &Plan) -> anyhow::Result<()> {
 /// Measures the pages of the example apps on each database.
 async fn apps(plan: &Plan) -> anyhow::Result<()> {
     let mut pages = Vec::new();
-    if "sqlite".contains(&plan.only) {
+    if !plan.url.is_empty() {
+        let existing = Databases {
+            name: "existing",
+            url: plan.url.clone(),
+            baseline_url: String::new(),
+            database: if plan.url.starts_with("postgres") {
+                Some(postmaster(&plan.url).await?)
+            } else {
+                None
+            },
+        };
+        pages.extend(apps::measure(&existing, plan).await?);
+    } else if "sqlite".contains(&plan.only) {
         let directory = tempfile::tempdir()?;
         pages.extend(apps::measure(&sqlite(directory.path()), plan).await?);
     }
-    if "postgres".contains(&plan.only) {
+    if plan.url.is_empty() && "postgres".contains(&plan.only) {
         pages.extend(apps::measure(&postgres().await?, plan).await?);
     }
     println!("\n{}\n\n{}", report::machine(), apps::HEAD);

@@ -15,6 +15,7 @@ use data_encoding::BASE64URL_NOPAD;
 use serde_json::json;
 
 use self::data::{Data, EVENT, FOLLOWED};
+use crate::cases::Meter;
 use crate::support::instance::Instance;
 use crate::{Databases, Plan, baseline, http, server};
 
@@ -29,13 +30,18 @@ const PATIENCE: Duration = Duration::from_hours(2);
 /// Addresses that each connection's requests go through.
 const PATHS: usize = 200;
 
-/// The latencies of a page, in milliseconds.
+/// A page at as many requests as the server answers, and at half of them.
 #[derive(Debug)]
 pub struct Page {
     database: &'static str,
     case: &'static str,
+    kib: usize,
     per_second: f64,
-    percentiles: [f64; 3],
+    /// CPU time of the server and its database for a request, in milliseconds.
+    cpu: f64,
+    /// Percentiles 50 and 99 of the latencies, in milliseconds.
+    full: [f64; 2],
+    half: [f64; 2],
 }
 
 /// Fills a database, and measures each page.
@@ -56,21 +62,40 @@ pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Vec<P
             jetstream.subscriptions().last().is_some_and(|last| last.wants(EVENT))
         })
         .await;
-    fill(&server, &jetstream, data).await?;
+    if server.records().await < data.records as u64 {
+        fill(&server, &jetstream, data).await?;
+    }
     if databases.database.is_some() {
         baseline::vacuum(&databases.url).await?;
     }
 
+    let meter = Meter { server: server.pid(), database: databases.database };
     let mut pages = Vec::new();
     for (case, paths) in cases(data) {
         let as_reader = token(&server, &reader);
         let headers =
             [("x-client-key", server.client_key.clone()), ("authorization", format!("Bearer {as_reader}"))];
         warm(&server, case, &paths, &headers).await?;
-        let run = http::run_paths(server.address, &paths, &headers, CONNECTIONS, plan.seconds).await?;
-        anyhow::ensure!(run.failures == 0, "{case}: {} of {} calls failed", run.failures, run.requests);
-        let percentiles = [0.5, 0.99, 0.999].map(|p| run.percentile(p));
-        let page = Page { database: databases.name, case, per_second: run.per_second(), percentiles };
+        let turn = async |per_second| {
+            http::run_paths(server.address, &paths, &headers, CONNECTIONS, plan.seconds, per_second).await
+        };
+        let before = meter.read();
+        let full = turn(None).await?;
+        let cpu = (meter.read() - before).all().as_secs_f64() * 1e3 / full.requests as f64;
+        let half = turn(Some(full.per_second() / 2.0)).await?;
+        for run in [&full, &half] {
+            anyhow::ensure!(run.failures == 0, "{case}: {} of {} calls failed", run.failures, run.requests);
+        }
+        let percentiles = |run: &http::Run| [0.5, 0.99].map(|p| run.percentile(p));
+        let page = Page {
+            database: databases.name,
+            case,
+            kib: full.body_bytes.div_ceil(1 << 10),
+            per_second: full.per_second(),
+            cpu,
+            full: percentiles(&full),
+            half: percentiles(&half),
+        };
         eprintln!("{page}");
         pages.push(page);
     }
@@ -153,7 +178,7 @@ async fn warm(
     let (started, mut passes) = (Instant::now(), 0);
     while passes < 3 {
         anyhow::ensure!(started.elapsed() < PATIENCE, "{case} stays slow");
-        let run = http::run_paths(server.address, paths, headers, 1, Duration::from_secs(1)).await?;
+        let run = http::run_paths(server.address, paths, headers, 1, Duration::from_secs(1), None).await?;
         passes = if run.percentile(0.9) < QUICK.as_secs_f64() * 1e3 { passes + 1 } else { 0 };
         if started.elapsed() > Duration::from_mins(2) {
             eprintln!("{case}: no index makes it quick");
@@ -174,13 +199,16 @@ fn token(server: &Instance, did: &str) -> String {
 }
 
 /// The header of the Markdown table.
-pub const HEAD: &str =
-    "| Page of an example app, 32 connections | | per second | p50 ms | p99 ms | p99.9 ms |
-|---|---|---:|---:|---:|---:|";
+pub const HEAD: &str = "| Page of an example app, 32 connections | | KiB | CPU ms | per second | p50 ms | p99 ms | at half: p50 ms | p99 ms |
+|---|---|---:|---:|---:|---:|---:|---:|---:|";
 
 impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { database, case, per_second, percentiles: [p50, p99, p999] } = self;
-        write!(f, "| {case} | {database} | {per_second:.0} | {p50:.1} | {p99:.1} | {p999:.1} |")
+        let Self { database, case, kib, per_second, cpu, full: [p50, p99], half: [half_p50, half_p99] } =
+            self;
+        write!(
+            f,
+            "| {case} | {database} | {kib} | {cpu:.2} | {per_second:.0} | {p50:.1} | {p99:.1} | {half_p50:.1} | {half_p99:.1} |"
+        )
     }
 }
