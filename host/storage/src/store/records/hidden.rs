@@ -1,21 +1,11 @@
-//! Reads moderated records: those that are hidden by their URI, all of them for operators (ADR 127).
+//! Reads moderated records for operators (ADR 127).
 
 use bytes::Bytes;
 
 use super::{FullRecordRow, RecordRow};
-use crate::store::intern::Collection;
 use crate::store::{Db, StoreError, intern, on};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Cid, RecordUri};
-
-/// The condition on the account `d` under which its records answer at their URIs: it is visible, or an operator has hidden it
-/// from lists only.
-macro_rules! is_readable {
-    () => {
-        "(d.status = 0 OR d.status = 6 AND d.network_status = 0)"
-    };
-}
-pub(super) use is_readable;
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -27,16 +17,9 @@ struct Row {
     invalid_reason: Option<String>,
 }
 
-macro_rules! select {
-    ($($condition:tt)*) => {
-        concat!(
-            "SELECT h.cid, h.cid_verified, h.indexed_at, h.updated_at, h.record, h.invalid_reason \
-             FROM dids d CROSS JOIN hidden_records h WHERE d.did = $2 AND h.collection_id = $1 AND h.did_id = d.id \
-                 AND h.rkey = $3 AND h.record IS NOT NULL",
-            $($condition)*
-        )
-    };
-}
+const SELECT: &str = "SELECT h.cid, h.cid_verified, h.indexed_at, h.updated_at, h.record, h.invalid_reason \
+     FROM dids d CROSS JOIN hidden_records h WHERE d.did = $2 AND h.collection_id = $1 AND h.did_id = d.id AND h.rkey = $3 \
+         AND h.record IS NOT NULL";
 
 impl Row {
     fn read(self, uri: &RecordUri) -> Result<FullRecordRow, StoreError> {
@@ -56,36 +39,11 @@ impl Row {
     }
 }
 
-/// A record that is hidden but not taken down.
-pub(super) async fn readable(
-    db: &Db,
-    collection: Collection,
-    uri: &RecordUri,
-) -> Result<Option<RecordRow>, StoreError> {
-    let sql = select!(" AND h.is_readable = TRUE AND ", is_readable!());
-    macro_rules! fetch {
-        ($db:expr) => {
-            sqlx::query_as(sql)
-                .bind(collection.id)
-                .bind(uri.did.as_str())
-                .bind(uri.rkey.as_str())
-                .fetch_optional($db.read_pool.reads())
-                .await?
-        };
-    }
-    let found: Option<Row> = match db {
-        Db::Sqlite(db) => fetch!(db),
-        Db::Postgres(db) => fetch!(db),
-    };
-    Ok(found.map(|row| row.read(uri)).transpose()?.map(|full| full.row))
-}
-
 /// A moderated record that its repo still has, for operators.
 pub async fn moderated(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
-    let sql = select!();
     let found: Option<Row> = on!(db, reader, |pool| {
-        let query = sqlx::query_as(sql).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
+        let query = sqlx::query_as(SELECT).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
         query.fetch_optional(pool).await
     })?;
     found.map(|row| row.read(uri)).transpose()

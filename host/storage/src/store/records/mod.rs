@@ -156,14 +156,19 @@ fn full_rows<R: RawRow>(
     rows.into_iter().map(|row| row.raw_full(collection.clone())).collect()
 }
 
-/// One record by its URI.
+/// One record by its URI: it is visible, or an operator has hidden it or its account from lists only.
 fn get_sql<D: Dialect>(records: &str) -> String {
-    format!(
-        "SELECT {} FROM dids d CROSS JOIN {records} r WHERE d.did = $2 AND {} AND r.collection_id = $1 \
-             AND r.did_id = d.id AND r.rkey = $3",
-        D::columns(Columns::Whole),
-        hidden::is_readable!()
-    )
+    const HIDDEN: &str = "(SELECT 0 AS id, h.*, NULL AS record_text FROM hidden_records h \
+                          WHERE h.is_readable = TRUE AND h.record IS NOT NULL)";
+    let of = |records: &str| {
+        format!(
+            "SELECT {} FROM dids d CROSS JOIN {records} r WHERE d.did = $2 \
+                 AND (d.status = 0 OR d.status = 6 AND d.network_status = 0) AND r.collection_id = $1 \
+                 AND r.did_id = d.id AND r.rkey = $3",
+            D::columns(Columns::Whole)
+        )
+    };
+    format!("{} UNION ALL {}", of(records), of(HIDDEN))
 }
 static GET_SQLITE: PerPartition<String> = PerPartition::new(|of| get_sql::<SqliteDialect>(&of.records));
 pub(in crate::store) static GET_POSTGRES: PerPartition<String> =
@@ -190,10 +195,7 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
         Db::Postgres(db) => fetch_one!(db.read_pool, GET_POSTGRES, collection, uri)
             .map(|row| RowWithDid::new(row, &uri.did).raw(uri.collection.clone())),
     };
-    match row.transpose()? {
-        Some(found) => Ok(Some(found.row)),
-        None => hidden::readable(db, collection, uri).await,
-    }
+    Ok(row.transpose()?.map(|found| found.row))
 }
 
 #[cfg(any(test, feature = "testing"))]
