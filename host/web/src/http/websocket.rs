@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use data_encoding::BASE64;
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use http::{HeaderValue, StatusCode};
@@ -16,6 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::{Body, Error, Request, Response};
+use crate::websocket::bounded_writes;
 
 /// Time between two pings, so that proxies keep a quiet connection open and a client that is gone is noticed.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -28,6 +30,12 @@ const UPGRADE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of a message of the client, which has nothing to say.
 const MAX_RECEIVED: usize = 4 << 10;
+
+/// Pings and pongs that a client may send between two pings to it.
+const MAX_FRAMES: u32 = 100;
+
+/// Time in which a client must answer the end of the connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The client is gone, or does not read.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
@@ -52,7 +60,8 @@ pub fn accept(request: &mut Request) -> Result<(Response, Upgrade), Error> {
         return Err(Error::bad_request("sec-websocket-version must be 13"));
     }
     let key = request.headers().get(SEC_WEBSOCKET_KEY);
-    let key = key.ok_or_else(|| Error::bad_request("the header sec-websocket-key is missing"))?;
+    let key = key.filter(|key| BASE64.decode(key.as_bytes()).is_ok_and(|nonce| nonce.len() == 16));
+    let key = key.ok_or_else(|| Error::bad_request("sec-websocket-key must be 16 bytes in base64"))?;
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(Error::internal)?;
     let mut response = Response::new(Body::default());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -70,11 +79,11 @@ impl Upgrade {
     /// [`Gone`].
     pub async fn socket(self) -> Result<Socket, Gone> {
         let upgraded = timeout(UPGRADE_TIMEOUT, self.0).await.map_err(|_| Gone)?.map_err(|_| Gone)?;
-        let config = WebSocketConfig::default();
+        let config = bounded_writes(WebSocketConfig::default());
         let config = config.max_message_size(Some(MAX_RECEIVED)).max_frame_size(Some(MAX_RECEIVED));
         let stream =
             WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
-        Ok(Socket { stream, ping_at: Instant::now() + PING_EVERY, is_pinged: false })
+        Ok(Socket { stream, ping_at: Instant::now() + PING_EVERY, is_pinged: false, frames: 0 })
     }
 }
 
@@ -85,6 +94,8 @@ pub struct Socket {
     ping_at: Instant,
     /// Nothing came since the last ping.
     is_pinged: bool,
+    /// The pings and pongs that came since the last ping.
+    frames: u32,
 }
 
 impl Socket {
@@ -107,7 +118,13 @@ impl Socket {
                 biased;
                 received = self.stream.next() => match received {
                     // A ping is answered when the stream is polled again.
-                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => self.is_pinged = false,
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) if self.frames < MAX_FRAMES => {
+                        (self.is_pinged, self.frames) = (false, self.frames + 1);
+                    }
+                    Some(Ok(Message::Close(_))) => {
+                        self.drain().await;
+                        return Err(Gone);
+                    }
                     _ => return Err(Gone),
                 },
                 () = tokio::time::sleep_until(until) => return Ok(()),
@@ -115,7 +132,7 @@ impl Socket {
                     if self.is_pinged {
                         return Err(Gone);
                     }
-                    (self.is_pinged, self.ping_at) = (true, Instant::now() + PING_EVERY);
+                    (self.is_pinged, self.frames, self.ping_at) = (true, 0, Instant::now() + PING_EVERY);
                     self.write(Message::Ping(Bytes::new())).await?;
                 }
             }
@@ -126,7 +143,15 @@ impl Socket {
     pub async fn close(mut self, reason: &'static str) {
         let frame = CloseFrame { code: CloseCode::Normal, reason: reason.into() };
         // An error means that the connection is closed already.
-        let _ = timeout(SEND_TIMEOUT, self.stream.close(Some(frame))).await;
+        if let Ok(Ok(())) = timeout(SEND_TIMEOUT, self.stream.close(Some(frame))).await {
+            self.drain().await;
+        }
+    }
+
+    /// Reads until the client ends the connection, so that both sides have sent that they close it (RFC 6455, section 7.1.2).
+    async fn drain(&mut self) {
+        let all = async { while let Some(Ok(_)) = self.stream.next().await {} };
+        let _ = timeout(CLOSE_TIMEOUT, all).await;
     }
 
     async fn write(&mut self, message: Message) -> Result<(), Gone> {
@@ -184,6 +209,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_client_that_only_pings_is_disconnected() {
+        let running = start();
+        let stream = TcpStream::connect(running.address).await.unwrap();
+        let (mut client, _) = client_async("ws://test/socket", stream).await.unwrap();
+        for _ in 0..=MAX_FRAMES {
+            client.feed(Message::Ping(Bytes::new())).await.unwrap();
+        }
+        client.flush().await.unwrap();
+        let mut received = Vec::new();
+        while let Some(Ok(message)) = client.next().await {
+            received.push(message);
+        }
+        assert!(!received.contains(&Message::Binary(Bytes::from_static(b"second"))), "{received:?}");
+    }
+
+    #[tokio::test]
+    async fn a_close_is_answered() {
+        let running = start();
+        let stream = TcpStream::connect(running.address).await.unwrap();
+        let (mut client, _) = client_async("ws://test/socket", stream).await.unwrap();
+        client.close(None).await.unwrap();
+        let mut last = None;
+        while let Some(Ok(message)) = client.next().await {
+            last = Some(message);
+        }
+        assert!(last.is_some_and(|message| message.is_close()));
+    }
+
+    #[tokio::test]
     async fn other_requests_are_refused() {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -192,6 +246,10 @@ mod tests {
             ("", "426"),
             ("connection: upgrade\r\nupgrade: websocket\r\n", "400"),
             ("connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n", "400"),
+            (
+                "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\n",
+                "400",
+            ),
         ] {
             let mut stream = TcpStream::connect(running.address).await.unwrap();
             let head = format!("GET /socket HTTP/1.1\r\nhost: x\r\n{headers}\r\n");

@@ -72,8 +72,16 @@ fn request(url: &Url) -> Result<Request, Error> {
     Ok(request)
 }
 
+/// Bytes that wait for a peer that does not read them.
+const MAX_WRITE_BUFFER: usize = 64 << 10;
+
+/// Bounds what waits for the peer: every ping is answered, also of one that does not read the answers.
+pub(crate) fn bounded_writes(config: WebSocketConfig) -> WebSocketConfig {
+    config.write_buffer_size(MAX_WRITE_BUFFER / 4).max_write_buffer_size(MAX_WRITE_BUFFER)
+}
+
 fn config(max_message_bytes: usize) -> WebSocketConfig {
-    WebSocketConfig::default()
+    bounded_writes(WebSocketConfig::default())
         .read_buffer_size(READ_BUFFER)
         .max_message_size(Some(max_message_bytes))
         .max_frame_size(Some(max_message_bytes))

@@ -5,6 +5,7 @@ mod connect;
 mod connection;
 mod skip;
 
+pub(crate) use connect::bounded_writes;
 pub use connect::{Connect, Direct, Guarded};
 pub use connection::{ChunkLimits, Connection, KeepAlive, Lost};
 pub use skip::Skip;
