@@ -267,10 +267,14 @@ impl Resolver {
             }
             Err(error) => return Err(error),
         };
-        if fetched.status.is_server_error() {
-            return Err(NetError::Status(fetched.status));
+        match fetched.status {
+            status if status.is_success() => {
+                let text = std::str::from_utf8(&fetched.body).ok();
+                Ok(text.and_then(|text| Did::try_from(text.trim()).ok()))
+            }
+            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
+            // A limit of requests, or a wall before the host: neither says that there is no document.
+            status => Err(NetError::Status(status)),
         }
-        let text = std::str::from_utf8(&fetched.body).ok().filter(|_| fetched.status.is_success());
-        Ok(text.and_then(|text| Did::try_from(text.trim()).ok()))
     }
 }

@@ -115,7 +115,8 @@ impl Resolver {
     /// callers.
     #[must_use]
     pub fn for_tasks(&self, permits: usize) -> Self {
-        Self { pools: Arc::new(LookupPools::for_tasks(permits)), ..self.clone() }
+        let pools = Arc::new(LookupPools::for_tasks(permits));
+        Self { pools: Arc::clone(&pools), reads: pools, ..self.clone() }
     }
 
     /// The same documents, for reads of what any caller may name: they take no permits from logins.
