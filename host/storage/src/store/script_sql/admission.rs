@@ -54,6 +54,7 @@ mod tests {
     use serde_json::json;
     use tokio::time::timeout;
 
+    use super::super::MAX_READERS;
     use super::*;
     use crate::store::testing::{self, TestDb};
 
@@ -66,6 +67,18 @@ mod tests {
             costs(db).note(tenant, sql, Duration::ZERO);
         }
         assert!(costs(db).is_cheap(tenant, sql, Instant::now()));
+    }
+
+    /// Takes all connections of statements that are scans.
+    async fn hold_connections(db: &Db) -> Vec<Box<dyn Send + '_>> {
+        let mut held: Vec<Box<dyn Send>> = Vec::new();
+        for _ in 0..MAX_READERS {
+            match db {
+                Db::Sqlite(db) => held.push(Box::new(db.script_sql.readers.get().await.unwrap())),
+                Db::Postgres(db) => held.push(Box::new(db.script_sql.readers.get().await.unwrap())),
+            }
+        }
+        held
     }
 
     async fn both() -> [TestDb; 2] {
@@ -90,6 +103,7 @@ mod tests {
             let places = 0..db.scans().bounds().permits;
             let _held: Vec<_> =
                 places.map(|n| db.scans().take(&Tenant::client(format!("holds {n}")), 1).unwrap()).collect();
+            let _connections = hold_connections(&db).await;
             let mut answered = false;
             // On a busy machine a statement may exceed its limit; it then waits for the scan.
             for n in 0..20 {

@@ -71,6 +71,8 @@ pub const MAX_OWN_RELATIONS: i64 = 100;
 /// reads.
 const MAX_READERS: u32 = 4;
 const MAX_WRITERS: u32 = 1;
+/// Connections for statements that are expected to be cheap. Those hold a permit of reads, so they wait for no scan.
+const MAX_CHEAP: u32 = 4;
 
 /// The result of a statement.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -193,17 +195,28 @@ pub async fn isolation(db: &Db) -> Result<ScriptIsolation, ScriptSqlError> {
 #[derive(Debug)]
 pub(super) struct Connections<C: sqlx::Connection> {
     readers: ReadPool<C>,
+    cheap: ReadPool<C>,
     writers: ReadPool<C>,
 }
 
 impl<C: Poolable> Connections<C> {
-    async fn get(&self, parsed: &guard::Parsed) -> Result<PooledConnection<'_, C>, sqlx::Error> {
-        if parsed.is_select() { self.readers.get().await } else { self.writers.get_pinged().await }
+    /// A connection for a statement, which is expected to be cheap if its time is limited.
+    async fn get(
+        &self,
+        parsed: &guard::Parsed,
+        time_limit: Option<Duration>,
+    ) -> Result<PooledConnection<'_, C>, sqlx::Error> {
+        match (parsed.is_select(), time_limit) {
+            (true, None) => self.readers.get().await,
+            (true, Some(_)) => self.cheap.get().await,
+            (false, _) => self.writers.get_pinged().await,
+        }
     }
 
     pub(super) async fn close(&self) {
-        self.readers.close().await;
-        self.writers.close().await;
+        for pool in [&self.readers, &self.cheap, &self.writers] {
+            pool.close().await;
+        }
     }
 }
 

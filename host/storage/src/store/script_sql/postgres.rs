@@ -14,9 +14,9 @@ use sqlx::{
 use super::guard::{Kind, Parsed, Statement};
 use super::role::{self, Role, RoleError};
 use super::{
-    Answer, Connections, MAX_ANSWER_BYTES, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_WRITERS,
-    OWN_SCHEMA, OwnColumn, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA, timed,
-    write_json_member,
+    Answer, Connections, MAX_ANSWER_BYTES, MAX_CHEAP, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS,
+    MAX_WRITERS, OWN_SCHEMA, OwnColumn, ReadPool, Rows, STATEMENT_TIME_LIMIT, ScriptSqlError, VIEW_SCHEMA,
+    timed, write_json_member,
 };
 use crate::store::Backend;
 use crate::store::executor::ConnectionPool as _;
@@ -74,7 +74,8 @@ impl Connections<PgConnection> {
         let reader = options.clone().options([("default_transaction_read_only", "on")]);
         let check = role.map(|_| role::role_check());
         Self {
-            readers: ReadPool::new(reader, MAX_READERS).role_check(check.clone()),
+            readers: ReadPool::new(reader.clone(), MAX_READERS).role_check(check.clone()),
+            cheap: ReadPool::new(reader, MAX_CHEAP).role_check(check.clone()),
             writers: ReadPool::new(options, MAX_WRITERS).role_check(check),
         }
     }
@@ -97,6 +98,7 @@ pub(super) async fn run(
     match attempt(connections, parsed, params, name, time_limit).await {
         Err(ScriptSqlError::Store(error)) if is_select && error.is_lost_connection() => {
             connections.readers.lost();
+            connections.cheap.lost();
             attempt(connections, Parsed::new(sql, Backend::Postgres)?, params, name, time_limit).await
         }
         result => result,
@@ -110,7 +112,7 @@ async fn attempt(
     name: &str,
     time_limit: Option<Duration>,
 ) -> Result<(Answer, Duration), ScriptSqlError> {
-    let mut pooled = connections.get(&parsed).await.map_err(|error| role_error(error, name))?;
+    let mut pooled = connections.get(&parsed, time_limit).await.map_err(|error| role_error(error, name))?;
     let result = if parsed.own_tables().is_empty() || !(parsed.is_select() || parsed.is_write()) {
         timed(time_limit, run_on(&mut pooled, parsed, params)).await
     } else {

@@ -14,9 +14,9 @@ use super::authorizer::{self, Rights};
 use super::guard::{Kind, Parsed, Statement};
 use super::statement_limits;
 use super::{
-    Answer, Connections, INDEX, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_VALUE_BYTES, MAX_WRITERS,
-    OWN_COLUMNS, OwnColumn, ReadPool, Rows, ScriptSqlError, StoreError, timed, write_json_member,
-    write_member,
+    Answer, Connections, INDEX, MAX_CHEAP, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_VALUE_BYTES,
+    MAX_WRITERS, OWN_COLUMNS, OwnColumn, ReadPool, Rows, ScriptSqlError, StoreError, timed,
+    write_json_member, write_member,
 };
 
 /// Page size of the file, in bytes: SQLite's default.
@@ -61,14 +61,17 @@ impl Connections<SqliteConnection> {
             .vfs(statement_limits::VFS)
             // Defaults and checks of own tables come from scripts and must not call unsafe functions.
             .pragma("trusted_schema", "off");
-        let reader = writer.clone().thread_name(|n| format!("script-sql-read-{n}"));
         let mut reader_views = views.clone();
         reader_views.push("PRAGMA query_only = on".to_owned());
-        Ok(Self {
-            readers: ReadPool::new(reader, MAX_READERS)
-                .setup_statements(reader_views)
+        let reader = |name: &'static str, connections| {
+            ReadPool::new(writer.clone().thread_name(move |n| format!("{name}-{n}")), connections)
+                .setup_statements(reader_views.clone())
                 .sqlite_limits(&BOUNDS)
-                .sqlite_hooks(HOOKS),
+                .sqlite_hooks(HOOKS)
+        };
+        Ok(Self {
+            readers: reader("script-sql-read", MAX_READERS),
+            cheap: reader("script-sql-cheap", MAX_CHEAP),
             writers: ReadPool::new(writer.thread_name(|_| "script-sql-write".into()), MAX_WRITERS)
                 .setup_statements(views)
                 .sqlite_limits(&BOUNDS)
@@ -105,7 +108,7 @@ pub(super) async fn run(
     params: &[Value],
     time_limit: Option<Duration>,
 ) -> Result<(Answer, Duration), ScriptSqlError> {
-    let mut pooled = connections.get(&parsed).await?;
+    let mut pooled = connections.get(&parsed, time_limit).await?;
     // The connections for SELECT always have the rights to read.
     if !parsed.is_select() {
         let rights = if parsed.is_write() { Rights::Write } else { Rights::Define };

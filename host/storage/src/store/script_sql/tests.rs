@@ -302,7 +302,8 @@ async fn the_role_alone_refuses_hostile_statements() {
     let Db::Postgres(postgres) = &*db else { unreachable!("the test opened PostgreSQL") };
     let statements =
         hostile("script_tables.script_own", &["public.canary", "public.\"canary\""], ON_POSTGRES);
-    for pool in [&postgres.script_sql.readers, &postgres.script_sql.writers] {
+    let connections = &postgres.script_sql;
+    for pool in [&connections.readers, &connections.cheap, &connections.writers] {
         let mut connection = pool.get().await.unwrap();
         for sql in &statements {
             // PostgreSQL checks the rights of a view when it is read.
