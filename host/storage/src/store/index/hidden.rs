@@ -20,11 +20,16 @@ const FIND_SQLITE: &str = "SELECT h.collection_id, h.did_id, h.rkey FROM json_ea
 const FIND_POSTGRES: &str = "SELECT h.collection_id, h.did_id, h.rkey FROM json_array_elements($1::json) v \
      JOIN hidden_records h ON h.collection_id = (v ->> 0)::bigint AND h.did_id = (v ->> 1)::bigint AND h.rkey = v ->> 2";
 
-/// Stores the newer record, or that there is none. A rev of the future loses, as in [`super::future`].
+/// Stores the newer record, or that there is none. A rev of the future loses, as in [`super::future`], and so does a record that was
+/// deleted later.
 const UPDATE: &str = "UPDATE hidden_records SET cid = $4, cid_verified = $5, rev = $6, \
          indexed_at = CASE WHEN record IS NULL THEN $7 ELSE indexed_at END, updated_at = $7, record = $8, \
          invalid_reason = $9 \
-     WHERE collection_id = $1 AND did_id = $2 AND rkey = $3 AND (rev < $6 OR rev > $10)";
+     WHERE collection_id = $1 AND did_id = $2 AND rkey = $3 AND (rev < $6 OR rev > $10) \
+         AND (CAST($8 AS TEXT) IS NULL \
+             OR NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.collection_id = $1 AND t.did_id = $2 AND t.rkey = $3 \
+                 AND t.rev >= $6) \
+             AND NOT EXISTS (SELECT 1 FROM repo_tombstones t WHERE t.did_id = $2 AND t.rev >= $6))";
 
 /// A change of a moderated record.
 enum Diverted<'a> {

@@ -30,7 +30,8 @@ struct HiddenRow {
     invalid_reason: Option<String>,
 }
 
-/// Copies the record with its reason if it is invalid, then deletes its references and itself. It leaves no tombstone.
+/// Copies the record with its reason if it is invalid, then deletes its references and itself. It leaves no tombstone. A host of a
+/// version before may have indexed a newer one of a record that is moderated already.
 static HIDE: [PerPartition<[String; 3]>; 2] = [
     PerPartition::new(|tables| hide(tables, "r.record")),
     PerPartition::new(|tables| hide(tables, "coalesce(r.record_text, r.record::text)")),
@@ -43,7 +44,11 @@ fn hide(Tables { records, record_refs }: &Tables, text: &str) -> [String; 3] {
                  updated_at, record, invalid_reason) \
              SELECT r.collection_id, r.did_id, r.rkey, FALSE, r.cid, r.cid_verified, r.rev, r.indexed_at, r.updated_at, \
                  {text}, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id) FROM {records} r \
-             WHERE r.collection_id = $1 AND r.did_id = $2 AND r.rkey = $3 ON CONFLICT DO NOTHING"
+             WHERE r.collection_id = $1 AND r.did_id = $2 AND r.rkey = $3 \
+             ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET cid = excluded.cid, \
+                 cid_verified = excluded.cid_verified, rev = excluded.rev, updated_at = excluded.updated_at, \
+                 record = excluded.record, invalid_reason = excluded.invalid_reason \
+                 WHERE hidden_records.rev < excluded.rev"
         ),
         format!(
             "DELETE FROM {record_refs} WHERE record_id = \

@@ -20,6 +20,7 @@ on_both!(
     a_hidden_record_answers_at_its_uri,
     changes_of_a_moderated_record_stay_hidden,
     a_deleted_record_does_not_come_back,
+    an_old_version_of_a_deleted_record_does_not_come_back,
     a_record_can_be_moderated_before_it_arrives,
     an_account_is_hidden_until_it_is_lifted,
     an_event_of_the_network_lifts_nothing,
@@ -131,6 +132,22 @@ async fn a_deleted_record_does_not_come_back(db: TestDb) {
     lift(&db, &row).await;
     assert_eq!(get(&db, &note).await, None);
     assert_eq!(apply(&db, 30, vec![put(&note, 1, "{}")]).await.stale, 1, "its tombstone is there");
+}
+
+async fn an_old_version_of_a_deleted_record_does_not_come_back(db: TestDb) {
+    let (one, of_deleted) = (uri(1, NOTE, "a"), uri(2, NOTE, "b"));
+    apply(&db, 10, vec![put(&one, 2, "{}"), take(&one, 5), put(&of_deleted, 2, "{}")]).await;
+    set_status(&db, 2, AccountStatus::Deleted).await;
+    set_status(&db, 2, AccountStatus::Active).await;
+    for uri in [&one, &of_deleted] {
+        decide(&db, Subject::Record(uri.clone()), Action::Hide).await;
+        // Of a backfill that read the repo before.
+        assert_eq!(apply(&db, 30, vec![put(uri, 3, r#"{"old":1}"#)]).await.stale, 1, "{uri}");
+        assert_eq!(get(&db, uri).await, None, "{uri}");
+        assert!(hidden::moderated(&db, uri).await.unwrap().is_none(), "{uri}");
+    }
+    apply(&db, 40, vec![put(&one, 6, r#"{"new":1}"#)]).await;
+    assert_eq!(get(&db, &one).await, Some(serde_json::json!({"new": 1})));
 }
 
 async fn a_record_can_be_moderated_before_it_arrives(db: TestDb) {
