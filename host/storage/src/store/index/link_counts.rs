@@ -34,16 +34,18 @@ fn find(Tables { record_refs, .. }: &Tables, targets: &str) -> String {
     )
 }
 
-/// The condition that the target `v.value` has many links from the collection `$2`.
+/// The condition that the target `v.value` has many links from the collection `$2`, whose links are complete.
 pub(in crate::store) fn has_many(record_refs: &str) -> String {
     format!(
-        "(SELECT count(*) FROM (SELECT 1 FROM {record_refs} f \
-             WHERE f.target = v.value AND f.collection_id = $2 LIMIT {MANY}) many) = {MANY}"
+        "({IS_COMPLETE} AND (SELECT count(*) FROM (SELECT 1 FROM {record_refs} f \
+             WHERE f.target = v.value AND f.collection_id = $2 LIMIT {MANY}) many) = {MANY})"
     )
 }
 
-/// Counts all links of a target, at each path and in all. Not in a collection whose records are still to be read again: their
-/// links are not complete.
+/// The condition that no record of the collection `$2` is still to be read again for its links.
+const IS_COMPLETE: &str = "NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2)";
+
+/// Counts all links of a target, at each path and in all.
 static BEGIN: [PerPartition<String>; 2] = [
     PerPartition::new(|tables| {
         let each = "json_each('[\"\"' || iif(f.paths <> '', ',\"' || replace(f.paths, ' ', '\",\"') || '\"', '') || ']') p";
@@ -60,14 +62,15 @@ fn begin(Tables { record_refs, .. }: &Tables, path: &str, paths: &str) -> String
         "INSERT INTO link_counts (target, collection_id, path, links, hidden) \
          SELECT $1, $2, {path}, count(*), count(d.id) FROM {record_refs} f \
              LEFT JOIN dids d ON d.id = f.did_id AND d.status <> 0 CROSS JOIN {paths} \
-         WHERE f.target = $1 AND f.collection_id = $2 \
-             AND NOT EXISTS (SELECT 1 FROM unread_refs u WHERE u.collection_id = $2) \
+         WHERE f.target = $1 AND f.collection_id = $2 AND {IS_COMPLETE} \
          GROUP BY {path} ON CONFLICT DO NOTHING"
     )
 }
 
 /// The lock that the triggers share: alone with it, a statement sees all links that they have not counted.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(x'7265636f726473'::bigint)";
+/// The same lock as the triggers take it.
+pub(super) const SHARED_LOCK: &str = "SELECT pg_advisory_xact_lock_shared(x'7265636f726473'::bigint)";
 
 /// Targets that are looked at after a batch, of each collection.
 const MAX_LOOKED_AT: usize = 50;

@@ -6,6 +6,7 @@ use belvedere_protocol::atproto::record::Ref;
 use sqlx::PgConnection;
 
 use super::super::Reread;
+use super::super::link_counts::SHARED_LOCK;
 use super::super::plan::{Row, Source, storable};
 use crate::store::intern::Collection;
 use crate::store::partitions::{PerPartition, Tables};
@@ -75,6 +76,8 @@ pub(in super::super) async fn replace_refs(
     records: &[Reread],
 ) -> Result<(), StoreError> {
     let mut tx = db.pool.begin().await?;
+    // Before the rows, as a batch with a change of an account has it.
+    sqlx::query(SHARED_LOCK).execute(&mut *tx).await?;
     let (ids, times): (Vec<i64>, Vec<i64>) =
         records.iter().map(|record| (record.id, record.updated_at.0)).unzip();
     let same = sqlx::query_as(*SAME.of(collection.partition)).bind(ids).bind(times).bind(collection.id);
