@@ -18,14 +18,17 @@ pub struct IssuedLabel {
     pub created_by: String,
 }
 
+/// Between the times of two labels of the same subject, value and version, in microseconds.
+const CTS_STEP: i64 = 1_000;
+
 const COLUMNS: &str = "l.seq, l.src, l.uri, l.cid, l.val, l.neg, l.cts, l.exp, l.created_by";
 
 /// The lock under which labels get their numbers: a subscriber that has seen a number gets no smaller one later.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(x'6c6162656c73'::bigint)";
 
-/// Whether the label changes nothing: the last one of the same subject, value and version says the same. One that negates a
-/// label that was never applied changes nothing either.
-const LATEST: &str = "SELECT neg, exp FROM issued_labels WHERE uri = $1 AND val = $2 AND src = $3 \
+/// The last label of the same subject, value and version. One that says the same changes nothing, nor does one that negates a
+/// label that was never applied.
+const LATEST: &str = "SELECT neg, exp, cts FROM issued_labels WHERE uri = $1 AND val = $2 AND src = $3 \
      AND coalesce(cid, '') = coalesce($4, '') ORDER BY seq DESC LIMIT 1";
 
 /// Stores labels in order, for subscribers and among the labels that are in force here. Returns those that changed something.
@@ -49,12 +52,25 @@ pub async fn issue(
         let mut changed = Vec::new();
         for label in issued {
             let query = sqlx::query_as(LATEST).bind(&label.uri).bind(&label.val).bind(&label.src);
-            let latest: Option<(bool, Option<Timestamp>)> =
+            let latest: Option<(bool, Option<Timestamp>, Timestamp)> =
                 query.bind(&label.cid).fetch_optional(&mut *tx).await?;
             let is_same = match latest {
-                Some((neg, exp)) => neg == label.neg && (neg || exp == label.exp && !is_over(exp, now)),
+                Some((neg, exp, _)) => neg == label.neg && (neg || exp == label.exp && !is_over(exp, now)),
                 None => label.neg,
             };
+            // The clock was read before the lock, perhaps by another host.
+            let cts = match latest {
+                Some((.., cts)) if is_same => cts,
+                Some((.., cts)) => label.cts.max(Timestamp(cts.0 + CTS_STEP)),
+                None => label.cts,
+            };
+            let label = Label { cts, ..label.clone() };
+            // What was deleted here with its account is in force again.
+            if latest.is_some() || !is_same {
+                for rows in labels::rows(std::slice::from_ref(&label), now) {
+                    sqlx::query(put).bind(rows).execute(&mut *tx).await?;
+                }
+            }
             if is_same {
                 continue;
             }
@@ -69,10 +85,7 @@ pub async fn issue(
                 .bind(created_by)
                 .fetch_one(&mut *tx)
                 .await?;
-            for rows in labels::rows(std::slice::from_ref(label), now) {
-                sqlx::query(put).bind(rows).execute(&mut *tx).await?;
-            }
-            changed.push(IssuedLabel { seq, label: label.clone(), created_by: created_by.to_owned() });
+            changed.push(IssuedLabel { seq, label, created_by: created_by.to_owned() });
         }
         tx.commit().await?;
         Ok(changed)

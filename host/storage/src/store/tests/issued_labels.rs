@@ -2,6 +2,7 @@
 
 use super::fixtures::*;
 
+use crate::store::index::AccountStatus;
 use crate::store::issued_labels::{self, IssuedLabel, Pattern};
 use crate::store::labels::{self, Label};
 use crate::store::testing::TestDb;
@@ -12,7 +13,8 @@ const US_AS_LABELER: &str = "did:web:index.example";
 on_both!(
     labels_are_a_log_of_what_changes,
     the_latest_of_each_subject_is_found,
-    a_version_has_labels_of_its_own
+    a_version_has_labels_of_its_own,
+    the_log_and_what_is_in_force_agree
 );
 
 fn label(uri: &str, val: &str, neg: bool, at: i64) -> Label {
@@ -47,6 +49,25 @@ async fn labels_are_a_log_of_what_changes(db: TestDb) {
     let active = labels::active(&db, &["did:plc:a".to_owned()], Timestamp(15)).await.unwrap();
     let active = &active["did:plc:a"];
     assert_eq!((active.len(), active[0].val.as_str(), active[0].src.as_str()), (1, "rude", US_AS_LABELER));
+}
+
+async fn is_in_force(db: &TestDb, subject: &str) -> bool {
+    labels::active(db, &[subject.to_owned()], Timestamp(90)).await.unwrap().contains_key(subject)
+}
+
+async fn the_log_and_what_is_in_force_agree(db: TestDb) {
+    let note = uri(1, NOTE, "a").to_string();
+    issue(&db, label(&note, "spam", false, 20)).await.unwrap();
+    // By a host whose clock is behind.
+    issue(&db, label(&note, "spam", true, 10)).await.unwrap();
+    assert!(!is_in_force(&db, &note).await);
+    issue(&db, label(&note, "spam", false, 30)).await.unwrap();
+    // The label goes with the records of its account, but not from the log.
+    apply(&db, 1, vec![put(&uri(1, NOTE, "a"), 1, "{}")]).await;
+    set_status(&db, 1, AccountStatus::Deleted).await;
+    assert!(!is_in_force(&db, &note).await);
+    assert_eq!(issue(&db, label(&note, "spam", false, 40)).await, None);
+    assert!(is_in_force(&db, &note).await);
 }
 
 async fn the_latest_of_each_subject_is_found(db: TestDb) {
