@@ -130,7 +130,8 @@ pub async fn forget(db: &Db, dids: &[Did], now: Timestamp) -> Result<Vec<Did>, S
         }
         Db::Postgres(db) => {
             let sql = format!(
-                "INSERT INTO account_identities (did_id, known_at) SELECT id, $2 FROM dids WHERE did = ANY($1) AND status <> 4 \
+                "INSERT INTO account_identities (did_id, known_at) SELECT id, $2 FROM dids WHERE did = ANY($1) \
+                     AND coalesce(network_status, status) <> 4 \
                  ORDER BY did {conflict}"
             );
             sqlx::query(AssertSqlSafe(sql)).bind(names).bind(now).execute(db.writer()).await?;

@@ -194,7 +194,7 @@ pub async fn purge_account(db: &Db, did: &Did, now: Timestamp) -> Result<Vec<Rev
 /// more than a week ago are not found ([`super::super::index::prune_tombstones`]).
 pub async fn deleted_accounts(db: &Db, since: Timestamp, max: u32) -> Result<Vec<Did>, StoreError> {
     let sql = "SELECT d.did FROM repo_tombstones t JOIN dids d ON d.id = t.did_id \
-               WHERE t.deleted_at >= $1 AND d.status = $2 \
+               WHERE t.deleted_at >= $1 AND coalesce(d.network_status, d.status) = $2 \
                    AND (EXISTS (SELECT 1 FROM space_repos r WHERE r.author = d.did) \
                        OR EXISTS (SELECT 1 FROM space_writers w WHERE w.author = d.did) \
                        OR EXISTS (SELECT 1 FROM space_members m WHERE m.member = d.did) \
