@@ -34,5 +34,6 @@ fn text_at<'a>(record: &'a Value, field: &Path) -> Option<&'a str> {
         Step::Key(key) => value.as_object()?.get(key),
         Step::Index(index) => value.as_array()?.get(*index as usize),
     });
-    found?.as_str()
+    // SQLite's functions end a text at U+0000, and PostgreSQL stores none.
+    found?.as_str()?.split('\0').next()
 }

@@ -94,6 +94,7 @@ on_both!(
     the_index_follows_later_writes,
     the_limit_keeps_the_best_matches,
     several_fields_and_pages,
+    a_text_with_a_nul_is_a_result_as_others,
     a_common_text_is_found_in_the_same_order,
     a_rare_text_of_common_trigrams_is_found,
     postgres_reads_the_texts_or_the_candidates_whichever_is_less
@@ -150,6 +151,16 @@ async fn all_pages(db: &Db, fields: &[&str], text: &str, limit: i64) -> Vec<Stri
             None => return found,
         }
     }
+}
+
+/// PostgreSQL does not store the record.
+async fn a_text_with_a_nul_is_a_result_as_others(db: TestDb) {
+    for (n, text) in ["apple b", r"apple\u0000x", "apple a"].into_iter().enumerate() {
+        let record = format!(r#"{{"text":"{text}"}}"#);
+        apply(&db, 1, vec![put(&uri(1, NOTE, &format!("r{n}")), 1, &record)]).await;
+    }
+    let expected: &[&str] = if matches!(*db, Db::Sqlite(_)) { &["r1", "r2", "r0"] } else { &["r2", "r0"] };
+    assert_eq!(all_pages(&db, &["text"], "apple", 1).await, expected);
 }
 
 async fn several_fields_and_pages(db: TestDb) {
