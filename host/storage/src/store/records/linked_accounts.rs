@@ -12,9 +12,11 @@ use crate::query::Links;
 /// `$1`: the collection. `$2`: the account. `$3`: the path, or empty. `$4`: the limit.
 fn sql<D: Dialect>(Tables { records, record_refs }: &Tables) -> String {
     format!(
-        "SELECT f.target FROM {records} r CROSS JOIN {record_refs} f \
-         WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2 AND status = 0) \
-             AND f.record_id = r.id AND ($3 = '' OR {}) AND f.target LIKE 'did:%' \
+        "SELECT f.target FROM (SELECT r.id, r.indexed_at FROM {records} r \
+             WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2 AND status = 0) \
+             ORDER BY r.indexed_at DESC, r.id DESC LIMIT $4) r \
+         CROSS JOIN {record_refs} f \
+         WHERE f.record_id = r.id AND ($3 = '' OR {}) AND f.target LIKE 'did:%' \
          ORDER BY r.indexed_at DESC, r.id DESC LIMIT $4",
         D::has_word("f.paths", "$3")
     )
@@ -22,7 +24,7 @@ fn sql<D: Dialect>(Tables { records, record_refs }: &Tables) -> String {
 static ACCOUNTS: [PerPartition<String>; 2] =
     [PerPartition::new(sql::<SqliteDialect>), PerPartition::new(sql::<PostgresDialect>)];
 
-/// The accounts, at most `limit`, those of the newest records first. An account may occur twice.
+/// The accounts, at most `limit`, to which the newest `limit` records link, those of the newest first. An account may occur twice.
 ///
 /// # Errors
 /// [`StoreError::Busy`].
