@@ -8,6 +8,7 @@ use super::*;
 use crate::support::instance::{OPERATOR, query_lexicon};
 
 const QUERY: &str = "/xrpc/com.atproto.label.queryLabels";
+const QUERY_LABELS: &str = "com.atproto.label.queryLabels";
 
 /// Makes the instance a labeler under the DID of the tests' labeler. Returns its key.
 async fn become_labeler(world: &World) -> PublicKey {
@@ -37,6 +38,7 @@ crate::in_both_worlds!(
     labels_are_queried_by_subject,
     before_there_is_a_did_there_are_no_labels,
     a_cursor_of_the_future_is_an_error,
+    scripts_query_labels_and_replace_the_query,
     scripts_apply_and_negate_labels
 );
 
@@ -84,7 +86,9 @@ async fn labels_are_queried_by_subject(mut world: World) {
     let label = &first["labels"][0];
     assert_eq!((&label["src"], &label["ver"], label.get("neg")), (&json!(LABELER), &json!(1), None));
     assert_eq!(label["sig"]["$bytes"].as_str().unwrap().len(), 86);
-    for bad in ["", "uriPatterns=a*b", "uriPatterns=*&limit=251", "uriPatterns=*&cursor=x"] {
+    for bad in
+        ["", "uriPatterns=a*b", "uriPatterns=a%01", "uriPatterns=*&limit=251", "uriPatterns=*&cursor=x"]
+    {
         let answer = world.server.request(Method::GET, &format!("{QUERY}?{bad}"), &[], None).await;
         assert_eq!(answer.status, 400, "{bad}: {}", answer.text);
     }
@@ -132,6 +136,27 @@ async fn a_cursor_of_the_future_is_an_error(world: World) {
     }
     let text = String::from_utf8_lossy(&received).to_lowercase();
     assert!(text.starts_with("http/1.1 101 ") && text.contains("s3pplmbitxaq9kygzzhzrbk+xoo="), "{text}");
+}
+
+async fn scripts_query_labels_and_replace_the_query(world: World) {
+    become_labeler(&world).await;
+    issue(&world, json!({ "uri": ALICE, "val": "spam" })).await;
+    world.server.upload(query_lexicon("com.example.labels"), None).await;
+    let source = format!(
+        "function handle()\n  local answer = xrpc.query(\"{QUERY_LABELS}\", {{ uriPatterns = \"{ALICE}\" }})\n  \
+         return {{ status = answer.status, found = json.decode(answer.body).labels[1].val }}\nend"
+    );
+    world.server.bind("com.example.labels", &source).await;
+    let answer = world.server.xrpc("com.example.labels").await;
+    assert_eq!(answer.body, json!({ "status": 200, "found": "spam" }), "{}", answer.text);
+
+    world.server.upload(query_lexicon(QUERY_LABELS), None).await;
+    world.server.bind(QUERY_LABELS, "function handle() return { own = true } end").await;
+    let answer = world.server.xrpc(&format!("{QUERY_LABELS}?uriPatterns=*")).await;
+    assert_eq!(answer.body, json!({ "own": true }), "{}", answer.text);
+    let body = json!({ "id": "xrpc.query:com.atproto.label.subscribeLabels", "body": "function handle() return {} end" });
+    let refused = world.server.admin(Method::POST, "/admin/scripts", Some(&body)).await;
+    assert!(refused.error().contains("it is a stream"), "{}", refused.text);
 }
 
 async fn scripts_apply_and_negate_labels(mut world: World) {

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::fixed::FixedMethod;
-use super::{Failure, WrongKind, dispatch, lexicon_of, script_of, spaces};
+use super::{Failure, WrongKind, dispatch, lexicon_of, query_labels, script_of, spaces};
 use crate::access::CalledMethod;
 use crate::access::client::CLIENT_KEY_PARAM;
 use crate::app::App;
@@ -63,13 +63,15 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Cal
     if has_nul || call.input.as_deref().is_some_and(nul::in_json) {
         return Err(XrpcError::Invalid("params and input can't hold a NUL character (U+0000)".to_owned()));
     }
+    let is_of_labels = query_labels::is_call(app, &call);
     let is_remote = match fixed {
         Some(_) if script_of(app, &call).is_some() => false,
         // The built-in profile comes from a PDS.
         Some(fixed) => fixed == FixedMethod::GetProfile,
-        None => lexicon.is_none(),
+        None => lexicon.is_none() && !is_of_labels,
     };
-    let method = CalledMethod { nsid: call.nsid.as_str(), verb: call.verb, is_fixed: fixed.is_some() };
+    let is_fixed = fixed.is_some() || is_of_labels;
+    let method = CalledMethod { nsid: call.nsid.as_str(), verb: call.verb, is_fixed };
     if let Err(error) = app.access.charge_nested(&call.caller, method) {
         return Ok(CallOutcome { answer: refused(&error, &call), is_remote });
     }
@@ -83,6 +85,9 @@ async fn nested(app: &Arc<App>, mut call: Call, lineage: &Lineage) -> Result<Cal
     };
     let answered = match fixed {
         Some(fixed) => fixed.answer(app, &call, Some(lineage)).await,
+        None if is_of_labels => {
+            query_labels::answer(app, &call.caller.tenant, &call.params).await.map_err(Failure::from)
+        }
         None => dispatch(app, &call, lexicon, Some(lineage)).await,
     };
     let answer = match answered {

@@ -12,6 +12,7 @@ pub mod get_profile;
 mod in_process;
 mod own_pds;
 pub mod pds_session;
+pub mod query_labels;
 mod scripted;
 pub mod spaces;
 mod typed_call;

@@ -126,7 +126,7 @@ pub(super) fn check_service_of_spaces(app: &App, request: &Request) -> Result<()
 }
 
 /// Names and values in order, decoded; a key without `=` has an empty value. The client's key is not among them.
-fn params(request: &Request) -> Vec<(String, String)> {
+pub(super) fn params(request: &Request) -> Vec<(String, String)> {
     request
         .query_pairs()
         .filter(|(name, _)| name != CLIENT_KEY_PARAM)

@@ -3,6 +3,7 @@
 use http::StatusCode;
 
 use crate::api::routes;
+use crate::api::xrpc::labels::SUBSCRIBE;
 use crate::app::App;
 use crate::methods::{fixed::FixedMethod, spaces};
 use belvedere_instance::xrpc::Verb;
@@ -37,6 +38,8 @@ pub(super) fn check_trigger(app: &App, trigger: &Trigger) -> Result<(), Error> {
         "it streams a file to the user's PDS, which no script can hold"
     } else if spaces::is_method(namespace, nsid) {
         "it is a method of spaces"
+    } else if nsid == SUBSCRIBE {
+        "it is a stream"
     } else if FixedMethod::has_name(nsid) {
         "it is a query"
     } else if routes::has_method(namespace, nsid) {

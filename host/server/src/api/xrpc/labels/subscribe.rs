@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::labeler;
 use crate::api::streams;
 use crate::app::App;
+use crate::methods::query_labels::labeler;
 use belvedere_instance::labels::Signed;
 use belvedere_protocol::atproto::labels::error_message;
 use belvedere_storage::store::issued_labels;

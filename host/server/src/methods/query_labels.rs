@@ -1,14 +1,17 @@
-//! `com.atproto.label.queryLabels`: the labels of subjects.
+//! `com.atproto.label.queryLabels`: the labels of this instance, once it has a DID and a key for them (ADR 128).
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::labeler;
 use crate::app::App;
 use belvedere_instance::labels::Signed;
+use belvedere_instance::service_identity::Labeler;
+use belvedere_instance::xrpc::{Answer, Call, Verb};
 use belvedere_storage::store::issued_labels::{self, Pattern};
 use belvedere_web::fair_share::Tenant;
-use belvedere_web::http::{Error, Request, Response, response};
+use belvedere_web::http::Error;
+
+pub const NSID: &str = "com.atproto.label.queryLabels";
 
 /// Patterns and sources of one call. Each pattern is a range of an index.
 const MAX_PATTERNS: usize = 50;
@@ -25,8 +28,36 @@ struct Query {
     cursor: i64,
 }
 
-pub(super) async fn answer(app: &App, tenant: &Tenant, request: &Request) -> Result<Response, Error> {
-    let query = Query::read(request)?;
+/// The instance as a labeler.
+///
+/// # Errors
+/// 501 when it is none.
+pub fn labeler(app: &App) -> Result<Labeler, Error> {
+    app.service_identity.labeler().ok_or_else(|| {
+        Error::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "this server issues no labels: it has no public DID with a key #atproto_label",
+        )
+    })
+}
+
+/// Whether a query of labels is answered here. With an uploaded lexicon it is a method as others, of a script or a view; without labels
+/// of this instance, a call with a session goes to its PDS.
+pub fn is_own(app: &App, has_session: bool) -> bool {
+    app.registry.get(NSID).is_none() && (!has_session || app.service_identity.labeler().is_some())
+}
+
+/// Whether a script's call is answered here.
+pub(super) fn is_call(app: &App, call: &Call) -> bool {
+    call.verb == Verb::Query && call.nsid.as_str() == NSID && is_own(app, true)
+}
+
+/// Answers a call with these parameters.
+///
+/// # Errors
+/// 400 for wrong parameters, 501 without labels of this instance.
+pub async fn answer(app: &App, tenant: &Tenant, params: &[(String, String)]) -> Result<Answer, Error> {
+    let query = Query::read(params)?;
     let labeler = labeler(app)?;
     let own = labeler.did.as_str();
     let found = if query.sources.is_empty() || query.sources.iter().any(|source| source == own) {
@@ -39,18 +70,18 @@ pub(super) async fn answer(app: &App, tenant: &Tenant, request: &Request) -> Res
     if let Some(last) = found.last().filter(|_| found.len() == query.limit as usize) {
         body["cursor"] = last.seq.to_string().into();
     }
-    Ok(response::json(StatusCode::OK, &body))
+    Ok(Answer::json(StatusCode::OK, body.to_string().into()))
 }
 
 impl Query {
-    fn read(request: &Request) -> Result<Self, Error> {
+    fn read(params: &[(String, String)]) -> Result<Self, Error> {
         let mut query = Self { patterns: Vec::new(), sources: Vec::new(), limit: DEFAULT_LIMIT, cursor: 0 };
-        for (name, value) in request.query_pairs() {
-            match &*name {
-                "uriPatterns" => query.patterns.push(pattern(&value)?),
-                "sources" => query.sources.push(value.into_owned()),
-                "limit" => query.limit = limit(&value)?,
-                "cursor" => query.cursor = cursor(&value)?,
+        for (name, value) in params {
+            match name.as_str() {
+                "uriPatterns" => query.patterns.push(pattern(value)?),
+                "sources" => query.sources.push(value.clone()),
+                "limit" => query.limit = limit(value)?,
+                "cursor" => query.cursor = cursor(value)?,
                 _ => {}
             }
         }
@@ -73,8 +104,8 @@ fn pattern(text: &str) -> Result<Pattern, Error> {
         None => Pattern::Exact(text.to_owned()),
     };
     let (Pattern::Prefix(fixed) | Pattern::Exact(fixed)) = &pattern;
-    if fixed.contains('*') {
-        return Err(Error::bad_request("a * in uriPatterns is only at the end"));
+    if fixed.contains('*') || fixed.contains(char::is_control) {
+        return Err(Error::bad_request("uriPatterns has URIs or beginnings of some: a * is only at the end"));
     }
     Ok(pattern)
 }
@@ -98,7 +129,7 @@ mod tests {
         assert_eq!(pattern("at://did:plc:a/*").unwrap(), Pattern::Prefix("at://did:plc:a/".to_owned()));
         assert_eq!(pattern("did:plc:a").unwrap(), Pattern::Exact("did:plc:a".to_owned()));
         assert_eq!(pattern("*").unwrap(), Pattern::Prefix(String::new()));
-        assert!(pattern("at://*/a").is_err() && pattern("**").is_err());
+        assert!(pattern("at://*/a").is_err() && pattern("**").is_err() && pattern("a\0").is_err());
         assert!(limit("0").is_err() && limit("251").is_err() && limit("250").is_ok());
         assert!(cursor("-1").is_err() && cursor("x").is_err() && cursor("0").is_ok());
     }
