@@ -18,7 +18,7 @@ use super::{fingerprint, schema};
 use belvedere_base::clock::Timestamp;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_base::reloadable::Reloadable;
-use belvedere_protocol::atproto::lexicon::{KeyType, LexiconKind, SchemaErrors, Schemas};
+use belvedere_protocol::atproto::lexicon::{Format, KeyType, LexiconKind, SchemaErrors, Schemas};
 use belvedere_protocol::atproto::record::{self, Unencodable};
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::config::declared_collections;
@@ -193,6 +193,11 @@ impl Snapshot {
         given: &[(String, String)],
     ) -> Result<Option<Map<String, Value>>, SchemaErrors> {
         self.documents.params(method, given)
+    }
+
+    /// The format that a method's lexicon declares for a parameter, or for each value of one that is an array.
+    pub fn param_format(&self, method: &str, name: &str) -> Option<Format> {
+        self.documents.param_format(method, name)
     }
 
     /// The JSON text of a procedure's input, with the defaults of its lexicon.

@@ -13,6 +13,7 @@ use super::{TypedCall, account_of, pay_for_handle};
 use crate::app::App;
 use belvedere_instance::events::Event;
 use belvedere_instance::xrpc::{Answer, Call};
+use belvedere_protocol::atproto::lexicon::Format;
 use belvedere_protocol::atproto::{AtIdentifier, Did, HandleUri};
 use belvedere_scripting::views::{Arguments, Form, Offences, Reads, StoredView, View, ViewError};
 use belvedere_storage::store::Db;
@@ -88,43 +89,61 @@ fn refused(error: ViewError) -> Error {
     }
 }
 
-/// The parameters of a call, with DIDs in place of handles.
+/// The parameters of a call, with DIDs in place of handles: where the view takes them for accounts or URIs, or the lexicon says that they are.
 async fn arguments(app: &App, view: &View, typed: &TypedCall<'_>) -> Result<Arguments, Error> {
     let call = typed.call;
     let mut values = typed.params.clone().unwrap_or_default();
-    let named = |form: Form| {
-        let uses = view.parameters().into_iter().filter(move |used| used.form == form);
-        uses.map(|used| used.name).collect::<BTreeSet<_>>()
-    };
-    for name in named(Form::Account) {
+    let lexicons = app.registry.snapshot();
+    let uses = view.parameters();
+    let names: BTreeSet<&str> = uses.iter().map(|used| used.name).collect();
+    for name in names {
         let Some(value) = values.get_mut(name) else { continue };
-        match value {
-            Value::Array(accounts) => {
-                let handles =
-                    accounts.iter().filter_map(Value::as_str).filter(|text| !text.starts_with("did:"));
-                if handles.count() > MAX_HANDLES {
-                    return Err(invalid(format!("{name} has more than {MAX_HANDLES} handles: use DIDs")));
-                }
-                let dids = accounts.iter().map(|account| did_of(app, call, name, account));
-                *accounts = try_join_all(dids).await?;
-            }
-            account => *account = did_of(app, call, name, account).await?,
+        let is_used_as = |form: Form| uses.iter().any(|used| used.name == name && used.form == form);
+        let format = lexicons.param_format(call.nsid.as_str(), name);
+        if is_used_as(Form::Account) || format == Some(Format::AtIdentifier) {
+            resolve_each(name, value, async |account| did_of(app, call, name, account).await).await?;
+        } else if is_used_as(Form::Uri) || format == Some(Format::AtUri) {
+            resolve_each(name, value, async |uri| with_did(app, call, uri).await).await?;
         }
-    }
-    for name in named(Form::Uri) {
-        let Some(Value::String(uri)) = values.get_mut(name) else { continue };
-        if let Some(named) = HandleUri::parse(uri) {
-            pay_for_handle(app, &call.caller, &named.handle)?;
-        }
-        *uri = app.core.resolver.record_uri(uri).await?.to_string();
     }
     Ok(Arguments { values, viewer: call.caller.did.clone() })
 }
 
-async fn did_of(app: &App, call: &Call, name: &str, account: &Value) -> Result<Value, Error> {
-    let named = account.as_str().and_then(AtIdentifier::parse);
+/// Replaces the value of a parameter, or each of its values.
+async fn resolve_each(
+    name: &str,
+    value: &mut Value,
+    resolve: impl AsyncFn(&str) -> Result<String, Error>,
+) -> Result<(), Error> {
+    let values = if let Value::Array(values) = value { values } else { std::slice::from_mut(value) };
+    let handles = values.iter().filter_map(Value::as_str).filter(|text| !is_of_did(text)).count();
+    if handles > MAX_HANDLES {
+        return Err(invalid(format!("{name} has more than {MAX_HANDLES} handles: use DIDs")));
+    }
+    let resolved = values.iter().map(|value| resolve(value.as_str().unwrap_or_default()));
+    let resolved = try_join_all(resolved).await?;
+    for (value, resolved) in values.iter_mut().zip(resolved) {
+        *value = resolved.into();
+    }
+    Ok(())
+}
+
+/// Whether a text is a DID, or an AT URI that begins with one.
+fn is_of_did(text: &str) -> bool {
+    text.strip_prefix("at://").unwrap_or(text).starts_with("did:")
+}
+
+async fn did_of(app: &App, call: &Call, name: &str, account: &str) -> Result<String, Error> {
+    let named = AtIdentifier::parse(account);
     let named = named.ok_or_else(|| invalid(format!("{name} is neither a DID nor a handle")))?;
-    Ok(account_of(app, &call.caller, name, named).await?.to_string().into())
+    Ok(account_of(app, &call.caller, name, named).await?.to_string())
+}
+
+/// An AT URI with the DID in place of its handle. Others stay: what reads them names the mistake.
+async fn with_did(app: &App, call: &Call, uri: &str) -> Result<String, Error> {
+    let Some(named) = HandleUri::parse(uri) else { return Ok(uri.to_owned()) };
+    pay_for_handle(app, &call.caller, &named.handle)?;
+    Ok(app.core.resolver.record_uri(uri).await?.to_string())
 }
 
 fn invalid(text: String) -> Error {

@@ -73,6 +73,22 @@ async fn rows_are_of_an_account_or_of_many(world: World) {
     let query = format!("actors={BOB}&actors=alice.example");
     assert_eq!(column(&body(&world, &query).await, "key"), ["a2", "b1", "a1"]);
 
+    // The lexicon says that a parameter of a field is an account, or a URI with one.
+    let of_format = |format: &str| json!({ "type": "string", "format": format });
+    let follows = json!({ "view": 1, "from": FOLLOWS, "where": { "subject": "$subject" },
+        "output": { "feed": [{ "did": "@did" }], "cursor": "@cursor" } });
+    serve(&world, paged(json!({ "subject": of_format("at-identifier") })), follows).await;
+    for subject in ["alice.example", ALICE] {
+        assert_eq!(column(&body(&world, &format!("subject={subject}")).await, "did"), [CAROL], "{subject}");
+    }
+    let replies = keys_of(json!({ "where": { "reply.parent.uri": "$to" } }));
+    serve(&world, paged(json!({ "to": of_format("at-uri") })), replies).await;
+    for to in [format!("at://alice.example/{POSTS}/a1"), uri(ALICE, "a1")] {
+        assert_eq!(column(&body(&world, &format!("to={to}")).await, "key"), ["b1"], "{to}");
+    }
+    let unknown = call(&world, &format!("to=at://nobody.example/{POSTS}/a1")).await;
+    assert!(!unknown.status.is_success(), "{}", unknown.text);
+
     let own = keys_of(json!({ "where": { "did": "$viewer" } }));
     serve(&world, paged(json!({})), own).await;
     assert_eq!(call(&world, "").await.status, 401, "an anonymous call has no records of its own");

@@ -18,8 +18,9 @@ const OTHER_BASES: &[u8] = b"079fFvVtTBcChkKzZmMuU";
 /// Bytes of a CID in a base that is not decoded here.
 const CID_BYTES: std::ops::RangeInclusive<usize> = 8..=256;
 
+/// The format of a string (specs/lexicon, String Formats).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
     AtIdentifier,
     AtUri,
     Cid,

@@ -22,6 +22,7 @@ mod warnings;
 use serde_json::{Map, Value};
 
 pub use self::evolution::{breaking_change, covers};
+pub use self::format::Format;
 use self::node::Node;
 pub use self::record_key::KeyType;
 pub use self::schemas::{SchemaErrors, Schemas};

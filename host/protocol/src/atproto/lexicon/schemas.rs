@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::plan::Plan;
+use super::format::Format;
+use super::plan::{Plan, Type};
 use super::validate::{first_unencodable, validate, validate_body, validate_params};
 use super::{arrays, params};
 use crate::atproto::record::{self, MAX_RECORD_BYTES};
@@ -67,6 +68,13 @@ impl Schemas {
         let text = serde_json::to_vec(&read).unwrap_or_default();
         check("params", &text, |cbor| validate_params(&self.0, &method.params, cbor))?;
         Ok(Some(read))
+    }
+
+    /// The format that a method's lexicon declares for a parameter, or for each value of one that is an array.
+    pub fn param_format(&self, method: &str, name: &str) -> Option<Format> {
+        let schema = &self.0.method(method)?.params.property(name)?.schema;
+        let schema = if let Type::Array { items, .. } = schema { items } else { schema };
+        if let Type::String(strings) = schema { strings.format } else { None }
     }
 
     /// The JSON text of a procedure's input, with the defaults of its lexicon for fields that are missing, and without optional ones
