@@ -1,6 +1,7 @@
 -- view.page: the answer of a view as a table.
 local host, internal = ...
 local query, decode, raise = host.xrpc.query, internal.decode, internal.raise
+local error, pcall, tostring = error, pcall, tostring
 local null, next, type = internal.null, next, type
 
 view = {}
@@ -17,10 +18,13 @@ function view.page(nsid, params)
     params = nil
   end
   local answer = query(nsid, params)
-  local body = decode(answer.body)
-  if answer.status ~= 200 then
-    local reason = type(body) == "table" and (body.message or body.error)
-    raise("view.page: " .. nsid .. ": " .. (type(reason) == "string" and reason or "status " .. answer.status))
+  if answer.status == 200 then
+    return decode(answer.body)
   end
-  return body
+  local ok, body = pcall(decode, answer.body)
+  local refusal = ok and type(body) == "table" and type(body.error) == "string" and body
+  if refusal and answer.status < 500 then
+    error({ status = answer.status, error = refusal.error, message = refusal.message })
+  end
+  raise("view.page: " .. nsid .. ": " .. (refusal and tostring(refusal.message or refusal.error) or "status " .. answer.status))
 end

@@ -151,6 +151,17 @@ async fn scripts_take_pages_of_views(world: World) {
     world.server.bind("com.example.read", &source).await;
     let answer = world.server.xrpc("com.example.read").await;
     assert_eq!(answer.body["keys"], json!(["b1", "a2"]), "{}", answer.text);
+    // A refusal that the script does not catch is its answer.
+    world
+        .server
+        .bind(
+            "com.example.read",
+            &format!("function handle() return view.page('{METHOD}', {{ cursor = 'x' }}) end"),
+        )
+        .await;
+    let refused = world.server.xrpc("com.example.read").await;
+    assert_eq!((refused.status.as_u16(), refused.error()), (400, "InvalidRequest"), "{}", refused.text);
+    assert_eq!(refused.body["message"], "malformed cursor");
     assert!(answer.body["wrong"].as_str().unwrap().ends_with("malformed cursor"), "{}", answer.text);
     assert!(
         answer.body["absent"].as_str().unwrap().ends_with("nsid: string expected, got number"),
