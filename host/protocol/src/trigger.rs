@@ -121,6 +121,16 @@ impl Trigger {
         Self::parse(&format!("{}:{nsid}", TriggerKind::Query.as_str()))
     }
 
+    /// The trigger whose script or view answers the same calls: a query has one of the two.
+    pub fn counterpart(&self) -> Option<Self> {
+        let kind = match self.kind {
+            TriggerKind::Query => TriggerKind::View,
+            TriggerKind::View => TriggerKind::Query,
+            _ => return None,
+        };
+        Some(Self { kind, id: format!("{}:{}", kind.as_str(), self.subject()).into() })
+    }
+
     pub fn kind(&self) -> TriggerKind {
         self.kind
     }

@@ -12,6 +12,7 @@ use super::files::{self, ScriptFile};
 use super::remote::Scripts;
 use crate::cli::FAILED;
 use belvedere_instance::config::Config;
+use belvedere_protocol::trigger::Trigger;
 
 #[derive(Clone, Copy)]
 pub(super) struct PushOptions {
@@ -80,7 +81,14 @@ fn plan(scripts: &[ScriptFile], mut stored: BTreeMap<String, String>, delete: bo
     let mut steps = Vec::new();
     for script in scripts {
         match stored.remove(script.trigger.id()) {
-            None => steps.push(Step::Create(script)),
+            None => {
+                // The server refuses a view beside a script.
+                let in_folder = |other: &Trigger| scripts.iter().any(|script| script.trigger == *other);
+                let replaced = script.trigger.counterpart().filter(|other| delete && !in_folder(other));
+                let replaced = replaced.and_then(|other| stored.remove_entry(other.id()));
+                steps.extend(replaced.map(|(id, _)| Step::Delete(id)));
+                steps.push(Step::Create(script));
+            }
             Some(body) if body != script.source => steps.push(Step::Update(script)),
             Some(_) => {}
         }
@@ -89,4 +97,41 @@ fn plan(scripts: &[ScriptFile], mut stored: BTreeMap<String, String>, delete: bo
         steps.extend(stored.into_keys().map(Step::Delete));
     }
     steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(files: &[&str], stored: &[&str], delete: bool) -> Vec<String> {
+        let script = |id: &&str| ScriptFile {
+            trigger: Trigger::parse(id).unwrap(),
+            path: std::path::PathBuf::new(),
+            source: "new".to_owned(),
+        };
+        let scripts: Vec<_> = files.iter().map(script).collect();
+        let stored = stored.iter().map(|id| ((*id).to_owned(), "old".to_owned())).collect();
+        let text = |step: &Step<'_>| match step {
+            Step::Create(script) => format!("create {}", script.trigger),
+            Step::Update(script) => format!("update {}", script.trigger),
+            Step::Delete(id) => format!("delete {id}"),
+        };
+        plan(&scripts, stored, delete).iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_view_takes_the_place_of_a_script() {
+        let (script, view, other) = ("xrpc.query:com.example.a", "xrpc.view:com.example.a", "job.run:old");
+        let replaced = steps(&[view], &[script, other], true);
+        assert_eq!(
+            replaced,
+            [format!("delete {script}"), format!("create {view}"), format!("delete {other}")]
+        );
+        assert_eq!(steps(&[view], &[script, other], false), [format!("create {view}")]);
+        // The server refuses a folder with both.
+        assert_eq!(
+            steps(&[script, view], &[script], true),
+            [format!("update {script}"), format!("create {view}")]
+        );
+    }
 }

@@ -83,15 +83,10 @@ pub(super) async fn to_run(app: &App, trigger: &Trigger, body: &str) -> Result<V
 
 /// Refuses a view for a method that has a script, and a script for one that has a view.
 pub(super) async fn check_alone(app: &App, trigger: &Trigger) -> Result<(), Error> {
-    let (other, what) = match trigger.kind() {
-        TriggerKind::View => (TriggerKind::Query, "a script"),
-        TriggerKind::Query => (TriggerKind::View, "a view"),
-        _ => return Ok(()),
-    };
-    let other = format!("{}:{}", other.as_str(), trigger.subject());
-    match scripts::get(&app.db, &other).await? {
+    let Some(other) = trigger.counterpart() else { return Ok(()) };
+    match scripts::get(&app.db, other.id()).await? {
         Some(_) => Err(Error::bad_request(format!(
-            "{} has {what} already: delete {other} first, a method has either",
+            "{} has a script or a view already: delete {other} first, a method has either",
             trigger.subject()
         ))),
         None => Ok(()),
