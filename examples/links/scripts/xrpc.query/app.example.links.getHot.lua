@@ -31,7 +31,7 @@ function handle()
         uri = post.uri, title = post.title, url = post.url, createdAt = post.createdAt,
         author = { did = post._did, handle = author.handle, displayName = author.record and author.record.displayName },
         votes = count.votes, comments = count.comments, voted = voted[post.uri] and voted[post.uri].vote,
-        score = score(count.votes, hours_since(post.createdAt)),
+        score = score(count.votes, hours_since(post._indexed_at)),
       }
     end
   end
