@@ -56,14 +56,20 @@ pub async fn explain(db: &Db, view: &View) -> Result<Vec<Step>, StoreError> {
         }
     };
     let mut steps = Vec::new();
+    let hide = |entry: String, reads: String, indexes: &[&str]| Step {
+        name: format!("hide {entry}"),
+        reads,
+        indexes: indexes.iter().map(|index| (*index).to_owned()).collect(),
+        rows: u32::try_from(limits::ACCOUNTS).unwrap_or(u32::MAX),
+        statements: 1,
+    };
     for collection in &view.hide.viewer {
-        steps.push(Step {
-            name: format!("hide viewer:{collection}"),
-            reads: format!("the accounts to which the viewer's records of {collection} link"),
-            indexes: vec!["records_list_did".to_owned(), "record_refs_record".to_owned()],
-            rows: u32::try_from(limits::ACCOUNTS).unwrap_or(u32::MAX),
-            statements: 1,
-        });
+        let reads = format!("the accounts to which the viewer's records of {collection} link");
+        steps.push(hide(format!("viewer:{collection}"), reads, &["records_list_did", "record_refs_record"]));
+    }
+    for collection in &view.hide.to_viewer {
+        let reads = format!("the accounts whose records of {collection} link to the viewer");
+        steps.push(hide(format!("toViewer:{collection}"), reads, &["record_refs (primary key)"]));
     }
     let rows = source(view, &mut steps, &|field| {
         format!("{} of {} ({})", field.kind.as_str(), field.path, state(field))
@@ -91,6 +97,15 @@ fn source(view: &View, steps: &mut Vec<Step>, shown: &dyn Fn(&Field<'_>) -> Stri
                 let accounts = u32::try_from(limits::ACCOUNTS).unwrap_or(u32::MAX);
                 steps.push(step("from.did", reads, &indexes, accounts, 1));
             }
+            if let Some(group) = &view.group {
+                let keys: Vec<_> = group.by.iter().map(|key| key.name.as_str()).collect();
+                let reads =
+                    format!("all records of {collection} that match, counted by {}: a scan", keys.join(", "));
+                let mut counted = step("group", reads, &[], PageSize::GROUPS.max, 1);
+                counted.indexes.extend(fields_of(view).iter().map(shown));
+                steps.push(counted);
+                return PageSize::GROUPS.max;
+            }
             let by_account = linked_from.is_some() || view.conditions.did.is_some();
             let mut list = step(
                 "from",
@@ -109,10 +124,8 @@ fn source(view: &View, steps: &mut Vec<Step>, shown: &dyn Fn(&Field<'_>) -> Stri
             1
         }
         Source::Tree { collection, limit, .. } => {
-            let per_statement = 1_000 / limits::TREE_BRANCHES;
             let reads = format!("the records of {collection} below a record, level by level");
-            let statements = limits::DEPTH + limit / per_statement + 1;
-            steps.push(step("from", reads, &["record_refs (primary key)"], *limit, statements));
+            steps.push(step("from", reads, &["record_refs (primary key)"], *limit, 1 + limits::DEPTH));
             *limit
         }
     }

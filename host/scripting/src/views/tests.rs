@@ -113,7 +113,7 @@ fn each_mistake_has_its_place_and_its_remedy() {
         ("/with/replies/limit", json!(51), "with.replies.limit: it is a number from 1 to 50"),
         ("/with/uri", json!({ "profile": "did" }), "with.uri: a name has letters"),
         ("/with/viewer", json!({ "profile": "did" }), "with.viewer: a group of additions has the same name"),
-        ("/hide", json!(["blocks"]), "hide: \"blocks\" is neither labels:VALUE nor viewer:COLLECTION"),
+        ("/hide", json!(["blocks"]), "hide: \"blocks\" is neither labels:VALUE, nor viewer:COLLECTION"),
         ("/output", json!({ "feed": [] }), "output: it has exactly one array of one element"),
         ("/output/feed/0/uri", json!("@url"), "output.feed[0].uri: @url is neither a field of the row"),
         ("/output/feed/0/uri", json!("@handle"), "output.feed[0].uri: only a profile has a @handle"),

@@ -4,7 +4,8 @@
 //! Format before base64url without padding: one byte for the kind, then big-endian integers.
 //! Plain: `1`, `indexed_at`, id. Custom sort: `2`, id, one byte for the type of the value, the value's text. Several keys:
 //! `3`, id, and for each key the type, two bytes for the length of the text, and the text. A page of SQL: `4`, and the same for
-//! each column. A search: `5`, one byte for the rank, id, the text.
+//! each column. A search: `5`, one byte for the rank, id, the text. The cursor of the page before a row is that of the page after it, behind
+//! a tilde, which base64url does not have.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,6 +20,8 @@ const SORTED: u8 = 2;
 const SORTED_BY_SEVERAL: u8 = 3;
 const SQL: u8 = 4;
 const SEARCH: u8 = 5;
+/// Begins the cursor of a page before a row.
+const BEFORE: char = '~';
 
 /// The longest text of a key: a DID of 2,048 bytes, and a record key of 512; a text of a field has at most
 /// [`MAX_TEXT_CHARS`] characters of 4 bytes.
@@ -69,6 +72,26 @@ impl Position {
                 Self::Sorted(keyset)
             }
         }))
+    }
+
+    /// Reads a cursor of either direction, and whether it is one of [`Self::cursor_before`].
+    ///
+    /// # Errors
+    /// Those of [`Self::read`].
+    pub fn read_either(
+        cursor: Option<&str>,
+        sort: Option<&Sort>,
+    ) -> Result<(Option<Self>, bool), InvalidCursor> {
+        match cursor.and_then(|cursor| cursor.strip_prefix(BEFORE)) {
+            Some("") => Err(InvalidCursor),
+            Some(cursor) => Ok((Self::read(Some(cursor), sort)?, true)),
+            None => Ok((Self::read(cursor, sort)?, false)),
+        }
+    }
+
+    /// The cursor of the page that ends before this row.
+    pub fn cursor_before(&self) -> String {
+        format!("{BEFORE}{}", self.cursor())
     }
 
     /// The cursor of the page that begins after this row.

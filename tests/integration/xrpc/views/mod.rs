@@ -46,6 +46,20 @@ async fn put(world: &mut World, records: Vec<Put<'_>>) {
     }
 }
 
+/// Writes many records of a collection at once: the author, the key and the record of each.
+async fn put_all(
+    world: &mut World,
+    collection: &str,
+    records: impl ExactSizeIterator<Item = (&'static str, String, Value)>,
+) {
+    let wanted = world.server.records().await + records.len() as u64;
+    for (did, rkey, record) in records {
+        world.push(|at, rev| Frame::create(at, Place { did, collection, rkey: &rkey, rev }, &record));
+    }
+    let indexed = async |server: &Instance| server.records().await as u64 == wanted as u64;
+    world.server.eventually("the records are indexed", indexed).await;
+}
+
 /// Alice and Bob write posts, Carol replies, likes, follows Alice and blocks Bob.
 async fn social(mut world: World) -> World {
     for collection in [POSTS, PROFILES, LIKES, FOLLOWS, BLOCKS] {
