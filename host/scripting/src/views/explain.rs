@@ -11,7 +11,7 @@ use belvedere_storage::store::{Db, StoreError};
 
 use super::conditions::{FieldCondition, FieldTest};
 use super::limits;
-use super::plan::{Addition, Kind, Source, Subject, View};
+use super::plan::{Addition, Hide, Kind, Source, Subject, View};
 
 /// A read of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -74,7 +74,8 @@ pub async fn explain(db: &Db, view: &View) -> Result<Vec<Step>, StoreError> {
     let rows = source(view, &mut steps, &|field| {
         format!("{} of {} ({})", field.kind.as_str(), field.path, state(field))
     });
-    additions(&view.additions, "with", rows, &mut steps);
+    let hides = view.hide != Hide::default();
+    additions(&view.additions, "with", rows, hides, &mut steps);
     Ok(steps)
 }
 
@@ -131,7 +132,8 @@ fn source(view: &View, steps: &mut Vec<Step>, shown: &dyn Fn(&Field<'_>) -> Stri
     }
 }
 
-fn additions(additions: &[Addition], at: &str, rows: u32, steps: &mut Vec<Step>) {
+/// Adds the reads of additions. `hides`: whether the view hides records, which counts look through once more.
+fn additions(additions: &[Addition], at: &str, rows: u32, hides: bool, steps: &mut Vec<Step>) {
     for Addition { name, kind } in additions {
         let name = format!("{at}.{name}");
         let (reads, indexes, most): (_, &[&str], u32) = match kind {
@@ -166,15 +168,16 @@ fn additions(additions: &[Addition], at: &str, rows: u32, steps: &mut Vec<Step>)
                 (format!("the first {limit} of {collection} of {}", subject(to)), index, most)
             }
         };
+        let times = if hides && matches!(kind, Kind::Count { .. }) { 2 } else { 1 };
         steps.push(Step {
             name: name.clone(),
             reads,
             indexes: indexes.iter().map(|index| (*index).to_owned()).collect(),
             rows: most,
-            statements: most.div_ceil(1_000).max(rows.div_ceil(100)),
+            statements: times * most.div_ceil(1_000).max(rows.div_ceil(100)),
         });
         if let Some(joined) = kind.joined() {
-            self::additions(&joined.additions, &format!("{name}.with"), most, steps);
+            self::additions(&joined.additions, &format!("{name}.with"), most, hides, steps);
         }
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct Group {
 }
 
 /// The rows that are left out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hide {
     pub(super) labels: Vec<String>,
     /// Collections of the viewer's records that link to the accounts to hide.

@@ -32,6 +32,8 @@ use self::position::PositionRow;
 use super::intern::{self, Collection};
 use super::records::{self, FullRecordRow, Page, PartialRow, RawRow, RecordRow, invalid, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
+#[cfg(test)]
+use super::select::plan;
 use super::select::{By, Columns, Select, Sql, bound};
 use super::{Db, StoreError};
 
@@ -127,7 +129,7 @@ pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, St
     select.complete(db, select.full_rows(db).await?).await
 }
 
-/// The database's plan for a query, with one line per step. Tests use it to check which index a query uses.
+/// The database's plan for a query. Tests use it to check which index a query uses.
 ///
 /// # Errors
 /// Those of [`read`].
@@ -147,23 +149,7 @@ pub async fn explain(db: &Db, query: &Query, tenant: &Tenant) -> Result<String, 
         AccessPath::Merge(bounds) => statement(By::Field(&bounds.split()[0])),
         AccessPath::Sort(walk) => walk.first(db.backend(), &Select::of(query, collection, By::Time)),
     };
-    let (word, column) = match db.backend() {
-        super::Backend::Sqlite => ("EXPLAIN QUERY PLAN", 3),
-        super::Backend::Postgres => ("EXPLAIN", 0),
-    };
-    let sql = sql.with_prefix(word);
-    macro_rules! fetch {
-        ($read_pool:expr) => {{
-            let query = bound!(sql);
-            let rows = query.fetch_all($read_pool.reads()).await?;
-            rows.iter().map(|row| sqlx::Row::try_get(row, column)).collect::<Result<Vec<String>, _>>()?
-        }};
-    }
-    let lines = match db {
-        Db::Sqlite(db) => fetch!(db.read_pool),
-        Db::Postgres(db) => fetch!(db.read_pool),
-    };
-    Ok(lines.join("\n"))
+    plan(db, sql).await
 }
 
 /// Returns the rows and the duration of the query.

@@ -8,6 +8,8 @@ use sqlx::Row;
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
+#[cfg(test)]
+use super::super::select::plan;
 use super::super::select::{
     By, Columns, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound, direction_words,
 };
@@ -179,25 +181,15 @@ fn end(sql: &mut Sql, related: &Related, is_in_order: bool) {
     }
 }
 
-/// The database's plan for a read, with one line per step.
+/// The database's plan for a read.
 #[cfg(test)]
 pub async fn explain(db: &Db, related: &Related, targets: &[String]) -> Result<String, StoreError> {
     let Some(collection) = intern::collection(db, &related.collection).await? else {
         return Ok(String::new());
     };
-    macro_rules! lines {
-        ($sql:expr, $pool:expr, $column:literal) => {{
-            let rows = bound!($sql).fetch_all($pool.reads()).await?;
-            rows.iter().map(|row| row.try_get($column)).collect::<Result<Vec<String>, _>>()?
-        }};
-    }
-    let lines = match db {
-        Db::Sqlite(db) => {
-            lines!(sqlite(related, collection, targets).with_prefix("EXPLAIN QUERY PLAN"), db.read_pool, 3)
-        }
-        Db::Postgres(db) => {
-            lines!(postgres(related, collection, targets).with_prefix("EXPLAIN"), db.read_pool, 0)
-        }
+    let sql = match db {
+        Db::Sqlite(_) => sqlite(related, collection, targets),
+        Db::Postgres(_) => postgres(related, collection, targets),
     };
-    Ok(lines.join("\n"))
+    plan(db, sql).await
 }

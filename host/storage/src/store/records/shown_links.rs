@@ -8,6 +8,8 @@ use sqlx::Row;
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
+#[cfg(test)]
+use super::super::select::plan;
 use super::super::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound};
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
@@ -35,23 +37,17 @@ pub async fn count(
     }
     let Some(collection) = intern::collection(db, &wanted.collection).await? else { return Ok(counts) };
     let looked_through: Vec<&String> = few.iter().map(|at| &targets[*at]).collect();
-    let targets = to_json_text(&looked_through);
+    let sql = statement(db, wanted, collection, hidden, &looked_through);
     let _permit = db.read_permit(tenant).await?;
     macro_rules! fetch {
-        ($pool:expr, $dialect:ty, $each:expr) => {{
-            let rows = bound!(statement::<$dialect>(wanted, collection, hidden, targets, $each))
-                .fetch_all($pool.reads())
-                .await?;
+        ($pool:expr) => {{
+            let rows = bound!(sql).fetch_all($pool.reads()).await?;
             rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?
         }};
     }
     let shown = match db {
-        Db::Sqlite(db) => fetch!(db.read_pool, SqliteDialect, ["json_each(", ") v"]),
-        Db::Postgres(db) => fetch!(
-            db.read_pool,
-            PostgresDialect,
-            ["jsonb_array_elements_text(", "::text::jsonb) WITH ORDINALITY v (value, key)"]
-        ),
+        Db::Sqlite(db) => fetch!(db.read_pool),
+        Db::Postgres(db) => fetch!(db.read_pool),
     };
     for (at, shown) in few.into_iter().zip(shown) {
         counts[at] = shown.max(0) as u64;
@@ -59,8 +55,19 @@ pub async fn count(
     Ok(counts)
 }
 
-/// The number of the records that link to each target.
-fn statement<D: Dialect>(
+/// The statement that counts the records that link to each target.
+fn statement(db: &Db, wanted: &Links, collection: Collection, hidden: &Hidden, targets: &[&String]) -> Sql {
+    let targets = to_json_text(targets);
+    match db {
+        Db::Sqlite(_) => write::<SqliteDialect>(wanted, collection, hidden, targets, ["json_each(", ") v"]),
+        Db::Postgres(_) => {
+            let each = ["jsonb_array_elements_text(", "::text::jsonb) WITH ORDINALITY v (value, key)"];
+            write::<PostgresDialect>(wanted, collection, hidden, targets, each)
+        }
+    }
+}
+
+fn write<D: Dialect>(
     wanted: &Links,
     collection: Collection,
     hidden: &Hidden,
@@ -76,4 +83,19 @@ fn statement<D: Dialect>(
     let targets = sql.bind(Value::Text(targets));
     sql.push(format_args!(") FROM {before}{targets}{after} ORDER BY v.key"));
     sql
+}
+
+/// The database's plan for the targets with few links.
+#[cfg(test)]
+pub async fn explain(
+    db: &Db,
+    wanted: &Links,
+    hidden: &Hidden,
+    targets: &[String],
+) -> Result<String, StoreError> {
+    let Some(collection) = intern::collection(db, &wanted.collection).await? else {
+        return Ok(String::new());
+    };
+    let targets: Vec<&String> = targets.iter().collect();
+    plan(db, statement(db, wanted, collection, hidden, &targets)).await
 }

@@ -6,7 +6,7 @@ use super::fixtures::*;
 use crate::query::{Direction, HasLabel, Hidden, Links, Query, Related, Relation};
 use crate::store::index::{AccountStatus, Change};
 use crate::store::labels::Label;
-use crate::store::records::{PAGE_BYTES, linked_accounts, related};
+use crate::store::records::{PAGE_BYTES, linked_accounts, related, shown_links};
 use crate::store::testing::TestDb;
 use crate::store::{Db, query};
 use belvedere_base::clock::Timestamp;
@@ -71,6 +71,8 @@ on_both!(
     records_of_accounts_are_their_first,
     large_answers_end,
     accounts_are_listed_from_links,
+    accounts_are_listed_that_link,
+    counts_are_of_the_records_that_are_shown,
     hidden_records_are_left_out,
     a_total_ends_after_the_first_targets,
     many_targets_take_an_index
@@ -131,6 +133,55 @@ async fn accounts_are_listed_from_links(db: TestDb) {
     assert_eq!(read(2, None, 10).await, []);
     set_status(&db, 1, AccountStatus::Deactivated).await;
     assert_eq!(read(1, None, 10).await, []);
+}
+
+async fn accounts_that_link(db: &Db, path: Option<&str>, limit: usize) -> Vec<Did> {
+    let links = Links { collection: nsid(LIKE), path: path.map(str::to_owned) };
+    linked_accounts::linking(db, &did(9), &links, limit, &US).await.unwrap()
+}
+
+async fn accounts_are_listed_that_link(db: TestDb) {
+    let likes = [(1, "subject"), (2, "subject"), (3, "other"), (1, "subject")];
+    for (n, (account, path)) in (1_i64..).zip(likes) {
+        apply(&db, n, vec![like(account, &format!("b{n}"), did(9).as_str(), path)]).await;
+    }
+    apply(&db, 9, vec![like(4, "b", did(8).as_str(), "subject")]).await;
+    assert_eq!(accounts_that_link(&db, None, 10).await, [did(1), did(3), did(2), did(1)]);
+    assert_eq!(accounts_that_link(&db, Some("subject"), 2).await, [did(1), did(2)]);
+    assert_eq!(accounts_that_link(&db, Some("none"), 2).await, []);
+}
+
+async fn counts_are_of_the_records_that_are_shown(db: TestDb) {
+    fill(&db).await;
+    let bad = Label {
+        uri: uri(2, LIKE, "b").to_string(),
+        src: LABELER.to_owned(),
+        val: "bad".to_owned(),
+        cid: None,
+        neg: false,
+        cts: Timestamp(1),
+        exp: None,
+    };
+    store_labels(&db, LABELER, &[bad]).await;
+    let labels = vec![HasLabel::new("bad".to_owned(), NOW).unwrap()];
+    let both = Hidden { labels: labels.clone(), accounts: vec![did(1)] };
+    let targets = [target(3), target(1), target(2)];
+    let count = async |path: Option<&str>, hidden: &Hidden| {
+        let links = Links { collection: nsid(LIKE), path: path.map(str::to_owned) };
+        shown_links::count(&db, &links, hidden, &targets, &US).await.unwrap()
+    };
+    assert_eq!(count(Some("subject"), &Hidden::NONE).await, [0, 3, 1]);
+    assert_eq!(count(Some("subject"), &Hidden { labels, accounts: Vec::new() }).await, [0, 2, 1]);
+    assert_eq!(count(Some("subject"), &both).await, [0, 1, 1]);
+    assert_eq!(count(None, &both).await, [0, 1, 1]);
+    let many = (0..250).map(|n| like(1, &format!("m{n}"), &target(1), "subject")).collect();
+    apply(&db, 20, many).await;
+    for _ in 0..2 {
+        assert_eq!(count(Some("subject"), &both).await, [0, 253, 1], "many links are not looked through");
+    }
+    let links = Links { collection: nsid(LIKE), path: None };
+    let plan = shown_links::explain(&db, &links, &both, &targets).await.unwrap();
+    assert!(!plan.contains("SCAN r") && !plan.contains("SCAN f") && !plan.contains("SCAN d"), "{plan}");
 }
 
 async fn hidden_records_are_left_out(db: TestDb) {
