@@ -4,8 +4,7 @@
 //! Format before base64url without padding: one byte for the kind, then big-endian integers.
 //! Plain: `1`, `indexed_at`, id. Custom sort: `2`, id, one byte for the type of the value, the value's text. Several keys:
 //! `3`, id, and for each key the type, two bytes for the length of the text, and the text. A page of SQL: `4`, and the same for
-//! each column. A search: `5`, one byte for the rank, id, the text. The cursor of the page before a row is that of the page after it, behind
-//! a tilde, which base64url does not have.
+//! each column. A search: `5`, one byte for the rank, id, the text.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,15 +12,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use belvedere_base::clock::Timestamp;
 
 use super::relevance::Relevance;
-use super::sort::{MAX_KEYS, MAX_TEXT_CHARS, Sort, SortKeyset, SortValue};
+use super::sort::{MAX_KEYS, MAX_TEXT_CHARS, SortKeyset, SortValue};
 
 const PLAIN: u8 = 1;
 const SORTED: u8 = 2;
 const SORTED_BY_SEVERAL: u8 = 3;
 const SQL: u8 = 4;
 const SEARCH: u8 = 5;
-/// Begins the cursor of a page before a row.
-const BEFORE: char = '~';
 
 /// The longest text of a key: a DID of 2,048 bytes, and a record key of 512; a text of a field has at most
 /// [`MAX_TEXT_CHARS`] characters of 4 bytes.
@@ -44,64 +41,6 @@ pub struct Keyset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed cursor")]
 pub struct InvalidCursor;
-
-/// The position of the last row of a page of records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// In an order without a sort.
-    Time(Keyset),
-    /// In the order of a sort.
-    Sorted(SortKeyset),
-}
-
-impl Position {
-    /// Reads the cursor of a request for a page in this order. An empty one counts as none: generated clients send it
-    /// for the first page.
-    ///
-    /// # Errors
-    /// When it is not a cursor of such a page.
-    pub fn read(cursor: Option<&str>, sort: Option<&Sort>) -> Result<Option<Self>, InvalidCursor> {
-        let Some(cursor) = cursor.filter(|cursor| !cursor.is_empty()) else { return Ok(None) };
-        Ok(Some(match sort {
-            None => Self::Time(decode(cursor)?),
-            Some(sort) => {
-                let keyset = decode_sorted(cursor)?;
-                if !sort.accepts(&keyset) {
-                    return Err(InvalidCursor);
-                }
-                Self::Sorted(keyset)
-            }
-        }))
-    }
-
-    /// Reads a cursor of either direction, and whether it is one of [`Self::cursor_before`].
-    ///
-    /// # Errors
-    /// Those of [`Self::read`].
-    pub fn read_either(
-        cursor: Option<&str>,
-        sort: Option<&Sort>,
-    ) -> Result<(Option<Self>, bool), InvalidCursor> {
-        match cursor.and_then(|cursor| cursor.strip_prefix(BEFORE)) {
-            Some("") => Err(InvalidCursor),
-            Some(cursor) => Ok((Self::read(Some(cursor), sort)?, true)),
-            None => Ok((Self::read(cursor, sort)?, false)),
-        }
-    }
-
-    /// The cursor of the page that ends before this row.
-    pub fn cursor_before(&self) -> String {
-        format!("{BEFORE}{}", self.cursor())
-    }
-
-    /// The cursor of the page that begins after this row.
-    pub fn cursor(&self) -> String {
-        match self {
-            Self::Time(keyset) => encode(*keyset),
-            Self::Sorted(keyset) => encode_sorted(keyset),
-        }
-    }
-}
 
 pub fn encode(after: Keyset) -> String {
     let mut raw = Vec::with_capacity(17);
@@ -290,7 +229,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::query::Direction;
 
     #[test]
     fn rejects_what_is_not_a_cursor() {
@@ -313,42 +251,6 @@ mod tests {
             });
             assert_eq!(decode_sorted(&cursor), Err(InvalidCursor), "{value}");
         }
-    }
-
-    #[test]
-    fn a_position_is_one_of_the_order() {
-        let sort = |key| Sort::parse(key, Direction::Asc).unwrap();
-        for sort in [None, Some(sort("n"))] {
-            for cursor in ["x", "AAAA", "2024-01-01T00:00:00.000000Z"] {
-                assert_eq!(Position::read(Some(cursor), sort.as_ref()), Err(InvalidCursor), "{cursor}");
-            }
-            assert_eq!(Position::read(Some(""), sort.as_ref()), Ok(None));
-            assert_eq!(Position::read(None, sort.as_ref()), Ok(None));
-        }
-        let plain = Position::Time(Keyset { indexed_at: Timestamp(1), id: 2 });
-        let text =
-            Position::Sorted(SortKeyset { value: SortValue::Text("x".into()), then: Vec::new(), id: 1 });
-        let read =
-            |position: &Position, sort: Option<Sort>| Position::read(Some(&position.cursor()), sort.as_ref());
-        assert_eq!(read(&plain, None), Ok(Some(plain.clone())));
-        assert_eq!(read(&text, None), Err(InvalidCursor));
-        for key in ["did", "v"] {
-            assert_eq!(read(&text, Some(sort(key))), Ok(Some(text.clone())));
-        }
-        for position in [&plain, &text] {
-            assert_eq!(read(position, Some(sort("indexed_at"))), Err(InvalidCursor));
-        }
-        let several =
-            |keys: &[&'static str]| Sort::parse_keys(keys.iter().map(|key| (*key, Direction::Asc))).unwrap();
-        let then = vec![SortValue::Missing, SortValue::Number("1".into())];
-        let of_three = Position::Sorted(SortKeyset { value: SortValue::Boolean(true), then, id: 3 });
-        assert_eq!(read(&of_three, several(&["a", "b", "indexed_at"])), Ok(Some(of_three.clone())));
-        for keys in
-            [&["a", "b"][..], &["a", "indexed_at", "b"], &["did", "b", "c"], &["a", "b", "c", "d"], &["a"]]
-        {
-            assert_eq!(read(&of_three, several(keys)), Err(InvalidCursor), "{keys:?}");
-        }
-        assert_eq!(read(&text, several(&["a", "b"])), Err(InvalidCursor));
     }
 
     fn any_value() -> impl Strategy<Value = SortValue> {

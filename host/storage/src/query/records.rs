@@ -2,7 +2,7 @@
 
 use belvedere_protocol::atproto::{Did, Nsid};
 
-use super::cursor::Position;
+use super::position::Position;
 use super::sort::{Direction, Sort, SortKey, SortKeyset};
 use super::{Filter, Hidden, Keyset, Narrow, PageSize};
 

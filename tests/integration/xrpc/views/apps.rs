@@ -86,8 +86,7 @@ async fn case_23_a_label_is_set_to_warn(world: World) {
             if type(input.val) ~= 'string' or input.val:sub(1, 1) == '!' or not levels[input.visibility] then
                 error({{ status = 400, error = 'InvalidRequest', message = 'this label has no preference' }})
             end
-            Record('{preferences}', {{ visibility = input.visibility }}, {{ open = true }})
-                :set_key_type('any'):set_rkey(input.val):save_local()
+            Record('{preferences}', {{ visibility = input.visibility }}, {{ open = true }}):set_rkey(input.val):save_local()
             return {{ val = input.val }}
         end"
     );
@@ -115,7 +114,7 @@ async fn case_24_a_second_report_is_refused(world: World) {
     let source = format!(
         "function handle()
             local report = Record('{reports}', {{ subject = input.subject, reason = input.reason }}, {{ open = true }})
-            report:set_key_type('any'):set_rkey((input.subject:gsub('/', '~')))
+            report:set_rkey((input.subject:gsub('/', '~')))
             if db.get('at://' .. caller_did .. '/{reports}/' .. report._rkey) then
                 error({{ status = 409, error = 'AlreadyReported' }})
             end
