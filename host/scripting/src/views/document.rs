@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use belvedere_storage::query::group::MAX_GROUP_KEYS;
+
 use super::offence::Offences;
 
 /// A view: answers a query method without code.
@@ -32,11 +34,14 @@ pub(super) struct Document {
     /// A field, with `-` for descending. Newest first without one.
     #[serde(default)]
     pub(super) order: Vec<String>,
+    /// Counts the records by values of theirs, instead of showing them.
+    #[schemars(with = "Option<Group>")]
+    pub(super) group: Option<Value>,
     /// Additions to each row, by name.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Addition>")]
     pub(super) with: Map<String, Value>,
-    /// `labels:VALUE` or `viewer:COLLECTION`: the rows that are left out.
+    /// `labels:VALUE`, `viewer:COLLECTION` or `toViewer:COLLECTION`: the rows that are left out.
     #[serde(default)]
     pub(super) hide: Vec<String>,
     /// The answer. A text that begins with `@` is replaced.
@@ -112,6 +117,30 @@ pub(super) struct TreeSource {
     /// Records of the tree.
     #[schemars(range(min = 1, max = super::limits::TREE))]
     pub(super) limit: Option<u32>,
+}
+
+/// A row for each combination of values, with the number of its records.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Group {
+    /// Fields, `did` or `indexedAt`, and times by their spans: `{ "day": "createdAt" }`, with `hour`, `day`, `week` or `month`.
+    #[schemars(with = "Vec<Key>", length(min = 1, max = MAX_GROUP_KEYS))]
+    pub(super) by: Vec<Value>,
+    /// Fields of `by`, or `count`, with `-` for descending. The largest groups first without one.
+    #[serde(default)]
+    pub(super) order: Vec<String>,
+    /// Rows: a number, or a parameter.
+    #[schemars(with = "Option<Value>")]
+    pub(super) limit: Option<Value>,
+}
+
+/// The forms of a key of a group, for the schema.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only describes the document")]
+enum Key {
+    Field(String),
+    Span(BTreeMap<String, String>),
 }
 
 /// The forms of a condition, for the schema.

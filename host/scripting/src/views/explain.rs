@@ -11,7 +11,7 @@ use belvedere_storage::store::{Db, StoreError};
 
 use super::conditions::{FieldCondition, FieldTest};
 use super::limits;
-use super::plan::{Addition, Kind, Source, Subject, View};
+use super::plan::{Addition, Hide, Kind, Source, Subject, View};
 
 /// A read of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -56,19 +56,26 @@ pub async fn explain(db: &Db, view: &View) -> Result<Vec<Step>, StoreError> {
         }
     };
     let mut steps = Vec::new();
+    let hide = |entry: String, reads: String, indexes: &[&str]| Step {
+        name: format!("hide {entry}"),
+        reads,
+        indexes: indexes.iter().map(|index| (*index).to_owned()).collect(),
+        rows: u32::try_from(limits::ACCOUNTS).unwrap_or(u32::MAX),
+        statements: 1,
+    };
     for collection in &view.hide.viewer {
-        steps.push(Step {
-            name: format!("hide viewer:{collection}"),
-            reads: format!("the accounts to which the viewer's records of {collection} link"),
-            indexes: vec!["records_list_did".to_owned(), "record_refs_record".to_owned()],
-            rows: u32::try_from(limits::ACCOUNTS).unwrap_or(u32::MAX),
-            statements: 1,
-        });
+        let reads = format!("the accounts to which the viewer's records of {collection} link");
+        steps.push(hide(format!("viewer:{collection}"), reads, &["records_list_did", "record_refs_record"]));
+    }
+    for collection in &view.hide.to_viewer {
+        let reads = format!("the accounts whose records of {collection} link to the viewer");
+        steps.push(hide(format!("toViewer:{collection}"), reads, &["record_refs (primary key)"]));
     }
     let rows = source(view, &mut steps, &|field| {
         format!("{} of {} ({})", field.kind.as_str(), field.path, state(field))
     });
-    additions(&view.additions, "with", rows, &mut steps);
+    let hides = view.hide != Hide::default();
+    additions(&view.additions, "with", rows, hides, &mut steps);
     Ok(steps)
 }
 
@@ -91,6 +98,15 @@ fn source(view: &View, steps: &mut Vec<Step>, shown: &dyn Fn(&Field<'_>) -> Stri
                 let accounts = u32::try_from(limits::ACCOUNTS).unwrap_or(u32::MAX);
                 steps.push(step("from.did", reads, &indexes, accounts, 1));
             }
+            if let Some(group) = &view.group {
+                let keys: Vec<_> = group.by.iter().map(|key| key.name.as_str()).collect();
+                let reads =
+                    format!("all records of {collection} that match, counted by {}: a scan", keys.join(", "));
+                let mut counted = step("group", reads, &[], PageSize::GROUPS.max, 1);
+                counted.indexes.extend(fields_of(view).iter().map(shown));
+                steps.push(counted);
+                return PageSize::GROUPS.max;
+            }
             let by_account = linked_from.is_some() || view.conditions.did.is_some();
             let mut list = step(
                 "from",
@@ -109,16 +125,15 @@ fn source(view: &View, steps: &mut Vec<Step>, shown: &dyn Fn(&Field<'_>) -> Stri
             1
         }
         Source::Tree { collection, limit, .. } => {
-            let per_statement = 1_000 / limits::TREE_BRANCHES;
             let reads = format!("the records of {collection} below a record, level by level");
-            let statements = limits::DEPTH + limit / per_statement + 1;
-            steps.push(step("from", reads, &["record_refs (primary key)"], *limit, statements));
+            steps.push(step("from", reads, &["record_refs (primary key)"], *limit, 1 + limits::DEPTH));
             *limit
         }
     }
 }
 
-fn additions(additions: &[Addition], at: &str, rows: u32, steps: &mut Vec<Step>) {
+/// Adds the reads of additions. `hides`: whether the view hides records, which counts look through once more.
+fn additions(additions: &[Addition], at: &str, rows: u32, hides: bool, steps: &mut Vec<Step>) {
     for Addition { name, kind } in additions {
         let name = format!("{at}.{name}");
         let (reads, indexes, most): (_, &[&str], u32) = match kind {
@@ -153,15 +168,16 @@ fn additions(additions: &[Addition], at: &str, rows: u32, steps: &mut Vec<Step>)
                 (format!("the first {limit} of {collection} of {}", subject(to)), index, most)
             }
         };
+        let times = if hides && matches!(kind, Kind::Count { .. }) { 2 } else { 1 };
         steps.push(Step {
             name: name.clone(),
             reads,
             indexes: indexes.iter().map(|index| (*index).to_owned()).collect(),
             rows: most,
-            statements: most.div_ceil(1_000).max(rows.div_ceil(100)),
+            statements: times * most.div_ceil(1_000).max(rows.div_ceil(100)),
         });
         if let Some(joined) = kind.joined() {
-            self::additions(&joined.additions, &format!("{name}.with"), most, steps);
+            self::additions(&joined.additions, &format!("{name}.with"), most, hides, steps);
         }
     }
 }

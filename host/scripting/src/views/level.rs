@@ -6,21 +6,32 @@ use serde_json::Value;
 
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::query::Path;
+use belvedere_storage::query::group::{GroupKey, GroupRow, GroupValue};
 use belvedere_storage::query::path::Step;
 use belvedere_storage::store::labels::ActiveLabel;
 use belvedere_storage::store::records::RecordRow;
 
 use super::plan::Subject;
 
-/// A record, or an account with or without its profile's record.
+/// A record, an account with or without its profile's record, or a group of records.
 #[derive(Debug)]
 pub(super) struct Row {
+    /// Empty for a group that is not by account.
     pub(super) did: String,
     /// The verified handle of a profile, if it is known.
     pub(super) handle: Option<String>,
     pub(super) record: Option<RecordRow>,
+    pub(super) group: Option<Group>,
     /// The record, parsed when a path into it is needed.
     parsed: OnceLock<Value>,
+}
+
+/// The values of a group of records, and their number.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    pub(super) count: u64,
+    pub(super) indexed_at: Option<String>,
+    fields: Vec<(Path, Value)>,
 }
 
 /// Rows, and the values of their additions.
@@ -46,19 +57,37 @@ pub(super) enum Column {
 
 impl Row {
     pub(super) fn of_record(row: RecordRow) -> Self {
-        Self { did: row.did.clone(), handle: None, record: Some(row), parsed: OnceLock::new() }
+        Self { did: row.did.clone(), handle: None, record: Some(row), group: None, parsed: OnceLock::new() }
     }
 
     pub(super) fn of_account(did: &Did, handle: Option<String>, record: Option<RecordRow>) -> Self {
-        Self { did: did.to_string(), handle, record, parsed: OnceLock::new() }
+        Self { did: did.to_string(), handle, record, group: None, parsed: OnceLock::new() }
+    }
+
+    pub(super) fn of_group(by: &[GroupKey], row: GroupRow) -> Self {
+        let (mut did, mut group) = (String::new(), Group { count: row.count, ..Group::default() });
+        for (key, value) in by.iter().zip(row.keys) {
+            match (&key.value, value) {
+                (GroupValue::Did, Some(Value::String(of))) => did = of,
+                (GroupValue::IndexedAt(_), Some(Value::String(at))) => group.indexed_at = Some(at),
+                (GroupValue::Field(path) | GroupValue::Time(path, _), Some(value)) => {
+                    group.fields.push((path.clone(), value));
+                }
+                _ => {}
+            }
+        }
+        Self { did, handle: None, record: None, group: Some(group), parsed: OnceLock::new() }
     }
 
     pub(super) fn uri(&self) -> Option<String> {
         self.record.as_ref().map(RecordRow::uri)
     }
 
-    /// The value at a path into the record.
+    /// The value at a path into the record, or of a key of the group.
     pub(super) fn field(&self, path: &Path) -> Option<&Value> {
+        if let Some(group) = &self.group {
+            return group.fields.iter().find(|(of, _)| of == path).map(|(_, value)| value);
+        }
         let record = self.record.as_ref()?;
         let parsed = self.parsed.get_or_init(|| serde_json::from_slice(&record.record).unwrap_or_default());
         let found = path.steps().iter().try_fold(parsed, |value, step| match step {

@@ -19,8 +19,8 @@ pub const LIST_DEFAULT: u32 = 10;
 pub const TREE: u32 = 1_000;
 pub const TREE_DEFAULT: u32 = 200;
 
-/// Direct replies of one record of a tree that are read: a page of them.
-pub const TREE_BRANCHES: u32 = 100;
+/// Bytes of the records of a tree, which ends where it would have more: a half of [`BYTES`] is left for its additions.
+pub const TREE_BYTES: usize = BYTES / 2;
 
 /// Levels of a tree below its root, and without a depth: each is a statement.
 pub const DEPTH: u32 = 20;

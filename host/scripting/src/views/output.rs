@@ -16,6 +16,7 @@ const NO_HANDLE: &str = "handle.invalid";
 pub(super) struct Page<'a> {
     pub(super) level: &'a Level,
     pub(super) cursor: Option<&'a str>,
+    pub(super) previous: Option<&'a str>,
     /// The positions of the records below each record of a tree.
     pub(super) children: &'a [Vec<usize>],
     pub(super) hosts: &'a BlobHosts,
@@ -120,13 +121,16 @@ impl<'a> Writer<'a> {
     }
 
     fn insert(&mut self, insert: &'a Insert, place: Place<'a>) -> bool {
-        if *insert == Insert::Cursor {
-            return self.text(self.page.cursor);
+        match insert {
+            Insert::Cursor => return self.text(self.page.cursor),
+            Insert::PreviousCursor => return self.text(self.page.previous),
+            _ => {}
         }
         let Some(row) = place.row() else { return false };
         let record = row.record.as_ref();
         match insert {
-            Insert::Cursor => false,
+            Insert::Cursor | Insert::PreviousCursor => false,
+            Insert::Count => self.value(row.group.as_ref().map(|group| &group.count)),
             Insert::Did => self.text(Some(&row.did)),
             Insert::Handle => self.text(Some(row.handle.as_deref().unwrap_or(NO_HANDLE))),
             Insert::Uri => self.text(row.uri().as_deref()),
@@ -134,7 +138,10 @@ impl<'a> Writer<'a> {
             Insert::Cid => {
                 self.text(record.and_then(|record| record.cid).map(|cid| cid.to_string()).as_deref())
             }
-            Insert::IndexedAt => self.text(record.map(|record| record.indexed_at.to_string()).as_deref()),
+            Insert::IndexedAt => match &row.group {
+                Some(group) => self.text(group.indexed_at.as_deref()),
+                None => self.text(record.map(|record| record.indexed_at.to_string()).as_deref()),
+            },
             Insert::Record => match record {
                 Some(record) => {
                     self.out.extend(&record.record);

@@ -57,6 +57,9 @@ impl View {
             uses.add(operand, Form::Time, "where.indexedAt");
         }
         uses.add_fields(fields);
+        if let Some(limit) = self.group.as_ref().and_then(|group| group.limit.as_ref()) {
+            uses.add(limit, Form::Number, "group.limit");
+        }
         uses.0
     }
 

@@ -1,7 +1,8 @@
 //! A compiled view: the reads that answer it, and the form of the answer.
 
 use belvedere_protocol::atproto::{Nsid, RecordKey};
-use belvedere_storage::query::{Direction, Links, Path, Relation, Sort};
+use belvedere_storage::query::group::{self, GroupError, GroupKey, GroupValue};
+use belvedere_storage::query::{Direction, Links, Path, Query, Relation, Sort};
 
 use super::conditions::Conditions;
 use super::operand::Operand;
@@ -13,6 +14,8 @@ pub struct View {
     pub(super) conditions: Conditions,
     /// Newest first without one.
     pub(super) order: Option<Sort>,
+    /// The rows are numbers of records instead of records.
+    pub(super) group: Option<Group>,
     pub(super) additions: Vec<Addition>,
     pub(super) hide: Hide,
     pub(super) output: Template,
@@ -39,12 +42,24 @@ pub(super) enum Source {
     },
 }
 
+/// Numbers of records by values of theirs.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// Each has the name that the document gives it.
+    pub(super) by: Vec<GroupKey>,
+    /// Names of keys, or `count`.
+    pub(super) order: Vec<(String, Direction)>,
+    pub(super) limit: Option<Operand>,
+}
+
 /// The rows that are left out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hide {
     pub(super) labels: Vec<String>,
     /// Collections of the viewer's records that link to the accounts to hide.
     pub(super) viewer: Vec<Nsid>,
+    /// Collections of the records of the accounts to hide, which link to the viewer.
+    pub(super) to_viewer: Vec<Nsid>,
 }
 
 /// A named addition to each row.
@@ -130,6 +145,10 @@ pub(super) enum Insert {
     Blob(Path),
     /// The cursor of the next page.
     Cursor,
+    /// The cursor of the page before.
+    PreviousCursor,
+    /// The number of records of a group.
+    Count,
     /// The addition at this position.
     Addition(usize),
     /// The additions of a group, with their names as JSON text.
@@ -138,7 +157,40 @@ pub(super) enum Insert {
     Children,
 }
 
+impl Group {
+    /// The group of the records of a query.
+    ///
+    /// # Errors
+    /// When its keys or its order are invalid.
+    pub(super) fn of(&self, query: Query, limit: Option<i64>) -> Result<group::Group, GroupError> {
+        let order = self.order.iter().map(|(name, direction)| (name.as_str(), *direction));
+        group::Group::new(query, self.by.clone(), order, limit)
+    }
+
+    /// Whether its rows have this part.
+    pub(super) fn has(&self, subject: &Subject) -> bool {
+        self.by.iter().any(|key| match (&key.value, subject) {
+            (GroupValue::Did, Subject::Did) => true,
+            (GroupValue::Field(path) | GroupValue::Time(path, _), Subject::Field(of)) => path == of,
+            _ => false,
+        })
+    }
+
+    pub(super) fn has_time(&self) -> bool {
+        self.by.iter().any(|key| matches!(key.value, GroupValue::IndexedAt(_)))
+    }
+}
+
 impl Kind {
+    /// The part of a row that it is about.
+    pub(super) fn subject(&self) -> Subject {
+        match self {
+            Self::Follow { path, .. } => Subject::Field(path.clone()),
+            Self::List { to, .. } | Self::Count { to, .. } | Self::Mine { to, .. } => to.clone(),
+            Self::Profile { of, .. } | Self::Record { of, .. } | Self::Labels { of } => of.clone(),
+        }
+    }
+
     /// The rows that it joins.
     pub(super) fn joined(&self) -> Option<&Joined> {
         match self {

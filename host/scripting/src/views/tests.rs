@@ -113,7 +113,7 @@ fn each_mistake_has_its_place_and_its_remedy() {
         ("/with/replies/limit", json!(51), "with.replies.limit: it is a number from 1 to 50"),
         ("/with/uri", json!({ "profile": "did" }), "with.uri: a name has letters"),
         ("/with/viewer", json!({ "profile": "did" }), "with.viewer: a group of additions has the same name"),
-        ("/hide", json!(["blocks"]), "hide: \"blocks\" is neither labels:VALUE nor viewer:COLLECTION"),
+        ("/hide", json!(["blocks"]), "hide: \"blocks\" is neither labels:VALUE, nor viewer:COLLECTION"),
         ("/output", json!({ "feed": [] }), "output: it has exactly one array of one element"),
         ("/output/feed/0/uri", json!("@url"), "output.feed[0].uri: @url is neither a field of the row"),
         ("/output/feed/0/uri", json!("@handle"), "output.feed[0].uri: only a profile has a @handle"),
@@ -184,6 +184,66 @@ fn a_tree_has_the_form_of_its_records() {
     assert!(without.contains("one field with the value @children"), "{without}");
 }
 
+#[test]
+fn groups_are_of_fields_and_their_additions_about_them() {
+    let view = |group: Value, with: Value| {
+        json!({
+            "view": 1, "from": "com.example.play", "group": group, "with": with,
+            "output": { "feed": [{ "plays": "@count", "artist": "@field:artist" }] }
+        })
+    };
+    let compiled = |group: Value, with: Value| {
+        compile(&view(group, with).to_string()).map(drop).map_err(|offences| offences.to_string())
+    };
+    let none = json!({});
+    assert_eq!(
+        compiled(json!({ "by": ["artist", { "day": "playedAt" }], "order": ["-playedAt"] }), none.clone()),
+        Ok(())
+    );
+    for (group, with, expected) in [
+        (json!({ "by": [] }), none.clone(), "group: by takes 1 to 5 keys"),
+        (json!({ "by": ["artist", { "year": "at" }] }), none.clone(), "group.by[1]: invalid bucket \"year\""),
+        (json!({ "by": ["artist", { "day": "did" }] }), none.clone(), "group.by[1]: did is not a time"),
+        (json!({ "by": ["artist", "a b"] }), none.clone(), "group.by[1]: \"a b\" is not a path"),
+        (json!({ "by": ["artist", 5] }), none.clone(), "group.by[1]: it is a field, did or indexedAt"),
+        (
+            json!({ "by": ["artist", "rkey"] }),
+            none.clone(),
+            "group.by[1]: records are counted by their fields",
+        ),
+        (
+            json!({ "by": ["artist", { "day": "at" }, { "month": "at" }] }),
+            none.clone(),
+            "group.by: at is named twice",
+        ),
+        (json!({ "by": ["artist"], "order": ["-plays"] }), none.clone(), "group: invalid order \"plays\""),
+        (
+            json!({ "by": ["artist"], "limit": 1_001 }),
+            none.clone(),
+            "group.limit: it is a number from 0 to 1000",
+        ),
+        (json!({ "by": ["artist"], "of": 1 }), none.clone(), "group: unknown field `of`"),
+        (json!({ "by": ["title"] }), none, "output.feed[0].artist: @field:artist is neither @count"),
+        (
+            json!({ "by": ["artist"] }),
+            json!({ "author": { "profile": "did" } }),
+            "with.author: it is about a part of a record that group.by does not name",
+        ),
+        (
+            json!({ "by": ["artist"] }),
+            json!({ "count": { "count": "com.example.like", "to": "artist" } }),
+            "with.count: @count is the number of records",
+        ),
+    ] {
+        let found = compiled(group.clone(), with).unwrap_err();
+        assert!(found.contains(expected), "{group}: {found}");
+    }
+    let mut ordered = view(json!({ "by": ["artist"] }), json!({}));
+    ordered["order"] = json!(["artist"]);
+    let found = compile(&ordered.to_string()).unwrap_err().to_string();
+    assert!(found.contains("order: the order of groups is that of group"), "{found}");
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -193,7 +253,7 @@ fn any_json() -> impl Strategy<Value = Value> {
             .prop_map(Value::from),
     ];
     leaf.prop_recursive(6, 64, 5, |inner| {
-        let key = "(view|from|where|order|with|hide|output|collection|did|linkedFrom|by|path|uri|tree|depth|limit|eq|in|\
+        let key = "(view|from|where|order|with|hide|output|group|day|by|collection|did|linkedFrom|path|uri|tree|depth|limit|eq|in|\
                    any|all|missing|follow|list|count|mine|profile|record|labels|to|of|rkey|a)";
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
@@ -205,8 +265,8 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn never_panics(parts in prop::collection::vec((0..6_usize, any_json()), 0..6)) {
-        let names = ["from", "where", "order", "with", "hide", "output"];
+    fn never_panics(parts in prop::collection::vec((0..7_usize, any_json()), 0..6)) {
+        let names = ["from", "where", "order", "with", "hide", "output", "group"];
         let mut document = feed();
         for (part, value) in parts {
             document[names[part]] = value;

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use belvedere_base::clock::Timestamp;
 
 use super::relevance::Relevance;
-use super::sort::{MAX_KEYS, MAX_TEXT_CHARS, Sort, SortKeyset, SortValue};
+use super::sort::{MAX_KEYS, MAX_TEXT_CHARS, SortKeyset, SortValue};
 
 const PLAIN: u8 = 1;
 const SORTED: u8 = 2;
@@ -41,44 +41,6 @@ pub struct Keyset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed cursor")]
 pub struct InvalidCursor;
-
-/// The position of the last row of a page of records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// In an order without a sort.
-    Time(Keyset),
-    /// In the order of a sort.
-    Sorted(SortKeyset),
-}
-
-impl Position {
-    /// Reads the cursor of a request for a page in this order. An empty one counts as none: generated clients send it
-    /// for the first page.
-    ///
-    /// # Errors
-    /// When it is not a cursor of such a page.
-    pub fn read(cursor: Option<&str>, sort: Option<&Sort>) -> Result<Option<Self>, InvalidCursor> {
-        let Some(cursor) = cursor.filter(|cursor| !cursor.is_empty()) else { return Ok(None) };
-        Ok(Some(match sort {
-            None => Self::Time(decode(cursor)?),
-            Some(sort) => {
-                let keyset = decode_sorted(cursor)?;
-                if !sort.accepts(&keyset) {
-                    return Err(InvalidCursor);
-                }
-                Self::Sorted(keyset)
-            }
-        }))
-    }
-
-    /// The cursor of the page that begins after this row.
-    pub fn cursor(&self) -> String {
-        match self {
-            Self::Time(keyset) => encode(*keyset),
-            Self::Sorted(keyset) => encode_sorted(keyset),
-        }
-    }
-}
 
 pub fn encode(after: Keyset) -> String {
     let mut raw = Vec::with_capacity(17);
@@ -267,7 +229,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::query::Direction;
 
     #[test]
     fn rejects_what_is_not_a_cursor() {
@@ -290,42 +251,6 @@ mod tests {
             });
             assert_eq!(decode_sorted(&cursor), Err(InvalidCursor), "{value}");
         }
-    }
-
-    #[test]
-    fn a_position_is_one_of_the_order() {
-        let sort = |key| Sort::parse(key, Direction::Asc).unwrap();
-        for sort in [None, Some(sort("n"))] {
-            for cursor in ["x", "AAAA", "2024-01-01T00:00:00.000000Z"] {
-                assert_eq!(Position::read(Some(cursor), sort.as_ref()), Err(InvalidCursor), "{cursor}");
-            }
-            assert_eq!(Position::read(Some(""), sort.as_ref()), Ok(None));
-            assert_eq!(Position::read(None, sort.as_ref()), Ok(None));
-        }
-        let plain = Position::Time(Keyset { indexed_at: Timestamp(1), id: 2 });
-        let text =
-            Position::Sorted(SortKeyset { value: SortValue::Text("x".into()), then: Vec::new(), id: 1 });
-        let read =
-            |position: &Position, sort: Option<Sort>| Position::read(Some(&position.cursor()), sort.as_ref());
-        assert_eq!(read(&plain, None), Ok(Some(plain.clone())));
-        assert_eq!(read(&text, None), Err(InvalidCursor));
-        for key in ["did", "v"] {
-            assert_eq!(read(&text, Some(sort(key))), Ok(Some(text.clone())));
-        }
-        for position in [&plain, &text] {
-            assert_eq!(read(position, Some(sort("indexed_at"))), Err(InvalidCursor));
-        }
-        let several =
-            |keys: &[&'static str]| Sort::parse_keys(keys.iter().map(|key| (*key, Direction::Asc))).unwrap();
-        let then = vec![SortValue::Missing, SortValue::Number("1".into())];
-        let of_three = Position::Sorted(SortKeyset { value: SortValue::Boolean(true), then, id: 3 });
-        assert_eq!(read(&of_three, several(&["a", "b", "indexed_at"])), Ok(Some(of_three.clone())));
-        for keys in
-            [&["a", "b"][..], &["a", "indexed_at", "b"], &["did", "b", "c"], &["a", "b", "c", "d"], &["a"]]
-        {
-            assert_eq!(read(&of_three, several(keys)), Err(InvalidCursor), "{keys:?}");
-        }
-        assert_eq!(read(&text, several(&["a", "b"])), Err(InvalidCursor));
     }
 
     fn any_value() -> impl Strategy<Value = SortValue> {

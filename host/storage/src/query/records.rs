@@ -2,7 +2,7 @@
 
 use belvedere_protocol::atproto::{Did, Nsid};
 
-use super::cursor::Position;
+use super::position::Position;
 use super::sort::{Direction, Sort, SortKey, SortKeyset};
 use super::{Filter, Hidden, Keyset, Narrow, PageSize};
 
@@ -24,6 +24,8 @@ pub struct Query {
     pub with_cid: bool,
     /// The position at which the page before ended, in the order of this query.
     pub after: Option<Position>,
+    /// Whether the page is the one that ends before the position `after`. Its rows are in the order of this query.
+    pub is_backwards: bool,
     /// Rows of the page, see [`PageSize::clamp`].
     pub limit: u32,
 }
@@ -59,6 +61,8 @@ pub struct Related {
     pub direction: Direction,
     /// Records of each target, at most.
     pub limit: u32,
+    /// Records of all targets together, at most: those of the first targets.
+    pub total: Option<u32>,
     pub hidden: Hidden,
 }
 
@@ -84,6 +88,7 @@ impl Query {
             sort: None,
             with_cid: false,
             after: None,
+            is_backwards: false,
             limit: PageSize::RECORDS.default,
         }
     }
@@ -104,8 +109,10 @@ impl Query {
         self.sort.as_ref().is_none_or(|sort| sort.key == SortKey::IndexedAt && sort.then.is_empty())
     }
 
+    /// The direction in which rows are read, if they are in the order of time.
     pub(crate) fn direction(&self) -> Direction {
-        self.sort.as_ref().map_or(Direction::Desc, |sort| sort.direction)
+        let direction = self.sort.as_ref().map_or(Direction::Desc, |sort| sort.direction);
+        if self.is_backwards { direction.reversed() } else { direction }
     }
 
     /// The row after which the page begins, if it is by time.

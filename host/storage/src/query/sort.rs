@@ -36,6 +36,15 @@ pub enum Direction {
     Desc,
 }
 
+impl Direction {
+    pub(crate) fn reversed(self) -> Self {
+        match self {
+            Self::Asc => Self::Desc,
+            Self::Desc => Self::Asc,
+        }
+    }
+}
+
 /// The position of a row in a custom order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortKeyset {

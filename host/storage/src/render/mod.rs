@@ -180,7 +180,7 @@ mod tests {
     fn bodies() {
         let next = Position::Time(Keyset { indexed_at: Timestamp(1), id: 2 });
         let cursor = next.cursor();
-        let page = Page { rows: vec![row(r#"{"a":1}"#), row("{}")], next: Some(next) };
+        let page = Page { rows: vec![row(r#"{"a":1}"#), row("{}")], next: Some(next), previous: None };
         assert_eq!(
             list_body(&page, |_| None),
             format!(r#"{{"records":[{{"uri":"{URI}","a":1}},{{"uri":"{URI}"}}],"cursor":"{cursor}"}}"#)

@@ -7,6 +7,9 @@ use super::*;
 crate::in_both_worlds!(
     labels_hide_rows_and_joined_rows,
     the_viewers_blocks_hide_accounts,
+    accounts_that_block_the_viewer_are_hidden,
+    counts_leave_hidden_records_out,
+    case_22_a_taken_down_record_vanishes,
     hidden_accounts_vanish
 );
 
@@ -72,6 +75,72 @@ async fn the_viewers_blocks_hide_accounts(world: World) {
     assert_eq!(page["feed"][2]["replies"], json!([]));
     let full = body_for(&world, &carol, "limit=3").await;
     assert_eq!(column(&full, "key").len(), 3, "the page is full: {full}");
+}
+
+async fn accounts_that_block_the_viewer_are_hidden(world: World) {
+    let world = social(world).await;
+    let (bob, carol) = (person(&world, BOB), person(&world, CAROL));
+    serve(&world, paged(json!({})), feed(json!([format!("toViewer:{BLOCKS}")]))).await;
+    assert_eq!(column(&body(&world, "").await, "key"), ["c1", "a2", "b1", "a1"]);
+    assert_eq!(column(&body_for(&world, &carol, "").await, "key").len(), 4, "nobody blocks Carol");
+    let page = body_for(&world, &bob, "").await;
+    assert_eq!(column(&page, "key"), ["a2", "b1", "a1"], "Carol blocks Bob");
+    assert_eq!(page["feed"][1]["replies"], json!([]));
+    let both = json!([format!("viewer:{BLOCKS}"), format!("toViewer:{BLOCKS}")]);
+    serve(&world, paged(json!({})), feed(both)).await;
+    assert_eq!(column(&body_for(&world, &bob, "").await, "key"), ["a2", "b1", "a1"]);
+    assert_eq!(column(&body_for(&world, &carol, "").await, "key"), ["c1", "a2", "a1"]);
+}
+
+async fn counts_leave_hidden_records_out(mut world: World) {
+    world = social(world).await;
+    let carol = person(&world, CAROL);
+    let counts = |hide: Value| {
+        json!({
+            "view": 1, "from": POSTS, "hide": hide, "order": ["n"],
+            "with": { "likes": { "count": LIKES, "path": "subject.uri" }, "all": { "count": LIKES },
+                "none": { "count": LIKES, "path": "other" } },
+            "output": { "feed": [["@rkey", "@likes", "@all", "@none"]], "cursor": "@cursor" }
+        })
+    };
+    serve(&world, paged(json!({})), counts(json!([format!("viewer:{BLOCKS}")]))).await;
+    let numbers = |page: Value| page["feed"][0].clone();
+    assert_eq!(numbers(body(&world, "").await), json!(["a1", 2, 2, 0]));
+    assert_eq!(numbers(body_for(&world, &carol, "").await), json!(["a1", 1, 1, 0]), "Bob's like is hidden");
+    world
+        .execute(
+            "INSERT INTO labels (uri, src, val, neg, cts) VALUES \
+             ('at://did:plc:carolcarolcarolcarolcaro/com.example.like/l2', 'did:plc:labeler', 'spam', false, 1)",
+        )
+        .await;
+    serve(&world, paged(json!({})), counts(json!(["labels:spam", format!("viewer:{BLOCKS}")]))).await;
+    assert_eq!(numbers(body(&world, "").await), json!(["a1", 1, 1, 0]));
+    assert_eq!(numbers(body_for(&world, &carol, "").await), json!(["a1", 0, 0, 0]));
+    // From 200 on the number is the same for all.
+    let like = |n: u32| (BOB, format!("m{n}"), json!({ "$type": LIKES, "subject": reference(ALICE, "a1") }));
+    put_all(&mut world, LIKES, (0..250).map(like)).await;
+    for _ in 0..2 {
+        assert_eq!(numbers(body_for(&world, &carol, "").await), json!(["a1", 252, 252, 0]));
+    }
+}
+
+async fn case_22_a_taken_down_record_vanishes(world: World) {
+    let world = social(world).await;
+    let mut view = feed(json!([]));
+    view["with"]["likes"] = json!({ "count": LIKES, "path": "subject.uri" });
+    view["output"]["feed"][0]["likes"] = "@likes".into();
+    serve(&world, paged(json!({})), view).await;
+    let take_down = async |subject: &str| {
+        let body = json!({ "subject": subject, "action": "takedown", "reason": "spam" });
+        let made = world.server.admin(Method::POST, "/admin/moderation", Some(&body)).await;
+        assert_eq!(made.status, 201, "{}", made.text);
+    };
+    take_down(&uri(BOB, "b1")).await;
+    take_down(&format!("at://{BOB}/{LIKES}/l1")).await;
+    let page = body(&world, "limit=3").await;
+    assert_eq!(column(&page, "key"), ["c1", "a2", "a1"], "the page is full");
+    assert!(page["feed"][1].get("quoted").is_none(), "{page}");
+    assert_eq!((&page["feed"][2]["replies"], &page["feed"][2]["likes"]), (&json!([]), &json!(1)));
 }
 
 async fn hidden_accounts_vanish(mut world: World) {

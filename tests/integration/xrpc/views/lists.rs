@@ -9,6 +9,8 @@ crate::in_both_worlds!(
     rows_are_of_an_account_or_of_many,
     a_timeline_has_the_records_of_followed_accounts,
     pages_go_on_after_inserts_in_any_order,
+    case_05_two_fields_in_opposite_directions,
+    case_06_to_the_end_and_back,
     bad_values_are_named
 );
 
@@ -136,6 +138,64 @@ async fn pages_go_on_after_inserts_in_any_order(mut world: World) {
             assert!(seen.contains(&key.into()), "{order}: {seen:?}");
         }
     }
+}
+
+async fn case_05_two_fields_in_opposite_directions(world: World) {
+    let world = social(world).await;
+    serve(&world, paged(json!({})), keys_of(json!({ "order": ["-mood", "n"] }))).await;
+    assert_eq!(column(&body(&world, "").await, "key"), ["b1", "a2", "a1", "c1"]);
+    serve(&world, paged(json!({})), keys_of(json!({ "order": ["mood", "-n"] }))).await;
+    let first = body(&world, "limit=3").await;
+    assert_eq!(column(&first, "key"), ["c1", "a1", "a2"]);
+    let rest = body(&world, &format!("cursor={}", first["cursor"].as_str().unwrap())).await;
+    assert_eq!(column(&rest, "key"), ["b1"]);
+}
+
+async fn case_06_to_the_end_and_back(mut world: World) {
+    world = social(world).await;
+    let timeline = json!({ "collection": POSTS, "did": { "in": [ALICE, BOB, CAROL] } });
+    for (from, order) in [
+        (json!(POSTS), json!([])),
+        (json!(POSTS), json!(["n"])),
+        (json!(POSTS), json!(["-mood", "createdAt"])),
+        (timeline, json!(["indexedAt"])),
+    ] {
+        let view = json!({
+            "view": 1, "from": from, "order": order,
+            "output": { "feed": [{ "key": "@rkey" }], "cursor": "@cursor", "before": "@prevCursor" }
+        });
+        let mut declared = lexicon(paged(json!({})));
+        declared["defs"]["main"]["output"]["schema"]["properties"]["before"] = json!({ "type": "string" });
+        world.server.upload(declared, None).await;
+        let stored = store(&world, &view).await;
+        assert!(stored.status.is_success(), "{}", stored.text);
+
+        let (mut pages, mut cursor) = (Vec::new(), Value::Null);
+        let last = loop {
+            let text = cursor.as_str().unwrap_or_default().to_owned();
+            let page = body(&world, &format!("limit=2&cursor={text}")).await;
+            assert_eq!(page.get("before").is_some(), !pages.is_empty(), "{page}");
+            pages.push(column(&page, "key"));
+            if page.get("cursor").is_none() {
+                break page;
+            }
+            cursor = page["cursor"].clone();
+        };
+        // What is written meanwhile does not change the pages that were read.
+        let late = json!({ "$type": POSTS, "text": "late", "n": 9, "mood": "aghast", "createdAt": "2026-02-01T00:00:00Z" });
+        let rkey = format!("late{}", order.to_string().len());
+        put(&mut world, vec![(BOB, POSTS, &rkey, late)]).await;
+        let (mut page, mut at) = (last, pages.len() - 1);
+        while at > 0 {
+            at -= 1;
+            page = body(&world, &format!("limit=2&cursor={}", page["before"].as_str().unwrap())).await;
+            assert_eq!(column(&page, "key"), pages[at], "{order}: page {at}");
+        }
+        let again = body(&world, &format!("limit=2&cursor={}", page["cursor"].as_str().unwrap())).await;
+        assert_eq!(column(&again, "key"), pages[1], "{order}: forwards again");
+    }
+    let wrong = call(&world, "cursor=~").await;
+    assert_eq!((wrong.status.as_u16(), &wrong.body["message"]), (400, &json!("malformed cursor")));
 }
 
 async fn bad_values_are_named(world: World) {

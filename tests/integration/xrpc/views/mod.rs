@@ -1,10 +1,33 @@
 //! Views: query methods that a document answers.
+//!
+//! The acceptance cases of views, and where they are tested:
+//!
+//! | Case | Test |
+//! |---|---|
+//! | 1 statuses with their authors | `joins::a_feed_has_authors_counts_and_the_last_replies` |
+//! | 2 one value, three values; 3 roots, replies; 4 a word and a date; 7 two dates | `lists::conditions_are_parameters_that_may_be_absent` |
+//! | 5 two orders | `lists::case_05_two_fields_in_opposite_directions` |
+//! | 6 to the end and back | `lists::case_06_to_the_end_and_back` |
+//! | 8 a gallery | `joins::a_gallery_has_its_photos_in_their_order` |
+//! | 9 favourites of mixed types | `joins::references_are_followed_to_records_of_any_collection` |
+//! | 10 a feed with counts and comments | `joins::a_feed_has_authors_counts_and_the_last_replies` |
+//! | 11 records by handle; 13 own records | `lists::rows_are_of_an_account_or_of_many` |
+//! | 12 a profile with its records | `joins::one_record_has_lists_of_its_account` |
+//! | 14 the viewer's own likes and follows | `joins::the_viewer_sees_their_own_records` |
+//! | 15 to 17 top artists, top tracks, plays per month | `groups::case_15_…` to `groups::case_17_…` |
+//! | 18 create, replace, delete; 19 avatar and banner | `writes::case_18_…`, `writes::case_19_…` |
+//! | 20 live statuses | not a view |
+//! | 21 notifications; 23 preferences; 24 reports; 25 agents | `apps::case_21_…` to `apps::case_25_…` |
+//! | 22 a taken-down record | `hiding::case_22_a_taken_down_record_vanishes` |
 
+mod apps;
+mod groups;
 mod hiding;
 mod joins;
 mod lists;
 mod stored;
 mod trees;
+mod writes;
 
 use belvedere_protocol::crypto::Algorithm;
 use belvedere_standins::jetstream::{Frame, Place};
@@ -44,6 +67,20 @@ async fn put(world: &mut World, records: Vec<Put<'_>>) {
         let indexed = async |server: &Instance| server.records().await == wanted;
         world.server.eventually("the record is indexed", indexed).await;
     }
+}
+
+/// Writes many records of a collection at once: the author, the key and the record of each.
+async fn put_all(
+    world: &mut World,
+    collection: &str,
+    records: impl ExactSizeIterator<Item = (&'static str, String, Value)>,
+) {
+    let wanted = world.server.records().await + records.len() as u64;
+    for (did, rkey, record) in records {
+        world.push(|at, rev| Frame::create(at, Place { did, collection, rkey: &rkey, rev }, &record));
+    }
+    let indexed = async |server: &Instance| server.records().await == wanted;
+    world.server.eventually("the records are indexed", indexed).await;
 }
 
 /// Alice and Bob write posts, Carol replies, likes, follows Alice and blocks Bob.

@@ -21,7 +21,7 @@ async fn mistakes_are_refused_with_their_places(world: World) {
     let refused = store(&world, &keys_of(json!({ "where": { "mood": "$mood" }, "hide": ["x"] }))).await;
     assert_eq!(refused.status, 400);
     assert!(
-        refused.error().contains("the view has mistakes: hide: \"x\" is neither labels:VALUE"),
+        refused.error().contains("the view has mistakes: hide: \"x\" is neither labels:VALUE,"),
         "{}",
         refused.text
     );

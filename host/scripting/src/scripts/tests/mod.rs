@@ -76,7 +76,7 @@ impl Index for FakeIndex {
             let next = (query.limit != PageSize::RECORDS.default).then_some(END);
             self.queries.lock().unwrap().push(query);
             tokio::task::yield_now().await; // as a database would
-            Ok(Page { rows, next })
+            Ok(Page { rows, next, previous: None })
         }
         .boxed()
     }

@@ -81,7 +81,7 @@ fn check_parameter(
 
 fn has_cursor(template: &Template) -> bool {
     match template {
-        Template::Insert(insert) => *insert == Insert::Cursor,
+        Template::Insert(insert) => matches!(insert, Insert::Cursor | Insert::PreviousCursor),
         Template::Object { fields, .. } => fields.iter().any(|(_, field)| has_cursor(field)),
         Template::Array(elements) => elements.iter().any(has_cursor),
         Template::Constant(_) | Template::Rows(_) => false,

@@ -59,6 +59,7 @@ impl<'a> Shapes<'a> {
                 }
             }
             Insert::Children => self.expect("array", kind, at),
+            Insert::Count => self.expect("integer", kind, at),
             Insert::Group(members) => {
                 let fields: Vec<(String, Template)> = members
                     .iter()
@@ -78,7 +79,8 @@ impl<'a> Shapes<'a> {
             | Insert::IndexedAt
             | Insert::Handle
             | Insert::Blob(_)
-            | Insert::Cursor => self.expect("string", kind, at),
+            | Insert::Cursor
+            | Insert::PreviousCursor => self.expect("string", kind, at),
         }
     }
 

@@ -31,6 +31,17 @@ pub(super) fn operand(value: &Value, at: &str, offences: &mut Offences) -> Optio
     offences.check(at, Operand::read(value))
 }
 
+/// A number up to this one, or a parameter.
+pub(super) fn number(value: &Value, at: &str, max: u32, offences: &mut Offences) -> Option<Operand> {
+    let number = operand(value, at, offences)?;
+    if let Operand::Constant(number) = &number
+        && number.as_u64().is_none_or(|number| number > u64::from(max))
+    {
+        offences.add(at, format!("it is a number from 0 to {max}, or a parameter"));
+    }
+    Some(number)
+}
+
 /// The name of a field in an order, and its direction.
 pub(super) fn direction(key: &str) -> (&str, Direction) {
     match key.strip_prefix('-') {

@@ -3,6 +3,7 @@
 mod additions;
 mod conditions;
 mod fields;
+mod group;
 mod template;
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use belvedere_storage::query::sort::MAX_KEYS;
 use belvedere_storage::query::{Direction, Links, Path, Sort, SortKey};
 
-use self::fields::{check_link_path, direction, nsid, operand};
+use self::fields::{check_link_path, direction, nsid, number, operand};
 use super::conditions::Conditions;
 use super::document::{Document, LinkedFrom, ListSource, RecordSource, TreeSource, part};
 use super::limits;
@@ -54,8 +55,15 @@ fn view(text: &str, offences: &mut Offences) -> Option<View> {
     let hide = hide(&document.hide, offences);
     let source = source?;
     check_parts(&source, &conditions, &document, offences);
-    let output = template::of_answer(&document.output, &source, &additions, offences)?;
-    Some(View { source, conditions, order, additions, hide, output })
+    let group = match (&document.group, &source) {
+        (Some(given), Source::List { collection, .. }) => Some(group::group(given, collection, offences)?),
+        _ => None,
+    };
+    if let Some(group) = &group {
+        group::check_additions(group, &additions, offences);
+    }
+    let output = template::of_answer(&document.output, &source, group.as_ref(), &additions, offences)?;
+    Some(View { source, conditions, order, group, additions, hide, output })
 }
 
 /// Checks that a view of one record or of a tree has no parts of a list.
@@ -64,6 +72,9 @@ fn check_parts(source: &Source, conditions: &Conditions, document: &Document, of
         if let (Some(_), Source::List { linked_from: Some(_), .. }) = (&conditions.did, source) {
             offences.add("where.did", "from.did names the accounts already: remove the condition");
         }
+        if document.group.is_some() && !document.order.is_empty() {
+            offences.add("order", "the order of groups is that of group: move it there");
+        }
         return;
     }
     if !document.conditions.is_empty() {
@@ -71,6 +82,9 @@ fn check_parts(source: &Source, conditions: &Conditions, document: &Document, of
     }
     if !document.order.is_empty() {
         offences.add("order", "only a view of a collection has an order");
+    }
+    if document.group.is_some() {
+        offences.add("group", "only the records of a collection are counted");
     }
 }
 
@@ -117,14 +131,9 @@ fn tree(source: TreeSource, offences: &mut Offences) -> Option<Source> {
     let collection = nsid(&source.collection, "from.collection", offences);
     check_link_path(Some(&source.path), "from.path", offences);
     let depth = match &source.depth {
-        Some(depth) => Some(operand(depth, "from.depth", offences)?),
+        Some(depth) => Some(number(depth, "from.depth", limits::DEPTH, offences)?),
         None => None,
     };
-    if let Some(Operand::Constant(depth)) = &depth
-        && depth.as_u64().is_none_or(|depth| depth > u64::from(limits::DEPTH))
-    {
-        offences.add("from.depth", format!("it is a number from 0 to {}, or a parameter", limits::DEPTH));
-    }
     let limit = source.limit.unwrap_or(limits::TREE_DEFAULT);
     if !(1..=limits::TREE).contains(&limit) {
         offences.add("from.limit", format!("it is a number from 1 to {}", limits::TREE));
@@ -174,10 +183,12 @@ fn hide(entries: &[String], offences: &mut Offences) -> Hide {
                 hide.labels.push(value.to_owned());
             }
             Some(("viewer", collection)) => hide.viewer.extend(nsid(collection, "hide", offences)),
+            Some(("toViewer", collection)) => hide.to_viewer.extend(nsid(collection, "hide", offences)),
             _ => offences.add(
                 "hide",
                 format!(
-                    "{entry:?} is neither labels:VALUE nor viewer:COLLECTION of records that link to accounts"
+                    "{entry:?} is neither labels:VALUE, nor viewer:COLLECTION of the caller's records that link to accounts, nor \
+                     toViewer:COLLECTION of records that link to the caller"
                 ),
             ),
         }

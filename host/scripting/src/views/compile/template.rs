@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use belvedere_storage::query::Path;
 
 use crate::views::offence::Offences;
-use crate::views::plan::{Addition, Insert, Source, Template};
+use crate::views::plan::{Addition, Group, Insert, Source, Subject, Template};
 
 /// The form of a joined record without an `output`.
 pub(super) fn record() -> Value {
@@ -25,12 +25,15 @@ struct Scope<'a> {
     is_page: bool,
     is_profile: bool,
     is_tree: bool,
+    /// The keys of rows that are groups.
+    group: Option<&'a Group>,
 }
 
 /// The form of the whole answer.
 pub(super) fn of_answer(
     output: &Value,
     source: &Source,
+    group: Option<&Group>,
     additions: &[Addition],
     offences: &mut Offences,
 ) -> Option<Template> {
@@ -41,7 +44,7 @@ pub(super) fn of_answer(
         return None;
     }
     let mut reader = Reader { rows: 0, children: 0, offences };
-    let scope = Scope { additions, is_page: is_list, is_profile: false, is_tree };
+    let scope = Scope { additions, is_page: is_list, is_profile: false, is_tree, group };
     let template = reader.template(output, scope, "output")?;
     let (rows, children) = (reader.rows, reader.children);
     if is_list && rows != 1 {
@@ -62,7 +65,7 @@ pub(super) fn of_row(
     at: &str,
     offences: &mut Offences,
 ) -> Option<Template> {
-    let scope = Scope { additions, is_page: false, is_profile, is_tree: false };
+    let scope = Scope { additions, is_page: false, is_profile, is_tree: false, group: None };
     Reader { rows: 0, children: 0, offences }.template(output, scope, at)
 }
 
@@ -114,12 +117,23 @@ impl Reader<'_> {
 
     fn insert(&mut self, name: &str, scope: Scope<'_>, at: &str) -> Option<Insert> {
         if scope.is_page {
-            if name == "cursor" {
-                return Some(Insert::Cursor);
+            match (name, scope.group) {
+                ("cursor" | "prevCursor", Some(_)) => {
+                    self.offences.add(at, "groups have no cursor: a call gets the first rows in their order");
+                    return None;
+                }
+                ("cursor", None) => return Some(Insert::Cursor),
+                ("prevCursor", None) => return Some(Insert::PreviousCursor),
+                _ => {}
             }
-            self.offences
-                .add(at, format!("@{name} belongs to a row: only @cursor can stand outside of its array"));
+            let text = format!(
+                "@{name} belongs to a row: only @cursor and @prevCursor can stand outside of its array"
+            );
+            self.offences.add(at, text);
             return None;
+        }
+        if let Some(group) = scope.group {
+            return self.of_group(name, group, scope.additions, at);
         }
         if let Some((kind, path)) = name.split_once(':') {
             let path = Path::parse(path).map_err(|error| format!("{path:?} is {error}"));
@@ -157,9 +171,30 @@ impl Reader<'_> {
         }
         row
     }
+
+    /// A value of a row that is a group.
+    fn of_group(&mut self, name: &str, group: &Group, additions: &[Addition], at: &str) -> Option<Insert> {
+        let field = name.strip_prefix("field:").and_then(|path| Path::parse(path).ok());
+        let found = match name {
+            "count" => Some(Insert::Count),
+            "did" if group.has(&Subject::Did) => Some(Insert::Did),
+            "indexedAt" if group.has_time() => Some(Insert::IndexedAt),
+            name => match field {
+                Some(path) => group.has(&Subject::Field(path.clone())).then_some(Insert::Field(path)),
+                None => addition(name, additions),
+            },
+        };
+        if found.is_none() {
+            let text = format!(
+                "@{name} is neither @count, nor a value that group.by names (@field:PATH, @did, @indexedAt), nor an addition"
+            );
+            self.offences.add(at, text);
+        }
+        found
+    }
 }
 
-/// The addition with this name, or the group.
+/// The addition with this name, or the additions of the group with it.
 fn addition(name: &str, additions: &[Addition]) -> Option<Insert> {
     if let Some(at) = additions.iter().position(|addition| addition.name == name) {
         return Some(Insert::Addition(at));

@@ -6,10 +6,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri};
-use belvedere_storage::query::{Direction, Links, Related, Relation};
+use belvedere_storage::query::{Links, Related};
 use belvedere_storage::store::labels;
 use belvedere_storage::store::records::links::{self, MAX_TARGETS};
-use belvedere_storage::store::records::{RecordRow, get_many_full, related};
+use belvedere_storage::store::records::{RecordRow, get_many_full, related, shown_links};
 
 use super::Run;
 use crate::views::error::ViewError;
@@ -54,6 +54,7 @@ impl Run<'_> {
                     relation: relation.clone(),
                     direction: *direction,
                     limit: *limit,
+                    total: None,
                     hidden: self.hidden.clone(),
                 };
                 self.lists(rows, &related, to, joined).await
@@ -65,7 +66,9 @@ impl Run<'_> {
         let (targets, of_row) = targets(rows, to);
         let mut counts = Vec::with_capacity(targets.len());
         for part in targets.chunks(MAX_TARGETS) {
-            counts.extend(links::count(self.reads.db, links, part, self.reads.tenant).await?);
+            counts.extend(
+                shown_links::count(self.reads.db, links, &self.hidden, part, self.reads.tenant).await?,
+            );
         }
         let count = |at: Option<usize>| at.and_then(|at| counts.get(at)).copied().unwrap_or_default();
         Ok(of_row.into_iter().map(count).collect())
@@ -170,7 +173,7 @@ impl Run<'_> {
     }
 
     /// The records that belong to each target.
-    pub(super) async fn related(
+    async fn related(
         &mut self,
         wanted: &Related,
         targets: &[String],
@@ -194,7 +197,7 @@ impl Run<'_> {
         self.take_bytes(count, rows.filter_map(|row| Some(row.record.as_ref()?.record.len())).sum())
     }
 
-    fn take_bytes(&mut self, rows: usize, bytes: usize) -> Result<(), ViewError> {
+    pub(super) fn take_bytes(&mut self, rows: usize, bytes: usize) -> Result<(), ViewError> {
         self.rows_left = self.rows_left.checked_sub(rows).ok_or(ViewError::TooLarge)?;
         self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(ViewError::TooLarge)?;
         Ok(())
@@ -240,15 +243,4 @@ fn targets(rows: &[Row], to: &Subject) -> (Vec<String>, Vec<Option<usize>>) {
 fn record_of(row: &Row, of: &Subject, collection: &Nsid, rkey: &RecordKey) -> Option<RecordUri> {
     let did = Did::try_from(row.subject(of)?.as_str()).ok()?;
     Some(RecordUri { did, collection: collection.clone(), rkey: rkey.clone() })
-}
-
-/// The records that link to others, oldest first, for a tree.
-pub(super) fn replies(links: Links, limit: u32, run: &Run<'_>) -> Related {
-    Related {
-        collection: links.collection,
-        relation: Relation::Link { path: links.path },
-        direction: Direction::Asc,
-        limit,
-        hidden: run.hidden.clone(),
-    }
 }

@@ -11,12 +11,13 @@ use bytes::Bytes;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::identity::Resolver;
 use belvedere_protocol::atproto::Did;
-use belvedere_storage::query::{HasLabel, Hidden, Links, PageSize, Position};
+use belvedere_storage::query::{HasLabel, Hidden, Links, PageSize};
 use belvedere_storage::store::Db;
 use belvedere_storage::store::records::linked_accounts;
 use belvedere_web::fair_share::Tenant;
 
 use super::error::ViewError;
+use super::level::Row;
 use super::operand::Arguments;
 use super::output::{self, Page};
 use super::plan::{Hide, Source, View};
@@ -44,6 +45,17 @@ struct Run<'a> {
     bytes_left: usize,
 }
 
+/// The rows of the source.
+#[derive(Default)]
+struct Found {
+    rows: Vec<Row>,
+    /// The cursors of the pages after and before.
+    cursor: Option<String>,
+    previous: Option<String>,
+    /// The positions of the records below each record of a tree.
+    children: Vec<Vec<usize>>,
+}
+
 impl View {
     /// Answers a call.
     ///
@@ -55,34 +67,29 @@ impl View {
         }
         let hidden = hidden(&self.hide, reads, arguments).await?;
         let mut run = Run { reads, arguments, hidden, rows_left: limits::ROWS, bytes_left: limits::BYTES };
-        let (rows, next, children) = match &self.source {
+        let Found { rows, cursor, previous, children } = match &self.source {
             Source::List { collection, linked_from } => {
-                let (rows, next) = run.list(self, collection, linked_from.as_ref()).await?;
-                (rows, next, Vec::new())
+                run.list(self, collection, linked_from.as_ref()).await?
             }
             Source::Record { uri, collection } => {
-                (vec![run.record(uri, collection.as_ref()).await?], None, Vec::new())
+                Found { rows: vec![run.record(uri, collection.as_ref()).await?], ..Found::default() }
             }
             Source::Tree { root, collection, path, depth, limit } => {
                 let record = run.record(root, Some(collection)).await?;
-                let (rows, children) = run
-                    .tree(
-                        record,
-                        Links { collection: collection.clone(), path: Some(path.clone()) },
-                        depth.as_ref(),
-                        *limit,
-                    )
-                    .await?;
-                (rows, None, children)
+                let links = Links { collection: collection.clone(), path: Some(path.clone()) };
+                run.tree(record, links, depth.as_ref(), *limit).await?
             }
         };
         let level = run.level(rows, &self.additions).await?;
         let hosts = blobs::hosts(reads.resolver, &self.output, &self.additions, &level).await;
-        let cursor = next.as_ref().map(Position::cursor);
-        Ok(output::write(
-            self,
-            &Page { level: &level, cursor: cursor.as_deref(), children: &children, hosts: &hosts },
-        ))
+        let page = Page {
+            level: &level,
+            cursor: cursor.as_deref(),
+            previous: previous.as_deref(),
+            children: &children,
+            hosts: &hosts,
+        };
+        Ok(output::write(self, &page))
     }
 }
 
@@ -97,6 +104,12 @@ async fn hidden(hide: &Hide, reads: Reads<'_>, arguments: &Arguments) -> Result<
         for collection in &hide.viewer {
             let links = Links { collection: collection.clone(), path: None };
             hidden.accounts.extend(accounts(reads, viewer, &links).await?);
+        }
+        for collection in &hide.to_viewer {
+            let links = Links { collection: collection.clone(), path: None };
+            let Reads { db, tenant, .. } = reads;
+            let linking = linked_accounts::linking(db, viewer, &links, limits::ACCOUNTS, tenant).await?;
+            hidden.accounts.extend(linking);
         }
     }
     Ok(hidden)

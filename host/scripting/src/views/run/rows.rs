@@ -7,7 +7,7 @@ use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
 use belvedere_storage::query::{Filter, Links, Narrow, Position, Query};
 use belvedere_storage::store::{query, records};
 
-use super::{Run, accounts, page_limit};
+use super::{Found, Reads, Run, accounts, page_limit};
 use crate::views::conditions::Conditions;
 use crate::views::error::ViewError;
 use crate::views::level::Row;
@@ -15,22 +15,33 @@ use crate::views::operand::Operand;
 use crate::views::plan::View;
 
 impl Run<'_> {
-    /// A page of the collection, and the position at which the next one begins.
+    /// A page of the collection, or its groups.
     pub(super) async fn list(
         &self,
         view: &View,
         collection: &Nsid,
         linked_from: Option<&(Operand, Links)>,
-    ) -> Result<(Vec<Row>, Option<Position>), ViewError> {
+    ) -> Result<Found, ViewError> {
         let mut wanted = self.query(view, collection)?;
         if let Some((account, links)) = linked_from {
             let account = self.account(account)?;
             // Without the account there is no list of accounts, and not one of all records.
-            let Some(account) = account else { return Ok((Vec::new(), None)) };
+            let Some(account) = account else { return Ok(Found::default()) };
             wanted.dids = Some(accounts(self.reads, &account, links).await?);
         }
-        let page = query::read(self.reads.db, &wanted, self.reads.tenant).await?;
-        Ok((page.rows.into_iter().map(Row::of_record).collect(), page.next))
+        let Reads { db, tenant, .. } = self.reads;
+        if let Some(group) = &view.group {
+            let limit = group.limit.as_ref().and_then(|limit| limit.value(self.arguments)?.as_i64());
+            let group = group.of(wanted, limit).map_err(ViewError::parameter)?;
+            let found = query::group(db, &group, tenant).await?;
+            let rows = found.into_iter().map(|row| Row::of_group(&group.by, row)).collect();
+            return Ok(Found { rows, ..Found::default() });
+        }
+        let page = query::read(db, &wanted, tenant).await?;
+        let rows = page.rows.into_iter().map(Row::of_record).collect();
+        let cursor = page.next.as_ref().map(Position::cursor);
+        let previous = page.previous.as_ref().map(Position::cursor_before);
+        Ok(Found { rows, cursor, previous, ..Found::default() })
     }
 
     /// The query of a call.
@@ -39,7 +50,8 @@ impl Run<'_> {
         let Conditions { did, rkey, indexed_at, .. } = conditions;
         let arguments = self.arguments;
         let cursor = arguments.values.get("cursor").and_then(Value::as_str);
-        let after = Position::read(cursor, order.as_ref()).map_err(ViewError::parameter)?;
+        let (after, is_backwards) =
+            Position::read_either(cursor, order.as_ref()).map_err(ViewError::parameter)?;
         let mut narrow = Narrow { hidden: self.hidden.clone(), ..Narrow::default() };
         if let Some(rkey) = rkey {
             narrow.rkey = rkey.text(arguments);
@@ -64,6 +76,7 @@ impl Run<'_> {
             sort: order.clone(),
             with_cid: true,
             after,
+            is_backwards,
             limit: page_limit(arguments),
             ..Query::of(collection.clone())
         };

@@ -2,51 +2,67 @@
 
 use std::collections::HashSet;
 
-use belvedere_storage::query::Links;
+use belvedere_storage::query::{Direction, Links, Related, Relation};
+use belvedere_storage::store::records::related;
 
-use super::Run;
-use super::joins::replies;
+use super::{Found, Run};
 use crate::views::error::ViewError;
 use crate::views::level::Row;
 use crate::views::limits;
 use crate::views::operand::Operand;
 
 impl Run<'_> {
-    /// The records of a tree, the root first, and for each the positions of those below it. A record that is below two
-    /// others is only below the first.
+    /// The records of a tree, the root first, and for each the positions of those below it, oldest first. A record that is below two
+    /// others is only below the first. One statement reads a level. The tree ends at the limit and at [`limits::TREE_BYTES`], with the last
+    /// records of its deepest level missing.
     pub(super) async fn tree(
         &mut self,
         root: Row,
         links: Links,
         depth: Option<&Operand>,
         limit: u32,
-    ) -> Result<(Vec<Row>, Vec<Vec<usize>>), ViewError> {
+    ) -> Result<Found, ViewError> {
         let depth = depth.and_then(|depth| depth.value(self.arguments)?.as_u64());
         let depth = depth.map_or(limits::DEPTH_DEFAULT, |depth| {
             u32::try_from(depth).unwrap_or(u32::MAX).min(limits::DEPTH)
         });
-        let limit = limit.min(limits::TREE) as usize;
-        let wanted = replies(links, limits::TREE_BRANCHES, self);
+        let limit = limit.min(limits::TREE);
+        let mut wanted = Related {
+            collection: links.collection,
+            relation: Relation::Link { path: links.path },
+            direction: Direction::Asc,
+            limit,
+            total: None,
+            hidden: self.hidden.clone(),
+        };
         let mut seen: HashSet<String> = root.uri().into_iter().collect();
         let (mut rows, mut children) = (vec![root], vec![Vec::new()]);
-        let mut level = 0..1;
+        let (mut level, mut bytes) = (0..1, limits::TREE_BYTES);
         for _ in 0..depth {
             let targets: Vec<String> = rows[level.clone()].iter().filter_map(Row::uri).collect();
-            if targets.is_empty() || rows.len() >= limit {
+            let left = limit.saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
+            if targets.is_empty() || left == 0 {
                 break;
             }
+            wanted.total = Some(left);
+            let page = related::read(self.reads.db, &wanted, &targets, bytes, self.reads.tenant).await?;
+            let read = page.rows.iter().map(|found| found.row.record.len()).sum();
+            self.take_bytes(page.rows.len(), read)?;
+            bytes = bytes.saturating_sub(read);
             let below = rows.len();
-            for (target, record) in self.related(&wanted, &targets).await? {
-                let row = Row::of_record(record);
-                let is_new = row.uri().is_some_and(|uri| seen.insert(uri));
-                if is_new && rows.len() < limit {
-                    children[level.start + target].push(rows.len());
+            for found in page.rows {
+                let row = Row::of_record(found.row);
+                if row.uri().is_some_and(|uri| seen.insert(uri)) {
+                    children[level.start + found.target].push(rows.len());
                     rows.push(row);
                     children.push(Vec::new());
                 }
             }
             level = below..rows.len();
+            if page.next.is_some() {
+                break;
+            }
         }
-        Ok((rows, children))
+        Ok(Found { rows, children, ..Found::default() })
     }
 }

@@ -115,7 +115,8 @@ impl<'a> IndexCandidates<'a> {
             let index = db.fields().index(self.collection.id, path, IndexKind::Sort)?;
             let sort = query.sort.as_ref()?;
             let values = self.sorted.clone();
-            Some(Walk { index, path, sort, after: query.after_value(), values })
+            let (after, is_backwards) = (query.after_value(), query.is_backwards);
+            Some(Walk { index, path, sort, after, is_backwards, values })
         });
         if let Some(walk) = sort.as_ref().filter(|walk| walk.reads_only_matches(query.filter.as_ref())) {
             return Ok(AccessPath::Sort(walk.clone()));

@@ -32,6 +32,8 @@ use self::position::PositionRow;
 use super::intern::{self, Collection};
 use super::records::{self, FullRecordRow, Page, PartialRow, RawRow, RecordRow, invalid, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
+#[cfg(test)]
+use super::select::plan;
 use super::select::{By, Columns, Select, Sql, bound};
 use super::{Db, StoreError};
 
@@ -40,6 +42,19 @@ use super::{Db, StoreError};
 /// # Errors
 /// [`StoreError::Busy`], and [`StoreError::TooSlow`] for a scan.
 pub async fn read(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, StoreError> {
+    let mut page = read_on(db, query, tenant).await?;
+    if query.is_backwards {
+        // It was read from its end, which the page after it follows.
+        page.rows.reverse();
+        std::mem::swap(&mut page.next, &mut page.previous);
+    } else if query.after.is_none() {
+        page.previous = None;
+    }
+    Ok(page)
+}
+
+/// Reads a page in the direction of the query.
+async fn read_on(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, StoreError> {
     let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(Page::empty()) };
     let select = Select::of(query, collection, By::Time);
     if query.sort.is_none() && query.valid.is_none() && !query.has_conditions() {
@@ -88,10 +103,12 @@ async fn page(
     found: Vec<PartialRow<RecordRow>>,
 ) -> Result<Page, StoreError> {
     let mut page = select.complete(db, found).await?;
-    if let Some(Position::Time(keyset)) = page.next
-        && query.sort.is_some()
-    {
-        page.next = Some(Position::Sorted(SortKeyset::of_time(keyset)));
+    if query.sort.is_some() {
+        for position in [&mut page.next, &mut page.previous] {
+            if let Some(Position::Time(keyset)) = position {
+                *position = Some(Position::Sorted(SortKeyset::of_time(*keyset)));
+            }
+        }
     }
     Ok(page)
 }
@@ -103,8 +120,8 @@ async fn page(
 pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, StoreError> {
     let tenant = Tenant::Instance;
     if query.has_conditions() {
-        let Page { rows, next } = read(db, query, &tenant).await?;
-        return Ok(Page { rows: records::with_all_columns(db, rows).await?, next });
+        let Page { rows, next, previous } = read(db, query, &tenant).await?;
+        return Ok(Page { rows: records::with_all_columns(db, rows).await?, next, previous });
     }
     let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(Page::empty()) };
     let _permit = db.read_permit(&tenant).await?;
@@ -112,7 +129,7 @@ pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, St
     select.complete(db, select.full_rows(db).await?).await
 }
 
-/// The database's plan for a query, with one line per step. Tests use it to check which index a query uses.
+/// The database's plan for a query. Tests use it to check which index a query uses.
 ///
 /// # Errors
 /// Those of [`read`].
@@ -122,9 +139,7 @@ pub async fn explain(db: &Db, query: &Query, tenant: &Tenant) -> Result<String, 
     let statement = |by| {
         let select = Select::of(query, collection, by);
         match &query.sort {
-            Some(sort) if !query.is_by_time() => {
-                sorted::statement(db.backend(), &select, sort, query.after_value())
-            }
+            Some(sort) if !query.is_by_time() => sorted::statement(db.backend(), &select, sort, query),
             _ => select.statement_on(db.backend()),
         }
     };
@@ -134,23 +149,7 @@ pub async fn explain(db: &Db, query: &Query, tenant: &Tenant) -> Result<String, 
         AccessPath::Merge(bounds) => statement(By::Field(&bounds.split()[0])),
         AccessPath::Sort(walk) => walk.first(db.backend(), &Select::of(query, collection, By::Time)),
     };
-    let (word, column) = match db.backend() {
-        super::Backend::Sqlite => ("EXPLAIN QUERY PLAN", 3),
-        super::Backend::Postgres => ("EXPLAIN", 0),
-    };
-    let sql = sql.with_prefix(word);
-    macro_rules! fetch {
-        ($read_pool:expr) => {{
-            let query = bound!(sql);
-            let rows = query.fetch_all($read_pool.reads()).await?;
-            rows.iter().map(|row| sqlx::Row::try_get(row, column)).collect::<Result<Vec<String>, _>>()?
-        }};
-    }
-    let lines = match db {
-        Db::Sqlite(db) => fetch!(db.read_pool),
-        Db::Postgres(db) => fetch!(db.read_pool),
-    };
-    Ok(lines.join("\n"))
+    plan(db, sql).await
 }
 
 /// Returns the rows and the duration of the query.
@@ -174,7 +173,7 @@ async fn run(
         (AccessPath::Merge(bounds), _) => merge::rows(db, scans, query, collection, bounds).await,
         (AccessPath::Sort(walk), _) => walk.rows(db, scans, &select).await,
         (_, Some(sort)) if !query.is_by_time() => {
-            let sql = sorted::statement(db.backend(), &select, sort, query.after_value());
+            let sql = sorted::statement(db.backend(), &select, sort, query);
             fetch(db, scans, sql, sort, &query.collection).await
         }
         _ => select.rows(db, scans).await,

@@ -2,8 +2,8 @@
 //!
 //! Only ids and values are sorted; records are read only for the rows of the page.
 
-use crate::query::PageSize;
 use crate::query::sort::{Direction, Sort, SortKey, SortKeyset, SortValue};
+use crate::query::{PageSize, Query};
 use crate::store::Backend;
 use crate::store::select::{
     Accounts, Classes, Columns, Dialect, Keys, MISSING, PostgresDialect, Select, Sql, SqliteDialect, Value,
@@ -11,15 +11,10 @@ use crate::store::select::{
 };
 
 /// The statement that sorts what `select` finds. Its rows have the columns of a row and those of its position.
-pub(super) fn statement(
-    backend: Backend,
-    select: &Select<'_>,
-    sort: &Sort,
-    after: Option<&SortKeyset>,
-) -> Sql {
+pub(super) fn statement(backend: Backend, select: &Select<'_>, sort: &Sort, query: &Query) -> Sql {
     match backend {
-        Backend::Sqlite => write::<SqliteDialect>(select, sort, after),
-        Backend::Postgres => write::<PostgresDialect>(select, sort, after),
+        Backend::Sqlite => write::<SqliteDialect>(select, sort, query),
+        Backend::Postgres => write::<PostgresDialect>(select, sort, query),
     }
 }
 
@@ -29,15 +24,20 @@ struct Ordered<'a> {
     classes: Classes,
     direction: &'static str,
     than: &'static str,
+    /// The direction of the classes: rows without a value are last, unless the page is read backwards.
+    class_direction: &'static str,
+    class_than: &'static str,
     /// Follows the names of the columns of the key: empty for the first.
     suffix: String,
 }
 
-fn ordered(sort: &Sort) -> Vec<Ordered<'_>> {
+fn ordered(sort: &Sort, is_backwards: bool) -> Vec<Ordered<'_>> {
+    let read = |direction: Direction| if is_backwards { direction.reversed() } else { direction };
+    let (class_direction, class_than) = direction_words(read(Direction::Asc));
     let of = |(n, (key, by)): (usize, (_, Direction))| {
-        let (direction, than) = direction_words(by);
+        let (direction, than) = direction_words(read(by));
         let suffix = if n == 0 { String::new() } else { n.to_string() };
-        Ordered { key, classes: Classes::of(by), direction, than, suffix }
+        Ordered { key, classes: Classes::of(by), direction, than, class_direction, class_than, suffix }
     };
     sort.keys().enumerate().map(of).collect()
 }
@@ -60,8 +60,10 @@ impl Ordered<'_> {
 
     /// The items of ORDER BY.
     fn order(&self, table: &str) -> String {
-        let Self { direction, suffix, .. } = self;
-        format!("{table}.class{suffix}, {table}.num{suffix} {direction}, {table}.txt{suffix} {direction}")
+        let Self { direction, class_direction, suffix, .. } = self;
+        format!(
+            "{table}.class{suffix} {class_direction}, {table}.num{suffix} {direction}, {table}.txt{suffix} {direction}"
+        )
     }
 }
 
@@ -71,15 +73,15 @@ fn order_by(keys: &[Ordered<'_>], table: &str) -> String {
     format!("ORDER BY {}, {table}.id {direction}", items.join(", "))
 }
 
-fn write<D: Dialect>(select: &Select<'_>, sort: &Sort, after: Option<&SortKeyset>) -> Sql {
+fn write<D: Dialect>(select: &Select<'_>, sort: &Sort, query: &Query) -> Sql {
     let select = &Select { accounts: Accounts::VisibleJoined, ..select.clone() };
-    let keys = ordered(sort);
-    rows_of::<D>(select, sort, |sql| {
+    let keys = ordered(sort, query.is_backwards);
+    rows_of::<D>(select, sort, query.is_backwards, |sql| {
         let columns: Vec<_> = keys.iter().map(Ordered::columns::<D>).collect();
         sql.push(format_args!("SELECT k.* FROM (SELECT r.id AS id, {}", columns.join(", ")));
         select.write_from::<D>(sql);
         sql.push(format_args!(") k"));
-        if let Some(after) = after {
+        if let Some(after) = query.after_value() {
             let condition = keyset::<D>(sql, &keys, after);
             sql.push(format_args!(" WHERE {condition}"));
         }
@@ -88,9 +90,14 @@ fn write<D: Dialect>(select: &Select<'_>, sort: &Sort, after: Option<&SortKeyset
     })
 }
 
-/// The rows of a page: `ids` writes a statement that selects their ids and keys, in their order.
-pub(super) fn rows_of<D: Dialect>(select: &Select<'_>, sort: &Sort, ids: impl FnOnce(&mut Sql)) -> Sql {
-    let keys = ordered(sort);
+/// The rows of a page, in the order in which it is read: `ids` writes a statement that selects their ids and keys, in their order.
+pub(super) fn rows_of<D: Dialect>(
+    select: &Select<'_>,
+    sort: &Sort,
+    is_backwards: bool,
+    ids: impl FnOnce(&mut Sql),
+) -> Sql {
+    let keys = ordered(sort, is_backwards);
     let positions: Vec<_> = keys.iter().map(|key| D::position(&key.suffix)).collect();
     let mut sql = Sql::new();
     sql.push(format_args!("SELECT {}, {} FROM (", D::columns(Columns::Row), positions.join(", ")));
@@ -119,9 +126,13 @@ fn keyset<D: Dialect>(sql: &mut Sql, keys: &[Ordered<'_>], after: &SortKeyset) -
 
 /// The condition that a row comes after this value, or has it and meets the condition of the keys that follow.
 fn key_after<D: Dialect>(sql: &mut Sql, key: &Ordered<'_>, value: &SortValue, then: &str) -> String {
-    let Ordered { classes, than, suffix, .. } = key;
+    let Ordered { classes, than, class_than, suffix, .. } = key;
     let (class, column, value) = match value {
-        SortValue::Missing => return format!("(k.class{suffix} = {MISSING} AND {then})"),
+        SortValue::Missing => {
+            return format!(
+                "(k.class{suffix} {class_than} {MISSING} OR (k.class{suffix} = {MISSING} AND {then}))"
+            );
+        }
         SortValue::Number(text) => {
             // The time at which a row was indexed has the class of texts, as all columns.
             let class = if *key.key == SortKey::IndexedAt { 1 } else { classes.number };
@@ -133,7 +144,7 @@ fn key_after<D: Dialect>(sql: &mut Sql, key: &Ordered<'_>, value: &SortValue, th
         SortValue::Text(text) => (classes.text, "txt", sql.bind(Value::Text(text.clone())).to_string()),
     };
     format!(
-        "(k.class{suffix} > {class} OR (k.class{suffix} = {class} AND (k.{column}{suffix} {than} {value} \
+        "(k.class{suffix} {class_than} {class} OR (k.class{suffix} = {class} AND (k.{column}{suffix} {than} {value} \
          OR (k.{column}{suffix} = {value} AND {then}))))"
     )
 }

@@ -1,7 +1,7 @@
 //! Reads a page of a query that is sorted by a field, in the order of the field's index.
 //!
 //! The index is ordered by type and value, and so is the result, except that rows without a value are last in both
-//! directions. So one range per type is read, starting after the previous page, until the page is full: nearly always
+//! directions (and first in a page that is read backwards). So one range per type is read, starting after the previous page, until the page is full: nearly always
 //! in the first range.
 
 use std::time::Instant;
@@ -29,6 +29,7 @@ pub(super) struct Walk<'a> {
     pub(super) path: &'a Path,
     pub(super) sort: &'a Sort,
     pub(super) after: Option<&'a SortKeyset>,
+    pub(super) is_backwards: bool,
     /// The query's conditions on the same field.
     pub(super) values: Option<Values<'a>>,
 }
@@ -70,7 +71,7 @@ impl Walk<'_> {
 
     /// The ranges to read, in order.
     fn ranges(&self) -> Vec<IndexRange<'_>> {
-        let mut ranges = index_ranges(self.sort.direction, self.after);
+        let mut ranges = index_ranges(self.sort.direction, self.is_backwards, self.after);
         if let Some(values) = &self.values {
             ranges.retain(|range| range.of() == values.of);
         }
@@ -114,12 +115,13 @@ impl Walk<'_> {
     }
 
     fn compile<D: Dialect>(&self, select: &Select<'_>, range: IndexRange<'_>, limit: usize) -> Sql {
-        let (direction, than) = direction_words(self.sort.direction);
+        let by = self.sort.direction;
+        let (direction, than) = direction_words(if self.is_backwards { by.reversed() } else { by });
         let of = range.of();
-        let sort_class = of.class(Classes::of(self.sort.direction));
+        let sort_class = of.class(Classes::of(by));
         let InIndex { condition, value: column, num, txt } = D::in_index(select.collection.id, self.path, of);
         let row_id = D::INDEX_ORDER.1;
-        rows_of::<D>(select, self.sort, |sql| {
+        rows_of::<D>(select, self.sort, self.is_backwards, |sql| {
             sql.push(format_args!("SELECT r.id AS id, {sort_class} AS class, {num} AS num, {txt} AS txt"));
             let index = IndexKind::Sort.index_name(self.index);
             D::from(sql, select.collection, By::Index(&index), Accounts::Visible);
@@ -165,10 +167,13 @@ fn bound_value<D: Dialect>(sql: &mut Sql, value: &SortValue) -> Option<String> {
 }
 
 /// The ranges to read for a page after a keyset, in order.
-fn index_ranges(direction: Direction, after: Option<&SortKeyset>) -> Vec<IndexRange<'_>> {
+fn index_ranges(direction: Direction, is_backwards: bool, after: Option<&SortKeyset>) -> Vec<IndexRange<'_>> {
     let mut order = [ValueType::Number, ValueType::Text, ValueType::Boolean, ValueType::Missing];
     if direction == Direction::Desc {
         order[..3].reverse();
+    }
+    if is_backwards {
+        order.reverse();
     }
     let Some(SortKeyset { value, id, .. }) = after else { return order.map(IndexRange::All).into() };
     let from = type_of(value);
@@ -190,7 +195,7 @@ mod tests {
         let text = SortValue::Text("b".into());
         let after = SortKeyset { value: text.clone(), then: Vec::new(), id: 7 };
         assert_eq!(
-            index_ranges(Direction::Desc, Some(&after)),
+            index_ranges(Direction::Desc, false, Some(&after)),
             [
                 IndexRange::Tie(ValueType::Text, &text, 7),
                 IndexRange::Past(ValueType::Text, &text),
@@ -200,9 +205,15 @@ mod tests {
         );
         let end = SortKeyset { value: SortValue::Missing, then: Vec::new(), id: 7 };
         assert_eq!(
-            index_ranges(Direction::Asc, Some(&end)),
+            index_ranges(Direction::Asc, false, Some(&end)),
             [IndexRange::Tie(ValueType::Missing, &SortValue::Missing, 7)]
         );
-        assert_eq!(index_ranges(Direction::Asc, None).len(), 4);
+        assert_eq!(index_ranges(Direction::Asc, false, None).len(), 4);
+        let back = index_ranges(Direction::Asc, true, Some(&end));
+        assert_eq!(back.len(), 4, "records without a value are the first: {back:?}");
+        assert_eq!(
+            index_ranges(Direction::Desc, true, Some(&after)).last(),
+            Some(&IndexRange::All(ValueType::Boolean))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Lists the accounts to which the records of one account link: those that it follows or blocks.
+//! Lists the accounts to which the records of one account link, those that it follows or blocks, and the accounts whose records link to
+//! it.
 
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Tenant;
@@ -7,6 +8,7 @@ use super::super::intern;
 use super::super::partitions::{PerPartition, Tables};
 use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
 use super::super::{Db, StoreError};
+use super::links;
 use crate::query::Links;
 
 /// `$1`: the collection. `$2`: the account. `$3`: the path, or empty. `$4`: the limit.
@@ -24,6 +26,19 @@ fn sql<D: Dialect>(Tables { records, record_refs }: &Tables) -> String {
 static ACCOUNTS: [PerPartition<String>; 2] =
     [PerPartition::new(sql::<SqliteDialect>), PerPartition::new(sql::<PostgresDialect>)];
 
+/// The parameters are those of [`sql`].
+fn linking_sql<D: Dialect>(tables: &Tables) -> String {
+    format!(
+        "SELECT (SELECT d.did FROM dids d WHERE d.id = {}) FROM {} f WHERE f.target = $2 AND f.collection_id = $1 \
+             AND ($3 = '' OR {}) ORDER BY f.record_id DESC LIMIT $4",
+        links::account(tables, "$1"),
+        tables.record_refs,
+        D::has_word("f.paths", "$3"),
+    )
+}
+static LINKING: [PerPartition<String>; 2] =
+    [PerPartition::new(linking_sql::<SqliteDialect>), PerPartition::new(linking_sql::<PostgresDialect>)];
+
 /// The accounts, at most `limit`, to which the newest `limit` records link, those of the newest first. An account may occur twice.
 ///
 /// # Errors
@@ -35,9 +50,34 @@ pub async fn read(
     limit: usize,
     tenant: &Tenant,
 ) -> Result<Vec<Did>, StoreError> {
+    accounts(db, &ACCOUNTS, account, links, limit, tenant).await
+}
+
+/// The accounts whose records link to this one, at most `limit`, those of the records that were created last first. An account may
+/// occur twice.
+///
+/// # Errors
+/// [`StoreError::Busy`].
+pub async fn linking(
+    db: &Db,
+    account: &Did,
+    links: &Links,
+    limit: usize,
+    tenant: &Tenant,
+) -> Result<Vec<Did>, StoreError> {
+    accounts(db, &LINKING, account, links, limit, tenant).await
+}
+
+async fn accounts(
+    db: &Db,
+    [sqlite, postgres]: &'static [PerPartition<String>; 2],
+    account: &Did,
+    links: &Links,
+    limit: usize,
+    tenant: &Tenant,
+) -> Result<Vec<Did>, StoreError> {
     let Some(collection) = intern::collection(db, &links.collection).await? else { return Ok(Vec::new()) };
     let _permit = db.read_permit(tenant).await?;
-    let [sqlite, postgres] = &ACCOUNTS;
     macro_rules! rows {
         ($sql:expr, $pool:expr) => {
             sqlx::query_scalar(*$sql.of(collection.partition))
@@ -49,10 +89,10 @@ pub async fn read(
                 .await?
         };
     }
-    let found: Vec<String> = match db {
+    let found: Vec<Option<String>> = match db {
         Db::Sqlite(db) => rows!(sqlite, db.read_pool),
         Db::Postgres(db) => rows!(postgres, db.read_pool),
     };
     // A link to something that only looks like a DID is no account.
-    Ok(found.iter().filter_map(|did| Did::try_from(did.as_str()).ok()).collect())
+    Ok(found.iter().flatten().filter_map(|did| Did::try_from(did.as_str()).ok()).collect())
 }

@@ -23,9 +23,9 @@ fn at_path<D: Dialect>() -> String {
 }
 
 /// The account of a link `f` whose record was not read again yet is that of the record.
-fn account(Tables { records, .. }: &Tables) -> String {
+pub(super) fn account(Tables { records, .. }: &Tables, collection: &str) -> String {
     format!(
-        "coalesce(f.did_id, (SELECT r.did_id FROM {records} r WHERE r.id = f.record_id AND r.collection_id = $2))"
+        "coalesce(f.did_id, (SELECT r.did_id FROM {records} r WHERE r.id = f.record_id AND r.collection_id = {collection}))"
     )
 }
 
@@ -37,13 +37,13 @@ const SQLITE_TARGETS: &str = "json_each($1) v";
 const POSTGRES_TARGETS: &str = "unnest($1::text[]) WITH ORDINALITY v (value, key)";
 
 fn count_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
-    let (refs, account, at_path) = (&tables.record_refs, account(tables), at_path::<D>());
+    let (refs, account, at_path) = (&tables.record_refs, account(tables, "$2"), at_path::<D>());
     format!(
         "SELECT CASE WHEN {IS_COUNTED} THEN coalesce((SELECT c.links - c.hidden FROM link_counts c \
                  WHERE c.target = v.value AND c.collection_id = $2 AND c.path = $3), 0) \
              ELSE (SELECT count(*) FROM {refs} f CROSS JOIN dids d \
                  WHERE f.target = v.value AND f.collection_id = $2 AND {at_path} AND d.id = {account} AND d.status = 0) END, \
-             NOT {IS_COUNTED} AND {} \
+             {IS_COUNTED}, NOT {IS_COUNTED} AND {} \
          FROM {targets} ORDER BY v.key",
         link_counts::has_many(refs)
     )
@@ -57,7 +57,7 @@ static COUNT: [PerPartition<String>; 2] = [
 /// The links of a target with few are looked through. Those of a target with many are found among the records of the account.
 fn of_account_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
     let Tables { records, record_refs } = tables;
-    let (account, at_path) = (account(tables), at_path::<D>());
+    let (account, at_path) = (account(tables, "$2"), at_path::<D>());
     format!(
         "WITH t AS MATERIALIZED (SELECT v.key, v.value, {IS_COUNTED} AS is_counted FROM {targets}), \
          a AS MATERIALIZED (SELECT id FROM dids WHERE did = $4 AND status = 0), \
@@ -89,19 +89,42 @@ pub async fn count(
     targets: &[String],
     tenant: &Tenant,
 ) -> Result<Vec<u64>, StoreError> {
+    let counts = numbers(db, links, targets, tenant).await?;
+    Ok(counts.into_iter().map(|number| number.links).collect())
+}
+
+/// The links to a target.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Number {
+    pub(super) links: u64,
+    /// Whether the target has few links of the collection, at any path, so that they can be looked through.
+    pub(super) are_few: bool,
+}
+
+/// The numbers of [`count`].
+pub(super) async fn numbers(
+    db: &Db,
+    links: &Links,
+    targets: &[String],
+    tenant: &Tenant,
+) -> Result<Vec<Number>, StoreError> {
     let Some(collection) = intern::collection(db, &links.collection).await? else {
-        return Ok(vec![0; targets.len()]);
+        return Ok(vec![Number::default(); targets.len()]);
     };
     let permit = db.read_permit(tenant).await?;
-    let counts: Vec<(i64, bool)> = read(db, (&COUNT, collection), links, targets, None, false).await?;
+    let counts: Vec<(i64, bool, bool)> = read(db, (&COUNT, collection), links, targets, None, false).await?;
     // Others may read while this waits for the writer.
     drop(permit);
-    for (target, _) in targets.iter().zip(&counts).filter(|(_, (_, is_to_count))| *is_to_count) {
+    for (target, _) in targets.iter().zip(&counts).filter(|(_, (_, _, is_to_count))| *is_to_count) {
         if let Err(error) = link_counts::begin_one(db, collection, target).await {
             tracing::warn!(%error, "a target with many links is not counted yet");
         }
     }
-    Ok(counts.into_iter().map(|(count, _)| count.max(0) as u64).collect())
+    let number = |(links, is_counted, is_to_count): (i64, bool, bool)| Number {
+        links: links.max(0) as u64,
+        are_few: !is_counted && !is_to_count,
+    };
+    Ok(counts.into_iter().map(number).collect())
 }
 
 /// The newest record with such a link to each target among those of an account, by its rkey, in the order of the targets.

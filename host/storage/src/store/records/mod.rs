@@ -12,6 +12,7 @@ pub(super) mod many;
 pub(super) mod packed;
 pub(super) mod page;
 pub mod related;
+pub mod shown_links;
 pub(super) mod unjoined;
 
 use bytes::Bytes;

@@ -34,6 +34,8 @@ pub struct Page<R = RecordRow> {
     pub rows: Vec<R>,
     /// The position of the last row, if rows follow: there are more than the limit, or more than fit into the size limit.
     pub next: Option<Position>,
+    /// The position of the first row. A page of a query has it only if rows are before it.
+    pub previous: Option<Position>,
 }
 
 /// A row as a statement returns it: without its record if that is large.
@@ -60,7 +62,7 @@ impl AsMut<RecordRow> for FullRecordRow {
 
 impl<R> Page<R> {
     pub fn empty() -> Self {
-        Self { rows: Vec::new(), next: None }
+        Self { rows: Vec::new(), next: None, previous: None }
     }
 }
 
@@ -118,16 +120,17 @@ pub(in crate::store) async fn complete<R: AsMut<RecordRow>>(
 /// The page with these rows, of which those that were deleted during the read have no record. It ends at the last row, even
 /// if that was deleted.
 fn page<R: AsMut<RecordRow>>(mut found: Vec<PartialRow<R>>, more: bool) -> Page<R> {
+    let previous = found.first_mut().map(PartialRow::position);
     let next = if more { found.last_mut().map(PartialRow::position) } else { None };
     let mut rows: Vec<R> = found.into_iter().map(|found| found.row).collect();
     rows.retain_mut(|row| !row.as_mut().record.is_empty());
-    Page { rows, next }
+    Page { rows, next, previous }
 }
 
 impl<R: AsMut<RecordRow>> PartialRow<R> {
     fn position(&mut self) -> Position {
         let RecordRow { indexed_at, id, .. } = *self.row.as_mut();
-        let mut values = std::mem::take(&mut self.values).into_iter();
+        let mut values = self.values.iter().cloned();
         match values.next() {
             Some(value) => Position::Sorted(SortKeyset { value, then: values.collect(), id }),
             None => Position::Time(Keyset { indexed_at, id }),
@@ -251,7 +254,7 @@ mod tests {
             let rows = rows
                 .iter()
                 .map(|(id, size)| found(*size, *size == 0).map(|row| RecordRow { id: *id, ..row }));
-            let Page { rows, next } = page(rows.collect(), more);
+            let Page { rows, next, .. } = page(rows.collect(), more);
             (rows.iter().map(|row| row.id).collect::<Vec<_>>(), next)
         };
         let at = |id| Some(Position::Time(Keyset { indexed_at: Timestamp(0), id }));

@@ -1,20 +1,22 @@
 //! Reads the first records that belong to each of many targets: those that link to it, or those of an account.
 //!
 //! Each target's records are read along an index and only up to the limit, so that a target with many costs no more than one
-//! with few.
+//! with few. With a total, one statement reads the targets one after the other until it has as many records.
 
 use sqlx::Row;
 
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
+#[cfg(test)]
+use super::super::select::plan;
 use super::super::select::{
     By, Columns, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound, direction_words,
 };
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
 use super::{Page, PartialRow, RawRow, RecordRow, backlinks, complete, unjoined};
-use crate::query::{Narrow, Related, Relation};
+use crate::query::{Direction, Narrow, Related, Relation};
 
 /// Rows of one statement, at most: records of up to 10 KiB are returned with their rows. More targets take more statements.
 const ROWS_PER_STATEMENT: usize = 1_000;
@@ -56,7 +58,10 @@ pub async fn read(
     let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
     let mut page = Page::empty();
     let mut left = bytes;
-    let per_statement = (ROWS_PER_STATEMENT / related.limit.max(1) as usize).max(1);
+    let per_statement = match related.total {
+        Some(_) => targets.len().max(1),
+        None => (ROWS_PER_STATEMENT / related.limit.max(1) as usize).max(1),
+    };
     for (n, part) in targets.chunks(per_statement).enumerate() {
         let found = rows(db, related, collection, part, scans).await?;
         let found = found
@@ -82,7 +87,7 @@ async fn rows(
 ) -> Result<Vec<(usize, PartialRow<RecordRow>)>, StoreError> {
     let nsid = &related.collection;
     let target = |number: i64| usize::try_from(number).unwrap_or_default();
-    match db {
+    let found: Result<Vec<(usize, PartialRow<RecordRow>)>, StoreError> = match db {
         Db::Sqlite(db) => {
             let pool = if scans { &db.scan_pool } else { &db.read_pool };
             let found = bound!(sqlite(related, collection, targets)).fetch_all(pool.reads()).await?;
@@ -99,7 +104,11 @@ async fn rows(
             };
             unjoined::with_dids(db, found).await?.into_iter().map(row).collect()
         }
-    }
+    };
+    let mut found = found?;
+    // A statement with a total does not sort. The records of a target are in their order.
+    found.sort_by_key(|(target, _)| *target);
+    Ok(found)
 }
 
 /// Writes the statement for the records of the target `v.value`, with these columns.
@@ -117,7 +126,8 @@ fn write_of_target<D: Dialect>(sql: &mut Sql, related: &Related, collection: Col
         sql.push(format_args!(" AND r.did_id = (SELECT id FROM dids WHERE did = v.value)"));
     }
     let keys = order(related, "f.record_id");
-    let limit = sql.bind(Value::Integer(i64::from(related.limit)));
+    let limit = related.total.map_or(related.limit, |total| total.min(related.limit));
+    let limit = sql.bind(Value::Integer(i64::from(limit)));
     sql.push(format_args!(" ORDER BY {keys} LIMIT {limit}"));
 }
 
@@ -139,7 +149,9 @@ fn sqlite(related: &Related, collection: Collection, targets: &[String]) -> Sql 
     ));
     let id = if related.relation == Relation::Author { "r.id" } else { "f.record_id" };
     write_of_target::<SqliteDialect>(&mut sql, related, collection, id);
-    sql.push(format_args!(") AND d.id = r.did_id ORDER BY v.key, {}", order(related, "r.id")));
+    sql.push(format_args!(") AND d.id = r.did_id"));
+    // SQLite reads the ids of a list in ascending order.
+    end(&mut sql, related, related.direction == Direction::Asc && related.relation != Relation::Author);
     sql
 }
 
@@ -152,29 +164,32 @@ fn postgres(related: &Related, collection: Collection, targets: &[String]) -> Sq
          CROSS JOIN LATERAL ("
     ));
     write_of_target::<PostgresDialect>(&mut sql, related, collection, "r.*");
-    sql.push(format_args!(") r ORDER BY v.key, {}", order(related, "r.id")));
+    sql.push(format_args!(") r"));
+    end(&mut sql, related, true);
     sql
 }
 
-/// The database's plan for a read, with one line per step.
+/// Writes the order of all records and the total. `is_in_order`: whether the targets and their records are read in their order, so that a
+/// statement without a sort ends as soon as it has the total.
+fn end(sql: &mut Sql, related: &Related, is_in_order: bool) {
+    if related.total.is_none() || !is_in_order {
+        sql.push(format_args!(" ORDER BY v.key, {}", order(related, "r.id")));
+    }
+    if let Some(total) = related.total {
+        let total = sql.bind(Value::Integer(i64::from(total)));
+        sql.push(format_args!(" LIMIT {total}"));
+    }
+}
+
+/// The database's plan for a read.
 #[cfg(test)]
 pub async fn explain(db: &Db, related: &Related, targets: &[String]) -> Result<String, StoreError> {
     let Some(collection) = intern::collection(db, &related.collection).await? else {
         return Ok(String::new());
     };
-    macro_rules! lines {
-        ($sql:expr, $pool:expr, $column:literal) => {{
-            let rows = bound!($sql).fetch_all($pool.reads()).await?;
-            rows.iter().map(|row| row.try_get($column)).collect::<Result<Vec<String>, _>>()?
-        }};
-    }
-    let lines = match db {
-        Db::Sqlite(db) => {
-            lines!(sqlite(related, collection, targets).with_prefix("EXPLAIN QUERY PLAN"), db.read_pool, 3)
-        }
-        Db::Postgres(db) => {
-            lines!(postgres(related, collection, targets).with_prefix("EXPLAIN"), db.read_pool, 0)
-        }
+    let sql = match db {
+        Db::Sqlite(_) => sqlite(related, collection, targets),
+        Db::Postgres(_) => postgres(related, collection, targets),
     };
-    Ok(lines.join("\n"))
+    plan(db, sql).await
 }

@@ -12,6 +12,8 @@ mod columns;
 mod conditions;
 mod dialect;
 mod index_kind;
+#[cfg(test)]
+mod plan;
 mod postgres;
 mod sql;
 mod sqlite;
@@ -31,6 +33,8 @@ pub(super) use self::columns::{Columns, INLINE_BYTES, WHOLE_TEXT};
 pub(super) use self::conditions::{hidden, json_list};
 pub(super) use self::dialect::{Classes, Dialect, InIndex, Keys, MISSING, ValueType};
 pub use self::index_kind::IndexKind;
+#[cfg(test)]
+pub(super) use self::plan::plan;
 pub(super) use self::postgres::Dialect as PostgresDialect;
 pub(super) use self::sql::{Placeholder, Sql, Value, bound, escape};
 pub(super) use self::sqlite::Dialect as SqliteDialect;

@@ -143,6 +143,23 @@ pub fn advance(query: &mut Query, next: Option<Position>) -> bool {
     true
 }
 
+/// The keys of all records on the pages before this position, read backwards.
+pub async fn pages_before(db: &Db, query: &Query, mut before: Option<Position>) -> Vec<String> {
+    let mut seen = Vec::new();
+    while let Some(position) = before {
+        let text = position.cursor_before();
+        let (after, is_backwards) = Position::read_either(Some(&text), query.sort.as_ref()).unwrap();
+        assert_eq!((after.as_ref(), is_backwards), (Some(&position), true));
+        let query = Query { after, is_backwards, ..query.clone() };
+        let page = query::read(db, &query, &US).await.unwrap();
+        assert!(page.next.is_some(), "it has a page after it");
+        assert_ne!(page.previous, Some(position));
+        seen.splice(0..0, page.rows.into_iter().map(|row| row.rkey));
+        before = page.previous;
+    }
+    seen
+}
+
 /// Stores labels as the subscription to a labeler does, a moment after the latest was created.
 pub async fn store_labels(db: &Db, labeler: &str, stored: &[Label]) {
     let received = stored.iter().map(|label| label.cts).max().unwrap_or_default();

@@ -134,7 +134,7 @@ async fn the_admin_list_returns_all_records(db: TestDb) {
     let seen = walk(async |after| {
         let query = Query { after, limit: 100, ..Query::of(nsid(NOTE)) };
         let page = query::read_full(&db, &query).await.unwrap();
-        Page { rows: page.rows.into_iter().map(|full| full.row).collect(), next: page.next }
+        Page { rows: page.rows.into_iter().map(|full| full.row).collect(), next: page.next, previous: None }
     });
     assert_eq!(seen.await, newest_first());
 }

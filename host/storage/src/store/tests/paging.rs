@@ -20,6 +20,9 @@ async fn walk(db: &Db, mut query: Query, write_between: bool) -> Vec<String> {
     let mut seen = Vec::new();
     loop {
         let page = read(db, &query).await;
+        if !write_between {
+            assert_eq!(pages_before(db, &query, page.previous.clone()).await, seen);
+        }
         seen.extend(page.rows.iter().map(|row| row.rkey.clone()));
         if write_between {
             let n = seen.len() as u64;
@@ -38,8 +41,25 @@ on_both!(
     stable_while_rows_are_written,
     stable_with_a_filter_and_an_account,
     a_cursor_only_when_more_exist,
+    going_back_finds_what_was_there_and_what_is_new,
     nothing_indexed_is_an_empty_page
 );
+
+async fn going_back_finds_what_was_there_and_what_is_new(db: TestDb) {
+    for n in 0..6 {
+        apply(&db, n, vec![put(&uri(1, NOTE, &format!("r{n}")), 1, "{}")]).await;
+    }
+    let first = Query { limit: 2, ..Query::of(nsid(NOTE)) };
+    let second = Query { after: read(&db, &first).await.next, ..first.clone() };
+    let page = read(&db, &second).await;
+    // A row that is new is before the ones that were first.
+    apply(&db, 9, vec![put(&uri(1, NOTE, "new"), 1, "{}"), take(&uri(1, NOTE, "r5"), 2)]).await;
+    assert_eq!(pages_before(&db, &second, page.previous).await, ["new", "r4"]);
+    let deleted = ["r3", "r2", "r1", "r0"].map(|rkey| take(&uri(1, NOTE, rkey), 2));
+    apply(&db, 10, deleted.into()).await;
+    let empty = read(&db, &second).await;
+    assert_eq!((empty.rows.len(), empty.next, empty.previous), (0, None, None));
+}
 
 async fn newest_first_with_ties(db: TestDb) {
     // Three batches; the rows of a batch have the same time.

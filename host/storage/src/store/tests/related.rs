@@ -6,7 +6,7 @@ use super::fixtures::*;
 use crate::query::{Direction, HasLabel, Hidden, Links, Query, Related, Relation};
 use crate::store::index::{AccountStatus, Change};
 use crate::store::labels::Label;
-use crate::store::records::{PAGE_BYTES, linked_accounts, related};
+use crate::store::records::{PAGE_BYTES, linked_accounts, related, shown_links};
 use crate::store::testing::TestDb;
 use crate::store::{Db, query};
 use belvedere_base::clock::Timestamp;
@@ -27,7 +27,14 @@ fn like(n: u32, rkey: &str, of: &str, paths: &str) -> Change {
 }
 
 fn wanted(relation: Relation, limit: u32) -> Related {
-    Related { collection: nsid(LIKE), relation, direction: Direction::Desc, limit, hidden: Hidden::NONE }
+    Related {
+        collection: nsid(LIKE),
+        relation,
+        direction: Direction::Desc,
+        limit,
+        total: None,
+        hidden: Hidden::NONE,
+    }
 }
 
 fn at(path: Option<&str>) -> Relation {
@@ -64,7 +71,10 @@ on_both!(
     records_of_accounts_are_their_first,
     large_answers_end,
     accounts_are_listed_from_links,
+    accounts_are_listed_that_link,
+    counts_are_of_the_records_that_are_shown,
     hidden_records_are_left_out,
+    a_total_ends_after_the_first_targets,
     many_targets_take_an_index
 );
 
@@ -125,6 +135,55 @@ async fn accounts_are_listed_from_links(db: TestDb) {
     assert_eq!(read(1, None, 10).await, []);
 }
 
+async fn accounts_that_link(db: &Db, path: Option<&str>, limit: usize) -> Vec<Did> {
+    let links = Links { collection: nsid(LIKE), path: path.map(str::to_owned) };
+    linked_accounts::linking(db, &did(9), &links, limit, &US).await.unwrap()
+}
+
+async fn accounts_are_listed_that_link(db: TestDb) {
+    let likes = [(1, "subject"), (2, "subject"), (3, "other"), (1, "subject")];
+    for (n, (account, path)) in (1_i64..).zip(likes) {
+        apply(&db, n, vec![like(account, &format!("b{n}"), did(9).as_str(), path)]).await;
+    }
+    apply(&db, 9, vec![like(4, "b", did(8).as_str(), "subject")]).await;
+    assert_eq!(accounts_that_link(&db, None, 10).await, [did(1), did(3), did(2), did(1)]);
+    assert_eq!(accounts_that_link(&db, Some("subject"), 2).await, [did(1), did(2)]);
+    assert_eq!(accounts_that_link(&db, Some("none"), 2).await, []);
+}
+
+async fn counts_are_of_the_records_that_are_shown(db: TestDb) {
+    fill(&db).await;
+    let bad = Label {
+        uri: uri(2, LIKE, "b").to_string(),
+        src: LABELER.to_owned(),
+        val: "bad".to_owned(),
+        cid: None,
+        neg: false,
+        cts: Timestamp(1),
+        exp: None,
+    };
+    store_labels(&db, LABELER, &[bad]).await;
+    let labels = vec![HasLabel::new("bad".to_owned(), NOW).unwrap()];
+    let both = Hidden { labels: labels.clone(), accounts: vec![did(1)] };
+    let targets = [target(3), target(1), target(2)];
+    let count = async |path: Option<&str>, hidden: &Hidden| {
+        let links = Links { collection: nsid(LIKE), path: path.map(str::to_owned) };
+        shown_links::count(&db, &links, hidden, &targets, &US).await.unwrap()
+    };
+    assert_eq!(count(Some("subject"), &Hidden::NONE).await, [0, 3, 1]);
+    assert_eq!(count(Some("subject"), &Hidden { labels, accounts: Vec::new() }).await, [0, 2, 1]);
+    assert_eq!(count(Some("subject"), &both).await, [0, 1, 1]);
+    assert_eq!(count(None, &both).await, [0, 1, 1]);
+    let many = (0..250).map(|n| like(1, &format!("m{n}"), &target(1), "subject")).collect();
+    apply(&db, 20, many).await;
+    for _ in 0..2 {
+        assert_eq!(count(Some("subject"), &both).await, [0, 253, 1], "many links are not looked through");
+    }
+    let links = Links { collection: nsid(LIKE), path: None };
+    let plan = shown_links::explain(&db, &links, &both, &targets).await.unwrap();
+    assert!(!plan.contains("SCAN r") && !plan.contains("SCAN f") && !plan.contains("SCAN d"), "{plan}");
+}
+
 async fn hidden_records_are_left_out(db: TestDb) {
     fill(&db).await;
     let own = "{\"labels\":{\"values\":[{\"val\":\"bad\"}]}}";
@@ -151,6 +210,28 @@ async fn hidden_records_are_left_out(db: TestDb) {
         let page = query::read(&db, &query, &US).await.unwrap();
         let found: Vec<_> = page.rows.iter().map(|row| row.rkey.as_str()).collect();
         assert_eq!(found, ["d", "a"], "the page is full");
+    }
+}
+
+async fn a_total_ends_after_the_first_targets(db: TestDb) {
+    fill(&db).await;
+    let targets = [target(3), target(1), target(2)];
+    let of = |direction, total| Related { direction, total: Some(total), ..wanted(at(Some("subject")), 100) };
+    assert_eq!(
+        read(&db, &of(Direction::Asc, 9), &targets).await,
+        keys(&[(1, "a"), (1, "b"), (1, "e"), (2, "c")])
+    );
+    assert_eq!(read(&db, &of(Direction::Asc, 2), &targets).await, keys(&[(1, "a"), (1, "b")]));
+    assert_eq!(read(&db, &of(Direction::Desc, 2), &targets).await, keys(&[(1, "e"), (1, "b")]));
+    let few_of_each = Related { limit: 1, ..of(Direction::Asc, 9) };
+    assert_eq!(read(&db, &few_of_each, &targets).await, keys(&[(1, "a"), (2, "c")]));
+    let many: Vec<String> = (0..1_000).rev().map(target).collect();
+    assert_eq!(read(&db, &of(Direction::Asc, 3), &many).await, keys(&[(997, "c"), (998, "a"), (998, "b")]));
+    let plan = related::explain(&db, &of(Direction::Asc, 1_000), &many).await.unwrap();
+    assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN r") && !plan.contains("SCAN f"), "{plan}");
+    let mut steps = plan.lines().map(|line| line.trim().trim_start_matches("->").trim());
+    if steps.next().is_some_and(|first| first.starts_with("Limit")) {
+        assert!(steps.next().unwrap().starts_with("Nested Loop"), "the first targets end the read: {plan}");
     }
 }
 

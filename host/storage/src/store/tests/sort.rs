@@ -28,10 +28,15 @@ async fn sorted(db: &Db, key: &str, direction: Direction, limit: u32) -> Vec<usi
 
 /// Positions of the records that a query finds on all its pages.
 async fn positions(db: &Db, mut query: Query) -> Vec<usize> {
+    let number = |rkey: &String| rkey[1..].parse::<usize>().unwrap();
     let mut seen = Vec::new();
     loop {
         let page = query::read(db, &query, &US).await.unwrap();
-        seen.extend(page.rows.iter().map(|row| row.rkey[1..].parse::<usize>().unwrap()));
+        if page.next.is_none() {
+            let before = pages_before(db, &query, page.previous).await;
+            assert_eq!(before.iter().map(number).collect::<Vec<_>>(), seen, "the way back has the same rows");
+        }
+        seen.extend(page.rows.iter().map(|row| number(&row.rkey)));
         if !advance(&mut query, page.next) {
             return seen;
         }

@@ -1,0 +1,101 @@
+//! Counts the links of many targets without those that a read hides.
+//!
+//! The links of a target with few are looked through. The number of a target with many is kept by triggers, the same for all
+//! readers, and has the hidden ones (ADR 129).
+
+use sqlx::Row;
+
+use belvedere_web::fair_share::Tenant;
+
+use super::super::intern::{self, Collection};
+#[cfg(test)]
+use super::super::select::plan;
+use super::super::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound};
+use super::super::types::to_json_text;
+use super::super::{Db, StoreError};
+use super::links;
+use crate::query::{Hidden, Links, Narrow};
+
+/// The number of visible records with such a link to each target, in the order of the targets, without the hidden ones of targets
+/// with few links.
+///
+/// # Errors
+/// [`StoreError::Busy`].
+pub async fn count(
+    db: &Db,
+    wanted: &Links,
+    hidden: &Hidden,
+    targets: &[String],
+    tenant: &Tenant,
+) -> Result<Vec<u64>, StoreError> {
+    let numbers = links::numbers(db, wanted, targets, tenant).await?;
+    let mut counts: Vec<u64> = numbers.iter().map(|number| number.links).collect();
+    let few = |at: &usize| numbers.get(*at).is_some_and(|number| number.are_few && number.links > 0);
+    let few: Vec<usize> = (0..targets.len()).filter(few).collect();
+    if *hidden == Hidden::NONE || few.is_empty() {
+        return Ok(counts);
+    }
+    let Some(collection) = intern::collection(db, &wanted.collection).await? else { return Ok(counts) };
+    let looked_through: Vec<&String> = few.iter().map(|at| &targets[*at]).collect();
+    let sql = statement(db, wanted, collection, hidden, &looked_through);
+    let _permit = db.read_permit(tenant).await?;
+    macro_rules! fetch {
+        ($pool:expr) => {{
+            let rows = bound!(sql).fetch_all($pool.reads()).await?;
+            rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?
+        }};
+    }
+    let shown = match db {
+        Db::Sqlite(db) => fetch!(db.read_pool),
+        Db::Postgres(db) => fetch!(db.read_pool),
+    };
+    for (at, shown) in few.into_iter().zip(shown) {
+        counts[at] = shown.max(0) as u64;
+    }
+    Ok(counts)
+}
+
+/// The statement that counts the records that link to each target.
+fn statement(db: &Db, wanted: &Links, collection: Collection, hidden: &Hidden, targets: &[&String]) -> Sql {
+    let targets = to_json_text(targets);
+    match db {
+        Db::Sqlite(_) => write::<SqliteDialect>(wanted, collection, hidden, targets, ["json_each(", ") v"]),
+        Db::Postgres(_) => {
+            let each = ["jsonb_array_elements_text(", "::text::jsonb) WITH ORDINALITY v (value, key)"];
+            write::<PostgresDialect>(wanted, collection, hidden, targets, each)
+        }
+    }
+}
+
+fn write<D: Dialect>(
+    wanted: &Links,
+    collection: Collection,
+    hidden: &Hidden,
+    targets: String,
+    [before, after]: [&str; 2],
+) -> Sql {
+    let narrow = Narrow { hidden: hidden.clone(), ..Narrow::default() };
+    let by = By::Target { target: Target::Column("v.value"), path: wanted.path.as_deref() };
+    let select = Select { by, narrow: &narrow, ..Select::page(&wanted.collection, collection, 1) };
+    let mut sql = Sql::new();
+    sql.push(format_args!("SELECT (SELECT count(*)"));
+    select.write_from::<D>(&mut sql);
+    let targets = sql.bind(Value::Text(targets));
+    sql.push(format_args!(") FROM {before}{targets}{after} ORDER BY v.key"));
+    sql
+}
+
+/// The database's plan for the targets with few links.
+#[cfg(test)]
+pub async fn explain(
+    db: &Db,
+    wanted: &Links,
+    hidden: &Hidden,
+    targets: &[String],
+) -> Result<String, StoreError> {
+    let Some(collection) = intern::collection(db, &wanted.collection).await? else {
+        return Ok(String::new());
+    };
+    let targets: Vec<&String> = targets.iter().collect();
+    plan(db, statement(db, wanted, collection, hidden, &targets)).await
+}
