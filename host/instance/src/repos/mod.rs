@@ -22,7 +22,7 @@ use crate::pds::{Agent, PdsPools, Session, SessionSelector, Sessions};
 use belvedere_protocol::atproto::record::Inspection;
 use belvedere_protocol::atproto::{Cid, Nsid, RecordUri, Tid};
 use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
-use belvedere_storage::store::records::{FullRecordRow, Page, delete, get_many_full, latest_rev};
+use belvedere_storage::store::records::{FullRecordRow, Page, Room, delete, get_many_full, latest_rev};
 use belvedere_storage::store::replicas::Writer;
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
@@ -112,7 +112,7 @@ impl Repos {
 
     /// Reads those of `uris` that are in the index, up to `bytes` bytes.
     pub async fn load(&self, uris: &[RecordUri], bytes: usize) -> Result<Page<FullRecordRow>, StoreError> {
-        get_many_full(&self.0.db, uris, bytes).await
+        get_many_full(&self.0.db, uris, Room::of(bytes)).await
     }
 
     /// Stores a record that [`Self::check_local`] accepted in the index only, without a write to a repo. Any later event

@@ -1,9 +1,13 @@
 //! The servers of the blobs whose URLs an answer has.
 
+use std::collections::HashSet;
+
 use belvedere_instance::blob_hosts::BlobHosts;
 use belvedere_instance::identity::Resolver;
+use belvedere_storage::query::Path;
 
-use super::level::{Column, Level};
+use super::level::{Column, Level, Row};
+use super::limits;
 use super::plan::{Addition, Insert, Template};
 
 /// The PDS of each author of a row whose form has the URL of a blob.
@@ -15,15 +19,18 @@ pub(super) async fn hosts(
 ) -> BlobHosts {
     let mut dids = Vec::new();
     collect(output, additions, level, &mut dids);
-    dids.sort_unstable();
-    dids.dedup();
+    let mut seen = HashSet::new();
+    dids.retain(|did| seen.insert(*did));
+    // The blobs of others have no URL: each look-up is a request to the directory.
+    dids.truncate(limits::BLOB_HOSTS);
     BlobHosts::of_accounts(resolver, dids).await
 }
 
 fn collect<'a>(output: &Template, additions: &[Addition], level: &'a Level, dids: &mut Vec<&'a str>) {
-    if has_blob(output) {
-        dids.extend(level.rows.iter().filter(|row| row.record.is_some()).map(|row| row.did.as_str()));
-    }
+    let mut paths = Vec::new();
+    paths_of_blobs(output, &mut paths);
+    let has_blob = |row: &&Row| paths.iter().any(|path| row.field(path).is_some());
+    dids.extend(level.rows.iter().filter(has_blob).map(|row| row.did.as_str()));
     for (addition, column) in additions.iter().zip(&level.columns) {
         if let (Some(joined), Column::One(below, _) | Column::Many(below, _)) =
             (addition.kind.joined(), column)
@@ -33,12 +40,14 @@ fn collect<'a>(output: &Template, additions: &[Addition], level: &'a Level, dids
     }
 }
 
-fn has_blob(template: &Template) -> bool {
+fn paths_of_blobs<'a>(template: &'a Template, paths: &mut Vec<&'a Path>) {
     match template {
-        Template::Insert(insert) => matches!(insert, Insert::Blob(_)),
-        Template::Object { fields, .. } => fields.iter().any(|(_, field)| has_blob(field)),
-        Template::Array(elements) => elements.iter().any(has_blob),
-        Template::Rows(row) => has_blob(row),
-        Template::Constant(_) => false,
+        Template::Insert(Insert::Blob(path)) => paths.push(path),
+        Template::Insert(_) | Template::Constant(_) => {}
+        Template::Object { fields, .. } => {
+            fields.iter().for_each(|(_, field)| paths_of_blobs(field, paths));
+        }
+        Template::Array(elements) => elements.iter().for_each(|element| paths_of_blobs(element, paths)),
+        Template::Rows(row) => paths_of_blobs(row, paths),
     }
 }

@@ -75,7 +75,18 @@ pub(super) struct ListSource {
 #[expect(dead_code, reason = "only describes the document")]
 enum Accounts {
     One(String),
+    Many(Authors),
     LinkedFrom(LinkedFrom),
+}
+
+/// Any of these accounts.
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only describes the document")]
+struct Authors {
+    /// A parameter that is an array, or a list of parameters and DIDs.
+    #[serde(rename = "in")]
+    among: Value,
 }
 
 /// The accounts to which the records of an account link.
@@ -176,6 +187,8 @@ pub(super) struct Tests {
 pub(super) struct Addition {
     /// The path of an AT URI or a strong reference: the record that it names.
     pub(super) follow: Option<String>,
+    /// The collection of that record: one of another is left out.
+    pub(super) collection: Option<String>,
     /// A collection: its records that link to the row, or those of an account.
     pub(super) list: Option<String>,
     /// A collection: the number of its records that link to the row.

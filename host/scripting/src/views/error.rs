@@ -2,7 +2,6 @@
 
 use belvedere_storage::store::StoreError;
 
-use super::limits;
 use crate::scripts::IndexError;
 
 #[derive(Debug, thiserror::Error)]
@@ -14,12 +13,9 @@ pub enum ViewError {
     NoViewer,
     #[error("record not found")]
     NotFound,
-    #[error(
-        "the answer would take more than {} records or {} bytes: ask for fewer rows with limit",
-        limits::ROWS,
-        limits::BYTES
-    )]
-    TooLarge,
+    /// The tenant's share of reads is used up.
+    #[error("{0}")]
+    Busy(String),
     /// The view can't be answered as the instance is set up.
     #[error("{0}")]
     Setup(String),
@@ -36,7 +32,7 @@ impl ViewError {
 impl From<IndexError> for ViewError {
     fn from(error: IndexError) -> Self {
         match error {
-            IndexError::Limit(_) => Self::TooLarge,
+            IndexError::Limit(text) => Self::Busy(text),
             IndexError::Unavailable(cause) => match cause.downcast::<StoreError>() {
                 Ok(store) => Self::Store(*store),
                 Err(other) => Self::Setup(other.to_string()),

@@ -7,6 +7,8 @@ use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::query::{PageSize, Path, Relation, SortKey};
 use belvedere_storage::store::fields::table::{self, State};
 use belvedere_storage::store::fields::{self, IndexKind};
+use belvedere_storage::store::records::links::MAX_TARGETS;
+use belvedere_storage::store::records::related::ROWS_PER_STATEMENT;
 use belvedere_storage::store::{Db, StoreError};
 
 use super::conditions::{FieldCondition, FieldTest};
@@ -174,12 +176,17 @@ fn additions(additions: &[Addition], at: &str, rows: u32, hides: bool, steps: &m
             reads,
             indexes: indexes.iter().map(|index| (*index).to_owned()).collect(),
             rows: most,
-            statements: times * most.div_ceil(1_000).max(rows.div_ceil(100)),
+            statements: times * statements(most, ROWS_PER_STATEMENT).max(statements(rows, MAX_TARGETS)),
         });
         if let Some(joined) = kind.joined() {
             self::additions(&joined.additions, &format!("{name}.with"), most, hides, steps);
         }
     }
+}
+
+/// The statements for so many rows, of which each reads at most `each`.
+fn statements(rows: u32, each: usize) -> u32 {
+    u32::try_from((rows as usize).div_ceil(each)).unwrap_or(u32::MAX)
 }
 
 fn subject(subject: &Subject) -> String {

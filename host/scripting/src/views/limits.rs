@@ -32,11 +32,20 @@ pub const HIDE: usize = 10;
 /// Accounts of a list such as a timeline or the viewer's blocks, the newest. Each costs a look into the index.
 pub const ACCOUNTS: usize = 10_000;
 
-/// Records that the additions of one call read: as many as a script may.
+/// Added records of an answer: as many as a script may read. Further ones are left out.
 pub const ROWS: usize = 10_000;
 
-/// Bytes of the records that the additions of one call read.
+/// Bytes of the added records of an answer, each counted for each row that shows it. Further ones are left out.
 pub const BYTES: usize = 4 << 20;
+
+/// Bytes of an added record. A larger one is left out: strangers write them, and one must not take the room of all.
+pub const RECORD_BYTES: usize = 64 << 10;
+
+/// Bytes after which an answer has no more additions. A joined row that many rows show is written for each, with its own additions.
+pub const ANSWER_BYTES: usize = 4 * BYTES;
+
+/// Accounts whose PDS one answer looks up for the URLs of their blobs.
+pub const BLOB_HOSTS: usize = 100;
 
 /// Offences that are listed of one document.
 pub const OFFENCES: usize = 50;

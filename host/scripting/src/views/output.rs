@@ -5,8 +5,10 @@ use serde::Serialize;
 
 use belvedere_instance::blob_hosts::BlobHosts;
 use belvedere_protocol::atproto::blobs;
+use belvedere_storage::store::labels::ActiveLabel;
 
 use super::level::{Column, Level, Row};
+use super::limits;
 use super::plan::{Addition, Insert, Template, View};
 
 /// The handle of an account without a verified one, as the protocol has it.
@@ -171,6 +173,9 @@ impl<'a> Writer<'a> {
     }
 
     fn addition(&mut self, number: usize, place: Place<'a>) -> bool {
+        if self.out.len() > limits::ANSWER_BYTES {
+            return false;
+        }
         let (Some(addition), Some(column)) = (place.additions.get(number), place.level.columns.get(number))
         else {
             return false;
@@ -197,19 +202,21 @@ impl<'a> Writer<'a> {
                 true
             }
             Column::Labels(labels) => {
-                self.labels(labels.get(place.row));
+                self.labels(labels.get(place.row), place.row());
                 true
             }
         }
     }
 
-    fn labels(&mut self, labels: Option<&(String, Vec<belvedere_storage::store::labels::ActiveLabel>)>) {
+    /// A self-label is as old as the record that has it.
+    fn labels(&mut self, labels: Option<&(String, Vec<ActiveLabel>)>, row: Option<&Row>) {
+        let of_record = || row.and_then(|row| Some(row.record.as_ref()?.indexed_at.to_string()));
         let labels = labels.map(|(uri, labels)| {
             let shown = labels.iter().map(|label| LabelView {
                 src: &label.src,
                 uri,
                 val: &label.val,
-                cts: label.cts.map(|cts| cts.to_string()).unwrap_or_default(),
+                cts: label.cts.map(|cts| cts.to_string()).or_else(of_record).unwrap_or_default(),
             });
             shown.collect::<Vec<_>>()
         });

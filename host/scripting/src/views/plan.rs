@@ -73,7 +73,7 @@ pub(super) struct Addition {
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// The record that the row names at a path.
-    Follow { path: Path, joined: Joined },
+    Follow { path: Path, collection: Option<Nsid>, joined: Joined },
     /// The first records that belong to a subject.
     List {
         collection: Nsid,

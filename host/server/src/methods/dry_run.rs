@@ -133,7 +133,11 @@ impl DryRunMethods {
     async fn built_in(&self, lexicon: &Lexicon, call: &Call) -> Answer {
         let answer = match TypedCall::new(&self.app, call) {
             Ok(typed) => match view::view_of(&self.app, call) {
-                Some(stored) => view::answer(&self.app, &stored, &typed, false).await,
+                // Not as a call of the method, which is counted.
+                Some(stored) => match view::runnable(&stored) {
+                    Ok(view) => view::run(&self.app, &self.app.db, view, &typed).await,
+                    Err(error) => Err(error),
+                },
                 None => builtin::answer(&self.app, lexicon, &typed, false).await,
             },
             Err(error) => Err(error),

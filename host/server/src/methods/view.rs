@@ -15,9 +15,9 @@ use belvedere_instance::events::Event;
 use belvedere_instance::xrpc::{Answer, Call};
 use belvedere_protocol::atproto::lexicon::Format;
 use belvedere_protocol::atproto::{AtIdentifier, Did, HandleUri};
-use belvedere_scripting::views::{Arguments, Form, Offences, Reads, StoredView, View, ViewError};
-use belvedere_storage::store::Db;
+use belvedere_scripting::views::{Arguments, Form, Reads, StoredView, View, ViewError};
 use belvedere_storage::store::replicas::ReadDb;
+use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::http::Error;
 
 /// Handles that one call may name: a page of them.
@@ -36,7 +36,7 @@ pub(super) async fn answer(
     may_lag: bool,
 ) -> Result<Answer, Error> {
     let call = typed.call;
-    let view = stored.view.as_ref().map_err(unfit)?;
+    let view = runnable(stored)?;
     let db = if may_lag { app.db.read_for(|| call.caller.writer()).await } else { ReadDb::primary(&app.db) };
     let started = Instant::now();
     let answer = run(app, &db, view, typed).await?;
@@ -68,28 +68,33 @@ pub(super) async fn run(app: &App, db: &Db, view: &View, typed: &TypedCall<'_>) 
     Ok(Answer::json(StatusCode::OK, body))
 }
 
-/// The error of a stored view that does not fit its lexicon any more.
-fn unfit(offences: &Offences) -> Error {
-    Error::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError")
-        .with_message(format!("the view of this method does not fit its lexicon: {offences}"))
+/// # Errors
+/// 500 for a stored view that does not fit its lexicon any more.
+pub(super) fn runnable(stored: &StoredView) -> Result<&View, Error> {
+    stored.view.as_ref().map_err(|offences| {
+        Error::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError")
+            .with_message(format!("the view of this method does not fit its lexicon: {offences}"))
+    })
 }
 
 fn refused(error: ViewError) -> Error {
     let text = error.to_string();
     match error {
-        ViewError::Parameter(_) | ViewError::TooLarge => {
-            Error::bad_request("InvalidRequest").with_message(text)
-        }
+        ViewError::Parameter(_) => Error::bad_request("InvalidRequest").with_message(text),
         ViewError::NoViewer => Error::unauthorized(text),
         ViewError::NotFound => Error::not_found(text),
         ViewError::Setup(_) => {
             Error::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError").with_message(text)
         }
+        ViewError::Busy(_) | ViewError::Store(StoreError::TooSlow) => {
+            Error::new(StatusCode::SERVICE_UNAVAILABLE, text)
+        }
         ViewError::Store(error) => error.into(),
     }
 }
 
-/// The parameters of a call, with DIDs in place of handles: where the view takes them for accounts or URIs, or the lexicon says that they are.
+/// The parameters of a call, with DIDs in place of handles: where the view takes them for accounts or URIs, or the lexicon says that
+/// they are.
 async fn arguments(app: &App, view: &View, typed: &TypedCall<'_>) -> Result<Arguments, Error> {
     let call = typed.call;
     let mut values = typed.params.clone().unwrap_or_default();
@@ -100,32 +105,33 @@ async fn arguments(app: &App, view: &View, typed: &TypedCall<'_>) -> Result<Argu
         let Some(value) = values.get_mut(name) else { continue };
         let is_used_as = |form: Form| uses.iter().any(|used| used.name == name && used.form == form);
         let format = lexicons.param_format(call.nsid.as_str(), name);
-        if is_used_as(Form::Account) || format == Some(Format::AtIdentifier) {
-            resolve_each(name, value, async |account| did_of(app, call, name, account).await).await?;
-        } else if is_used_as(Form::Uri) || format == Some(Format::AtUri) {
-            resolve_each(name, value, async |uri| with_did(app, call, uri).await).await?;
+        let is_account = is_used_as(Form::Account) || format == Some(Format::AtIdentifier);
+        if !is_account && !is_used_as(Form::Uri) && format != Some(Format::AtUri) {
+            continue;
+        }
+        let texts = texts(name, value)?;
+        let resolved = if is_account {
+            try_join_all(texts.iter().map(|account| did_of(app, call, name, account))).await?
+        } else {
+            try_join_all(texts.iter().map(|uri| with_did(app, call, uri))).await?
+        };
+        let values = if let Value::Array(values) = value { values } else { std::slice::from_mut(value) };
+        for (value, resolved) in values.iter_mut().zip(resolved) {
+            *value = resolved.into();
         }
     }
     Ok(Arguments { values, viewer: call.caller.did.clone() })
 }
 
-/// Replaces the value of a parameter, or each of its values.
-async fn resolve_each(
-    name: &str,
-    value: &mut Value,
-    resolve: impl AsyncFn(&str) -> Result<String, Error>,
-) -> Result<(), Error> {
-    let values = if let Value::Array(values) = value { values } else { std::slice::from_mut(value) };
-    let handles = values.iter().filter_map(Value::as_str).filter(|text| !is_of_did(text)).count();
-    if handles > MAX_HANDLES {
+/// The value of a parameter, or each of its values, with a bounded number of handles.
+fn texts(name: &str, value: &Value) -> Result<Vec<String>, Error> {
+    let values = if let Value::Array(values) = value { values } else { std::slice::from_ref(value) };
+    let texts: Vec<String> =
+        values.iter().map(|value| value.as_str().unwrap_or_default().to_owned()).collect();
+    if texts.iter().filter(|text| !is_of_did(text)).count() > MAX_HANDLES {
         return Err(invalid(format!("{name} has more than {MAX_HANDLES} handles: use DIDs")));
     }
-    let resolved = values.iter().map(|value| resolve(value.as_str().unwrap_or_default()));
-    let resolved = try_join_all(resolved).await?;
-    for (value, resolved) in values.iter_mut().zip(resolved) {
-        *value = resolved.into();
-    }
-    Ok(())
+    Ok(texts)
 }
 
 /// Whether a text is a DID, or an AT URI that begins with one.

@@ -98,9 +98,9 @@ impl Query {
         self.filter.is_some() || self.dids.is_some() || self.narrow != *Narrow::ALL
     }
 
-    /// The accounts of a list of theirs in the order of time, if it has no other conditions.
+    /// The accounts of a list of theirs in the order of time, if its other conditions leave few records out.
     pub(crate) fn timeline(&self) -> Option<&[Did]> {
-        let is_plain = self.filter.is_none() && self.valid.is_none() && self.narrow.only_hides();
+        let is_plain = self.filter.is_none() && self.valid != Some(false) && self.narrow.only_hides();
         self.dids.as_deref().filter(|_| is_plain && self.did.is_none() && self.is_by_time())
     }
 

@@ -26,6 +26,7 @@ mod hiding;
 mod joins;
 mod lists;
 mod stored;
+mod strangers;
 mod trees;
 mod writes;
 

@@ -12,8 +12,11 @@ use belvedere_instance::people::People;
 use belvedere_instance::settings::Settings;
 use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_storage::store::Db;
-use belvedere_storage::store::records::{FullRecordRow, get_many_full};
+use belvedere_storage::store::records::{FullRecordRow, Room, get_many_full};
 use belvedere_web::fair_share::Tenant;
+
+/// Bytes of the record of a profile: a hundred times an ordinary one. Whoever is shown on a page may have written a larger one.
+const RECORD_BYTES: usize = 64 << 10;
 
 /// An account as a page shows it beside its records.
 #[derive(Debug)]
@@ -21,13 +24,13 @@ pub struct Profile {
     pub did: Did,
     /// The verified handle, if it is known.
     pub handle: Option<String>,
-    /// The record, if the index has one.
+    /// The record, if the index has a valid one of at most [`RECORD_BYTES`].
     pub record: Option<FullRecordRow>,
 }
 
 /// Reads profiles, for `db.profiles`.
 pub trait Profiles: Send + Sync {
-    /// The profiles of the accounts that are not hidden. Records of more than `max_bytes` together are an error.
+    /// The profiles of the accounts that are not hidden. Records of more than `max_bytes` together are left out.
     fn of(
         &self,
         tenant: Tenant,
@@ -68,11 +71,8 @@ impl Profiles for ServerProfiles {
             };
             let uris: Vec<RecordUri> = dids.iter().map(of).collect();
             let _permit = self.db.read_permit(&tenant).await.map_err(store_error)?;
-            let found = get_many_full(&self.db, &uris, max_bytes).await.map_err(store_error)?;
-            if found.next.is_some() {
-                let text = format!("the records take more than {max_bytes} bytes together");
-                return Err(IndexError::Limit(text));
-            }
+            let room = Room { each: RECORD_BYTES, all: max_bytes };
+            let found = get_many_full(&self.db, &uris, room).await.map_err(store_error)?;
             let mut accounts = self.people.shown(&dids).await.map_err(store_error)?;
             let mut records: HashMap<String, FullRecordRow> =
                 found.rows.into_iter().map(|full| (full.row.did.clone(), full)).collect();
@@ -80,7 +80,7 @@ impl Profiles for ServerProfiles {
             for did in dids {
                 let account = accounts.remove(did.as_str()).unwrap_or_default();
                 if !account.is_hidden {
-                    let record = records.remove(did.as_str());
+                    let record = records.remove(did.as_str()).filter(|full| full.invalid_reason.is_none());
                     profiles.push(Profile { did, handle: account.handle, record });
                 }
             }

@@ -96,6 +96,10 @@ fn kind(given: document::Addition, at: &str, depth: usize, offences: &mut Offenc
     match name {
         "follow" => Some(Kind::Follow {
             path: path(value, &at_value, offences)?,
+            collection: match &given.collection {
+                Some(collection) => Some(nsid(collection, &format!("{at}.collection"), offences)?),
+                None => None,
+            },
             joined: joined(&given, template::record, at, depth, offences)?,
         }),
         "list" => listed(&given, value, at, depth, offences),
@@ -130,6 +134,7 @@ fn check_parts(given: &document::Addition, name: &str, at: &str, offences: &mut 
     let joins = !matches!(name, "count" | "mine" | "labels");
     let links = matches!(name, "list" | "count" | "mine");
     let parts = [
+        ("collection", given.collection.is_some(), name == "follow"),
         ("path", given.path.is_some(), links),
         ("to", given.to.is_some(), links),
         ("of", given.of.is_some(), matches!(name, "list" | "record")),

@@ -100,6 +100,10 @@ impl Reader<'_> {
                 elements => {
                     let mut templates = Vec::with_capacity(elements.len());
                     for (n, element) in elements.iter().enumerate() {
+                        if element == "@children" {
+                            self.offences
+                                .add(at, "@children is an array of its own: write it without brackets");
+                        }
                         templates.extend(self.template(element, scope, &format!("{at}[{n}]")));
                     }
                     Some(Template::Array(templates))

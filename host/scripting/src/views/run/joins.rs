@@ -39,8 +39,11 @@ impl Run<'_> {
             Kind::Count { links, to } => self.counts(rows, links, to).await.map(Column::Counts),
             Kind::Mine { links, to } => self.of_viewer(rows, links, to).await.map(Column::Uris),
             Kind::Labels { of } => self.labels(rows, of).await,
-            Kind::Follow { path, joined } => {
-                let uris = rows.iter().map(|row| RecordUri::parse(&row.reference(path)?).ok());
+            Kind::Follow { path, collection, joined } => {
+                let is_wanted =
+                    |uri: &RecordUri| collection.as_ref().is_none_or(|wanted| *wanted == uri.collection);
+                let uris =
+                    rows.iter().map(|row| RecordUri::parse(&row.reference(path)?).ok().filter(is_wanted));
                 self.one(uris.collect(), joined).await
             }
             Kind::Record { collection, rkey, of, joined } => {
@@ -113,18 +116,14 @@ impl Run<'_> {
             Vec::new()
         } else {
             let _permit = self.reads.db.read_permit(self.reads.tenant).await?;
-            let page = get_many_full(self.reads.db, &wanted, self.bytes_left).await?;
-            if page.next.is_some() {
-                return Err(ViewError::TooLarge);
-            }
-            page.rows
+            get_many_full(self.reads.db, &wanted, self.budget.room()).await?.rows
         };
-        let rows: Vec<Row> = found.into_iter().map(|full| Row::of_record(full.row)).collect();
-        self.take(rows.iter())?;
-        let rows = self.visible(rows).await?;
+        let valid = found.into_iter().filter(|full| full.invalid_reason.is_none());
+        let rows = self.visible(valid.map(|full| Row::of_record(full.row)).collect()).await?;
         let places: HashMap<String, usize> =
             rows.iter().enumerate().filter_map(|(at, row)| Some((row.uri()?, at))).collect();
-        let of_row = uris.iter().map(|uri| places.get(&uri.as_ref()?.to_string()).copied()).collect();
+        let places = uris.iter().map(|uri| places.get(&uri.as_ref()?.to_string()).copied());
+        let of_row = self.budget.places(places, &rows);
         Ok(Column::One(self.level(rows, &joined.additions).await?, of_row))
     }
 
@@ -135,18 +134,16 @@ impl Run<'_> {
         let found = if dids.is_empty() {
             Vec::new()
         } else {
-            reads.profiles.of(reads.tenant.clone(), dids, self.bytes_left).await?
+            reads.profiles.of(reads.tenant.clone(), dids, self.budget.bytes).await?
         };
         let row = |profile: crate::scripts::services::Profile| {
             Row::of_account(&profile.did, profile.handle, profile.record.map(|full| full.row))
         };
-        let accounts: Vec<Row> = found.into_iter().map(row).collect();
-        self.take(accounts.iter())?;
-        let accounts = self.visible(accounts).await?;
+        let accounts = self.visible(found.into_iter().map(row).collect()).await?;
         let places: HashMap<&str, usize> =
             accounts.iter().enumerate().map(|(at, row)| (row.did.as_str(), at)).collect();
-        let of_row: Vec<Option<usize>> =
-            of_row.into_iter().map(|at| places.get(subjects.get(at?)?.as_str()).copied()).collect();
+        let places = of_row.into_iter().map(|at| places.get(subjects.get(at?)?.as_str()).copied());
+        let of_row = self.budget.places(places, &accounts);
         Ok(Column::One(self.level(accounts, &joined.additions).await?, of_row))
     }
 
@@ -167,14 +164,18 @@ impl Run<'_> {
                 records.push(Row::of_record(row));
             }
         }
-        let list = |at: Option<usize>| at.and_then(|at| of_target.get(at)).cloned().unwrap_or_default();
+        let budget = &mut self.budget;
+        let list = |at: Option<usize>| {
+            let places = at.and_then(|at| of_target.get(at)).into_iter().flatten().copied();
+            places.filter(|at| budget.take(&records[*at])).collect()
+        };
         let of_row = of_row.into_iter().map(list).collect();
         Ok(Column::Many(self.level(records, &joined.additions).await?, of_row))
     }
 
     /// The records that belong to each target.
     async fn related(
-        &mut self,
+        &self,
         wanted: &Related,
         targets: &[String],
     ) -> Result<Vec<(usize, RecordRow)>, ViewError> {
@@ -182,25 +183,8 @@ impl Run<'_> {
             return Ok(Vec::new());
         }
         let reads = self.reads;
-        let page = related::read(reads.db, wanted, targets, self.bytes_left, reads.tenant).await?;
-        if page.next.is_some() {
-            return Err(ViewError::TooLarge);
-        }
-        let found: Vec<(usize, RecordRow)> =
-            page.rows.into_iter().map(|found| (found.target, found.row)).collect();
-        self.take_bytes(found.len(), found.iter().map(|(_, row)| row.record.len()).sum())?;
-        Ok(found)
-    }
-
-    fn take<'r>(&mut self, rows: impl ExactSizeIterator<Item = &'r Row>) -> Result<(), ViewError> {
-        let count = rows.len();
-        self.take_bytes(count, rows.filter_map(|row| Some(row.record.as_ref()?.record.len())).sum())
-    }
-
-    pub(super) fn take_bytes(&mut self, rows: usize, bytes: usize) -> Result<(), ViewError> {
-        self.rows_left = self.rows_left.checked_sub(rows).ok_or(ViewError::TooLarge)?;
-        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(ViewError::TooLarge)?;
-        Ok(())
+        let page = related::read(reads.db, wanted, targets, self.budget.room(), reads.tenant).await?;
+        Ok(page.rows.into_iter().map(|found| (found.target, found.row)).collect())
     }
 
     /// The rows that are not hidden, for reads by key.

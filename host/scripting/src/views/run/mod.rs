@@ -13,7 +13,7 @@ use belvedere_instance::identity::Resolver;
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::query::{HasLabel, Hidden, Links, PageSize};
 use belvedere_storage::store::Db;
-use belvedere_storage::store::records::linked_accounts;
+use belvedere_storage::store::records::{Room, linked_accounts};
 use belvedere_web::fair_share::Tenant;
 
 use super::error::ViewError;
@@ -40,9 +40,36 @@ struct Run<'a> {
     reads: Reads<'a>,
     arguments: &'a Arguments,
     hidden: Hidden,
-    /// The records and bytes that additions may still read.
-    rows_left: usize,
-    bytes_left: usize,
+    budget: Budget,
+}
+
+/// The added records for which an answer still has room. What is above it is left out: strangers write those records, and must not
+/// be able to make a page of others fail.
+struct Budget {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Budget {
+    /// Takes the room of a record; `false` if there is none.
+    fn take(&mut self, row: &Row) -> bool {
+        let bytes = row.record.as_ref().map_or(0, |record| record.record.len());
+        let fits = self.rows > 0 && bytes <= self.bytes;
+        if fits {
+            self.rows -= 1;
+            self.bytes -= bytes;
+        }
+        fits
+    }
+
+    /// The place of the row that each row shows, while there is room for it.
+    fn places(&mut self, places: impl Iterator<Item = Option<usize>>, rows: &[Row]) -> Vec<Option<usize>> {
+        places.map(|at| at.filter(|at| rows.get(*at).is_some_and(|row| self.take(row)))).collect()
+    }
+
+    fn room(&self) -> Room {
+        Room { each: limits::RECORD_BYTES, all: self.bytes }
+    }
 }
 
 /// The rows of the source.
@@ -66,7 +93,8 @@ impl View {
             return Err(ViewError::NoViewer);
         }
         let hidden = hidden(&self.hide, reads, arguments).await?;
-        let mut run = Run { reads, arguments, hidden, rows_left: limits::ROWS, bytes_left: limits::BYTES };
+        let budget = Budget { rows: limits::ROWS, bytes: limits::BYTES };
+        let mut run = Run { reads, arguments, hidden, budget };
         let Found { rows, cursor, previous, children } = match &self.source {
             Source::List { collection, linked_from } => {
                 run.list(self, collection, linked_from.as_ref()).await?

@@ -75,6 +75,7 @@ impl Run<'_> {
             narrow,
             sort: order.clone(),
             with_cid: true,
+            valid: Some(true),
             after,
             is_backwards,
             limit: page_limit(arguments),

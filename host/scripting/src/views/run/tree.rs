@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use belvedere_storage::query::{Direction, Links, Related, Relation};
-use belvedere_storage::store::records::related;
+use belvedere_storage::store::records::{Room, related};
 
 use super::{Found, Run};
 use crate::views::error::ViewError;
@@ -37,7 +37,7 @@ impl Run<'_> {
         };
         let mut seen: HashSet<String> = root.uri().into_iter().collect();
         let (mut rows, mut children) = (vec![root], vec![Vec::new()]);
-        let (mut level, mut bytes) = (0..1, limits::TREE_BYTES);
+        let (mut level, mut room) = (0..1, Room { all: limits::TREE_BYTES, ..self.budget.room() });
         for _ in 0..depth {
             let targets: Vec<String> = rows[level.clone()].iter().filter_map(Row::uri).collect();
             let left = limit.saturating_sub(u32::try_from(rows.len()).unwrap_or(u32::MAX));
@@ -45,14 +45,12 @@ impl Run<'_> {
                 break;
             }
             wanted.total = Some(left);
-            let page = related::read(self.reads.db, &wanted, &targets, bytes, self.reads.tenant).await?;
-            let read = page.rows.iter().map(|found| found.row.record.len()).sum();
-            self.take_bytes(page.rows.len(), read)?;
-            bytes = bytes.saturating_sub(read);
+            let page = related::read(self.reads.db, &wanted, &targets, room, self.reads.tenant).await?;
             let below = rows.len();
             for found in page.rows {
+                room.all = room.all.saturating_sub(found.row.record.len());
                 let row = Row::of_record(found.row);
-                if row.uri().is_some_and(|uri| seen.insert(uri)) {
+                if row.uri().is_some_and(|uri| seen.insert(uri)) && self.budget.take(&row) {
                     children[level.start + found.target].push(rows.len());
                     rows.push(row);
                     children.push(Vec::new());

@@ -62,7 +62,8 @@ async fn read_on(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, StoreE
         return select.complete(db, select.rows(db, false).await?).await;
     }
     if let Some(dids) = query.timeline() {
-        let _permit = db.read_permit(tenant).await?;
+        let is_cheap = passes_over_few(db, query, collection).await?;
+        let _permit = if is_cheap { db.read_permit(tenant).await? } else { db.scan_permit(tenant).await? };
         return page(&select, db, query, timeline::rows(db, query, collection, dids).await?).await;
     }
     let candidates = access::IndexCandidates::of(collection, query);
@@ -152,6 +153,11 @@ pub async fn explain(db: &Db, query: &Query, tenant: &Tenant) -> Result<String, 
     plan(db, sql).await
 }
 
+/// Whether the condition on the validity leaves few records out.
+async fn passes_over_few(db: &Db, query: &Query, collection: Collection) -> Result<bool, StoreError> {
+    Ok(query.valid.is_none() || invalid::are_few(db, collection.id).await?)
+}
+
 /// Returns the rows and the duration of the query.
 async fn run(
     db: &Db,
@@ -160,8 +166,7 @@ async fn run(
     tenant: &Tenant,
     chosen: &AccessPath<'_>,
 ) -> Result<(Vec<PartialRow<RecordRow>>, Duration), StoreError> {
-    let is_cheap =
-        chosen.is_cheap(query) && (query.valid.is_none() || invalid::are_few(db, collection.id).await?);
+    let is_cheap = chosen.is_cheap(query) && passes_over_few(db, query, collection).await?;
     let _permit = if is_cheap { db.read_permit(tenant).await? } else { db.scan_permit(tenant).await? };
     let (started, scans) = (Instant::now(), !is_cheap);
     let by = match chosen {

@@ -14,8 +14,8 @@ use crate::store::intern::Collection;
 use crate::store::records::{PartialRow, RecordRow};
 use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::select::{
-    By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Value, bound, direction_words, hidden,
-    json_list,
+    By, Dialect, IS_VALID, PostgresDialect, Select, Sql, SqliteDialect, Value, bound, direction_words,
+    hidden, json_list,
 };
 use crate::store::{Db, StoreError};
 use belvedere_base::clock::Timestamp;
@@ -88,8 +88,9 @@ fn write_list<D: Dialect>(query: &Query, collection: Collection, sql: &mut Sql) 
         format!(" AND (r.indexed_at, r.id) {than} ({time}, {id})")
     });
     let hidden = hidden::<D>(sql, &query.collection, &query.narrow.hidden, "a.did");
+    let valid = if query.valid == Some(true) { IS_VALID } else { "" };
     format!(
-        "r.collection_id = {id} AND r.did_id = a.id{after}{hidden} \
+        "r.collection_id = {id} AND r.did_id = a.id{after}{hidden}{valid} \
          ORDER BY r.indexed_at {direction}, r.id {direction} LIMIT 1"
     )
 }

@@ -3,7 +3,7 @@
 use super::super::intern;
 use super::super::partitions::{PerPartition, Tables};
 use super::super::select::{Accounts, Columns, Select};
-use super::super::{Db, StoreError, on};
+use super::super::{Db, StoreError, hot, on};
 use super::{FullRecordRow, Page};
 use crate::query::{Direction, Keyset};
 use belvedere_base::clock::Timestamp;
@@ -16,9 +16,8 @@ pub(in crate::store) const FEW: i64 = 2_000;
 /// Whether a collection has at most [`FEW`] invalid records.
 pub(in crate::store) async fn are_few(db: &Db, collection: i64) -> Result<bool, StoreError> {
     let sql = "SELECT count(*) FROM (SELECT 1 FROM invalid_records WHERE collection_id = $1 LIMIT $2) i";
-    let count: i64 = on!(db, reader, |pool| {
-        sqlx::query_scalar(sql).bind(collection).bind(FEW + 1).fetch_one(pool).await
-    })?;
+    let count: i64 =
+        hot!(db, |pool| { sqlx::query_scalar(sql).bind(collection).bind(FEW + 1).fetch_one(pool).await })?;
     Ok(count <= FEW)
 }
 

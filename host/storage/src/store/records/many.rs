@@ -8,7 +8,7 @@ use super::super::intern::{self, Collection};
 use super::super::partitions::{Partition, PerPartition, Tables};
 use super::super::select::{Columns, Dialect, PostgresDialect, SqliteDialect};
 use super::super::{Db, StoreError};
-use super::{FullRecordRow, Page, PartialRow, RawRow, RecordRow, complete, unjoined};
+use super::{FullRecordRow, Page, PartialRow, RawRow, RecordRow, Room, complete, unjoined};
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 
 static SQLITE: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
@@ -36,12 +36,12 @@ pub(in crate::store) static POSTGRES: PerPartition<String> = PerPartition::new(
 /// The position of the collection's id, after the columns of a full row.
 const COLLECTION_COLUMN: usize = 10;
 
-/// The existing records among `uris`, unordered, at most `bytes` of records. A record may be returned twice if
+/// The existing records among `uris` for which there is room, unordered. A record may be returned twice if
 /// its URI is in `uris` twice.
 pub async fn get_many_full(
     db: &Db,
     uris: &[RecordUri],
-    bytes: usize,
+    room: Room,
 ) -> Result<Page<FullRecordRow>, StoreError> {
     let mut known: HashMap<&Nsid, Option<Collection>> = HashMap::new();
     let mut collections: HashMap<i64, &Nsid> = HashMap::new();
@@ -83,7 +83,7 @@ pub async fn get_many_full(
             named.map(|row| row_of(&collections, row.columns.try_get(COLLECTION_COLUMN)?, row)).collect()
         }
     };
-    complete(db, found?, u32::MAX, bytes).await
+    complete(db, found?, u32::MAX, room).await
 }
 
 /// The same records, in the same order, with all columns. One that was deleted meanwhile is left out.
@@ -94,7 +94,7 @@ pub(in crate::store) async fn with_all_columns(
     let uris: Result<Vec<_>, _> = rows.iter().map(|row| RecordUri::parse(&row.uri())).collect();
     let uris = uris.map_err(|error| StoreError::Corrupt(error.to_string()))?;
     // The rows are one page, which is bounded.
-    let found = get_many_full(db, &uris, usize::MAX).await?;
+    let found = get_many_full(db, &uris, Room::of(usize::MAX)).await?;
     let mut by_id: HashMap<i64, FullRecordRow> =
         found.rows.into_iter().map(|full| (full.row.id, full)).collect();
     Ok(rows.iter().filter_map(|row| by_id.remove(&row.id)).collect())

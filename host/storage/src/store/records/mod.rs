@@ -28,7 +28,7 @@ pub use self::count::{collection_counts, count};
 pub use self::delete::{DeletedCollection, delete, delete_collection};
 pub(super) use self::many::with_all_columns;
 pub use self::many::{get_many_full, latest_rev};
-pub use self::page::{PAGE_BYTES, Page};
+pub use self::page::{PAGE_BYTES, Page, Room};
 pub(super) use self::page::{PartialRow, complete};
 pub(super) use self::unjoined::RowWithDid;
 
@@ -201,5 +201,5 @@ pub async fn get(db: &Db, uri: &RecordUri) -> Result<Option<RecordRow>, StoreErr
 
 #[cfg(any(test, feature = "testing"))]
 pub async fn get_full(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
-    Ok(get_many_full(db, std::slice::from_ref(uri), PAGE_BYTES).await?.rows.pop())
+    Ok(get_many_full(db, std::slice::from_ref(uri), Room::of(PAGE_BYTES)).await?.rows.pop())
 }

@@ -72,6 +72,26 @@ impl<R> PartialRow<R> {
     }
 }
 
+/// The room for the records of a read, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// A larger record is left out.
+    pub each: usize,
+    /// The rows end before the record that exceeds this, unless it is the first.
+    pub all: usize,
+}
+
+impl Room {
+    /// Room for records of any size.
+    pub const fn of(all: usize) -> Self {
+        Self { each: usize::MAX, all }
+    }
+
+    fn has(self, size: usize) -> bool {
+        size <= self.each
+    }
+}
+
 impl Select<'_> {
     /// The page of the statement's rows.
     pub(in crate::store) async fn complete<R: AsMut<RecordRow>>(
@@ -79,34 +99,39 @@ impl Select<'_> {
         db: &Db,
         found: Vec<PartialRow<R>>,
     ) -> Result<Page<R>, StoreError> {
-        complete(db, found, self.limit, PAGE_BYTES).await
+        complete(db, found, self.limit, Room::of(PAGE_BYTES)).await
     }
 }
 
-/// The first `limit` rows, as long as their records take at most `bytes` together. The first row is always returned,
-/// whatever its size.
+/// The first `limit` rows for whose records there is room.
 pub(in crate::store) async fn complete<R: AsMut<RecordRow>>(
     db: &Db,
     mut found: Vec<PartialRow<R>>,
     limit: u32,
-    bytes: usize,
+    room: Room,
 ) -> Result<Page<R>, StoreError> {
     let limit = limit as usize;
     let more = found.len() > limit;
     found.truncate(limit);
+    found.retain(|row| room.has(usize::try_from(row.size).unwrap_or_default()));
     // Rows before `fetched` have their record, unless it was deleted meanwhile.
     let (mut taken, mut at, mut fetched) = (0, 0, 0);
     while at < found.len() {
         if at >= fetched && found[at].is_large() {
-            let fitting = fitting(&mut found[at..], bytes.saturating_sub(taken));
+            let fitting = fitting(&mut found[at..], room.all.saturating_sub(taken));
             if fitting == 0 && taken > 0 {
                 break;
             }
             fetched = at + fitting.max(1);
             fetch(db, &mut found[at..fetched]).await?;
         }
-        let size = found[at].row.as_mut().record.len();
-        if taken > 0 && taken + size > bytes {
+        let record = &mut found[at].row.as_mut().record;
+        // PostgreSQL may have known the compressed size only.
+        if !room.has(record.len()) {
+            *record = Bytes::new();
+        }
+        let size = record.len();
+        if taken > 0 && taken + size > room.all {
             break;
         }
         taken += size;

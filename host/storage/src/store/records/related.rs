@@ -15,11 +15,11 @@ use super::super::select::{
 };
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
-use super::{Page, PartialRow, RawRow, RecordRow, backlinks, complete, unjoined};
+use super::{Page, PartialRow, RawRow, RecordRow, Room, backlinks, complete, unjoined};
 use crate::query::{Direction, Narrow, Related, Relation};
 
 /// Rows of one statement, at most: records of up to 10 KiB are returned with their rows. More targets take more statements.
-const ROWS_PER_STATEMENT: usize = 1_000;
+pub const ROWS_PER_STATEMENT: usize = 1_000;
 
 /// The position of the target's number, after the columns of a row.
 const TARGET_COLUMN: usize = 7;
@@ -38,7 +38,7 @@ impl AsMut<RecordRow> for RelatedRow {
     }
 }
 
-/// The records of all targets, in the order of the targets. The page has a next one if the records take more than `bytes`.
+/// The valid records of all targets, in the order of the targets. The page has a next one if there is no room for more records.
 ///
 /// # Errors
 /// [`StoreError::Busy`], and [`StoreError::TooSlow`] for a scan.
@@ -46,7 +46,7 @@ pub async fn read(
     db: &Db,
     related: &Related,
     targets: &[String],
-    bytes: usize,
+    room: Room,
     tenant: &Tenant,
 ) -> Result<Page<RelatedRow>, StoreError> {
     let nsid = &related.collection;
@@ -57,7 +57,7 @@ pub async fn read(
     };
     let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
     let mut page = Page::empty();
-    let mut left = bytes;
+    let mut left = room;
     let per_statement = match related.total {
         Some(_) => targets.len().max(1),
         None => (ROWS_PER_STATEMENT / related.limit.max(1) as usize).max(1),
@@ -68,7 +68,7 @@ pub async fn read(
             .into_iter()
             .map(|(target, found)| found.map(|row| RelatedRow { target: n * per_statement + target, row }));
         let found = complete(db, found.collect(), u32::MAX, left).await?;
-        left = left.saturating_sub(found.rows.iter().map(|found| found.row.record.len()).sum());
+        left.all = left.all.saturating_sub(found.rows.iter().map(|found| found.row.record.len()).sum());
         page.rows.extend(found.rows);
         if found.next.is_some() {
             page.next = found.next;
@@ -118,8 +118,12 @@ fn write_of_target<D: Dialect>(sql: &mut Sql, related: &Related, collection: Col
         Relation::Link { path } => By::Target { target: Target::Column("v.value"), path: path.as_deref() },
         Relation::Author => By::Time,
     };
-    let select =
-        Select { by, narrow: &narrow, ..Select::page(&related.collection, collection, related.limit) };
+    let select = Select {
+        by,
+        narrow: &narrow,
+        valid: Some(true),
+        ..Select::page(&related.collection, collection, related.limit)
+    };
     sql.push(format_args!("SELECT {columns}"));
     select.write_from::<D>(sql);
     if related.relation == Relation::Author {

@@ -16,7 +16,7 @@ use belvedere_web::fair_share::Tenant;
 
 use super::fields::{IndexKey, IndexKind};
 use super::intern::{self, Collection};
-use super::records::{self, PAGE_BYTES, PartialRow, RecordRow, complete, unjoined};
+use super::records::{self, PAGE_BYTES, PartialRow, RecordRow, Room, complete, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
 use super::select::{PostgresDialect, SqliteDialect, bound};
 use super::{Db, StoreError};
@@ -78,7 +78,7 @@ pub async fn read(db: &Db, args: &Search, tenant: &Tenant) -> Result<SearchPage,
     match found {
         Ok(found) => {
             note(started.elapsed());
-            let page = complete(db, found, args.limit, PAGE_BYTES).await?;
+            let page = complete(db, found, args.limit, Room::of(PAGE_BYTES)).await?;
             let last = page.rows.last().filter(|_| page.next.is_some());
             let next = last.and_then(|last| relevance::of(last, args));
             Ok(SearchPage { rows: page.rows, next })

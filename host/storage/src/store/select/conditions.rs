@@ -7,6 +7,11 @@ use belvedere_protocol::atproto::{Did, Nsid};
 
 use super::{Dialect, Select, Sql, Value};
 
+/// The condition that leaves invalid records `r` out, after an AND. Not EXISTS, which PostgreSQL may turn into a join that loses the
+/// order of the rows, and not IS NULL, which it expects of few.
+pub(in crate::store) const IS_VALID: &str =
+    " AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS DISTINCT FROM 1";
+
 impl Select<'_> {
     /// Adds the conditions of the caller.
     pub(in crate::store) fn write_conditions<D: Dialect>(&self, sql: &mut Sql) {
@@ -25,11 +30,7 @@ impl Select<'_> {
         }
         self.write_narrow::<D>(sql);
         match self.valid {
-            // Not EXISTS, which PostgreSQL may turn into a join that loses the order of the rows, and not IS NULL, which
-            // it expects of few.
-            Some(true) => sql.push(format_args!(
-                " AND (SELECT 1 FROM invalid_records i WHERE i.record_id = r.id) IS DISTINCT FROM 1"
-            )),
+            Some(true) => sql.push(format_args!("{IS_VALID}")),
             Some(false) => {
                 let collection = sql.bind(Value::Integer(self.collection.id));
                 let (before, after) = D::ID_IS_AMONG;

@@ -52,7 +52,14 @@ async fn hidden_in_every_read_and_restored(db: TestDb) {
         assert!(records::get(&db, &hidden).await.unwrap().is_none());
         assert!(records::get_full(&db, &hidden).await.unwrap().is_none());
         let both = [hidden, uri(1, NOTE, "a")];
-        assert_eq!(records::get_many_full(&db, &both, records::PAGE_BYTES).await.unwrap().rows.len(), 1);
+        assert_eq!(
+            records::get_many_full(&db, &both, records::Room::of(records::PAGE_BYTES))
+                .await
+                .unwrap()
+                .rows
+                .len(),
+            1
+        );
         assert_eq!(records::count(&db, &note, None, &US).await.unwrap(), 2);
         assert_eq!(records::count(&db, &note, Some(&two), &US).await.unwrap(), 0);
         assert_eq!(counts(&db).await, [(LIKE.to_owned(), 2), (NOTE.to_owned(), 2)]);

@@ -10,7 +10,7 @@ use super::fixtures::*;
 use crate::query::{Backlinks, Direction, Filter, Links, Position, Query, Search, Sort};
 use crate::store::query;
 use crate::store::records::{
-    self, PAGE_BYTES, Page, PartialRow, RecordRow, backlinks, complete, get_many_full,
+    self, PAGE_BYTES, Page, PartialRow, RecordRow, Room, backlinks, complete, get_many_full,
 };
 use crate::store::search;
 
@@ -117,7 +117,7 @@ async fn a_record_that_was_deleted_during_the_read_is_left_out(db: TestDb) {
     let row = RecordRow { record: Bytes::new(), ..found };
     let read = async || {
         let found = PartialRow { row: row.clone(), size: 20_000, values: Vec::new() };
-        complete(&db, vec![found], 1, PAGE_BYTES).await.unwrap().rows.pop()
+        complete(&db, vec![found], 1, Room::of(PAGE_BYTES)).await.unwrap().rows.pop()
     };
     assert!(read().await.unwrap().record.len() >= record.len());
     assert!(records::delete(&db, &old).await.unwrap());
@@ -197,17 +197,17 @@ async fn records_by_uri_share_one_bound(db: TestDb) {
     let uris = |from: usize, to: usize| -> Vec<_> {
         (from..to).map(|n| uri(n as u32 % 3, NOTE, &format!("r{n}"))).collect()
     };
-    let whole = get_many_full(&db, &uris(0, 16), 8 << 20).await.unwrap();
+    let whole = get_many_full(&db, &uris(0, 16), Room::of(8 << 20)).await.unwrap();
     assert_eq!(whole.next, None);
     let mut rows: Vec<&RecordRow> = whole.rows.iter().map(|full| &full.row).collect();
     rows.sort_by_key(|row| row.id);
     let lengths = rows.iter().map(|row| json(row)["text"].as_str().unwrap().len());
     assert_eq!(lengths.collect::<Vec<_>>(), SIZES);
-    let cut = get_many_full(&db, &uris(0, 16), PAGE_BYTES).await.unwrap();
+    let cut = get_many_full(&db, &uris(0, 16), Room::of(PAGE_BYTES)).await.unwrap();
     assert!(
         cut.next.is_some() && cut.rows.iter().map(|full| full.row.record.len()).sum::<usize>() <= PAGE_BYTES
     );
-    let twice = get_many_full(&db, &[uris(1, 2), uris(1, 2)].concat(), 8 << 20).await.unwrap();
+    let twice = get_many_full(&db, &[uris(1, 2), uris(1, 2)].concat(), Room::of(8 << 20)).await.unwrap();
     assert_eq!(twice.rows.len(), 2);
 }
 

@@ -234,5 +234,8 @@ async fn a_collection_has_one_partition_of_each_table() {
     assert_eq!(targets.iter().filter(|(target, _)| target == "at://y").count(), 14);
     assert_eq!(targets.len(), 27);
     let all: Vec<_> = nsids.iter().map(|nsid| uri(1, nsid, "a")).collect();
-    assert_eq!(records::get_many_full(&db, &all, records::PAGE_BYTES).await.unwrap().rows.len(), 27);
+    assert_eq!(
+        records::get_many_full(&db, &all, records::Room::of(records::PAGE_BYTES)).await.unwrap().rows.len(),
+        27
+    );
 }

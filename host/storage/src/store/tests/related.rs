@@ -6,7 +6,7 @@ use super::fixtures::*;
 use crate::query::{Direction, HasLabel, Hidden, Links, Query, Related, Relation};
 use crate::store::index::{AccountStatus, Change};
 use crate::store::labels::Label;
-use crate::store::records::{PAGE_BYTES, linked_accounts, related, shown_links};
+use crate::store::records::{PAGE_BYTES, Room, linked_accounts, related, shown_links};
 use crate::store::testing::TestDb;
 use crate::store::{Db, query};
 use belvedere_base::clock::Timestamp;
@@ -43,7 +43,7 @@ fn at(path: Option<&str>) -> Relation {
 
 /// The target and the key of each record.
 async fn read(db: &Db, related: &Related, targets: &[String]) -> Vec<(usize, String)> {
-    let page = related::read(db, related, targets, PAGE_BYTES, &US).await.unwrap();
+    let page = related::read(db, related, targets, Room::of(PAGE_BYTES), &US).await.unwrap();
     assert!(page.next.is_none());
     page.rows.into_iter().map(|found| (found.target, found.row.rkey)).collect()
 }
@@ -110,10 +110,10 @@ async fn large_answers_end(db: TestDb) {
         apply(&db, i64::from(n), vec![change]).await;
     }
     let targets: Vec<String> = (0..2_000).map(target).collect();
-    let all = related::read(&db, &wanted(at(None), 50), &targets, 100_000, &US).await.unwrap();
+    let all = related::read(&db, &wanted(at(None), 50), &targets, Room::of(100_000), &US).await.unwrap();
     assert_eq!((all.rows.len(), all.next.is_none()), (3, true));
     assert!(all.rows.iter().all(|found| found.target == 1 && found.row.record.len() > 20_000));
-    let few = related::read(&db, &wanted(at(None), 50), &targets, 50_000, &US).await.unwrap();
+    let few = related::read(&db, &wanted(at(None), 50), &targets, Room::of(50_000), &US).await.unwrap();
     assert_eq!((few.rows.len(), few.next.is_some()), (2, true));
 }
 

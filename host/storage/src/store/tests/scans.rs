@@ -13,7 +13,7 @@ use super::fixtures::*;
 
 use crate::query::{Backlinks, Direction, Filter, Links, Query, Search, Sort};
 use crate::store::query;
-use crate::store::records::{self, PAGE_BYTES, backlinks};
+use crate::store::records::{self, PAGE_BYTES, Room, backlinks};
 use crate::store::search;
 
 use crate::store::{Db, StoreError};
@@ -79,7 +79,7 @@ async fn read_all(db: &Db, tenant: &Tenant) {
     }
     let one = uri(1, NOTE, "r1");
     assert!(records::get(db, &one).await.unwrap().is_some());
-    assert_eq!(records::get_many_full(db, &[one], PAGE_BYTES).await.unwrap().rows.len(), 1);
+    assert_eq!(records::get_many_full(db, &[one], Room::of(PAGE_BYTES)).await.unwrap().rows.len(), 1);
     assert!(!backlinks::read(db, &links(), tenant).await.unwrap().rows.is_empty());
     assert!(records::count(db, &nsid(NOTE), None, tenant).await.unwrap() > 0);
 }

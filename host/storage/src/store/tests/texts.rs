@@ -11,7 +11,7 @@ use super::fixtures::*;
 use super::older;
 use crate::query::{Backlinks, Direction, Filter, Keyset, Links, Query, Search, Sort};
 use crate::store::query;
-use crate::store::records::{self, PAGE_BYTES, backlinks, invalid};
+use crate::store::records::{self, PAGE_BYTES, Room, backlinks, invalid};
 use crate::store::search;
 use crate::store::testing;
 
@@ -53,7 +53,7 @@ async fn read_everywhere(db: &Db, uri: &RecordUri) -> Vec<Bytes> {
     ];
     let full = [
         query::read_full(db, &query).await.unwrap().rows,
-        records::get_many_full(db, std::slice::from_ref(uri), PAGE_BYTES).await.unwrap().rows,
+        records::get_many_full(db, std::slice::from_ref(uri), Room::of(PAGE_BYTES)).await.unwrap().rows,
         invalid::walk(db, &uri.collection, start, 10).await.unwrap().rows,
     ];
     let of_full = full.into_iter().flatten().map(|full| full.row);
