@@ -285,7 +285,8 @@ function db.page(sql, params, page) end
 ---@field uri? string the older name of `target`
 ---@field path? string the place of the link in the records: names joined by dots, `[]` for the items of an array
 ---@field did? string one account's records only: a DID or a handle
----@field limit? integer|string 20 when left out, 100 at most
+---@field uris_only? boolean|"true"|"false" records without their fields: only `uri`, `_did`, `_rkey` and `_indexed_at`
+---@field limit? integer|string 20 when left out, 100 at most, with `uris_only` 1,000
 ---@field cursor? string the cursor of the page before
 
 ---The records of a collection that link to a record or an account, newest first.

@@ -236,10 +236,12 @@ end
 
 -- db.backlinks -------------------------------------------------------------------------------------------------------
 
-local BACKLINKS = { collection = true, target = true, uri = true, path = true, did = true, limit = true, cursor = true }
+local BACKLINKS = {
+  collection = true, target = true, uri = true, path = true, did = true, limit = true, cursor = true, uris_only = true,
+}
 
--- Takes { collection, target, path, did, limit, cursor }, returns { records, cursor }: the collection's records that refer to
--- the target. `uri` is another name of it.
+-- Takes { collection, target, path, did, limit, cursor, uris_only }, returns { records, cursor }: the collection's records that refer
+-- to the target. `uri` is another name of it.
 function db.backlinks(options)
   outside_spaces(options, "db.backlinks")
   internal.options(options, BACKLINKS, "db.backlinks")
@@ -250,6 +252,7 @@ function db.backlinks(options)
     did = text(options.did, "db.backlinks: did"),
     limit = whole(options.limit, "db.backlinks: limit"),
     cursor = text(options.cursor, "db.backlinks: cursor"),
+    uris_only = truth(options.uris_only, "db.backlinks: uris_only") or false,
   }
 end
 

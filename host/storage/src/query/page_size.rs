@@ -18,6 +18,8 @@ pub struct InvalidLimit {
 impl PageSize {
     /// XRPC lists and admin records.
     pub const RECORDS: Self = Self { default: 20, max: 100 };
+    /// Records without their fields.
+    pub const URIS: Self = Self { default: 20, max: 1_000 };
     /// The event log and other logs.
     pub const LOGS: Self = Self { default: 50, max: 100 };
     /// Rows of `db.group`, which are small.

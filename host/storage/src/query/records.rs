@@ -50,6 +50,8 @@ pub struct Backlinks {
     pub after: Option<Position>,
     /// Rows of the page, see [`PageSize::clamp`].
     pub limit: u32,
+    /// Whether the rows have only their place: their records are empty objects, and they have no CID.
+    pub uris_only: bool,
 }
 
 /// The first records of a collection that belong to each of several targets.

@@ -17,7 +17,7 @@ use belvedere_storage::store::records::links::{MAX_KINDS, MAX_TARGETS};
 pub(super) async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Result<Page, Fault> {
     const FUNCTION: &str = "db.backlinks";
     let (index, tenant) = (state.index(FUNCTION)?, state.tenant().clone());
-    let BacklinksArgs { collection, target, path, did, limit, cursor } = args;
+    let BacklinksArgs { collection, target, path, did, limit, cursor, uris_only } = args;
     check_lengths(
         FUNCTION,
         &[Some(&collection), Some(&target), path.as_ref(), did.as_ref(), cursor.as_ref()],
@@ -28,7 +28,8 @@ pub(super) async fn backlinks(state: &mut RunState, args: BacklinksArgs) -> Resu
     // References name accounts by their DIDs.
     let target = handles::with_did(state, FUNCTION, target).await?;
     let did = handles::account(state, FUNCTION, did).await?;
-    let wanted = Backlinks { links, target, did, after, limit: PageSize::RECORDS.clamp(limit) };
+    let size = if uris_only { PageSize::URIS } else { PageSize::RECORDS };
+    let wanted = Backlinks { links, target, did, after, limit: size.clamp(limit), uris_only };
     let found = call_index(state, FUNCTION, index.backlinks(tenant, wanted)).await?;
     page(state, &found)
 }

@@ -282,7 +282,7 @@ async fn wrong_arguments_are_errors_of_the_scripts_line() {
         (
             "db.backlinks{ collection = 'a.b.c', [('x'):rep(1000)] = 1 }",
             "db.backlinks: unknown option \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…\"; the options are collection, \
-             cursor, did, limit, path, target, uri",
+             cursor, did, limit, path, target, uri, uris_only",
         ),
         ("db.query{ collection = 'a\\xff' }", "db.query: args.collection: not valid UTF-8"),
         ("db.query{ collection = 'com.example.down' }", "db.query: database unavailable"),

@@ -4,14 +4,19 @@
 
 use std::sync::LazyLock;
 
+use bytes::Bytes;
+use sqlx::Row;
+
+use belvedere_base::clock::Timestamp;
+use belvedere_protocol::atproto::Nsid;
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
-use super::super::select::{By, Select, Target};
+use super::super::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound};
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError, hot};
-use super::Page;
-use crate::query::{Backlinks, Position};
+use super::{Page, RecordRow};
+use crate::query::{Backlinks, Keyset, PageSize, Position};
 
 /// With fewer than one link of so many at its path, a page is a scan.
 const RARE: i64 = 10;
@@ -41,9 +46,63 @@ pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, S
         after,
         ..Select::page(nsid, collection, links.limit)
     };
+    if links.uris_only {
+        return places(db, &select, links, scans).await;
+    }
     let found = select.rows(db, scans).await?;
     drop(permit);
     select.complete(db, found).await
+}
+
+/// The page without reading records.
+async fn places(db: &Db, select: &Select<'_>, links: &Backlinks, scans: bool) -> Result<Page, StoreError> {
+    macro_rules! fetch {
+        ($db:expr, $dialect:ty) => {{
+            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+            let found = bound!(statement::<$dialect>(select, links.limit)).fetch_all(pool.reads()).await?;
+            found.iter().map(|row| place(row, select.nsid)).collect::<Result<Vec<_>, sqlx::Error>>()?
+        }};
+    }
+    let mut rows = match db {
+        Db::Sqlite(db) => fetch!(db, SqliteDialect),
+        Db::Postgres(db) => fetch!(db, PostgresDialect),
+    };
+    let has_more = rows.len() > links.limit as usize;
+    rows.truncate(links.limit as usize);
+    let position = |row: &RecordRow| Position::Time(Keyset { indexed_at: row.indexed_at, id: row.id });
+    let next = rows.last().filter(|_| has_more).map(position);
+    Ok(Page { rows, next, previous: None })
+}
+
+fn statement<D: Dialect>(select: &Select<'_>, limit: u32) -> Sql {
+    let mut sql = Sql::new();
+    sql.push(format_args!("SELECT {}, r.rkey, r.indexed_at, f.record_id", D::DID));
+    select.write_from::<D>(&mut sql);
+    if let Some(after) = select.after {
+        let id = sql.bind(Value::Integer(after.id));
+        sql.push(format_args!(" AND f.record_id < {id}"));
+    }
+    let limit = sql.bind(Value::Integer(i64::from(PageSize::rows_read(limit))));
+    sql.push(format_args!(" ORDER BY f.record_id DESC LIMIT {limit}"));
+    sql
+}
+
+fn place<'r, R: Row>(row: &'r R, collection: &Nsid) -> Result<RecordRow, sqlx::Error>
+where
+    usize: sqlx::ColumnIndex<R>,
+    String: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    Timestamp: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    i64: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+{
+    Ok(RecordRow {
+        id: row.try_get(3)?,
+        did: row.try_get(0)?,
+        collection: collection.clone(),
+        rkey: row.try_get(1)?,
+        indexed_at: row.try_get(2)?,
+        cid: None,
+        record: Bytes::from_static(b"{}"),
+    })
 }
 
 /// The targets, of a collection, that have few of many links at a path. On SQLite and on PostgreSQL.

@@ -18,6 +18,7 @@ fn links(collection: &str, limit: u32) -> Backlinks {
         did: None,
         limit,
         after: None,
+        uris_only: false,
     }
 }
 
@@ -45,8 +46,32 @@ on_both!(
     a_public_record_can_name_one_in_a_space,
     are_paged_last_created_first,
     are_of_one_collection_and_account,
+    without_records_are_the_same_rows,
     follow_updates_deletes_and_accounts
 );
+
+async fn without_records_are_the_same_rows(db: TestDb) {
+    fill(&db).await;
+    set_status(&db, 7, AccountStatus::Deactivated).await;
+    for did in [None, Some(did(1))] {
+        let mut with = Backlinks { did: did.clone(), ..links(LIKE, 2) };
+        let mut without = Backlinks { uris_only: true, ..with.clone() };
+        loop {
+            let (page, places) = (read(&db, &with).await, read(&db, &without).await);
+            let of =
+                |page: &Page| page.rows.iter().map(|row| (row.uri(), row.indexed_at)).collect::<Vec<_>>();
+            assert_eq!(of(&page), of(&places));
+            assert!(places.rows.iter().all(|row| row.record == "{}" && row.cid.is_none()));
+            assert_eq!(page.next, places.next);
+            if page.next.is_none() {
+                break;
+            }
+            (with.after, without.after) = (page.next, places.next);
+        }
+    }
+    let all = Backlinks { uris_only: true, ..links(LIKE, 1_000) };
+    assert_eq!(read(&db, &all).await.rows.len(), 5);
+}
 
 async fn a_public_record_can_name_one_in_a_space(db: TestDb) {
     let in_space = "at://did:plc:space/space/com.example.group/main/did:plc:target/com.example.note/1";

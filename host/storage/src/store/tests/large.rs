@@ -174,6 +174,7 @@ async fn backlinks_return_all_records(db: TestDb) {
             did,
             limit: 100,
             after: None,
+            uris_only: false,
         };
         let seen = walk(async |after| {
             backlinks::read(&db, &Backlinks { after, ..links.clone() }, &US).await.unwrap()

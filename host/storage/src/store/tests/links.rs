@@ -150,8 +150,14 @@ async fn backlinks_are_of_one_path(db: TestDb) {
     ];
     apply(&db, 1, changes).await;
     let read = async |path: Option<&str>| {
-        let wanted =
-            Backlinks { links: of(path), target: TARGET.to_owned(), did: None, limit: 10, after: None };
+        let wanted = Backlinks {
+            links: of(path),
+            target: TARGET.to_owned(),
+            did: None,
+            limit: 10,
+            after: None,
+            uris_only: false,
+        };
         let page = backlinks::read(&db, &wanted, &US).await.unwrap();
         let mut rkeys: Vec<String> = page.rows.into_iter().map(|row| row.rkey).collect();
         rkeys.sort();

@@ -91,6 +91,7 @@ fn links() -> Backlinks {
         did: None,
         limit: 20,
         after: None,
+        uris_only: false,
     }
 }
 

@@ -40,6 +40,7 @@ async fn read_everywhere(db: &Db, uri: &RecordUri) -> Vec<Bytes> {
         did: None,
         limit: 10,
         after: None,
+        uris_only: false,
     };
     let start = Keyset { indexed_at: Timestamp(0), id: 0 };
 
