@@ -18,12 +18,12 @@ macro_rules! is_readable {
 pub(super) use is_readable;
 
 #[derive(sqlx::FromRow)]
-struct Row {
+pub(super) struct Row {
     cid: Option<Vec<u8>>,
     cid_verified: bool,
-    indexed_at: Timestamp,
+    pub(super) indexed_at: Timestamp,
     updated_at: Timestamp,
-    record: String,
+    pub(super) record: String,
     invalid_reason: Option<String>,
 }
 
@@ -39,7 +39,7 @@ macro_rules! select {
 }
 
 impl Row {
-    fn read(self, uri: &RecordUri) -> Result<FullRecordRow, StoreError> {
+    pub(super) fn read(self, uri: &RecordUri) -> Result<FullRecordRow, StoreError> {
         let cid = self.cid.map(|bytes| Cid::from_bytes(&bytes)).transpose();
         let row = RecordRow {
             // It has no place in a list.
@@ -80,12 +80,15 @@ pub(super) async fn readable(
     Ok(found.map(|row| row.read(uri)).transpose()?.map(|full| full.row))
 }
 
+/// The statement of [`moderated`].
+pub(in crate::store) const MODERATED: &str = select!();
+
 /// A moderated record that its repo still has, for operators.
 pub async fn moderated(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
-    let sql = select!();
     let found: Option<Row> = on!(db, reader, |pool| {
-        let query = sqlx::query_as(sql).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
+        let query =
+            sqlx::query_as(MODERATED).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
         query.fetch_optional(pool).await
     })?;
     found.map(|row| row.read(uri)).transpose()
