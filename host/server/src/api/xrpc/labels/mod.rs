@@ -39,7 +39,7 @@ pub(in crate::api) async fn answer(app: Arc<App>, nsid: &str, request: Request) 
     if nsid == QUERY {
         query::answer(&app, &tenant, &request).await
     } else {
-        subscribe::answer(&app, tenant, request)
+        subscribe::answer(&app, &tenant, request)
     }
 }
 
