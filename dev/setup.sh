@@ -15,6 +15,7 @@ clang_major() { "$1" --version 2>/dev/null | sed -n 's/.*clang version \([0-9]*\
 setup_build() {
     need cargo "Rust is needed: https://rustup.rs (version $(rust_wanted) or newer)"
     have=$(cargo --version | sed 's/cargo \([0-9]*\.[0-9]*\).*/\1/')
+    [ -n "$have" ] || fail "cargo does not run: rustup has no toolchain for this HOME (rustup default stable)"
     [ "$(printf '%s\n%s\n' "$(rust_wanted)" "$have" | sort -V | head -n 1)" = "$(rust_wanted)" ] ||
         fail "Rust $have is too old: $(rust_wanted) or newer is needed (rustup update stable)"
     command -v cc >/dev/null 2>&1 || apt_install gcc libc6-dev

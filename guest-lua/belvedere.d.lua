@@ -595,6 +595,47 @@ function labels.apply(uri, val, options) end
 ---@return boolean changed False when there was none.
 function labels.negate(uri, val, options) end
 
+-- moderation ---------------------------------------------------------------------------------------------------------
+
+---Hides and takes down records and accounts on this server; not in queries, besides `status`. The decisions are those of
+---`/admin/moderation`, made by this script's trigger.
+moderation = {}
+
+---@class belvedere.ModerationOptions
+---@field expires_at? string The time at which the server lifts the decision, RFC 3339; never when left out.
+
+---@class belvedere.Decision
+---@field action "hide"|"takedown"
+---@field reason string
+---@field created_by string The DID of an operator, or the trigger of a script.
+---@field created_at string
+---@field expires_at? string
+
+---Leaves a record or an account out of lists, joins, counts and searches; a record still answers at its URI.
+---@param subject string An at-uri with a DID, or a DID.
+---@param reason string 1 to 2000 characters.
+---@param options? belvedere.ModerationOptions
+---@return boolean changed False when the same decision was in force already.
+function moderation.hide(subject, reason, options) end
+
+---Leaves a record or an account out of all answers.
+---@param subject string An at-uri with a DID, or a DID.
+---@param reason string 1 to 2000 characters.
+---@param options? belvedere.ModerationOptions
+---@return boolean changed False when the same decision was in force already.
+function moderation.takedown(subject, reason, options) end
+
+---Lifts the decision in force: the record or the account is again as the network has it.
+---@param subject string An at-uri with a DID, or a DID.
+---@param reason? string
+---@return boolean changed False when there was none.
+function moderation.lift(subject, reason) end
+
+---The decision in force on a record or an account.
+---@param subject string An at-uri with a DID, or a DID.
+---@return belvedere.Decision? decision
+function moderation.status(subject) end
+
 -- atproto.spaces -----------------------------------------------------------------------------------------------------
 
 ---Permissioned spaces, as the caller sees them: what the caller may not know is as what does not exist. Errors: `bad-input`;

@@ -113,7 +113,10 @@ export class App {
 
   // Serves the page. It gets tokens from here, where a real app has a session of its user (docs/authentication.md).
   async #servePage(name, port) {
-    const files = { '/': ['page/index.html', 'text/html'], '/app.js': ['page/app.js', 'text/javascript'] }
+    const files = {
+      '/': [`${name}/page/index.html`, 'text/html'], '/app.js': [`${name}/page/app.js`, 'text/javascript'],
+      '/lib.js': ['lib/page.js', 'text/javascript'], '/page.css': ['lib/page.css', 'text/css'],
+    }
     this.#page = createServer(async (request, response) => {
       const { pathname, searchParams } = new URL(request.url, 'http://page')
       const send = (type, body) => response.writeHead(200, { 'content-type': `${type}; charset=utf-8` }).end(body)
@@ -123,10 +126,9 @@ export class App {
         return send('application/json', JSON.stringify({ server: this.url, clientKey: this.clientKey, accounts: names }))
       }
       if (pathname === '/token' && accounts[searchParams.get('as')]) return send('text/plain', await this.network.token(searchParams.get('as'), this.did))
-      if (pathname === '/lib.js') return send('text/javascript', await readFile(join(EXAMPLES, 'lib/page.js')))
       if (!files[pathname]) return response.writeHead(404).end()
       const [file, type] = files[pathname]
-      send(type, await readFile(join(EXAMPLES, name, file)))
+      send(type, await readFile(join(EXAMPLES, file)))
     })
     this.#page.listen(port, '127.0.0.1')
     await once(this.#page, 'listening')

@@ -41,6 +41,7 @@ mod plugin_command;
 mod record_events;
 mod replicas;
 mod script_command;
+mod script_moderation;
 mod script_plugins;
 mod setup;
 mod several_hosts;

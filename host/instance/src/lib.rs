@@ -15,6 +15,7 @@ pub mod oauth; // authorization servers: discovery, DPoP proofs, tokens
 pub mod keys; // keys that the instance generates for itself, and its signatures over records
 pub mod service_identity; // the instance's own DID: its keys, its services, operations of the PLC directory
 pub mod labels; // the labels that the instance issues as a labeler
+pub mod moderation; // what operators and scripts hide and take down
 pub mod lexicons; // the registry of uploaded lexicons; authorities and which methods are forwarded to them
 pub mod core; // what the parts of a running server share
 pub mod indexing; // follows the stream and writes the index

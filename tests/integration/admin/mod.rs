@@ -11,6 +11,7 @@ mod lexicon_lists;
 mod lexicon_preview;
 mod lexicons;
 mod metrics;
+mod moderated_records;
 mod moderation;
 mod network_lexicons;
 mod overview;

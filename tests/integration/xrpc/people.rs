@@ -253,6 +253,15 @@ async fn handles_of_shown_accounts_are_known_later(world: World) {
     let expected = shown(json!({ "did": ALICE, "handle": "alice.example" }));
     let is_known = async |server: &Instance| run(server, &profiles).await == expected;
     world.server.eventually("the handle is known", is_known).await;
+    // The index has nothing of Dave: his handle is kept in memory.
+    let dave = "did:plc:davedavedavedavedavedave";
+    world.plc.host(dave, "https://pds.example");
+    world.plc.also_known_as(dave, &json!(["at://dave.example"]));
+    world.server.dns.txt("_atproto.dave.example", &format!("did={dave}"));
+    let profiles = format!("return db.profiles({{ '{dave}' }})");
+    let expected = json!({ dave: { "did": dave, "handle": "dave.example" } });
+    let is_known = async |server: &Instance| run(server, &profiles).await == expected;
+    world.server.eventually("the handle of an account without records is known", is_known).await;
 }
 
 async fn handles_are_kept_and_follow_identity_events(world: World) {

@@ -264,15 +264,19 @@ events! {
     "account.status_changed" Info AccountStatusChanged { did: Did, status: &'static str }
         NONE, did.to_string(), { status };
 
-    /// An operator has hidden a record or an account here, or taken it down.
+    /// An operator or a script has hidden a record or an account here, or taken it down.
     "moderation.created" Warn
         ModerationCreated {
-            actor, subject, id: i64, action: &'static str, reason, expires_at: Option<Timestamp>
+            actor: Option<String>, script: Option<String>, subject, id: i64, action: &'static str, reason,
+            expires_at: Option<Timestamp>
         }
-        actor, subject, { id, action, reason, expires_at };
-    /// An operator has lifted that, or its time was over.
-    "moderation.lifted" Info ModerationLifted { actor: Option<String>, subject, id: i64, reason: Option<String> }
-        actor, subject, { id, reason };
+        actor, subject, { id, action, reason, expires_at, "script"?: script };
+    /// An operator or a script has lifted that, or its time was over.
+    "moderation.lifted" Info
+        ModerationLifted {
+            actor: Option<String>, script: Option<String>, subject, id: i64, reason: Option<String>
+        }
+        actor, subject, { id, reason, "script"?: script };
 
     /// An operator has applied a label of this instance, or negated one.
     "label.issued" Info LabelIssued { actor, uri, val, neg: bool, seq: i64 } actor, uri, { val, neg, seq };

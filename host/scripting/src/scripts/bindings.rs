@@ -14,6 +14,7 @@ wasmtime::component::bindgen!({
         "belvedere:script/jobs": async | trappable,
         "belvedere:script/http": async | trappable,
         "belvedere:script/atproto": async | trappable,
+        "belvedere:script/moderation": async | trappable,
         "belvedere:script/xrpc": async | trappable,
         "belvedere:script/repo": async | trappable,
         "belvedere:script/linked-repos": async | trappable,

@@ -97,6 +97,10 @@ pub enum DryWrite<'a> {
     LinkedRepoDelete { uri: String },
     #[serde(rename = "label.issue")]
     LabelIssue { uri: &'a str, val: &'a str, cid: Option<&'a str>, neg: bool, exp: Option<String> },
+    #[serde(rename = "moderation.create")]
+    ModerationCreate { subject: &'a str, action: &'a str, reason: &'a str, expires_at: Option<String> },
+    #[serde(rename = "moderation.lift")]
+    ModerationLift { subject: &'a str, reason: Option<&'a str> },
     #[serde(rename = "http.request")]
     HttpRequest { method: &'a str, url: &'a str, body_bytes: usize },
     #[serde(rename = "xrpc.procedure")]

@@ -177,6 +177,7 @@ impl App {
                 for did in dids {
                     self.core.resolver.invalidate(did).await;
                 }
+                self.scripting.profiles.people.forget(dids);
                 Ok(())
             }
         }

@@ -33,8 +33,9 @@ use belvedere_instance::events::EventFeed;
 use belvedere_instance::history::History;
 use belvedere_instance::indexing::{self, Observer, RecordChecker, StreamHandle};
 use belvedere_instance::jobs::retention::{self, Retention};
-use belvedere_instance::labels::{self, LabelIssuer};
+use belvedere_instance::labels::{LabelFeed, LabelIssuer};
 use belvedere_instance::lexicons::{Authorities, forwarding};
+use belvedere_instance::moderation::Moderator;
 use belvedere_instance::network_lexicons::NetworkLexicons;
 use belvedere_instance::pds::{Sessions, revocation, sweep};
 use belvedere_instance::repos::Repos;
@@ -115,8 +116,10 @@ pub struct App {
     pub labelers: Labelers,
     /// Issues the labels of this instance.
     pub label_issuer: LabelIssuer,
-    /// Permits for subscriptions to them.
-    pub label_subscriptions: FairPool,
+    /// Hides and takes down records and accounts.
+    pub moderator: Moderator,
+    /// Wakes those who subscribe to the labels of this instance.
+    pub label_feed: LabelFeed,
     /// Checks the records that backfills read.
     record_checker: Arc<RecordChecker>,
     pub lifecycle: Lifecycle,
@@ -169,7 +172,9 @@ impl App {
         let attestation = Arc::new(scripting::attestation(&startup).await?);
         let plugins = PluginParts::open(&startup, &attestation, loaded.memory()).await?;
         let for_scripts = (&repos, &linked_repos, &spaces, &plugins);
-        let (signers, sender_buckets) = ((&service_identity, &attestation), Arc::<Buckets>::default());
+        let label_issuer = LabelIssuer::new(core.db.clone(), core.clock.clone(), service_identity.clone());
+        let signers = (&service_identity, &label_issuer, &attestation);
+        let sender_buckets = Arc::<Buckets>::default();
         let scripting =
             Scripting::open(&startup, loaded, xrpc, for_scripts, signers, (&settings, &sender_buckets))
                 .await?;
@@ -214,7 +219,9 @@ impl App {
         let ending = (tasks.clone(), lifecycle.drain.child_token());
         let event_feed = EventFeed::new(db.clone(), &events, clock.clone(), streams, ending);
         let labelers = Labelers::new(core.clone(), scripting.events.clone());
-        let label_issuer = LabelIssuer::new(core.db.clone(), core.clock.clone(), service_identity.clone());
+        let ending = (tasks.clone(), lifecycle.drain.child_token());
+        let label_feed = LabelFeed::new(db.clone(), &label_issuer, ending);
+        let moderator = Moderator::new(core.db.clone(), core.clock.clone(), core.events.clone());
         let app = Arc::new(Self {
             core,
             config,
@@ -245,7 +252,8 @@ impl App {
             backfill_feeds,
             labelers,
             label_issuer,
-            label_subscriptions: labels::subscriptions(),
+            moderator,
+            label_feed,
             record_checker,
             lifecycle,
             _lock: lock,

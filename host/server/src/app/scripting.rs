@@ -14,6 +14,7 @@ use belvedere_instance::core::Core;
 use belvedere_instance::jobs::JobQueue;
 use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::labels::LabelIssuer;
+use belvedere_instance::moderation::Moderator;
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
 use belvedere_instance::service_identity::ServiceIdentity;
@@ -73,7 +74,7 @@ impl Scripting {
         loaded: LoadedScripts,
         xrpc: Arc<dyn Xrpc>,
         (repos, linked_repos, spaces, plugins): (&Repos, &LinkedRepos, &Spaces, &PluginParts),
-        (identity, attestation): (&ServiceIdentity, &Arc<Attestation>),
+        (identity, issuer, attestation): (&ServiceIdentity, &LabelIssuer, &Arc<Attestation>),
         (settings, sender_buckets): (&Arc<Settings>, &Arc<Buckets>),
     ) -> Result<Self, StartError> {
         let Core { db, clock, random, events, sealing, .. } = &startup.core;
@@ -84,8 +85,8 @@ impl Scripting {
         let jobs = JobQueue::new(db.clone(), Arc::clone(&library) as _, clock.clone(), random.clone());
         let index = Arc::new(ServerIndex::new(db.clone()));
         let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
-        let issuer = LabelIssuer::new(db.clone(), clock.clone(), identity.clone());
-        let labels = Arc::new(ServerLabels(db.clone(), clock.clone(), issuer));
+        let labels = Arc::new(ServerLabels(db.clone(), clock.clone(), issuer.clone()));
+        let moderator = Moderator::new(db.clone(), clock.clone(), events.clone());
         let look_ups = ScriptLookUps { buckets: Arc::clone(sender_buckets), clock: clock.clone() };
         let people = startup.people.clone();
         let profiles = ServerProfiles {
@@ -103,6 +104,7 @@ impl Scripting {
             .with_xrpc(xrpc)
             .with_jobs(jobs.clone())
             .with_atproto(startup.core.resolver.clone(), labels, Arc::clone(attestation))
+            .with_moderator(moderator)
             .with_people(people, Arc::new(look_ups))
             .with_profiles(Arc::clone(&profiles) as _)
             .with_identity(identity.clone())

@@ -53,7 +53,8 @@ impl Startup {
         };
         let failed = |error| StartError::Store { url: config.database.redacted_url(), error };
         core.registry.reload(&core.db).await.map_err(failed)?;
-        let people = People::new(core.db.clone(), core.resolver.clone(), core.clock.clone());
+        let people =
+            People::new(core.db.clone(), core.resolver.clone(), core.clock.clone(), core.random.clone());
         let processor = ProcessorPool::default();
         Ok(Self { core, config, identity, secrets, lock, people, processor, lifecycle })
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use belvedere_instance::events::Event;
 use belvedere_instance::indexing::rereading;
 use belvedere_instance::lexicons::revalidation::{self, InvalidationReport};
+use belvedere_instance::moderation::Moderator;
 use belvedere_storage::store::lease::Lease;
 
 use super::{App, moderation};
@@ -34,11 +35,12 @@ impl App {
                     reason,
                 });
             };
+            let moderator = Moderator::new(db.clone(), self.clock.clone(), self.events.clone());
             let work = async {
                 tokio::join!(
                     self.network_lexicons.refresh_periodically(self),
                     rereading::run(&db),
-                    moderation::lift_expired_periodically(&db, &self.clock, &self.events),
+                    moderation::lift_expired_periodically(&moderator),
                     revalidation::run(db.clone(), Arc::clone(&self.registry), self.clock.clone(), &report),
                 );
             };

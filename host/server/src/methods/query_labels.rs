@@ -7,7 +7,7 @@ use crate::app::App;
 use belvedere_instance::labels::Signed;
 use belvedere_instance::service_identity::Labeler;
 use belvedere_instance::xrpc::{Answer, Call, Verb};
-use belvedere_storage::store::issued_labels::{self, Pattern};
+use belvedere_storage::store::issued_labels::latest::{LatestLabels, Pattern, latest};
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::Error;
 
@@ -25,7 +25,7 @@ struct Query {
     patterns: Vec<Pattern>,
     sources: Vec<String>,
     limit: u32,
-    cursor: i64,
+    cursor: Option<i64>,
 }
 
 /// The instance as a labeler.
@@ -61,21 +61,23 @@ pub async fn answer(app: &App, tenant: &Tenant, params: &[(String, String)]) -> 
     let labeler = labeler(app)?;
     let own = labeler.did.as_str();
     let found = if query.sources.is_empty() || query.sources.iter().any(|source| source == own) {
-        issued_labels::latest(&app.db, own, &query.patterns, (query.cursor, query.limit), tenant).await?
+        let found = latest(&app.db, own, &query.patterns, (query.cursor, query.limit), tenant).await?;
+        found.ok_or_else(bad_cursor)?
     } else {
-        Vec::new()
+        LatestLabels::default()
     };
-    let labels: Vec<Value> = found.iter().map(|issued| Signed::new(&labeler, issued).json()).collect();
+    let labels: Vec<Value> = found.labels.iter().map(|issued| Signed::new(&labeler, issued).json()).collect();
     let mut body = json!({ "labels": labels });
-    if let Some(last) = found.last().filter(|_| found.len() == query.limit as usize) {
-        body["cursor"] = last.seq.to_string().into();
+    if let Some(next) = found.next {
+        body["cursor"] = next.to_string().into();
     }
     Ok(Answer::json(StatusCode::OK, body.to_string().into()))
 }
 
 impl Query {
     fn read(params: &[(String, String)]) -> Result<Self, Error> {
-        let mut query = Self { patterns: Vec::new(), sources: Vec::new(), limit: DEFAULT_LIMIT, cursor: 0 };
+        let mut query =
+            Self { patterns: Vec::new(), sources: Vec::new(), limit: DEFAULT_LIMIT, cursor: None };
         for (name, value) in params {
             match name.as_str() {
                 "uriPatterns" => query.patterns.push(pattern(value)?),
@@ -115,9 +117,17 @@ fn limit(text: &str) -> Result<u32, Error> {
     limit.ok_or_else(|| Error::bad_request(format!("limit must be a number from 1 to {MAX_LIMIT}")))
 }
 
-fn cursor(text: &str) -> Result<i64, Error> {
-    let cursor = text.parse().ok().filter(|cursor| *cursor >= 0);
-    cursor.ok_or_else(|| Error::bad_request("cursor must be the cursor of an earlier answer"))
+/// The cursor; an empty one, and 0, are none.
+fn cursor(text: &str) -> Result<Option<i64>, Error> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let cursor: Option<i64> = text.parse().ok().filter(|cursor| *cursor >= 0);
+    cursor.ok_or_else(bad_cursor).map(|cursor| Some(cursor).filter(|cursor| *cursor > 0))
+}
+
+fn bad_cursor() -> Error {
+    Error::bad_request("cursor must be the cursor of an earlier answer")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The server's side of a WebSocket (RFC 6455): the upgrade of a request, and a connection on which only the server sends
 //! messages.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -107,12 +108,12 @@ impl Socket {
         self.write(Message::Binary(Bytes::from(message))).await
     }
 
-    /// Waits for a time, while it answers pings and sends some.
+    /// Waits for something, while it answers pings and sends some.
     ///
     /// # Errors
     /// [`Gone`], also when the client closes the connection or sends a message.
-    pub async fn wait(&mut self, time: Duration) -> Result<(), Gone> {
-        let until = Instant::now() + time;
+    pub async fn wait_for<T>(&mut self, change: impl Future<Output = T>) -> Result<T, Gone> {
+        let mut change = pin!(change);
         loop {
             tokio::select! {
                 biased;
@@ -127,7 +128,7 @@ impl Socket {
                     }
                     _ => return Err(Gone),
                 },
-                () = tokio::time::sleep_until(until) => return Ok(()),
+                changed = &mut change => return Ok(changed),
                 () = tokio::time::sleep_until(self.ping_at) => {
                     if self.is_pinged {
                         return Err(Gone);
@@ -180,7 +181,8 @@ mod tests {
                 tokio::spawn(async move {
                     let mut socket = upgrade.socket().await.unwrap();
                     socket.send(b"first".to_vec()).await.unwrap();
-                    if socket.wait(Duration::from_millis(100)).await.is_ok() {
+                    let pause = tokio::time::sleep(Duration::from_millis(100));
+                    if socket.wait_for(pause).await.is_ok() {
                         socket.send(b"second".to_vec()).await.unwrap();
                         socket.close("that was all").await;
                     }

@@ -10,7 +10,8 @@ crate::in_both_worlds!(
     accounts_that_block_the_viewer_are_hidden,
     counts_leave_hidden_records_out,
     case_22_a_taken_down_record_vanishes,
-    hidden_accounts_vanish
+    hidden_accounts_vanish,
+    what_operators_take_down_vanishes_with_its_author_and_blobs
 );
 
 fn feed(hide: Value) -> Value {
@@ -158,4 +159,55 @@ async fn hidden_accounts_vanish(mut world: World) {
     assert_eq!(column(&page, "likes"), [0, 0, 1], "the like of a hidden account is not counted");
     assert!(page["feed"][1].get("quoted").is_none(), "{page}");
     assert_eq!(page["feed"][2]["replies"], json!([]));
+}
+
+const PICTURE: &str = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku";
+
+/// Hides a record or an account here, or takes it down. Returns the path of the decision.
+async fn moderate(world: &World, subject: &str, action: &str) -> String {
+    let body = json!({ "subject": subject, "action": action, "reason": "spam" });
+    let made = world.server.admin(Method::POST, "/admin/moderation", Some(&body)).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    format!("/admin/moderation/{}", made.body["id"])
+}
+
+async fn what_operators_take_down_vanishes_with_its_author_and_blobs(world: World) {
+    let mut world = social(world).await;
+    world.plc.host(BOB, "https://pds.example");
+    let blob = json!({ "$type": "blob", "ref": { "$link": PICTURE }, "mimeType": "image/png", "size": 1 });
+    let post = json!({ "$type": POSTS, "text": "look", "picture": blob });
+    let answer = json!({ "$type": POSTS, "text": "nice", "reply": { "parent": reference(BOB, "b2") } });
+    put(&mut world, vec![(BOB, POSTS, "b2", post), (ALICE, POSTS, "a3", answer)]).await;
+    let row = json!({ "key": "@rkey", "picture": "@blob:picture", "author": "@author" });
+    let author = json!({ "profile": "did", "output": { "name": "@field:displayName", "did": "@did" } });
+    let parent = json!({ "follow": "reply.parent.uri", "with": { "author": author }, "output": row });
+    let mut shown = row.clone();
+    shown["parent"] = "@parent".into();
+    let view = json!({ "view": 1, "from": POSTS, "with": { "author": author, "parent": parent },
+        "output": { "feed": [shown], "cursor": "@cursor" } });
+    serve(&world, paged(json!({})), view).await;
+    let keys = |page: &Value| column(page, "key");
+    let page = body(&world, "").await;
+    assert_eq!(keys(&page), ["a3", "b2", "c1", "a2", "b1", "a1"]);
+    assert!(page["feed"][1]["picture"].as_str().unwrap().contains(PICTURE), "{page}");
+    assert_eq!(page["feed"][0]["parent"]["author"]["name"], "Bob");
+
+    let decision = moderate(&world, &uri(BOB, "b2"), "takedown").await;
+    let page = body(&world, "limit=5").await;
+    assert_eq!(keys(&page), ["a3", "c1", "a2", "b1", "a1"], "the page is full");
+    assert!(page["feed"][0].get("parent").is_none() && !page.to_string().contains(PICTURE), "{page}");
+    world.server.admin(Method::DELETE, &decision, None).await;
+
+    for action in ["hide", "takedown"] {
+        moderate(&world, BOB, action).await;
+        let page = body(&world, "").await;
+        assert_eq!(keys(&page), ["a3", "c1", "a2", "a1"], "{action}");
+        for gone in [PICTURE, BOB, "Bob"] {
+            assert!(!page.to_string().contains(gone), "{action}: {gone}: {page}");
+        }
+    }
+    let one = json!({ "view": 1, "from": { "uri": "$uri", "collection": POSTS }, "output": { "post": { "key": "@rkey" } } });
+    serve(&world, json!({ "uri": { "type": "string" } }), one).await;
+    assert_eq!(call(&world, &format!("uri={}", uri(BOB, "b2"))).await.status, 404);
+    assert_eq!(call(&world, &format!("uri={}", uri(ALICE, "a3"))).await.status, 200);
 }

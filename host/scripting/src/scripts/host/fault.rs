@@ -2,6 +2,7 @@
 
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::services::IndexError;
+use belvedere_storage::store::StoreError;
 use belvedere_wasm::sandbox::Refusal;
 use belvedere_web::net::NetError;
 
@@ -36,6 +37,12 @@ pub(super) fn index(function: &str, error: &IndexError) -> Fault {
         }
     };
     new(code, format!("{function}: {error}"))
+}
+
+/// Logs the failure of a database, which is not shown to the script.
+pub(super) fn database(function: &str, cause: &StoreError) -> Fault {
+    tracing::error!(function, error = %cause, "a script's database request failed");
+    new(FaultCode::Unavailable, format!("{function}: database unavailable"))
 }
 
 /// Maps a request without an answer to a fault. It does not contain the addresses that names resolved to.

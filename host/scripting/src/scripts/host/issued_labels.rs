@@ -6,17 +6,12 @@ use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::DryWrite;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::labels::{IssueError, LabelRequest};
-use belvedere_protocol::trigger::TriggerKind;
 
 /// Issues a label. Returns whether it changed anything.
 pub(super) async fn issue(state: &mut RunState, request: &LabelRequest) -> Result<bool, Fault> {
     let function = function(request.neg);
     let issuer = state.service(function, |services| services.labels.as_ref()?.issuer())?;
-    // Everyone may call a query, and it changes nothing.
-    if state.info.kind == TriggerKind::Query {
-        let remedy = "a query changes nothing; call it in a procedure, an event or a job";
-        return Err(fault::forbidden(format!("{function}: {remedy}")));
-    }
+    state.may_change(function)?;
     if let Some(dry_run) = state.dry_run() {
         issuer.check(request).map_err(|error| refused(function, &error))?;
         let LabelRequest { uri, val, cid, neg, exp } = request;
@@ -45,10 +40,7 @@ fn refused(function: &str, error: &IssueError) -> Fault {
     let code = match error {
         IssueError::NoLabeler => FaultCode::Forbidden,
         IssueError::Label(_) | IssueError::Expired => FaultCode::BadInput,
-        IssueError::Store(cause) => {
-            tracing::error!(function, error = %cause, "a script's label can't be stored");
-            return fault::new(FaultCode::Unavailable, format!("{function}: database unavailable"));
-        }
+        IssueError::Store(cause) => return fault::database(function, cause),
     };
     fault::new(code, format!("{function}: {error}"))
 }

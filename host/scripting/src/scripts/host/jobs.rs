@@ -7,7 +7,6 @@ use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::{DryRun, DryWrite};
 use belvedere_instance::jobs::{CreateError, RunningJob};
 use belvedere_protocol::trigger::TriggerKind;
-use belvedere_storage::store::StoreError;
 
 /// Bytes of the argument of `job.progress`.
 const PROGRESS_BYTES: usize = 16 << 10;
@@ -63,7 +62,7 @@ impl Host for RunState {
         }
         let job = self.job(FUNCTION)?;
         let written = job.progress(&String::from_utf8_lossy(&value)).await;
-        Ok(written.map_err(|error| unavailable(FUNCTION, &error))?)
+        Ok(written.map_err(|error| fault::database(FUNCTION, &error))?)
     }
 
     async fn should_stop(&mut self) -> Result<bool, Refusal> {
@@ -72,7 +71,7 @@ impl Host for RunState {
             return Ok(false);
         }
         let job = self.job(FUNCTION)?;
-        Ok(job.should_stop().await.map_err(|error| unavailable(FUNCTION, &error))?)
+        Ok(job.should_stop().await.map_err(|error| fault::database(FUNCTION, &error))?)
     }
 
     /// A dry run of a job does not wait.
@@ -82,7 +81,7 @@ impl Host for RunState {
             return Ok(());
         }
         let job = self.job(FUNCTION)?;
-        Ok(job.wait(seconds).await.map_err(|error| unavailable(FUNCTION, &error))?)
+        Ok(job.wait(seconds).await.map_err(|error| fault::database(FUNCTION, &error))?)
     }
 }
 
@@ -99,9 +98,4 @@ impl RunState {
     fn job(&mut self, function: &str) -> Result<RunningJob, Fault> {
         self.service(function, |services| services.job.clone())
     }
-}
-
-fn unavailable(function: &str, error: &StoreError) -> Fault {
-    tracing::error!(function, %error, "a script's database request failed");
-    fault::new(FaultCode::Unavailable, format!("{function}: database unavailable"))
 }

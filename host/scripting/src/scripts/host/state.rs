@@ -64,7 +64,7 @@ pub(in crate::scripts) struct RunState {
     pub(super) clock: Clock,
     pub(super) tids: Arc<TidClock>,
     /// `None` while a script is only checked.
-    services: Option<Services>,
+    pub(super) services: Option<Services>,
     /// The answers to the caller for faults that are not caught. A fault has the number of its answer.
     answers: Vec<Arc<FailureAnswer>>,
     host_calls: Arc<AtomicU32>,
@@ -293,23 +293,6 @@ impl RunState {
     /// The repos, for work that is part of a counted call.
     pub(super) fn repos(&self) -> Option<&Repos> {
         self.services.as_ref()?.repos.as_ref()
-    }
-
-    /// Must be called after the run has written to a repo or to its records in the index: its reads, and the caller's next
-    /// reads, see the write.
-    pub(super) async fn announce_write(&self, repo: &Did) {
-        let Some(services) = &self.services else { return };
-        services.index.set_written();
-        // The repo's owner was announced with the write. Runs of the instance have no caller.
-        let caller = &self.info.caller;
-        let is_own = caller.did.as_ref() == Some(repo);
-        let is_named = caller.did.is_some() || caller.tenant != Tenant::Instance;
-        if !is_own
-            && is_named
-            && let Some(repos) = &services.repos
-        {
-            repos.announce(&[caller.writer()]).await;
-        }
     }
 
     /// The destination of log lines; `None` while a script is only checked.

@@ -31,6 +31,7 @@ use belvedere_instance::identity::Resolver;
 use belvedere_instance::jobs::{JobQueue, RunningJob};
 use belvedere_instance::keys::attestation::Attestation;
 use belvedere_instance::labels::LabelIssuer;
+use belvedere_instance::moderation::Moderator;
 use belvedere_instance::people::People;
 use belvedere_instance::repos::Repos;
 use belvedere_instance::repos::linked::LinkedRepos;
@@ -65,6 +66,7 @@ pub struct Services {
     /// Pays for look-ups of handles; without it they are free.
     pub(in crate::scripts) handle_budget: Option<Arc<dyn HandleBudget>>,
     pub labels: Option<Arc<dyn Labels>>,
+    pub(in crate::scripts) moderator: Option<Moderator>,
     pub(in crate::scripts) profiles: Option<Arc<dyn Profiles>>,
     /// Signs records.
     pub attestation: Option<Arc<Attestation>>,
@@ -97,6 +99,7 @@ impl Services {
             people: None,
             handle_budget: None,
             labels: None,
+            moderator: None,
             profiles: None,
             attestation: None,
             identity: None,
@@ -132,6 +135,12 @@ impl Services {
     pub fn with_people(mut self, people: People, budget: Arc<dyn HandleBudget>) -> Self {
         self.people = Some(people);
         self.handle_budget = Some(budget);
+        self
+    }
+
+    #[must_use]
+    pub fn with_moderator(mut self, moderator: Moderator) -> Self {
+        self.moderator = Some(moderator);
         self
     }
 
@@ -217,6 +226,7 @@ impl Services {
             people: self.people.clone().filter(|_| network),
             handle_budget: self.handle_budget.clone(),
             labels: self.labels.clone(),
+            moderator: self.moderator.clone(),
             profiles: self.profiles.clone(),
             attestation: self.attestation.clone(),
             identity: None,

@@ -94,6 +94,7 @@ async fn unsafe_globals_are_removed() {
             "linked_repos",
             "log",
             "math",
+            "moderation",
             "next",
             "now",
             "os",

@@ -12,17 +12,12 @@ use crate::api::input::{WithBody, WithQuery};
 use crate::api::paging::{Page, given};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::Event;
+use belvedere_instance::moderation::{Author, ModerationError, ModerationRequest, parse_subject};
 use belvedere_storage::query::PageSize;
-use belvedere_storage::store::moderation::{
-    self, Action, Decision, Lifted, ModerationFilter, ModerationRow, Subject,
-};
+use belvedere_storage::store::moderation::{self, Action, Lifted, ModerationFilter, ModerationRow, Subject};
 use belvedere_storage::store::records::hidden;
 use belvedere_storage::store::replicas::Writer;
 use belvedere_web::http::{Error, Request};
-
-/// Characters of a reason. It is an event, and shown in lists.
-const MAX_REASON: usize = 2_000;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ModerationList {
@@ -58,7 +53,7 @@ pub async fn list(
         Some(_) => return Err(Error::bad_request("active must be true, false or all")),
     };
     let action = given(action.as_deref()).map(|action| parse_action(&action)).transpose()?;
-    let subject = given(subject.as_deref()).map(|text| parse_subject(&text)).transpose()?;
+    let subject = given(subject.as_deref()).map(|text| parse_subject(&text)).transpose().map_err(refused)?;
     let before = page.cursor().map(|cursor| cursor.parse()).transpose();
     let before = before.map_err(|_| Error::bad_request("cursor must be the cursor of an earlier answer"))?;
     let limit = page.limit(PageSize::LOGS)?;
@@ -111,26 +106,15 @@ pub async fn create(
     admin: Admin,
     request: WithBody<NewModeration>,
 ) -> JsonResult<ModerationRow, 201> {
-    let body = request.json()?;
-    let now = app.clock.now();
-    let decision = Decision {
-        subject: parse_subject(body.subject.trim())?,
-        action: parse_action(&body.action)?,
-        reason: checked_reason(&body.reason)?,
-        by: admin.did.to_string(),
-        expires_at: body.expires_at.map(|text| expiry(&text, now)).transpose()?,
-    };
-    let made = moderation::moderate(&app.db, &decision, now).await?;
+    let NewModeration { subject, action, reason, expires_at } = request.json()?;
+    let action = parse_action(&action)?;
+    let expires_at = expires_at.map(|text| Timestamp::parse(&text)).transpose();
+    let expires_at =
+        expires_at.map_err(|_| Error::bad_request("expires_at must be a time like 2026-01-31T12:00:00Z"))?;
+    let decision = ModerationRequest { subject, action, reason, expires_at };
+    let made = app.moderator.moderate(&decision, Author::Operator(&admin.did)).await.map_err(refused)?;
     if made.is_new {
         app.db.announce_writes(&[Writer::account(&admin.did)]).await;
-        app.events.record(Event::ModerationCreated {
-            actor: decision.by,
-            subject: made.row.subject.clone(),
-            id: made.row.id,
-            action: decision.action.as_str(),
-            reason: decision.reason,
-            expires_at: decision.expires_at,
-        });
     }
     Ok(Json(made.row))
 }
@@ -145,14 +129,10 @@ pub struct LiftQuery {
 /// in the list. Idempotent.
 pub async fn lift(app: Arc<App>, admin: Admin, request: WithQuery<LiftQuery>) -> JsonResult<ModerationRow> {
     let reason = given(request.parameters()?.reason.as_deref());
-    let reason = reason.map(|reason| checked_reason(&reason)).transpose()?;
-    let (id, by) = (id_of(&request)?, admin.did.to_string());
-    let lifted = moderation::lift(&app.db, id, Some(&by), reason.as_deref(), app.clock.now()).await?;
-    let Lifted { row, was_active } = lifted.ok_or_else(not_found)?;
+    let lifted = app.moderator.lift(id_of(&request)?, reason.as_deref(), Author::Operator(&admin.did)).await;
+    let Lifted { row, was_active } = lifted.map_err(refused)?.ok_or_else(not_found)?;
     if was_active {
         app.db.announce_writes(&[Writer::account(&admin.did)]).await;
-        let subject = row.subject.clone();
-        app.events.record(Event::ModerationLifted { actor: Some(by), subject, id, reason });
     }
     Ok(Json(row))
 }
@@ -166,33 +146,15 @@ fn id_of(request: &Request) -> Result<i64, Error> {
     request.param("id").parse().map_err(|_| not_found())
 }
 
-fn parse_subject(text: &str) -> Result<Subject, Error> {
-    Subject::parse(text).ok_or_else(|| {
-        Error::bad_request("subject must be the AT URI of a record (at://did/collection/rkey) or a DID")
-    })
-}
-
 fn parse_action(text: &str) -> Result<Action, Error> {
     text.parse().map_err(|_| Error::bad_request("action must be hide or takedown"))
 }
 
-/// The reason without blanks around it.
-fn checked_reason(text: &str) -> Result<String, Error> {
-    let reason = text.trim();
-    // PostgreSQL's text can't contain U+0000.
-    if reason.is_empty() || reason.chars().count() > MAX_REASON || reason.contains('\0') {
-        return Err(Error::bad_request(format!(
-            "reason must have 1 to {MAX_REASON} characters, without U+0000"
-        )));
+fn refused(error: ModerationError) -> Error {
+    match error {
+        ModerationError::Store(error) => error.into(),
+        ModerationError::Subject | ModerationError::Reason | ModerationError::Expired => {
+            Error::bad_request(error.to_string())
+        }
     }
-    Ok(reason.to_owned())
-}
-
-fn expiry(text: &str, now: Timestamp) -> Result<Timestamp, Error> {
-    let time = Timestamp::parse(text)
-        .map_err(|_| Error::bad_request("expires_at must be a time like 2026-01-31T12:00:00Z"))?;
-    if time <= now {
-        return Err(Error::bad_request("expires_at must be in the future"));
-    }
-    Ok(time)
 }

@@ -5,6 +5,8 @@
 
 mod apply;
 
+use std::collections::HashMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use sqlx::AssertSqlSafe;
@@ -12,7 +14,8 @@ use sqlx::AssertSqlSafe;
 pub use apply::{Lifted, Moderated, lift, moderate};
 
 use super::text_enum::text_enum;
-use super::{Db, StoreError, on};
+use super::types::to_json_text;
+use super::{Backend, Db, StoreError, on};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, RecordUri};
 
@@ -80,14 +83,14 @@ pub struct ModerationRow {
     pub subject: String,
     pub action: Action,
     pub reason: String,
-    /// The DID of the operator.
+    /// The DID of the operator, or the trigger of the script.
     pub created_by: String,
     pub created_at: Timestamp,
     /// The time at which the server lifts it; null: never.
     pub expires_at: Option<Timestamp>,
     /// Null while it is in force.
     pub lifted_at: Option<Timestamp>,
-    /// Null when it has expired.
+    /// The operator or the script; null when it has expired.
     pub lifted_by: Option<String>,
     pub lift_reason: Option<String>,
 }
@@ -104,22 +107,15 @@ pub struct ModerationFilter {
     pub before: Option<i64>,
 }
 
+/// Subjects of one statement of [`active_on`].
+const MAX_SUBJECTS: usize = 500;
+
 const COLUMNS: &str =
     "id, subject, action, reason, created_by, created_at, expires_at, lifted_at, lifted_by, lift_reason";
 
 /// Decisions, newest first, at most `limit`.
 pub async fn list(db: &Db, filter: &ModerationFilter, limit: u32) -> Result<Vec<ModerationRow>, StoreError> {
-    // The statement has only the conditions that are given, so that each walks an index.
-    let active = match filter.active {
-        Some(true) => "lifted_at IS NULL",
-        Some(false) => "lifted_at IS NOT NULL",
-        None => "TRUE",
-    };
-    let subject = if filter.subject.is_some() { "subject = $3" } else { "CAST($3 AS TEXT) IS NULL" };
-    let action = if filter.action.is_some() { "action = $4" } else { "CAST($4 AS TEXT) IS NULL" };
-    let sql = format!(
-        "SELECT {COLUMNS} FROM moderation WHERE id < $1 AND {active} AND {subject} AND {action} ORDER BY id DESC LIMIT $2"
-    );
+    let sql = list_sql(filter);
     Ok(on!(db, reader, |pool| {
         sqlx::query_as(AssertSqlSafe(sql))
             .bind(filter.before.unwrap_or(i64::MAX))
@@ -131,6 +127,20 @@ pub async fn list(db: &Db, filter: &ModerationFilter, limit: u32) -> Result<Vec<
     })?)
 }
 
+/// The statement has only the conditions that are given, so that each walks an index.
+pub(in crate::store) fn list_sql(filter: &ModerationFilter) -> String {
+    let active = match filter.active {
+        Some(true) => "lifted_at IS NULL",
+        Some(false) => "lifted_at IS NOT NULL",
+        None => "TRUE",
+    };
+    let subject = if filter.subject.is_some() { "subject = $3" } else { "CAST($3 AS TEXT) IS NULL" };
+    let action = if filter.action.is_some() { "action = $4" } else { "CAST($4 AS TEXT) IS NULL" };
+    format!(
+        "SELECT {COLUMNS} FROM moderation WHERE id < $1 AND {active} AND {subject} AND {action} ORDER BY id DESC LIMIT $2"
+    )
+}
+
 pub async fn get(db: &Db, id: i64) -> Result<Option<ModerationRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM moderation WHERE id = $1");
     Ok(on!(db, writer, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)
@@ -138,16 +148,38 @@ pub async fn get(db: &Db, id: i64) -> Result<Option<ModerationRow>, StoreError> 
 
 /// The decision in force on a subject.
 pub async fn active(db: &Db, subject: &Subject) -> Result<Option<ModerationRow>, StoreError> {
-    let subject = Some(subject.to_string());
-    let filter = ModerationFilter { active: Some(true), subject, ..ModerationFilter::default() };
-    Ok(list(db, &filter, 1).await?.pop())
+    let subject = subject.to_string();
+    Ok(active_on(db, std::slice::from_ref(&subject)).await?.remove(&subject))
 }
+
+/// The decisions in force on some subjects, by subject.
+pub async fn active_on(db: &Db, subjects: &[String]) -> Result<HashMap<String, ModerationRow>, StoreError> {
+    let mut found = HashMap::new();
+    for chunk in subjects.chunks(MAX_SUBJECTS) {
+        let rows: Vec<ModerationRow> = on!(db, reader, |pool| {
+            let query = sqlx::query_as(AssertSqlSafe(active_on_sql(db.backend())));
+            query.bind(to_json_text(chunk)).fetch_all(pool).await
+        })?;
+        found.extend(rows.into_iter().map(|row| (row.subject.clone(), row)));
+    }
+    Ok(found)
+}
+
+/// The statement of [`active_on`].
+pub(in crate::store) fn active_on_sql(backend: Backend) -> String {
+    let subjects = match backend {
+        Backend::Sqlite => "(SELECT value FROM json_each($1))",
+        Backend::Postgres => "(SELECT json_array_elements_text($1::json))",
+    };
+    format!("SELECT {COLUMNS} FROM moderation WHERE lifted_at IS NULL AND subject IN {subjects}")
+}
+
+pub(in crate::store) const EXPIRED: &str = "SELECT id FROM moderation WHERE lifted_at IS NULL AND expires_at IS NOT NULL \
+     AND expires_at <= $1 ORDER BY expires_at LIMIT $2";
 
 /// The ids of decisions whose time is over, at most `limit`.
 pub async fn expired(db: &Db, now: Timestamp, limit: u32) -> Result<Vec<i64>, StoreError> {
-    let sql = "SELECT id FROM moderation WHERE lifted_at IS NULL AND expires_at IS NOT NULL AND expires_at <= $1 \
-               ORDER BY expires_at LIMIT $2";
     Ok(on!(db, reader, |pool| {
-        sqlx::query_scalar(sql).bind(now).bind(i64::from(limit)).fetch_all(pool).await
+        sqlx::query_scalar(EXPIRED).bind(now).bind(i64::from(limit)).fetch_all(pool).await
     })?)
 }

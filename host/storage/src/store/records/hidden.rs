@@ -8,21 +8,22 @@ use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Cid, RecordUri};
 
 #[derive(sqlx::FromRow)]
-struct Row {
+pub(super) struct Row {
     cid: Option<Vec<u8>>,
     cid_verified: bool,
-    indexed_at: Timestamp,
+    pub(super) indexed_at: Timestamp,
     updated_at: Timestamp,
-    record: String,
+    pub(super) record: String,
     invalid_reason: Option<String>,
 }
 
-const SELECT: &str = "SELECT h.cid, h.cid_verified, h.indexed_at, h.updated_at, h.record, h.invalid_reason \
+/// The statement of [`moderated`].
+pub(in crate::store) const MODERATED: &str = "SELECT h.cid, h.cid_verified, h.indexed_at, h.updated_at, h.record, h.invalid_reason \
      FROM dids d CROSS JOIN hidden_records h WHERE d.did = $2 AND h.collection_id = $1 AND h.did_id = d.id AND h.rkey = $3 \
          AND h.record IS NOT NULL";
 
 impl Row {
-    fn read(self, uri: &RecordUri) -> Result<FullRecordRow, StoreError> {
+    pub(super) fn read(self, uri: &RecordUri) -> Result<FullRecordRow, StoreError> {
         let cid = self.cid.map(|bytes| Cid::from_bytes(&bytes)).transpose();
         let row = RecordRow {
             // It has no place in a list.
@@ -43,7 +44,8 @@ impl Row {
 pub async fn moderated(db: &Db, uri: &RecordUri) -> Result<Option<FullRecordRow>, StoreError> {
     let Some(collection) = intern::collection(db, &uri.collection).await? else { return Ok(None) };
     let found: Option<Row> = on!(db, reader, |pool| {
-        let query = sqlx::query_as(SELECT).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
+        let query =
+            sqlx::query_as(MODERATED).bind(collection.id).bind(uri.did.as_str()).bind(uri.rkey.as_str());
         query.fetch_optional(pool).await
     })?;
     found.map(|row| row.read(uri)).transpose()

@@ -9,6 +9,7 @@ pub mod invalid;
 pub mod linked_accounts;
 pub mod links;
 pub(super) mod many;
+pub mod moderated;
 pub(super) mod packed;
 pub(super) mod page;
 pub mod related;

@@ -3,7 +3,8 @@
 use super::fixtures::*;
 
 use crate::store::index::AccountStatus;
-use crate::store::issued_labels::{self, IssuedLabel, Pattern};
+use crate::store::issued_labels::latest::{LatestLabels, Pattern, latest};
+use crate::store::issued_labels::{self, IssuedLabel};
 use crate::store::labels::{self, Label};
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
@@ -13,6 +14,7 @@ const US_AS_LABELER: &str = "did:web:index.example";
 on_both!(
     labels_are_a_log_of_what_changes,
     the_latest_of_each_subject_is_found,
+    pages_have_every_latest_label_once,
     a_version_has_labels_of_its_own,
     the_log_and_what_is_in_force_agree
 );
@@ -76,20 +78,50 @@ async fn the_latest_of_each_subject_is_found(db: TestDb) {
         issue(&db, label(one, "spam", false, n as i64)).await.unwrap();
     }
     issue(&db, label(&note, "spam", true, 9)).await.unwrap();
-    let find = async |patterns: &[Pattern], seq, limit| {
-        issued_labels::latest(&db, US_AS_LABELER, patterns, (seq, limit), &US).await.unwrap()
-    };
+    let find = async |patterns: &[Pattern], after, limit| find(&db, patterns, after, limit).await;
     let exact = [Pattern::Exact(note.clone())];
-    assert_eq!(shown(&find(&exact, 0, 10).await), [(note.as_str(), "spam", true)]);
+    assert_eq!(shown(&find(&exact, None, 10).await.labels), [(note.as_str(), "spam", true)]);
     let both = [Pattern::Prefix(note.clone())];
-    let all = [(other.as_str(), "spam", false), (note.as_str(), "spam", true)];
-    assert_eq!(shown(&find(&both, 0, 10).await), all);
-    let everything = find(&[Pattern::Prefix(String::new())], 0, 10).await;
-    assert_eq!(everything.len(), 3);
+    let all = [(note.as_str(), "spam", true), (other.as_str(), "spam", false)];
+    assert_eq!(shown(&find(&both, None, 10).await.labels), all);
+    let everything = find(&[Pattern::Prefix(String::new())], None, 10).await;
+    assert_eq!((everything.labels.len(), everything.next), (3, None));
     let two = [Pattern::Exact("did:plc:b".to_owned()), Pattern::Exact(note.clone())];
-    assert_eq!(shown(&find(&two, 0, 1).await), [("did:plc:b", "spam", false)]);
-    assert_eq!(shown(&find(&two, everything[1].seq, 1).await), [(note.as_str(), "spam", true)]);
-    assert_eq!(find(&[], 0, 10).await, []);
+    let first = find(&two, None, 1).await;
+    assert_eq!(shown(&first.labels), [(note.as_str(), "spam", true)]);
+    let second = find(&two, first.next, 1).await;
+    assert_eq!((shown(&second.labels), second.next), (vec![("did:plc:b", "spam", false)], None));
+    assert_eq!(find(&[], None, 10).await.labels, []);
+    assert!(latest(&db, US_AS_LABELER, &two, (Some(999), 1), &US).await.unwrap().is_none());
+    assert!(latest(&db, "did:web:other.example", &two, (first.next, 1), &US).await.unwrap().is_none());
+}
+
+async fn find(db: &TestDb, patterns: &[Pattern], after: Option<i64>, limit: u32) -> LatestLabels {
+    latest(db, US_AS_LABELER, patterns, (after, limit), &US).await.unwrap().unwrap()
+}
+
+/// Replaced labels cost a page its room only when there are very many.
+async fn pages_have_every_latest_label_once(db: TestDb) {
+    let log: Vec<Label> = (0..6_400)
+        .map(|n| {
+            // Each of 40 subjects has 80 labels with its first value, and then one of each of 80 other values.
+            let (uri, n) = (format!("did:plc:{:02}", n % 40), n / 40);
+            if n < 80 { label(&uri, "flips", n % 2 == 1, n) } else { label(&uri, &format!("v{n}"), false, n) }
+        })
+        .collect();
+    issued_labels::issue(&db, &log, "did:plc:op", Timestamp(9_000)).await.unwrap();
+    let (mut seen, mut after, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let page = find(&db, &[Pattern::Prefix("did:".to_owned())], after, 250).await;
+        seen.extend(page.labels.into_iter().map(|one| (one.label.uri, one.label.val, one.label.neg)));
+        (after, pages) = (page.next, pages + 1);
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(seen.is_sorted() && seen.windows(2).all(|pair| pair[0] != pair[1]));
+    assert_eq!((seen.len(), pages), (40 * 81, 13));
+    assert_eq!(seen.iter().filter(|one| one.1 == "flips" && one.2).count(), 40);
 }
 
 async fn a_version_has_labels_of_its_own(db: TestDb) {
@@ -99,6 +131,6 @@ async fn a_version_has_labels_of_its_own(db: TestDb) {
     issue(&db, versioned.clone()).await.unwrap();
     issue(&db, Label { neg: true, cts: Timestamp(3), ..versioned }).await.unwrap();
     let patterns = [Pattern::Exact("did:plc:a".to_owned())];
-    let found = issued_labels::latest(&db, US_AS_LABELER, &patterns, (0, 10), &US).await.unwrap();
-    assert_eq!(shown(&found), [("did:plc:a", "spam", false), ("did:plc:a", "spam", true)]);
+    let found = find(&db, &patterns, None, 10).await;
+    assert_eq!(shown(&found.labels), [("did:plc:a", "spam", false), ("did:plc:a", "spam", true)]);
 }

@@ -49,6 +49,7 @@ mod metric_history;
 mod migrations;
 mod model;
 mod moderation;
+mod moderation_plans;
 mod oauth_states;
 mod older;
 mod paging;

@@ -6,6 +6,7 @@ use crate::query::Query;
 use crate::store::backfill::{IndexedRecords, KeyRange};
 use crate::store::index::AccountStatus;
 use crate::store::moderation::{self, Action, Decision, ModerationFilter, ModerationRow, Subject};
+use crate::store::records::moderated::{self, ModeratedQuery};
 use crate::store::records::{self, hidden};
 use crate::store::testing::{self, TestDb};
 use crate::store::{Db, query};
@@ -26,7 +27,8 @@ on_both!(
     an_event_of_the_network_lifts_nothing,
     a_deleted_account_leaves_nothing,
     decisions_are_replaced_and_listed,
-    backfills_compare_moderated_records
+    backfills_compare_moderated_records,
+    moderated_records_are_listed_in_pages
 );
 
 async fn decide(db: &Db, subject: Subject, action: Action) -> ModerationRow {
@@ -247,4 +249,45 @@ async fn backfills_compare_moderated_records(db: TestDb) {
     let rows = indexed.in_range(&KeyRange::default(), 2).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.rkey.as_str()).collect::<Vec<_>>(), ["c", "b"]);
     assert_eq!(indexed.with_keys(&["a", "b", "d"]).await.unwrap().len(), 2);
+}
+
+async fn moderated_records_are_listed_in_pages(db: TestDb) {
+    for n in 0..6_u32 {
+        // Two accounts, at two times each; every other record is large.
+        let note = uri(n % 2, NOTE, &format!("r{n}"));
+        let text = "x".repeat(if n % 2 == 0 { 400_000 } else { 1 });
+        apply(&db, i64::from(10 + n / 3), vec![put(&note, 1, &format!(r#"{{"text":"{text}"}}"#))]).await;
+        take_down(&db, &note).await;
+    }
+    take_down(&db, &uri(1, NOTE, "never")).await;
+    let pages = async |did: Option<u32>, limit| {
+        let did = did.map(self::did);
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let query = ModeratedQuery { collection: nsid(NOTE), did: did.clone(), rkey: None, after, limit };
+            let (rows, next) = moderated::page(&db, &query).await.unwrap();
+            let lengths = rows.iter().map(|full| full.row.record.len());
+            let page = rows.iter().zip(lengths).map(|(full, len)| (full.row.rkey.clone(), len > 1_000));
+            found.push(page.collect::<Vec<_>>());
+            after = next;
+            if after.is_none() {
+                return found;
+            }
+        }
+    };
+    let (small, large) = (|n: u32| (format!("r{n}"), false), |n: u32| (format!("r{n}"), true));
+    // The newest first; of one time by account.
+    let all = [small(5), small(3), large(4), small(1), large(2), large(0)];
+    assert_eq!(pages(None, 2).await, [&all[..2], &all[2..4], &all[4..]]);
+    assert_eq!(pages(None, 4).await, [&all[..4], &all[4..]]);
+    assert_eq!(pages(Some(1), 10).await, [[small(5), small(3), small(1)]]);
+    assert_eq!(pages(Some(0), 2).await, [&[large(4), large(2)][..], &[large(0)][..]]);
+    assert!(pages(Some(9), 2).await.concat().is_empty());
+    for n in [6, 8] {
+        let note = uri(0, NOTE, &format!("r{n}"));
+        apply(&db, 20, vec![put(&note, 1, &format!(r#"{{"text":"{}"}}"#, "x".repeat(400_000)))]).await;
+        take_down(&db, &note).await;
+    }
+    let sizes: Vec<usize> = pages(Some(0), 10).await.iter().map(Vec::len).collect();
+    assert_eq!(sizes, [3, 2], "a page has a megabyte");
 }

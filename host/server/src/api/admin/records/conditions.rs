@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::api::paging::{self, Page, given};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
-use belvedere_protocol::atproto::{Nsid, RecordKey};
+use belvedere_protocol::atproto::{Did, Nsid, RecordKey};
 use belvedere_storage::query::{Filter, HasLabel, Narrow, PageSize, Position, Query};
 use belvedere_storage::store::StoreError;
 use belvedere_web::http::Error;
@@ -31,8 +31,41 @@ pub struct RecordsQuery {
     label: Option<String>,
     /// Conditions on fields, as JSON: the filter of `db.query`.
     filter: Option<String>,
+    /// `true`: the records that operators have hidden or taken down here, which the list leaves out otherwise; needs
+    /// `moderation:read`. Only with `collection`, `repo` and `rkey`.
+    #[schemars(with = "Option<bool>")]
+    pub(super) moderated: Option<String>,
     #[serde(flatten)]
     page: Page,
+}
+
+/// A request for moderated records.
+pub(super) struct ModeratedRequest {
+    pub collection: Nsid,
+    pub did: Option<Did>,
+    pub rkey: Option<RecordKey>,
+    pub limit: u32,
+    pub cursor: Option<String>,
+}
+
+/// The query for moderated records that a request describes.
+///
+/// # Errors
+/// 400 naming the parameter that is wrong; 502 when a handle can't be resolved now.
+pub(super) async fn read_moderated(app: &App, query: RecordsQuery) -> Result<ModeratedRequest, Error> {
+    let others = [&query.valid, &query.from, &query.before, &query.label, &query.filter];
+    if others.into_iter().any(|other| given(other.as_deref()).is_some()) {
+        return Err(Error::bad_request("moderated=true goes with collection, repo and rkey only"));
+    }
+    let (limit, cursor) = (query.page.limit(PageSize::RECORDS)?, query.page.cursor());
+    let Query { collection, did, narrow, .. } =
+        read(app, RecordsQuery { page: Page::default(), ..query }).await?;
+    if narrow.rkey.is_some() && did.is_none() {
+        return Err(Error::bad_request("rkey with moderated=true needs repo"));
+    }
+    // The conditions have been checked.
+    let rkey = narrow.rkey.and_then(|rkey| RecordKey::try_from(rkey.as_str()).ok());
+    Ok(ModeratedRequest { collection, did, rkey, limit, cursor })
 }
 
 /// The query that a request describes. A handle in `repo` is resolved.

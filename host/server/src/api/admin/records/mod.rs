@@ -1,6 +1,7 @@
 //! `/admin/records`: lists and deletes indexed records.
 
 mod conditions;
+mod moderated;
 pub mod why;
 
 use std::collections::HashMap;
@@ -11,16 +12,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use self::conditions::RecordsQuery;
-use crate::access::Admin;
+use self::moderated::ModeratedPage;
+use crate::access::{Admin, Permission};
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::input::WithQuery;
-use crate::api::paging;
+use crate::api::paging::{self, given};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 use belvedere_storage::query::Position;
 use belvedere_storage::store::labels::{self, ActiveLabel};
+use belvedere_storage::store::moderation::ModerationRow;
 use belvedere_storage::store::query;
 use belvedere_storage::store::records::{self, DeletedCollection, FullRecordRow};
 use belvedere_storage::store::replicas::Writer;
@@ -52,6 +55,9 @@ struct IndexedRecord {
     invalid_reason: Option<String>,
     record: Box<RawValue>,
     labels: Vec<RecordLabel>,
+    /// With `moderated=true`: the decision in force on the record, or else on its account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moderation: Option<ModerationRow>,
 }
 
 /// A label in force: one of a labeler, or one that the author put into the record.
@@ -81,6 +87,7 @@ impl IndexedRecord {
         let labels = labels.remove(&uri).unwrap_or_default();
         Ok(Self {
             labels: labels.into_iter().map(RecordLabel::from).collect(),
+            moderation: None,
             uri,
             record: serde_json::from_slice(&row.record)?,
             cid: row.cid.map(|cid| cid.to_string()),
@@ -96,17 +103,39 @@ impl IndexedRecord {
 }
 
 /// `GET /admin/records`: the records of one collection that meet conditions, newest first, with their index metadata.
-pub async fn list(app: Arc<App>, _admin: Admin, request: WithQuery<RecordsQuery>) -> JsonResult<RecordList> {
-    let wanted = conditions::read(&app, request.parameters()?).await?;
+pub async fn list(app: Arc<App>, admin: Admin, request: WithQuery<RecordsQuery>) -> JsonResult<RecordList> {
+    let query = request.parameters()?;
+    match given(query.moderated.as_deref()).as_deref() {
+        None | Some("false") => {}
+        Some("true") if admin.may(Permission::ModerationRead) => return moderated_list(&app, query).await,
+        Some("true") => return Err(Error::forbidden("moderated=true needs the permission moderation:read")),
+        Some(_) => return Err(Error::bad_request("moderated must be true or false")),
+    }
+    let wanted = conditions::read(&app, query).await?;
     let page = query::read_full(&app.db, &wanted).await.map_err(conditions::read_error)?;
-    let uris: Vec<String> = page.rows.iter().map(|full| full.row.uri()).collect();
-    let mut labels = labels::active(&app.db, &uris, app.clock.now()).await?;
-    let records = page.rows.into_iter().map(|full| IndexedRecord::new(full, &mut labels));
-    let mut records = records.collect::<Result<Vec<_>, _>>().map_err(Error::internal)?;
+    let mut records = with_labels(&app, page.rows).await?;
     if let Some(label) = wanted.narrow.label {
         records.retain(|record| record.labels.iter().any(|given| given.val == label.val));
     }
     Ok(Json(RecordList { records, cursor: page.next.as_ref().map(Position::cursor) }))
+}
+
+async fn moderated_list(app: &App, query: RecordsQuery) -> JsonResult<RecordList> {
+    let request = conditions::read_moderated(app, query).await?;
+    let ModeratedPage { rows, decisions, cursor } = moderated::page(app, &request).await?;
+    let mut records = with_labels(app, rows).await?;
+    for record in &mut records {
+        let decision = decisions.get(&record.uri).or_else(|| decisions.get(&record.did));
+        record.moderation = decision.cloned();
+    }
+    Ok(Json(RecordList { records, cursor }))
+}
+
+async fn with_labels(app: &App, rows: Vec<FullRecordRow>) -> Result<Vec<IndexedRecord>, Error> {
+    let uris: Vec<String> = rows.iter().map(|full| full.row.uri()).collect();
+    let mut labels = labels::active(&app.db, &uris, app.clock.now()).await?;
+    let records = rows.into_iter().map(|full| IndexedRecord::new(full, &mut labels));
+    records.collect::<Result<Vec<_>, _>>().map_err(Error::internal)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -34,7 +34,7 @@ pub(in crate::api) async fn answer(app: Arc<App>, nsid: &str, request: Request) 
     }
     let tenant = sender.tenant().clone();
     if nsid == SUBSCRIBE {
-        return subscribe::answer(&app, tenant, request);
+        return subscribe::answer(&app, &tenant, request);
     }
     Ok(method::rendered(query_labels::answer(&app, &tenant, &method::params(&request)).await?))
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use crate::api::streams;
 use crate::app::App;
 use crate::methods::query_labels::labeler;
-use belvedere_instance::labels::Signed;
+use belvedere_instance::labels::{LabelSubscription, Signed};
 use belvedere_protocol::atproto::labels::error_message;
 use belvedere_storage::store::issued_labels;
 use belvedere_web::fair_share::Tenant;
@@ -16,10 +18,10 @@ use belvedere_web::http::{Error, Request, Response};
 /// Labels that are read at a time.
 const PAGE: u32 = 100;
 
-/// Time between two looks for new labels, which may come from another host.
-const POLL: Duration = Duration::from_secs(1);
+/// Time after which a subscription without new labels looks whether the instance is still the same labeler.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 
-pub(super) fn answer(app: &Arc<App>, tenant: Tenant, mut request: Request) -> Result<Response, Error> {
+pub(super) fn answer(app: &Arc<App>, tenant: &Tenant, mut request: Request) -> Result<Response, Error> {
     labeler(app)?;
     let cursor = match request.query("cursor") {
         None => None,
@@ -28,12 +30,11 @@ pub(super) fn answer(app: &Arc<App>, tenant: Tenant, mut request: Request) -> Re
         })?),
     };
     let (response, upgrade) = websocket::accept(&mut request)?;
-    let permit = app.label_subscriptions.try_enter(&tenant).map_err(streams::refused)?;
+    let subscription = app.label_feed.subscribe(tenant).map_err(streams::refused)?;
     let (app, tasks) = (Arc::clone(app), app.tasks.clone());
     tasks.spawn(async move {
-        let _permit = permit;
         let Ok(socket) = upgrade.socket().await else { return };
-        feed(&app, socket, cursor).await;
+        feed(&app, socket, subscription, cursor).await;
     });
     Ok(response)
 }
@@ -51,9 +52,9 @@ impl From<Gone> for End {
     }
 }
 
-async fn feed(app: &App, mut socket: Socket, cursor: Option<i64>) {
+async fn feed(app: &App, mut socket: Socket, subscription: LabelSubscription, cursor: Option<i64>) {
     let drain = app.lifecycle.drain.clone();
-    let reason = match drain.run_until_cancelled(send_all(app, &mut socket, cursor)).await {
+    let reason = match drain.run_until_cancelled(send_all(app, &mut socket, subscription, cursor)).await {
         Some(Err(End::Gone)) => return,
         Some(Err(End::Closed(reason))) => reason,
         Some(Ok(())) => "the cursor is in the future",
@@ -63,7 +64,12 @@ async fn feed(app: &App, mut socket: Socket, cursor: Option<i64>) {
 }
 
 /// Sends labels until the subscription ends; `Ok` after the error of a cursor in the future.
-async fn send_all(app: &App, socket: &mut Socket, cursor: Option<i64>) -> Result<(), End> {
+async fn send_all(
+    app: &App,
+    socket: &mut Socket,
+    mut subscription: LabelSubscription,
+    cursor: Option<i64>,
+) -> Result<(), End> {
     let unreadable = |_| End::Closed("the labels can't be read now");
     let last = issued_labels::last_seq(&app.db).await.map_err(unreadable)?;
     let mut seq = cursor.unwrap_or(last);
@@ -81,7 +87,9 @@ async fn send_all(app: &App, socket: &mut Socket, cursor: Option<i64>) -> Result
             socket.send(Signed::new(&labeler, issued).message()).await?;
             seq = issued.seq;
         }
-        let pause = if page.len() == PAGE as usize { Duration::ZERO } else { POLL };
-        socket.wait(pause).await?;
+        let is_all = page.len() < PAGE as usize;
+        let pause = if is_all { CHECK_EVERY } else { Duration::ZERO };
+        // An error means that the time is over.
+        let _ = socket.wait_for(timeout(pause, subscription.changed())).await?;
     }
 }

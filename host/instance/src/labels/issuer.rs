@@ -1,25 +1,17 @@
-//! Issues the labels of this instance, for operators and scripts (ADR 128).
+//! Applies and negates labels, for operators and scripts.
 
-use std::time::Duration;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
 
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::Cid;
-use belvedere_protocol::atproto::labels::{InvalidLabel, NewLabel, check_subject, is_value};
+use belvedere_protocol::atproto::labels::{InvalidLabel, check_subject, is_value};
 use belvedere_storage::store::issued_labels::{self, IssuedLabel};
 use belvedere_storage::store::labels::Label;
 use belvedere_storage::store::{Db, StoreError};
-use belvedere_web::fair_share::{Bounds, FairPool};
 
 use crate::service_identity::{Labeler, ServiceIdentity};
-
-/// Open subscriptions. Tenants are addresses. Each keeps a connection open and looks for new labels once a second.
-const SUBSCRIPTIONS: Bounds =
-    Bounds { permits: 128, per_tenant: 8, waiting: 0, waiting_per_tenant: 0, max_wait: Duration::ZERO };
-
-/// The permits of subscriptions.
-pub fn subscriptions() -> FairPool {
-    FairPool::new("label_subscriptions", SUBSCRIPTIONS)
-}
 
 /// A label to apply or to negate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +47,17 @@ pub struct LabelIssuer {
     db: Db,
     clock: Clock,
     identity: ServiceIdentity,
+    issued: Arc<Notify>,
 }
 
 impl LabelIssuer {
     pub fn new(db: Db, clock: Clock, identity: ServiceIdentity) -> Self {
-        Self { db, clock, identity }
+        Self { db, clock, identity, issued: Arc::default() }
+    }
+
+    /// Notified after labels were issued here.
+    pub(super) fn issued(&self) -> Arc<Notify> {
+        Arc::clone(&self.issued)
     }
 
     /// Checks a label without issuing it.
@@ -82,6 +80,9 @@ impl LabelIssuer {
         let label = self.label(request)?;
         let now = label.cts;
         let mut issued = issued_labels::issue(&self.db, &[label], created_by, now).await?;
+        if !issued.is_empty() {
+            self.issued.notify_one();
+        }
         Ok(issued.pop())
     }
 
@@ -100,31 +101,5 @@ impl LabelIssuer {
             return Err(IssueError::Expired);
         }
         Ok(Label { uri, src: did.to_string(), val, cid, neg, cts, exp })
-    }
-}
-
-/// A label with its signature.
-#[derive(Debug)]
-pub struct Signed<'a> {
-    label: NewLabel<'a>,
-    seq: i64,
-    signature: [u8; 64],
-}
-
-impl<'a> Signed<'a> {
-    /// Signs a label with the key of today, whatever key it was issued under: subscribers check with the key of the DID document.
-    pub fn new(labeler: &Labeler, issued: &'a IssuedLabel) -> Self {
-        let Label { uri, src, val, cid, neg, cts, exp } = &issued.label;
-        let label = NewLabel { src, uri, cid: cid.as_deref(), val, neg: *neg, cts: *cts, exp: *exp };
-        Self { label, seq: issued.seq, signature: labeler.key.sign(&label.signed_bytes()) }
-    }
-
-    pub fn json(&self) -> serde_json::Value {
-        self.label.json(&self.signature)
-    }
-
-    /// The message of `subscribeLabels`.
-    pub fn message(&self) -> Vec<u8> {
-        self.label.message(self.seq, &self.signature)
     }
 }

@@ -1,17 +1,18 @@
 //! The handles of accounts, looked up once and kept in the database (`docs/adr/0119-handles-are-kept.md`).
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+mod unknown;
+
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use moka::sync::Cache;
-use tokio::sync::Notify;
-
 use belvedere_base::clock::{Clock, Timestamp};
+use belvedere_base::random::Random;
 use belvedere_protocol::atproto::{Did, Handle};
 use belvedere_storage::store::identities::{self, Account, Learned};
 use belvedere_storage::store::{Db, StoreError};
 
+use self::unknown::Unknown;
 use crate::identity::{Handles, Resolver};
 
 /// Seconds for which a stored handle counts. An identity event ends that earlier; a change at the handle's domain causes
@@ -27,39 +28,14 @@ const REFRESH_TIME: Duration = Duration::from_secs(30);
 /// Look-ups of refreshes at the same time: they take few of the permits at the directory.
 const REFRESH_PERMITS: usize = 4;
 
-/// Accounts that wait for a look-up in the background. Others are noted again by the next page that shows them.
-const MAX_UNKNOWN: usize = 1_000;
-
-/// Accounts that are looked up in the background at a time.
-const UNKNOWN_AT_A_TIME: usize = 50;
-
-/// Accounts of which it is remembered that they were looked up in the background, each for [`NO_HANDLE_SECONDS`]: the index keeps
-/// no handles of accounts that it does not have, and a page may be loaded often.
-const LOOKED_UP: u64 = 50_000;
-
 /// Knows accounts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct People {
     db: Db,
     resolver: Resolver,
     clock: Clock,
+    random: Random,
     unknown: Arc<Unknown>,
-}
-
-/// Accounts that pages have shown without a handle that counts.
-#[derive(Debug)]
-struct Unknown {
-    dids: Mutex<HashSet<Did>>,
-    noted: Notify,
-    looked_up: Cache<Did, ()>,
-}
-
-impl Default for Unknown {
-    fn default() -> Self {
-        let time = Duration::from_secs(NO_HANDLE_SECONDS.unsigned_abs());
-        let looked_up = Cache::builder().max_capacity(LOOKED_UP).time_to_live(time).build();
-        Self { dids: Mutex::default(), noted: Notify::new(), looked_up }
-    }
 }
 
 /// The stored part of an answer.
@@ -72,27 +48,26 @@ pub struct Stored {
 }
 
 impl People {
-    pub fn new(db: Db, resolver: Resolver, clock: Clock) -> Self {
-        Self { db, resolver, clock, unknown: Arc::default() }
+    pub fn new(db: Db, resolver: Resolver, clock: Clock, random: Random) -> Self {
+        Self { db, resolver, clock, random, unknown: Arc::default() }
     }
 
-    /// The stored accounts among `dids`, for a page that shows them. The handles of the others are looked up in the background,
-    /// so that a later page has them.
+    /// The known accounts among `dids`, for a page that shows them. The handles of the others are looked up in the background,
+    /// so that a later page has them. Those of accounts that the index does not have are kept in memory.
     ///
     /// # Errors
     /// When the store can't be read.
     pub async fn shown(&self, dids: &[Did]) -> Result<HashMap<String, Account>, StoreError> {
-        let accounts = self.accounts(dids).await?;
+        let mut accounts = self.accounts(dids).await?;
         let now = self.clock.now();
         let is_known = |did: &Did| accounts.get(did.as_str()).is_some_and(|account| is_fresh(account, now));
-        let is_due = |did: &&Did| !is_known(did) && !self.unknown.looked_up.contains_key(*did);
-        let mut unknown = dids.iter().filter(is_due).peekable();
-        if unknown.peek().is_some() {
-            let mut noted = self.unknown.dids.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = MAX_UNKNOWN.saturating_sub(noted.len());
-            noted.extend(unknown.take(room).cloned());
-            drop(noted);
-            self.unknown.noted.notify_one();
+        self.unknown.note(dids.iter().filter(|did| !is_known(did)), now);
+        for did in dids {
+            if !accounts.contains_key(did.as_str())
+                && let Some(handle) = self.unknown.handle(did)
+            {
+                accounts.insert(did.to_string(), Account { handle: Some(handle), ..Account::default() });
+            }
         }
         Ok(accounts)
     }
@@ -101,26 +76,29 @@ impl People {
     pub async fn look_up_unknown(self) {
         let resolver = self.resolver.for_tasks(REFRESH_PERMITS);
         loop {
-            self.unknown.noted.notified().await;
-            while let dids = self.some_unknown()
+            self.unknown.noted().await;
+            while let dids = self.unknown.take(self.clock.now())
                 && !dids.is_empty()
             {
-                // Another page or host may have found some meanwhile.
-                let Ok(Stored { missing, .. }) = self.stored(&dids).await else { continue };
-                let found = resolver.handles(&missing, |_| true, REFRESH_TIME).await;
-                self.keep(&missing, &found).await;
+                self.look_up(&resolver, &dids).await;
             }
         }
     }
 
-    fn some_unknown(&self) -> Vec<Did> {
-        let mut noted = self.unknown.dids.lock().unwrap_or_else(PoisonError::into_inner);
-        let dids: Vec<Did> = noted.iter().take(UNKNOWN_AT_A_TIME).cloned().collect();
-        for did in &dids {
-            noted.remove(did);
-            self.unknown.looked_up.insert(did.clone(), ());
+    async fn look_up(&self, resolver: &Resolver, dids: &[Did]) {
+        // Another page or host may have found some meanwhile.
+        let Ok(Stored { accounts, missing, .. }) = self.stored(dids).await else {
+            self.unknown.failed(dids, self.clock.now(), &self.random);
+            return;
+        };
+        let found = resolver.handles(&missing, |_| true, REFRESH_TIME).await;
+        self.keep(&missing, &found).await;
+        let failed: Vec<Did> = found.failed.into_iter().map(|(did, _)| did).collect();
+        for did in missing.iter().filter(|did| !failed.contains(did)) {
+            let handle = found.verified.get(did).filter(|_| !accounts.contains_key(did.as_str()));
+            self.unknown.found(did, handle.cloned());
         }
-        dids
+        self.unknown.failed(&failed, self.clock.now(), &self.random);
     }
 
     /// The stored accounts among `dids`.
@@ -182,7 +160,7 @@ impl People {
     pub async fn identities_changed(&self, dids: &[Did]) -> Result<(), StoreError> {
         let known = identities::forget(&self.db, dids, self.clock.now()).await?;
         for did in dids {
-            self.unknown.looked_up.invalidate(did);
+            self.unknown.forget(did);
             // Documents that count from now on are fetched after that time.
             self.resolver.invalidate(did).await;
         }
@@ -192,6 +170,13 @@ impl People {
             self.keep(&known, &found).await;
         }
         Ok(())
+    }
+
+    /// Forgets what this host keeps of accounts in memory, after another host has cleared what is stored.
+    pub fn forget(&self, dids: &[Did]) {
+        for did in dids {
+            self.unknown.forget(did);
+        }
     }
 
     /// Stores what was found. A failure costs later look-ups only.
