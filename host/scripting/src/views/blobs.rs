@@ -45,9 +45,15 @@ fn paths_of_blobs<'a>(template: &'a Template, paths: &mut Vec<&'a Path>) {
         Template::Insert(Insert::Blob(path)) => paths.push(path),
         Template::Insert(_) | Template::Constant(_) => {}
         Template::Object { fields, .. } => {
-            fields.iter().for_each(|(_, field)| paths_of_blobs(field, paths));
+            for (_, field) in fields {
+                paths_of_blobs(field, paths);
+            }
         }
-        Template::Array(elements) => elements.iter().for_each(|element| paths_of_blobs(element, paths)),
+        Template::Array(elements) => {
+            for element in elements {
+                paths_of_blobs(element, paths);
+            }
+        }
         Template::Rows(row) => paths_of_blobs(row, paths),
     }
 }

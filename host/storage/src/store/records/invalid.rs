@@ -17,7 +17,7 @@ pub(in crate::store) const FEW: i64 = 2_000;
 pub(in crate::store) async fn are_few(db: &Db, collection: i64) -> Result<bool, StoreError> {
     let sql = "SELECT count(*) FROM (SELECT 1 FROM invalid_records WHERE collection_id = $1 LIMIT $2) i";
     let count: i64 =
-        hot!(db, |pool| { sqlx::query_scalar(sql).bind(collection).bind(FEW + 1).fetch_one(pool).await })?;
+        hot!(db, |pool| sqlx::query_scalar(sql).bind(collection).bind(FEW + 1).fetch_one(pool).await)?;
     Ok(count <= FEW)
 }
 
