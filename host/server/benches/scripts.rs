@@ -138,6 +138,7 @@ async fn main() {
         Arc::new(FixedIndex(Page {
             rows: (0..20).map(row).collect(),
             next: Some(Position::Time(Keyset { indexed_at: Timestamp(0), id: 1 })),
+            ..Page::empty()
         })),
         Arc::new(NoLog),
         Clock::system(),
