@@ -63,8 +63,15 @@ pub struct Related {
     pub direction: Direction,
     /// Records of each target, at most.
     pub limit: u32,
-    /// Records of all targets together, at most: those of the first targets.
-    pub total: Option<u32>,
+    pub hidden: Hidden,
+}
+
+/// The records that link to any of several targets: a level of a tree.
+#[derive(Clone, Debug)]
+pub struct Below {
+    pub links: Links,
+    /// Records of all targets together, at most: the oldest of the first targets.
+    pub limit: u32,
     pub hidden: Hidden,
 }
 

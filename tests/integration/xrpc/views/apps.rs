@@ -1,4 +1,4 @@
-//! What apps build of scripts and rows of the index alone, beside views: notifications, preferences, reports, agents.
+//! Notifications, preferences, reports and agents: scripts and rows of the index alone, which apps have beside views.
 
 use serde_json::json;
 

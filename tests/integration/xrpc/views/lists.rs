@@ -181,8 +181,8 @@ async fn case_06_to_the_end_and_back(mut world: World) {
             }
             cursor = page["cursor"].clone();
         };
-        // What is written meanwhile does not change the pages that were read.
-        let late = json!({ "$type": POSTS, "text": "late", "n": 9, "mood": "aghast", "createdAt": "2026-02-01T00:00:00Z" });
+        // A record at either end of the order does not change the pages that were read.
+        let late = json!({ "$type": POSTS, "text": "late", "n": 9, "mood": "zesty", "createdAt": "2026-02-01T00:00:00Z" });
         let rkey = format!("late{}", order.to_string().len());
         put(&mut world, vec![(BOB, POSTS, &rkey, late)]).await;
         let (mut page, mut at) = (last, pages.len() - 1);

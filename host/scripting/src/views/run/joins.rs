@@ -57,7 +57,6 @@ impl Run<'_> {
                     relation: relation.clone(),
                     direction: *direction,
                     limit: *limit,
-                    total: None,
                     hidden: self.hidden.clone(),
                 };
                 self.lists(rows, &related, to, joined).await

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use belvedere_storage::query::{Direction, Links, Related, Relation};
-use belvedere_storage::store::records::{Room, related};
+use belvedere_storage::query::{Below, Links};
+use belvedere_storage::store::records::{Room, below};
 
 use super::{Found, Run};
 use crate::views::error::ViewError;
@@ -27,14 +27,7 @@ impl Run<'_> {
             u32::try_from(depth).unwrap_or(u32::MAX).min(limits::DEPTH)
         });
         let limit = limit.min(limits::TREE);
-        let mut wanted = Related {
-            collection: links.collection,
-            relation: Relation::Link { path: links.path },
-            direction: Direction::Asc,
-            limit,
-            total: None,
-            hidden: self.hidden.clone(),
-        };
+        let mut wanted = Below { links, limit, hidden: self.hidden.clone() };
         let mut seen: HashSet<String> = root.uri().into_iter().collect();
         let (mut rows, mut children) = (vec![root], vec![Vec::new()]);
         let (mut level, mut room) = (0..1, Room { all: limits::TREE_BYTES, ..self.budget.room() });
@@ -44,8 +37,8 @@ impl Run<'_> {
             if targets.is_empty() || left == 0 {
                 break;
             }
-            wanted.total = Some(left);
-            let page = related::read(self.reads.db, &wanted, &targets, room, self.reads.tenant).await?;
+            wanted.limit = left;
+            let page = below::read(self.reads.db, &wanted, &targets, room, self.reads.tenant).await?;
             let below = rows.len();
             for found in page.rows {
                 room.all = room.all.saturating_sub(found.row.record.len());

@@ -2,6 +2,7 @@
 //! operator has hidden from lists only.
 
 pub mod backlinks;
+pub mod below;
 pub(super) mod count;
 pub(super) mod delete;
 pub mod hidden;

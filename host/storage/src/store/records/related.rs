@@ -1,7 +1,7 @@
 //! Reads the first records that belong to each of many targets: those that link to it, or those of an account.
 //!
 //! Each target's records are read along an index and only up to the limit, so that a target with many costs no more than one
-//! with few. With a total, one statement reads the targets one after the other until it has as many records.
+//! with few.
 
 use sqlx::Row;
 
@@ -16,7 +16,7 @@ use super::super::select::{
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
 use super::{Page, PartialRow, RawRow, RecordRow, Room, backlinks, complete, unjoined};
-use crate::query::{Direction, Narrow, Related, Relation};
+use crate::query::{Narrow, Related, Relation};
 
 /// Rows of one statement, at most: records of up to 10 KiB are returned with their rows. More targets take more statements.
 pub const ROWS_PER_STATEMENT: usize = 1_000;
@@ -58,10 +58,7 @@ pub async fn read(
     let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
     let mut page = Page::empty();
     let mut left = room;
-    let per_statement = match related.total {
-        Some(_) => targets.len().max(1),
-        None => (ROWS_PER_STATEMENT / related.limit.max(1) as usize).max(1),
-    };
+    let per_statement = (ROWS_PER_STATEMENT / related.limit.max(1) as usize).max(1);
     for (n, part) in targets.chunks(per_statement).enumerate() {
         let found = rows(db, related, collection, part, scans).await?;
         let found = found
@@ -87,7 +84,7 @@ async fn rows(
 ) -> Result<Vec<(usize, PartialRow<RecordRow>)>, StoreError> {
     let nsid = &related.collection;
     let target = |number: i64| usize::try_from(number).unwrap_or_default();
-    let found: Result<Vec<(usize, PartialRow<RecordRow>)>, StoreError> = match db {
+    match db {
         Db::Sqlite(db) => {
             let pool = if scans { &db.scan_pool } else { &db.read_pool };
             let found = bound!(sqlite(related, collection, targets)).fetch_all(pool.reads()).await?;
@@ -104,11 +101,7 @@ async fn rows(
             };
             unjoined::with_dids(db, found).await?.into_iter().map(row).collect()
         }
-    };
-    let mut found = found?;
-    // A statement with a total does not sort. The records of a target are in their order.
-    found.sort_by_key(|(target, _)| *target);
-    Ok(found)
+    }
 }
 
 /// Writes the statement for the records of the target `v.value`, with these columns.
@@ -130,8 +123,7 @@ fn write_of_target<D: Dialect>(sql: &mut Sql, related: &Related, collection: Col
         sql.push(format_args!(" AND r.did_id = (SELECT id FROM dids WHERE did = v.value)"));
     }
     let keys = order(related, "f.record_id");
-    let limit = related.total.map_or(related.limit, |total| total.min(related.limit));
-    let limit = sql.bind(Value::Integer(i64::from(limit)));
+    let limit = sql.bind(Value::Integer(i64::from(related.limit)));
     sql.push(format_args!(" ORDER BY {keys} LIMIT {limit}"));
 }
 
@@ -153,9 +145,7 @@ fn sqlite(related: &Related, collection: Collection, targets: &[String]) -> Sql 
     ));
     let id = if related.relation == Relation::Author { "r.id" } else { "f.record_id" };
     write_of_target::<SqliteDialect>(&mut sql, related, collection, id);
-    sql.push(format_args!(") AND d.id = r.did_id"));
-    // SQLite reads the ids of a list in ascending order.
-    end(&mut sql, related, related.direction == Direction::Asc && related.relation != Relation::Author);
+    sql.push(format_args!(") AND d.id = r.did_id ORDER BY v.key, {}", order(related, "r.id")));
     sql
 }
 
@@ -168,21 +158,8 @@ fn postgres(related: &Related, collection: Collection, targets: &[String]) -> Sq
          CROSS JOIN LATERAL ("
     ));
     write_of_target::<PostgresDialect>(&mut sql, related, collection, "r.*");
-    sql.push(format_args!(") r"));
-    end(&mut sql, related, true);
+    sql.push(format_args!(") r ORDER BY v.key, {}", order(related, "r.id")));
     sql
-}
-
-/// Writes the order of all records and the total. `is_in_order`: whether the targets and their records are read in their order, so that a
-/// statement without a sort ends as soon as it has the total.
-fn end(sql: &mut Sql, related: &Related, is_in_order: bool) {
-    if related.total.is_none() || !is_in_order {
-        sql.push(format_args!(" ORDER BY v.key, {}", order(related, "r.id")));
-    }
-    if let Some(total) = related.total {
-        let total = sql.bind(Value::Integer(i64::from(total)));
-        sql.push(format_args!(" LIMIT {total}"));
-    }
 }
 
 /// The database's plan for a read.

@@ -16,11 +16,14 @@ use super::super::{Db, StoreError};
 use super::links;
 use crate::query::{Hidden, Links, Narrow};
 
+/// The links from which on looking through them is a scan: some milliseconds, for each is a record with its labels.
+const MANY_LINKS: u64 = 2_000;
+
 /// The number of visible records with such a link to each target, in the order of the targets, without the hidden ones of targets
 /// with few links.
 ///
 /// # Errors
-/// [`StoreError::Busy`].
+/// [`StoreError::Busy`], and [`StoreError::TooSlow`] for a scan.
 pub async fn count(
     db: &Db,
     wanted: &Links,
@@ -38,16 +41,18 @@ pub async fn count(
     let Some(collection) = intern::collection(db, &wanted.collection).await? else { return Ok(counts) };
     let looked_through: Vec<&String> = few.iter().map(|at| &targets[*at]).collect();
     let sql = statement(db, wanted, collection, hidden, &looked_through);
-    let _permit = db.read_permit(tenant).await?;
+    let scans = few.iter().map(|at| counts[*at]).sum::<u64>() >= MANY_LINKS;
+    let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
     macro_rules! fetch {
-        ($pool:expr) => {{
-            let rows = bound!(sql).fetch_all($pool.reads()).await?;
+        ($db:expr) => {{
+            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+            let rows = bound!(sql).fetch_all(pool.reads()).await?;
             rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?
         }};
     }
     let shown = match db {
-        Db::Sqlite(db) => fetch!(db.read_pool),
-        Db::Postgres(db) => fetch!(db.read_pool),
+        Db::Sqlite(db) => fetch!(db),
+        Db::Postgres(db) => fetch!(db),
     };
     for (at, shown) in few.into_iter().zip(shown) {
         counts[at] = shown.max(0) as u64;

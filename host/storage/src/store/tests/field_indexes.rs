@@ -147,10 +147,6 @@ pub(super) async fn pages(db: &Db, query: &Query) -> Vec<String> {
     let (mut query, mut found) = (query.clone(), Vec::new());
     loop {
         let page = unhurried(async || query::read(db, &query, &US).await).await;
-        // Going back from the end reads all pages again.
-        if page.next.is_none() && found.len() < 1_000 {
-            assert_eq!(pages_before(db, &query, page.previous).await, found);
-        }
         found.extend(page.rows.into_iter().map(|row| row.rkey));
         if page.next.is_none() {
             return found;
@@ -183,6 +179,7 @@ async fn queries_return_the_same_with_an_index(db: TestDb) {
     );
     for (query, expected) in queries.iter().zip(&expected) {
         assert_eq!(pages(&db, query).await, *expected, "{query:?}");
+        assert_eq!(pages_from_end(&db, query).await, *expected, "from the end: {query:?}");
     }
 
     // A page read by the collection and the next read by the index fit together, and indexes follow later writes.

@@ -160,6 +160,14 @@ pub async fn pages_before(db: &Db, query: &Query, mut before: Option<Position>) 
     seen
 }
 
+/// The keys of all records of a query, read backwards from its end.
+pub async fn pages_from_end(db: &Db, query: &Query) -> Vec<String> {
+    let last = query::read(db, &Query { is_backwards: true, ..query.clone() }, &US).await.unwrap();
+    let mut seen = pages_before(db, query, last.previous).await;
+    seen.extend(last.rows.into_iter().map(|row| row.rkey));
+    seen
+}
+
 /// Stores labels as the subscription to a labeler does, a moment after the latest was created.
 pub async fn store_labels(db: &Db, labeler: &str, stored: &[Label]) {
     let received = stored.iter().map(|label| label.cts).max().unwrap_or_default();

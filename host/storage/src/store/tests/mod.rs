@@ -23,6 +23,7 @@ mod api_clients;
 mod apply;
 mod backfill;
 mod backlinks;
+mod below;
 mod bounds;
 mod catch_up;
 mod counts;

@@ -27,14 +27,7 @@ fn like(n: u32, rkey: &str, of: &str, paths: &str) -> Change {
 }
 
 fn wanted(relation: Relation, limit: u32) -> Related {
-    Related {
-        collection: nsid(LIKE),
-        relation,
-        direction: Direction::Desc,
-        limit,
-        total: None,
-        hidden: Hidden::NONE,
-    }
+    Related { collection: nsid(LIKE), relation, direction: Direction::Desc, limit, hidden: Hidden::NONE }
 }
 
 fn at(path: Option<&str>) -> Relation {
@@ -74,7 +67,6 @@ on_both!(
     accounts_are_listed_that_link,
     counts_are_of_the_records_that_are_shown,
     hidden_records_are_left_out,
-    a_total_ends_after_the_first_targets,
     many_targets_take_an_index
 );
 
@@ -210,28 +202,6 @@ async fn hidden_records_are_left_out(db: TestDb) {
         let page = query::read(&db, &query, &US).await.unwrap();
         let found: Vec<_> = page.rows.iter().map(|row| row.rkey.as_str()).collect();
         assert_eq!(found, ["d", "a"], "the page is full");
-    }
-}
-
-async fn a_total_ends_after_the_first_targets(db: TestDb) {
-    fill(&db).await;
-    let targets = [target(3), target(1), target(2)];
-    let of = |direction, total| Related { direction, total: Some(total), ..wanted(at(Some("subject")), 100) };
-    assert_eq!(
-        read(&db, &of(Direction::Asc, 9), &targets).await,
-        keys(&[(1, "a"), (1, "b"), (1, "e"), (2, "c")])
-    );
-    assert_eq!(read(&db, &of(Direction::Asc, 2), &targets).await, keys(&[(1, "a"), (1, "b")]));
-    assert_eq!(read(&db, &of(Direction::Desc, 2), &targets).await, keys(&[(1, "e"), (1, "b")]));
-    let few_of_each = Related { limit: 1, ..of(Direction::Asc, 9) };
-    assert_eq!(read(&db, &few_of_each, &targets).await, keys(&[(1, "a"), (2, "c")]));
-    let many: Vec<String> = (0..1_000).rev().map(target).collect();
-    assert_eq!(read(&db, &of(Direction::Asc, 3), &many).await, keys(&[(997, "c"), (998, "a"), (998, "b")]));
-    let plan = related::explain(&db, &of(Direction::Asc, 1_000), &many).await.unwrap();
-    assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN r") && !plan.contains("SCAN f"), "{plan}");
-    let mut steps = plan.lines().map(|line| line.trim().trim_start_matches("->").trim());
-    if steps.next().is_some_and(|first| first.starts_with("Limit")) {
-        assert!(steps.next().unwrap().starts_with("Nested Loop"), "the first targets end the read: {plan}");
     }
 }
 

@@ -52,6 +52,7 @@ async fn accounts_are_merged_in_the_order_of_time(db: TestDb) {
                 let query =
                     Query { dids: Some(dids.clone()), sort: sort.clone(), limit, ..Query::of(nsid(NOTE)) };
                 assert_eq!(pages(&db, &query).await, expected, "{accounts:?} {direction:?} {limit}");
+                assert_eq!(pages_from_end(&db, &query).await, expected, "from the end: {accounts:?} {limit}");
             }
         }
     }
