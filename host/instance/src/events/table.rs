@@ -270,13 +270,13 @@ events! {
             actor: Option<String>, script: Option<String>, subject, id: i64, action: &'static str, reason,
             expires_at: Option<Timestamp>
         }
-        actor, subject, { id, action, reason, expires_at, "script"?: script };
+        actor, subject, { id, action, reason, expires_at, script };
     /// An operator or a script has lifted that, or its time was over.
     "moderation.lifted" Info
         ModerationLifted {
             actor: Option<String>, script: Option<String>, subject, id: i64, reason: Option<String>
         }
-        actor, subject, { id, reason, "script"?: script };
+        actor, subject, { id, reason, script };
 
     /// An operator has applied a label of this instance, or negated one.
     "label.issued" Info LabelIssued { actor, uri, val, neg: bool, seq: i64 } actor, uri, { val, neg, seq };

@@ -156,10 +156,11 @@ pub async fn active(db: &Db, subject: &Subject) -> Result<Option<ModerationRow>,
 pub async fn active_on(db: &Db, subjects: &[String]) -> Result<HashMap<String, ModerationRow>, StoreError> {
     let mut found = HashMap::new();
     for chunk in subjects.chunks(MAX_SUBJECTS) {
-        let rows: Vec<ModerationRow> = on!(db, reader, |pool| {
-            let query = sqlx::query_as(AssertSqlSafe(active_on_sql(db.backend())));
-            query.bind(to_json_text(chunk)).fetch_all(pool).await
-        })?;
+        let sql = AssertSqlSafe(active_on_sql(db.backend()));
+        let rows: Vec<ModerationRow> = match db {
+            Db::Sqlite(db) => sqlx::query_as(sql).bind(to_json_text(chunk)).fetch_all(&db.reader).await?,
+            Db::Postgres(db) => sqlx::query_as(sql).bind(chunk).fetch_all(db.reader()).await?,
+        };
         found.extend(rows.into_iter().map(|row| (row.subject.clone(), row)));
     }
     Ok(found)
@@ -167,11 +168,11 @@ pub async fn active_on(db: &Db, subjects: &[String]) -> Result<HashMap<String, M
 
 /// The statement of [`active_on`].
 pub(in crate::store) fn active_on_sql(backend: Backend) -> String {
-    let subjects = match backend {
-        Backend::Sqlite => "(SELECT value FROM json_each($1))",
-        Backend::Postgres => "(SELECT json_array_elements_text($1::json))",
+    let is_subject = match backend {
+        Backend::Sqlite => "subject IN (SELECT value FROM json_each($1))",
+        Backend::Postgres => "subject = ANY($1)",
     };
-    format!("SELECT {COLUMNS} FROM moderation WHERE lifted_at IS NULL AND subject IN {subjects}")
+    format!("SELECT {COLUMNS} FROM moderation WHERE lifted_at IS NULL AND {is_subject}")
 }
 
 pub(in crate::store) const EXPIRED: &str = "SELECT id FROM moderation WHERE lifted_at IS NULL AND expires_at IS NOT NULL \

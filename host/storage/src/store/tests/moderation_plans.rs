@@ -55,8 +55,12 @@ fn statements(backend: Backend) -> Vec<(String, &'static [&'static str], &'stati
         ..ModerationFilter::default()
     };
     let (primary, by_key) = match backend {
-        Backend::Sqlite => ("INTEGER PRIMARY KEY", "h USING PRIMARY KEY"),
+        Backend::Sqlite => ("INTEGER PRIMARY KEY", "SEARCH h USING"),
         Backend::Postgres => ("_pkey", "hidden_records"),
+    };
+    let subjects: &[&str] = match backend {
+        Backend::Sqlite => &[r#"'["did:plc:x","did:plc:y"]'"#],
+        Backend::Postgres => &["'{did:plc:x,did:plc:y}'::text[]"],
     };
     let page: &[&str] = &["99", "20", "NULL", "NULL"];
     let about: &[&str] = &["99", "20", SUBJECT, "NULL"];
@@ -69,7 +73,7 @@ fn statements(backend: Backend) -> Vec<(String, &'static [&'static str], &'stati
         (list_sql(&filter(None, None)), page, primary),
         (list_sql(&filter(Some(true), None)), page, "moderation_open"),
         (list_sql(&filter(None, Some(SUBJECT))), about, "moderation_subject"),
-        (active_on_sql(backend), &[r#"'["did:plc:x","did:plc:y"]'"#], "moderation_active"),
+        (active_on_sql(backend), subjects, "moderation_active"),
         (EXPIRED.to_owned(), &["9000", "100"], "moderation_expiry"),
         (hidden_list_sql(false, false), place, "hidden_records_list"),
         (hidden_list_sql(true, false), of_account, "hidden_records_list_did"),
