@@ -46,8 +46,9 @@ export class App {
     await this.network.account(OPERATOR)
     await seed(this.network)
     await this.#startServer()
-    await this.#setUp(name)
+    // First the page: the server has to know its origin.
     if (page !== undefined) await this.#servePage(name, page)
+    await this.#setUp(name)
   }
 
   async #startServer() {
@@ -81,7 +82,7 @@ export class App {
     })
     const client = await this.admin('POST', '/admin/api-clients', {
       name, client_id_url: 'https://app.example.com/client.json', client_uri: 'https://app.example.com',
-      redirect_uris: ['https://app.example.com/callback'],
+      redirect_uris: ['https://app.example.com/callback'], allowed_origins: this.pageUrl ? [new URL(this.pageUrl).origin] : [],
     })
     this.clientKey = client.client_key
     this.did = (await this.call('com.atproto.server.describeServer', {})).did

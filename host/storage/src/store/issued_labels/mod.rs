@@ -106,9 +106,12 @@ pub async fn after(db: &Db, src: &str, seq: i64, limit: u32) -> Result<Vec<Issue
     })?)
 }
 
-/// The statement of [`after`].
+/// The statement of [`after`]. The source is an expression, so that it walks the numbers: nearly all labels have the source of
+/// today, and through its index they would be sorted.
 pub(in crate::store) fn after_sql() -> String {
-    format!("SELECT {COLUMNS} FROM issued_labels l WHERE l.seq > $1 AND l.src = $2 ORDER BY l.seq LIMIT $3")
+    format!(
+        "SELECT {COLUMNS} FROM issued_labels l WHERE l.seq > $1 AND l.src || '' = $2 ORDER BY l.seq LIMIT $3"
+    )
 }
 
 /// The highest number; 0 without labels.

@@ -80,7 +80,7 @@ fn statements(backend: Backend) -> Vec<(String, &'static [&'static str], &'stati
         (hidden_list_sql(true, true), of_record, by_key),
         (hidden::MODERATED.to_owned(), &["1", "'did:plc:x'", "'r1'"], by_key),
         (walk_sql(), range, "issued_labels_walk"),
-        (LATEST.to_owned(), latest, "issued_labels_walk"),
+        (LATEST.to_owned(), latest, "issued_labels_"),
         (issued_labels::after_sql(), &["5", "'did:web:1.example'", "100"], primary),
         (issued_labels::list_sql(false), &["99", "20", "NULL"], primary),
         (issued_labels::list_sql(true), &["99", "20", SUBJECT], "issued_labels_subject"),
