@@ -75,7 +75,18 @@ pub(super) struct ListSource {
 #[expect(dead_code, reason = "only describes the document")]
 enum Accounts {
     One(String),
+    Among(Among),
     LinkedFrom(LinkedFrom),
+}
+
+/// Several accounts.
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only describes the document")]
+struct Among {
+    /// A list, or a parameter that is an array.
+    #[serde(rename = "in")]
+    accounts: Value,
 }
 
 /// The accounts to which the records of an account link.
