@@ -75,18 +75,18 @@ pub(super) struct ListSource {
 #[expect(dead_code, reason = "only describes the document")]
 enum Accounts {
     One(String),
-    Many(Authors),
+    Among(Among),
     LinkedFrom(LinkedFrom),
 }
 
-/// Any of these accounts.
+/// Several accounts.
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only describes the document")]
-struct Authors {
-    /// A parameter that is an array, or a list of parameters and DIDs.
+struct Among {
+    /// A list, or a parameter that is an array.
     #[serde(rename = "in")]
-    among: Value,
+    accounts: Value,
 }
 
 /// The accounts to which the records of an account link.

@@ -91,6 +91,11 @@ fn each_mistake_has_its_place_and_its_remedy() {
         ("/from", json!({ "collection": "com.example.post", "dids": 1 }), "from: unknown field `dids`"),
         ("/colour", json!(1), "unknown field `colour`"),
         ("/where/did", json!("alice"), "where.did: \"alice\" is not a DID"),
+        (
+            "/from",
+            json!({ "collection": "com.example.post", "did": { "in": "did:plc:a" } }),
+            "from.did: in takes a list",
+        ),
         ("/where/created-at", json!(1), "where.created-at: \"created-at\" is not a path"),
         ("/where/x", json!({}), "where.x: it has no operator"),
         ("/where/x", json!({ "like": 1 }), "where.x: unknown field `like`"),

@@ -110,7 +110,7 @@ fn source(from: &Value, offences: &mut Offences) -> Option<(Source, Option<super
     let ListSource { collection, did } = part(from, at, offences)?;
     let collection = nsid(&collection, "from.collection", offences);
     match did {
-        Some(object) if object.get("in").is_none() && object.is_object() => {
+        Some(object @ Value::Object(_)) if object.get("in").is_none() => {
             let LinkedFrom { account, by, path } = part(&object, "from.did", offences)?;
             let account = operand(&account.into(), "from.did.linkedFrom", offences);
             let by = nsid(&by, "from.did.by", offences);
