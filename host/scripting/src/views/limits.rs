@@ -38,7 +38,7 @@ pub const ROWS: usize = 10_000;
 /// Bytes of the added records of an answer, each counted for each row that shows it. Further ones are left out.
 pub const BYTES: usize = 4 << 20;
 
-/// Bytes of an added record. A larger one is left out: strangers write them, and one must not take the room of all.
+/// Bytes of an added record. A larger one is left out, because any account may write one.
 pub const RECORD_BYTES: usize = 64 << 10;
 
 /// Bytes after which an answer has no more additions. A joined row that many rows show is written for each, with its own additions.

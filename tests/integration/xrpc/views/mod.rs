@@ -23,10 +23,10 @@
 mod apps;
 mod groups;
 mod hiding;
+mod hostile;
 mod joins;
 mod lists;
 mod stored;
-mod strangers;
 mod trees;
 mod writes;
 

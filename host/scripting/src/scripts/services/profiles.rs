@@ -15,7 +15,7 @@ use belvedere_storage::store::Db;
 use belvedere_storage::store::records::{FullRecordRow, Room, get_many_full};
 use belvedere_web::fair_share::Tenant;
 
-/// Bytes of the record of a profile: a hundred times an ordinary one. Whoever is shown on a page may have written a larger one.
+/// Bytes of the record of a profile: a hundred times an ordinary one. An account that a page shows may have a larger one.
 const RECORD_BYTES: usize = 64 << 10;
 
 /// An account as a page shows it beside its records.

@@ -43,7 +43,7 @@ struct Run<'a> {
     budget: Budget,
 }
 
-/// The added records for which an answer still has room. What is above it is left out: strangers write those records, and must not
+/// The added records for which an answer still has room. The others are left out: any account may write such records, and must not
 /// be able to make a page of others fail.
 struct Budget {
     rows: usize,

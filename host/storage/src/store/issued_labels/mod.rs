@@ -66,7 +66,7 @@ pub async fn issue(
                 None => label.cts,
             };
             let label = Label { cts, ..label.clone() };
-            // What was deleted here with its account is in force again.
+            // A label that was deleted here with its account is in force again.
             if latest.is_some() || !is_same {
                 for rows in labels::rows(std::slice::from_ref(&label), now) {
                     sqlx::query(put).bind(rows).execute(&mut *tx).await?;

@@ -143,7 +143,7 @@ async fn an_old_version_of_a_deleted_record_does_not_come_back(db: TestDb) {
     set_status(&db, 2, AccountStatus::Active).await;
     for uri in [&one, &of_deleted] {
         decide(&db, Subject::Record(uri.clone()), Action::Hide).await;
-        // Of a backfill that read the repo before.
+        // A backfill has read the repo before.
         assert_eq!(apply(&db, 30, vec![put(uri, 3, r#"{"old":1}"#)]).await.stale, 1, "{uri}");
         assert_eq!(get(&db, uri).await, None, "{uri}");
         assert!(hidden::moderated(&db, uri).await.unwrap().is_none(), "{uri}");

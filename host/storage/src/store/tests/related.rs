@@ -120,7 +120,7 @@ async fn accounts_are_listed_from_links(db: TestDb) {
         linked_accounts::read(&db, &did(account), &links(path), limit, &US).await.unwrap()
     };
     assert_eq!(read(1, Some("subject"), 10).await, [did(6), did(5)]);
-    assert_eq!(read(1, None, 2).await, [did(6)], "the newest links are read");
+    assert_eq!(read(1, None, 3).await, [did(6)], "the newest records are read");
     assert_eq!(read(1, Some("other"), 10).await, []);
     assert_eq!(read(2, None, 10).await, []);
     set_status(&db, 1, AccountStatus::Deactivated).await;

@@ -1,4 +1,4 @@
-//! Records that strangers write, which must not break the answers of others.
+//! Hostile records, which must not break the answers to other accounts.
 
 use serde_json::json;
 
