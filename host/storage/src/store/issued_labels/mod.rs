@@ -68,7 +68,8 @@ pub async fn issue(
             let label = Label { cts, ..label.clone() };
             // A label that was deleted here with its account is in force again.
             if latest.is_some() || !is_same {
-                for rows in labels::rows(std::slice::from_ref(&label), now) {
+                // No label is stored with a time after its receipt.
+                for rows in labels::rows(std::slice::from_ref(&label), now.max(cts)) {
                     sqlx::query(put).bind(rows).execute(&mut *tx).await?;
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::fixtures::*;
 
+use crate::store::index::AccountStatus;
 use crate::store::issued_labels::latest::{LatestLabels, Pattern, latest};
 use crate::store::issued_labels::{self, IssuedLabel};
 use crate::store::labels::{self, Label};
@@ -63,6 +64,11 @@ async fn the_log_and_what_is_in_force_agree(db: TestDb) {
     issue(&db, label(&note, "spam", true, 10)).await.unwrap();
     assert!(!is_in_force(&db, &note).await);
     issue(&db, label(&note, "spam", false, 30)).await.unwrap();
+    // The label goes with the records of its account, but not from the log.
+    apply(&db, 1, vec![put(&uri(1, NOTE, "a"), 1, "{}")]).await;
+    set_status(&db, 1, AccountStatus::Deleted).await;
+    assert!(!is_in_force(&db, &note).await);
+    assert_eq!(issue(&db, label(&note, "spam", false, 40)).await, None);
     assert!(is_in_force(&db, &note).await);
 }
 
