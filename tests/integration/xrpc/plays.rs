@@ -14,7 +14,7 @@ async fn run(world: &World, body: &str) -> Value {
 }
 
 /// Plays: the listener, the time, the artists and the title.
-const PLAYS: [(&str, &str, &[&str], &str); 8] = [
+pub(super) const PLAYED: [(&str, &str, &[&str], &str); 8] = [
     (ALICE, "2025-12-31T23:30:00-01:00", &["Nina"], "Sea"),
     (ALICE, "2026-01-31T23:30:00Z", &["Nina"], "Sea"),
     (ALICE, "2026-02-01T00:30:00+01:00", &["Nina"], "Sky"),
@@ -27,7 +27,7 @@ const PLAYS: [(&str, &str, &[&str], &str); 8] = [
 
 async fn with_plays(world: World) -> World {
     let mut world = world.with_notes().await;
-    for (n, (listener, at, artists, title)) in PLAYS.into_iter().enumerate() {
+    for (n, (listener, at, artists, title)) in PLAYED.into_iter().enumerate() {
         let play = json!({ "text": "play", "playedAt": at, "artists": artists, "title": title, "n": n % 3 });
         world.note(listener, &format!("p{n}"), play).await;
     }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::xrpc::plays::PLAYED;
 
 const PLAYS: &str = "com.example.play";
 
@@ -13,18 +14,6 @@ crate::in_both_worlds!(
     groups_have_additions_about_their_values,
     groups_are_explained_and_refused
 );
-
-/// Plays: the listener, the time, the artists and the title.
-const PLAYED: [(&str, &str, &[&str], &str); 8] = [
-    (ALICE, "2025-12-31T23:30:00-01:00", &["Nina"], "Sea"),
-    (ALICE, "2026-01-31T23:30:00Z", &["Nina"], "Sea"),
-    (ALICE, "2026-02-01T00:30:00+01:00", &["Nina"], "Sky"),
-    (ALICE, "2026-02-10T12:00:00.123Z", &["Nina", "Ola"], "Sea"),
-    (ALICE, "2026-03-01T00:00:00Z", &["Ola"], "Sun"),
-    (BOB, "2026-03-02T00:00:00Z", &["Ola"], "Sea"),
-    (BOB, "2026-03-03T00:00:00Z", &["Ola"], "Sea"),
-    (BOB, "yesterday", &["Ola"], "Seaside"),
-];
 
 async fn with_plays(mut world: World) -> World {
     world.server.upload(record_lexicon(PLAYS), None).await;
