@@ -59,3 +59,12 @@ test('a vote counts at once, and a withdrawn one no more', async () => {
   await app.network.delete('bob', 'fyi.unravel.frontpage.vote', 'late')
   await eventually('it does not', async () => await votes() === 1)
 })
+
+test('a date that an author makes up breaks no list and moves no link up', async () => {
+  for (const [rkey, createdAt] of [['before', '1969-07-20T20:17:40Z'], ['after', '2999-01-01T00:00:00Z']]) {
+    await app.network.put('spammer', POST, rkey, { title: rkey, url: 'https://spammer.example.com/', createdAt })
+  }
+  const all = async () => titles(await app.call(`${N}getHot`, { limit: 100 }))
+  await eventually('both are there', async () => (await all()).filter((title) => title === 'before' || title === 'after').length === 2)
+  assert.deepEqual((await all()).slice(0, 2), ['A kite that flies by itself', 'The lamp that lasts'])
+})

@@ -8,11 +8,18 @@ local function score(votes, hours)
   return votes / (hours + 2) ^ GRAVITY
 end
 
-local function hours_since(datetime)
-  local function micros(text)
-    return TID.toUnixMicroseconds(TID.fromISO8601(text))
+local function micros(datetime)
+  return TID.toUnixMicroseconds(TID.fromISO8601(datetime))
+end
+
+-- The author's date counts, unless it is after the time at which the link was indexed, or before 1970, which no TID has.
+local function hours_since(post)
+  local since = micros(post._indexed_at)
+  local ok, created = pcall(micros, post.createdAt)
+  if ok then
+    since = math.min(since, created)
   end
-  return math.max(0, micros(now()) - micros(datetime)) / 3.6e9
+  return math.max(0, micros(now()) - since) / 3.6e9
 end
 
 function handle()
@@ -31,7 +38,7 @@ function handle()
         uri = post.uri, title = post.title, url = post.url, createdAt = post.createdAt,
         author = { did = post._did, handle = author.handle, displayName = author.record and author.record.displayName },
         votes = count.votes, comments = count.comments, voted = voted[post.uri] and voted[post.uri].vote,
-        score = score(count.votes, hours_since(post._indexed_at)),
+        score = score(count.votes, hours_since(post)),
       }
     end
   end
