@@ -7,7 +7,7 @@
 //!
 //! `cargo bench --bench load -- [sqlite|postgres|fairness|neighbours|foreign|sessions|spaces|backfill|all] [--records N] [--seconds N] [--only TEXT]`
 //! `cargo bench --bench load -- versions PATH [sqlite|postgres|all]`: another build of the server, beside this one.
-//! `cargo bench --bench load -- apps [--records N] [--only sqlite|postgres] [--url URL]`: the example apps on a large index; with a
+//! `cargo bench --bench load -- apps [--records N] [--only sqlite|postgres] [--page TEXT] [--url URL]`: the example apps on a large index; with a
 //! database of an earlier run, on its records.
 //! `cargo bench --bench load -- scale [--records N] [--only sqlite|postgres] [--cache-mib N]`: a large index, which `all` leaves out.
 
@@ -61,6 +61,8 @@ pub struct Plan {
     pub seconds: Duration,
     /// Measures only the neighbours, backfills or databases whose name contains this; empty for all.
     pub only: String,
+    /// Measures only the pages of the apps whose name contains this; empty for all.
+    pub page: String,
     /// An existing database; empty for new ones.
     pub url: String,
     /// `DATABASE_CACHE_MIB` of the server with a large index.
@@ -104,6 +106,7 @@ fn plan(args: &[String]) -> anyhow::Result<Plan> {
         seconds: Duration::from_secs(value("--seconds", 5)?),
         cache_mib: value("--cache-mib", 96)?,
         only: text("--only"),
+        page: text("--page"),
         url: text("--url"),
     })
 }

@@ -53,7 +53,10 @@ impl HasLabel {
     pub fn new(val: String, now: Timestamp) -> Result<Self, FilterError> {
         let own =
             (0..MAX_OWN_LABELS).map(|n| json!({ "field": format!("labels.values[{n}].val"), "value": val }));
-        let own = Filter::from_json(&json!({ "combine": "OR", "children": own.collect::<Vec<_>>() }))?;
+        let any = json!({ "combine": "OR", "children": own.collect::<Vec<_>>() });
+        // Most records have none, and are not looked at ten times.
+        let has_own = json!({ "field": "labels", "op": "EXISTS" });
+        let own = Filter::from_json(&json!({ "combine": "AND", "children": [has_own, any] }))?;
         Ok(Self { val, now, own })
     }
 }

@@ -27,7 +27,11 @@ async fn fill(db: &TestDb) {
     set_status(db, 9, AccountStatus::Deactivated).await;
 }
 
-on_both!(accounts_are_merged_in_the_order_of_time, other_conditions_hold_too);
+on_both!(
+    accounts_are_merged_in_the_order_of_time,
+    a_list_of_many_accounts_has_records_behind_those_of_others,
+    other_conditions_hold_too
+);
 
 async fn accounts_are_merged_in_the_order_of_time(db: TestDb) {
     fill(&db).await;
@@ -54,6 +58,30 @@ async fn accounts_are_merged_in_the_order_of_time(db: TestDb) {
                 assert_eq!(pages(&db, &query).await, expected, "{accounts:?} {direction:?} {limit}");
                 assert_eq!(pages_from_end(&db, &query).await, expected, "from the end: {accounts:?} {limit}");
             }
+        }
+    }
+}
+
+/// Others' records are more than are looked through for a page, and lie between those of the list.
+async fn a_list_of_many_accounts_has_records_behind_those_of_others(db: TestDb) {
+    fill(&db).await;
+    let others = (0..2_500).map(|n| put(&uri(77, NOTE, &format!("other{n}")), 1, "{}"));
+    apply(&db, 7, others.collect()).await;
+    let few: Vec<Did> = [0, 1, 5, 14].map(did).to_vec();
+    let many = few.iter().cloned().chain((1_000..1_400).map(did)).collect();
+    for direction in [Direction::Desc, Direction::Asc] {
+        let sort = Some(Sort::parse("indexed_at", direction).unwrap());
+        for limit in [1, 7, 100] {
+            let of = |dids: &Vec<Did>| Query {
+                dids: Some(dids.clone()),
+                sort: sort.clone(),
+                limit,
+                ..Query::of(nsid(NOTE))
+            };
+            let expected = pages(&db, &of(&few)).await;
+            assert!(expected.len() > 100, "{expected:?}");
+            assert_eq!(pages(&db, &of(&many)).await, expected, "{direction:?} {limit}");
+            assert_eq!(pages_from_end(&db, &of(&many)).await, expected, "from the end: {limit}");
         }
     }
 }
