@@ -162,6 +162,19 @@ export const errors = {
   unknown: 'Something went wrong in this page. Reload it and try again.',
 }
 
+export const drafts = {
+  restored: 'These are changes that you have not saved.',
+  overtaken: 'These are changes that you have not saved. Someone has saved other changes since you began.',
+  discard: 'Discard them',
+}
+
+export const unsaved = {
+  title: 'Leave without saving?',
+  kept: 'Your changes are not saved. They are kept in this tab, and are here again when you come back to this page.',
+  lost: 'Your changes are not saved. Some of them are lost when you leave.',
+  leave: 'Leave the page',
+}
+
 export const dialogs = {
   typeName: 'To confirm, type',
   irreversible: 'This can’t be undone.',
@@ -1084,10 +1097,6 @@ export const scripts = {
   save: 'Save',
   unchanged: 'Nothing has changed since it was saved.',
   savedText: 'The script is saved, and runs from now on.',
-  restored: 'These are changes that you have not saved.',
-  overtaken:
-    'These are changes that you have not saved. The script was saved in another version since: the tab History compares.',
-  discard: 'Discard them',
   remove: 'Delete…',
   removed: 'The script is deleted. Its history stays.',
   removeTitle: (id: string) => `Delete the script ${id}?`,

@@ -32,7 +32,12 @@ export async function openPage(browser, server, { viewport = DESKTOP, colorSchem
   const problems = []
   const isOurs = () => page.url().startsWith(server.url)
   page.on('pageerror', (error) => problems.push(`error: ${error.message}`))
-  page.on('dialog', (dialog) => { problems.push(`dialog: ${dialog.message()}`); void dialog.dismiss() })
+  page.on('dialog', (dialog) => {
+    // The browser's own question before unsaved input is left. Stories that are about it answer it themselves.
+    if (dialog.type() === 'beforeunload') return void dialog.accept().catch(() => {})
+    problems.push(`dialog: ${dialog.message()}`)
+    void dialog.dismiss()
+  })
   page.on('console', (message) => {
     // A refused request is an answer that the page shows; the browser logs it too.
     const isAnswer = /Failed to load resource/.test(message.text())
