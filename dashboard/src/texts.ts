@@ -32,6 +32,7 @@ export const shell = {
   toOverview: 'Go to the overview',
   forbidden: (permissions: string) =>
     `You need the permission ${permissions} to see this page. The super user can grant it on the page Users.`,
+  pageWaits: 'The page could not be loaded. It opens when the server answers again.',
   pageFailed: 'The page could not be loaded. The server may have been updated: reload to get the new version.',
   reload: 'Reload',
 }
@@ -152,9 +153,11 @@ export const ended = {
 }
 
 export const errors = {
-  unreachable: 'The server does not answer. Check that it runs; this page tries again by itself.',
+  unreachable: 'The server does not answer. Check that it runs. When it is back, try this again.',
+  unanswered: 'The server did not answer in time. It is back: try this again.',
   proxy: (status: number) => `The server's proxy answered with status ${status}. The server may be restarting.`,
   loggedOut: 'Your session has ended. Log in again.',
+  loggedInAgain: 'Your session had ended. You are logged in again: try this again.',
   permission: (name: string) => `You need the permission ${name}. The super user can grant it on the page Users.`,
   forbidden: 'You do not have the permission to do this.',
   tooMany: (seconds: number) => `Too many requests. Try again in ${seconds} s.`,
