@@ -45,7 +45,11 @@ export async function openPage(browser, server, { viewport = DESKTOP, colorSchem
   })
   // Requests without an answer yet. Streams of events have none until they end.
   const waiting = new Set()
-  page.on('request', (request) => { if (request.resourceType() !== 'eventsource') waiting.add(request) })
+  page.on('request', (request) => {
+    // Requests of the page before have no end when it is left.
+    if (request.isNavigationRequest() && request.frame() === page.mainFrame()) waiting.clear()
+    if (request.resourceType() !== 'eventsource') waiting.add(request)
+  })
   for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => waiting.delete(request))
   return Object.assign(page, { problems, base: server.url, waiting })
 }

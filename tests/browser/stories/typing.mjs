@@ -127,7 +127,7 @@ test('unsaved input is asked about and kept', async () => {
     await page.getByRole('button', { name: 'Discard them' }).click()
 
     await open(page, '/api-keys')
-    await page.getByRole('button', { name: 'New key' }).first().click()
+    await page.getByRole('button', { name: 'New API key' }).first().click()
     await type(page.getByLabel('Name', { exact: true }), 'half a key')
     await page.reload()
     await restored.waitFor()
