@@ -14,15 +14,19 @@ const LATER = [
 /** What every view uses. A browser opens six connections, so that few files are faster than small ones. */
 const BASE = /\/node_modules\/(svelte|esm-env)\/|\/src\/(lib\/(session|network)\.svelte|lib\/route\.ts|api\/error)/
 
-/** What the login uses besides, and the shell and most pages. */
+/** What the login uses besides, and most pages. */
 const FORM =
-  /\/src\/(components\/(Form|Field|ErrorBox)\.svelte|lib\/(message|format|login|toasts|confirm|clock|times)\b|styles\/parts|texts\.ts\?of=(components-(Form|Field|ErrorBox)-|lib-(message|format|login|times)-))/
+  /\/src\/(components\/(Form|Field|ErrorBox)\.svelte|lib\/login\b|texts\.ts\?of=(components-(Form|Field|ErrorBox)-|lib-login-))/
+
+/** What the login, the shell and most pages use. */
+const NOTES =
+  /\/src\/(lib\/(message|format|toasts|confirm|clock|times)\b|styles\/parts|texts\.ts\?of=lib-(message|format|times)-)/
 
 /** The table of pages: the first page is loaded before the shell can run. */
-const PAGES = /\/src\/(pages\/(index|find)\.ts|lib\/router\.svelte|texts\.ts\?of=shell)/
+const PAGES = /\/src\/(pages\/(index|find)\.ts|lib\/(router\.svelte|unsaved)|texts\.ts\?of=shell)/
 
 /** What most pages use, in one file; without what the first view uses. */
-const PARTS = /\/src\/(components\/[^/]*$|lib\/(?!network|session|route)|texts\.ts\?of=(components|lib)-)/
+const PARTS = /\/src\/(components\/[^/]*$|lib\/(?!network|session|route|unsaved)|texts\.ts\?of=(components|lib)-)/
 
 const isLater = (id: string) => LATER.some((test) => test.test(id))
 
@@ -49,6 +53,7 @@ export default defineConfig(({ mode }) => ({
             { name: 'base', test: BASE },
             { name: 'pages', test: PAGES },
             { name: 'form', test: FORM },
+            { name: 'notes', test: NOTES },
             { name: 'parts', test: PARTS, minShareCount: 5 },
           ],
         },

@@ -32,6 +32,7 @@ export const shell = {
   toOverview: 'Go to the overview',
   forbidden: (permissions: string) =>
     `You need the permission ${permissions} to see this page. The super user can grant it on the page Users.`,
+  pageWaits: 'The page could not be loaded. It opens when the server answers again.',
   pageFailed: 'The page could not be loaded. The server may have been updated: reload to get the new version.',
   reload: 'Reload',
 }
@@ -152,14 +153,29 @@ export const ended = {
 }
 
 export const errors = {
-  unreachable: 'The server does not answer. Check that it runs; this page tries again by itself.',
+  unreachable: 'The server does not answer. Check that it runs. When it is back, try this again.',
+  unanswered: 'The server did not answer in time. It is back: try this again.',
   proxy: (status: number) => `The server's proxy answered with status ${status}. The server may be restarting.`,
   loggedOut: 'Your session has ended. Log in again.',
+  loggedInAgain: 'Your session had ended. You are logged in again: try this again.',
   permission: (name: string) => `You need the permission ${name}. The super user can grant it on the page Users.`,
   forbidden: 'You do not have the permission to do this.',
   tooMany: (seconds: number) => `Too many requests. Try again in ${seconds} s.`,
   internal: (id: string) => `The server has an internal problem. Its log has the details under ${id}.`,
   unknown: 'Something went wrong in this page. Reload it and try again.',
+}
+
+export const drafts = {
+  restored: 'These are changes that you have not saved.',
+  overtaken: 'These are changes that you have not saved. Someone has saved other changes since you began.',
+  discard: 'Discard them',
+}
+
+export const unsaved = {
+  title: 'Leave without saving?',
+  kept: 'Your changes are not saved. They are kept in this tab, and are here again when you come back to this page.',
+  lost: 'Your changes are not saved. Some of them are lost when you leave.',
+  leave: 'Leave the page',
 }
 
 export const dialogs = {
@@ -302,7 +318,8 @@ export const newClient = {
   type: 'Type',
   types: { public: 'In browsers or on phones', confidential: 'On a server' },
   typeHints: {
-    public: 'It has no secret; calls from other origins than its own are refused.',
+    public:
+      'It has no secret. If it names origins, only pages there can log users in with it; every page can call the other methods.',
     confidential: 'It gets a secret, which stays on the server.',
   },
   create: 'Register',
@@ -357,7 +374,8 @@ export const records = {
   json: 'Record',
   lexicon: 'Lexicon',
   history: 'What happened to it',
-  invalidBecause: (reason: string) => `The lexicon rejects this record, so queries leave it out: ${reason}`,
+  invalidBecause: (reason: string) =>
+    `The lexicon rejects this record: ${reason}. Lists and scripts have it unless they ask for valid records only.`,
   noCollections: 'No collections are indexed',
   noCollectionsText: 'Add the lexicon of a record: the server then indexes all new records of its collection.',
   none: 'This collection has no records yet',
@@ -434,6 +452,7 @@ export const lexiconNew = {
   publisher: 'Publisher',
   document: 'Lexicon',
   target: 'Target collection',
+  noTarget: 'Without a target collection the query answers with an empty list, unless it gets a script.',
   targetHint: 'The record collection that the method reads or writes, such as com.example.note.',
   backfill: 'Read the records that exist already (backfill)',
   add: 'Add lexicon',
@@ -749,7 +768,8 @@ export const backfill = {
   atLeast: (value: string) => `at least ${value}`,
   listsAllRepos: 'every one of the relay, which can’t list those of a collection',
   about: (value: string) => `about ${value}`,
-  downloads: (bytes: string, requests: string) => `about ${bytes} in ${requests} requests`,
+  downloads: (bytes: string, requests: string) => `${bytes} in ${requests} requests`,
+  guessed: 'A long collection’s record keys are no times, so its size is a guess: there may be many more records.',
   sampled: (repos: string, unreachable: number) =>
     `a sample of ${repos} repos${unreachable ? `; ${unreachable} more did not answer` : ''}`,
   list: 'Backfills',
@@ -785,7 +805,7 @@ export const backfill = {
     resolving_and_fetching: 'Reads repos',
   } as Record<string, string>,
   found: 'repos found',
-  resolved: 'hosts found',
+  resolved: 'repos located',
   processed: 'Read',
   failedRepos: 'repos failed',
   traffic: (fetched: string, kept: string) => `${fetched}, of which ${kept} are wanted records.`,
@@ -836,6 +856,7 @@ export const backfill = {
 }
 
 export const deadLetters = {
+  failedAgain: (error: string) => `The script failed again: ${error}`,
   text: 'Events whose script failed too often. They wait here until you decide.',
   collection: 'Collection',
   every: 'every collection',
@@ -1028,6 +1049,8 @@ export const database = {
   scans: 'Without an index',
   mean: 'Each took',
   used: 'Last used',
+  undeclared: 'no such field',
+  undeclaredText: 'The collection’s lexicon does not have this field: a query may have misspelt it.',
   noFields: 'No query has used a field yet.',
   noFieldsText: 'Fields appear here when queries filter, sort or search by them.',
 }
@@ -1084,10 +1107,6 @@ export const scripts = {
   save: 'Save',
   unchanged: 'Nothing has changed since it was saved.',
   savedText: 'The script is saved, and runs from now on.',
-  restored: 'These are changes that you have not saved.',
-  overtaken:
-    'These are changes that you have not saved. The script was saved in another version since: the tab History compares.',
-  discard: 'Discard them',
   remove: 'Delete…',
   removed: 'The script is deleted. Its history stays.',
   removeTitle: (id: string) => `Delete the script ${id}?`,
@@ -1113,6 +1132,7 @@ export const scripts = {
 }
 
 export const dryRunForm = {
+  changed: 'The script has changed since this run.',
   text: 'Runs the text above, saved or not, and writes nothing: no repo, no index, no tables, no jobs.',
   from: 'Event',
   ownEvent: 'of a record',

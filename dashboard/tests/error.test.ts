@@ -1,6 +1,13 @@
-import { expect, test } from 'vitest'
+import { afterAll, expect, test, vi } from 'vitest'
 import { ApiError, errorOf } from '../src/api/error'
-import { message, sentence, withTimes } from '../src/lib/message'
+
+vi.stubGlobal('addEventListener', () => undefined)
+vi.stubGlobal('document', { baseURI: 'https://view.example/dashboard/', querySelector: () => ({}) })
+vi.stubGlobal('fetch', () => Promise.resolve(new Response('{}')))
+const { message, sentence, withTimes } = await import('../src/lib/message')
+const { network } = await import('../src/lib/network.svelte')
+const { session } = await import('../src/lib/session.svelte')
+afterAll(() => vi.unstubAllGlobals())
 
 const json = (status: number, body: unknown, headers: Record<string, string> = {}) =>
   new Response(JSON.stringify(body), { status, headers })
@@ -16,8 +23,13 @@ test('errors of the server become sentences', async () => {
 test('a 401 about another account says what the server says', async () => {
   const error = await errorOf(json(401, { error: 'log in as did:plc:b first' }))
   expect(message(error)).toBe('Log in as did:plc:b first.')
+  const me = { did: 'did:plc:a', is_admin: true, is_super: true, permissions: [], handle: null, user_id: 'u' }
+  session.begin(null, me)
   error.endsSession = true
+  session.ended()
   expect(message(error)).toBe('Your session has ended. Log in again.')
+  session.begin(null, me)
+  expect(message(error)).toContain('You are logged in again')
 })
 
 test('a missing permission is named', async () => {
@@ -32,7 +44,11 @@ test('a limit says when to try again, and a proxy is not the server', async () =
   expect(message(limited)).toContain('7 s')
   const proxy = await errorOf(new Response('<html>', { status: 502, statusText: 'Bad Gateway' }))
   expect([proxy.isFromServer, message(proxy).includes('502')]).toEqual([false, true])
-  expect(message(new ApiError(0, { error: 'unreachable' }))).toContain('does not answer')
+  network.lost()
+  const unreachable = new ApiError(0, { error: 'unreachable' })
+  expect(message(unreachable)).toContain('does not answer')
+  await vi.waitFor(() => expect(network.isLost).toBe(false), 5_000)
+  expect(message(unreachable)).toContain('It is back')
 })
 
 test('times in texts are written as elsewhere', () => {

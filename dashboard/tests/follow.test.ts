@@ -18,7 +18,8 @@ class FakeSource extends EventTarget {
   }
 }
 
-const fetched = vi.fn((_url: string) => Promise.resolve(new Response('{}')))
+let page = Object.assign(new EventTarget(), { baseURI: '', hidden: false })
+const fetched = vi.fn((_url: string | URL) => Promise.resolve(new Response('{}')))
 
 beforeEach(() => {
   fetched.mockClear()
@@ -26,7 +27,9 @@ beforeEach(() => {
   vi.resetModules()
   vi.useFakeTimers()
   FakeSource.all = []
-  vi.stubGlobal('document', { baseURI: 'https://view.example/dashboard/' })
+  page = Object.assign(new EventTarget(), { baseURI: 'https://view.example/dashboard/', hidden: false })
+  vi.stubGlobal('document', page)
+  vi.stubGlobal('navigator', {})
   vi.stubGlobal('addEventListener', () => undefined)
   vi.stubGlobal('EventSource', FakeSource)
 })
@@ -84,7 +87,10 @@ test('a stream that the server refuses is opened again, each time later', async 
   await vi.advanceTimersByTimeAsync(1_000)
   expect(FakeSource.all).toHaveLength(2)
   // The reason may be that the session has ended.
-  expect(fetched.mock.calls.map(([url]) => url)).toEqual(['https://view.example/auth/me'])
+  expect(fetched.mock.calls.map(([url]) => String(url))).toEqual([
+    'https://view.example/livez',
+    'https://view.example/auth/me',
+  ])
   refuse()
   await vi.advanceTimersByTimeAsync(1_000)
   expect(FakeSource.all).toHaveLength(2)
@@ -94,4 +100,26 @@ test('a stream that the server refuses is opened again, each time later', async 
   leave()
   await vi.advanceTimersByTimeAsync(60_000)
   expect(FakeSource.all).toHaveLength(3)
+})
+
+test('a tab that nobody sees has no stream, and catches up when it is shown', async () => {
+  const { follow } = await import('../src/api/events')
+  const reopened = vi.fn()
+  const leave = follow('/admin/events/stream', {}, { message: () => undefined, reopened })
+  FakeSource.all[0]?.onopen?.()
+  const show = (isShown: boolean) => {
+    page.hidden = !isShown
+    page.dispatchEvent(new Event('visibilitychange'))
+  }
+  show(false)
+  expect(FakeSource.all[0]?.readyState).toBe(FakeSource.CLOSED)
+  show(true)
+  expect(FakeSource.all).toHaveLength(2)
+  expect(reopened).not.toHaveBeenCalled()
+  FakeSource.all[1]?.onopen?.()
+  expect(reopened).toHaveBeenCalledOnce()
+  leave()
+  show(false)
+  show(true)
+  expect(FakeSource.all).toHaveLength(2)
 })

@@ -3,6 +3,7 @@
 import './stories/first-run.mjs'
 import './stories/backfill.mjs'
 import './stories/scripts.mjs'
+import './stories/typing.mjs'
 import './stories/dead-letters.mjs'
 import './stories/clients.mjs'
 import './stories/records.mjs'

@@ -51,7 +51,7 @@ export async function call<T>(method: string, path: string, { query, body, signa
       session.ended()
     }
     // A proxy answers in place of a server that restarts.
-    if (error.status === 502 && !error.isFromServer) network.lost()
+    if ([502, 503, 504].includes(error.status) && !error.isFromServer) network.lost()
     throw error
   }
   if (answer.status === 204) return undefined as T

@@ -1,11 +1,6 @@
-import { api, urlOf } from './client'
+import { urlOf } from './client'
 import type { PathOf, QueryOf } from './paths'
-
-/** Milliseconds before a stream that the server refused is opened again; each later attempt waits twice as long. */
-const FIRST_WAIT = 1_000
-
-/** The longest wait, in milliseconds. */
-const MAX_WAIT = 30_000
+import { shareSource } from './shared'
 
 export interface Listener {
   /** Called with the data of each message; `kind` is its `event:` field, `message` without one. */
@@ -19,47 +14,39 @@ export interface Listener {
 }
 
 /**
- * Follows a stream of server-sent events until the returned function is called.
- *
- * A browser opens a broken connection again by itself. It gives up when the server refuses, for example during a restart or
- * after the end of the session; then this tries again.
+ * Follows a stream of server-sent events until the returned function is called. A tab that nobody sees takes no part: it is
+ * told that the stream is open again when it is shown.
  */
 export function follow<Path extends PathOf<'get'>>(
   path: Path,
   query: QueryOf<'get', Path>,
   listener: Listener,
 ): () => void {
-  let source: EventSource | null = null
-  let timer: ReturnType<typeof setTimeout> | undefined
-  let wait = FIRST_WAIT
+  let leave: (() => void) | null = null
   let wasOpen = false
+  let isOpen = false
 
-  function open() {
-    source = new EventSource(urlOf(path, query))
-    source.onopen = () => {
-      wait = FIRST_WAIT
-      listener.state?.(true)
-      if (wasOpen) listener.reopened?.()
-      wasOpen = true
-    }
-    const receive = (event: Event) => {
-      const { data, type } = event as MessageEvent<string>
-      listener.message(JSON.parse(data), type)
-    }
-    for (const kind of ['message', ...(listener.kinds ?? [])]) source.addEventListener(kind, receive)
-    source.onerror = () => {
-      listener.state?.(false)
-      if (source?.readyState !== EventSource.CLOSED) return
-      // An EventSource does not tell why: if the session has ended, this answer shows the login.
-      void api.get('/auth/me').catch(() => undefined)
-      timer = setTimeout(open, wait)
-      wait = Math.min(wait * 2, MAX_WAIT)
+  function state(open: boolean) {
+    listener.state?.(open)
+    if (open && !isOpen && wasOpen) listener.reopened?.()
+    isOpen = open
+    wasOpen ||= open
+  }
+  const message = (data: string, kind: string) => listener.message(JSON.parse(data), kind)
+
+  function look() {
+    if (!document.hidden) leave ??= shareSource(urlOf(path, query), listener.kinds ?? [], { message, state })
+    else if (leave) {
+      leave()
+      leave = null
+      state(false)
     }
   }
 
-  open()
+  look()
+  document.addEventListener('visibilitychange', look)
   return () => {
-    clearTimeout(timer)
-    source?.close()
+    document.removeEventListener('visibilitychange', look)
+    leave?.()
   }
 }

@@ -22,5 +22,7 @@ export async function loadSession(): Promise<void> {
 /** Ends the session in this browser. */
 export async function logOut(): Promise<void> {
   await api.post('/auth/logout')
+  const { forgetDrafts } = await import('../lib/drafts')
+  forgetDrafts(sessionStorage)
   session.begin(null, null)
 }

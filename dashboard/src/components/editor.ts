@@ -13,6 +13,7 @@ import {
   indentOnInput,
   StreamLanguage,
   syntaxHighlighting,
+  syntaxTree,
 } from '@codemirror/language'
 import { lua } from '@codemirror/legacy-modes/mode/lua'
 import { lintGutter, setDiagnostics } from '@codemirror/lint'
@@ -20,6 +21,7 @@ import { highlightSelectionMatches, searchKeymap } from '@codemirror/search'
 import { Compartment, EditorState, type Extension } from '@codemirror/state'
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
+import { completionsOf, type Suggestion } from './completion'
 
 export type Language = 'lua' | 'json'
 
@@ -30,14 +32,6 @@ export interface Diagnostic {
   column?: number | null
   message: string
   severity?: 'error' | 'warning' | 'info'
-}
-
-/** A name that is offered while typing, such as `db.query`. */
-export interface Suggestion {
-  label: string
-  detail?: string
-  info?: string
-  type?: string
 }
 
 export interface Options {
@@ -117,11 +111,14 @@ export function createEditor(host: HTMLElement, options: Options): Editor {
   const writable = new Compartment()
   const readOnly = (on: boolean) => [EditorState.readOnly.of(on), EditorView.editable.of(!on)]
 
+  /** Without `filter` and `validFor` this is asked again with each letter. */
   function complete(context: CompletionContext) {
-    const word = context.matchBefore(/[\w.:]+/)
-    const known = options.suggestions()
-    if (!known.length || (!word && !context.explicit)) return null
-    return { from: word?.from ?? context.pos, options: known, validFor: /^[\w.:]*$/ }
+    const node = syntaxTree(context.state).resolveInner(context.pos, -1).name
+    if (options.language !== 'lua' || /comment|string/.test(node)) return null
+    const word = context.matchBefore(/[a-z_][\w.:]*$/i)
+    const text = context.state.doc.toString()
+    const found = completionsOf(word?.text ?? '', text, options.suggestions(), context.explicit)
+    return found.length > 0 ? { from: word?.from ?? context.pos, options: found, filter: false } : null
   }
 
   const view = new EditorView({
@@ -140,7 +137,8 @@ export function createEditor(host: HTMLElement, options: Options): Editor {
         bracketMatching(),
         closeBrackets(),
         typeOverSelection,
-        autocompletion({ override: [complete] }),
+        // Enter is a new line until an entry was chosen with the arrows.
+        autocompletion({ override: [complete], selectOnOpen: false }),
         colours,
         theme,
         languages[options.language](),

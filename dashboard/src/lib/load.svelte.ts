@@ -12,12 +12,21 @@ export interface Loaded<T> {
   set(data: T): void
 }
 
+interface Options {
+  /** Whether a form begins with the data: what was read is not read again by itself, which would replace what was entered. */
+  isForm?: boolean
+  /** Whether the data stays when the server came back. */
+  isKept?: () => boolean
+}
+
 /**
  * Reads data in a component, and again when what `read` uses changes (the URL's parameters, a state) and when the server
- * came back. An answer that a later one overtook is dropped. `isForm`: a form begins with the data, so that what was read is
- * not read again by itself, which would replace what was entered.
+ * came back. An answer that a later one overtook is dropped.
  */
-export function load<T>(read: (signal: AbortSignal) => Promise<T>, { isForm = false } = {}): Loaded<T> {
+export function load<T>(
+  read: (signal: AbortSignal) => Promise<T>,
+  { isForm = false, isKept = () => false }: Options = {},
+): Loaded<T> {
   let data = $state.raw<T>()
   let error = $state.raw<unknown>(null)
   let isLoading = $state(true)
@@ -40,9 +49,14 @@ export function load<T>(read: (signal: AbortSignal) => Promise<T>, { isForm = fa
   }
 
   $effect(() => {
-    if (!isForm || untrack(() => data) === undefined) void network.returns
     void run()
     return () => running?.abort()
+  })
+  let returns = untrack(() => network.returns)
+  $effect(() => {
+    if (network.returns === returns) return
+    returns = network.returns
+    untrack(() => isKept() || (isForm && data !== undefined) || void run())
   })
 
   return {
@@ -84,7 +98,7 @@ export function loadPages<T>(read: (cursor: string | undefined, signal: AbortSig
   let failure = $state.raw<unknown>(null)
   /** How often the list was read from its beginning. */
   let reads = 0
-  const first = load(async (signal) => {
+  const readFirst = async (signal: AbortSignal) => {
     const page = await read(undefined, signal)
     if (signal.aborted) return page.items
     reads += 1
@@ -92,7 +106,9 @@ export function loadPages<T>(read: (cursor: string | undefined, signal: AbortSig
     isPaged = false
     failure = null
     return page.items
-  })
+  }
+  // A list of several pages keeps its place.
+  const first = load(readFirst, { isKept: () => isPaged })
 
   return {
     get data() {

@@ -1,16 +1,21 @@
 import { ApiError } from '../api/error'
 import { exactTime } from './format'
+import { network } from './network.svelte'
+import { session } from './session.svelte'
 import { errors as t } from '../texts'
 
 /** A failure in the page itself, with a text for the user. */
 export class PageError extends Error {}
 
-/** What to tell the user about a failure: what happened, and what to do. */
+/**
+ * Tells the user about a failure: what happened, and what to do. What to do changes while the message is shown: when the server
+ * is back, and when the user has logged in again.
+ */
 export function message(error: unknown): string {
   if (error instanceof PageError) return error.message
   if (!(error instanceof ApiError)) return t.unknown
-  if (error.status === 0) return t.unreachable
-  if (error.endsSession) return t.loggedOut
+  if (error.status === 0) return network.isLost ? t.unreachable : t.unanswered
+  if (error.endsSession) return session.isEnded ? t.loggedOut : t.loggedInAgain
   if (error.status === 403 && error.permission) return t.permission(error.permission)
   if (error.status === 429 && error.retryAfter) return t.tooMany(error.retryAfter)
   if (error.body.correlationId) return t.internal(error.body.correlationId)

@@ -7,7 +7,9 @@ const MAX_WAIT = 5_000
 let lost = $state(false)
 let returns = $state(0)
 
-/** Whether the server answers. While it does not, a banner says so and the page tries again. */
+const returned = new Set<() => void>()
+
+/** Whether the server answers: the one state of the page. While it does not, a banner says so and the page tries again. */
 export const network = {
   get isLost() {
     return lost
@@ -22,6 +24,16 @@ export const network = {
     lost = true
     void reconnect()
   },
+  /** Called when something failed for which a lost server may be the reason. Resolves with whether it answers. */
+  async check(): Promise<boolean> {
+    if (!lost && !(await answers())) network.lost()
+    return !lost
+  },
+  /** Calls a function whenever the server came back, until the returned one is called. */
+  onReturn(call: () => void) {
+    returned.add(call)
+    return () => returned.delete(call)
+  },
 }
 
 addEventListener('offline', () => network.lost())
@@ -32,10 +44,15 @@ async function reconnect() {
       setTimeout(resolve, wait)
       addEventListener('online', resolve, { once: true })
     })
-    const answer = await fetch(new URL('../livez', document.baseURI), { cache: 'no-store' }).catch(() => null)
-    if (answer?.ok) {
+    if (await answers()) {
       lost = false
       returns += 1
+      for (const call of returned) call()
     }
   }
+}
+
+async function answers(): Promise<boolean> {
+  const answer = await fetch(new URL('../livez', document.baseURI), { cache: 'no-store' }).catch(() => null)
+  return answer?.ok === true
 }

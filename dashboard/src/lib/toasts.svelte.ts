@@ -9,15 +9,23 @@ const MAX_TOASTS = 4
 export interface Toast {
   id: number
   kind: 'ok' | 'error'
-  text: string
+  /** May change while the message is shown. */
+  readonly text: string
 }
 
 let list = $state.raw<Toast[]>([])
 let last = 0
 
-function show(kind: Toast['kind'], text: string) {
+function show(kind: Toast['kind'], text: () => string) {
   const id = ++last
-  list = [...list.slice(1 - MAX_TOASTS), { id, kind, text }]
+  const toast = {
+    id,
+    kind,
+    get text() {
+      return text()
+    },
+  }
+  list = [...list.slice(1 - MAX_TOASTS), toast]
   if (kind === 'ok') setTimeout(() => toasts.close(id), STAYS)
 }
 
@@ -26,9 +34,9 @@ export const toasts = {
   get list() {
     return list
   },
-  ok: (text: string) => show('ok', text),
+  ok: (text: string) => show('ok', () => text),
   /** Shows why something failed: an error that was caught. */
-  error: (error: unknown) => show('error', message(error)),
+  error: (error: unknown) => show('error', () => message(error)),
   close(id: number) {
     list = list.filter((toast) => toast.id !== id)
   },

@@ -32,7 +32,12 @@ export async function openPage(browser, server, { viewport = DESKTOP, colorSchem
   const problems = []
   const isOurs = () => page.url().startsWith(server.url)
   page.on('pageerror', (error) => problems.push(`error: ${error.message}`))
-  page.on('dialog', (dialog) => { problems.push(`dialog: ${dialog.message()}`); void dialog.dismiss() })
+  page.on('dialog', (dialog) => {
+    // The browser's own question before unsaved input is left. Stories that are about it answer it themselves.
+    if (dialog.type() === 'beforeunload') return void dialog.accept().catch(() => {})
+    problems.push(`dialog: ${dialog.message()}`)
+    void dialog.dismiss()
+  })
   page.on('console', (message) => {
     // A refused request is an answer that the page shows; the browser logs it too.
     const isAnswer = /Failed to load resource/.test(message.text())
@@ -40,7 +45,11 @@ export async function openPage(browser, server, { viewport = DESKTOP, colorSchem
   })
   // Requests without an answer yet. Streams of events have none until they end.
   const waiting = new Set()
-  page.on('request', (request) => { if (request.resourceType() !== 'eventsource') waiting.add(request) })
+  page.on('request', (request) => {
+    // Requests of the page before have no end when it is left.
+    if (request.isNavigationRequest() && request.frame() === page.mainFrame()) waiting.clear()
+    if (request.resourceType() !== 'eventsource') waiting.add(request)
+  })
   for (const end of ['requestfinished', 'requestfailed']) page.on(end, (request) => waiting.delete(request))
   return Object.assign(page, { problems, base: server.url, waiting })
 }

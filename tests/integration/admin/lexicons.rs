@@ -11,6 +11,7 @@ crate::in_both_worlds!(
     a_lexicon_is_created_revised_shown_and_deleted,
     a_space_is_declared_by_a_lexicon,
     an_unknown_target_collection_is_a_warning_until_it_is_uploaded,
+    a_query_that_answers_nothing_is_a_warning_until_it_has_a_target_or_a_script,
     a_lexicon_that_says_less_than_it_seems_is_accepted_with_warnings,
     a_new_record_lexicon_takes_effect_on_the_running_stream,
     invalid_lexicons_are_refused_with_the_reason
@@ -106,7 +107,7 @@ async fn an_unknown_target_collection_is_a_warning_until_it_is_uploaded(world: W
     assert_eq!(listed().await["warnings"], made["warnings"]);
     assert_eq!(shown().await["warnings"], made["warnings"]);
     // A lexicon of another kind under this name does not count.
-    assert!(upload(query_lexicon(NOTES), None).await.get("warnings").is_none());
+    upload(query_lexicon(NOTES), None).await;
     assert_eq!(listed().await["warnings"], made["warnings"]);
 
     assert!(upload(record_lexicon(NOTES), None).await.get("warnings").is_none());
@@ -114,6 +115,34 @@ async fn an_unknown_target_collection_is_a_warning_until_it_is_uploaded(world: W
     assert!(upload(query_lexicon(LIST), Some(NOTES)).await.get("warnings").is_none());
     server.admin(Method::DELETE, &format!("/admin/lexicons/{NOTES}"), None).await;
     assert_eq!(listed().await["warnings"], made["warnings"]);
+}
+
+async fn a_query_that_answers_nothing_is_a_warning_until_it_has_a_target_or_a_script(world: World) {
+    let server = &world.server;
+    let body = json!({ "lexicon_json": query_lexicon(LIST) });
+    let warnings = async || {
+        let shown = server.admin(Method::GET, &format!("/admin/lexicons/{LIST}"), None).await.body;
+        let all = server.admin(Method::GET, "/admin/lexicons", None).await.body;
+        assert_eq!(all[0].get("warnings"), shown.get("warnings"));
+        shown["warnings"].clone()
+    };
+    let previewed = server.admin(Method::POST, "/admin/lexicons/preview", Some(&body)).await.body;
+    let expected = &previewed["lexicons"][0]["warnings"];
+    assert!(expected[0].as_str().unwrap().contains("has no target_collection"), "{previewed}");
+    let made = server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
+    assert_eq!((made.status.as_u16(), &made.body["warnings"]), (201, expected));
+    assert_eq!(&warnings().await, expected);
+
+    let script = json!({ "id": format!("xrpc.query:{LIST}"), "body": "function handle() return { records = {} } end" });
+    assert_eq!(server.admin(Method::POST, "/admin/scripts", Some(&script)).await.status, 201);
+    assert_eq!(warnings().await, Value::Null);
+    server.admin(Method::DELETE, &format!("/admin/scripts/xrpc.query:{LIST}"), None).await;
+    assert_eq!(&warnings().await, expected);
+    server.upload(record_lexicon(NOTES), None).await;
+    let with_target = json!({ "lexicon_json": query_lexicon(LIST), "target_collection": NOTES });
+    server.admin(Method::POST, "/admin/lexicons", Some(&with_target)).await;
+    let shown = server.admin(Method::GET, &format!("/admin/lexicons/{LIST}"), None).await.body;
+    assert_eq!(shown.get("warnings"), None);
 }
 
 async fn a_lexicon_that_says_less_than_it_seems_is_accepted_with_warnings(world: World) {

@@ -88,12 +88,15 @@ async fn fields_in_use_are_shown(mut world: World) {
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(|i| json!([i["collection"], i["field"], i["kind"], i["state"], i["scans"]]).to_string())
+                .map(|i| {
+                    json!([i["collection"], i["field"], i["kind"], i["state"], i["scans"], i["declared"]])
+                        .to_string()
+                })
                 .collect();
             seen.sort();
             seen == [
-                json!([NOTES, "n", "filter", "candidate", 1]),
-                json!([NOTES, "text", "search", "candidate", 1]),
+                json!([NOTES, "n", "filter", "candidate", 1, true]),
+                json!([NOTES, "text", "search", "candidate", 1, true]),
             ]
             .map(|seen| seen.to_string())
         })

@@ -1,3 +1,4 @@
+import { newer } from './newer'
 import { repeat } from '../../lib/repeat.svelte'
 import type { IndexedRecord } from '../../api/models'
 import type { Pages } from '../../lib/load.svelte'
@@ -13,11 +14,11 @@ const MAX_RECORDS = 500
 
 /**
  * Adds records to a list as they are indexed, or keeps them aside while the list is being read, so that nothing moves.
- * `read` returns the records that were indexed at a time or later, and whether there are more than it returns.
+ * `read` returns the newest records, and whether there are more than it returns.
  */
 export function live(
   list: Pages<IndexedRecord>,
-  read: (from: string | undefined) => Promise<{ records: IndexedRecord[]; isMore: boolean }>,
+  read: () => Promise<{ records: IndexedRecord[]; isMore: boolean }>,
   isOn: () => boolean,
 ) {
   let waiting = $state.raw<IndexedRecord[]>([])
@@ -39,12 +40,11 @@ export function live(
       isMore = false
     }
     if (isMore) return
-    const found = await read((waiting[0] ?? before[0])?.indexed_at).catch(() => null)
+    const found = await read().catch(() => null)
     if (!found || list.data !== before || list.isLoading) return
-    const known = new Set([...waiting, ...before].map(({ uri }) => uri))
-    const fresh = found.records.filter(({ uri }) => !known.has(uri))
+    const { fresh, isGap } = newer(found.records, [...waiting, ...before])
     const isFull = fresh.length > 0 && before.length + waiting.length + fresh.length > MAX_RECORDS
-    if (found.isMore || isFull) isMore = true
+    if ((isGap && found.isMore) || isFull) isMore = true
     else if (fresh.length > 0 && isReading()) waiting = [...fresh, ...waiting]
     else if (fresh.length > 0 || waiting.length > 0) add([...fresh, ...waiting])
   }

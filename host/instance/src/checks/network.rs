@@ -23,14 +23,17 @@ pub async fn network(config: &Config, net: &net::Client) -> Vec<Check> {
     futures_util::future::join_all(checks).await
 }
 
-/// Checks that the server of a URL answers a GET, with any status.
+/// Checks that the server of a URL answers a GET. These servers have no page there, so 404 is an answer as good as 200.
 async fn reach(net: &net::Client, variable: &str, url: &str) -> Result<String, String> {
     let started = Instant::now();
     // A WebSocket handshake is an HTTP request, so ws is checked as http and wss as https.
     let url = url.strip_prefix("ws").map_or_else(|| url.to_owned(), |rest| format!("http{rest}"));
     let limits = net::Limits { max_bytes: ANSWER_BYTES, total: TIME_LIMIT };
     match net.get(&url, limits).await {
-        Ok(answer) => Ok(format!("answers {} after {} ms", answer.status, started.elapsed().as_millis())),
+        Ok(answer) if answer.status.is_server_error() => {
+            Err(format!("it fails with {}. Check that {variable} names a server that works", answer.status))
+        }
+        Ok(_) => Ok(format!("answers after {} ms", started.elapsed().as_millis())),
         Err(net::NetError::TooLarge(_) | net::NetError::Malformed(_)) => Ok("answers".to_owned()),
         Err(error) => Err(format!("{error}. Check {variable}, DNS and the firewall")),
     }

@@ -20,7 +20,7 @@ pub struct StreamStatus {
     pub standby: bool,
     /// The time at which the last event was received.
     pub last_event_at: Option<Timestamp>,
-    /// The age of the last event at that time.
+    /// The age of the last event at that time; zero once the stream is quiet, when nothing waits to be read.
     pub lag: Option<Duration>,
     /// Events received since the start.
     pub events: u64,
@@ -65,6 +65,9 @@ pub(super) struct LiveStatus {
     lease_failing_since: AtomicI64,
     broken_since: AtomicI64,
 }
+
+/// Time without an event after which a connected stream counts as quiet: a server that replays sends events all the time.
+const QUIET_AFTER: Duration = Duration::from_secs(5);
 
 impl LiveStatus {
     pub(super) fn new(clock: Clock, timing: Timing) -> Self {
@@ -182,13 +185,22 @@ impl LiveStatus {
         let is_stalled = unreadable_for >= self.timing.stalled_after.as_micros() as i64;
         let unreadable = time(&self.unreadable_since).filter(|_| is_stalled);
         let unreadable = unreadable.map(|since| Stall::Unreadable { since });
+        let connected = self.connected.load(Relaxed);
+        // The last event of a quiet stream may be old when it is read, after a restart for example.
+        let lag = time(&self.last_event_at).map(|at| {
+            let is_quiet = connected && is_older(&at, QUIET_AFTER);
+            if is_quiet {
+                Duration::ZERO
+            } else {
+                Duration::from_micros(self.lag.load(Relaxed).max(0) as u64)
+            }
+        });
         StreamStatus {
-            connected: self.connected.load(Relaxed),
+            connected,
             idle: self.idle.load(Relaxed),
             standby: self.standby.load(Relaxed),
             last_event_at: time(&self.last_event_at),
-            lag: time(&self.last_event_at)
-                .map(|_| Duration::from_micros(self.lag.load(Relaxed).max(0) as u64)),
+            lag,
             events: self.events.load(Relaxed),
             cursor: time(&self.cursor),
             stalled: broken.or(database).or(disconnected).or(unreadable),

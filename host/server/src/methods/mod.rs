@@ -147,6 +147,13 @@ pub fn is_scripted(app: &App, call: &Call) -> bool {
     script_of(app, call).is_some()
 }
 
+/// Whether a query has an answer without a target collection: a script's, a view's, or the server's own.
+pub fn answers_without_target(app: &App, query: &str) -> bool {
+    FixedMethod::has_name(query)
+        || app.scripting.runtime.library.get(&format!("{}:{query}", Verb::Query.trigger().as_str())).is_some()
+        || app.scripting.views.get(query).is_some()
+}
+
 /// The script of the called method. One lookup; the key is the trigger as it is stored.
 fn script_of(app: &App, call: &Call) -> Option<Arc<CompiledScript>> {
     app.scripting.runtime.library.get(&format!("{}:{}", call.verb.trigger().as_str(), call.nsid))

@@ -48,6 +48,7 @@ pub(super) fn estimate(
         lists_all_repos: listed.is_of_all,
         sampled: chosen as u64,
         unreachable: (chosen - samples.len()) as u64,
+        records_at_least: samples.iter().any(|sample| sample.is_at_least),
         ..Plan::default()
     };
     if samples.is_empty() {
@@ -144,6 +145,7 @@ mod tests {
             present: 1,
             is_all_wanted: false,
             records,
+            is_at_least: false,
             first_records: f64::min(records, 100.0),
             page_bytes_per_record: 400.0,
             value_bytes_per_record: 200.0,
@@ -166,8 +168,15 @@ mod tests {
         assert_eq!(plan.sources.car, Share { repos: 100, requests: 500, bytes: 100 * (40_000 + 450 * 290) });
         assert_eq!(plan.requests, requests + 500);
         assert_eq!(plan.bytes, plan.sources.pages.bytes + plan.sources.car.bytes);
+        assert!(!plan.records_at_least);
         // The list, and requests of 0.1 s at 3 hosts with 2 each; the largest host has most.
         assert!((40..60).contains(&plan.seconds), "{}", plan.seconds);
+    }
+
+    #[test]
+    fn a_guessed_size_makes_the_numbers_lower_bounds() {
+        let samples = [sample("a", 50.0), Sample { is_at_least: true, ..sample("b", 1_500.0) }];
+        assert!(estimate(&listed(2), 2, &samples, 1, SETTINGS).records_at_least);
     }
 
     #[test]

@@ -70,6 +70,9 @@ pub struct Plan {
     /// Repos of the sample that could not be read.
     pub unreachable: u64,
     pub records: u64,
+    /// A repo of the sample has a long collection whose record keys are no times, so its size is a guess: the records, requests,
+    /// bytes and seconds may be several times as many.
+    pub records_at_least: bool,
     /// Requests to PDSs.
     pub requests: u64,
     /// Bytes of their answers, after decompression.

@@ -29,6 +29,8 @@ pub(super) struct Sample {
     pub(super) is_all_wanted: bool,
     /// Wanted records, estimated.
     pub(super) records: f64,
+    /// Whether record keys of a long collection are no times: it may have many more records than the estimate.
+    pub(super) is_at_least: bool,
     /// Records of the first pages.
     pub(super) first_records: f64,
     /// Bytes of a record in a page, and of its value alone.
@@ -47,6 +49,7 @@ struct First {
     bytes: f64,
     value_bytes: f64,
     is_long: bool,
+    is_at_least: bool,
 }
 
 /// Reads the description of a repo, and the first pages of its wanted collections.
@@ -75,6 +78,7 @@ pub(super) async fn sample(planner: &Planner, did: &Did, collections: &[Nsid]) -
         present: wanted.len(),
         is_all_wanted: choice::wanted(&all, collections) == Wanted::All,
         records: sum(|first| first.expected) * of_all,
+        is_at_least: firsts.iter().any(|first| first.is_at_least),
         first_records: records * of_all,
         page_bytes_per_record: sum(|first| first.bytes) / records.max(1.0),
         value_bytes_per_record: sum(|first| first.value_bytes) / records.max(1.0),
@@ -88,25 +92,27 @@ async fn first(server: &Server<'_>, did: &Did, collection: &Nsid) -> Result<Firs
     let page = server.records(did, collection, None, &mut limit).await?;
     let records = page.records.len() as f64;
     let is_long = page.cursor.is_some() && page.records.len() >= limit;
-    let mut expected = records;
+    let (mut expected, mut is_at_least) = (records, false);
     if is_long {
         let oldest = server.oldest(did, collection).await?;
-        expected = records * pages(&page, &oldest);
+        let pages = pages(&page, &oldest);
+        is_at_least = pages.is_none();
+        expected = records * pages.unwrap_or(USUAL_PAGES);
     }
     let value_bytes = page.records.iter().map(|record| record.value.len()).sum::<usize>() as f64;
-    Ok(First { records, expected, bytes: page.bytes as f64, value_bytes, is_long })
+    Ok(First { records, expected, bytes: page.bytes as f64, value_bytes, is_long, is_at_least })
 }
 
 /// The ratio of a collection's size to its newest page. Most record keys are times: then it follows from the time that
-/// the page covers, and the time since the oldest record.
-fn pages(newest: &RecordPage, oldest: &RecordPage) -> f64 {
+/// the page covers, and the time since the oldest record. `None` if they are not.
+fn pages(newest: &RecordPage, oldest: &RecordPage) -> Option<f64> {
     let time = |page: &RecordPage, at: usize| {
         let uri = RecordUri::parse(&page.records.get(at)?.uri).ok()?;
         Tid::try_from(uri.rkey.as_str()).ok().map(|tid| tid.as_u64() as f64)
     };
     let times = (time(newest, 0), time(newest, newest.records.len().saturating_sub(1)), time(oldest, 0));
-    let (Some(newest), Some(last), Some(oldest)) = times else { return USUAL_PAGES };
-    if newest > last && last >= oldest { (newest - oldest) / (newest - last) } else { USUAL_PAGES }
+    let (Some(newest), Some(last), Some(oldest)) = times else { return None };
+    (newest > last && last >= oldest).then(|| (newest - oldest) / (newest - last))
 }
 
 #[cfg(test)]
@@ -135,8 +141,8 @@ mod tests {
             pages(&refs(newest), &refs(oldest))
         };
         let newest = [tid(1_000), tid(950), tid(900)];
-        assert!((of(&newest, &[tid(0)]) - 10.0).abs() < 1e-6);
-        assert!((of(&newest, &[tid(900)]) - 1.0).abs() < 1e-6);
+        assert!((of(&newest, &[tid(0)]).unwrap() - 10.0).abs() < 1e-6);
+        assert!((of(&newest, &[tid(900)]).unwrap() - 1.0).abs() < 1e-6);
         for (newest, oldest) in [
             (&newest[..], &[][..]),
             (&newest[..], &["self".to_owned()]),
@@ -144,7 +150,7 @@ mod tests {
             (&[tid(5), tid(5)][..], &[tid(1)]),
             (&[][..], &[tid(1)]),
         ] {
-            assert!((of(newest, oldest) - USUAL_PAGES).abs() < 1e-6, "{newest:?} {oldest:?}");
+            assert_eq!(of(newest, oldest), None, "{newest:?} {oldest:?}");
         }
     }
 }

@@ -209,8 +209,9 @@ async fn stream(app: &App, events_per_second: f64) -> Result<OverviewStream, Err
         // The other host committed it then.
         Some(stored) if status.standby => Some(seconds(stored.committed_at.0 - stored.cursor)),
         Some(_) if status.connected => status.lag.map(|lag| lag.as_secs_f64()),
-        Some(stored) => Some(seconds(app.clock.now().0 - stored.cursor)),
-        None => None,
+        // Until a server answers, a quiet stream and one that is behind look the same.
+        Some(stored) if status.stalled.is_some() => Some(seconds(app.clock.now().0 - stored.cursor)),
+        Some(_) | None => None,
     };
     let (state, reason) = match status.stalled {
         Some(Stall::Broken { since }) => {

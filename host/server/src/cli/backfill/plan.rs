@@ -19,6 +19,7 @@ struct Plan {
     sampled: u64,
     unreachable: u64,
     records: u64,
+    records_at_least: bool,
     requests: u64,
     bytes: u64,
     seconds: u64,
@@ -55,6 +56,7 @@ pub(super) async fn show(
 impl Plan {
     fn text(&self) -> String {
         let at_least = if self.repos_at_least { "at least " } else { "" };
+        let more = if self.repos_at_least || self.records_at_least { "at least " } else { "" };
         let all = if self.lists_all_repos {
             ", every one of the relay's: it can't list those of a collection"
         } else {
@@ -70,7 +72,7 @@ impl Plan {
             )
         };
         format!(
-            "{:<12}{}\n{:<12}{at_least}{}{all}\n{:<12}{at_least}{}\n{:<12}{at_least}{}\n{}{}{:<12}{at_least}{}\n\
+            "{:<12}{}\n{:<12}{at_least}{}{all}\n{:<12}{more}{}\n{:<12}{more}{}\n{}{}{:<12}{more}{}\n\
              {:<12}{} repos, of which {} could not be read",
             "collections",
             self.collections.join(", "),
@@ -118,6 +120,7 @@ mod tests {
             collections: vec!["com.example.note".to_owned()],
             repos: 20_000,
             repos_at_least: true,
+            records_at_least: false,
             lists_all_repos: false,
             sampled: 24,
             unreachable: 1,

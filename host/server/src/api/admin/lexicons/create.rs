@@ -7,6 +7,7 @@ use futures_util::future::Either;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Accepted;
 use super::uploads::{LexiconUploads, Uploads};
 use crate::access::Admin;
 use crate::api::admin::backfill;
@@ -116,7 +117,9 @@ async fn save(
 /// Warnings about a lexicon that is in force now. Its target collection may be one that was kept.
 fn warnings(app: &App, lexicon: &NewLexicon) -> Vec<String> {
     let target = app.registry.get(&lexicon.id).and_then(|stored| stored.target_collection.clone());
-    super::warnings(app, &lexicon.lexicon_json, target.as_ref().map(Nsid::as_str))
+    let accepted =
+        Accepted { target_collection: target.as_ref().map(Nsid::as_str), ..Accepted::of_new(lexicon) };
+    super::warnings(app, &app.registry.snapshot(), &accepted)
 }
 
 /// Records the event of an upload that was stored.

@@ -18,13 +18,15 @@ use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::input::WithQuery;
 use crate::app::{App, Topic};
+use crate::methods;
 use belvedere_base::clock::Timestamp;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_instance::events::Event;
+use belvedere_instance::lexicons::Snapshot;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::{self, LexiconKind};
 use belvedere_storage::store;
-use belvedere_storage::store::lexicons::LexiconRow;
+use belvedere_storage::store::lexicons::{LexiconRow, NewLexicon};
 use belvedere_web::http::{Error, Request};
 
 /// A lexicon as lists show it; the answer for a single lexicon adds the document.
@@ -82,18 +84,52 @@ pub(super) fn target_collection(
     Ok(Some(target.to_string()))
 }
 
-/// Warnings for an operator about an accepted lexicon: its document says less than it seems, or its target collection
-/// is not here, which may be uploaded later, or be mistyped.
-pub(super) fn warnings(app: &App, document: &str, target_collection: Option<&str>) -> Vec<String> {
-    let unknown = target_collection.filter(|target| !app.registry.snapshot().is_tracked(target));
-    let text = |target: &str| {
-        format!(
-            "target_collection {target} has no record lexicon, so none of its records are indexed: upload its lexicon, \
-             or correct target_collection"
-        )
+/// An accepted lexicon, as far as warnings are about it.
+pub(super) struct Accepted<'a> {
+    pub id: &'a str,
+    pub lexicon_type: &'a str,
+    pub document: &'a str,
+    pub target_collection: Option<&'a str>,
+}
+
+/// Warnings for an operator about an accepted lexicon: its document says less than it seems, its target collection
+/// is not here, which may be uploaded later, or be mistyped, or a query has nothing to answer.
+pub(super) fn warnings(app: &App, snapshot: &Snapshot, lexicon: &Accepted<'_>) -> Vec<String> {
+    let of_target = match lexicon.target_collection {
+        Some(target) => (!snapshot.is_tracked(target)).then(|| {
+            format!(
+                "target_collection {target} has no record lexicon, so none of its records are indexed: upload its lexicon, \
+                 or correct target_collection"
+            )
+        }),
+        None => (lexicon.lexicon_type == "query" && !methods::answers_without_target(app, lexicon.id)).then(|| {
+            "the query has no target_collection, so it answers with an empty list: name the record collection that it \
+             lists, or write its script"
+                .to_owned()
+        }),
     };
-    let document: Value = serde_json::from_str(document).unwrap_or_default();
-    unknown.map(text).into_iter().chain(lexicon::warnings(&document)).collect()
+    let document: Value = serde_json::from_str(lexicon.document).unwrap_or_default();
+    of_target.into_iter().chain(lexicon::warnings(&document)).collect()
+}
+
+impl<'a> Accepted<'a> {
+    fn of(row: &'a LexiconRow) -> Self {
+        Self {
+            id: &row.id,
+            lexicon_type: &row.lexicon_type,
+            document: &row.lexicon_json,
+            target_collection: row.target_collection.as_deref(),
+        }
+    }
+
+    pub(super) fn of_new(lexicon: &'a NewLexicon) -> Self {
+        Self {
+            id: &lexicon.id,
+            lexicon_type: &lexicon.lexicon_type,
+            document: &lexicon.lexicon_json,
+            target_collection: lexicon.target_collection.as_deref(),
+        }
+    }
 }
 
 impl LexiconView {
@@ -112,7 +148,7 @@ impl LexiconView {
 
     fn without_document(app: &App, row: LexiconRow) -> Self {
         Self {
-            warnings: warnings(app, &row.lexicon_json, row.target_collection.as_deref()),
+            warnings: warnings(app, &app.registry.snapshot(), &Accepted::of(&row)),
             id: row.id,
             revision: row.revision,
             lexicon_json: None,

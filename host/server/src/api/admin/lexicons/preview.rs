@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::records::{Comparison, RecordsPreview};
+use super::Accepted;
 use super::differences::{self, LexiconDifference};
 use super::uploads::{InvalidUpload, LexiconUploads, Uploads};
 use crate::access::Admin;
@@ -116,12 +117,11 @@ impl From<InvalidUpload> for LexiconPreview {
 
 /// The preview without the effect on records. `row`: the stored lexicon, whose settings `lexicon` has kept.
 fn preview(app: &App, lexicon: &NewLexicon, row: Option<&LexiconRow>, next: &Snapshot) -> LexiconPreview {
-    let target = lexicon.target_collection.as_deref().filter(|target| !next.is_tracked(target));
     let mut preview = LexiconPreview {
         id: Some(lexicon.id.clone()),
         lexicon_type: Some(lexicon.lexicon_type.clone()),
         next_revision: Some(row.map_or(0, |row| row.revision) + 1),
-        warnings: super::warnings(app, &lexicon.lexicon_json, target),
+        warnings: super::warnings(app, next, &Accepted::of_new(lexicon)),
         ..LexiconPreview::default()
     };
     let Some(row) = row else {

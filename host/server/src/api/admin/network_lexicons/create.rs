@@ -77,7 +77,7 @@ pub async fn handle(
         authority_did: found.authority,
         revision,
         backfill_job_id,
-        warnings: uploads::warnings(&app, &lexicon.lexicon_json, lexicon.target_collection.as_deref()),
+        warnings: uploads::warnings(&app, &app.registry.snapshot(), &uploads::Accepted::of_new(&lexicon)),
     };
     Ok(Json(answer))
 }

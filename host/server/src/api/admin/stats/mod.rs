@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
+use belvedere_instance::lexicons::Snapshot;
 use belvedere_scripting::scripts::TallySnapshot;
+use belvedere_storage::query::path::Step;
 use belvedere_storage::store::fields::table::{self, FieldIndex, State};
 use belvedere_storage::store::records;
 use belvedere_web::http::Request;
@@ -61,6 +64,8 @@ struct Index {
     #[schemars(extend("format" = "nsid"))]
     collection: String,
     field: String,
+    /// Whether the collection's lexicon has the field. A query for another one may have misspelt it.
+    declared: bool,
     #[schemars(extend("enum" = ["filter", "sort", "search"]))]
     kind: &'static str,
     /// candidate: advised, not made.
@@ -83,14 +88,16 @@ struct Index {
 /// The most expensive first. Uses within the last seconds may not be counted yet.
 pub async fn indexes(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<FieldIndexes> {
     let entries = table::list(&app.db).await?;
-    let indexes = entries.into_iter().map(Index::from).collect();
+    let snapshot = app.registry.snapshot();
+    let indexes = entries.into_iter().map(|entry| Index::new(entry, &snapshot)).collect();
     Ok(Json(FieldIndexes { limit: app.config.database.field_index_limit, indexes }))
 }
 
-impl From<FieldIndex> for Index {
-    fn from(entry: FieldIndex) -> Self {
+impl Index {
+    fn new(entry: FieldIndex, snapshot: &Snapshot) -> Self {
         let millis = |micros: i64| micros as f64 / 1e3;
         Self {
+            declared: is_declared(&entry, snapshot),
             collection: entry.collection,
             field: entry.key.path.to_string(),
             kind: entry.key.kind.as_str(),
@@ -104,6 +111,15 @@ impl From<FieldIndex> for Index {
             error: entry.error,
         }
     }
+}
+
+/// Whether the lexicon of the entry's collection declares the first part of the field. Further parts may be in another
+/// lexicon, and are taken for declared.
+fn is_declared(entry: &FieldIndex, snapshot: &Snapshot) -> bool {
+    let Some(Step::Key(first)) = entry.key.path.steps().first() else { return true };
+    let schema = snapshot.record_schema(&entry.collection);
+    let schema = schema.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    schema.is_none_or(|schema| schema["record"]["properties"].get(first).is_some())
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,0 +1,145 @@
+// What people type at their speed stays as they typed it, and is not lost by a link, Back, or a reload.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { open } from '../lib/browser.mjs'
+import { LIST, NOTE, query, record } from '../lib/lexicons.mjs'
+import { until } from '../lib/until.mjs'
+import { asUser, newAccount, newServer } from '../world.mjs'
+
+/** Milliseconds between two keys of a quick writer. */
+const SPEED = 30
+
+const WORDS = [
+  ...'and break do else elseif end false for function if in local nil not or repeat return then true until while'.split(' '),
+  ...'db record params input total string.format'.split(' '),
+]
+
+const linesOf = (page) => page.locator('.cm-line').evaluateAll((lines) => lines.map((line) => line.textContent.trim()))
+
+test('the editor writes what is typed', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await server.upload(record(NOTE))
+  await server.upload(query(LIST), { target_collection: NOTE })
+  await asUser(server, alice, {}, async (page) => {
+    await open(page, `/scripts/new?trigger=xrpc.query:${LIST}`)
+    await page.locator('.cm-content').click()
+    await page.keyboard.press('ControlOrMeta+a')
+    await page.keyboard.press('Delete')
+    for (const word of WORDS) {
+      await page.keyboard.type(word, { delay: SPEED })
+      await page.keyboard.press('Enter')
+    }
+    assert.deepEqual((await linesOf(page)).filter(Boolean), WORDS)
+
+    // Members are offered after the dot, and what the arrows chose is taken.
+    await page.keyboard.type('db.', { delay: SPEED })
+    await page.getByRole('option', { name: 'db.backend' }).waitFor()
+    await page.keyboard.type('qu', { delay: SPEED })
+    await page.getByRole('option', { name: 'db.backend' }).waitFor({ state: 'hidden' })
+    await page.keyboard.press('ArrowDown')
+    await page.keyboard.press('Enter')
+    await until('the name is complete', async () => (await linesOf(page)).includes('db.query'))
+    // Nothing is offered in a comment, and a script's own names are.
+    await page.keyboard.press('Enter')
+    await page.keyboard.type('local taken = 1 -- ta', { delay: SPEED })
+    assert.equal(await page.getByRole('option').count(), 0)
+    await page.keyboard.press('Enter')
+    await page.keyboard.type('ta', { delay: SPEED })
+    await page.getByRole('option', { name: 'taken' }).waitFor()
+
+    // The text is there after a reload, and the page says so.
+    await page.reload()
+    await page.getByText('These are changes that you have not saved').waitFor()
+    assert.ok((await linesOf(page)).includes('db.query'))
+  })
+})
+
+test('unsaved input is asked about and kept', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await server.upload(record(NOTE))
+  await asUser(server, alice, {}, async (page) => {
+    const question = page.getByRole('dialog', { name: 'Leave without saving?' })
+    const restored = page.getByText('These are changes that you have not saved')
+    const link = (name) => page.getByRole('navigation').getByRole('link', { name, exact: true })
+    const type = async (field, text) => {
+      await field.click()
+      await page.keyboard.type(text, { delay: SPEED })
+    }
+    const stay = () => question.getByRole('button', { name: 'Cancel' }).click()
+    const leave = () => question.getByRole('button', { name: 'Leave the page' }).click()
+
+    await open(page, '/clients')
+    await page.getByRole('link', { name: 'New client' }).first().click()
+    const name = page.getByLabel('Name', { exact: true })
+    await type(name, 'Typed with care')
+    // By a link: the page stays until one agrees.
+    await link('Users').click()
+    await question.waitFor()
+    await stay()
+    assert.match(page.url(), /clients\/new/)
+    assert.equal(await name.inputValue(), 'Typed with care')
+    // By Back.
+    await page.goBack()
+    await question.waitFor()
+    await stay()
+    assert.match(page.url(), /clients\/new/)
+    await page.goBack()
+    await leave()
+    await page.waitForURL(/#\/clients$/)
+    await page.goForward()
+    await restored.waitFor()
+    assert.equal(await name.inputValue(), 'Typed with care')
+    // By a reload: the browser asks, and the text stays.
+    const asked = page.waitForEvent('dialog')
+    await name.press('End')
+    await page.keyboard.type('!', { delay: SPEED })
+    await page.reload()
+    assert.equal((await asked).type(), 'beforeunload')
+    await restored.waitFor()
+    assert.equal(await name.inputValue(), 'Typed with care!')
+    await page.getByRole('button', { name: 'Discard them' }).click()
+    assert.equal(await name.inputValue(), '')
+    await link('Users').click()
+    await page.waitForURL(/#\/users$/)
+
+    // The same for a setting, a lexicon, and a dialog.
+    await open(page, '/settings')
+    await type(page.getByLabel('Home page'), 'https://typed.example')
+    await link('Users').click()
+    await leave()
+    await page.waitForURL(/#\/users$/)
+    await open(page, '/settings')
+    await restored.waitFor()
+    assert.equal(await page.getByLabel('Home page').inputValue(), 'https://typed.example')
+    await page.getByRole('button', { name: 'Save', exact: true }).click()
+    await restored.waitFor({ state: 'hidden' })
+
+    await open(page, `/lexicons/${NOTE}?tab=edit`)
+    await page.locator('.cm-content').click()
+    await page.keyboard.press('ControlOrMeta+End')
+    await page.keyboard.type(' ', { delay: SPEED })
+    await link('Users').click()
+    await leave()
+    await page.goBack()
+    await restored.waitFor()
+    await page.getByRole('button', { name: 'Discard them' }).click()
+
+    await open(page, '/api-keys')
+    await page.getByRole('button', { name: 'New API key' }).first().click()
+    await type(page.getByLabel('Name', { exact: true }), 'half a key')
+    await page.reload()
+    await restored.waitFor()
+    assert.equal(await page.getByLabel('Name', { exact: true }).inputValue(), 'half a key')
+    await page.getByRole('button', { name: 'Cancel' }).click()
+
+    // A secret is not kept, and the question says so.
+    await open(page, '/script-variables')
+    await type(page.getByLabel('Value', { exact: true }), 's3cret')
+    await link('Users').click()
+    await question.getByText('lost when you leave').waitFor()
+    await leave()
+    assert.equal(await page.evaluate(() => JSON.stringify(sessionStorage).includes('s3cret')), false)
+  })
+})
