@@ -986,6 +986,9 @@ export const moderation = {
   text: 'Records and accounts that are hidden or taken down on this server. Their repos are unchanged.',
   moderate: 'Hide or take down',
   moderateAction: 'Do it',
+  replaceAction: 'Replace it',
+  inForce: (action: string, by: string, reason: string) =>
+    `It is ${action} already, by ${by}: “${reason}”. Your decision takes its place.`,
   done: 'It is left out of answers from now on.',
   subject: 'Record or account',
   subjectHint: 'The AT URI of a record, or a DID.',

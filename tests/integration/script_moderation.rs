@@ -91,10 +91,23 @@ async fn a_procedure_decides_and_lifts(world: World) {
     assert_eq!(listed(world).await, 0);
     assert_eq!(decisions(world).await[0]["created_by"], trigger.as_str());
 
-    // It replaces the decision of an operator, and lifts one.
-    let body = json!({ "subject": uri, "action": "takedown", "reason": "by hand" });
+    // An operator replaces its decision knowingly, and it does not replace that of the operator.
+    let mut body = json!({ "subject": uri, "action": "takedown", "reason": "by hand" });
+    let refused = world.server.admin(Method::POST, "/admin/moderation", Some(&body)).await;
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    let id = decisions(world).await[0]["id"].clone();
+    let text = format!(
+        "decision {id} of {trigger} is in force on it (hide): spam. To replace it, send \"replaces\": {id}"
+    );
+    assert_eq!(refused.error(), text);
+    body["replaces"] = id;
     let made = world.server.admin(Method::POST, "/admin/moderation", Some(&body)).await;
     assert_eq!(made.status, 201, "{}", made.text);
+    let hide = format!("  return {{ pcall(moderation.hide, \"{uri}\", \"spam\") }}");
+    let answer = scene.call(&hide).await;
+    assert_eq!(answer.body[0], false, "{}", answer.text);
+    let why = answer.body[1].as_str().unwrap();
+    assert!(why.contains("is in force on it (takedown): by hand"), "{why}");
     let lift = format!(
         "  local lifted = moderation.lift(\"{uri}\", \"fine\")\n  local again = moderation.lift(\"{uri}\")\n  \
          return {{ lifted = lifted, again = again, status = moderation.status(\"{uri}\") == nil }}"

@@ -27,6 +27,16 @@ pub struct ModerationRequest {
     pub reason: String,
     /// `None`: it stays until it is lifted.
     pub expires_at: Option<Timestamp>,
+    /// The decision of another author that it may replace, by its id.
+    pub replaces: Option<i64>,
+}
+
+/// A decision that is in force.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub row: ModerationRow,
+    /// Whether anything changed: the same decision may have been in force already.
+    pub is_new: bool,
 }
 
 /// The author of a decision.
@@ -64,6 +74,8 @@ pub enum ModerationError {
     Reason,
     #[error("expires_at must be in the future")]
     Expired,
+    #[error("decision {} of {} is in force on it ({}): {}", .0.id, .0.created_by, .0.action.as_str(), .0.reason)]
+    InForce(Box<ModerationRow>),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -85,11 +97,19 @@ impl Moderator {
     ///
     /// # Errors
     /// See [`ModerationError`].
-    pub fn check(&self, request: &ModerationRequest) -> Result<(), ModerationError> {
-        decision(request, "", self.clock.now()).map(drop)
+    pub async fn check(
+        &self,
+        request: &ModerationRequest,
+        author: Author<'_>,
+    ) -> Result<(), ModerationError> {
+        let decision = decision(request, author.as_str(), self.clock.now())?;
+        match self.active(&decision.subject).await? {
+            Some(row) if !decision.may_replace(&row) => Err(ModerationError::InForce(Box::new(row))),
+            _ => Ok(()),
+        }
     }
 
-    /// Makes a decision.
+    /// Makes a decision. It replaces one of the same author, or the one that it names.
     ///
     /// # Errors
     /// See [`ModerationError`].
@@ -97,18 +117,27 @@ impl Moderator {
         &self,
         request: &ModerationRequest,
         author: Author<'_>,
-    ) -> Result<Moderated, ModerationError> {
+    ) -> Result<Made, ModerationError> {
         let now = self.clock.now();
         let decision = decision(request, author.as_str(), now)?;
-        let made = moderation::moderate(&self.db, &decision, now).await?;
-        if made.is_new {
-            let (subject, id) = (made.row.subject.clone(), made.row.id);
-            let Decision { action, reason, expires_at, .. } = decision;
-            let (action, (actor, script)) = (action.as_str(), Author::of_event(Some(author)));
-            let event = Event::ModerationCreated { actor, script, subject, id, action, reason, expires_at };
-            self.events.record(event);
-        }
-        Ok(made)
+        let row = match moderation::moderate(&self.db, &decision, now).await? {
+            Moderated::Made(row) => row,
+            Moderated::Same(row) => return Ok(Made { row, is_new: false }),
+            Moderated::Other(row) => return Err(ModerationError::InForce(Box::new(row))),
+        };
+        let (subject, id) = (row.subject.clone(), row.id);
+        let Decision { action, reason, expires_at, .. } = decision;
+        let (action, (actor, script)) = (action.as_str(), Author::of_event(Some(author)));
+        self.events.record(Event::ModerationCreated {
+            actor,
+            script,
+            subject,
+            id,
+            action,
+            reason,
+            expires_at,
+        });
+        Ok(Made { row, is_new: true })
     }
 
     /// Lifts a decision. `None` when there is none with this id.
@@ -197,5 +226,6 @@ fn decision(request: &ModerationRequest, by: &str, now: Timestamp) -> Result<Dec
         reason: checked_reason(&request.reason)?,
         by: by.to_owned(),
         expires_at: request.expires_at,
+        replaces: request.replaces,
     })
 }

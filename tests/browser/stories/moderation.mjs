@@ -146,8 +146,16 @@ test('two operators decide at once, and the server goes away in between', async 
     assert.equal(await dialog.getByLabel('Reason').inputValue(), 'of the first')
     await server.start()
     await dialog.getByRole('button', { name: 'Do it' }).click()
+    // It does not end the other decision without having shown it.
+    await dialog.getByText('It is hidden already').waitFor()
+    await dialog.getByText('of the second').waitFor()
+    assert.equal((await server.api('GET', `/admin/moderation/${id}`)).lifted_at, null)
+    await dialog.getByRole('button', { name: 'Replace it' }).click()
     await dialog.waitFor({ state: 'hidden' })
     await page.getByText('of the first').waitFor()
+    await page.getByRole('button', { name: 'Hide or take down' }).first().click()
+    assert.equal(await dialog.getByLabel('Reason').inputValue(), '', 'the reason was for another subject')
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
 
     // The other tab shows the decision that is gone. Lifting it again harms nothing, and the list is as it is.
     await other.locator('tbody tr', { hasText: 'of the second' }).getByRole('button', { name: 'Lift…' }).click()

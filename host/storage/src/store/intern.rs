@@ -144,6 +144,43 @@ pub(super) async fn did_ids<'a>(
     ids(db, &db.ids().dids, dids, table).await
 }
 
+/// The ids of those `dids` that have one, each once. Never writes.
+pub(super) async fn existing_did_ids(db: &Db, dids: &[Did]) -> Result<Vec<i64>, StoreError> {
+    let cache = &db.ids().dids;
+    let (mut ids, mut missing) = (Vec::with_capacity(dids.len()), Vec::new());
+    {
+        let mut cache = lock(cache);
+        for did in dids {
+            match cache.get(did) {
+                Some(id) => ids.push(id),
+                None => missing.push(did.as_str()),
+            }
+        }
+    }
+    if !missing.is_empty() {
+        let rows: Vec<(String, i64)> = match db {
+            Db::Sqlite(db) => {
+                let sql = "SELECT d.did, d.id FROM json_each($1) j CROSS JOIN dids d WHERE d.did = j.value";
+                sqlx::query_as(sql).bind(to_json_text(&missing)).fetch_all(db.read_pool.reads()).await?
+            }
+            Db::Postgres(db) => {
+                let sql = "SELECT did, id FROM dids WHERE did = ANY($1)";
+                sqlx::query_as(sql).bind(&missing[..]).fetch_all(db.read_pool.reads()).await?
+            }
+        };
+        let mut cache = lock(cache);
+        for (did, id) in rows {
+            ids.push(id);
+            if let Ok(did) = Did::try_from(did.as_str()) {
+                cache.insert(did, id);
+            }
+        }
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
 /// Like [`did_ids`], for collections.
 pub(super) async fn collections<'a>(
     db: &Db,

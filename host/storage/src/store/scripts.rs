@@ -7,7 +7,7 @@ use belvedere_base::clock::Timestamp;
 
 use super::script_revisions::{ADD_DELETED, ADD_SAVED, DROP_DELETED, DROP_OLD, MAX_DELETED, MAX_REVISIONS};
 use super::types::{JsonText, to_json_text};
-use super::{Db, Patch, StoreError, in_transaction, on, only_row};
+use super::{Backend, Db, Patch, StoreError, in_transaction, on, only_row};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
 #[schemars(rename = "Script")]
@@ -32,6 +32,8 @@ pub struct NewScript {
     pub outbound_xrpcs: Option<Vec<String>>,
     /// The admin's DID, for the revision.
     pub saved_by: Option<String>,
+    /// The script that must not exist beside it.
+    pub unless: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -79,15 +81,33 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<ScriptRow>, StoreError> {
 }
 
 /// Creates or replaces a script; a replacement keeps `created_at`. Returns `true` when the script is new.
+///
+/// # Errors
+/// [`StoreError::Conflict`] when the script exists that must not.
 pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(ScriptRow, bool), StoreError> {
     let insert = "INSERT INTO scripts (id, script_type, body, description, outbound_xrpcs, created_at, updated_at) \
                   VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (id) DO NOTHING";
     let update = "UPDATE scripts SET script_type = $2, body = $3, description = $4, outbound_xrpcs = $5, \
                       updated_at = $6 WHERE id = $1";
     let select = select!("WHERE id = $1");
+    let exists = "SELECT CAST(1 AS BIGINT) FROM scripts WHERE id = $1";
+    // SQLite has one writer. Scripts are saved rarely.
+    let lock = match db.backend() {
+        Backend::Postgres => Some("LOCK TABLE scripts IN SHARE ROW EXCLUSIVE MODE"),
+        Backend::Sqlite => None,
+    };
     let outbound = script.outbound_xrpcs.as_ref().map(|list| to_json_text(list));
     on!(db, writer, |pool| {
         let mut tx = pool.begin().await?;
+        if let Some(other) = &script.unless {
+            if let Some(lock) = lock {
+                sqlx::query(lock).execute(&mut *tx).await?;
+            }
+            let found: Option<(i64,)> = sqlx::query_as(exists).bind(other).fetch_optional(&mut *tx).await?;
+            if found.is_some() {
+                return Err(StoreError::Conflict(format!("the script {other} exists")));
+            }
+        }
         let mut created = true;
         for sql in [insert, update] {
             let changed = sqlx::query(sql)

@@ -29,7 +29,7 @@ impl Host for RunState {
             WitAction::Takedown => ("moderation.takedown", Action::Takedown),
         };
         let expires_at = time(function, &expires_at)?;
-        let request = ModerationRequest { subject, action, reason, expires_at };
+        let request = ModerationRequest { subject, action, reason, expires_at, replaces: None };
         Ok(moderate(self, function, &request).await?)
     }
 
@@ -61,8 +61,9 @@ async fn moderate(
 ) -> Result<bool, Fault> {
     let moderator = changing(state, function)?;
     if let Some(dry_run) = state.dry_run() {
-        moderator.check(request).map_err(|error| refused(function, &error))?;
-        let ModerationRequest { subject, action, reason, expires_at } = request;
+        let checked = moderator.check(request, Author::Script(&state.info.trigger)).await;
+        checked.map_err(|error| refused(function, &error))?;
+        let ModerationRequest { subject, action, reason, expires_at, .. } = request;
         let (action, expires_at) = (action.as_str(), expires_at.map(|time| time.to_string()));
         dry_run.write(&DryWrite::ModerationCreate { subject, action, reason, expires_at });
         return Ok(true);
@@ -127,9 +128,10 @@ fn time(function: &str, text: &str) -> Result<Option<Timestamp>, Fault> {
 
 fn refused(function: &'static str, error: &ModerationError) -> Fault {
     match error {
-        ModerationError::Subject | ModerationError::Reason | ModerationError::Expired => {
-            fault::new(FaultCode::BadInput, format!("{function}: {error}"))
-        }
+        ModerationError::Subject
+        | ModerationError::Reason
+        | ModerationError::Expired
+        | ModerationError::InForce(_) => fault::new(FaultCode::BadInput, format!("{function}: {error}")),
         ModerationError::Store(cause) => fault::database(function, cause),
     }
 }

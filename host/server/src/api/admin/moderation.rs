@@ -97,21 +97,24 @@ pub struct NewModeration {
     /// The time at which the server lifts it; absent: never.
     #[schemars(extend("format" = "date-time"))]
     expires_at: Option<String>,
+    /// The id of the decision of another author that it replaces.
+    replaces: Option<i64>,
 }
 
-/// `POST /admin/moderation`: hides a record or an account from lists, joins, counts and searches, or takes it down. A decision that is
-/// in force on the subject is replaced; the same one again changes nothing.
+/// `POST /admin/moderation`: hides a record or an account from lists, joins, counts and searches, or takes it down. The same decision
+/// again changes nothing. Another one that is in force on the subject is replaced if it is your own, or if `replaces` names it; else it
+/// stays: 409.
 pub async fn create(
     app: Arc<App>,
     admin: Admin,
     request: WithBody<NewModeration>,
 ) -> JsonResult<ModerationRow, 201> {
-    let NewModeration { subject, action, reason, expires_at } = request.json()?;
+    let NewModeration { subject, action, reason, expires_at, replaces } = request.json()?;
     let action = parse_action(&action)?;
     let expires_at = expires_at.map(|text| Timestamp::parse(&text)).transpose();
     let expires_at =
         expires_at.map_err(|_| Error::bad_request("expires_at must be a time like 2026-01-31T12:00:00Z"))?;
-    let decision = ModerationRequest { subject, action, reason, expires_at };
+    let decision = ModerationRequest { subject, action, reason, expires_at, replaces };
     let made = app.moderator.moderate(&decision, Author::Operator(&admin.did)).await.map_err(refused)?;
     if made.is_new {
         app.db.announce_writes(&[Writer::account(&admin.did)]).await;
@@ -155,6 +158,9 @@ fn refused(error: ModerationError) -> Error {
         ModerationError::Store(error) => error.into(),
         ModerationError::Subject | ModerationError::Reason | ModerationError::Expired => {
             Error::bad_request(error.to_string())
+        }
+        ModerationError::InForce(ref row) => {
+            Error::conflict(format!("{error}. To replace it, send \"replaces\": {}", row.id))
         }
     }
 }

@@ -14,10 +14,12 @@ const HIDDEN_HERE: i16 = 6;
 
 /// The result of [`moderate`].
 #[derive(Clone, Debug)]
-pub struct Moderated {
-    pub row: ModerationRow,
-    /// Whether anything changed: the same decision may have been in force already.
-    pub is_new: bool,
+pub enum Moderated {
+    Made(ModerationRow),
+    /// The same decision was in force already.
+    Same(ModerationRow),
+    /// Nothing changed: this decision of another author is in force, and would have to be named.
+    Other(ModerationRow),
 }
 
 /// The result of [`lift`].
@@ -66,7 +68,7 @@ const SET_STATUS: &str = "UPDATE dids SET network_status = coalesce(network_stat
 const RESET_STATUS: &str = "UPDATE dids SET status = network_status, network_status = NULL, status_changed_at = $2 \
      WHERE id = $1 AND network_status IS NOT NULL";
 
-/// Makes a decision. It replaces one that is in force on the subject, unless that is the same.
+/// Makes a decision. It replaces one that is in force on the subject: that of its own author, or the one that it names.
 pub async fn moderate(db: &Db, decision: &Decision, now: Timestamp) -> Result<Moderated, StoreError> {
     let target = Target::of(db, &decision.subject).await?;
     let subject = decision.subject.to_string();
@@ -82,8 +84,13 @@ pub async fn moderate(db: &Db, decision: &Decision, now: Timestamp) -> Result<Mo
         tx.lock(decision.subject.did()).await?;
         let query = sqlx::query_as(AssertSqlSafe(find)).bind(&subject);
         let before: Option<ModerationRow> = only_row(query.fetch_all(&mut *tx).await?);
-        if let Some(row) = before.filter(|row| is_same(row, decision)) {
-            return Ok(Moderated { row, is_new: false });
+        if let Some(row) = before {
+            if decision.is_of(&row) {
+                return Ok(Moderated::Same(row));
+            }
+            if !decision.may_replace(&row) {
+                return Ok(Moderated::Other(row));
+            }
         }
         sqlx::query(replace).bind(&subject).bind(now).bind(&decision.by).execute(&mut *tx).await?;
         let query = sqlx::query_as(AssertSqlSafe(insert)).bind(&subject).bind(decision.action.as_str());
@@ -96,12 +103,8 @@ pub async fn moderate(db: &Db, decision: &Decision, now: Timestamp) -> Result<Mo
             sqlx::query(SET_STATUS).bind(target.did_id).bind(status).bind(now).execute(&mut *tx).await?;
         }
         tx.commit().await?;
-        Ok(Moderated { row, is_new: true })
+        Ok(Moderated::Made(row))
     })
-}
-
-fn is_same(row: &ModerationRow, decision: &Decision) -> bool {
-    row.action == decision.action && row.reason == decision.reason && row.expires_at == decision.expires_at
 }
 
 /// Lifts a decision: the record or the account is again as the network has it. `by`: `None` when it has expired. `None` when

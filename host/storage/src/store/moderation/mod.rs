@@ -72,6 +72,20 @@ pub struct Decision {
     pub by: String,
     /// `None`: it stays until it is lifted.
     pub expires_at: Option<Timestamp>,
+    /// The decision of another author that it may replace.
+    pub replaces: Option<i64>,
+}
+
+impl Decision {
+    /// Whether it may take the place of a decision in force: of its own author, the one that it names, or the same.
+    pub fn may_replace(&self, row: &ModerationRow) -> bool {
+        row.created_by == self.by || self.replaces == Some(row.id) || self.is_of(row)
+    }
+
+    /// Whether the row is this decision.
+    fn is_of(&self, row: &ModerationRow) -> bool {
+        row.action == self.action && row.reason == self.reason && row.expires_at == self.expires_at
+    }
 }
 
 /// A decision, in force or lifted.

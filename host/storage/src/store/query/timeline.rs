@@ -13,13 +13,13 @@ use std::time::Instant;
 use sqlx::Row;
 
 use crate::query::{Direction, PageSize, Query};
-use crate::store::intern::Collection;
+use crate::store::intern::{self, Collection};
 use crate::store::records::{PartialRow, RecordRow};
 use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::select::{
-    By, Dialect, IS_VALID, PostgresDialect, Select, Sql, SqliteDialect, Value, bound, direction_words,
-    hidden, json_list,
+    By, Dialect, IS_VALID, PostgresDialect, Select, Sql, SqliteDialect, Value, bound, direction_words, hidden,
 };
+use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
@@ -45,14 +45,15 @@ pub(super) async fn rows(
     collection: Collection,
     dids: &[Did],
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
-    if dids.len() >= MANY_ACCOUNTS
-        && let Some(found) = near(db, query, collection).await?
+    let accounts = intern::existing_did_ids(db, dids).await?;
+    if accounts.len() >= MANY_ACCOUNTS
+        && let Some(found) = near(db, query, collection, &accounts).await?
     {
         return Ok(found);
     }
     let started = Instant::now();
     let mut merged = Merged::of(query);
-    for head in heads(db, query, collection, dids).await? {
+    for head in heads(db, query, collection, &accounts).await? {
         if merged.is_before(head.at) {
             break;
         }
@@ -70,6 +71,7 @@ async fn near(
     db: &Db,
     query: &Query,
     collection: Collection,
+    accounts: &[i64],
 ) -> Result<Option<Vec<PartialRow<RecordRow>>>, StoreError> {
     let last = nth_time(db, query, collection).await?;
     let mut narrow = query.narrow.clone();
@@ -77,7 +79,8 @@ async fn near(
         Direction::Desc => narrow.from = last,
         Direction::Asc => narrow.before = last.map(|Timestamp(last)| Timestamp(last.saturating_add(1))),
     }
-    let select = Select { narrow: &narrow, ..Select::of(query, collection, By::Time) };
+    let by_ids = Select { dids: None, did_ids: Some(accounts), ..Select::of(query, collection, By::Time) };
+    let select = Select { narrow: &narrow, ..by_ids };
     let found = select.rows(db, false).await?;
     let is_full = found.len() >= PageSize::rows_read(query.limit) as usize;
     Ok((is_full || last.is_none()).then_some(found))
@@ -112,7 +115,7 @@ async fn heads(
     db: &Db,
     query: &Query,
     collection: Collection,
-    dids: &[Did],
+    accounts: &[i64],
 ) -> Result<Vec<Head>, StoreError> {
     macro_rules! fetch {
         ($pool:expr, $sql:expr) => {{
@@ -125,8 +128,8 @@ async fn heads(
         }};
     }
     let found = match db {
-        Db::Sqlite(db) => fetch!(db.read_pool, sqlite(query, collection, dids)),
-        Db::Postgres(db) => fetch!(db.read_pool, postgres(query, collection, dids)),
+        Db::Sqlite(db) => fetch!(db.read_pool, sqlite(query, collection, accounts)),
+        Db::Postgres(db) => fetch!(db.read_pool, postgres(query, collection, accounts)),
     };
     let head = |(did, at, id): (String, i64, i64)| {
         let did = Did::try_from(did.as_str()).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -158,29 +161,29 @@ fn direction_and_limit(sql: &mut Sql, query: &Query) -> String {
 }
 
 /// SQLite has no LATERAL, so the time and the id are two lookups, of which the second finds the page of the first in memory.
-fn sqlite(query: &Query, collection: Collection, dids: &[Did]) -> Sql {
+fn sqlite(query: &Query, collection: Collection, accounts: &[i64]) -> Sql {
     let mut sql = Sql::new();
     let list_of = write_list::<SqliteDialect>(query, collection, &mut sql);
-    let dids = sql.bind(json_list(dids));
+    let accounts = sql.bind(Value::Text(to_json_text(accounts)));
     let order = direction_and_limit(&mut sql, query);
     sql.push(format_args!(
         "WITH h AS MATERIALIZED (SELECT a.did, (SELECT r.indexed_at FROM records r WHERE {list_of}) AS time, \
              (SELECT r.id FROM records r WHERE {list_of}) AS id \
-         FROM json_each({dids}) j CROSS JOIN dids a WHERE a.did = j.value AND a.status = 0) \
+         FROM json_each({accounts}) j CROSS JOIN dids a WHERE a.id = j.value AND a.status = 0) \
          SELECT did, time, id FROM h WHERE time IS NOT NULL {order}"
     ));
     sql
 }
 
-fn postgres(query: &Query, collection: Collection, dids: &[Did]) -> Sql {
+fn postgres(query: &Query, collection: Collection, accounts: &[i64]) -> Sql {
     let mut sql = Sql::new();
     let list_of = write_list::<PostgresDialect>(query, collection, &mut sql);
-    let dids = sql.bind(json_list(dids));
+    let accounts = sql.bind(Value::Text(to_json_text(accounts)));
     let order = direction_and_limit(&mut sql, query);
     let records = collection.partition.records();
     sql.push(format_args!(
-        "SELECT a.did, f.indexed_at, f.id FROM jsonb_array_elements_text({dids}::text::jsonb) j(did) \
-         CROSS JOIN LATERAL (SELECT id, did FROM dids WHERE dids.did = j.did AND status = 0 LIMIT 1) a \
+        "SELECT a.did, f.indexed_at, f.id FROM jsonb_array_elements({accounts}::text::jsonb) j(id) \
+         CROSS JOIN LATERAL (SELECT id, did FROM dids WHERE dids.id = j.id::bigint AND status = 0 LIMIT 1) a \
          CROSS JOIN LATERAL (SELECT r.indexed_at, r.id FROM {records} r WHERE {list_of}) f {order}"
     ));
     sql

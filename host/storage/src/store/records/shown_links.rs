@@ -46,21 +46,20 @@ pub async fn count(
     macro_rules! fetch {
         ($db:expr) => {{
             let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
-            let rows = bound!(sql).fetch_all(pool.reads()).await?;
-            rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?
+            bound!(sql).fetch_one(pool.reads()).await?.try_get(0)?
         }};
     }
-    let shown = match db {
+    let shown: Option<String> = match db {
         Db::Sqlite(db) => fetch!(db),
         Db::Postgres(db) => fetch!(db),
     };
-    for (at, shown) in few.into_iter().zip(shown) {
-        counts[at] = shown.max(0) as u64;
+    for (at, shown) in few.into_iter().zip(shown.unwrap_or_default().split(' ')) {
+        counts[at] = shown.parse().unwrap_or_default();
     }
     Ok(counts)
 }
 
-/// The statement that counts the records that link to each target.
+/// The statement that counts the records that link to each target, as one text like that of [`links::numbers`].
 fn statement(db: &Db, wanted: &Links, collection: Collection, hidden: &Hidden, targets: &[&String]) -> Sql {
     let targets = to_json_text(targets);
     match db {
@@ -83,10 +82,10 @@ fn write<D: Dialect>(
     let by = By::Target { target: Target::Column("v.value"), path: wanted.path.as_deref() };
     let select = Select { by, narrow: &narrow, ..Select::page(&wanted.collection, collection, 1) };
     let mut sql = Sql::new();
-    sql.push(format_args!("SELECT (SELECT count(*)"));
+    sql.push(format_args!("SELECT string_agg(n || '', ' ') FROM (SELECT (SELECT count(*)"));
     select.write_from::<D>(&mut sql);
     let targets = sql.bind(Value::Text(targets));
-    sql.push(format_args!(") FROM {before}{targets}{after} ORDER BY v.key"));
+    sql.push(format_args!(") AS n FROM {before}{targets}{after} ORDER BY v.key) t"));
     sql
 }
 

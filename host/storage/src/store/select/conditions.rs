@@ -3,6 +3,7 @@
 use crate::query::filter::{Combine, Filter, Test};
 use crate::query::{HasLabel, Hidden, Narrow};
 use crate::store::labels::VERSION_MARK;
+use crate::store::types::to_json_text;
 use belvedere_protocol::atproto::{Did, Nsid};
 
 use super::{Dialect, Select, Sql, Value};
@@ -23,6 +24,11 @@ impl Select<'_> {
             let dids = sql.bind(json_list(dids));
             let (before, after) = D::DID_IS_IN_JSON;
             sql.push(format_args!(" AND {before}{dids}{after}"));
+        }
+        if let Some(ids) = self.did_ids {
+            let ids = sql.bind(Value::Text(to_json_text(ids)));
+            let (before, after) = D::DID_ID_IS_IN_JSON;
+            sql.push(format_args!(" AND {before}{ids}{after}"));
         }
         if let Some(filter) = self.filter {
             let condition = condition::<D>(sql, filter);
@@ -109,7 +115,7 @@ fn has_label<D: Dialect>(
 }
 
 /// Accounts as a JSON array, each once.
-pub(in crate::store) fn json_list(dids: &[Did]) -> Value {
+fn json_list(dids: &[Did]) -> Value {
     let mut dids: Vec<_> = dids.iter().map(Did::as_str).collect();
     dids.sort_unstable();
     dids.dedup();

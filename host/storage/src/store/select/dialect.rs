@@ -40,6 +40,8 @@ pub(in crate::store) trait Dialect {
     const ID_IS_AMONG: (&'static str, &'static str);
     /// The SQL before and after a JSON array of DIDs, among which that of the account of `r` has to be. The array is read once.
     const DID_IS_IN_JSON: (&'static str, &'static str);
+    /// The same for an array of the ids of accounts.
+    const DID_ID_IS_IN_JSON: (&'static str, &'static str);
     /// The `LIKE` operator that ignores case only for ASCII letters.
     const LIKE: &'static str;
     /// The time and the id of a row in an index, in the order of the index.

@@ -30,7 +30,7 @@ use super::partitions::Partition;
 
 pub(super) use self::bounds::{Bound, Bounds, Values, conditions, within};
 pub(super) use self::columns::{Columns, INLINE_BYTES, WHOLE_TEXT};
-pub(super) use self::conditions::{IS_VALID, hidden, json_list};
+pub(super) use self::conditions::{IS_VALID, hidden};
 pub(super) use self::dialect::{Classes, Dialect, InIndex, Keys, MISSING, ValueType};
 pub use self::index_kind::IndexKind;
 #[cfg(test)]
@@ -49,6 +49,8 @@ pub(super) struct Select<'a> {
     pub(super) by: By<'a>,
     pub(super) did: Option<&'a Did>,
     pub(super) dids: Option<&'a [Did]>,
+    /// The same by their ids, which the database finds them by at a tenth of the cost.
+    pub(super) did_ids: Option<&'a [i64]>,
     pub(super) filter: Option<&'a Filter>,
     pub(super) narrow: &'a Narrow,
     /// Only records that their lexicon accepts, or only those that it rejects.
@@ -136,6 +138,7 @@ impl<'a> Select<'a> {
             by: By::Time,
             did: None,
             dids: None,
+            did_ids: None,
             filter: None,
             narrow: Narrow::ALL,
             valid: None,
@@ -195,6 +198,7 @@ impl<'a> Select<'a> {
             by,
             did,
             dids: _,
+            did_ids: _,
             filter: _,
             narrow: _,
             valid,
@@ -224,7 +228,8 @@ impl<'a> Select<'a> {
 
     /// Whether the caller wrote a part of the text.
     fn has_conditions(&self) -> bool {
-        self.filter.is_some() || self.dids.is_some() || self.narrow != Narrow::ALL
+        let has_accounts = self.dids.is_some() || self.did_ids.is_some();
+        self.filter.is_some() || has_accounts || self.narrow != Narrow::ALL
     }
 
     fn is_page(&self) -> bool {

@@ -78,6 +78,8 @@ impl super::Dialect for Dialect {
         "(r.did_id IN (SELECT id FROM dids WHERE did IN (SELECT jsonb_array_elements_text(",
         "::text::jsonb)))) IS TRUE",
     );
+    const DID_ID_IS_IN_JSON: (&'static str, &'static str) =
+        ("(r.did_id IN (SELECT jsonb_array_elements(", "::text::jsonb)::bigint)) IS TRUE");
     const LIKE: &'static str = "ILIKE";
     const INDEX_ORDER: (&'static str, &'static str) = ("r.indexed_at", "r.id");
 

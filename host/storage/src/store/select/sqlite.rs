@@ -77,7 +77,9 @@ impl super::Dialect for Dialect {
     const ORDER_NAMES_NULLS: bool = false;
     const ID_IS_AMONG: (&'static str, &'static str) = ("IN (", ")");
     const DID_IS_IN_JSON: (&'static str, &'static str) =
-        ("r.did_id IN (SELECT id FROM dids WHERE did IN (SELECT value FROM json_each(", ")))");
+        ("r.did_id IN (SELECT a.id FROM json_each(", ") j CROSS JOIN dids a WHERE a.did = j.value)");
+    const DID_ID_IS_IN_JSON: (&'static str, &'static str) =
+        ("r.did_id IN (SELECT value FROM json_each(", "))");
     const LIKE: &'static str = "LIKE";
     const INDEX_ORDER: (&'static str, &'static str) = ("f.indexed_at", "f.id");
 

@@ -7,7 +7,7 @@ use crate::store::lexicons::{self, Change, NewLexicon, Upserted};
 use crate::store::revisions::{self, Subject};
 use crate::store::script_revisions;
 use crate::store::scripts::{self, NewScript, ScriptPatch};
-use crate::store::{Backend, Patch, records, settings};
+use crate::store::{Backend, Patch, StoreError, records, settings};
 use belvedere_base::clock::Timestamp;
 
 on_both!(
@@ -94,6 +94,7 @@ async fn scripts_are_replaced_and_patched(db: TestDb) {
         description: description.map(str::to_owned),
         outbound_xrpcs: Some(vec!["com.example.a".into()]),
         saved_by: None,
+        unless: None,
     };
     let id = "xrpc.query:com.example.list";
     let (row, created) = scripts::upsert(&db, &script(id, Some("text")), Timestamp(10)).await.unwrap();
@@ -105,6 +106,11 @@ async fn scripts_are_replaced_and_patched(db: TestDb) {
         (row.description.as_deref(), row.created_at, row.updated_at),
         (None, Timestamp(10), Timestamp(20))
     );
+
+    let view = NewScript { unless: Some(id.into()), ..script("xrpc.view:com.example.list", None) };
+    let refused = scripts::upsert(&db, &view, Timestamp(25)).await;
+    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+    assert_eq!(scripts::get(&db, &view.id).await.unwrap(), None);
 
     let patch = async |patch| scripts::patch(&db, id, &patch, Timestamp(30)).await.unwrap().unwrap();
     let row = patch(ScriptPatch { description: Patch::Set("new".into()), ..ScriptPatch::default() }).await;
@@ -187,5 +193,5 @@ async fn the_database_is_described(db: TestDb) {
     assert_eq!(db.pending_migrations().await.unwrap(), 0);
     db.migrate().await.unwrap();
     db.close().await;
-    assert!(matches!(db.ping().await, Err(crate::store::StoreError::Unavailable(_))));
+    assert!(matches!(db.ping().await, Err(StoreError::Unavailable(_))));
 }

@@ -5,7 +5,7 @@ use super::fixtures::*;
 use crate::query::Query;
 use crate::store::backfill::{IndexedRecords, KeyRange};
 use crate::store::index::AccountStatus;
-use crate::store::moderation::{self, Action, Decision, ModerationFilter, ModerationRow, Subject};
+use crate::store::moderation::{self, Action, Decision, Moderated, ModerationFilter, ModerationRow, Subject};
 use crate::store::records::moderated::{self, ModeratedQuery};
 use crate::store::records::{self, hidden};
 use crate::store::testing::{self, TestDb};
@@ -33,8 +33,17 @@ on_both!(
 
 async fn decide(db: &Db, subject: Subject, action: Action) -> ModerationRow {
     let by = MODERATOR.to_owned();
-    let decision = Decision { subject, action, reason: "spam".to_owned(), by, expires_at: None };
-    moderation::moderate(db, &decision, Timestamp(500)).await.unwrap().row
+    let decision =
+        Decision { subject, action, reason: "spam".to_owned(), by, expires_at: None, replaces: None };
+    made(moderation::moderate(db, &decision, Timestamp(500)).await.unwrap())
+}
+
+#[track_caller]
+fn made(moderated: Moderated) -> ModerationRow {
+    match moderated {
+        Moderated::Made(row) => row,
+        Moderated::Same(row) | Moderated::Other(row) => panic!("nothing changed: {row:?}"),
+    }
 }
 
 async fn take_down(db: &Db, uri: &RecordUri) -> ModerationRow {
@@ -214,23 +223,34 @@ async fn decisions_are_replaced_and_listed(db: TestDb) {
         reason: "spam".to_owned(),
         by: MODERATOR.to_owned(),
         expires_at: Some(Timestamp(900)),
+        replaces: None,
     };
-    let first = moderation::moderate(&db, &decision, Timestamp(500)).await.unwrap();
-    let again = moderation::moderate(&db, &decision, Timestamp(501)).await.unwrap();
-    assert_eq!((first.is_new, again.is_new, again.row.id), (true, false, first.row.id));
-    let longer = Decision { expires_at: Some(Timestamp(950)), ..decision };
-    let second = moderation::moderate(&db, &longer, Timestamp(502)).await.unwrap();
-    assert!(second.is_new && second.row.id != first.row.id);
-    assert_eq!(moderation::active(&db, &subject).await.unwrap(), Some(second.row.clone()));
+    let moderate =
+        async |decision: &Decision, at| moderation::moderate(&db, decision, Timestamp(at)).await.unwrap();
+    let first = made(moderate(&decision, 500).await);
+    let Moderated::Same(again) = moderate(&decision, 501).await else { panic!("it is the same") };
+    assert_eq!(again, first);
+    // The decision of another author is replaced by one that names it.
+    let others = Decision { action: Action::Hide, by: "did:plc:other".to_owned(), ..decision.clone() };
+    for replaces in [None, Some(first.id + 1)] {
+        let Moderated::Other(kept) = moderate(&Decision { replaces, ..others.clone() }, 501).await else {
+            panic!("another author's decision was replaced")
+        };
+        assert_eq!(kept, first);
+    }
+    let others = made(moderate(&Decision { replaces: Some(first.id), ..others }, 501).await);
+    let longer = Decision { expires_at: Some(Timestamp(950)), replaces: Some(others.id), ..decision };
+    let second = made(moderate(&longer, 502).await);
+    assert_eq!(moderation::active(&db, &subject).await.unwrap(), Some(second.clone()));
     let read = async |active| {
         let filter =
             ModerationFilter { active, subject: Some(did(1).to_string()), ..ModerationFilter::default() };
         let rows = moderation::list(&db, &filter, 10).await.unwrap();
         rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
     };
-    let (first, second) = (first.row.id, second.row.id);
-    assert_eq!(read(None).await, [second, first]);
-    assert_eq!((read(Some(true)).await, read(Some(false)).await), (vec![second], vec![first]));
+    let (first, others, second) = (first.id, others.id, second.id);
+    assert_eq!(read(None).await, [second, others, first]);
+    assert_eq!((read(Some(true)).await, read(Some(false)).await), (vec![second], vec![others, first]));
     assert_eq!(moderation::expired(&db, Timestamp(949), 10).await.unwrap(), Vec::<i64>::new());
     assert_eq!(moderation::expired(&db, Timestamp(950), 10).await.unwrap(), [second]);
     let lifted = moderation::lift(&db, second, None, Some("expired"), Timestamp(950)).await.unwrap().unwrap();

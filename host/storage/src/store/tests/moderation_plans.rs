@@ -8,7 +8,7 @@ use crate::store::issued_labels::latest::walk_sql;
 use crate::store::issued_labels::{self, LATEST};
 use crate::store::labels::Label;
 use crate::store::moderation::{
-    self, Action, Decision, EXPIRED, ModerationFilter, Subject, active_on_sql, list_sql,
+    self, Action, Decision, EXPIRED, Moderated, ModerationFilter, Subject, active_on_sql, list_sql,
 };
 use crate::store::records::hidden;
 use crate::store::records::moderated::list_sql as hidden_list_sql;
@@ -27,10 +27,12 @@ async fn fill(db: &TestDb) {
         let expires_at = (n % 10 == 0).then_some(Timestamp(9_000));
         let (action, reason) = (Action::Takedown, "spam".to_owned());
         let by = "did:plc:op".to_owned();
-        let decision = Decision { subject: Subject::Record(note), action, reason, by, expires_at };
+        let subject = Subject::Record(note);
+        let decision = Decision { subject, action, reason, by, expires_at, replaces: None };
         let made = moderation::moderate(db, &decision, Timestamp(500)).await.unwrap();
+        let Moderated::Made(row) = made else { panic!("{made:?}") };
         if n % 3 == 0 {
-            moderation::lift(db, made.row.id, None, None, Timestamp(600)).await.unwrap();
+            moderation::lift(db, row.id, None, None, Timestamp(600)).await.unwrap();
         }
     }
     let labels: Vec<Label> = (0..3_000)

@@ -67,6 +67,8 @@ async fn a_list_of_many_accounts_has_records_behind_those_of_others(db: TestDb) 
     fill(&db).await;
     let others = (0..2_500).map(|n| put(&uri(77, NOTE, &format!("other{n}")), 1, "{}"));
     apply(&db, 7, others.collect()).await;
+    let likes = (1_000..1_400).map(|n| put(&uri(n, LIKE, "like"), 1, "{}"));
+    apply(&db, 7, likes.collect()).await;
     let few: Vec<Did> = [0, 1, 5, 14].map(did).to_vec();
     let many = few.iter().cloned().chain((1_000..1_400).map(did)).collect();
     for direction in [Direction::Desc, Direction::Asc] {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use self::body::{
     check_description, check_source, check_trigger, check_type, outbound_xrpcs, type_of, unusual,
 };
-use self::view::{check_alone, check_to_store};
+use self::view::{check_to_store, second};
 
 use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
@@ -87,7 +87,6 @@ pub async fn create(
     let script_type = body.script_type.unwrap_or_else(|| type_of(&trigger).to_owned());
     check_type(&trigger, &script_type)?;
     check_trigger(&app, &trigger)?;
-    check_alone(&app, &trigger).await?;
     let description = check_description(body.description)?;
     let outbound_xrpcs = check_body(&app, &trigger, &body.body).await?;
 
@@ -98,8 +97,10 @@ pub async fn create(
         body: body.body,
         description,
         saved_by: Some(admin.did.to_string()),
+        unless: trigger.counterpart().map(|other| other.id().to_owned()),
     };
-    let (row, created) = scripts::upsert(&app.db, &script, app.clock.now()).await?;
+    let (row, created) =
+        scripts::upsert(&app.db, &script, app.clock.now()).await.map_err(|error| second(error, &trigger))?;
     app.changed(Topic::Script(body.id.clone())).await?;
 
     let (actor, id) = (admin.did.to_string(), body.id);

@@ -81,15 +81,14 @@ pub(super) async fn to_run(app: &App, trigger: &Trigger, body: &str) -> Result<V
     compiled(app, trigger, body).await?.map_err(|offences| refused(&offences))
 }
 
-/// Refuses a view for a method that has a script, and a script for one that has a view.
-pub(super) async fn check_alone(app: &App, trigger: &Trigger) -> Result<(), Error> {
-    let Some(other) = trigger.counterpart() else { return Ok(()) };
-    match scripts::get(&app.db, other.id()).await? {
-        Some(_) => Err(Error::bad_request(format!(
+/// The error for a view of a method that has a script, or a script of one that has a view.
+pub(super) fn second(error: StoreError, trigger: &Trigger) -> Error {
+    match (error, trigger.counterpart()) {
+        (StoreError::Conflict(_), Some(other)) => Error::bad_request(format!(
             "{} has a script or a view already: delete {other} first, a method has either",
             trigger.subject()
-        ))),
-        None => Ok(()),
+        )),
+        (error, _) => error.into(),
     }
 }
 
