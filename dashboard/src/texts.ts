@@ -203,7 +203,7 @@ export const json = {
 
 export const chart = {
   time: 'Time',
-  none: 'No values yet.',
+  none: 'No values in this time.',
   summary: (label: string, last: string, max: string) => `${label}: ${last} now, ${max} at most`,
 }
 

@@ -47,9 +47,12 @@ export const router = {
   get query() {
     return place.query
   },
-  /** Goes to another place, with an entry in the history. */
+  /** Goes to another place, with an entry in the history. It follows an action of the user, which decided: nothing is asked. */
   go(path: string, query: Parameters<typeof href>[1] = {}) {
-    location.hash = href(path, query)
+    const to = href(path, query)
+    if (to === location.hash) return
+    isDecided = true
+    location.hash = to
   },
   /** Changes parameters of the present place, such as filters, without an entry in the history. An empty value removes one. */
   setQuery(changes: Parameters<typeof href>[1]) {

@@ -135,7 +135,7 @@ async fn a_query_that_answers_nothing_is_a_warning_until_it_has_a_target_or_a_sc
 
     let script = json!({ "id": format!("xrpc.query:{LIST}"), "body": "function handle() return { records = {} } end" });
     assert_eq!(server.admin(Method::POST, "/admin/scripts", Some(&script)).await.status, 201);
-    assert_eq!(warnings().await, Value::Null);
+    assert_eq!(warnings().await, json!(null));
     server.admin(Method::DELETE, &format!("/admin/scripts/xrpc.query:{LIST}"), None).await;
     assert_eq!(&warnings().await, expected);
     server.upload(record_lexicon(NOTES), None).await;
