@@ -150,7 +150,7 @@ test('a query without a target collection is warned of, and the collection that 
   await server.upload(record(NOTE))
   await server.upload(record('com.example.unrelated'))
   await asUser(server, alice, {}, async (page) => {
-    await open(page, '/lexicons/new')
+    await open(page, '/lexicons/new?from=file')
     await page.locator('.cm-content').click()
     await page.keyboard.insertText(JSON.stringify(query(LIST)))
     const target = page.getByLabel('Target collection')
