@@ -103,7 +103,9 @@ async fn a_procedure_decides_and_lifts(world: World) {
     body["replaces"] = id;
     let made = world.server.admin(Method::POST, "/admin/moderation", Some(&body)).await;
     assert_eq!(made.status, 201, "{}", made.text);
-    let hide = format!("  return {{ pcall(moderation.hide, \"{uri}\", \"spam\") }}");
+    let hide = format!(
+        "  local ok, why = pcall(moderation.hide, \"{uri}\", \"spam\")\n  return {{ ok, tostring(why) }}"
+    );
     let answer = scene.call(&hide).await;
     assert_eq!(answer.body[0], false, "{}", answer.text);
     let why = answer.body[1].as_str().unwrap();

@@ -95,7 +95,7 @@ async fn fields_in_use_are_shown(mut world: World) {
                 .collect();
             seen.sort();
             seen == [
-                json!([NOTES, "n", "filter", "candidate", 1, true]),
+                json!([NOTES, "n", "filter", "candidate", 1, false]),
                 json!([NOTES, "text", "search", "candidate", 1, true]),
             ]
             .map(|seen| seen.to_string())

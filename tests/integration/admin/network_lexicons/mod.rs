@@ -233,9 +233,10 @@ async fn a_list_ends_the_following_of_lexicons_that_it_changes(world: World) {
         world.server.admin(Method::POST, "/admin/lexicons", Some(&body)).await.body["lexicons"][0].clone()
     };
     let mut document = stored(&world, LIST).await.body["lexicon_json"].clone();
+    let same = upload(&document).await;
     assert_eq!(
-        upload(&document).await,
-        json!({ "id": LIST, "revision": 1, "backfill_job_id": null, "change": "unchanged" })
+        (&same["revision"], &same["backfill_job_id"], &same["change"]),
+        (&json!(1), &Value::Null, &json!("unchanged"))
     );
     assert_eq!(stored(&world, LIST).await.body["source"], "network");
     document["description"] = json!("another");

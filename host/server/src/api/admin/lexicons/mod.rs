@@ -84,7 +84,7 @@ pub(super) fn target_collection(
     Ok(Some(target.to_string()))
 }
 
-/// An accepted lexicon, as far as warnings are about it.
+/// The parts of an accepted lexicon that warnings are about.
 pub(super) struct Accepted<'a> {
     pub id: &'a str,
     pub lexicon_type: &'a str,
