@@ -7,10 +7,14 @@ use http::Method;
 use serde_json::json;
 
 use crate::cpu;
-use crate::support::instance::{Instance, query_lexicon, record_lexicon};
+use crate::support::instance::{Instance, OPERATOR, query_lexicon, record_lexicon};
+use belvedere_base::clock::Clock;
 
 pub const COLLECTION: &str = "com.example.load.note";
 pub const QUERY: &str = "com.example.load.list";
+
+const UNLIMITED: &[(&str, &str)] =
+    &[("DEFAULT_RATE_LIMIT_CAPACITY", "1000000000"), ("DEFAULT_RATE_LIMIT_REFILL_RATE", "1000000000")];
 
 /// Time to wait for records or an index before the run fails.
 const TIMEOUT: Duration = Duration::from_mins(5);
@@ -22,10 +26,15 @@ pub async fn start(database: &str, jetstream: &str) -> Instance {
 
 /// Like [`start`], with more environment variables.
 pub async fn start_with(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Instance {
-    let unlimited = "1000000000";
-    let environment =
-        [("DEFAULT_RATE_LIMIT_CAPACITY", unlimited), ("DEFAULT_RATE_LIMIT_REFILL_RATE", unlimited)];
-    Instance::start_with(database, jetstream, &[&environment, more].concat()).await
+    Instance::start_with(database, jetstream, &[UNLIMITED, more].concat()).await
+}
+
+/// Like [`start_with`], on a database that an earlier run may have filled. It has the client of that run.
+pub async fn start_on(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Instance {
+    let mut server = Instance::start_unclaimed(database, jetstream, &[UNLIMITED, more].concat()).await;
+    server.admin_key = server.create_key(&["--did", OPERATOR]);
+    server.client_key = server.create_client(&format!("run-{}", Clock::system().now().0)).await;
+    server
 }
 
 /// Uploads the record lexicon, after which the server connects to the stream.

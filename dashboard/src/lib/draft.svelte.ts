@@ -37,7 +37,8 @@ export function draft<T>(form: string, { read, write, stored }: Options<T>): Dra
   let isRestored = $state(false)
   let isWaiting = true
 
-  const base = $derived(last?.over === storedText ? last.fields : storedText)
+  // While it is being read, nothing was saved over it.
+  const base = $derived(last && last.over === storedText ? last.fields : storedText)
   const now = $derived(JSON.stringify(read()))
   const isChanged = $derived(base !== undefined && now !== base)
 

@@ -28,7 +28,7 @@ const CHUNK: usize = 50_000;
 const PATIENCE: Duration = Duration::from_hours(2);
 
 /// The secret of each run, so that a database of an earlier one can be read.
-const DATABASE_KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+const DATABASE_KEY: &str = "kap+JDNvZHGNFWI6ibju3E45vOeRSA6N5uM39SAWukM=";
 
 /// Addresses that each connection's requests go through.
 const PATHS: usize = 200;
@@ -59,7 +59,7 @@ pub async fn measure(databases: &Databases, plan: &Plan) -> anyhow::Result<Vec<P
     let key = DATABASE_KEY.to_owned();
     let settings = [("PLC_URL", network.url()), ("DATABASE_CACHE_MIB", cache), ("TOKEN_ENCRYPTION_KEY", key)];
     let settings = settings.each_ref().map(|(name, value)| (*name, value.as_str()));
-    let server = server::start_with(&databases.url, &jetstream.url(), &settings).await;
+    let server = server::start_on(&databases.url, &jetstream.url(), &settings).await;
     push(&server)?;
     server
         .eventually("the stream is connected", async |_| {

@@ -4,7 +4,7 @@ use sqlx::Row;
 
 use super::fixtures::*;
 
-use crate::query::{Direction, Keyset};
+use crate::query::{Direction, Hidden, Keyset, Narrow};
 use crate::store::Db;
 use crate::store::index::sqlite::statements;
 use crate::store::intern::{self, Collection};
@@ -38,6 +38,25 @@ fn lists<'a>(nsid: &'a Nsid, collection: Collection, did: &'a Did) -> [[Select<'
     [None, Some(did)]
         .map(|did| [None, AFTER].map(|after| Select { did, after, ..Select::page(nsid, collection, 20) }))
 }
+
+/// The part of a collection that is looked through for the records of many accounts.
+fn of_accounts<'a>(
+    nsid: &'a Nsid,
+    collection: Collection,
+    accounts: &'a [i64],
+    narrow: &'a Narrow,
+) -> Select<'a> {
+    Select {
+        did_ids: Some(accounts),
+        narrow,
+        valid: Some(true),
+        after: AFTER,
+        ..Select::page(nsid, collection, 20)
+    }
+}
+
+const RECENT: Narrow =
+    Narrow { rkey: None, from: Some(Timestamp(1)), before: None, label: None, hidden: Hidden::NONE };
 
 async fn plan_of(db: &Db, select: &Select<'_>) -> String {
     match db {
@@ -107,6 +126,9 @@ async fn sqlite_reads_use_indexes() {
         let plan = plan_of(&db, &selects[1]).await;
         assert!(plan.contains("indexed_at=? AND rowid<?"), "{plan}");
     }
+    let accounts: Vec<i64> = (1..=400).collect();
+    let near = plan_of(&db, &of_accounts(&nsid, collection, &accounts, &RECENT)).await;
+    assert!(near.contains("records_list (") && !near.contains("ORDER BY"), "{near}");
     let plan = plan(&db, &get_sql(collection)).await;
     assert!(plan.contains("records_key") && !plan.contains("SCAN"), "{plan}");
 }
@@ -154,6 +176,14 @@ async fn postgres_reads_use_indexes() {
             assert!(!plan.contains("Sort") && !plan.contains("Seq Scan"), "{statement}: {select:?}\n{plan}");
             assert!(plan.contains(&format!("{records}_list")), "{statement}: {select:?}\n{plan}");
         }
+        let accounts: Vec<i64> = (1..=400).collect();
+        let near = plan_of(&db, &of_accounts(&nsid, collection, &accounts, &RECENT)).await;
+        assert!(
+            near.contains(&format!("{records}_list "))
+                && !near.contains("Sort")
+                && near.contains("hashed SubPlan"),
+            "{statement}: {near}"
+        );
         let plan = plan(&db, &get_sql(collection)).await;
         assert!(
             plan.contains(&format!("{records}_key")) && !plan.contains("Seq Scan"),
