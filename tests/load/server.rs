@@ -29,7 +29,7 @@ pub async fn start_with(database: &str, jetstream: &str, more: &[(&'static str, 
     Instance::start_with(database, jetstream, &[UNLIMITED, more].concat()).await
 }
 
-/// Like [`start_with`], on a database that an earlier run may have filled. It has the client of that run.
+/// Like [`start_with`], on a database that an earlier run may have filled: each run makes a client of its own.
 pub async fn start_on(database: &str, jetstream: &str, more: &[(&'static str, &str)]) -> Instance {
     let mut server = Instance::start_unclaimed(database, jetstream, &[UNLIMITED, more].concat()).await;
     server.admin_key = server.create_key(&["--did", OPERATOR]);

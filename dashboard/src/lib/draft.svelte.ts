@@ -33,7 +33,7 @@ export function draft<T>(form: string, { read, write, stored }: Options<T>): Dra
   const storedText = $derived(stored ? JSON.stringify(stored()) : begun)
   /** The fields that were saved. They count as stored until what is stored is read again. */
   let last = $state.raw<{ fields: string; over: string } | null>(null)
-  let kept = $state.raw(readDraft(key, sessionStorage))
+  const kept = readDraft(key, sessionStorage)
   let isRestored = $state(false)
   let isWaiting = true
 

@@ -249,6 +249,21 @@ mod tests {
     }
 
     #[test]
+    fn an_old_event_is_no_lag_of_a_quiet_stream() {
+        let clock = Clock::fixed(Timestamp(400_000_000));
+        let live_status = LiveStatus::new(clock.clone(), Timing::default());
+        let lag = || live_status.snapshot().lag.map(|lag| lag.as_secs());
+        assert_eq!(lag(), None);
+        live_status.connected();
+        live_status.events_arrived(Timestamp(400_000_000), 40_000_000, 1);
+        assert_eq!(lag(), Some(360), "more may follow");
+        clock.set(Timestamp(406_000_000));
+        assert_eq!(lag(), Some(0));
+        live_status.disconnected();
+        assert_eq!(lag(), Some(360), "what the server has meanwhile is not known");
+    }
+
+    #[test]
     fn a_task_that_ends_before_stop_breaks_the_stream() {
         let live_status = Arc::new(LiveStatus::new(Clock::fixed(Timestamp(7)), Timing::default()));
         let stop = CancellationToken::new();

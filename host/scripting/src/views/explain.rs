@@ -7,6 +7,7 @@ use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::query::{PageSize, Path, Relation, SortKey};
 use belvedere_storage::store::fields::table::{self, State};
 use belvedere_storage::store::fields::{self, IndexKind};
+use belvedere_storage::store::records::links::MAX_TARGETS;
 use belvedere_storage::store::records::related::ROWS_PER_STATEMENT;
 use belvedere_storage::store::{Db, StoreError};
 
@@ -175,7 +176,7 @@ fn additions(additions: &[Addition], at: &str, rows: u32, hides: bool, steps: &m
             reads,
             indexes: indexes.iter().map(|index| (*index).to_owned()).collect(),
             rows: most,
-            statements: times * statements(most, ROWS_PER_STATEMENT).max(statements(rows, limits::TARGETS)),
+            statements: times * statements(most, ROWS_PER_STATEMENT).max(statements(rows, MAX_TARGETS)),
         });
         if let Some(joined) = kind.joined() {
             self::additions(&joined.additions, &format!("{name}.with"), most, hides, steps);

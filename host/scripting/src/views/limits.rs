@@ -47,8 +47,5 @@ pub const ANSWER_BYTES: usize = 4 * BYTES;
 /// Accounts whose PDS one answer looks up for the URLs of their blobs.
 pub const BLOB_HOSTS: usize = 100;
 
-/// Targets whose links one statement counts: some milliseconds, if each has as many as are not counted beforehand.
-pub const TARGETS: usize = 250;
-
 /// Offences that are listed of one document.
 pub const OFFENCES: usize = 50;

@@ -147,16 +147,7 @@ pub(super) async fn did_ids<'a>(
 /// The ids of those `dids` that have one, each once. Never writes.
 pub(super) async fn existing_did_ids(db: &Db, dids: &[Did]) -> Result<Vec<i64>, StoreError> {
     let cache = &db.ids().dids;
-    let (mut ids, mut missing) = (Vec::with_capacity(dids.len()), Vec::new());
-    {
-        let mut cache = lock(cache);
-        for did in dids {
-            match cache.get(did) {
-                Some(id) => ids.push(id),
-                None => missing.push(did.as_str()),
-            }
-        }
-    }
+    let (mut known, missing) = cached(cache, dids.iter());
     if !missing.is_empty() {
         let rows: Vec<(String, i64)> = match db {
             Db::Sqlite(db) => {
@@ -164,21 +155,21 @@ pub(super) async fn existing_did_ids(db: &Db, dids: &[Did]) -> Result<Vec<i64>, 
                 sqlx::query_as(sql).bind(to_json_text(&missing)).fetch_all(db.read_pool.reads()).await?
             }
             Db::Postgres(db) => {
+                let names: Vec<&str> = missing.iter().map(|did| did.as_str()).collect();
                 let sql = "SELECT did, id FROM dids WHERE did = ANY($1)";
-                sqlx::query_as(sql).bind(&missing[..]).fetch_all(db.read_pool.reads()).await?
+                sqlx::query_as(sql).bind(names).fetch_all(db.read_pool.reads()).await?
             }
         };
+        let found: HashMap<String, i64> = rows.into_iter().collect();
         let mut cache = lock(cache);
-        for (did, id) in rows {
-            ids.push(id);
-            if let Ok(did) = Did::try_from(did.as_str()) {
-                cache.insert(did, id);
+        for did in missing {
+            if let Some(id) = found.get(did.as_str()) {
+                cache.insert(did.clone(), *id);
+                known.insert(did, *id);
             }
         }
     }
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
+    Ok(known.into_values().collect())
 }
 
 /// Like [`did_ids`], for collections.
@@ -206,33 +197,39 @@ struct Table<V> {
 /// A row: its name, id and partition.
 type Row = (String, i64, Option<i32>);
 
+/// The values of the keys that are in memory, and the other keys, each once. They are sorted: all hosts insert in this order, so that
+/// two of them can't deadlock.
+fn cached<'a, K: Eq + Hash + Clone + Ord, V: Copy>(
+    cache: &Mutex<Generations<K, V>>,
+    keys: impl Iterator<Item = &'a K>,
+) -> (HashMap<&'a K, V>, Vec<&'a K>) {
+    let (mut known, mut missing) = (HashMap::new(), Vec::new());
+    let mut cache = lock(cache);
+    for key in keys {
+        if known.contains_key(key) {
+            continue;
+        }
+        if let Some(value) = cache.get(key) {
+            known.insert(key, value);
+        } else {
+            missing.push(key);
+        }
+    }
+    missing.sort_unstable();
+    missing.dedup();
+    (known, missing)
+}
+
 async fn ids<'a, K: Eq + Hash + Clone + Ord + AsRef<str> + 'a, V: Copy>(
     db: &Db,
     cache: &Mutex<Generations<K, V>>,
     keys: impl Iterator<Item = &'a K>,
     table: Table<V>,
 ) -> Result<HashMap<&'a K, V>, StoreError> {
-    let mut known = HashMap::new();
-    let mut missing = Vec::new();
-    {
-        let mut cache = lock(cache);
-        for key in keys {
-            if known.contains_key(key) {
-                continue;
-            }
-            if let Some(value) = cache.get(key) {
-                known.insert(key, value);
-            } else {
-                missing.push(key);
-            }
-        }
-    }
+    let (mut known, missing) = cached(cache, keys);
     if missing.is_empty() {
         return Ok(known);
     }
-    // All hosts insert in this order, so that two of them can't deadlock.
-    missing.sort_unstable();
-    missing.dedup();
     let names: Vec<&str> = missing.iter().map(|k| (*k).as_ref()).collect();
     let rows = find_or_insert(db, &names, &table).await?;
     let mut found: HashMap<String, _> =

@@ -1,4 +1,4 @@
-//! Reads a list from SQLite as one row.
+//! Reads a list as one row, records from SQLite and answers for many targets from both databases.
 //!
 //! sqlx passes each row as a message from the connection's thread and copies each column to the heap: for a list of
 //! twenty rows that costs more than finding them. So the statement concatenates the rows into one text, which is NULL without rows.

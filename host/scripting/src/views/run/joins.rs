@@ -8,13 +8,12 @@ use futures_util::future::BoxFuture;
 use belvedere_protocol::atproto::{Did, Nsid, RecordKey, RecordUri};
 use belvedere_storage::query::{Links, Related};
 use belvedere_storage::store::labels;
-use belvedere_storage::store::records::links;
+use belvedere_storage::store::records::links::{self, MAX_TARGETS};
 use belvedere_storage::store::records::{RecordRow, get_many_full, related, shown_links};
 
 use super::Run;
 use crate::views::error::ViewError;
 use crate::views::level::{Column, Level, Row};
-use crate::views::limits;
 use crate::views::plan::{Addition, Joined, Kind, Subject};
 
 impl Run<'_> {
@@ -68,7 +67,7 @@ impl Run<'_> {
     async fn counts(&self, rows: &[Row], links: &Links, to: &Subject) -> Result<Vec<u64>, ViewError> {
         let (targets, of_row) = targets(rows, to);
         let mut counts = Vec::with_capacity(targets.len());
-        for part in targets.chunks(limits::TARGETS) {
+        for part in targets.chunks(MAX_TARGETS) {
             counts.extend(
                 shown_links::count(self.reads.db, links, &self.hidden, part, self.reads.tenant).await?,
             );
@@ -86,7 +85,7 @@ impl Run<'_> {
         let Some(viewer) = &self.arguments.viewer else { return Ok(vec![None; rows.len()]) };
         let (targets, of_row) = targets(rows, to);
         let mut uris = Vec::with_capacity(targets.len());
-        for part in targets.chunks(limits::TARGETS) {
+        for part in targets.chunks(MAX_TARGETS) {
             let rkeys = links::of_account(self.reads.db, viewer, links, part, self.reads.tenant).await?;
             let uri = |rkey: String| format!("at://{viewer}/{}/{rkey}", links.collection);
             uris.extend(rkeys.into_iter().map(|rkey| rkey.map(uri)));

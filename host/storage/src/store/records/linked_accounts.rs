@@ -5,18 +5,19 @@ use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern;
+use super::super::packed::Packed;
 use super::super::partitions::{PerPartition, Tables};
 use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
 use super::super::{Db, StoreError};
 use super::links;
 use crate::query::Links;
 
-/// The accounts are one text with blanks between them: sqlx takes longer for a row than SQLite takes to find it.
+/// The accounts are one packed text.
 ///
 /// `$1`: the collection. `$2`: the account. `$3`: the path, or empty. `$4`: the limit.
 fn sql<D: Dialect>(Tables { records, record_refs }: &Tables) -> String {
     format!(
-        "SELECT string_agg(target, ' ') FROM (SELECT f.target FROM (SELECT r.id, r.indexed_at FROM {records} r \
+        "SELECT string_agg(target || ' ', '') FROM (SELECT f.target FROM (SELECT r.id, r.indexed_at FROM {records} r \
              WHERE r.collection_id = $1 AND r.did_id = (SELECT id FROM dids WHERE did = $2 AND status = 0) \
              ORDER BY r.indexed_at DESC, r.id DESC LIMIT $4) r \
          CROSS JOIN {record_refs} f \
@@ -31,7 +32,7 @@ static ACCOUNTS: [PerPartition<String>; 2] =
 /// The parameters are those of [`sql`].
 fn linking_sql<D: Dialect>(tables: &Tables) -> String {
     format!(
-        "SELECT string_agg(did, ' ') FROM (SELECT (SELECT d.did FROM dids d WHERE d.id = {}) AS did FROM {} f \
+        "SELECT string_agg(did || ' ', '') FROM (SELECT (SELECT d.did FROM dids d WHERE d.id = {}) AS did FROM {} f \
              WHERE f.target = $2 AND f.collection_id = $1 AND ($3 = '' OR {}) ORDER BY f.record_id DESC LIMIT $4) f",
         links::account(tables, "$1"),
         tables.record_refs,
@@ -96,5 +97,7 @@ async fn accounts(
         Db::Postgres(db) => rows!(postgres, db.read_pool),
     };
     // A link to something that only looks like a DID is no account.
-    Ok(found.unwrap_or_default().split(' ').filter_map(|did| Did::try_from(did).ok()).collect())
+    let accounts =
+        Packed::new(found.unwrap_or_default()).rows(|row| Some(Did::try_from(row.field()?).ok()))?;
+    Ok(accounts.into_iter().flatten().collect())
 }

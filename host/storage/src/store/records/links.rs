@@ -5,6 +5,7 @@ use belvedere_web::fair_share::Tenant;
 
 use super::super::index::link_counts;
 use super::super::intern::{self, Collection};
+use super::super::packed::Packed;
 use super::super::partitions::{PerPartition, Tables};
 use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
 use super::super::types::to_json_text;
@@ -39,7 +40,7 @@ const POSTGRES_TARGETS: &str = "unnest($1::text[]) WITH ORDINALITY v (value, key
 fn count_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
     let (refs, account, at_path) = (&tables.record_refs, account(tables, "$2"), at_path::<D>());
     format!(
-        "SELECT string_agg(links || ' ' || CASE WHEN is_counted THEN 'counted' WHEN has_many THEN 'many' ELSE 'few' END, ' ') FROM (\
+        "SELECT string_agg(links || ' ' || CASE WHEN is_counted THEN 'counted' WHEN has_many THEN 'many' ELSE 'few' END || ' ', '') FROM (\
              SELECT CASE WHEN {IS_COUNTED} THEN coalesce((SELECT c.links - c.hidden FROM link_counts c \
                      WHERE c.target = v.value AND c.collection_id = $2 AND c.path = $3), 0) \
                  ELSE (SELECT count(*) FROM {refs} f CROSS JOIN dids d \
@@ -66,7 +67,7 @@ fn of_account_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
              WHERE EXISTS (SELECT 1 FROM t WHERE t.is_counted) AND r.collection_id = $2 AND r.did_id = a.id \
                  AND f.record_id = r.id AND {at_path} \
                  AND f.target IN (SELECT t.value FROM t WHERE t.is_counted) GROUP BY f.target) \
-         SELECT string_agg(coalesce(rkey, ''), ' ') FROM (\
+         SELECT string_agg(coalesce(rkey, '') || ' ', '') FROM (\
              SELECT (SELECT r.rkey FROM {records} r WHERE r.collection_id = $2 AND r.id = CASE WHEN t.is_counted \
                  THEN (SELECT own.id FROM own WHERE own.target = t.value) \
                  ELSE (SELECT max(f.record_id) FROM {record_refs} f CROSS JOIN a WHERE f.target = t.value \
@@ -117,18 +118,15 @@ pub(super) async fn numbers(
     let found = read(db, (&COUNT, collection), links, targets, None, false).await?;
     // Others may read while this waits for the writer.
     drop(permit);
-    let words: Vec<&str> = found.split(' ').collect();
-    let (words, _) = words.as_chunks();
-    for (target, _) in targets.iter().zip(words).filter(|(_, [_, kind])| *kind == "many") {
+    let counts: Vec<(i64, String)> =
+        Packed::new(found).rows(|row| Some((row.field()?.parse().ok()?, row.field()?.to_owned())))?;
+    for (target, _) in targets.iter().zip(&counts).filter(|(_, (_, kind))| kind == "many") {
         if let Err(error) = link_counts::begin_one(db, collection, target).await {
             tracing::warn!(%error, "a target with many links is not counted yet");
         }
     }
-    let number = |[links, kind]: &[&str; 2]| Number {
-        links: links.parse().unwrap_or_default(),
-        are_few: *kind == "few",
-    };
-    Ok(words.iter().map(number).collect())
+    let number = |(links, kind): (i64, String)| Number { links: links.max(0) as u64, are_few: kind == "few" };
+    Ok(counts.into_iter().map(number).collect())
 }
 
 /// The newest record with such a link to each target among those of an account, by its rkey, in the order of the targets.
@@ -148,8 +146,8 @@ pub async fn of_account(
     let scans = passes_over_many(db, collection, account, targets).await?;
     let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
     let found = read(db, (&OF_ACCOUNT, collection), links, targets, Some(account), scans).await?;
-    let rkeys = found.split(' ').map(|rkey| Some(rkey.to_owned()).filter(|rkey| !rkey.is_empty()));
-    Ok(rkeys.take(targets.len()).collect())
+    let rkey = |text: &str| Some(text.to_owned()).filter(|rkey| !rkey.is_empty());
+    Packed::new(found).rows(|row| row.field().map(rkey))
 }
 
 /// The records of an account from which on looking through them is a scan.
@@ -184,8 +182,7 @@ async fn passes_over_many(
     })
 }
 
-/// The answers for all targets as one text with blanks between them: sqlx takes longer for a row than the database takes for it.
-/// Read on the pool of scans, or of reads by an index.
+/// The packed answers for all targets, read on the pool of scans, or of reads by an index.
 async fn read(
     db: &Db,
     ([sqlite, postgres], collection): (&'static [PerPartition<String>; 2], Collection),

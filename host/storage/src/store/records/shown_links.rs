@@ -8,6 +8,7 @@ use sqlx::Row;
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
+use super::super::packed::Packed;
 #[cfg(test)]
 use super::super::select::plan;
 use super::super::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound};
@@ -53,13 +54,14 @@ pub async fn count(
         Db::Sqlite(db) => fetch!(db),
         Db::Postgres(db) => fetch!(db),
     };
-    for (at, shown) in few.into_iter().zip(shown.unwrap_or_default().split(' ')) {
-        counts[at] = shown.parse().unwrap_or_default();
+    let shown: Vec<u64> = Packed::new(shown.unwrap_or_default()).rows(|row| row.field()?.parse().ok())?;
+    for (at, shown) in few.into_iter().zip(shown) {
+        counts[at] = shown;
     }
     Ok(counts)
 }
 
-/// The statement that counts the records that link to each target, as one text like that of [`links::numbers`].
+/// The statement that counts the records that link to each target, as one packed text.
 fn statement(db: &Db, wanted: &Links, collection: Collection, hidden: &Hidden, targets: &[&String]) -> Sql {
     let targets = to_json_text(targets);
     match db {
@@ -82,7 +84,7 @@ fn write<D: Dialect>(
     let by = By::Target { target: Target::Column("v.value"), path: wanted.path.as_deref() };
     let select = Select { by, narrow: &narrow, ..Select::page(&wanted.collection, collection, 1) };
     let mut sql = Sql::new();
-    sql.push(format_args!("SELECT string_agg(n || '', ' ') FROM (SELECT (SELECT count(*)"));
+    sql.push(format_args!("SELECT string_agg(n || ' ', '') FROM (SELECT (SELECT count(*)"));
     select.write_from::<D>(&mut sql);
     let targets = sql.bind(Value::Text(targets));
     sql.push(format_args!(") AS n FROM {before}{targets}{after} ORDER BY v.key) t"));

@@ -14,6 +14,7 @@ on_both!(
     lexicons_count_their_revisions,
     histories_of_the_last_deleted_scripts_are_kept,
     scripts_are_replaced_and_patched,
+    one_of_two_kinds_that_are_saved_at_once_is_refused,
     settings_are_set_and_unset,
     a_collection_is_deleted_in_steps_with_its_references,
     one_record_is_deleted_once,
@@ -84,6 +85,22 @@ async fn histories_of_the_last_deleted_scripts_are_kept(db: TestDb) {
         "deleted before the others"
     );
     assert_eq!(revisions::list(&db, Subject::Script, "job.run:0002").await.unwrap().len(), 2);
+}
+
+async fn one_of_two_kinds_that_are_saved_at_once_is_refused(db: TestDb) {
+    for n in 0..20 {
+        let names = [format!("xrpc.query:com.example.m{n}"), format!("xrpc.view:com.example.m{n}")];
+        let [query, view] = [0, 1].map(|at| NewScript {
+            id: names[at].clone(),
+            unless: Some(names[1 - at].clone()),
+            ..NewScript::default()
+        });
+        let (query, view) = tokio::join!(
+            scripts::upsert(&db, &query, Timestamp(n)),
+            scripts::upsert(&db, &view, Timestamp(n))
+        );
+        assert!(query.is_ok() != view.is_ok(), "{query:?} {view:?}");
+    }
 }
 
 async fn scripts_are_replaced_and_patched(db: TestDb) {
