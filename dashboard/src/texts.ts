@@ -171,6 +171,18 @@ export const drafts = {
   discard: 'Discard them',
 }
 
+export const newer = {
+  title: 'Saved by someone else',
+  changed: 'Nothing was saved: someone has saved another version since you began.',
+  deleted: 'Nothing was saved: someone has deleted it since you began.',
+  compare: 'Compare with yours',
+  keep: 'Replace it with yours',
+  saveAgain: 'Save yours again',
+  take: 'Discard yours, take theirs',
+  discard: 'Discard yours',
+  difference: 'Their version and yours',
+}
+
 export const unsaved = {
   title: 'Leave without saving?',
   kept: 'Your changes are not saved. They are kept in this tab, and are here again when you come back to this page.',

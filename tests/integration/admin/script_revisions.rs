@@ -21,7 +21,8 @@ async fn save(server: &Instance, id: &str, n: usize) {
 crate::in_both_worlds!(
     each_save_is_a_revision,
     the_last_fifty_revisions_are_kept,
-    lexicons_keep_their_documents
+    lexicons_keep_their_documents,
+    a_change_of_an_earlier_revision_is_refused
 );
 
 async fn each_save_is_a_revision(world: World) {
@@ -94,4 +95,40 @@ async fn lexicons_keep_their_documents(world: World) {
     assert_eq!(server.admin(Method::GET, &path, None).await.status, 404, "the history ends with the lexicon");
     server.upload(record_lexicon(NOTES), None).await;
     assert_eq!(get(server, &path).await["revisions"].as_array().unwrap().len(), 1);
+}
+
+async fn a_change_of_an_earlier_revision_is_refused(world: World) {
+    let server = &world.server;
+    let id = format!("xrpc.query:{LIST}");
+    let path = format!("/admin/scripts/{id}");
+    let body = |n: usize, revision: Value| json!({ "id": id, "body": format!("function handle() return {n} end"), "revision": revision });
+    let post = async |body| server.admin(Method::POST, "/admin/scripts", Some(&body)).await;
+    let first = post(body(1, json!(0))).await;
+    assert_eq!((first.status.as_u16(), &first.body["revision"]), (201, &json!(1)), "{}", first.text);
+    assert_eq!(post(body(2, json!(1))).await.body["revision"], 2);
+
+    let stale = post(body(3, json!(1))).await;
+    assert_eq!(stale.status, 409, "{}", stale.text);
+    let text = stale.body["error"].as_str().unwrap();
+    assert!(text.contains("was changed by did:") && text.contains("(revision 2)"), "{text}");
+    let described = json!({ "description": "three", "revision": 1 });
+    assert_eq!(server.admin(Method::PATCH, &path, Some(&described)).await.status, 409);
+    let stored = get(server, &path).await;
+    assert_eq!((&stored["revision"], &stored["description"]), (&json!(2), &Value::Null), "{stored}");
+    assert!(stored["body"].as_str().unwrap().contains("return 2"), "{stored}");
+    for wrong in [json!(-1), json!("2"), json!(1.5)] {
+        assert_eq!(post(body(4, wrong.clone())).await.status, 400, "{wrong}");
+    }
+    assert_eq!(post(body(4, Value::Null)).await.status, 200, "without one it replaces");
+
+    let lexicon = |text: &str, revision: usize| {
+        let mut lexicon = record_lexicon(NOTES);
+        lexicon["description"] = json!(text);
+        json!({ "lexicon_json": lexicon, "backfill": false, "revision": revision })
+    };
+    let upload = async |body: Value| server.admin(Method::POST, "/admin/lexicons", Some(&body)).await;
+    assert_eq!(upload(lexicon("one", 0)).await.status, 201);
+    assert_eq!(upload(lexicon("two", 0)).await.status, 409);
+    assert_eq!(upload(json!({ "lexicons": [lexicon("two", 2)] })).await.status, 409);
+    assert_eq!(upload(lexicon("two", 1)).await.body["revision"], 2);
 }

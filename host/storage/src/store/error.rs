@@ -5,6 +5,7 @@ use sqlx::error::ErrorKind;
 
 use super::fence::TermOver;
 use super::lost::is_lost;
+use super::revisions::Stale;
 use belvedere_web::fair_share::Full;
 use belvedere_web::http::Error;
 
@@ -15,6 +16,9 @@ pub enum StoreError {
     /// A unique constraint was violated; the text names the constraint or its columns.
     #[error("the row exists already: {0}")]
     Conflict(String),
+    /// A change is based on a revision that is not the newest.
+    #[error(transparent)]
+    Stale(#[from] Box<Stale>),
     /// The database can't be reached, is overloaded or shutting down; the same call may work later.
     #[error("the database is unavailable: {}", reason(.0))]
     Unavailable(#[source] sqlx::Error),
@@ -118,12 +122,13 @@ fn is_tls(error: &sqlx::Error) -> bool {
     }
 }
 
-/// The response to an error that the handler does not map itself: 503 for [`StoreError::Busy`], otherwise 500 with the
-/// cause in the log. Handlers map conflicts and missing rows before they use this conversion.
+/// The response to an error that the handler does not map itself: 503 for [`StoreError::Busy`], 409 for
+/// [`StoreError::Stale`], otherwise 500 with the cause in the log. Handlers map conflicts and missing rows before they use this conversion.
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Busy(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            StoreError::Stale(stale) => Self::conflict(stale.to_string()),
             error => Self::internal(error),
         }
     }

@@ -1,5 +1,5 @@
-//! Reads the revisions of scripts and lexicons. [`super::script_revisions`] and [`super::lexicon_revisions`] add and remove
-//! them.
+//! Reads the revisions of scripts and lexicons, and refuses changes that were based on an earlier one.
+//! [`super::script_revisions`] and [`super::lexicon_revisions`] add and remove them.
 
 use belvedere_base::clock::Timestamp;
 
@@ -38,14 +38,6 @@ pub struct RevisionRow {
     pub bytes: i64,
 }
 
-/// A revision with its text: a script's body, or a lexicon's document. A deletion has none.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct FullRevision {
-    #[sqlx(flatten)]
-    pub row: RevisionRow,
-    pub text: Option<String>,
-}
-
 /// The statement for each subject. The texts are columns that it reads as well.
 macro_rules! select {
     ($subject:expr, $script_text:literal, $lexicon_text:literal, $tail:literal) => {
@@ -66,6 +58,81 @@ macro_rules! select {
             ),
         }
     };
+}
+
+/// The newest revision of a subject is another than the one that a change is based on (ADR 143).
+#[derive(Debug, thiserror::Error)]
+pub struct Stale {
+    of: Subject,
+    id: String,
+    based_on: i64,
+    /// `None` if the subject has no history: it never was, or it was a lexicon.
+    newest: Option<RevisionRow>,
+}
+
+impl std::fmt::Display for Stale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { of, id, based_on, newest } = self;
+        write!(f, "the {} {id} ", of.as_str())?;
+        let what = match newest {
+            Some(row) if row.is_deletion() => "deleted",
+            Some(_) if *based_on == 0 => "created",
+            Some(_) => "changed",
+            None => return write!(f, "does not exist, and this change is based on its revision {based_on}"),
+        };
+        write!(f, "was {what}")?;
+        if let Some(row) = newest {
+            let by = row.saved_by.as_deref().unwrap_or("the network");
+            write!(f, " by {by} at {} (revision {})", row.saved_at, row.revision)?;
+        }
+        write!(f, ", and this change is based on revision {based_on}: load it again, and compare")
+    }
+}
+
+impl RevisionRow {
+    fn is_deletion(&self) -> bool {
+        self.kind == "deleted"
+    }
+}
+
+/// The newest revision of a subject. Parameter: its id.
+pub(super) const fn newest(of: Subject) -> &'static str {
+    select!(of, "", "", "ORDER BY revision DESC LIMIT 1")
+}
+
+/// Compares the newest revision with the one that a change is based on: 0 if its author knows of none.
+pub(super) fn compare(
+    of: Subject,
+    id: &str,
+    newest: Option<RevisionRow>,
+    based_on: i64,
+) -> Result<(), Box<Stale>> {
+    let current = newest.as_ref().filter(|row| !row.is_deletion()).map_or(0, |row| row.revision);
+    if current == based_on {
+        return Ok(());
+    }
+    Err(Box::new(Stale { of, id: id.to_owned(), based_on, newest }))
+}
+
+/// Refuses a change in its transaction, after it has locked the subject and before it adds a revision, if it is based on
+/// another revision than the newest.
+macro_rules! check_base {
+    ($tx:ident, $of:expr, $id:expr, $based_on:expr) => {
+        if let Some(based_on) = $based_on {
+            let newest = sqlx::query_as($crate::store::revisions::newest($of)).bind($id);
+            let newest = newest.fetch_optional(&mut *$tx).await?;
+            $crate::store::revisions::compare($of, $id, newest, based_on)?;
+        }
+    };
+}
+pub(super) use check_base;
+
+/// A revision with its text: a script's body, or a lexicon's document. A deletion has none.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct FullRevision {
+    #[sqlx(flatten)]
+    pub row: RevisionRow,
+    pub text: Option<String>,
 }
 
 /// The revisions of a script or a lexicon, newest first.

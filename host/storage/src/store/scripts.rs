@@ -5,9 +5,10 @@ use serde::Serialize;
 
 use belvedere_base::clock::Timestamp;
 
+use super::revisions::{Subject, check_base};
 use super::script_revisions::{ADD_DELETED, ADD_SAVED, DROP_DELETED, DROP_OLD, MAX_DELETED, MAX_REVISIONS};
 use super::types::{JsonText, to_json_text};
-use super::{Backend, Db, Patch, StoreError, in_transaction, on, only_row};
+use super::{Backend, Db, Patch, StoreError, in_transaction, on};
 
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
 #[schemars(rename = "Script")]
@@ -19,6 +20,8 @@ pub struct ScriptRow {
     pub description: Option<String>,
     #[sqlx(try_from = "JsonText<Option<Vec<String>>>")]
     pub outbound_xrpcs: Option<Vec<String>>,
+    /// The newest revision of body and description. A change may say that it is based on it.
+    pub revision: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -32,6 +35,8 @@ pub struct NewScript {
     pub outbound_xrpcs: Option<Vec<String>>,
     /// The admin's DID, for the revision.
     pub saved_by: Option<String>,
+    /// The revision that it replaces, 0 for a new script; `None`: whichever there is.
+    pub based_on: Option<i64>,
     /// The script that must not exist beside it.
     pub unless: Option<String>,
 }
@@ -42,6 +47,8 @@ pub struct ScriptPatch {
     /// The body and the `outbound_xrpcs` derived from it.
     pub body: Option<(String, Option<Vec<String>>)>,
     pub description: Patch<String>,
+    /// The revision that it changes; `None`: whichever there is.
+    pub based_on: Option<i64>,
     /// The admin's DID, for the revision.
     pub saved_by: Option<String>,
 }
@@ -58,7 +65,8 @@ macro_rules! add_revision {
 macro_rules! select {
     ($tail:literal) => {
         concat!(
-            "SELECT id, script_type, body, description, outbound_xrpcs, created_at, updated_at FROM scripts ",
+            "SELECT id, script_type, body, description, outbound_xrpcs, coalesce((SELECT max(revision) FROM saved_scripts \
+                 WHERE script_id = scripts.id), 0) AS revision, created_at, updated_at FROM scripts ",
             $tail
         )
     };
@@ -83,7 +91,7 @@ pub async fn get(db: &Db, id: &str) -> Result<Option<ScriptRow>, StoreError> {
 /// Creates or replaces a script; a replacement keeps `created_at`. Returns `true` when the script is new.
 ///
 /// # Errors
-/// [`StoreError::Conflict`] when the script exists that must not.
+/// [`StoreError::Conflict`] when the script exists that must not, [`StoreError::Stale`].
 pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(ScriptRow, bool), StoreError> {
     let insert = "INSERT INTO scripts (id, script_type, body, description, outbound_xrpcs, created_at, updated_at) \
                   VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (id) DO NOTHING";
@@ -125,6 +133,7 @@ pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(Scri
             }
             created = false;
         }
+        check_base!(tx, Subject::Script, &script.id, script.based_on);
         add_revision!(tx, ADD_SAVED, &script.id, &script.saved_by, now);
         let row = sqlx::query_as(select).bind(&script.id).fetch_one(&mut *tx).await?;
         tx.commit().await?;
@@ -133,6 +142,9 @@ pub async fn upsert(db: &Db, script: &NewScript, now: Timestamp) -> Result<(Scri
 }
 
 /// `None` when there is no such script.
+///
+/// # Errors
+/// [`StoreError::Stale`].
 pub async fn patch(
     db: &Db,
     id: &str,
@@ -143,14 +155,14 @@ pub async fn patch(
     let sql = "UPDATE scripts SET script_type = coalesce($2, script_type), body = coalesce($3, body), \
                    outbound_xrpcs = CASE WHEN $3 IS NULL THEN outbound_xrpcs ELSE $4 END, \
                    description = CASE WHEN $5 THEN $6 ELSE description END, updated_at = $7 \
-               WHERE id = $1 \
-               RETURNING id, script_type, body, description, outbound_xrpcs, created_at, updated_at";
+               WHERE id = $1";
+    let select = select!("WHERE id = $1");
     let (body, outbound) = match &patch.body {
         Some((body, outbound)) => (Some(body), outbound.as_ref().map(|list| to_json_text(list))),
         None => (None, None),
     };
     Ok(in_transaction!(db, |tx| {
-        let row = sqlx::query_as(sql)
+        sqlx::query(sql)
             .bind(id)
             .bind(&patch.script_type)
             .bind(body)
@@ -158,11 +170,11 @@ pub async fn patch(
             .bind(patch.description.is_set())
             .bind(patch.description.value())
             .bind(now)
-            .fetch_all(&mut *tx)
-            .await
-            .map(only_row)?;
+            .execute(&mut *tx)
+            .await?;
+        check_base!(tx, Subject::Script, id, patch.based_on);
         add_revision!(tx, ADD_SAVED, id, &patch.saved_by, now);
-        row
+        sqlx::query_as(select).bind(id).fetch_optional(&mut *tx).await?
     }))
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{LexiconRow, ids, select};
 use crate::store::lexicon_revisions::{self, MAX_REVISIONS};
+use crate::store::revisions::{Subject, check_base};
 use crate::store::types::json_rows;
 use crate::store::{Db, StoreError};
 
@@ -28,6 +29,8 @@ pub struct NewLexicon {
     pub kept: Vec<LexiconSetting>,
     /// The admin's DID, for the revision.
     pub saved_by: Option<String>,
+    /// The revision that it replaces, 0 for a new lexicon; `None`: whichever there is.
+    pub based_on: Option<i64>,
 }
 
 /// A setting of a lexicon that its document does not contain.
@@ -162,6 +165,9 @@ macro_rules! upsert_sql {
 }
 
 /// Like [`upsert`], for lexicons of different ids: all or none. Returns their results in the same order.
+///
+/// # Errors
+/// [`StoreError::Stale`].
 pub async fn upsert_all(
     db: &Db,
     lexicons: &[NewLexicon],
@@ -173,6 +179,9 @@ pub async fn upsert_all(
     // The same code in the transaction of either database.
     macro_rules! store {
         ($tx:ident, $dialect:ident) => {{
+            for lexicon in lexicons {
+                check_base!($tx, Subject::Lexicon, &lexicon.id, lexicon.based_on);
+            }
             let stored = sqlx::query_as(stored_sql!($dialect)).bind(&all).fetch_all(&mut *$tx).await?;
             let (results, rows) = plan(lexicons, &stored, identical);
             if let Some(rows) = rows {

@@ -111,7 +111,7 @@ async fn scripts_are_replaced_and_patched(db: TestDb) {
         description: description.map(str::to_owned),
         outbound_xrpcs: Some(vec!["com.example.a".into()]),
         saved_by: None,
-        unless: None,
+        ..NewScript::default()
     };
     let id = "xrpc.query:com.example.list";
     let (row, created) = scripts::upsert(&db, &script(id, Some("text")), Timestamp(10)).await.unwrap();

@@ -69,6 +69,7 @@ mod search;
 mod service_identity;
 mod sort;
 mod spaces;
+mod stale;
 mod texts;
 mod timeline;
 mod tls;

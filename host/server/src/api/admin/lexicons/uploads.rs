@@ -44,6 +44,8 @@ pub struct LexiconUpload {
     token_cost: Option<i64>,
     /// The write that a procedure without a script does.
     action: Option<ProcedureAction>,
+    /// The revision that it replaces, 0 for a lexicon that is new: 409 if there is another. Absent: it replaces whichever there is.
+    revision: Option<u32>,
 }
 
 #[derive(Debug, JsonSchema)]
@@ -268,6 +270,7 @@ fn check_document(
         source: MANUAL.to_owned(),
         token_cost: upload.token_cost,
         kept: kept.map(|(setting, _)| setting).collect(),
+        based_on: upload.revision.map(i64::from),
         ..NewLexicon::default()
     })
 }

@@ -74,6 +74,8 @@ pub struct NewScriptBody {
     /// `lua`, or `view` for a view: the default is the one of the trigger.
     script_type: Option<String>,
     description: Option<String>,
+    /// The revision that it replaces, 0 for a script that is new: 409 if there is another. Absent: it replaces whichever there is.
+    revision: Option<u32>,
 }
 
 /// `POST /admin/scripts`: binds a script to a trigger, replacing the previous one.
@@ -97,6 +99,7 @@ pub async fn create(
         body: body.body,
         description,
         saved_by: Some(admin.did.to_string()),
+        based_on: body.revision.map(i64::from),
         unless: trigger.counterpart().map(|other| other.id().to_owned()),
     };
     let (row, created) =
@@ -129,6 +132,8 @@ pub struct ScriptChange {
     script_type: Option<String>,
     #[serde(default)]
     description: Patch<String>,
+    /// The revision that it changes: 409 if there is another. Absent: it changes whichever there is.
+    revision: Option<u32>,
 }
 
 /// `PATCH /admin/scripts/{id}`: changes a script: a new body, another description, or both.
@@ -162,6 +167,7 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
         script_type: body.script_type,
         body: body_and_methods,
         description,
+        based_on: body.revision.map(i64::from),
         saved_by: Some(admin.did.to_string()),
     };
     let row = scripts::patch(&app.db, id, &patch, app.clock.now())
