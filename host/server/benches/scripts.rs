@@ -8,98 +8,18 @@ use std::time::Instant;
 
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
-use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
+use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::trigger::Trigger;
-use belvedere_scripting::scripts::services::RawAnswer;
-use belvedere_scripting::scripts::{
-    Engine, EngineConfig, Index, IndexError, Invocation, LogLine, LogSink, Services,
-};
-use belvedere_storage::query::group::GroupRow;
-use belvedere_storage::query::sort::SortValue;
-use belvedere_storage::query::{Backlinks, Group, Keyset, Links, Position, Query, Search, SqlPage};
-use belvedere_storage::store::Backend;
+use belvedere_scripting::scripts::services::StandIn;
+use belvedere_scripting::scripts::{Engine, EngineConfig, Invocation, LogLine, LogSink, Services};
+use belvedere_storage::query::{Keyset, Position};
 use belvedere_storage::store::records::{Page, RecordRow};
-use belvedere_storage::store::search::SearchPage;
 use belvedere_web::fair_share::Tenant;
-use bytes::Bytes;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 
 const RUNS: usize = 2_000;
 
 /// A typical request handler of an application.
 const HANDLER: &str = include_str!("handler.lua");
-
-/// Returns the same page to every query.
-struct FixedIndex(Page);
-
-impl Index for FixedIndex {
-    fn query(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
-        async { Ok(self.0.clone()) }.boxed()
-    }
-
-    fn get(&self, _tenant: Tenant, _uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
-        async { Ok(self.0.rows.first().cloned()) }.boxed()
-    }
-
-    fn count(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<u64, IndexError>> {
-        async { Ok(self.0.rows.len() as u64) }.boxed()
-    }
-
-    fn group(&self, _tenant: Tenant, _group: Group) -> BoxFuture<'_, Result<Vec<GroupRow>, IndexError>> {
-        async { Ok(Vec::new()) }.boxed()
-    }
-
-    fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
-        async { Ok(self.0.clone()) }.boxed()
-    }
-
-    fn link_counts(
-        &self,
-        _: Tenant,
-        _: Links,
-        _: Vec<String>,
-    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>> {
-        async { Ok(Vec::new()) }.boxed()
-    }
-
-    fn links_of(
-        &self,
-        _: Tenant,
-        _: Did,
-        _: Links,
-        _: Vec<String>,
-    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>> {
-        async { Ok(Vec::new()) }.boxed()
-    }
-
-    fn raw(
-        &self,
-        _tenant: Tenant,
-        _sql: String,
-        _params: Bytes,
-    ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
-        async { Ok(RawAnswer { rows: b"[]".to_vec(), ..RawAnswer::default() }) }.boxed()
-    }
-
-    fn page(
-        &self,
-        _tenant: Tenant,
-        _sql: String,
-        _params: Bytes,
-        _page: SqlPage,
-    ) -> BoxFuture<'_, Result<(RawAnswer, Option<Vec<SortValue>>), IndexError>> {
-        async { Ok((RawAnswer::default(), None)) }.boxed()
-    }
-
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<SearchPage, IndexError>> {
-        async { Ok(SearchPage { rows: self.0.rows.clone(), next: None }) }.boxed()
-    }
-
-    fn backend(&self) -> Backend {
-        Backend::Sqlite
-    }
-}
 
 struct NoLog;
 
@@ -135,7 +55,7 @@ async fn main() {
     let cache = std::env::temp_dir().join("belvedere-bench-guest");
     let engine = Engine::open(EngineConfig::new(cache)).await.expect("the engine opens");
     let services = Services::new(
-        Arc::new(FixedIndex(Page {
+        Arc::new(StandIn::of(Page {
             rows: (0..20).map(row).collect(),
             next: Some(Position::Time(Keyset { indexed_at: Timestamp(0), id: 1 })),
             ..Page::empty()

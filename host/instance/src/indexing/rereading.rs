@@ -21,11 +21,25 @@ const STEP: u32 = 500;
 /// Time until the next attempt after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Reads all records that are left. Does not return before.
+/// Time between two looks for collections in which a host of a version before has stored more such references.
+const LOOK_EVERY: Duration = Duration::from_mins(10);
+
+/// Reads all records that are left, and those that hosts of a version before store later. Does not return.
 pub async fn run(db: &Db) {
-    while let Err(error) = read_all(db).await {
-        tracing::warn!(%error, "references can't be read again; this is retried");
-        tokio::time::sleep(RETRY_AFTER).await;
+    let mut found = unread::look_again(db).await;
+    loop {
+        if found.is_ok() {
+            found = read_all(db).await;
+        }
+        let pause = match &found {
+            Ok(()) => LOOK_EVERY,
+            Err(error) => {
+                tracing::warn!(%error, "references can't be read again; this is retried");
+                RETRY_AFTER
+            }
+        };
+        tokio::time::sleep(pause).await;
+        found = Ok(());
     }
 }
 

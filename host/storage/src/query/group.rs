@@ -39,7 +39,9 @@ pub enum GroupValue {
     Rkey,
     IndexedAt(Option<Bucket>),
     /// A string by its first [`MAX_TEXT_CHARS`](super::sort::MAX_TEXT_CHARS) characters, a number, a boolean, or an array as
-    /// a whole, unless its JSON is longer than [`MAX_LIST_CHARS`]. An object counts as missing.
+    /// a whole. An object counts as missing, and so does an array whose JSON is longer than [`MAX_LIST_CHARS`], or one that has
+    /// arrays, objects with arrays or objects in them, fractions, or numbers beyond [`MAX_LIST_NUMBER`]: both databases write all
+    /// others in the same way.
     Field(Path),
     /// The time in a field that has a datetime as text, such as `2026-11-26T10:00:00+01:00`, of the years 1000 to 9998.
     /// Other values count as missing.
@@ -48,6 +50,12 @@ pub enum GroupValue {
 
 /// Arrays with a longer JSON text count as missing.
 pub const MAX_LIST_CHARS: usize = 512;
+
+/// Elements of an array whose JSON text is as short: each has a character and a comma.
+pub const MAX_ELEMENTS: usize = MAX_LIST_CHARS / 2;
+
+/// The largest number in an array: one of 15 digits is the same in a double.
+pub const MAX_LIST_NUMBER: i64 = 999_999_999_999_999;
 
 /// A span of time in UTC. Its label is a text, for all but weeks the beginning of its datetimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,8 +36,8 @@ impl Hidden {
     pub const NONE: Self = Self { labels: Vec::new(), accounts: Vec::new() };
 }
 
-/// A label that records must have, of a labeler or of their author. Labels of labelers that are being deleted and those of
-/// another version of the record are taken as well: `store::labels::active` says which apply.
+/// A label that records must have, of a labeler or of their author. Those of labelers are in force as for answers
+/// (`store::labels::in_force`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct HasLabel {
     pub val: String,

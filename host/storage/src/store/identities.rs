@@ -76,30 +76,39 @@ pub async fn learn(db: &Db, learned: &[Learned]) -> Result<(), StoreError> {
                          WHERE d.did = v.value ->> 0 AND coalesce(d.network_status, d.status) <> 4 \
                          ON CONFLICT (did_id) DO UPDATE SET handle = excluded.handle, pds = excluded.pds, \
                              known_at = excluded.known_at WHERE account_identities.known_at < excluded.known_at";
+            let mut tx = db.writer.begin().await?;
             for sql in [take, store] {
-                sqlx::query(sql).bind(&rows).execute(&db.writer).await?;
+                sqlx::query(sql).bind(&rows).execute(&mut *tx).await?;
             }
+            tx.commit().await?;
         }
         Db::Postgres(db) => {
-            // All hosts write in this order, so that two of them can't deadlock.
+            // All hosts lock rows in this order, so that two of them can't deadlock.
             let mut learned: Vec<&Learned> = learned.iter().collect();
             learned.sort_unstable_by(|a, b| a.did.cmp(&b.did));
             let dids: Vec<&str> = learned.iter().map(|l| l.did.as_str()).collect();
             let handles: Vec<Option<&str>> = learned.iter().map(|l| l.handle.as_deref()).collect();
             let pdss: Vec<Option<&str>> = learned.iter().map(|l| l.pds.as_deref()).collect();
             let times: Vec<i64> = learned.iter().map(|l| l.known_at.0).collect();
+            let lock = "SELECT 1 FROM account_identities i JOIN dids d ON d.id = i.did_id WHERE i.did_id IN \
+                            (SELECT did_id FROM account_identities WHERE handle IS NOT NULL AND handle = ANY($1) \
+                             UNION SELECT id FROM dids WHERE did = ANY($2)) \
+                        ORDER BY d.did FOR UPDATE OF i";
             let take = "UPDATE account_identities i SET handle = NULL \
                         FROM unnest($1::text[], $2::text[], $3::bigint[]) AS v (did, handle, known_at), dids d \
                         WHERE i.handle = v.handle AND d.id = i.did_id AND d.did <> v.did AND i.known_at < v.known_at";
-            sqlx::query(take).bind(&dids).bind(&handles).bind(&times).execute(db.writer()).await?;
             let store = "INSERT INTO account_identities (did_id, handle, pds, known_at) \
                          SELECT d.id, v.handle, v.pds, v.known_at \
                          FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) AS v (did, handle, pds, known_at) \
                              JOIN dids d ON d.did = v.did AND coalesce(d.network_status, d.status) <> 4 ORDER BY d.did \
                          ON CONFLICT (did_id) DO UPDATE SET handle = excluded.handle, pds = excluded.pds, \
                              known_at = excluded.known_at WHERE account_identities.known_at < excluded.known_at";
+            let mut tx = db.writer().begin().await?;
+            sqlx::query(lock).bind(&handles).bind(&dids).execute(&mut *tx).await?;
+            sqlx::query(take).bind(&dids).bind(&handles).bind(&times).execute(&mut *tx).await?;
             let query = sqlx::query(store).bind(&dids).bind(&handles).bind(&pdss).bind(&times);
-            query.execute(db.writer()).await?;
+            query.execute(&mut *tx).await?;
+            tx.commit().await?;
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
@@ -197,31 +198,32 @@ const RECORDS_POSTGRES: &str = "SELECT s ->> 0 AS uri, d.did AS did, r.cid AS ci
         JOIN collections c ON c.nsid = s ->> 2 \
         JOIN records r ON r.collection_id = c.id AND r.did_id = d.id AND r.rkey = s ->> 3";
 
-/// The labels of labelers. Those of a labeler that is being deleted are left out.
+/// The condition that a label `l` of a subject is in force at `now`: neither negated nor expired, for any version of the record or for
+/// the one whose CID is the text `version`, and not of a labeler that is being deleted.
+pub(super) fn in_force(now: &str, version: &str) -> String {
+    format!(
+        "NOT l.neg AND (l.exp IS NULL OR l.exp > {now}) AND (l.cid IS NULL OR l.cid = {version}) \
+         AND NOT EXISTS (SELECT 1 FROM labelers b WHERE b.did = l.src AND b.status = 'deleting')"
+    )
+}
+
+/// The labels of labelers.
 ///
 /// $1: the subjects as `[uri, cid]`, with the version in the index. $2: the current time. $3: [`MAX_PER_SUBJECT`].
-macro_rules! active_labels {
-    ($subjects:literal, $is_current:literal) => {
-        concat!(
-            "SELECT uri, src, val, cts FROM ( \
-                SELECT l.uri, l.src, l.val, l.cts, \
-                    row_number() OVER (PARTITION BY l.uri ORDER BY l.cts DESC, l.src, l.val) AS place FROM ",
-            $subjects,
-            " WHERE (l.exp IS NULL OR l.exp > $2) AND (l.cid IS NULL OR ",
-            $is_current,
-            ") AND NOT EXISTS (SELECT 1 FROM labelers b WHERE b.did = l.src AND b.status = 'deleting') \
-             ) newest WHERE place <= $3"
-        )
-    };
+fn active_labels(subjects: &str, version: &str) -> String {
+    format!(
+        "SELECT uri, src, val, cts FROM (SELECT l.uri, l.src, l.val, l.cts, \
+             row_number() OVER (PARTITION BY l.uri ORDER BY l.cts DESC, l.src, l.val) AS place FROM {subjects} \
+             WHERE {}) newest WHERE place <= $3",
+        in_force("$2", version)
+    )
 }
-const ACTIVE_SQLITE: &str = active_labels!(
-    "json_each($1) s CROSS JOIN labels l ON l.uri = s.value ->> 0 AND l.neg = 0",
-    "l.cid = s.value ->> 1"
-);
-const ACTIVE_POSTGRES: &str = active_labels!(
-    "jsonb_array_elements($1::jsonb) s JOIN labels l ON l.uri = s ->> 0 AND NOT l.neg",
-    "l.cid = s ->> 1"
-);
+static ACTIVE_SQLITE: LazyLock<String> = LazyLock::new(|| {
+    active_labels("json_each($1) s CROSS JOIN labels l ON l.uri = s.value ->> 0", "s.value ->> 1")
+});
+static ACTIVE_POSTGRES: LazyLock<String> = LazyLock::new(|| {
+    active_labels("jsonb_array_elements($1::jsonb) s JOIN labels l ON l.uri = s ->> 0", "s ->> 1")
+});
 
 #[derive(sqlx::FromRow)]
 struct RecordOf {
@@ -251,8 +253,8 @@ pub async fn active(
         };
     }
     let labels: Vec<(String, String, String, Timestamp)> = match db {
-        Db::Sqlite(db) => labels!(ACTIVE_SQLITE, &db.reader),
-        Db::Postgres(db) => labels!(ACTIVE_POSTGRES, db.reader()),
+        Db::Sqlite(db) => labels!(&**ACTIVE_SQLITE, &db.reader),
+        Db::Postgres(db) => labels!(&**ACTIVE_POSTGRES, db.reader()),
     };
     let mut found: HashMap<String, Vec<ActiveLabel>> = HashMap::new();
     for (uri, src, val, cts) in labels {

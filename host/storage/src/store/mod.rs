@@ -67,6 +67,7 @@ pub mod request_latencies;
 mod resources;
 pub mod revisions;
 pub mod revocations;
+mod read_cost;
 mod reads;
 mod scans;
 pub mod script_revisions;

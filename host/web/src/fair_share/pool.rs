@@ -112,7 +112,8 @@ impl FairPool {
         };
         // On a timeout, or when this future is dropped: leaves the queue, or releases the permits if they were granted.
         let waiter = Waiter { shared: &self.0, tenant, wanted: &wanted, id, done: false };
-        if let Ok(Ok(())) = tokio::time::timeout(max_wait.min(self.0.bounds.max_wait), granted).await {
+        let granted = self.0.granted(tenant, &wanted, granted);
+        if let Ok(true) = tokio::time::timeout(max_wait.min(self.0.bounds.max_wait), granted).await {
             waiter.done();
             return Ok(self.permit(tenant, wanted));
         }
@@ -298,6 +299,21 @@ impl Shared {
         };
         self.report(&state);
         Ok(admission)
+    }
+
+    /// Waits for the permits of a call in the queue. Nothing tells the end of another tenant's visit, so a call that may then have
+    /// more than its tenant's share is looked at again.
+    async fn granted(&self, tenant: &Tenant, wanted: &Wanted, mut granted: oneshot::Receiver<()>) -> bool {
+        while wanted.recall.is_some() {
+            let visit_ends = self.lock().visit_ends(tenant);
+            if let Ok(granted) = tokio::time::timeout_at(visit_ends, &mut granted).await {
+                return granted.is_ok();
+            }
+            let mut state = self.lock();
+            state.look_again(tenant, &self.bounds);
+            self.report(&state);
+        }
+        granted.await.is_ok()
     }
 
     fn report(&self, state: &State) {

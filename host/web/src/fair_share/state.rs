@@ -79,10 +79,15 @@ impl Visits {
         }
     }
 
+    /// The time of the latest visit of another tenant.
+    fn of_other(&self, tenant: &Tenant) -> Option<Instant> {
+        let mut latest = [&self.last, &self.other].into_iter().flatten();
+        latest.find(|(other, _)| other != tenant).map(|(_, at)| *at)
+    }
+
     /// Whether another tenant was here recently.
     fn has_other(&self, tenant: &Tenant) -> bool {
-        let mut latest = [&self.last, &self.other].into_iter().flatten();
-        latest.find(|(other, _)| other != tenant).is_some_and(|(_, at)| at.elapsed() < VISIT)
+        self.of_other(tenant).is_some_and(|at| at.elapsed() < VISIT)
     }
 }
 
@@ -159,6 +164,18 @@ impl State {
         self.visits.add(tenant, now);
         self.recall_surplus_of_others(tenant, bounds);
         self.others_changed(bounds);
+    }
+
+    /// The time at which the latest visit of another tenant is over. One that begins now is over a visit later.
+    pub(super) fn visit_ends(&self, tenant: &Tenant) -> Instant {
+        let latest = self.visits.of_other(tenant).filter(|at| at.elapsed() < VISIT);
+        latest.unwrap_or_else(Instant::now) + VISIT
+    }
+
+    /// Considers again whether the first waiting call of a tenant fits, after a visit of another tenant was over.
+    pub(super) fn look_again(&mut self, tenant: &Tenant, bounds: &Bounds) {
+        self.join_round_robin(tenant, bounds);
+        self.grant_waiting(bounds);
     }
 
     fn recall_surplus_of_others(&mut self, tenant: &Tenant, bounds: &Bounds) {

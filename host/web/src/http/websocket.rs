@@ -226,6 +226,31 @@ mod tests {
         assert!(!received.contains(&Message::Binary(Bytes::from_static(b"second"))), "{received:?}");
     }
 
+    /// A message that the bound of unsent bytes has no room for ends the connection, whether the client reads or not.
+    #[tokio::test]
+    async fn unsent_bytes_are_bounded() {
+        let (results, mut sent) = tokio::sync::mpsc::unbounded_channel();
+        let handler: Handler = Box::new(move |mut request, _| {
+            let results = results.clone();
+            Box::pin(async move {
+                let (response, upgrade) = accept(&mut request)?;
+                tokio::spawn(async move {
+                    let mut socket = upgrade.socket().await.unwrap();
+                    for size in [60 << 10, 65 << 10] {
+                        results.send(socket.send(vec![7; size]).await).unwrap();
+                    }
+                });
+                Ok(response)
+            })
+        });
+        let running = start_with_tick(vec![(Method::GET, "/socket", handler)], limits::TICK);
+        let stream = TcpStream::connect(running.address).await.unwrap();
+        let (mut client, _) = client_async("ws://test/socket", stream).await.unwrap();
+        assert_eq!(client.next().await.unwrap().unwrap().into_data().len(), 60 << 10);
+        assert_eq!((sent.recv().await, sent.recv().await), (Some(Ok(())), Some(Err(Gone))));
+        assert!(client.next().await.is_none_or(|message| message.is_err()));
+    }
+
     #[tokio::test]
     async fn a_close_is_answered() {
         let running = start();

@@ -6,6 +6,8 @@ mod outbound_http;
 mod plugins;
 mod profiles;
 mod server;
+#[cfg(any(test, feature = "testing"))]
+mod stand_in;
 pub mod variables;
 
 use std::collections::HashMap;
@@ -20,6 +22,8 @@ pub use plugins::{Names, PluginCallError, PluginCalls, ServerPlugins};
 pub use profiles::{Profile, Profiles, ServerProfiles};
 pub(in crate::scripts) use server::store_error;
 pub use server::{ServerIndex, ServerLabels, ServerLog};
+#[cfg(any(test, feature = "testing"))]
+pub use stand_in::{IndexRead, StandIn};
 pub use variables::Variables;
 
 use crate::scripts::Lineage;

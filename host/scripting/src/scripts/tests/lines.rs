@@ -1,23 +1,11 @@
 //! Tests that every uncaught error and every limit names the script's line.
 
-use bytes::Bytes;
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-
 use super::{FailureKind, Invocation, Stage, TRIGGER, engine};
-use crate::scripts::services::RawAnswer;
-use crate::scripts::{Index, IndexError, ScriptFailure, Services};
+use crate::scripts::services::StandIn;
+use crate::scripts::{ScriptFailure, Services};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
-use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::query::group::GroupRow;
-use belvedere_storage::query::sort::SortValue;
-use belvedere_storage::query::{Backlinks, Group, Links, Query, Search, SqlPage};
-use belvedere_storage::store::Backend;
-use belvedere_storage::store::records::{Page, RecordRow};
-use belvedere_storage::store::search::SearchPage;
-use belvedere_web::fair_share::Tenant;
 
 /// Checks that the message of a failure begins with the trigger and this line.
 fn has_line(failure: &ScriptFailure, line: u32, source: &str) {
@@ -258,82 +246,11 @@ async fn a_raised_table_is_logged_as_json() {
     }
 }
 
-/// An index that never answers.
-struct Silent;
-
-impl Index for Silent {
-    fn query(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn get(&self, _tenant: Tenant, _uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn count(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<u64, IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn group(&self, _tenant: Tenant, _group: Group) -> BoxFuture<'_, Result<Vec<GroupRow>, IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn link_counts(
-        &self,
-        _: Tenant,
-        _: Links,
-        _: Vec<String>,
-    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn links_of(
-        &self,
-        _: Tenant,
-        _: Did,
-        _: Links,
-        _: Vec<String>,
-    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn raw(
-        &self,
-        _tenant: Tenant,
-        _sql: String,
-        _params: Bytes,
-    ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn page(
-        &self,
-        _tenant: Tenant,
-        _sql: String,
-        _params: Bytes,
-        _page: SqlPage,
-    ) -> BoxFuture<'_, Result<(RawAnswer, Option<Vec<SortValue>>), IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<SearchPage, IndexError>> {
-        std::future::pending().boxed()
-    }
-
-    fn backend(&self) -> Backend {
-        Backend::Sqlite
-    }
-}
-
 #[tokio::test]
 async fn a_run_that_waits_for_too_long_has_one() {
     let stage = Stage::set().await;
     let services = Services::new(
-        std::sync::Arc::new(Silent),
+        std::sync::Arc::new(StandIn::silent()),
         stage.lines.clone(),
         Clock::fixed(super::NOW),
         Random::system(),

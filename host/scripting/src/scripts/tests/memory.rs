@@ -34,7 +34,7 @@ impl Small {
     async fn open() -> Self {
         let config = EngineConfig { memory: MEMORY, ..EngineConfig::new(cache_dir()) };
         let (engine, gate) = (Engine::open(config).await.unwrap(), Gate::closed());
-        let services = Services { index: gate.clone(), ..Stage::set().await.services };
+        let services = Services { index: gate.index(), ..Stage::set().await.services };
         Self { engine, services, gate }
     }
 

@@ -12,26 +12,19 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::{EngineConfig, Invocation, Stage, TRIGGER, cache_dir, of_client};
-use crate::scripts::services::RawAnswer;
+use crate::scripts::services::{IndexRead, StandIn};
 use crate::scripts::{
-    CallOutcome, CompiledScript, Engine, FailureKind, Index, IndexError, Lineage, ScriptFailure, Services,
-    Xrpc, XrpcError, limits,
+    CallOutcome, CompiledScript, Engine, FailureKind, Index, Lineage, ScriptFailure, Services, Xrpc,
+    XrpcError, limits,
 };
 use belvedere_instance::xrpc::{Answer, Call};
-use belvedere_protocol::atproto::{Did, RecordUri};
 use belvedere_protocol::trigger::Trigger;
-use belvedere_storage::query::group::GroupRow;
-use belvedere_storage::query::sort::SortValue;
-use belvedere_storage::query::{Backlinks, Group, Links, Query, Search, SqlPage};
-use belvedere_storage::store::Backend;
-use belvedere_storage::store::records::{Page, RecordRow};
-use belvedere_storage::store::search::SearchPage;
-use belvedere_web::fair_share::Tenant;
+use belvedere_storage::store::records::Page;
 
 /// Instances of the tests' engines.
 const INSTANCES: u32 = 8;
 
-/// An index whose `count` waits until the gate is open.
+/// A gate, and an index whose `count` waits until it is open.
 pub(super) struct Gate {
     waiting: AtomicUsize,
     arrived: Notify,
@@ -55,82 +48,23 @@ impl Gate {
         }
     }
 
-    fn empty() -> BoxFuture<'static, Result<Page, IndexError>> {
-        async { Ok(Page::empty()) }.boxed()
-    }
-}
-
-impl Index for Gate {
-    fn query(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<Page, IndexError>> {
-        Self::empty()
-    }
-
-    fn get(&self, _tenant: Tenant, _uri: RecordUri) -> BoxFuture<'_, Result<Option<RecordRow>, IndexError>> {
-        async { Ok(None) }.boxed()
-    }
-
-    fn count(&self, _tenant: Tenant, _query: Query) -> BoxFuture<'_, Result<u64, IndexError>> {
-        async move {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            self.arrived.notify_one();
-            let _ = self.open.subscribe().wait_for(|open| *open).await;
-            Ok(0)
-        }
-        .boxed()
+    /// The index behind the gate.
+    pub(super) fn index(self: &Arc<Self>) -> Arc<dyn Index> {
+        let gate = Arc::clone(self);
+        Arc::new(StandIn::waiting(Page::empty(), move |read| {
+            let gate = Arc::clone(&gate);
+            async move {
+                if read == IndexRead::Count {
+                    gate.pass().await;
+                }
+            }
+        }))
     }
 
-    fn group(&self, _tenant: Tenant, _group: Group) -> BoxFuture<'_, Result<Vec<GroupRow>, IndexError>> {
-        async { Ok(Vec::new()) }.boxed()
-    }
-
-    fn backlinks(&self, _tenant: Tenant, _links: Backlinks) -> BoxFuture<'_, Result<Page, IndexError>> {
-        Self::empty()
-    }
-
-    fn link_counts(
-        &self,
-        _: Tenant,
-        _: Links,
-        _: Vec<String>,
-    ) -> BoxFuture<'_, Result<Vec<u64>, IndexError>> {
-        async { Ok(Vec::new()) }.boxed()
-    }
-
-    fn links_of(
-        &self,
-        _: Tenant,
-        _: Did,
-        _: Links,
-        _: Vec<String>,
-    ) -> BoxFuture<'_, Result<Vec<Option<String>>, IndexError>> {
-        async { Ok(Vec::new()) }.boxed()
-    }
-
-    fn raw(
-        &self,
-        _tenant: Tenant,
-        _sql: String,
-        _params: Bytes,
-    ) -> BoxFuture<'_, Result<RawAnswer, IndexError>> {
-        async { Ok(RawAnswer::default()) }.boxed()
-    }
-
-    fn page(
-        &self,
-        _tenant: Tenant,
-        _sql: String,
-        _params: Bytes,
-        _page: SqlPage,
-    ) -> BoxFuture<'_, Result<(RawAnswer, Option<Vec<SortValue>>), IndexError>> {
-        async { Ok((RawAnswer::default(), None)) }.boxed()
-    }
-
-    fn search(&self, _tenant: Tenant, _search: Search) -> BoxFuture<'_, Result<SearchPage, IndexError>> {
-        async { Ok(SearchPage::default()) }.boxed()
-    }
-
-    fn backend(&self) -> Backend {
-        Backend::Sqlite
+    async fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.arrived.notify_one();
+        let _ = self.open.subscribe().wait_for(|open| *open).await;
     }
 }
 
@@ -139,7 +73,7 @@ pub(super) async fn gated() -> (Engine, Services, Arc<Gate>) {
     let config = EngineConfig { pool_size: INSTANCES, ..EngineConfig::new(cache_dir()) };
     let (engine, gate) = (Engine::open(config).await.unwrap(), Gate::closed());
     let stage = Stage::set().await;
-    let services = Services { index: gate.clone(), ..stage.services };
+    let services = Services { index: gate.index(), ..stage.services };
     (engine, services, gate)
 }
 

@@ -7,8 +7,9 @@ use sqlx::{PgConnection, SqliteConnection};
 
 use super::future::{LAST_COMMIT, RevLimit};
 use super::plan::{DeleteRow, Key, Plan, Row};
-use super::{ApplyReport, StoreError};
+use super::{ApplyReport, StoreError, take_out};
 use crate::store::cursors;
+use crate::store::partitions::Partition;
 use crate::store::types::to_json_text;
 
 /// Whether any record is moderated: if none is, a batch pays for nothing more.
@@ -37,6 +38,22 @@ enum Diverted<'a> {
     Delete(DeleteRow<'a>),
 }
 
+impl Diverted<'_> {
+    fn partition(&self) -> Partition {
+        match self {
+            Self::Row(row) => row.partition,
+            Self::Delete(row) => row.partition,
+        }
+    }
+
+    fn key(&self) -> Key<'_> {
+        match self {
+            Self::Row(row) => row.key(),
+            Self::Delete(row) => row.key(),
+        }
+    }
+}
+
 impl Plan<'_> {
     /// The keys of all rows and deletions, as a JSON list.
     fn keys(&self) -> String {
@@ -48,7 +65,7 @@ impl Plan<'_> {
 /// Stores the changes of moderated records. Returns the rows that remain to be indexed; `None`: all of the plan. The plan's
 /// deletions remain too, because they leave tombstones.
 macro_rules! divert {
-    ($name:ident, $connection:ty, $find:expr) => {
+    ($name:ident, $connection:ty, $find:expr, $take_out:path) => {
         pub(super) async fn $name<'a>(
             conn: &mut $connection,
             plan: &Plan<'a>,
@@ -71,6 +88,8 @@ macro_rules! divert {
             let limit = limit.as_number().unwrap_or(i64::MAX);
             let (diverted, rest) = split(plan, &found);
             for change in diverted {
+                // A host of a version before may have indexed it, and would otherwise show it for ever.
+                $take_out(&mut *conn, change.partition(), change.key()).await?;
                 let query = match &change {
                     Diverted::Row(row) => sqlx::query(UPDATE)
                         .bind(row.collection_id)
@@ -107,8 +126,8 @@ macro_rules! divert {
         }
     };
 }
-divert!(divert_sqlite, SqliteConnection, FIND_SQLITE);
-divert!(divert_postgres, PgConnection, FIND_POSTGRES);
+divert!(divert_sqlite, SqliteConnection, FIND_SQLITE, take_out::sqlite);
+divert!(divert_postgres, PgConnection, FIND_POSTGRES, take_out::postgres);
 
 /// The changes of the records with these keys, and the rows of the others.
 fn split<'a>(plan: &Plan<'a>, moderated: &[(i64, i64, String)]) -> (Vec<Diverted<'a>>, Vec<Row<'a>>) {

@@ -13,6 +13,7 @@ pub(super) mod postgres;
 pub(super) mod purge;
 mod repairs;
 pub(super) mod sqlite;
+pub(super) mod take_out;
 pub mod unread;
 
 use bytes::Bytes;

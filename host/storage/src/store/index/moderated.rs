@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sqlx::{PgConnection, SqliteConnection};
 
 use super::plan::{Plan, Row, locks};
-use super::{ApplyReport, CheckedRecord, StoreError, Validity, postgres, sqlite};
+use super::{ApplyReport, CheckedRecord, StoreError, Validity, postgres, sqlite, take_out};
 use crate::store::intern::Collection;
 use crate::store::partitions::{PerPartition, Tables};
 use belvedere_base::clock::Timestamp;
@@ -28,34 +28,6 @@ struct HiddenRow {
     updated_at: Timestamp,
     record: Option<String>,
     invalid_reason: Option<String>,
-}
-
-/// Copies the record with its reason if it is invalid, then deletes its references and itself. It leaves no tombstone. A host of a
-/// version before may have indexed a newer one of a record that is moderated already.
-static HIDE: [PerPartition<[String; 3]>; 2] = [
-    PerPartition::new(|tables| hide(tables, "r.record")),
-    PerPartition::new(|tables| hide(tables, "coalesce(r.record_text, r.record::text)")),
-];
-
-fn hide(Tables { records, record_refs }: &Tables, text: &str) -> [String; 3] {
-    [
-        format!(
-            "INSERT INTO hidden_records (collection_id, did_id, rkey, is_readable, cid, cid_verified, rev, indexed_at, \
-                 updated_at, record, invalid_reason) \
-             SELECT r.collection_id, r.did_id, r.rkey, FALSE, r.cid, r.cid_verified, r.rev, r.indexed_at, r.updated_at, \
-                 {text}, (SELECT i.reason FROM invalid_records i WHERE i.record_id = r.id) FROM {records} r \
-             WHERE r.collection_id = $1 AND r.did_id = $2 AND r.rkey = $3 \
-             ON CONFLICT (collection_id, did_id, rkey) DO UPDATE SET cid = excluded.cid, \
-                 cid_verified = excluded.cid_verified, rev = excluded.rev, updated_at = excluded.updated_at, \
-                 record = excluded.record, invalid_reason = excluded.invalid_reason \
-                 WHERE hidden_records.rev < excluded.rev"
-        ),
-        format!(
-            "DELETE FROM {record_refs} WHERE record_id = \
-                 (SELECT r.id FROM {records} r WHERE r.collection_id = $1 AND r.did_id = $2 AND r.rkey = $3)"
-        ),
-        format!("DELETE FROM {records} WHERE collection_id = $1 AND did_id = $2 AND rkey = $3"),
-    ]
 }
 
 /// Sets what a URI answers, also of a record that the index does not have: it stays hidden when it arrives.
@@ -86,7 +58,7 @@ pub(in crate::store) trait Moderation {
 }
 
 macro_rules! moderation {
-    ($connection:ty, $hide:expr, |$conn:ident, $did:ident| $lock:expr, |$to:ident, $plan:ident| $insert:expr) => {
+    ($connection:ty, $take_out:path, |$conn:ident, $did:ident| $lock:expr, |$to:ident, $plan:ident| $insert:expr) => {
         impl Moderation for $connection {
             async fn lock(&mut self, $did: &Did) -> Result<(), StoreError> {
                 let $conn = self;
@@ -99,10 +71,8 @@ macro_rules! moderation {
                 is_readable: bool,
             ) -> Result<(), StoreError> {
                 let ModeratedRecord { uri, collection, did_id } = record;
-                for sql in $hide.of(collection.partition) {
-                    let query = sqlx::query(*sql).bind(collection.id).bind(did_id).bind(uri.rkey.as_str());
-                    query.execute(&mut *self).await?;
-                }
+                $take_out(&mut *self, collection.partition, (collection.id, did_id, uri.rkey.as_str()))
+                    .await?;
                 let query = sqlx::query(MARK).bind(collection.id).bind(did_id).bind(uri.rkey.as_str());
                 query.bind(is_readable).execute(&mut *self).await?;
                 Ok(())
@@ -135,7 +105,7 @@ macro_rules! moderation {
 }
 moderation!(
     SqliteConnection,
-    HIDE[0],
+    take_out::sqlite,
     |_conn, _did| {
         // One connection writes.
         Ok(())
@@ -144,7 +114,7 @@ moderation!(
 );
 moderation!(
     PgConnection,
-    HIDE[1],
+    take_out::postgres,
     |conn, did| Ok(postgres::lock_repos(conn, &locks(std::iter::once(did))).await?),
     |to, plan| postgres::insert_one(to, plan).await?
 );

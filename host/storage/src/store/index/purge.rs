@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use sqlx::{AssertSqlSafe, PgConnection, SqliteConnection};
 
 use super::AccountStatus;
+use super::take_out::without_text;
 use crate::store::intern::{self, Collection};
 use crate::store::partitions::{Partition, PerPartition, Tables, partition_number};
 use crate::store::types::to_json_text;
@@ -55,9 +56,12 @@ pub(super) async fn sqlite(
                     CROSS JOIN labels l ON l.uri > 'at://' || d.did || '/' AND l.uri < 'at://' || d.did || '0')";
     let letters = "DELETE FROM dead_letters WHERE did IN \
                     (SELECT d.did FROM json_each($1) AS v CROSS JOIN dids d ON d.id = v.value)";
-    let moderated = "UPDATE hidden_records SET record = NULL, cid = NULL, rev = t.rev FROM repo_tombstones t \
-                    WHERE hidden_records.did_id IN (SELECT value FROM json_each($1)) \
-                        AND t.did_id = hidden_records.did_id AND hidden_records.rev <= t.rev";
+    let moderated = concat!(
+        "UPDATE hidden_records SET ",
+        without_text!(),
+        ", rev = t.rev FROM repo_tombstones t WHERE hidden_records.did_id IN (SELECT value FROM json_each($1)) \
+             AND t.did_id = hidden_records.did_id AND hidden_records.rev <= t.rev"
+    );
     for sql in [refs, tombstones, labels, letters, moderated] {
         sqlx::query(sql).bind(&marked).execute(&mut *conn).await?;
     }
@@ -93,8 +97,11 @@ pub(super) async fn postgres(
         "DELETE FROM dead_letters l USING dids d WHERE d.id = ANY($1) AND l.did = d.did COLLATE \"default\"";
     let tombstones = "DELETE FROM tombstones o USING collections c, repo_tombstones t WHERE t.did_id = ANY($1) \
                       AND o.collection_id = c.id AND o.did_id = t.did_id AND o.rev <= t.rev";
-    let moderated = "UPDATE hidden_records h SET record = NULL, cid = NULL, rev = t.rev FROM repo_tombstones t \
-                     WHERE h.did_id = ANY($1) AND t.did_id = h.did_id AND h.rev <= t.rev";
+    let moderated = concat!(
+        "UPDATE hidden_records h SET ",
+        without_text!(),
+        ", rev = t.rev FROM repo_tombstones t WHERE h.did_id = ANY($1) AND t.did_id = h.did_id AND h.rev <= t.rev"
+    );
     for sql in [labels, letters, tombstones, moderated] {
         sqlx::query(sql).bind(&marked).execute(&mut *conn).await?;
     }
@@ -182,7 +189,8 @@ async fn purge_all(db: &Db, accounts: &str) -> Result<u64, StoreError> {
         Db::Postgres(_) => "(SELECT CAST(json_array_elements_text($1::json) AS BIGINT))",
     };
     let moderated = format!(
-        "UPDATE hidden_records SET record = NULL, cid = NULL WHERE record IS NOT NULL AND did_id IN {moderated}"
+        concat!("UPDATE hidden_records SET ", without_text!(), " WHERE record IS NOT NULL AND did_id IN {}"),
+        moderated
     );
     let moderated = on!(db, writer, |pool| {
         sqlx::query(AssertSqlSafe(moderated)).bind(accounts).execute(pool).await?.rows_affected()

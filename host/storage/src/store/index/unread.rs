@@ -1,4 +1,7 @@
 //! References of records that were stored before references had paths: a task of the server reads these records again.
+//!
+//! A host of a version before stores more of them (ADR 139). On PostgreSQL, where it may run beside this one, a trigger notes their
+//! collection at once. On SQLite it ran before this one, so they are looked for when the task begins.
 
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Nsid;
@@ -29,18 +32,32 @@ pub async fn next(db: &Db) -> Result<Option<Unread>, StoreError> {
     .transpose()
 }
 
-/// Notes the last record of a collection that was read; `None`: no more are left.
+/// Notes the collections that have such references again.
+pub async fn look_again(db: &Db) -> Result<(), StoreError> {
+    let Db::Sqlite(db) = db else { return Ok(()) };
+    let sql = "INSERT INTO unread_refs (collection_id, after_indexed_at, after_id) \
+               SELECT c.id, -9223372036854775808, -9223372036854775808 FROM collections c WHERE EXISTS \
+                   (SELECT 1 FROM record_refs f INDEXED BY record_refs_unread \
+                    WHERE f.collection_id = c.id AND f.paths IS NULL) \
+               ON CONFLICT DO NOTHING";
+    sqlx::query(sql).execute(&db.writer).await?;
+    Ok(())
+}
+
+/// Notes the last record of a collection that was read; `None`: no more are left, and it begins again if it has got more since.
 pub async fn set(db: &Db, collection: &Nsid, after: Option<Keyset>) -> Result<(), StoreError> {
     let Some(collection) = intern::collection(db, collection).await? else { return Ok(()) };
-    let done = "DELETE FROM unread_refs WHERE collection_id = $1";
     let update = "UPDATE unread_refs SET after_indexed_at = $2, after_id = $3 WHERE collection_id = $1";
+    let again = "UPDATE unread_refs SET is_again = FALSE, after_indexed_at = -9223372036854775808, \
+                     after_id = -9223372036854775808 \
+                 WHERE collection_id = $1 AND is_again";
+    let done = "DELETE FROM unread_refs WHERE collection_id = $1 AND NOT is_again";
     on!(db, writer, |pool| {
-        let query = sqlx::query(if after.is_some() { update } else { done }).bind(collection.id);
-        let query = match after {
-            Some(Keyset { indexed_at, id }) => query.bind(indexed_at).bind(id),
-            None => query,
-        };
-        query.execute(pool).await?;
+        if let Some(Keyset { indexed_at, id }) = after {
+            sqlx::query(update).bind(collection.id).bind(indexed_at).bind(id).execute(pool).await?;
+        } else if sqlx::query(again).bind(collection.id).execute(pool).await?.rows_affected() == 0 {
+            sqlx::query(done).bind(collection.id).execute(pool).await?;
+        }
     });
     Ok(())
 }

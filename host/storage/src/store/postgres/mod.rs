@@ -18,7 +18,7 @@ use super::fence::Fence;
 use super::fields::FieldUsage;
 use super::intern::Interner;
 use super::lost::{Losses, is_lost};
-use super::read_pool::{READ_TIME_LIMIT, ReadPool, Service};
+use super::read_pool::{CONNECTION_CHECK_INTERVAL, READ_TIME_LIMIT, ReadPool, Service};
 use super::reads;
 use super::resources::Resources;
 use super::scans::{self, SCAN_TIME_LIMIT};
@@ -230,7 +230,11 @@ fn read_pool(
         Reads::Searches => (SCAN_TIME_LIMIT, "on"),
     };
     let timeout = format!("{}ms", time_limit.as_millis());
-    let options = options.clone().options([("enable_bitmapscan", bitmaps), ("statement_timeout", &timeout)]);
+    let options = options.clone().options([
+        ("enable_bitmapscan", bitmaps),
+        ("statement_timeout", &timeout),
+        ("client_connection_check_interval", CONNECTION_CHECK_INTERVAL),
+    ]);
     ReadPool::new(options, size).losses(Arc::clone(losses))
 }
 

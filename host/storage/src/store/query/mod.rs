@@ -30,6 +30,7 @@ pub use self::count::count;
 pub use self::group::group;
 use self::position::PositionRow;
 use super::intern::{self, Collection};
+use super::read_cost::ReadCost;
 use super::records::{self, FullRecordRow, Page, PartialRow, RawRow, RecordRow, invalid, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
 #[cfg(test)]
@@ -62,9 +63,9 @@ async fn read_on(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page, StoreE
         return select.complete(db, select.rows(db, false).await?).await;
     }
     if let Some(dids) = query.timeline() {
-        let is_cheap = passes_over_few(db, query, collection).await?;
-        let _permit = if is_cheap { db.read_permit(tenant).await? } else { db.scan_permit(tenant).await? };
-        return page(&select, db, query, timeline::rows(db, query, collection, dids).await?).await;
+        let rows = |scans| timeline::rows(db, query, collection, dids, scans);
+        let found = db.read_or_scan(tenant, cost(db, query, collection), rows(false), rows(true)).await?;
+        return page(&select, db, query, found).await;
     }
     let candidates = access::IndexCandidates::of(collection, query);
     let chosen = candidates.choose(db, query, tenant).await;
@@ -153,9 +154,10 @@ pub async fn explain(db: &Db, query: &Query, tenant: &Tenant) -> Result<String, 
     plan(db, sql).await
 }
 
-/// Whether the condition on the validity leaves few records out.
-async fn passes_over_few(db: &Db, query: &Query, collection: Collection) -> Result<bool, StoreError> {
-    Ok(query.valid.is_none() || invalid::are_few(db, collection.id).await?)
+/// The cost of a query whose other conditions leave few records out than the one on the validity and those for hidden records.
+async fn cost(db: &Db, query: &Query, collection: Collection) -> Result<ReadCost, StoreError> {
+    let scans = query.valid.is_some() && !invalid::are_few(db, collection.id).await?;
+    Ok(ReadCost::of(&query.narrow.hidden).or_many(scans))
 }
 
 /// Returns the rows and the duration of the query.
@@ -166,9 +168,23 @@ async fn run(
     tenant: &Tenant,
     chosen: &AccessPath<'_>,
 ) -> Result<(Vec<PartialRow<RecordRow>>, Duration), StoreError> {
-    let is_cheap = chosen.is_cheap(query) && passes_over_few(db, query, collection).await?;
-    let _permit = if is_cheap { db.read_permit(tenant).await? } else { db.scan_permit(tenant).await? };
-    let (started, scans) = (Instant::now(), !is_cheap);
+    let rows = |scans| rows(db, collection, query, chosen, scans);
+    if chosen.is_cheap(query) {
+        return db.read_or_scan(tenant, cost(db, query, collection), rows(false), rows(true)).await;
+    }
+    let _permit = db.scan_permit(tenant).await?;
+    rows(true).await
+}
+
+/// Returns the rows, read on the pool of scans or of reads by an index, and the duration.
+async fn rows(
+    db: &Db,
+    collection: Collection,
+    query: &Query,
+    chosen: &AccessPath<'_>,
+    scans: bool,
+) -> Result<(Vec<PartialRow<RecordRow>>, Duration), StoreError> {
+    let started = Instant::now();
     let by = match chosen {
         AccessPath::Filter { bounds, .. } => By::Field(bounds),
         AccessPath::Scan | AccessPath::Merge(_) | AccessPath::Sort(_) => By::Time,

@@ -38,22 +38,25 @@ struct Head {
     at: (Timestamp, i64),
 }
 
-/// The rows of a query of accounts that has no other conditions and is by time.
+/// The rows of a query of accounts that has no other conditions and is by time. `scans`: they are read on the pool of scans, account by
+/// account.
 pub(super) async fn rows(
     db: &Db,
     query: &Query,
     collection: Collection,
     dids: &[Did],
+    scans: bool,
 ) -> Result<Vec<PartialRow<RecordRow>>, StoreError> {
     let accounts = intern::existing_did_ids(db, dids).await?;
-    if accounts.len() >= MANY_ACCOUNTS
+    if !scans
+        && accounts.len() >= MANY_ACCOUNTS
         && let Some(found) = near(db, query, collection, &accounts).await?
     {
         return Ok(found);
     }
     let started = Instant::now();
     let mut merged = Merged::of(query);
-    for head in heads(db, query, collection, &accounts).await? {
+    for head in heads(db, query, collection, &accounts, scans).await? {
         if merged.is_before(head.at) {
             break;
         }
@@ -61,7 +64,7 @@ pub(super) async fn rows(
             return Err(StoreError::TooSlow);
         }
         let select = Select { did: Some(&head.did), dids: None, ..Select::of(query, collection, By::Time) };
-        merged.add(select.rows(db, false).await?);
+        merged.add(select.rows(db, scans).await?);
     }
     Ok(merged.into_rows())
 }
@@ -116,10 +119,12 @@ async fn heads(
     query: &Query,
     collection: Collection,
     accounts: &[i64],
+    scans: bool,
 ) -> Result<Vec<Head>, StoreError> {
     macro_rules! fetch {
-        ($pool:expr, $sql:expr) => {{
-            let rows = bound!($sql).fetch_all($pool.reads()).await?;
+        ($db:expr, $sql:expr) => {{
+            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+            let rows = bound!($sql).fetch_all(pool.reads()).await?;
             let head = |row: &_| {
                 let did: String = Row::try_get(row, 0)?;
                 Ok((did, Row::try_get(row, 1)?, Row::try_get(row, 2)?))
@@ -128,8 +133,8 @@ async fn heads(
         }};
     }
     let found = match db {
-        Db::Sqlite(db) => fetch!(db.read_pool, sqlite(query, collection, accounts)),
-        Db::Postgres(db) => fetch!(db.read_pool, postgres(query, collection, accounts)),
+        Db::Sqlite(db) => fetch!(db, sqlite(query, collection, accounts)),
+        Db::Postgres(db) => fetch!(db, postgres(query, collection, accounts)),
     };
     let head = |(did, at, id): (String, i64, i64)| {
         let did = Did::try_from(did.as_str()).map_err(|error| StoreError::Corrupt(error.to_string()))?;

@@ -40,6 +40,10 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit of one read: many times what a scan of a million records takes. The caller has given up by then.
 pub(super) const READ_TIME_LIMIT: Duration = Duration::from_secs(5);
 
+/// Interval at which PostgreSQL checks that the connection of a running statement is still open. It is closed when the caller
+/// is gone.
+pub(super) const CONNECTION_CHECK_INTERVAL: &str = "250ms";
+
 /// A pool of connections for reads, to the primary or to a replica.
 pub(super) struct ReadPool<C: Connection> {
     options: C::Options,
@@ -256,7 +260,7 @@ impl<C: Connection> PooledConnection<'_, C> {
 
 impl<C: Connection> Drop for PooledConnection<'_, C> {
     /// Without `keep` a statement may still be running for a caller that is gone. SQLite stops it at the next check of
-    /// the deadline, PostgreSQL when the connection closes.
+    /// the deadline, PostgreSQL at the next check of the connection ([`CONNECTION_CHECK_INTERVAL`]).
     fn drop(&mut self) {
         if self.connection.is_some() {
             self.deadline.expire();

@@ -49,6 +49,10 @@ async fn a_read_ends_at_its_deadline() {
         let timeout: String =
             sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *connection).await.unwrap();
         assert_eq!(timeout, format!("{}s", time_limit.as_secs()));
+        // A read that its caller has left ends.
+        let check = "SHOW client_connection_check_interval";
+        let interval: String = sqlx::query_scalar(check).fetch_one(&mut *connection).await.unwrap();
+        assert_eq!(interval, CONNECTION_CHECK_INTERVAL);
     }
     postgres.close().await;
     postgres::drop_database(&url);

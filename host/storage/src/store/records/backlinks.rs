@@ -12,11 +12,12 @@ use belvedere_protocol::atproto::Nsid;
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
+use super::super::read_cost::ReadCost;
 use super::super::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound};
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError, hot};
 use super::{Page, RecordRow};
-use crate::query::{Backlinks, Keyset, PageSize, Position};
+use crate::query::{Backlinks, Keyset, Links, PageSize, Position};
 
 /// With fewer than one link of so many at its path, a page is a scan.
 const RARE: i64 = 10;
@@ -30,12 +31,19 @@ const RARE: i64 = 10;
 pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, StoreError> {
     let nsid = &links.links.collection;
     let Some(collection) = intern::collection(db, nsid).await? else { return Ok(Page::empty()) };
-    let scans = links.did.is_some()
-        || match &links.links.path {
-            Some(path) => is_rare(db, collection, path, std::slice::from_ref(&links.target)).await?,
-            None => false,
-        };
-    let permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
+    let targets = std::slice::from_ref(&links.target);
+    let cost = cost(db, &links.links, collection, targets, ReadCost::Few);
+    let page = |scans| page(db, links, collection, scans);
+    if links.did.is_none() {
+        return db.read_or_scan(tenant, cost, page(false), page(true)).await;
+    }
+    let _permit = db.scan_permit(tenant).await?;
+    page(true).await
+}
+
+/// The page, read on the pool of scans or of reads by an index.
+async fn page(db: &Db, links: &Backlinks, collection: Collection, scans: bool) -> Result<Page, StoreError> {
+    let nsid = &links.links.collection;
     let after = match links.after {
         Some(Position::Time(keyset)) => Some(keyset),
         _ => None,
@@ -49,9 +57,7 @@ pub async fn read(db: &Db, links: &Backlinks, tenant: &Tenant) -> Result<Page, S
     if links.uris_only {
         return places(db, &select, links, scans).await;
     }
-    let found = select.rows(db, scans).await?;
-    drop(permit);
-    select.complete(db, found).await
+    select.complete(db, select.rows(db, scans).await?).await
 }
 
 /// The page without reading records.
@@ -117,8 +123,23 @@ static COUNT_RARE: LazyLock<[String; 2]> = LazyLock::new(|| {
     })
 });
 
+/// The cost of a read of the records that link to the targets: `least`, or more.
+pub(super) async fn cost(
+    db: &Db,
+    links: &Links,
+    collection: Collection,
+    targets: &[String],
+    least: ReadCost,
+) -> Result<ReadCost, StoreError> {
+    let scans = match &links.path {
+        Some(path) => is_rare(db, collection, path, targets).await?,
+        None => false,
+    };
+    Ok(least.or_many(scans))
+}
+
 /// Whether a page of one path passes over most links of one of these targets, which has many.
-pub(super) async fn is_rare(
+async fn is_rare(
     db: &Db,
     collection: Collection,
     path: &str,

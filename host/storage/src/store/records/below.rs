@@ -8,6 +8,7 @@ use sqlx::Row;
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
+use super::super::read_cost::ReadCost;
 #[cfg(test)]
 use super::super::select::plan;
 use super::super::select::{
@@ -35,12 +36,9 @@ pub async fn read(
 ) -> Result<Page<RelatedRow>, StoreError> {
     let nsid = &below.links.collection;
     let Some(collection) = intern::collection(db, nsid).await? else { return Ok(Page::empty()) };
-    let scans = match &below.links.path {
-        Some(path) => backlinks::is_rare(db, collection, path, targets).await?,
-        None => false,
-    };
-    let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
-    let found = rows(db, below, collection, targets, scans).await?;
+    let cost = backlinks::cost(db, &below.links, collection, targets, ReadCost::of(&below.hidden));
+    let rows = |scans| rows(db, below, collection, targets, scans);
+    let found = db.read_or_scan(tenant, cost, rows(false), rows(true)).await?;
     complete(db, found, u32::MAX, room).await
 }
 

@@ -2,6 +2,7 @@
 
 use belvedere_protocol::atproto::{Nsid, RecordUri};
 
+use super::super::index::take_out::without_text;
 use super::super::intern::{self, Collection};
 use super::super::partitions::{PerPartition, Tables};
 use super::super::{Db, Postgres, Sqlite, StoreError, on};
@@ -77,7 +78,11 @@ async fn delete_steps(db: &Db, collection: &Nsid, deleted: &mut u64) -> Result<(
                 (*deleted, tries) = (*deleted + step, 0);
                 if step < DELETE_STEP as u64 {
                     // Moderated records stay hidden when they are indexed again.
-                    let sql = "UPDATE hidden_records SET record = NULL, cid = NULL, rev = 0 WHERE collection_id = $1";
+                    let sql = concat!(
+                        "UPDATE hidden_records SET ",
+                        without_text!(),
+                        ", rev = 0 WHERE collection_id = $1"
+                    );
                     return Ok(on!(db, writer, |pool| sqlx::query(sql)
                         .bind(collection.id)
                         .execute(pool)

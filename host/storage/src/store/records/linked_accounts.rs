@@ -4,12 +4,13 @@
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Tenant;
 
-use super::super::intern;
+use super::super::intern::{self, Collection};
 use super::super::packed::Packed;
 use super::super::partitions::{PerPartition, Tables};
+use super::super::read_cost::ReadCost;
 use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
 use super::super::{Db, StoreError};
-use super::links;
+use super::{backlinks, links};
 use crate::query::Links;
 
 /// The accounts are one packed text.
@@ -53,14 +54,16 @@ pub async fn read(
     limit: usize,
     tenant: &Tenant,
 ) -> Result<Vec<Did>, StoreError> {
-    accounts(db, &ACCOUNTS, account, links, limit, tenant).await
+    let Some(collection) = intern::collection(db, &links.collection).await? else { return Ok(Vec::new()) };
+    let _permit = db.read_permit(tenant).await?;
+    accounts(db, (&ACCOUNTS, collection), account, links, limit, false).await
 }
 
 /// The accounts whose records link to this one, at most `limit`, those of the records that were created last first. An account may
 /// occur twice.
 ///
 /// # Errors
-/// [`StoreError::Busy`].
+/// [`StoreError::Busy`], and [`StoreError::TooSlow`] for a scan.
 pub async fn linking(
     db: &Db,
     account: &Did,
@@ -68,33 +71,36 @@ pub async fn linking(
     limit: usize,
     tenant: &Tenant,
 ) -> Result<Vec<Did>, StoreError> {
-    accounts(db, &LINKING, account, links, limit, tenant).await
+    let Some(collection) = intern::collection(db, &links.collection).await? else { return Ok(Vec::new()) };
+    let targets = [account.to_string()];
+    let cost = backlinks::cost(db, links, collection, &targets, ReadCost::Few);
+    let accounts = |scans| accounts(db, (&LINKING, collection), account, links, limit, scans);
+    db.read_or_scan(tenant, cost, accounts(false), accounts(true)).await
 }
 
 async fn accounts(
     db: &Db,
-    [sqlite, postgres]: &'static [PerPartition<String>; 2],
+    ([sqlite, postgres], collection): (&'static [PerPartition<String>; 2], Collection),
     account: &Did,
     links: &Links,
     limit: usize,
-    tenant: &Tenant,
+    scans: bool,
 ) -> Result<Vec<Did>, StoreError> {
-    let Some(collection) = intern::collection(db, &links.collection).await? else { return Ok(Vec::new()) };
-    let _permit = db.read_permit(tenant).await?;
     macro_rules! rows {
-        ($sql:expr, $pool:expr) => {
+        ($sql:expr, $db:expr) => {{
+            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
             sqlx::query_scalar(*$sql.of(collection.partition))
                 .bind(collection.id)
                 .bind(account.as_str())
                 .bind(links.path.as_deref().unwrap_or_default())
                 .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-                .fetch_one($pool.reads())
+                .fetch_one(pool.reads())
                 .await?
-        };
+        }};
     }
     let found: Option<String> = match db {
-        Db::Sqlite(db) => rows!(sqlite, db.read_pool),
-        Db::Postgres(db) => rows!(postgres, db.read_pool),
+        Db::Sqlite(db) => rows!(sqlite, db),
+        Db::Postgres(db) => rows!(postgres, db),
     };
     // A link to something that only looks like a DID is no account.
     let accounts =

@@ -7,6 +7,7 @@ use super::super::index::link_counts;
 use super::super::intern::{self, Collection};
 use super::super::packed::Packed;
 use super::super::partitions::{PerPartition, Tables};
+use super::super::read_cost::ReadCost;
 use super::super::select::{Dialect, PostgresDialect, SqliteDialect};
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
@@ -132,7 +133,7 @@ pub(super) async fn numbers(
 /// The newest record with such a link to each target among those of an account, by its rkey, in the order of the targets.
 ///
 /// # Errors
-/// [`StoreError::Busy`].
+/// [`StoreError::Busy`], and [`StoreError::TooSlow`] for a scan.
 pub async fn of_account(
     db: &Db,
     account: &Did,
@@ -143,9 +144,12 @@ pub async fn of_account(
     let Some(collection) = intern::collection(db, &links.collection).await? else {
         return Ok(vec![None; targets.len()]);
     };
-    let scans = passes_over_many(db, collection, account, targets).await?;
-    let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
-    let found = read(db, (&OF_ACCOUNT, collection), links, targets, Some(account), scans).await?;
+    let cost = async {
+        let scans = passes_over_many(db, collection, account, targets).await?;
+        Ok(ReadCost::Few.or_many(scans))
+    };
+    let read = |scans| read(db, (&OF_ACCOUNT, collection), links, targets, Some(account), scans);
+    let found = db.read_or_scan(tenant, cost, read(false), read(true)).await?;
     let rkey = |text: &str| Some(text.to_owned()).filter(|rkey| !rkey.is_empty());
     Packed::new(found).rows(|row| row.field().map(rkey))
 }

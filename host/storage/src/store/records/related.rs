@@ -8,6 +8,7 @@ use sqlx::Row;
 use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
+use super::super::read_cost::ReadCost;
 #[cfg(test)]
 use super::super::select::plan;
 use super::super::select::{
@@ -16,7 +17,7 @@ use super::super::select::{
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
 use super::{Page, PartialRow, RawRow, RecordRow, Room, backlinks, complete, unjoined};
-use crate::query::{Narrow, Related, Relation};
+use crate::query::{Links, Narrow, Related, Relation};
 
 /// Rows of one statement, at most: records of up to 10 KiB are returned with their rows. More targets take more statements.
 pub const ROWS_PER_STATEMENT: usize = 1_000;
@@ -51,11 +52,29 @@ pub async fn read(
 ) -> Result<Page<RelatedRow>, StoreError> {
     let nsid = &related.collection;
     let Some(collection) = intern::collection(db, nsid).await? else { return Ok(Page::empty()) };
-    let scans = match &related.relation {
-        Relation::Link { path: Some(path) } => backlinks::is_rare(db, collection, path, targets).await?,
-        Relation::Link { path: None } | Relation::Author => false,
+    let least = ReadCost::of(&related.hidden);
+    let cost = async {
+        match &related.relation {
+            Relation::Link { path } => {
+                let links = Links { collection: nsid.clone(), path: path.clone() };
+                backlinks::cost(db, &links, collection, targets, least).await
+            }
+            Relation::Author => Ok(least),
+        }
     };
-    let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
+    let page = |scans| page(db, related, collection, targets, room, scans);
+    db.read_or_scan(tenant, cost, page(false), page(true)).await
+}
+
+/// The records, read on the pool of scans or of reads by an index.
+async fn page(
+    db: &Db,
+    related: &Related,
+    collection: Collection,
+    targets: &[String],
+    room: Room,
+    scans: bool,
+) -> Result<Page<RelatedRow>, StoreError> {
     let mut page = Page::empty();
     let mut left = room;
     let per_statement = (ROWS_PER_STATEMENT / related.limit.max(1) as usize).max(1);

@@ -3,7 +3,8 @@
 //! A statement is a tenant's text; its parameters may make it cheap or expensive, so a cheap one runs with a time limit.
 //! One that exceeds it becomes a scan again, has to be cheap twice as often before it is taken for cheap the next time,
 //! and bars all statements of its tenant from being so for a while. A tenant that alternates between cheap and expensive
-//! parameters gains a few milliseconds per second at most.
+//! parameters keeps the permits of its share for a few milliseconds per second at most. On PostgreSQL, statements that were stopped
+//! run on until the server looks at their connections, up to a quarter of a second (`CONNECTION_CHECK_INTERVAL`).
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::guard::{GuardError, Parsed};
+use super::guard::{GuardError, Parsed, without_end};
 use super::{Answer, ScriptSqlError, admission};
 use crate::query::sort::SortValue;
 use crate::query::{Direction, PageSize, SqlPage};
@@ -36,6 +36,7 @@ struct Wrapped {
 impl Wrapped {
     /// The SQL of a value in the order of the text. `None` for NULL.
     fn value(&mut self, value: &SortValue) -> Option<String> {
+        let mut is_numeric = false;
         let value = match value {
             SortValue::Missing => return None,
             SortValue::Text(text) => Value::from(text.as_str()),
@@ -43,12 +44,16 @@ impl Wrapped {
             SortValue::Number(text) => match (text.parse::<i64>(), self.backend) {
                 (Ok(whole), _) => whole.into(),
                 // A double would lose digits of a numeric. SQLite's text of a double is not the double.
-                (Err(_), Backend::Postgres) => return Some(text.clone()),
+                (Err(_), Backend::Postgres) => {
+                    is_numeric = true;
+                    Value::from(text.as_str())
+                }
                 (Err(_), Backend::Sqlite) => Value::from(text.parse::<f64>().ok()),
             },
         };
         self.params.push(value);
-        Some(if self.is_numbered { format!("${}", self.params.len()) } else { "?".to_owned() })
+        let parameter = if self.is_numbered { format!("${}", self.params.len()) } else { "?".to_owned() };
+        Some(if is_numeric { format!("CAST({parameter} AS numeric)") } else { parameter })
     }
 
     /// The condition that a row comes after these values. Rows without a value are last.
@@ -91,7 +96,7 @@ fn wrap(
         format!("{ROWS}.{name} {word} NULLS LAST")
     });
     let order = order.collect::<Vec<_>>().join(", ");
-    let sql = sql.trim_end_matches(|end: char| end == ';' || end.is_whitespace());
+    let sql = without_end(sql, backend);
     let limit = PageSize::rows_read(page.limit);
     // The line ends a comment at the end of the script's text.
     let text = format!("SELECT * FROM ({sql}\n) AS {ROWS}{condition} ORDER BY {order} LIMIT {limit}");
@@ -178,8 +183,24 @@ mod tests {
         assert_eq!(params, [json!(7), json!(1.25), json!(1.25), json!("a"), json!("a")]);
         let (sql, params) =
             wrap("SELECT $1 AS n, uri FROM records", &[json!(7)], &page(after), Backend::Postgres).unwrap();
-        assert!(sql.contains("page_rows.n < 1.25 ") && sql.contains("page_rows.uri > $2 "), "{sql}");
-        assert_eq!(params, [json!(7), json!("a"), json!("a")]);
+        assert!(sql.contains("page_rows.n < CAST($2 AS numeric) "), "{sql}");
+        assert!(sql.contains("page_rows.uri > $4 "), "{sql}");
+        assert_eq!(params, [json!(7), json!("1.25"), json!("1.25"), json!("a"), json!("a")]);
+    }
+
+    #[test]
+    fn the_end_of_a_statement_is_left_out() {
+        for (sql, expected) in [
+            ("SELECT ';' AS n; -- all;", "SELECT ';' AS n"),
+            ("SELECT 1 -- ; no end\nAS n /* ; */ ;\n;", "SELECT 1 -- ; no end\nAS n /* ; */ "),
+            ("SELECT 'ä' AS \"ö\"\n;", "SELECT 'ä' AS \"ö\"\n"),
+            ("SELECT 1 AS n -- the end", "SELECT 1 AS n -- the end"),
+        ] {
+            for backend in [Backend::Sqlite, Backend::Postgres] {
+                let (sql, _) = wrap(sql, &[], &page(None), backend).unwrap();
+                assert!(sql.starts_with(&format!("SELECT * FROM ({expected}\n) AS page_rows")), "{sql}");
+            }
+        }
     }
 
     #[test]

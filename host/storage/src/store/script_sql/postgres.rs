@@ -20,7 +20,7 @@ use super::{
 };
 use crate::store::Backend;
 use crate::store::executor::ConnectionPool as _;
-use crate::store::read_pool::ExcessPrivilege;
+use crate::store::read_pool::{CONNECTION_CHECK_INTERVAL, ExcessPrivilege};
 
 /// Longest wait of a statement for another statement's lock on an own table.
 const LOCK_TIMEOUT: &str = "2s";
@@ -46,9 +46,6 @@ const PLAIN_TYPES: [&str; 16] = [
     "UUID",
 ];
 
-/// Interval at which PostgreSQL checks that the connection of a running statement is still open. It is closed when the caller
-/// is gone.
-const CONNECTION_CHECK_INTERVAL: &str = "250ms";
 /// Memory of one sort or hash table; larger ones use temporary files. A statement may have several.
 const WORK_MEM: &str = "4MB";
 

@@ -5,8 +5,7 @@
 //! index. CIDs are text. `valid` is a truth value: 0 or 1 on SQLite. A record above the maximum size of a value is NULL, so that one large record on the network
 //! doesn't fail every statement that reads it.
 
-use std::fmt::Write;
-
+use super::super::select::{Dialect, SqliteDialect};
 use super::{LEAN_RECORDS, MAX_VALUE_BYTES, OWN_COLUMNS};
 
 /// A time column as text.
@@ -36,7 +35,7 @@ pub(super) fn sqlite() -> Vec<String> {
             time!("r.indexed_at"),
         )
     };
-    let cid = format!("{} AS cid, ", cid_text("r.cid"));
+    let cid = format!("{} AS cid, ", SqliteDialect::cid_text("r.cid"));
     let mut views = vec![records("records", &cid), records(LEAN_RECORDS, "")];
     views.extend(OTHER_VIEWS.iter().map(|view| (*view).to_owned()));
     views.push(own_columns());
@@ -78,27 +77,3 @@ const OTHER_VIEWS: [&str; 4] = [
         " AS updated_at FROM belvedere.lexicons"
     ),
 ];
-
-/// Size of a CID in `records`, in bytes: version, codec, hash type, hash length and a SHA-256.
-const CID_BYTES: usize = 36;
-
-/// An expression for the text of a binary CID: `b` and base32. SQLite has no function for that, so each of the 58
-/// characters is computed from two hexadecimal digits. Costs some 30 µs a row, if the column is selected.
-fn cid_text(column: &str) -> String {
-    const DIGITS: &str = "'0123456789ABCDEF'";
-    let characters = (CID_BYTES * 8).div_ceil(5);
-    let mut text = format!("CASE WHEN {column} IS NOT NULL THEN 'b'");
-    for i in 0..characters {
-        // The five bits begin in this digit, after `skipped` bits. Past the end `instr` finds the empty text at 1:
-        // zero.
-        let (digit, skipped) = (i * 5 / 4 + 1, i * 5 % 4);
-        let _ = write!(
-            text,
-            " || substr('abcdefghijklmnopqrstuvwxyz234567', 1 + (((instr({DIGITS}, substr(hex({column}), {digit}, 1)) - 1) \
-             * 16 + instr({DIGITS}, substr(hex({column}), {}, 1)) - 1) >> {}) % 32, 1)",
-            digit + 1,
-            3 - skipped,
-        );
-    }
-    text + " END"
-}

@@ -2,7 +2,7 @@
 
 use crate::query::filter::{Combine, Filter, Test};
 use crate::query::{HasLabel, Hidden, Narrow};
-use crate::store::labels::VERSION_MARK;
+use crate::store::labels::{self, VERSION_MARK};
 use crate::store::types::to_json_text;
 use belvedere_protocol::atproto::{Did, Nsid};
 
@@ -105,12 +105,13 @@ fn has_label<D: Dialect>(
     let of_version = sql.bind(Value::Text(format!("{val}{VERSION_MARK}")));
     let val = sql.bind(Value::Text(val.clone()));
     let now = sql.bind(Value::Integer(now.0));
+    let in_force = labels::in_force(&now.to_string(), &D::cid_text("r.cid"));
     let own = condition::<D>(sql, own);
     let account = if subjects == Subjects::Record { String::new() } else { format!("{did}, ") };
     format!(
         "({own} OR EXISTS (SELECT 1 FROM labels l \
          WHERE l.uri IN ({account}'at://' || {did} || '/' || {collection} || '/' || r.rkey) \
-             AND (l.val = {val} OR l.val = {of_version} || l.cid) AND NOT l.neg AND (l.exp IS NULL OR l.exp > {now})))"
+             AND (l.val = {val} OR l.val = {of_version} || l.cid) AND {in_force}))"
     )
 }
 

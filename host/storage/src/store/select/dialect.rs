@@ -48,6 +48,8 @@ pub(in crate::store) trait Dialect {
     const INDEX_ORDER: (&'static str, &'static str);
     /// The DID of the account of `r`, where the account may not be joined.
     const DID: &'static str;
+    /// The text of a binary CID in a column, NULL without one.
+    fn cid_text(column: &str) -> String;
     /// A table to join and the condition for it, so that [`Columns::Row`] can be selected from records `r`.
     const COLUMNS_JOIN: (&'static str, &'static str);
     /// The table, with its alias, of a statement that reads only an index of a partition.
@@ -66,7 +68,9 @@ pub(in crate::store) trait Dialect {
     fn keys(record: &str, field: &Path, classes: Classes) -> Keys;
     /// The text of a field in the column `record`, NULL if the field is not a string. Compared by code point.
     fn text(record: &str, field: &Path) -> String;
-    /// The JSON text of an array in a field, NULL if the field has none or a long one ([`MAX_LIST_CHARS`](crate::query::group::MAX_LIST_CHARS)).
+    /// The canonical JSON text of an array in a field, the same on both databases: without spaces, the members of objects by name, whole
+    /// numbers as integers. NULL if the field has none, or one that is no value of a group
+    /// ([`GroupValue::Field`](crate::query::group::GroupValue::Field)).
     fn short_list(record: &str, field: &Path) -> String;
     /// The label of the bucket of a time in microseconds.
     fn bucket_of_micros(column: &str, bucket: Bucket) -> String;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::query::PageSize;
 use crate::query::filter::{Op, Scalar};
-use crate::query::group::{Bucket, MAX_LIST_CHARS};
+use crate::query::group::{Bucket, MAX_ELEMENTS, MAX_LIST_CHARS, MAX_LIST_NUMBER};
 use crate::query::path::{Path, Step};
 use crate::query::sort::MAX_TEXT_CHARS;
 use crate::store::Backend;
@@ -62,6 +62,17 @@ fn json_of(sql: &mut Sql, value: &Scalar) -> String {
         Scalar::Float(n) => format!("to_jsonb({}::float8)", sql.bind(Value::Float(*n))),
         Scalar::Boolean(b) => format!("to_jsonb({}::boolean)", sql.bind(Value::Boolean(*b))),
     }
+}
+
+/// The canonical JSON of a value, for [`Dialect::short_list`](super::Dialect::short_list): NULL for arrays, objects and numbers that have
+/// none.
+fn element(value: &str) -> String {
+    format!(
+        "CASE jsonb_typeof({value}) WHEN 'array' THEN NULL WHEN 'object' THEN NULL \
+         WHEN 'number' THEN CASE WHEN {value}::numeric BETWEEN -{MAX_LIST_NUMBER} AND {MAX_LIST_NUMBER} \
+             AND {value}::numeric = trunc({value}::numeric) THEN trunc({value}::numeric)::text END \
+         ELSE {value}::text END"
+    )
 }
 
 /// The condition that the account of `r` is not hidden, without a join. PostgreSQL expects it of nearly all rows, and `IS
@@ -164,9 +175,19 @@ impl super::Dialect for Dialect {
 
     fn short_list(record: &str, field: &Path) -> String {
         let found = chain(record, field);
+        let (element, member) = (element("e.value"), element("m.value"));
+        let object = format!(
+            "(SELECT CASE WHEN count(*) = count({member}) THEN '{{' || coalesce(string_agg(to_json(m.key)::text || ':' || {member}, ',' \
+                 ORDER BY m.key COLLATE \"C\"), '') || '}}' END \
+             FROM jsonb_each(e.value) m)"
+        );
         format!(
-            "(CASE WHEN jsonb_typeof({found}) = 'array' AND length({found}::text) <= {MAX_LIST_CHARS} \
-             THEN ({found}::text) COLLATE \"C\" END)"
+            "(CASE WHEN CASE jsonb_typeof({found}) WHEN 'array' THEN jsonb_array_length({found}) END <= {MAX_ELEMENTS} THEN \
+             (SELECT l.list COLLATE \"C\" FROM (SELECT CASE WHEN count(*) = count(v.text) \
+                     THEN '[' || coalesce(string_agg(v.text, ',' ORDER BY v.n), '') || ']' END AS list \
+                 FROM (SELECT CASE jsonb_typeof(e.value) WHEN 'object' THEN {object} ELSE {element} END AS text, e.n \
+                     FROM jsonb_array_elements({found}) WITH ORDINALITY e (value, n)) v) l \
+             WHERE length(l.list) <= {MAX_LIST_CHARS}) END)"
         )
     }
 
@@ -187,6 +208,10 @@ impl super::Dialect for Dialect {
             time_format(bucket),
             datetime_parts(text, " OFFSET 0")
         )
+    }
+
+    fn cid_text(column: &str) -> String {
+        format!("script_views.cid_text({column})")
     }
 
     fn folded(text: &str) -> String {

@@ -122,6 +122,15 @@ pub async fn refs(db: &Db) -> Vec<(String, String)> {
     rows.into_iter().map(|(target, rkey)| (target, rkey.unwrap_or_else(|| "dangling".into()))).collect()
 }
 
+/// Runs statements of a test.
+pub async fn execute(db: &Db, sql: &str) {
+    let sql = sqlx::AssertSqlSafe(sql.to_owned());
+    match db {
+        Db::Sqlite(db) => sqlx::raw_sql(sql).execute(&db.writer).await.map(drop).unwrap(),
+        Db::Postgres(db) => sqlx::raw_sql(sql).execute(&db.pool).await.map(drop).unwrap(),
+    }
+}
+
 /// The number of rows of a table.
 pub async fn count(db: &Db, table: &str) -> i64 {
     let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));

@@ -9,7 +9,12 @@ use crate::store::script_sql;
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 
-on_both!(what_is_later_wins, a_handle_belongs_to_one_account, the_view_shows_accounts_that_are_not_hidden);
+on_both!(
+    look_ups_at_the_same_time_do_not_deadlock,
+    what_is_later_wins,
+    a_handle_belongs_to_one_account,
+    the_view_shows_accounts_that_are_not_hidden
+);
 
 fn learned(n: u32, handle: Option<&str>, known_at: i64) -> Learned {
     let pds = Some("https://pds.example".to_owned());
@@ -55,6 +60,25 @@ async fn a_handle_belongs_to_one_account(db: TestDb) {
     learn(&db, &[learned(3, Some("one.example"), 20)]).await.unwrap();
     assert_eq!((handle(&db, 1).await, handle(&db, 3).await.as_deref()), (None, Some("one.example")));
     assert_eq!(handle(&db, 2).await.as_deref(), Some("two.example"));
+}
+
+/// Hosts learn the same accounts in other orders, and their handles go from one to the other.
+async fn look_ups_at_the_same_time_do_not_deadlock(db: TestDb) {
+    const ACCOUNTS: u32 = 40;
+    let notes = (0..ACCOUNTS).map(|n| put(&uri(n, NOTE, "a"), 1, r#"{"n":1}"#)).collect();
+    apply(&db, 10, notes).await;
+    let round = async |turn: u32| {
+        let one = |n: u32| {
+            let handle = format!("h{}.example", (n + turn) % ACCOUNTS);
+            // The factors have no divisor in common with the number of accounts.
+            learned(n * [1, 3, 7, 39][turn as usize % 4] % ACCOUNTS, Some(&handle), i64::from(turn))
+        };
+        let all: Vec<_> = (0..ACCOUNTS).map(one).collect();
+        learn(&db, &all).await.unwrap();
+    };
+    for turn in 0..20 {
+        tokio::join!(round(4 * turn), round(4 * turn + 1), round(4 * turn + 2), round(4 * turn + 3));
+    }
 }
 
 async fn view(db: &TestDb, sql: &str) -> Value {

@@ -2,15 +2,16 @@
 
 use crate::store::testing::TestDb;
 use serde_json::json;
-use sqlx::AssertSqlSafe;
 
 use super::fixtures::*;
 use super::labels::{LABELER, label as label_of};
 use super::older;
 
+use crate::query::{HasLabel, Hidden, Narrow, Query};
 use crate::store::dead_letters::{self, DeadLetter, DeadLetterFilter};
+use crate::store::labelers::{self, LabelerStatus};
 use crate::store::labels::{self, Label};
-use crate::store::{Db, script_sql};
+use crate::store::{Db, query, script_sql};
 use belvedere_base::clock::Timestamp;
 
 const HOUR: i64 = 3_600_000_000;
@@ -53,19 +54,12 @@ async fn index_a(db: &Db) {
     apply(db, 1, vec![first]).await;
 }
 
-async fn execute(db: &Db, sql: &str) {
-    let sql = AssertSqlSafe(sql.to_owned());
-    match db {
-        Db::Sqlite(db) => sqlx::raw_sql(sql).execute(&db.writer).await.map(drop).unwrap(),
-        Db::Postgres(db) => sqlx::raw_sql(sql).execute(&db.pool).await.map(drop).unwrap(),
-    }
-}
-
 on_both!(
     a_label_of_the_future_is_one_of_its_receipt,
     a_label_that_is_dated_far_ahead_gives_way_to_any_later_one,
     of_equal_times_the_later_position_wins,
     a_label_of_a_version_is_apart_from_the_one_of_the_record,
+    records_are_hidden_by_the_labels_that_are_in_force,
     expired_labels_of_a_version_are_removed,
     what_a_server_of_the_version_before_stores_is_moved,
     the_letters_of_a_label_script_are_bounded
@@ -136,6 +130,50 @@ async fn a_label_of_a_version_is_apart_from_the_one_of_the_record(db: TestDb) {
 
     let deleted = async |limit| labels::delete_of(&db, LABELER, limit).await.unwrap();
     assert_eq!((deleted(2).await, deleted(2).await), (2, 1));
+}
+
+/// A list without the records that have the label.
+fn without(val: &str) -> Query {
+    let labels = vec![HasLabel::new(val.to_owned(), Timestamp(100)).unwrap()];
+    let hidden = Hidden { labels, accounts: Vec::new() };
+    Query { narrow: Narrow { hidden, ..Narrow::default() }, ..Query::of(nsid(NOTE)) }
+}
+
+async fn shown_without(db: &Db, val: &str) -> Vec<String> {
+    let page = query::read(db, &without(val), &US).await.unwrap();
+    page.rows.into_iter().map(|row| row.rkey).collect()
+}
+
+/// A record is hidden if, and only if, the label is in its answer.
+async fn records_are_hidden_by_the_labels_that_are_in_force(db: TestDb) {
+    index_a(&db).await;
+    // A record without a CID has no version.
+    apply(&db, 1, vec![put(&uri(1, NOTE, "b"), 1, r#"{"text":"second"}"#)]).await;
+    let b = |val: &str| label_of(&uri(1, NOTE, "b").to_string(), val, 1);
+    let stored = [
+        of_version(CURRENT, label("current", 1)),
+        of_version(OTHER, label("other", 1)),
+        of_version(CURRENT, b("absent")),
+        negated(of_version(CURRENT, label("negated", 1))),
+        of_version("bafkqaaa", label("no", 1)),
+        label("every", 1),
+        Label { exp: Some(Timestamp(100)), ..label("over", 1) },
+    ];
+    store(&db, &stored, 50).await;
+    let vals = ["current", "other", "absent", "negated", "no", "every", "over", "never"];
+    let both = ["b".to_owned(), "a".to_owned()];
+    for val in vals {
+        let is_held = held(&db).await.iter().any(|(held, _)| held == val);
+        let expected = if is_held { &both[..1] } else { &both };
+        assert_eq!(shown_without(&db, val).await, expected, "{val}");
+    }
+    assert_eq!(values(held(&db).await), ["current", "every"]);
+    let plan = query::explain(&db, &without("every"), &US).await.unwrap();
+    assert!(plan.contains("labels_pkey") || plan.contains("SEARCH l USING PRIMARY KEY (uri=?"), "{plan}");
+    labelers::set_status(&db, LABELER, LabelerStatus::Deleting, Timestamp(3)).await.unwrap().unwrap();
+    for val in vals {
+        assert_eq!(shown_without(&db, val).await, both, "{val}, of a labeler that is being deleted");
+    }
 }
 
 async fn expired_labels_of_a_version_are_removed(db: TestDb) {

@@ -1,16 +1,21 @@
 //! Links of many targets: exact numbers, whatever changes, and the links of one account.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::fixtures::*;
 use crate::store::testing::TestDb;
 
 use belvedere_protocol::atproto::record::Ref;
 use bytes::Bytes;
 
-use crate::query::{Backlinks, Links};
+use crate::query::{Backlinks, Keyset, Links};
 use crate::store::Db;
 use crate::store::index::unread::{self, Unread};
 use crate::store::index::{AccountStatus, Change, Reread};
-use crate::store::records::{self, backlinks, links};
+use crate::store::records::{self, FullRecordRow, backlinks, links};
+use belvedere_base::clock::Timestamp;
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 const OTHER: &str = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa";
@@ -67,7 +72,9 @@ on_both!(
     a_target_is_counted_when_it_is_asked_for,
     the_links_of_one_account_are_found,
     backlinks_are_of_one_path,
-    old_references_are_read_again
+    old_references_are_read_again,
+    references_of_older_hosts_are_read_again,
+    no_count_begins_while_a_collection_is_read_again
 );
 
 async fn counts_are_exact_whatever_changes(db: TestDb) {
@@ -108,16 +115,9 @@ async fn a_target_is_counted_when_it_is_asked_for(db: TestDb) {
     assert_eq!(count(&db, Some("c")).await, 0);
     assert!(is_counted(&db).await);
     check(&db, "counted again").await;
-    execute(&db, "DELETE FROM link_counts; INSERT INTO unread_refs SELECT id, 0, 0 FROM collections").await;
+    execute(&db, "DELETE FROM link_counts; INSERT INTO unread_refs (collection_id, after_indexed_at, after_id) SELECT id, 0, 0 FROM collections").await;
     check(&db, "not all are read").await;
     assert!(!is_counted(&db).await);
-}
-
-async fn execute(db: &Db, sql: &'static str) {
-    match db {
-        Db::Sqlite(db) => drop(sqlx::raw_sql(sql).execute(&db.writer).await.unwrap()),
-        Db::Postgres(db) => drop(sqlx::raw_sql(sql).execute(&db.pool).await.unwrap()),
-    }
 }
 
 async fn the_links_of_one_account_are_found(db: TestDb) {
@@ -167,6 +167,87 @@ async fn backlinks_are_of_one_path(db: TestDb) {
     assert_eq!(read(Some("reply.parent.uri")).await, ["both"]);
     assert_eq!(read(Some("uri")).await, [""; 0]);
     assert_eq!(read(None).await, ["both", "like", "root", "strange"]);
+}
+
+/// Counts the links of the target while another transaction writes.
+async fn count_beside_a_writer(db: &TestDb) -> Option<u64> {
+    const SHARED_LOCK: &str = "SELECT pg_advisory_xact_lock_shared(x'7265636f726473'::bigint)";
+    let counted = timeout(Duration::from_secs(2), count(db, None));
+    let counted = match &**db {
+        Db::Sqlite(sqlite) => {
+            let writes = sqlite.writer.begin_with("BEGIN IMMEDIATE").await.unwrap();
+            let counted = counted.await;
+            writes.rollback().await.unwrap();
+            counted
+        }
+        Db::Postgres(postgres) => {
+            let mut writes = postgres.pool.begin().await.unwrap();
+            sqlx::query(SHARED_LOCK).execute(&mut *writes).await.unwrap();
+            let counted = counted.await;
+            writes.rollback().await.unwrap();
+            counted
+        }
+    };
+    counted.ok()
+}
+
+/// Beginning to count a target waits until nothing is written. It would be in vain while the collection is read again.
+async fn no_count_begins_while_a_collection_is_read_again(db: TestDb) {
+    execute(&db, "INSERT INTO collections (nsid) VALUES ('com.example.like')").await;
+    let unread = "INSERT INTO unread_refs (collection_id, after_indexed_at, after_id) SELECT id, 0, 0 FROM collections";
+    execute(&db, unread).await;
+    let links = (0..MANY).map(|n| link(1, &format!("r{n}"), 1, "subject.uri")).collect();
+    apply(&db, 1, links).await;
+    assert_eq!(count_beside_a_writer(&db).await, Some(u64::from(MANY)));
+    assert_eq!(super::fixtures::count(&db, "link_counts").await, 0);
+    execute(&db, "DELETE FROM unread_refs").await;
+    assert_eq!(count_beside_a_writer(&db).await, None, "it waits for the writer");
+    assert_eq!(count(&db, None).await, u64::from(MANY));
+    assert!(super::fixtures::count(&db, "link_counts").await > 0);
+}
+
+/// Reads all records of the collection again; their references are at `then`.
+async fn read_again(db: &TestDb, Unread { collection, after }: Unread) {
+    let rows = records::invalid::walk(db, &collection, after, 10).await.unwrap().rows;
+    let refs = vec![Ref { target: TARGET.to_owned(), paths: "then".to_owned() }];
+    let reread =
+        |row: &FullRecordRow| Reread { id: row.row.id, updated_at: row.updated_at, refs: refs.clone() };
+    unread::replace(db, &collection, &rows.iter().map(reread).collect::<Vec<_>>()).await.unwrap();
+}
+
+/// A host of a version before 0059 stores a reference.
+async fn store_without_path(db: &TestDb, target: &str) {
+    let sql = format!(
+        "INSERT INTO record_refs (target, collection_id, record_id) SELECT '{target}', collection_id, id FROM records"
+    );
+    execute(db, &sql).await;
+}
+
+async fn references_of_older_hosts_are_read_again(db: TestDb) {
+    apply(&db, 1, vec![link(1, "a", 1, "subject.uri")]).await;
+    unread::look_again(&db).await.unwrap();
+    assert_eq!(unread::next(&db).await.unwrap(), None);
+    store_without_path(&db, OTHER).await;
+    unread::look_again(&db).await.unwrap();
+    let found = unread::next(&db).await.unwrap().unwrap();
+    let (collection, from_begin) = (found.collection.clone(), found.after);
+    read_again(&db, found).await;
+    let after = Keyset { indexed_at: Timestamp(1), id: 1 };
+    unread::set(&db, &collection, Some(after)).await.unwrap();
+    let is_postgres = matches!(*db, Db::Postgres(_));
+    if is_postgres {
+        // One more, of a record that was read again.
+        store_without_path(&db, OTHER).await;
+        assert_eq!(unread::next(&db).await.unwrap().unwrap().after, after);
+        unread::set(&db, &collection, None).await.unwrap();
+        let again = unread::next(&db).await.unwrap().unwrap();
+        assert_eq!(again.after, from_begin);
+        read_again(&db, again).await;
+    }
+    unread::set(&db, &collection, None).await.unwrap();
+    unread::look_again(&db).await.unwrap();
+    assert_eq!(unread::next(&db).await.unwrap(), None);
+    assert_eq!(count(&db, Some("then")).await, 1);
 }
 
 async fn old_references_are_read_again(db: TestDb) {

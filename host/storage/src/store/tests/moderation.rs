@@ -4,7 +4,7 @@ use super::fixtures::*;
 
 use crate::query::Query;
 use crate::store::backfill::{IndexedRecords, KeyRange};
-use crate::store::index::AccountStatus;
+use crate::store::index::{AccountStatus, Change, Validity};
 use crate::store::moderation::{self, Action, Decision, Moderated, ModerationFilter, ModerationRow, Subject};
 use crate::store::records::moderated::{self, ModeratedQuery};
 use crate::store::records::{self, hidden};
@@ -20,6 +20,8 @@ on_both!(
     a_page_stays_full,
     a_hidden_record_answers_at_its_uri,
     changes_of_a_moderated_record_stay_hidden,
+    changes_remove_what_an_older_host_has_indexed,
+    a_text_that_is_removed_leaves_nothing,
     a_deleted_record_does_not_come_back,
     an_old_version_of_a_deleted_record_does_not_come_back,
     a_record_can_be_moderated_before_it_arrives,
@@ -132,6 +134,52 @@ async fn changes_of_a_moderated_record_stay_hidden(db: TestDb) {
     let full = records::get_full(&db, &note).await.unwrap().unwrap();
     assert_eq!((full.row.indexed_at, full.updated_at), (Timestamp(10), Timestamp(20)));
     assert_eq!(refs(&db).await, [("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(), "a".to_owned())]);
+}
+
+/// Indexes a change as a host of a version before does, which knows no moderated records.
+async fn apply_on_older_host(db: &Db, now: i64, change: Change) {
+    execute(db, "UPDATE hidden_records SET rkey = rkey || '!'").await;
+    apply(db, now, vec![change]).await;
+    execute(db, "UPDATE hidden_records SET rkey = replace(rkey, '!', '')").await;
+}
+
+async fn changes_remove_what_an_older_host_has_indexed(db: TestDb) {
+    let (note, gone) = (uri(1, NOTE, "a"), uri(1, NOTE, "b"));
+    apply(&db, 10, vec![put(&note, 1, r#"{"n":1}"#), put(&gone, 1, "{}")]).await;
+    let rows = [take_down(&db, &note).await, take_down(&db, &gone).await];
+    apply_on_older_host(&db, 20, put_with_refs(&note, 5, r#"{"n":5}"#, &["at://x"])).await;
+    apply_on_older_host(&db, 20, put(&gone, 5, "{}")).await;
+    assert_eq!(list(&db, NOTE).await.len(), 2, "until the next change");
+    // A backfill has read an older version, and misses the other record.
+    assert_eq!(apply(&db, 30, vec![put(&note, 3, r#"{"n":3}"#), take(&gone, 6)]).await.stale, 1);
+    assert_eq!((list(&db, NOTE).await, refs(&db).await), (vec![], vec![]));
+    for row in &rows {
+        lift(&db, row).await;
+    }
+    assert_eq!(get(&db, &note).await, Some(serde_json::json!({"n": 5})), "the newest version is kept");
+    assert_eq!(list(&db, NOTE).await.len(), 1);
+}
+
+/// The flags of a record are those of its text.
+async fn a_text_that_is_removed_leaves_nothing(db: TestDb) {
+    let of = |n| uri(n, NOTE, "a");
+    let invalid = |n| {
+        let mut change = put(&of(n), 1, r#"{"n":1}"#);
+        if let Some(record) = &mut change.record {
+            (record.cid_verified, record.validity) = (true, Validity::Invalid("bad".into()));
+        }
+        change
+    };
+    apply(&db, 10, vec![invalid(1), invalid(2)]).await;
+    for n in [1, 2] {
+        take_down(&db, &of(n)).await;
+    }
+    let of_nothing = "hidden_records WHERE record IS NULL AND NOT cid_verified AND invalid_reason IS NULL";
+    assert_eq!(count(&db, of_nothing).await, 0);
+    set_status(&db, 1, AccountStatus::Deleted).await;
+    assert_eq!(count(&db, of_nothing).await, 1);
+    records::delete_collection(&db, &nsid(NOTE)).await.end.unwrap();
+    assert_eq!(count(&db, of_nothing).await, 2);
 }
 
 async fn a_deleted_record_does_not_come_back(db: TestDb) {

@@ -172,6 +172,22 @@ async fn a_tenant_that_is_alone_uses_what_no_other_needs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_waiting_call_is_looked_at_again_when_a_visit_is_over() {
+    let pool = lending();
+    let (a, b) = (tenant("a"), tenant("b"));
+    let _first = pool.enter_recallable(&a).await.unwrap();
+    let began = Instant::now();
+    pool.visit(&b);
+    let mut second = Box::pin(pool.enter_recallable(&a));
+    assert!(futures_util::poll!(&mut second).is_pending());
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    pool.visit(&b);
+    // No permit is released meanwhile, and no other tenant comes.
+    let _second = second.await.unwrap();
+    assert_eq!((pool.used(), began.elapsed()), (2, Duration::from_millis(1_600)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_visit_of_another_tenant_ends_what_a_tenant_has_beyond_its_share() {
     let pool = lending();
     let (a, b) = (tenant("a"), tenant("b"));

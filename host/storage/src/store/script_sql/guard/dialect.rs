@@ -5,7 +5,7 @@ use std::any::TypeId;
 use sqlparser::ast::{Expr, Statement};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence, SQLiteDialect};
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::Token;
+use sqlparser::tokenizer::{Location, Token, Tokenizer};
 
 use crate::store::Backend;
 
@@ -14,6 +14,24 @@ pub(super) fn of(backend: Backend) -> &'static dyn Dialect {
         Backend::Sqlite => &Sqlite { base: SQLiteDialect {} },
         Backend::Postgres => &PostgreSqlDialect {},
     }
+}
+
+/// The text of one statement without the semicolon that ends it, and without comments after that. One that can't be read is returned
+/// as it is.
+pub(in super::super) fn without_end(sql: &str, backend: Backend) -> &str {
+    let tokens = Tokenizer::new(of(backend), sql).tokenize_with_location().unwrap_or_default();
+    let Some(end) = tokens.iter().find(|found| found.token == Token::SemiColon) else { return sql };
+    let mut at = Location::new(1, 1);
+    for (index, character) in sql.char_indices() {
+        if at == end.span.start {
+            return &sql[..index];
+        }
+        at = match character {
+            '\n' => Location::new(at.line + 1, 1),
+            _ => Location::new(at.line, at.column + 1),
+        };
+    }
+    sql
 }
 
 /// Precedence of `||`, `->` and `->>` on SQLite: the highest except for COLLATE and unary operators.

@@ -33,6 +33,7 @@ use sqlparser::ast::{Expr, Statement as Ast, Value as Literal};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 
+pub(super) use dialect::without_end;
 pub use limits::{MAX_BYTES, MAX_CALLS, MAX_PARAM_BYTES, MAX_PARAMS, OWN_PREFIX, VIEWS};
 use limits::{MAX_DEPTH, MAX_NODES, MAX_TOKENS, PARSER_DEPTH};
 pub(super) use names::CTE_PREFIX;
