@@ -26,12 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_mins(10);
 
 /// Reads all records that are left, and those that hosts of a version before store later. Does not return.
 pub async fn run(db: &Db) {
-    let mut found = unread::look_again(db).await;
     loop {
-        if found.is_ok() {
-            found = read_all(db).await;
-        }
-        let pause = match &found {
+        let pause = match read_all(db).await {
             Ok(()) => LOOK_EVERY,
             Err(error) => {
                 tracing::warn!(%error, "references can't be read again; this is retried");
@@ -39,11 +35,11 @@ pub async fn run(db: &Db) {
             }
         };
         tokio::time::sleep(pause).await;
-        found = Ok(());
     }
 }
 
 async fn read_all(db: &Db) -> Result<(), StoreError> {
+    unread::look_again(db).await?;
     while let Some(unread) = unread::next(db).await? {
         read_collection(db, unread).await?;
     }
