@@ -1,6 +1,7 @@
 //! Fetches DID documents and caches them.
 
 mod pds;
+mod pools;
 
 use std::fmt;
 use std::sync::Arc;
@@ -111,37 +112,6 @@ impl Resolver {
         let (pools, reads) = (LookupPools::for_callers(), LookupPools::for_reads());
         let (pools, reads) = (Some(Arc::new(pools)), Some(Arc::new(reads)));
         Self { inner: Arc::new(inner), pools, reads, owners: owners() }
-    }
-
-    /// The same documents, for tasks that look up thousands of DIDs, at most `permits` at a time: they take no permits from
-    /// callers.
-    #[must_use]
-    pub fn for_tasks(&self, permits: usize) -> Self {
-        let pools = Some(Arc::new(LookupPools::for_tasks(permits)));
-        Self { pools: pools.clone(), reads: pools, ..self.clone() }
-    }
-
-    /// The same documents, for reads of what any caller may name: they take no permits from logins.
-    #[must_use]
-    pub fn for_reads(&self) -> Self {
-        Self { pools: self.reads.clone(), ..self.clone() }
-    }
-
-    /// The same documents and handles, for runs that may not use the network: one that is not cached is an error.
-    #[must_use]
-    pub fn without_look_ups(&self) -> Self {
-        Self { pools: None, reads: None, ..self.clone() }
-    }
-
-    /// Whether it looks up what is not cached.
-    pub(crate) fn looks_up(&self) -> bool {
-        self.pools.is_some()
-    }
-
-    /// # Errors
-    /// When nothing may be looked up. It is checked before a look-up that others may join.
-    pub(super) fn pools(&self) -> Result<&LookupPools, IdentityError> {
-        self.pools.as_deref().ok_or(IdentityError::NotCached)
     }
 
     pub(super) fn net(&self) -> &net::Client {

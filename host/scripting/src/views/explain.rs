@@ -24,7 +24,7 @@ pub struct Step {
     pub name: String,
     /// The records that it reads.
     pub reads: String,
-    /// The indexes that it reads them by.
+    /// The indexes that it reads them by, and the parts of the document that none serves.
     pub indexes: Vec<String>,
     /// Rows that it returns, at most.
     pub rows: u32,
