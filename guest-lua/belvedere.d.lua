@@ -11,7 +11,7 @@ method = nil
 ---@type table<string, any>
 params = nil
 
----Set it to true outside all functions: the values in `params` are then strings, and defaults are left out.
+---Set it to true at the top level, outside of functions, conditions and loops: the values in `params` are then strings, and defaults are left out.
 ---@type boolean
 params_raw = nil
 
@@ -315,7 +315,7 @@ function db.links_by(did, targets, kinds) end
 
 ---@class belvedere.Profile
 ---@field did string
----@field handle? string the verified one that is stored here, else nil: it is looked up for later calls, and `atproto.handles` waits for it
+---@field handle? string the verified one that is stored here, else nil: that of an account with records here is looked up for later calls, and `atproto.handles` waits for any
 ---@field uri? string of the record; nil without one
 ---@field cid? string
 ---@field record? table the profile record: that of the settings `profile_collection` and `profile_rkey`

@@ -102,9 +102,10 @@ impl Moderator {
         request: &ModerationRequest,
         author: Author<'_>,
     ) -> Result<(), ModerationError> {
-        let decision = decision(request, author.as_str(), self.clock.now())?;
+        let now = self.clock.now();
+        let decision = decision(request, author.as_str(), now)?;
         match self.active(&decision.subject).await? {
-            Some(row) if !decision.may_replace(&row) => Err(ModerationError::InForce(Box::new(row))),
+            Some(row) if !decision.may_replace(&row, now) => Err(ModerationError::InForce(Box::new(row))),
             _ => Ok(()),
         }
     }

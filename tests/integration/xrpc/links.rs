@@ -74,7 +74,7 @@ async fn wrong_arguments_are_named(world: World) {
         ("db.link_counts({}, { a = 'x' })", "db.link_counts: collection \"x\" is not an NSID"),
         (
             "db.link_counts({}, { a = { collection = 'a.b.c', path = '' } })",
-            "db.link_counts: path \"\" is not a path",
+            "db.link_counts: \"\" is not the path of a link, such as subject.uri",
         ),
         ("db.link_counts({}, { a = {} })", "db.link_counts: a: collection is required"),
         (
@@ -89,7 +89,7 @@ async fn wrong_arguments_are_named(world: World) {
         ),
         (
             "db.backlinks{ collection = 'a.b.c', target = 'at://x', path = 'a b' }",
-            "db.backlinks: path \"a b\" is not a path",
+            "db.backlinks: \"a b\" is not the path of a link, such as subject.uri",
         ),
     ] {
         let body =

@@ -258,6 +258,8 @@ impl Failure {
             IdentityError::RateLimited(wait) => {
                 Self { wait: Some(*wait), ..Self::new(ErrorKind::RateLimited, text) }
             }
+            // Unreachable: a backfill looks up what is not cached.
+            IdentityError::NotCached => Self::new(ErrorKind::Other, text),
         }
     }
 }

@@ -66,7 +66,7 @@ impl Resolver {
         let Some(handle) = document.handle().and_then(|handle| Handle::try_from(handle).ok()) else {
             return Ok(None);
         };
-        if !self.knows_owner(&handle) && !pay(&handle) {
+        if self.asks_domain_of(&handle) && !pay(&handle) {
             return Err(HandleError::TooMany);
         }
         match self.owner(handle.as_str()).await {

@@ -172,9 +172,9 @@ impl Resolver {
         }
     }
 
-    /// Whether [`Self::record_uri`] finds the account of a handle without asking the handle's domain.
-    pub fn knows_owner(&self, handle: &Handle) -> bool {
-        self.owners.contains_key(&handle.as_str().to_ascii_lowercase())
+    /// Whether [`Self::record_uri`] asks the handle's domain for the account of a handle.
+    pub fn asks_domain_of(&self, handle: &Handle) -> bool {
+        self.looks_up() && !self.owners.contains_key(&handle.as_str().to_ascii_lowercase())
     }
 
     pub(super) async fn owner(&self, handle: &str) -> Result<Did, HandleError> {
@@ -191,6 +191,7 @@ impl Resolver {
             Some(Err(error)) => return Err(error),
             None => {}
         }
+        reads.pools()?;
         let look_up = async {
             let found = tokio::time::timeout(OWNER_MAX_WAIT, reads.account(&handle)).await;
             match found.unwrap_or(Err(HandleError::Slow)) {
@@ -223,7 +224,7 @@ impl Resolver {
         }
         let did = {
             // Released before the DID is resolved, which may need a permit for the same domain.
-            let _permit = self.enter_web_pool(&handle).await.map_err(IdentityError::Busy)?;
+            let _permit = self.enter_web_pool(&handle).await?;
             match self.by_dns(&handle).await {
                 Ok(Some(did)) => did,
                 by_dns => match self.by_host(&handle).await {

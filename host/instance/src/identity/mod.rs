@@ -43,11 +43,14 @@ pub enum IdentityError {
     /// Not looked up, because too many look-ups are in progress. Never cached.
     #[error("the DID could not be resolved: {0}")]
     Busy(#[from] Full),
+    /// See [`Resolver::without_look_ups`]. Never cached.
+    #[error("it is not cached, and this run may not use the network")]
+    NotCached,
 }
 
 impl IdentityError {
     /// Whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::RateLimited(_) | Self::Busy(_))
+        matches!(self, Self::Unavailable(_) | Self::RateLimited(_) | Self::Busy(_) | Self::NotCached)
     }
 }

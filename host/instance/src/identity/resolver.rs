@@ -1,6 +1,7 @@
 //! Fetches DID documents and caches them.
 
 mod pds;
+mod pools;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use super::handles::{Owners, owners};
 use super::{DidDocument, IdentityError};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::Did;
-use belvedere_web::fair_share::{Full, Permit};
+use belvedere_web::fair_share::Permit;
 use belvedere_web::net::{
     self, FetchedResponse, Limits, MAX_ASKED_WAIT, NetError, RATE_LIMIT_WAIT, asked_wait,
 };
@@ -64,8 +65,9 @@ type Resolved = Result<Arc<DidDocument>, IdentityError>;
 #[derive(Clone)]
 pub struct Resolver {
     inner: Arc<Inner>,
-    pools: Arc<LookupPools>,
-    reads: Arc<LookupPools>,
+    /// `None` where nothing may be looked up.
+    pools: Option<Arc<LookupPools>>,
+    reads: Option<Arc<LookupPools>>,
     pub(super) owners: Owners,
 }
 
@@ -108,21 +110,8 @@ impl Resolver {
         let inner =
             Inner { net, directory, plc_url, clock, directory_pause, cache, pds, changes, last_change };
         let (pools, reads) = (LookupPools::for_callers(), LookupPools::for_reads());
-        Self { inner: Arc::new(inner), pools: Arc::new(pools), reads: Arc::new(reads), owners: owners() }
-    }
-
-    /// The same documents, for tasks that look up thousands of DIDs, at most `permits` at a time: they take no permits from
-    /// callers.
-    #[must_use]
-    pub fn for_tasks(&self, permits: usize) -> Self {
-        let pools = Arc::new(LookupPools::for_tasks(permits));
-        Self { pools: Arc::clone(&pools), reads: pools, ..self.clone() }
-    }
-
-    /// The same documents, for reads of what any caller may name: they take no permits from logins.
-    #[must_use]
-    pub fn for_reads(&self) -> Self {
-        Self { pools: Arc::clone(&self.reads), ..self.clone() }
+        let (pools, reads) = (Some(Arc::new(pools)), Some(Arc::new(reads)));
+        Self { inner: Arc::new(inner), pools, reads, owners: owners() }
     }
 
     pub(super) fn net(&self) -> &net::Client {
@@ -133,13 +122,14 @@ impl Resolver {
     ///
     /// # Errors
     /// When there is no document or it could not be fetched. Errors are cached too, for a shorter time, except
-    /// [`IdentityError::Busy`] and [`IdentityError::RateLimited`].
+    /// [`IdentityError::Busy`], [`IdentityError::RateLimited`] and [`IdentityError::NotCached`].
     pub async fn resolve(&self, did: &Did) -> Resolved {
         // By reference first, so that a cache hit does not clone the DID.
         if let Some(entry) = self.inner.cache.get(did).await {
             return entry.resolved;
         }
-        match self.inner.cache.try_get_with_by_ref(did, self.inner.fetch_entry(did, &self.pools)).await {
+        let pools = self.pools()?;
+        match self.inner.cache.try_get_with_by_ref(did, self.inner.fetch_entry(did, pools)).await {
             Ok(entry) => entry.resolved,
             Err(error) => Err(IdentityError::clone(&error)),
         }
@@ -178,8 +168,8 @@ impl Resolver {
     }
 
     /// Enters the pool for a look-up at a host that a caller named.
-    pub(super) async fn enter_web_pool(&self, host: &str) -> Result<Permit, Full> {
-        self.pools.web(host).await
+    pub(super) async fn enter_web_pool(&self, host: &str) -> Result<Permit, IdentityError> {
+        Ok(self.pools()?.web(host).await?)
     }
 
     /// Fetches the document again, for example when a signature does not match the cached key. Returns the cached
@@ -206,6 +196,7 @@ impl Resolver {
         {
             return resolved;
         }
+        let pools = self.pools()?;
         let result: Result<_, IdentityError> = inner
             .cache
             .entry_by_ref(did)
@@ -214,7 +205,7 @@ impl Resolver {
                 if old.as_ref().is_some_and(|old| inner.recent(old, seconds).is_some()) {
                     return Ok(Op::Nop);
                 }
-                let new = inner.fetch_entry(did, &self.pools).await?;
+                let new = inner.fetch_entry(did, pools).await?;
                 Ok(Op::Put(match (old, &new.resolved) {
                     (Some(old), Err(error @ IdentityError::Unavailable(_))) if old.resolved.is_ok() => {
                         Entry { failure: Some((new.fetched_at, error.clone())), ..old }

@@ -1,4 +1,5 @@
 mod handles;
+mod without_look_ups;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

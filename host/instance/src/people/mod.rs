@@ -52,22 +52,25 @@ impl People {
         Self { db, resolver, clock, random, unknown: Arc::default() }
     }
 
-    /// The known accounts among `dids`, for a page that shows them. The handles of the others are looked up in the background,
-    /// so that a later page has them. Those of accounts that the index does not have are kept in memory.
+    /// The same accounts, for runs that may not use the network: nothing is looked up, also not later.
+    #[must_use]
+    pub fn without_look_ups(&self) -> Self {
+        Self { resolver: self.resolver.without_look_ups(), ..self.clone() }
+    }
+
+    /// The known accounts among `dids`, for a page that shows them. Handles of those in the index are looked up in the
+    /// background, so that a later page has them. Others are not looked up: a caller may name any account, and the database
+    /// could not keep the result.
     ///
     /// # Errors
     /// When the store can't be read.
     pub async fn shown(&self, dids: &[Did]) -> Result<HashMap<String, Account>, StoreError> {
-        let mut accounts = self.accounts(dids).await?;
-        let now = self.clock.now();
-        let is_known = |did: &Did| accounts.get(did.as_str()).is_some_and(|account| is_fresh(account, now));
-        self.unknown.note(dids.iter().filter(|did| !is_known(did)), now);
-        for did in dids {
-            if !accounts.contains_key(did.as_str())
-                && let Some(handle) = self.unknown.handle(did)
-            {
-                accounts.insert(did.to_string(), Account { handle: Some(handle), ..Account::default() });
-            }
+        let accounts = self.accounts(dids).await?;
+        if self.resolver.looks_up() {
+            let now = self.clock.now();
+            let is_old = |account: &Account| !account.is_hidden && !is_fresh(account, now);
+            let is_wanted = |did: &&Did| accounts.get(did.as_str()).is_some_and(is_old);
+            self.unknown.note(dids.iter().filter(is_wanted), now);
         }
         Ok(accounts)
     }
@@ -87,18 +90,17 @@ impl People {
 
     async fn look_up(&self, resolver: &Resolver, dids: &[Did]) {
         // Another page or host may have found some meanwhile.
-        let Ok(Stored { accounts, missing, .. }) = self.stored(dids).await else {
+        let Ok(Stored { missing, .. }) = self.stored(dids).await else {
             self.unknown.failed(dids, self.clock.now(), &self.random);
             return;
         };
         let found = resolver.handles(&missing, |_| true, REFRESH_TIME).await;
-        self.keep(&missing, &found).await;
-        let failed: Vec<Did> = found.failed.into_iter().map(|(did, _)| did).collect();
-        for did in missing.iter().filter(|did| !failed.contains(did)) {
-            let handle = found.verified.get(did).filter(|_| !accounts.contains_key(did.as_str()));
-            self.unknown.found(did, handle.cloned());
-        }
-        self.unknown.failed(&failed, self.clock.now(), &self.random);
+        let is_kept = self.keep(&missing, &found).await;
+        let has_failed = |did: &Did| !is_kept || found.failed.iter().any(|(failed, _)| failed == did);
+        let (failed, looked_up): (Vec<Did>, Vec<Did>) = missing.into_iter().partition(has_failed);
+        let now = self.clock.now();
+        self.unknown.looked_up(&looked_up, now);
+        self.unknown.failed(&failed, now, &self.random);
     }
 
     /// The stored accounts among `dids`.
@@ -179,8 +181,8 @@ impl People {
         }
     }
 
-    /// Stores what was found. A failure costs later look-ups only.
-    async fn keep(&self, dids: &[Did], found: &Handles) {
+    /// Stores what was found, and returns whether that succeeded. A failure costs later look-ups only.
+    async fn keep(&self, dids: &[Did], found: &Handles) -> bool {
         let mut learned = Vec::with_capacity(dids.len());
         for did in dids {
             if found.failed.iter().any(|(failed, _)| failed == did) {
@@ -193,9 +195,11 @@ impl People {
                 learned.push(Learned { did: did.clone(), handle, pds, known_at });
             }
         }
-        if let Err(error) = identities::learn(&self.db, &learned).await {
+        let stored = identities::learn(&self.db, &learned).await;
+        if let Err(error) = &stored {
             tracing::warn!(%error, "handles can't be stored: they will be looked up again");
         }
+        stored.is_ok()
     }
 }
 

@@ -22,15 +22,15 @@ const MAX_NOTED: usize = 1_000;
 /// Accounts that are looked up at a time.
 const AT_A_TIME: usize = 50;
 
-/// Accounts whose last look-up is remembered: a page may be loaded often, and the database keeps no handles of accounts that the
-/// index does not have.
+/// Accounts whose last look-up is remembered: a page may be loaded often, and the database keeps nothing of a look-up that failed, or
+/// that found neither handle nor PDS.
 const MAX_REMEMBERED: u64 = 50_000;
 
 #[derive(Debug)]
 pub(super) struct Unknown {
     dids: Mutex<HashSet<Did>>,
     noted: Notify,
-    looked_up: Cache<Did, LookUp>,
+    last: Cache<Did, LookUp>,
 }
 
 /// The last look-up of an account.
@@ -39,22 +39,19 @@ struct LookUp {
     /// It is not looked up again before.
     again_at: Timestamp,
     retries: Backoff,
-    /// That of an account that the index does not have.
-    handle: Option<String>,
 }
 
 impl Default for Unknown {
     fn default() -> Self {
-        let looked_up = Cache::builder().max_capacity(MAX_REMEMBERED).build();
-        Self { dids: Mutex::default(), noted: Notify::new(), looked_up }
+        let last = Cache::builder().max_capacity(MAX_REMEMBERED).build();
+        Self { dids: Mutex::default(), noted: Notify::new(), last }
     }
 }
 
 impl Unknown {
     /// Notes those that are due for a look-up.
     pub(super) fn note<'a>(&self, dids: impl Iterator<Item = &'a Did>, now: Timestamp) {
-        let is_due = |did: &&Did| self.looked_up.get(*did).is_none_or(|last| last.again_at <= now);
-        let mut due = dids.filter(is_due).peekable();
+        let mut due = dids.filter(|did| self.is_due(did, now)).peekable();
         if due.peek().is_some() {
             let mut noted = self.dids();
             let room = MAX_NOTED.saturating_sub(noted.len());
@@ -69,55 +66,51 @@ impl Unknown {
         self.noted.notified().await;
     }
 
-    /// Takes some of the noted accounts, which are not noted again before their answer is old.
+    /// Takes some of the noted accounts.
     pub(super) fn take(&self, now: Timestamp) -> Vec<Did> {
         let mut noted = self.dids();
+        // A page may have noted some again while they were looked up.
+        noted.retain(|did| self.is_due(did, now));
         let dids: Vec<Did> = noted.iter().take(AT_A_TIME).cloned().collect();
         for did in &dids {
             noted.remove(did);
-            let last = self.looked_up.get(did);
-            let (retries, handle) = last.map_or_else(
-                || (Backoff::new(FIRST_RETRY, Duration::from_secs(NO_HANDLE_SECONDS.unsigned_abs())), None),
-                |last| (last.retries, last.handle),
-            );
-            let again_at = now.plus_seconds(NO_HANDLE_SECONDS);
-            self.looked_up.insert(did.clone(), LookUp { again_at, retries, handle });
         }
         dids
     }
 
-    /// Keeps an answer. `handle`: that of an account that the index does not have.
-    pub(super) fn found(&self, did: &Did, handle: Option<String>) {
-        if let Some(mut last) = self.looked_up.get(did) {
-            last.retries.reset();
-            self.looked_up.insert(did.clone(), LookUp { handle, ..last });
+    /// Keeps the time of a look-up with an answer, before which these accounts are not due again.
+    pub(super) fn looked_up(&self, dids: &[Did], now: Timestamp) {
+        for did in dids {
+            let again_at = now.plus_seconds(NO_HANDLE_SECONDS);
+            self.last.insert(did.clone(), LookUp { again_at, retries: retries() });
         }
     }
 
-    /// Shortens the wait for accounts of which nothing could be said.
+    /// Sets the wait for accounts of which nothing could be said.
     pub(super) fn failed(&self, dids: &[Did], now: Timestamp, random: &Random) {
         for did in dids {
-            if let Some(mut last) = self.looked_up.get(did) {
-                let wait = last.retries.next(random);
-                last.again_at = now.plus_seconds(i64::try_from(wait.as_secs()).unwrap_or(NO_HANDLE_SECONDS));
-                self.looked_up.insert(did.clone(), last);
-            }
+            let mut retries = self.last.get(did).map_or_else(retries, |last| last.retries);
+            let wait = i64::try_from(retries.next(random).as_secs()).unwrap_or(NO_HANDLE_SECONDS);
+            self.last.insert(did.clone(), LookUp { again_at: now.plus_seconds(wait), retries });
         }
     }
 
-    /// The handle of an account that the index does not have.
-    pub(super) fn handle(&self, did: &Did) -> Option<String> {
-        self.looked_up.get(did)?.handle
+    fn is_due(&self, did: &Did, now: Timestamp) -> bool {
+        self.last.get(did).is_none_or(|last| last.again_at <= now)
     }
 
     /// Forgets an account whose identity has changed.
     pub(super) fn forget(&self, did: &Did) {
-        self.looked_up.invalidate(did);
+        self.last.invalidate(did);
     }
 
     fn dids(&self) -> MutexGuard<'_, HashSet<Did>> {
         self.dids.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn retries() -> Backoff {
+    Backoff::new(FIRST_RETRY, Duration::from_secs(NO_HANDLE_SECONDS.unsigned_abs()))
 }
 
 #[cfg(test)]
@@ -139,6 +132,8 @@ mod tests {
         let (unknown, random) = (Unknown::default(), Random::seeded(3));
         let did = Did::try_from("did:plc:alice").unwrap();
         assert!(is_due(&unknown, &did, at(0)));
+        assert!(is_due(&unknown, &did, at(0)), "it was not looked up");
+        unknown.looked_up(std::slice::from_ref(&did), at(0));
         assert!(!is_due(&unknown, &did, at(NO_HANDLE_SECONDS - 1)));
         let mut now = at(NO_HANDLE_SECONDS);
         for longest in [60, 120, 240, 480, 960, 1_920, 3_600, 3_600] {
@@ -148,7 +143,7 @@ mod tests {
             now = now.plus_seconds(longest);
         }
         assert!(is_due(&unknown, &did, now));
-        unknown.found(&did, None);
+        unknown.looked_up(std::slice::from_ref(&did), now);
         assert!(!is_due(&unknown, &did, now.plus_seconds(NO_HANDLE_SECONDS - 1)));
         assert!(is_due(&unknown, &did, now.plus_seconds(NO_HANDLE_SECONDS)));
         let now = now.plus_seconds(NO_HANDLE_SECONDS);
@@ -158,16 +153,23 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_kept_until_the_identity_changes() {
+    fn an_account_is_due_again_when_its_identity_has_changed() {
+        let unknown = Unknown::default();
+        let did = Did::try_from("did:plc:alice").unwrap();
+        unknown.looked_up(std::slice::from_ref(&did), at(0));
+        assert!(!is_due(&unknown, &did, at(1)));
+        unknown.forget(&did);
+        assert!(is_due(&unknown, &did, at(1)));
+    }
+
+    #[test]
+    fn one_that_was_noted_during_its_look_up_is_not_looked_up_twice() {
         let unknown = Unknown::default();
         let did = Did::try_from("did:plc:alice").unwrap();
         assert!(is_due(&unknown, &did, at(0)));
-        unknown.found(&did, Some("alice.example".to_owned()));
-        assert_eq!(unknown.handle(&did).as_deref(), Some("alice.example"));
-        assert!(is_due(&unknown, &did, at(NO_HANDLE_SECONDS)), "its domain causes no event");
-        assert_eq!(unknown.handle(&did).as_deref(), Some("alice.example"));
-        unknown.forget(&did);
-        assert_eq!(unknown.handle(&did), None);
+        unknown.note(std::iter::once(&did), at(1));
+        unknown.looked_up(std::slice::from_ref(&did), at(2));
+        assert!(unknown.take(at(2)).is_empty());
     }
 
     #[test]

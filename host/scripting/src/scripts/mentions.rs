@@ -1,5 +1,6 @@
 //! Finds what a source names in literal form: methods in `xrpc.query("…")` and `xrpc.procedure("…")`, script
-//! variables in `env.NAME` and `env["NAME"]`, and the setting `params_raw = true`. Comments and strings are skipped.
+//! variables in `env.NAME` and `env["NAME"]`, and the setting `params_raw = true` at the top level. Comments
+//! and strings are skipped.
 
 use std::ops::Range;
 
@@ -29,28 +30,64 @@ pub fn mentions(source: &str) -> Vec<Mention<'_>> {
     let mut found = Vec::new();
     let mut rest = source;
     let mut is_field = false;
+    let mut place = Place::default();
     while let Some(next) = rest.chars().next() {
         if let Some(after) = skip_comment(rest) {
             rest = after;
         } else if let Some(after) = skip_long_string(rest) {
             (rest, is_field) = (after, false);
+            place.pass("");
         } else if next == '"' || next == '\'' {
             (rest, is_field) = (string_literal(rest).1, false);
+            place.pass("");
         } else if next.is_ascii_alphanumeric() || next == '_' {
-            if !is_field && let Some((kind, name)) = named(rest) {
+            if !is_field
+                && let Some((kind, name)) = named(rest)
+                && (kind != MentionKind::RawParams || place.begins_global())
+            {
                 let start = name.as_ptr() as usize - source.as_ptr() as usize;
                 found.push(Mention { kind, name, at: start..start + name.len() });
             }
-            rest = rest.trim_start_matches(is_name);
-            is_field = false;
+            let after = rest.trim_start_matches(is_name);
+            place.pass(&rest[..rest.len() - after.len()]);
+            (rest, is_field) = (after, false);
         } else {
             // `..` concatenates.
             is_field = next == ':' || (next == '.' && !rest.starts_with(".."));
             let skipped = if rest.starts_with("..") { 2 } else { next.len_utf8() };
+            if !next.is_whitespace() {
+                place.pass(&rest[..skipped]);
+            }
             rest = &rest[skipped..];
         }
     }
     found
+}
+
+/// A place in a source, by the tokens before it.
+#[derive(Default)]
+struct Place<'a> {
+    /// The blocks and brackets around it.
+    depth: usize,
+    /// The last token, without the content of strings.
+    last: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn pass(&mut self, token: &'a str) {
+        match token {
+            // The blocks of `while` and `for` begin with `do`.
+            "function" | "if" | "do" | "repeat" | "{" | "(" | "[" => self.depth += 1,
+            "end" | "until" | "}" | ")" | "]" => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.last = token;
+    }
+
+    /// Whether an assignment that begins here is to a global variable, at the top level.
+    fn begins_global(&self) -> bool {
+        self.depth == 0 && !matches!(self.last, "local" | ",")
+    }
 }
 
 fn is_name(c: char) -> bool {
@@ -167,7 +204,13 @@ mod tests {
 
     #[test]
     fn finds_the_setting_of_raw_params() {
-        for source in ["params_raw = true", "local x = 1 params_raw=true\nfunction handle() end"] {
+        for source in [
+            "params_raw = true",
+            "local x = 1 params_raw=true\nfunction handle() end",
+            "function a() if x then return { f = function() end } end end params_raw = true",
+            "for i = 1, 2 do while f(i) do repeat local a = t['end'] until a end end\nparams_raw = true",
+            "local s = 'function' -- if\nparams_raw = true",
+        ] {
             assert!(takes_raw_params(source), "{source}");
         }
         for source in [
@@ -176,6 +219,15 @@ mod tests {
             "params_raw == true",
             "a.params_raw = true",
             "params_raw = false",
+            "function handle() params_raw = true end",
+            "if env.RAW then params_raw = true end",
+            "do params_raw = true end",
+            "for i = 1, 2 do params_raw = true end",
+            "repeat params_raw = true until x",
+            "local options = { params_raw = true }",
+            "local params_raw = true",
+            "local a, params_raw = true",
+            "function handle() if a then b() elseif c then d() else e() end params_raw = true end",
         ] {
             assert!(!takes_raw_params(source), "{source}");
         }

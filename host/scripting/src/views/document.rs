@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use belvedere_storage::query::group::MAX_GROUP_KEYS;
+use belvedere_storage::query::sort::MAX_KEYS;
 
 use super::offence::Offences;
 
@@ -31,8 +32,9 @@ pub(super) struct Document {
     #[serde(default, rename = "where")]
     #[schemars(with = "BTreeMap<String, Condition>")]
     pub(super) conditions: Map<String, Value>,
-    /// A field, with `-` for descending. Newest first without one.
+    /// Fields, each with `-` for descending. Newest first without one.
     #[serde(default)]
+    #[schemars(length(max = MAX_KEYS))]
     pub(super) order: Vec<String>,
     /// Counts the records by values of theirs, instead of showing them.
     #[schemars(with = "Option<Group>")]

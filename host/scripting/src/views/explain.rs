@@ -1,19 +1,20 @@
-//! Describes the reads of a view, and asks for the indexes of the fields that they use.
+//! Describes the reads of a view.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use belvedere_protocol::atproto::Nsid;
-use belvedere_storage::query::{PageSize, Path, Relation, SortKey};
+use belvedere_storage::query::{Links, PageSize, Relation};
 use belvedere_storage::store::fields::table::{self, State};
-use belvedere_storage::store::fields::{self, IndexKind};
 use belvedere_storage::store::records::links::MAX_TARGETS;
-use belvedere_storage::store::records::related::ROWS_PER_STATEMENT;
+use belvedere_storage::store::records::related::targets_per_statement;
 use belvedere_storage::store::{Db, StoreError};
 
-use super::conditions::{FieldCondition, FieldTest};
 use super::limits;
+use super::needs::{Field, Needs};
 use super::plan::{Addition, Hide, Kind, Source, Subject, View};
+
+/// The statements for labels: those of labelers, and self-labels.
+const OF_LABELS: u32 = 2;
 
 /// A read of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -23,19 +24,12 @@ pub struct Step {
     pub name: String,
     /// The records that it reads.
     pub reads: String,
-    /// The indexes that it reads them by.
+    /// The indexes that it reads them by, and the parts of the document that none serves.
     pub indexes: Vec<String>,
     /// Rows that it returns, at most.
     pub rows: u32,
     /// Statements that it takes for a page, at most.
     pub statements: u32,
-}
-
-/// A field of which a view needs an index.
-struct Field<'a> {
-    collection: &'a Nsid,
-    path: &'a Path,
-    kind: IndexKind,
 }
 
 /// The reads of a view, in their order.
@@ -73,16 +67,23 @@ pub async fn explain(db: &Db, view: &View) -> Result<Vec<Step>, StoreError> {
         let reads = format!("the accounts whose records of {collection} link to the viewer");
         steps.push(hide(format!("toViewer:{collection}"), reads, &["record_refs (primary key)"]));
     }
-    let rows = source(view, &mut steps, &|field| {
-        format!("{} of {} ({})", field.kind.as_str(), field.path, state(field))
-    });
-    let hides = view.hide != Hide::default();
-    additions(&view.additions, "with", rows, hides, &mut steps);
+    let Needs { indexes, unserved } = Needs::of(view);
+    let index = |field: &Field<'_>| format!("{} of {} ({})", field.kind.as_str(), field.path, state(field));
+    let none = |part: &String| {
+        if indexes.is_empty() {
+            format!("none for {part}: the read is a scan")
+        } else {
+            format!("none for {part}: the read is a scan, unless the other conditions leave few records")
+        }
+    };
+    let of_fields: Vec<String> = indexes.iter().map(index).chain(unserved.iter().map(none)).collect();
+    let rows = source(view, &mut steps, of_fields);
+    additions(&view.additions, "with", rows, &view.hide, &mut steps);
     Ok(steps)
 }
 
-/// Adds the reads of the source. Returns the most rows of it.
-fn source(view: &View, steps: &mut Vec<Step>, shown: &dyn Fn(&Field<'_>) -> String) -> u32 {
+/// Adds the reads of the source, of which a list uses the indexes `of_fields`. Returns the most rows of it.
+fn source(view: &View, steps: &mut Vec<Step>, of_fields: Vec<String>) -> u32 {
     let step = |name: &str, reads: String, indexes: &[&str], rows: u32, statements: u32| Step {
         name: name.to_owned(),
         reads,
@@ -105,7 +106,7 @@ fn source(view: &View, steps: &mut Vec<Step>, shown: &dyn Fn(&Field<'_>) -> Stri
                 let reads =
                     format!("all records of {collection} that match, counted by {}: a scan", keys.join(", "));
                 let mut counted = step("group", reads, &[], PageSize::GROUPS.max, 1);
-                counted.indexes.extend(fields_of(view).iter().map(shown));
+                counted.indexes.extend(of_fields);
                 steps.push(counted);
                 return PageSize::GROUPS.max;
             }
@@ -118,24 +119,37 @@ fn source(view: &View, steps: &mut Vec<Step>, shown: &dyn Fn(&Field<'_>) -> Stri
                 // The lists of the accounts of a timeline are read one by one, until the page is full.
                 if linked_from.is_some() { rows + 2 } else { 2 },
             );
-            list.indexes.extend(fields_of(view).iter().map(shown));
+            list.indexes.extend(of_fields);
             steps.push(list);
             rows
         }
         Source::Record { .. } => {
-            steps.push(step("from", "one record by its URI".to_owned(), &["records (primary key)"], 1, 1));
+            let statements = 1 + of_hidden_labels(&view.hide);
+            steps.push(step(
+                "from",
+                "one record by its URI".to_owned(),
+                &["records (primary key)"],
+                1,
+                statements,
+            ));
             1
         }
-        Source::Tree { collection, limit, .. } => {
+        Source::Tree { links: Links { collection, .. }, limit, .. } => {
             let reads = format!("the records of {collection} below a record, level by level");
-            steps.push(step("from", reads, &["record_refs (primary key)"], *limit, 1 + limits::DEPTH));
+            let statements = 1 + of_hidden_labels(&view.hide) + limits::DEPTH;
+            steps.push(step("from", reads, &["record_refs (primary key)"], *limit, statements));
             *limit
         }
     }
 }
 
-/// Adds the reads of additions. `hides`: whether the view hides records, which counts look through once more.
-fn additions(additions: &[Addition], at: &str, rows: u32, hides: bool, steps: &mut Vec<Step>) {
+/// The statements for the labels of records that are read by their keys, of which some may be hidden.
+fn of_hidden_labels(hide: &Hide) -> u32 {
+    if hide.labels.is_empty() { 0 } else { OF_LABELS }
+}
+
+/// Adds the reads of additions.
+fn additions(additions: &[Addition], at: &str, rows: u32, hide: &Hide, steps: &mut Vec<Step>) {
     for Addition { name, kind } in additions {
         let name = format!("{at}.{name}");
         let (reads, indexes, most): (_, &[&str], u32) = match kind {
@@ -170,23 +184,32 @@ fn additions(additions: &[Addition], at: &str, rows: u32, hides: bool, steps: &m
                 (format!("the first {limit} of {collection} of {}", subject(to)), index, most)
             }
         };
-        let times = if hides && matches!(kind, Kind::Count { .. }) { 2 } else { 1 };
         steps.push(Step {
             name: name.clone(),
             reads,
             indexes: indexes.iter().map(|index| (*index).to_owned()).collect(),
             rows: most,
-            statements: times * statements(most, ROWS_PER_STATEMENT).max(statements(rows, MAX_TARGETS)),
+            statements: statements(kind, rows, hide),
         });
         if let Some(joined) = kind.joined() {
-            self::additions(&joined.additions, &format!("{name}.with"), most, hides, steps);
+            self::additions(&joined.additions, &format!("{name}.with"), most, hide, steps);
         }
     }
 }
 
-/// The statements for so many rows, of which each reads at most `each`.
-fn statements(rows: u32, each: usize) -> u32 {
-    u32::try_from((rows as usize).div_ceil(each)).unwrap_or(u32::MAX)
+/// The statements for an addition of so many rows.
+fn statements(kind: &Kind, rows: u32, hide: &Hide) -> u32 {
+    let parts = |each: usize| u32::try_from((rows as usize).div_ceil(each)).unwrap_or(u32::MAX);
+    match kind {
+        Kind::Follow { .. } | Kind::Record { .. } => 1 + of_hidden_labels(hide),
+        // The records and the handles.
+        Kind::Profile { .. } => 2 + of_hidden_labels(hide),
+        // The records of small counts are looked through for hidden ones.
+        Kind::Count { .. } if *hide != Hide::default() => 2 * parts(MAX_TARGETS),
+        Kind::Count { .. } | Kind::Mine { .. } => parts(MAX_TARGETS),
+        Kind::Labels { .. } => OF_LABELS,
+        Kind::List { limit, .. } => parts(targets_per_statement(*limit)),
+    }
 }
 
 fn subject(subject: &Subject) -> String {
@@ -195,36 +218,4 @@ fn subject(subject: &Subject) -> String {
         Subject::Did => "the author".to_owned(),
         Subject::Field(path) => format!("what {path} names"),
     }
-}
-
-/// The fields of which the view needs an index.
-fn fields_of(view: &View) -> Vec<Field<'_>> {
-    let Source::List { collection, linked_from } = &view.source else { return Vec::new() };
-    // A list of one account's records reads those, and no index of a field.
-    if linked_from.is_some() {
-        return Vec::new();
-    }
-    let by_condition = view.conditions.fields.iter().filter_map(|condition| match condition {
-        FieldCondition::Test { path, test, .. } if *test != FieldTest::Contains => Some(path),
-        _ => None,
-    });
-    let mut needed: Vec<Field<'_>> =
-        by_condition.map(|path| Field { collection, path, kind: IndexKind::Filter }).collect();
-    if let Some(order) = view.order.as_ref().filter(|order| order.then.is_empty())
-        && let SortKey::Field(path) = &order.key
-    {
-        needed.push(Field { collection, path, kind: IndexKind::Sort });
-    }
-    needed
-}
-
-/// Asks for the indexes of the fields that a view uses. They are built in the background.
-///
-/// # Errors
-/// When the store can't be read.
-pub async fn request_indexes(db: &Db, view: &View) -> Result<(), StoreError> {
-    for Field { collection, path, kind } in fields_of(view) {
-        fields::request(db, collection, path, kind).await?;
-    }
-    Ok(())
 }

@@ -1,5 +1,7 @@
 //! The parameters of a view and their use, which decides on the type that the lexicon declares.
 
+use belvedere_protocol::atproto::Nsid;
+
 use super::conditions::{Conditions, FieldCondition, Operands};
 use super::operand::Operand;
 use super::plan::{Source, View};
@@ -61,6 +63,16 @@ impl View {
             uses.add(limit, Form::Number, "group.limit");
         }
         uses.0
+    }
+
+    /// The parameter with the URI of the record that the view shows, and the only collection that it may be of.
+    pub fn record_parameter(&self) -> Option<(&str, &Nsid)> {
+        let (operand, collection) = match &self.source {
+            Source::Record { uri, collection } => (uri, collection.as_ref()?),
+            Source::Tree { root, links, .. } => (root, &links.collection),
+            Source::List { .. } => return None,
+        };
+        if let Operand::Parameter(name) = operand { Some((name, collection)) } else { None }
     }
 
     /// Whether the rows depend on the viewer, so that an anonymous call has no answer.

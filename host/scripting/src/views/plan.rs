@@ -35,8 +35,8 @@ pub(super) enum Source {
     },
     Tree {
         root: Operand,
-        collection: Nsid,
-        path: String,
+        /// From each record to the one above it.
+        links: Links,
         depth: Option<Operand>,
         limit: u32,
     },

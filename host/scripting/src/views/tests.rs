@@ -1,5 +1,8 @@
 //! Documents are compiled and compared with lexicons; every mistake is listed with its place.
 
+mod needs;
+mod trees;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -130,6 +133,27 @@ fn each_mistake_has_its_place_and_its_remedy() {
         ),
         (
             "/output/feed/0/likeCount",
+            json!(0.5),
+            "output.feed[].likeCount: it is a number with a fraction, and the lexicon declares integer",
+        ),
+        (
+            "/output/feed/0/kind",
+            json!(null),
+            "output.feed[].kind: it is null, and the lexicon declares string",
+        ),
+        (
+            "/from",
+            json!({ "collection": "com.example.post", "did": "$actor" }),
+            "where.did: from.did names the accounts already: remove the condition",
+        ),
+        (
+            "/from",
+            json!({ "collection": "com.example.post", "did": { "linkedFrom": "$viewer", "by": "a.b.c", "path": "" } }),
+            "from.did.path: \"\" is not the path of a link, such as subject.uri",
+        ),
+        ("/with/likeCount/path", json!("a b"), "with.likeCount.path: \"a b\" is not the path of a link"),
+        (
+            "/output/feed/0/likeCount",
             json!("@uri"),
             "output.feed[].likeCount: it is a string, and the lexicon declares integer",
         ),
@@ -178,15 +202,17 @@ fn a_view_needs_the_lexicon_of_a_query() {
 }
 
 #[test]
-fn a_tree_has_the_form_of_its_records() {
-    let tree = |output: Value| {
-        json!({ "view": 1, "output": output,
-            "from": { "tree": "$uri", "collection": "com.example.post", "path": "reply.parent.uri" } })
-    };
-    let good = json!({ "thread": { "uri": "@uri", "replies": "@children" } });
-    assert!(compile(&tree(good).to_string()).is_ok());
-    let without = compile(&tree(json!({ "thread": "@uri" })).to_string()).unwrap_err().to_string();
-    assert!(without.contains("one field with the value @children"), "{without}");
+fn the_main_definition_may_be_a_local_variant() {
+    let mut documents = documents();
+    let lexicon = documents.get_mut(METHOD).unwrap();
+    lexicon["defs"]["item"] = json!({ "type": "union", "closed": true, "refs": ["com.example.thing"] });
+    let thing = json!({ "lexicon": 1, "id": "com.example.thing", "defs": { "main": { "type": "object",
+        "properties": { "next": { "type": "union", "closed": true, "refs": ["#main"] } } } } });
+    documents.insert("com.example.thing".to_owned(), thing);
+    let form = json!({ "$type": "com.example.thing", "next": { "$type": "com.example.thing" } });
+    let document = json!({ "view": 1, "from": "com.example.post", "output": { "feed": [form] } });
+    let view = compile(&document.to_string()).unwrap();
+    assert_eq!(check(&view, METHOD, &documents), Ok(()));
 }
 
 #[test]

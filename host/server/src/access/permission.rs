@@ -86,7 +86,8 @@ permissions! {
     }
     "Scripts" {
         ScriptsRead "scripts:read" "Read scripts" "See scripts and their source.";
-        ScriptsManage "scripts:manage" "Manage scripts" "Create, change and remove scripts.";
+        ScriptsManage "scripts:manage" "Manage scripts"
+            "Create, change and remove scripts. A script may also moderate, and issue labels in this instance's name.";
     }
     "Script Variables" {
         ScriptVariablesCreate "script-variables:create" "Set script variables"

@@ -21,8 +21,8 @@ use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::settings::Settings;
 use belvedere_instance::spaces::Spaces;
 use belvedere_scripting::scripts::{
-    Engine, EngineConfig, Library, OutboundHttp, ScriptRuntime, ServerIndex, ServerLabels, ServerLog,
-    ServerPlugins, ServerProfiles, Services, Variables, Xrpc,
+    Engine, EngineConfig, Library, OutboundHttp, Profiles, ScriptRuntime, ServerIndex, ServerLabels,
+    ServerLog, ServerPlugins, Services, Variables, Xrpc,
 };
 use belvedere_scripting::views::Views;
 use belvedere_wasm::sandbox::MemoryPool;
@@ -41,7 +41,7 @@ pub struct Scripting {
     /// The stored views of query methods.
     pub views: Views,
     /// The profiles of accounts, for views.
-    pub profiles: Arc<ServerProfiles>,
+    pub profiles: Arc<Profiles>,
 }
 
 /// Dry runs at once: they are made by hand, and must leave the instances of the guest to requests and events.
@@ -89,7 +89,7 @@ impl Scripting {
         let moderator = Moderator::new(db.clone(), clock.clone(), events.clone());
         let look_ups = ScriptLookUps { buckets: Arc::clone(sender_buckets), clock: clock.clone() };
         let people = startup.people.clone();
-        let profiles = ServerProfiles {
+        let profiles = Profiles {
             db: db.clone(),
             settings: Arc::clone(settings),
             registry: Arc::clone(&startup.core.registry),
@@ -106,7 +106,7 @@ impl Scripting {
             .with_atproto(startup.core.resolver.clone(), labels, Arc::clone(attestation))
             .with_moderator(moderator)
             .with_people(people, Arc::new(look_ups))
-            .with_profiles(Arc::clone(&profiles) as _)
+            .with_profiles(Arc::clone(&profiles))
             .with_identity(identity.clone())
             .with_repos(repos.clone())
             .with_linked_repos(linked_repos.clone())

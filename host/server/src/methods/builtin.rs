@@ -1,10 +1,9 @@
 //! A query without a script: lists the records of its target collection, or gives one.
 
-use std::sync::Arc;
-
 use http::StatusCode;
 
-use super::{TypedCall, account_of, pay_for_handle};
+use super::reading::Reading;
+use super::{TypedCall, pay_for_handle};
 use crate::app::App;
 use belvedere_instance::blob_hosts::BlobHosts;
 use belvedere_instance::lexicons::Lexicon;
@@ -13,36 +12,41 @@ use belvedere_protocol::atproto::{AtIdentifier, HandleUri, Nsid};
 use belvedere_storage::query::{PageSize, Position, Query, valid};
 use belvedere_storage::render;
 use belvedere_storage::store::records::{self, Page};
-use belvedere_storage::store::replicas::ReadDb;
 use belvedere_storage::store::{Db, query};
 use belvedere_web::http::Error;
 
-/// `may_lag`: whether a replica may answer.
 pub(super) async fn answer(
-    app: &Arc<App>,
+    app: &App,
     lexicon: &Lexicon,
     typed: &TypedCall<'_>,
-    may_lag: bool,
+    reading: &Reading,
 ) -> Result<Answer, Error> {
     let call = typed.call;
-    let db = if may_lag { app.db.read_for(|| call.caller.writer()).await } else { ReadDb::primary(&app.db) };
+    let db = reading.db(app, &call.caller).await;
     match call.param("uri") {
-        Some(uri) => single(app, &db, lexicon, &call.caller, uri).await,
-        None => list(app, &db, lexicon, typed).await,
+        Some(uri) => single(app, &db, lexicon, &call.caller, uri, reading).await,
+        None => list(app, &db, lexicon, typed, reading).await,
     }
 }
 
-async fn single(app: &App, db: &Db, lexicon: &Lexicon, caller: &Caller, uri: &str) -> Result<Answer, Error> {
+async fn single(
+    app: &App,
+    db: &Db,
+    lexicon: &Lexicon,
+    caller: &Caller,
+    uri: &str,
+    reading: &Reading,
+) -> Result<Answer, Error> {
     let not_found = || Error::not_found("record not found");
     // A query shows its own collection and no other.
     let is_shown = |collection: &Nsid| lexicon.target_collection.as_ref() == Some(collection);
-    let resolver = &app.core.resolver;
+    let resolver = &reading.resolver;
     if let Some(named) = HandleUri::parse(uri) {
         // Compared first, so that a call that shows nothing costs the handle's domain nothing.
         if !is_shown(&named.collection) {
             return Err(not_found());
         }
-        pay_for_handle(app, caller, &named.handle)?;
+        pay_for_handle(app, resolver, caller, &named.handle)?;
     }
     let uri = resolver.record_uri(uri).await?;
     if !is_shown(&uri.collection) {
@@ -53,7 +57,13 @@ async fn single(app: &App, db: &Db, lexicon: &Lexicon, caller: &Caller, uri: &st
     Ok(Answer::json(StatusCode::OK, render::single_body(&row, hosts.get(&row.did))))
 }
 
-async fn list(app: &App, db: &Db, lexicon: &Lexicon, typed: &TypedCall<'_>) -> Result<Answer, Error> {
+async fn list(
+    app: &App,
+    db: &Db,
+    lexicon: &Lexicon,
+    typed: &TypedCall<'_>,
+    reading: &Reading,
+) -> Result<Answer, Error> {
     let TypedCall { call, params, .. } = typed;
     // The lexicon may have a default.
     let default =
@@ -74,13 +84,13 @@ async fn list(app: &App, db: &Db, lexicon: &Lexicon, typed: &TypedCall<'_>) -> R
             let after = Position::read(call.param("cursor"), None)
                 .map_err(|invalid| Error::bad_request(invalid.to_string()))?;
             let did = match account {
-                Some(account) => Some(account_of(app, &call.caller, "did", account).await?),
+                Some(account) => Some(reading.account_of(app, &call.caller, "did", account).await?),
                 None => None,
             };
             let wanted = Query { did, limit, after, valid, ..Query::of(collection) };
             query::read(db, &wanted, &call.caller.tenant).await?
         }
     };
-    let hosts = BlobHosts::of(&app.core.resolver, &page.rows).await;
+    let hosts = BlobHosts::of(&reading.resolver, &page.rows).await;
     Ok(Answer::json(StatusCode::OK, render::list_body(&page, |did| hosts.get(did))))
 }

@@ -9,7 +9,8 @@ use http::StatusCode;
 use serde_json::value::RawValue;
 
 use super::fixed::FixedMethod;
-use super::{TypedCall, WrongKind, builtin, describe_server, lexicon_of, view};
+use super::reading::Reading;
+use super::{TypedCall, WrongKind, describe_server, lexicon_of, query, view};
 use crate::app::App;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Verb};
@@ -82,7 +83,7 @@ impl DryRunMethods {
     /// Answers a call with a view, which need not be stored.
     pub async fn view(&self, view: &View, call: &Call) -> Answer {
         let answer = match TypedCall::new(&self.app, call) {
-            Ok(typed) => view::run(&self.app, &self.app.db, view, &typed).await,
+            Ok(typed) => view::run(&self.app, view, &typed, &self.reading()).await,
             Err(error) => Err(error),
         };
         answer.unwrap_or_else(|error| Answer::of_error(&error))
@@ -116,7 +117,7 @@ impl DryRunMethods {
             (None, Verb::Query) => match (fixed, lexicon) {
                 // This server's own name is no secret.
                 (Some(FixedMethod::DescribeServer), _) => Ok(describe_server::answer(&self.app)),
-                (None, Some(lexicon)) => Ok(self.built_in(&lexicon, &call).await),
+                (None, Some(lexicon)) => Ok(self.query(&lexicon, &call).await),
                 _ => Err(self.refusal(&call)),
             },
             (None, Verb::Procedure) => {
@@ -130,19 +131,16 @@ impl DryRunMethods {
         }
     }
 
-    async fn built_in(&self, lexicon: &Lexicon, call: &Call) -> Answer {
+    async fn query(&self, lexicon: &Lexicon, call: &Call) -> Answer {
         let answer = match TypedCall::new(&self.app, call) {
-            Ok(typed) => match view::view_of(&self.app, call) {
-                // Not as a call of the method, which is counted.
-                Some(stored) => match view::runnable(&stored) {
-                    Ok(view) => view::run(&self.app, &self.app.db, view, &typed).await,
-                    Err(error) => Err(error),
-                },
-                None => builtin::answer(&self.app, lexicon, &typed, false).await,
-            },
+            Ok(typed) => query(&self.app, lexicon, &typed, &self.reading()).await,
             Err(error) => Err(error),
         };
         answer.unwrap_or_else(|error| Answer::of_error(&error))
+    }
+
+    fn reading(&self) -> Reading {
+        Reading::of_dry_run(&self.app, self.dry_run.options().network)
     }
 
     /// Methods of other servers are not called.

@@ -87,7 +87,7 @@ async fn actor_did(app: &App, caller: &Caller, actor: &str) -> Result<Did, Error
     let actor = &*typed(actor);
     let name = actor.strip_prefix('@').unwrap_or(actor);
     if let Ok(handle) = Handle::try_from(name) {
-        pay_for_handle(app, caller, &handle)?;
+        pay_for_handle(app, &app.core.resolver, caller, &handle)?;
     }
     app.core.resolver.account_for_read(name).await.map_err(|error| match error {
         HandleError::Malformed => Error::bad_request("actor is neither a handle nor a DID"),

@@ -13,6 +13,7 @@ mod in_process;
 mod own_pds;
 pub mod pds_session;
 pub mod query_labels;
+mod reading;
 mod scripted;
 pub mod spaces;
 mod typed_call;
@@ -26,14 +27,16 @@ use serde::de::IgnoredAny;
 
 use crate::access::Sender;
 use crate::app::App;
+use belvedere_instance::identity::Resolver;
 use belvedere_instance::lexicons::Lexicon;
 use belvedere_instance::xrpc::{Answer, Call, Caller, Verb};
-use belvedere_protocol::atproto::{AtIdentifier, Did, Handle, Nsid};
+use belvedere_protocol::atproto::{Handle, Nsid};
 use belvedere_scripting::scripts::{CompiledScript, Lineage};
 use belvedere_web::http::Error;
 
 use fixed::FixedMethod;
 pub use in_process::InProcess;
+use reading::Reading;
 use typed_call::TypedCall;
 
 /// The reason why a call failed.
@@ -111,35 +114,33 @@ async fn dispatch(
         }
         (Some(script), _) => scripted::answer(app, &script, Some(&lexicon), &typed, lineage).await,
         (None, Verb::Query) => {
-            let may_lag = lineage.is_none_or(Lineage::may_lag);
-            match view::view_of(app, call) {
-                Some(stored) => view::answer(app, &stored, &typed, may_lag).await,
-                None => builtin::answer(app, &lexicon, &typed, may_lag).await,
-            }
+            let reading = Reading::of_call(app, lineage.is_none_or(Lineage::may_lag));
+            query(app, &lexicon, &typed, &reading).await
         }
         (None, Verb::Procedure) => write::answer(app, &lexicon, &typed).await,
     };
     Ok(answer?)
 }
 
+/// Answers a query without a script: with its view, or with the built-in list.
+async fn query(
+    app: &App,
+    lexicon: &Lexicon,
+    typed: &TypedCall<'_>,
+    reading: &Reading,
+) -> Result<Answer, Error> {
+    match app.scripting.views.get(typed.call.nsid.as_str()) {
+        Some(stored) => view::answer(app, &stored, typed, reading).await,
+        None => builtin::answer(app, lexicon, typed, reading).await,
+    }
+}
+
 /// Charges the look-up of a handle that a caller names, unless its account is known.
-fn pay_for_handle(app: &App, caller: &Caller, handle: &Handle) -> Result<(), Error> {
-    if !app.core.resolver.knows_owner(handle) {
+fn pay_for_handle(app: &App, resolver: &Resolver, caller: &Caller, handle: &Handle) -> Result<(), Error> {
+    if resolver.asks_domain_of(handle) {
         Sender::of_tenant(&app.access, &caller.tenant).pay_handle_look_up(handle)?;
     }
     Ok(())
-}
-
-/// The account that the parameter `name` of a read names. The look-up of a handle is charged.
-async fn account_of(app: &App, caller: &Caller, name: &str, account: AtIdentifier) -> Result<Did, Error> {
-    match account {
-        AtIdentifier::Did(did) => Ok(did),
-        AtIdentifier::Handle(handle) => {
-            pay_for_handle(app, caller, &handle)?;
-            let found = app.core.resolver.account_for_read(handle.as_str()).await;
-            found.map_err(|error| error.of_parameter(name))
-        }
-    }
 }
 
 /// Whether a script answers a call of one of the server's own methods.

@@ -1,45 +1,47 @@
 //! Answers a query with the view that is stored for it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use http::StatusCode;
 use serde_json::Value;
 
+use super::reading::Reading;
 use super::scripted::report_output;
-use super::{TypedCall, account_of, pay_for_handle};
+use super::{TypedCall, pay_for_handle};
 use crate::app::App;
 use belvedere_instance::events::Event;
 use belvedere_instance::xrpc::{Answer, Call};
 use belvedere_protocol::atproto::lexicon::Format;
 use belvedere_protocol::atproto::{AtIdentifier, Did, HandleUri};
 use belvedere_scripting::views::{Arguments, Form, Reads, StoredView, View, ViewError};
-use belvedere_storage::store::replicas::ReadDb;
-use belvedere_storage::store::{Db, StoreError};
+use belvedere_storage::store::StoreError;
 use belvedere_web::http::Error;
 
 /// Handles that one call may name: a page of them.
 const MAX_HANDLES: usize = 100;
 
-/// The view that answers a query, if one is stored.
-pub(super) fn view_of(app: &App, call: &Call) -> Option<Arc<StoredView>> {
-    app.scripting.views.get(call.nsid.as_str())
-}
-
-/// `may_lag`: whether a replica may answer.
+/// Answers a call with the view that is stored for its method.
+///
+/// # Errors
+/// Those of the call; 500 when the view does not fit its lexicon any more.
 pub(super) async fn answer(
     app: &App,
     stored: &StoredView,
     typed: &TypedCall<'_>,
-    may_lag: bool,
+    reading: &Reading,
 ) -> Result<Answer, Error> {
     let call = typed.call;
-    let view = runnable(stored)?;
-    let db = if may_lag { app.db.read_for(|| call.caller.writer()).await } else { ReadDb::primary(&app.db) };
+    let view = stored.view.as_ref().map_err(|offences| {
+        Error::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError")
+            .with_message(format!("the view of this method does not fit its lexicon: {offences}"))
+    })?;
     let started = Instant::now();
-    let answer = run(app, &db, view, typed).await?;
+    let answer = run(app, view, typed, reading).await?;
+    if !reading.is_recorded {
+        return Ok(answer);
+    }
     if stored.outputs.takes()
         && let Err(errors) = app.registry.snapshot().check_output(call.nsid.as_str(), &answer.body)
     {
@@ -55,26 +57,24 @@ pub(super) async fn answer(
 }
 
 /// Answers a call with a view, which need not be stored.
-pub(super) async fn run(app: &App, db: &Db, view: &View, typed: &TypedCall<'_>) -> Result<Answer, Error> {
-    let arguments = arguments(app, view, typed).await?;
+pub(super) async fn run(
+    app: &App,
+    view: &View,
+    typed: &TypedCall<'_>,
+    reading: &Reading,
+) -> Result<Answer, Error> {
+    let arguments = arguments(app, view, typed, reading).await?;
+    let caller = &typed.call.caller;
+    let db = reading.db(app, caller).await;
     let reads = Reads {
-        db,
-        tenant: &typed.call.caller.tenant,
-        profiles: app.scripting.profiles.as_ref(),
-        resolver: &app.core.resolver,
+        db: &db,
+        tenant: &caller.tenant,
+        profiles: &reading.profiles,
+        resolver: &reading.resolver,
         now: app.clock.now(),
     };
     let body = view.run(reads, &arguments).await.map_err(refused)?;
     Ok(Answer::json(StatusCode::OK, body))
-}
-
-/// # Errors
-/// 500 for a stored view that does not fit its lexicon any more.
-pub(super) fn runnable(stored: &StoredView) -> Result<&View, Error> {
-    stored.view.as_ref().map_err(|offences| {
-        Error::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError")
-            .with_message(format!("the view of this method does not fit its lexicon: {offences}"))
-    })
 }
 
 fn refused(error: ViewError) -> Error {
@@ -95,9 +95,21 @@ fn refused(error: ViewError) -> Error {
 
 /// The parameters of a call, with DIDs in place of handles: where the view takes them for accounts or URIs, or the lexicon says that
 /// they are.
-async fn arguments(app: &App, view: &View, typed: &TypedCall<'_>) -> Result<Arguments, Error> {
+async fn arguments(
+    app: &App,
+    view: &View,
+    typed: &TypedCall<'_>,
+    reading: &Reading,
+) -> Result<Arguments, Error> {
     let call = typed.call;
     let mut values = typed.params.clone().unwrap_or_default();
+    // Compared first, so that a call that shows nothing costs the handle's domain nothing.
+    if let Some((name, collection)) = view.record_parameter()
+        && let Some(named) = values.get(name).and_then(Value::as_str).and_then(HandleUri::parse)
+        && named.collection != *collection
+    {
+        return Err(refused(ViewError::NotFound));
+    }
     let lexicons = app.registry.snapshot();
     let uses = view.parameters();
     let names: BTreeSet<&str> = uses.iter().map(|used| used.name).collect();
@@ -111,9 +123,9 @@ async fn arguments(app: &App, view: &View, typed: &TypedCall<'_>) -> Result<Argu
         }
         let texts = texts(name, value)?;
         let resolved = if is_account {
-            try_join_all(texts.iter().map(|account| did_of(app, call, name, account))).await?
+            try_join_all(texts.iter().map(|account| did_of(app, call, name, account, reading))).await?
         } else {
-            try_join_all(texts.iter().map(|uri| with_did(app, call, uri))).await?
+            try_join_all(texts.iter().map(|uri| with_did(app, call, uri, reading))).await?
         };
         let values = if let Value::Array(values) = value { values } else { std::slice::from_mut(value) };
         for (value, resolved) in values.iter_mut().zip(resolved) {
@@ -139,17 +151,23 @@ fn is_of_did(text: &str) -> bool {
     text.strip_prefix("at://").unwrap_or(text).starts_with("did:")
 }
 
-async fn did_of(app: &App, call: &Call, name: &str, account: &str) -> Result<String, Error> {
+async fn did_of(
+    app: &App,
+    call: &Call,
+    name: &str,
+    account: &str,
+    reading: &Reading,
+) -> Result<String, Error> {
     let named = AtIdentifier::parse(account);
     let named = named.ok_or_else(|| invalid(format!("{name} is neither a DID nor a handle")))?;
-    Ok(account_of(app, &call.caller, name, named).await?.to_string())
+    Ok(reading.account_of(app, &call.caller, name, named).await?.to_string())
 }
 
 /// An AT URI with the DID in place of its handle. Others stay: what reads them names the mistake.
-async fn with_did(app: &App, call: &Call, uri: &str) -> Result<String, Error> {
+async fn with_did(app: &App, call: &Call, uri: &str, reading: &Reading) -> Result<String, Error> {
     let Some(named) = HandleUri::parse(uri) else { return Ok(uri.to_owned()) };
-    pay_for_handle(app, &call.caller, &named.handle)?;
-    Ok(app.core.resolver.record_uri(uri).await?.to_string())
+    pay_for_handle(app, &reading.resolver, &call.caller, &named.handle)?;
+    Ok(reading.resolver.record_uri(uri).await?.to_string())
 }
 
 fn invalid(text: String) -> Error {

@@ -23,7 +23,7 @@ pub use narrow::{HasLabel, Hidden, Narrow};
 pub use page_size::PageSize;
 pub use path::Path;
 pub use position::Position;
-pub use records::{Backlinks, Below, Links, Query, Related, Relation};
+pub use records::{Backlinks, Below, InvalidLinkPath, Links, Query, Related, Relation};
 pub use relevance::Relevance;
 pub use search::{Search, SearchError};
 pub use sort::{Direction, InvalidSort, Sort, SortKey};

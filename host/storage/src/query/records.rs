@@ -38,6 +38,22 @@ pub struct Links {
     pub path: Option<String>,
 }
 
+/// A text is not the place of a link, as the index names it: without positions in arrays.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not the path of a link, such as subject.uri")]
+pub struct InvalidLinkPath(String);
+
+impl Links {
+    /// # Errors
+    /// When the path is none.
+    pub fn new(collection: Nsid, path: Option<String>) -> Result<Self, InvalidLinkPath> {
+        match path {
+            Some(path) if path.is_empty() || path.contains([' ', '\0']) => Err(InvalidLinkPath(path)),
+            path => Ok(Self { collection, path }),
+        }
+    }
+}
+
 /// A query for a page of backlinks: the records of a collection that refer to a target, last created first.
 #[derive(Clone, Debug)]
 pub struct Backlinks {

@@ -161,8 +161,6 @@ async fn hidden_accounts_vanish(mut world: World) {
     assert_eq!(page["feed"][2]["replies"], json!([]));
 }
 
-const PICTURE: &str = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku";
-
 /// Hides a record or an account here, or takes it down. Returns the path of the decision.
 async fn moderate(world: &World, subject: &str, action: &str) -> String {
     let body = json!({ "subject": subject, "action": action, "reason": "spam" });

@@ -47,6 +47,7 @@ const LIKES: &str = "com.example.like";
 const FOLLOWS: &str = "com.example.follow";
 const BLOCKS: &str = "com.example.block";
 const CID: &str = "bafyreib2rxk3rybk3aobmv5cjuql3bm2twh4jo5uxgf5kpqcsgz7soitae";
+const PICTURE: &str = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku";
 
 /// A strong reference to a post.
 fn reference(did: &str, rkey: &str) -> Value {

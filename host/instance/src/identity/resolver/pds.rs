@@ -50,7 +50,9 @@ impl Resolver {
         let last = match &result {
             Ok(document) => return Ok(document.pds().map(Arc::from)),
             Err(IdentityError::Unavailable(_)) => self.last_known_pds(did).await,
-            Err(IdentityError::RateLimited(_) | IdentityError::Busy(_)) => self.pds_of_minutes(did).await,
+            Err(IdentityError::RateLimited(_) | IdentityError::Busy(_) | IdentityError::NotCached) => {
+                self.pds_of_minutes(did).await
+            }
             Err(_) => None,
         };
         match (last, result) {

@@ -7,7 +7,7 @@ use super::format::Format;
 use super::plan::{Plan, Type};
 use super::validate::{first_unencodable, validate, validate_body, validate_params};
 use super::{arrays, params};
-use crate::atproto::record::{self, MAX_RECORD_BYTES};
+use crate::atproto::record::{self, InvalidRecord, Unencodable};
 
 /// The schemas of all lexicons, against which records are validated.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Schemas {
             return Ok(Some(read));
         }
         let text = serde_json::to_vec(&read).unwrap_or_default();
-        check("params", &text, |cbor| validate_params(&self.0, &method.params, cbor))?;
+        check("params", record::to_cbor(&text), |cbor| validate_params(&self.0, &method.params, cbor))?;
         Ok(Some(read))
     }
 
@@ -90,19 +90,22 @@ impl Schemas {
             Some(object) => params::complete(object, text),
             None => text,
         };
-        check("input", &text, |cbor| validate_body(&self.0, "input", schema, cbor))?;
+        check("input", record::to_cbor(&text), |cbor| validate_body(&self.0, "input", schema, cbor))?;
         Ok(text)
     }
 
-    /// Checks the JSON text of a method's output, as [`Self::input`] checks an input. Those above 1 MiB are not.
+    /// Checks the JSON text of a method's output, as [`Self::input`] checks an input. Those above 1 MiB or 64 levels, which no record has,
+    /// are not checked.
     ///
     /// # Errors
     /// The differences from the lexicon, at most 10.
     pub fn check_output(&self, method: &str, text: &[u8]) -> Result<(), SchemaErrors> {
-        match self.0.method(method).and_then(|method| method.output.as_ref()) {
-            Some(_) if text.len() > MAX_RECORD_BYTES => Ok(()),
-            Some(schema) => check("output", text, |cbor| validate_body(&self.0, "output", schema, cbor)),
-            None => Ok(()),
+        let Some(schema) = self.0.method(method).and_then(|method| method.output.as_ref()) else {
+            return Ok(());
+        };
+        match record::to_cbor(text) {
+            Err(InvalidRecord::TooLarge | InvalidRecord::TooDeep) => Ok(()),
+            encoded => check("output", encoded, |cbor| validate_body(&self.0, "output", schema, cbor)),
         }
     }
 
@@ -117,9 +120,13 @@ impl Schemas {
     }
 }
 
-/// The errors that `validate` finds in a JSON text, of which `name` is what it is.
-fn check(name: &str, text: &[u8], validate: impl FnOnce(&[u8]) -> Vec<String>) -> Result<(), SchemaErrors> {
-    let errors = match record::to_cbor(text) {
+/// The errors that `validate` finds in an encoded text, of which `name` is what it is.
+fn check(
+    name: &str,
+    encoded: Result<Result<Vec<u8>, Unencodable>, InvalidRecord>,
+    validate: impl FnOnce(&[u8]) -> Vec<String>,
+) -> Result<(), SchemaErrors> {
+    let errors = match encoded {
         Ok(Ok(cbor)) => validate(&cbor),
         Ok(Err(why)) => vec![format!("at {name}: {why}")],
         Err(invalid) => vec![format!("at {name}: {invalid}")],
@@ -231,6 +238,11 @@ mod tests {
             |text: &str| schemas.check_output("com.example.put", text.as_bytes()).map_err(|e| e.to_string());
         assert_eq!(check(r#"{"at":1}"#), Ok(()));
         assert_eq!(check("{}").unwrap_err(), "at output.at: required field missing");
+        // Right answers of trees may nest deeper than records may.
+        let deep = |levels: usize| format!(r#"{{"below":{}{}}}"#, "[".repeat(levels), "]".repeat(levels));
+        assert_eq!(check(&deep(63)).unwrap_err(), "at output.at: required field missing");
+        assert_eq!(check(&deep(64)), Ok(()));
+        assert_eq!(check(&format!(r#"{{"more":"{}"}}"#, "a".repeat(1 << 20))), Ok(()));
     }
 
     #[test]

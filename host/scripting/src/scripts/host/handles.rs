@@ -72,7 +72,7 @@ async fn look_up(
     state.outbound.count(1)?;
     let max_wait = state.outbound.time_left()?;
     let is_paid =
-        resolver.knows_owner(handle) || budget.is_none_or(|budget| budget.pay(state.tenant(), handle));
+        !resolver.asks_domain_of(handle) || budget.is_none_or(|budget| budget.pay(state.tenant(), handle));
     let started = Instant::now();
     let found = if is_paid {
         let found = tokio::time::timeout(max_wait, resolver.account_for_read(handle.as_str())).await;

@@ -118,11 +118,7 @@ impl Found {
 
 fn links(function: &str, collection: &str, path: Option<String>) -> Result<Links, Fault> {
     check_lengths(function, &[path.as_ref()])?;
-    let is_path = |path: &String| !path.is_empty() && !path.contains([' ', '\0']);
-    match path {
-        Some(path) if !is_path(&path) => Err(invalid(function, format!("path {path:?} is not a path"))),
-        path => Ok(Links { collection: nsid(function, collection)?, path }),
-    }
+    Links::new(nsid(function, collection)?, path).map_err(|error| invalid(function, error))
 }
 
 fn check_target(function: &str, target: &str) -> Result<(), Fault> {

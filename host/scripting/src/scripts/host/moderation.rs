@@ -60,8 +60,10 @@ async fn moderate(
     request: &ModerationRequest,
 ) -> Result<bool, Fault> {
     let moderator = changing(state, function)?;
-    if let Some(dry_run) = state.dry_run() {
+    if let Some(dry_run) = state.dry_run().cloned() {
+        let started = Instant::now();
         let checked = moderator.check(request, Author::Script(&state.info.trigger)).await;
+        state.spend_on_database(started.elapsed());
         checked.map_err(|error| refused(function, &error))?;
         let ModerationRequest { subject, action, reason, expires_at, .. } = request;
         let (action, expires_at) = (action.as_str(), expires_at.map(|time| time.to_string()));

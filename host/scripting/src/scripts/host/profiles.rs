@@ -51,7 +51,7 @@ pub(super) async fn read(state: &mut RunState, texts: &[String]) -> Result<Vec<u
     }
     let max_bytes = limits::LOAD_BYTES.min(usize::try_from(state.row_bytes_left()).unwrap_or(usize::MAX));
     let (tenant, started) = (state.tenant().clone(), Instant::now());
-    let found = profiles.of(tenant, dids, max_bytes).await;
+    let found = profiles.of(&tenant, dids, max_bytes).await;
     state.spend_on_database(started.elapsed());
     let found = found.map_err(|error| fault::index(function, &error))?;
     let shown: BTreeMap<&str, Shown<'_>> =

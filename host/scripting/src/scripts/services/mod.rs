@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 pub use index::{Index, IndexError, RawAnswer};
 pub use outbound_http::OutboundHttp;
 pub use plugins::{Names, PluginCallError, PluginCalls, ServerPlugins};
-pub use profiles::{Profile, Profiles, ServerProfiles};
+pub use profiles::{Profile, Profiles};
 pub(in crate::scripts) use server::store_error;
 pub use server::{ServerIndex, ServerLabels, ServerLog};
 #[cfg(any(test, feature = "testing"))]
@@ -71,7 +71,7 @@ pub struct Services {
     pub(in crate::scripts) handle_budget: Option<Arc<dyn HandleBudget>>,
     pub labels: Option<Arc<dyn Labels>>,
     pub(in crate::scripts) moderator: Option<Moderator>,
-    pub(in crate::scripts) profiles: Option<Arc<dyn Profiles>>,
+    pub(in crate::scripts) profiles: Option<Arc<Profiles>>,
     /// Signs records.
     pub attestation: Option<Arc<Attestation>>,
     /// Signs calls of other servers.
@@ -149,7 +149,7 @@ impl Services {
     }
 
     #[must_use]
-    pub fn with_profiles(mut self, profiles: Arc<dyn Profiles>) -> Self {
+    pub fn with_profiles(mut self, profiles: Arc<Profiles>) -> Self {
         self.profiles = Some(profiles);
         self
     }
@@ -231,7 +231,9 @@ impl Services {
             handle_budget: self.handle_budget.clone(),
             labels: self.labels.clone(),
             moderator: self.moderator.clone(),
-            profiles: self.profiles.clone(),
+            profiles: self.profiles.as_ref().map(|profiles| {
+                if network { Arc::clone(profiles) } else { Arc::new(profiles.only_stored()) }
+            }),
             attestation: self.attestation.clone(),
             identity: None,
             repos: self.repos.clone(),

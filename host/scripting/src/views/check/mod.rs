@@ -51,7 +51,7 @@ fn compare(view: &View, method: &str, documents: &Documents, offences: &mut Offe
         offences.add("output", "the lexicon declares no output with a schema");
         return;
     }
-    Shapes { documents, offences }.compare(view, schema, method);
+    Shapes::new(documents, offences).compare(view, schema, method);
 }
 
 fn check_parameter(

@@ -9,6 +9,8 @@ use crate::views::plan::{Addition, Insert, Joined, Kind, Template, View};
 pub(super) struct Shapes<'a> {
     pub(super) documents: &'a Documents,
     pub(super) offences: &'a mut Offences,
+    /// The schemas with which the form of a tree's record was compared. They refer to themselves, as trees do.
+    nodes: Vec<&'a Value>,
 }
 
 /// A schema, and the lexicon in which it stands, to which its local references belong.
@@ -22,6 +24,10 @@ struct Schema<'a> {
 const MAX_REFERENCES: usize = 10;
 
 impl<'a> Shapes<'a> {
+    pub(super) fn new(documents: &'a Documents, offences: &'a mut Offences) -> Self {
+        Self { documents, offences, nodes: Vec::new() }
+    }
+
     pub(super) fn compare(&mut self, view: &View, schema: &'a Value, method: &'a str) {
         self.template(&view.output, &view.additions, Schema { schema, lexicon: method }, "output");
     }
@@ -39,6 +45,7 @@ impl<'a> Shapes<'a> {
                 let actual = match value {
                     Value::Null => "null",
                     Value::Bool(_) => "boolean",
+                    Value::Number(number) if number.is_f64() => "number with a fraction",
                     Value::Number(_) => "integer",
                     _ => "string",
                 };
@@ -58,6 +65,7 @@ impl<'a> Shapes<'a> {
                     self.offences.add(at, format!("it is a record, and the lexicon declares {kind}"));
                 }
             }
+            // `object` compares their elements, whose form is its own.
             Insert::Children => self.expect("array", kind, at),
             Insert::Count => self.expect("integer", kind, at),
             Insert::Group(members) => {
@@ -135,16 +143,29 @@ impl<'a> Shapes<'a> {
         if kind != "object" {
             return self.expect("object", kind, at);
         }
+        if fields.iter().any(|(_, field)| *field == Template::Insert(Insert::Children)) {
+            if self.nodes.iter().any(|compared| std::ptr::eq(*compared, of.schema)) {
+                return;
+            }
+            self.nodes.push(of.schema);
+        }
         let properties = &of.schema["properties"];
+        let nullable = of.schema["nullable"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (name, field) in fields {
             let name: String = serde_json::from_str(name).unwrap_or_default();
             let at = format!("{at}.{name}");
-            if name == "$type" {
+            let is_null = matches!(field, Template::Constant(text) if text == "null");
+            if name == "$type" || is_null && nullable.iter().any(|nullable| *nullable == *name) {
                 continue;
             }
-            match properties.get(&name) {
-                Some(schema) => self.template(field, additions, Schema { schema, ..of }, &at),
-                None => self.offences.add(&at, "the lexicon's output has no such property"),
+            let Some(schema) = properties.get(&name) else {
+                self.offences.add(&at, "the lexicon's output has no such property");
+                continue;
+            };
+            let of = Schema { schema, ..of };
+            self.template(field, additions, of, &at);
+            if *field == Template::Insert(Insert::Children) {
+                self.children(fields, additions, of, &at);
             }
         }
         for required in of.schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -154,6 +175,16 @@ impl<'a> Shapes<'a> {
             if !fields.iter().any(has) {
                 self.offences.add(at, format!("it lacks {required}, which the lexicon requires"));
             }
+        }
+    }
+
+    /// Compares the form of a tree's record with the elements of its children.
+    fn children(&mut self, node: &[(String, Template)], additions: &[Addition], of: Schema<'a>, at: &str) {
+        let Some(of) = self.resolved(of) else { return };
+        if of.schema["type"] == "array"
+            && let Some(items) = self.resolved(Schema { schema: &of.schema["items"], ..of })
+        {
+            self.object(node, additions, items, &format!("{at}[]"));
         }
     }
 
@@ -167,9 +198,10 @@ impl<'a> Shapes<'a> {
             self.offences.add(at, "the lexicon declares a union: add a $type that names one of its variants");
             return None;
         };
-        let full = |reference: &str| match reference.strip_prefix('#') {
-            Some(local) => format!("{}#{local}", of.lexicon),
-            None => reference.trim_end_matches("#main").to_owned(),
+        let full = |reference: &str| {
+            let lexicon = if reference.starts_with('#') { of.lexicon } else { "" };
+            let full = format!("{lexicon}{reference}");
+            full.strip_suffix("#main").map_or(full.clone(), str::to_owned)
         };
         let mut variants = of.schema["refs"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let variant = variants.find(|variant| full(variant) == full(&named));

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use belvedere_protocol::atproto::{Nsid, RecordKey};
 use belvedere_storage::query::{Direction, Links, Relation};
 
-use super::fields::{check_link_path, direction, nsid, path, subject};
-use super::template;
+use super::fields::{direction, nsid, path, subject};
+use super::{fields, template};
 use crate::views::document::{self, part};
 use crate::views::limits;
 use crate::views::offence::Offences;
@@ -158,10 +158,10 @@ fn links(
     at: &str,
     offences: &mut Offences,
 ) -> Option<(Links, Subject)> {
-    let collection = nsid(collection, at_value, offences);
-    check_link_path(given.path.as_deref(), &format!("{at}.path"), offences);
+    let path = (given.path.as_deref(), &*format!("{at}.path"));
+    let links = fields::links((collection, at_value), path, offences);
     let to = subject(given.to.as_deref().unwrap_or("uri"), &format!("{at}.to"), offences);
-    Some((Links { collection: collection?, path: given.path.clone() }, to?))
+    Some((links?, to?))
 }
 
 fn listed(

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use belvedere_protocol::atproto::Nsid;
-use belvedere_storage::query::{Direction, Path};
+use belvedere_storage::query::{Direction, Links, Path};
 
 use crate::views::offence::Offences;
 use crate::views::operand::Operand;
@@ -18,13 +18,14 @@ pub(super) fn path(text: &str, at: &str, offences: &mut Offences) -> Option<Path
     offences.check(at, Path::parse(text).map_err(|error| format!("{text:?} is {error}")))
 }
 
-/// Checks the place of a link, as the index names it: without positions in arrays.
-pub(super) fn check_link_path(path: Option<&str>, at: &str, offences: &mut Offences) {
-    if let Some(path) = path
-        && (path.is_empty() || path.contains([' ', '\0']))
-    {
-        offences.add(at, format!("{path:?} is not the path of a link, such as subject.uri"));
-    }
+/// The links of records of a collection, the names of which stand at these two places.
+pub(super) fn links(
+    (collection, at_collection): (&str, &str),
+    (path, at_path): (Option<&str>, &str),
+    offences: &mut Offences,
+) -> Option<Links> {
+    let collection = nsid(collection, at_collection, offences);
+    offences.check(at_path, Links::new(collection?, path.map(str::to_owned)))
 }
 
 pub(super) fn operand(value: &Value, at: &str, offences: &mut Offences) -> Option<Operand> {

@@ -9,10 +9,9 @@ mod template;
 use serde_json::Value;
 
 use belvedere_storage::query::sort::MAX_KEYS;
-use belvedere_storage::query::{Direction, Links, Path, Sort, SortKey};
+use belvedere_storage::query::{Direction, Path, Sort, SortKey};
 
-use self::fields::{check_link_path, direction, nsid, number, operand};
-use super::conditions::Conditions;
+use self::fields::{direction, links, nsid, number, operand};
 use super::document::{Document, LinkedFrom, ListSource, RecordSource, TreeSource, part};
 use super::limits;
 use super::offence::Offences;
@@ -42,19 +41,18 @@ fn view(text: &str, offences: &mut Offences) -> Option<View> {
     let from = source(&document.from, offences);
     let mut conditions = conditions::conditions(&document.conditions, offences);
     let source = from.map(|(source, did)| {
-        if let Some(did) = did {
-            if conditions.did.is_some() {
-                offences.add("where.did", "from.did has the condition on the author: remove one of them");
-            }
-            conditions.did = Some(did);
+        let names_accounts = did.is_some() || matches!(source, Source::List { linked_from: Some(_), .. });
+        if names_accounts && conditions.did.is_some() {
+            offences.add("where.did", "from.did names the accounts already: remove the condition");
         }
+        conditions.did = did.or_else(|| conditions.did.take());
         source
     });
     let order = order(&document.order, offences);
     let additions = additions::additions(&document.with, offences);
     let hide = hide(&document.hide, offences);
     let source = source?;
-    check_parts(&source, &conditions, &document, offences);
+    check_parts(&source, &document, offences);
     let group = match (&document.group, &source) {
         (Some(given), Source::List { collection, .. }) => Some(group::group(given, collection, offences)?),
         _ => None,
@@ -67,11 +65,8 @@ fn view(text: &str, offences: &mut Offences) -> Option<View> {
 }
 
 /// Checks that a view of one record or of a tree has no parts of a list.
-fn check_parts(source: &Source, conditions: &Conditions, document: &Document, offences: &mut Offences) {
+fn check_parts(source: &Source, document: &Document, offences: &mut Offences) {
     if matches!(source, Source::List { .. }) {
-        if let (Some(_), Source::List { linked_from: Some(_), .. }) = (&conditions.did, source) {
-            offences.add("where.did", "from.did names the accounts already: remove the condition");
-        }
         if document.group.is_some() && !document.order.is_empty() {
             offences.add("order", "the order of groups is that of group: move it there");
         }
@@ -113,10 +108,8 @@ fn source(from: &Value, offences: &mut Offences) -> Option<(Source, Option<super
         Some(object @ Value::Object(_)) if object.get("in").is_none() => {
             let LinkedFrom { account, by, path } = part(&object, "from.did", offences)?;
             let account = operand(&account.into(), "from.did.linkedFrom", offences);
-            let by = nsid(&by, "from.did.by", offences);
-            check_link_path(path.as_deref(), "from.did.path", offences);
-            let links = Links { collection: by?, path };
-            Some((Source::List { collection: collection?, linked_from: Some((account?, links)) }, None))
+            let links = links((&by, "from.did.by"), (path.as_deref(), "from.did.path"), offences);
+            Some((Source::List { collection: collection?, linked_from: Some((account?, links?)) }, None))
         }
         Some(did) => {
             let did = conditions::authors(&did, "from.did", offences);
@@ -128,8 +121,7 @@ fn source(from: &Value, offences: &mut Offences) -> Option<(Source, Option<super
 
 fn tree(source: TreeSource, offences: &mut Offences) -> Option<Source> {
     let root = parameter(&source.tree, "from.tree", offences);
-    let collection = nsid(&source.collection, "from.collection", offences);
-    check_link_path(Some(&source.path), "from.path", offences);
+    let links = links((&source.collection, "from.collection"), (Some(&source.path), "from.path"), offences);
     let depth = match &source.depth {
         Some(depth) => Some(number(depth, "from.depth", limits::DEPTH, offences)?),
         None => None,
@@ -138,7 +130,7 @@ fn tree(source: TreeSource, offences: &mut Offences) -> Option<Source> {
     if !(1..=limits::TREE).contains(&limit) {
         offences.add("from.limit", format!("it is a number from 1 to {}", limits::TREE));
     }
-    Some(Source::Tree { root: root?, collection: collection?, path: source.path, depth, limit })
+    Some(Source::Tree { root: root?, links: links?, depth, limit })
 }
 
 /// A value that each call provides.

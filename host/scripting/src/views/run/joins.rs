@@ -133,7 +133,7 @@ impl Run<'_> {
         let found = if dids.is_empty() {
             Vec::new()
         } else {
-            reads.profiles.of(reads.tenant.clone(), dids, self.budget.bytes).await?
+            reads.profiles.of(reads.tenant, dids, self.budget.bytes).await?
         };
         let row = |profile: crate::scripts::services::Profile| {
             Row::of_account(&profile.did, profile.handle, profile.record.map(|full| full.row))

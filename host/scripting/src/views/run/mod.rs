@@ -30,7 +30,7 @@ use crate::scripts::services::Profiles;
 pub struct Reads<'a> {
     pub db: &'a Db,
     pub tenant: &'a Tenant,
-    pub profiles: &'a dyn Profiles,
+    pub profiles: &'a Profiles,
     pub resolver: &'a Resolver,
     pub now: Timestamp,
 }
@@ -102,10 +102,9 @@ impl View {
             Source::Record { uri, collection } => {
                 Found { rows: vec![run.record(uri, collection.as_ref()).await?], ..Found::default() }
             }
-            Source::Tree { root, collection, path, depth, limit } => {
-                let record = run.record(root, Some(collection)).await?;
-                let links = Links { collection: collection.clone(), path: Some(path.clone()) };
-                run.tree(record, links, depth.as_ref(), *limit).await?
+            Source::Tree { root, links, depth, limit } => {
+                let record = run.record(root, Some(&links.collection)).await?;
+                run.tree(record, links.clone(), depth.as_ref(), *limit).await?
             }
         };
         let level = run.level(rows, &self.additions).await?;

@@ -1,8 +1,8 @@
 //! References of records that were stored before references had paths: a task of the server reads these records again.
 //!
 //! A host of a version before stores more of them (ADR 139). On PostgreSQL, where it may run beside this one, a trigger notes their
-//! collection at once. On SQLite it ran before this one, and they are looked for in an index of
-//! theirs.
+//! collection at once. On SQLite it ran before this one, and they are looked for in
+//! an index.
 
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Nsid;

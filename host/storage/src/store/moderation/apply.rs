@@ -88,7 +88,7 @@ pub async fn moderate(db: &Db, decision: &Decision, now: Timestamp) -> Result<Mo
             if decision.is_of(&row) {
                 return Ok(Moderated::Same(row));
             }
-            if !decision.may_replace(&row) {
+            if !decision.may_replace(&row, now) {
                 return Ok(Moderated::Other(row));
             }
         }

@@ -77,9 +77,11 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether it may take the place of a decision in force: of its own author, the one that it names, or the same.
-    pub fn may_replace(&self, row: &ModerationRow) -> bool {
-        row.created_by == self.by || self.replaces == Some(row.id) || self.is_of(row)
+    /// Whether it may take the place of a decision in force: of its own author, the one that it names, the same, or one whose time
+    /// is over and that was not lifted yet.
+    pub fn may_replace(&self, row: &ModerationRow, now: Timestamp) -> bool {
+        let is_over = row.expires_at.is_some_and(|time| time <= now);
+        row.created_by == self.by || self.replaces == Some(row.id) || self.is_of(row) || is_over
     }
 
     /// Whether the row is this decision.

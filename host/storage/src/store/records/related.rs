@@ -20,7 +20,7 @@ use super::{Page, PartialRow, RawRow, RecordRow, Room, backlinks, complete, unjo
 use crate::query::{Links, Narrow, Related, Relation};
 
 /// Rows of one statement, at most: records of up to 10 KiB are returned with their rows. More targets take more statements.
-pub const ROWS_PER_STATEMENT: usize = 1_000;
+const ROWS_PER_STATEMENT: usize = 1_000;
 
 /// The position of the target's number, after the columns of a row.
 const TARGET_COLUMN: usize = 7;
@@ -37,6 +37,11 @@ impl AsMut<RecordRow> for RelatedRow {
     fn as_mut(&mut self) -> &mut RecordRow {
         &mut self.row
     }
+}
+
+/// Targets of one statement that reads at most `limit` records of each.
+pub fn targets_per_statement(limit: u32) -> usize {
+    (ROWS_PER_STATEMENT / limit.max(1) as usize).max(1)
 }
 
 /// The valid records of all targets, in the order of the targets. The page has a next one if there is no room for more records.
@@ -77,7 +82,7 @@ async fn page(
 ) -> Result<Page<RelatedRow>, StoreError> {
     let mut page = Page::empty();
     let mut left = room;
-    let per_statement = (ROWS_PER_STATEMENT / related.limit.max(1) as usize).max(1);
+    let per_statement = targets_per_statement(related.limit);
     for (n, part) in targets.chunks(per_statement).enumerate() {
         let found = rows(db, related, collection, part, scans).await?;
         let found = found

@@ -306,6 +306,13 @@ async fn decisions_are_replaced_and_listed(db: TestDb) {
     assert!(!moderation::lift(&db, second, None, None, Timestamp(951)).await.unwrap().unwrap().was_active);
     assert!(moderation::lift(&db, 999, None, None, Timestamp(951)).await.unwrap().is_none());
     assert_eq!(moderation::get(&db, first).await.unwrap().unwrap().lift_reason.as_deref(), Some("replaced"));
+
+    // One whose time is over does not count, also if it was not lifted yet.
+    let third = made(moderate(&longer, 940).await);
+    let others = Decision { by: "did:plc:other".to_owned(), expires_at: None, replaces: None, ..longer };
+    assert!(matches!(moderate(&others, 949).await, Moderated::Other(kept) if kept == third));
+    let fourth = made(moderate(&others, 950).await);
+    assert_eq!(moderation::active(&db, &subject).await.unwrap(), Some(fourth));
 }
 
 async fn backfills_compare_moderated_records(db: TestDb) {

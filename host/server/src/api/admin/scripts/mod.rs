@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use self::body::{
     check_description, check_source, check_trigger, check_type, outbound_xrpcs, type_of, unusual,
 };
-use self::view::{check_to_store, second};
+use self::view::{second, to_run};
 
 use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
@@ -25,6 +25,7 @@ use crate::api::input::{WithBody, WithQuery};
 use crate::app::{App, Topic};
 use belvedere_instance::events::Event;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
+use belvedere_scripting::views::{self, View};
 use belvedere_storage::store::Patch;
 use belvedere_storage::store::scripts::{self, NewScript, ScriptPatch, ScriptRow};
 use belvedere_web::http::{Error, Request};
@@ -90,7 +91,7 @@ pub async fn create(
     check_type(&trigger, &script_type)?;
     check_trigger(&app, &trigger)?;
     let description = check_description(body.description)?;
-    let outbound_xrpcs = check_body(&app, &trigger, &body.body).await?;
+    let CheckedBody { outbound_xrpcs, view } = check_body(&app, &trigger, &body.body).await?;
 
     let script = NewScript {
         id: body.id.clone(),
@@ -112,18 +113,33 @@ pub async fn create(
     } else {
         Event::ScriptUpdated { actor, trigger: id, script_type }
     });
+    request_indexes(&app, view.as_ref()).await?;
     let saved = SavedScript::of(&app, &trigger, row);
     Ok(if created { Either::Left(Json(saved)) } else { Either::Right(Json(saved)) })
 }
 
-/// Checks the body of a script or of a view. Returns the methods that a script names.
-async fn check_body(app: &App, trigger: &Trigger, body: &str) -> Result<Option<Vec<String>>, Error> {
+/// The body of a script or of a view, checked.
+#[derive(Default)]
+struct CheckedBody {
+    /// The methods that a script names.
+    outbound_xrpcs: Option<Vec<String>>,
+    view: Option<View>,
+}
+
+async fn check_body(app: &App, trigger: &Trigger, body: &str) -> Result<CheckedBody, Error> {
     if trigger.kind() == TriggerKind::View {
-        check_to_store(app, trigger, body).await?;
-        return Ok(None);
+        return Ok(CheckedBody { outbound_xrpcs: None, view: Some(to_run(app, trigger, body).await?) });
     }
     let compiled = check_source(&app.scripting.runtime.engine, trigger.clone(), body).await?;
-    Ok(outbound_xrpcs(&compiled))
+    Ok(CheckedBody { outbound_xrpcs: outbound_xrpcs(&compiled), view: None })
+}
+
+/// Asks for the indexes of a view that is stored: one that was refused needs none.
+async fn request_indexes(app: &App, view: Option<&View>) -> Result<(), Error> {
+    if let Some(view) = view {
+        views::request_indexes(&app.db, view).await?;
+    }
+    Ok(())
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -154,18 +170,17 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
     if let Some(script_type) = &body.script_type {
         check_type(&trigger, script_type)?;
     }
-    let body_and_methods = match body.body {
+    let checked = match &body.body {
         Some(source) => {
             check_trigger(&app, &trigger)?;
-            let outbound_xrpcs = check_body(&app, &trigger, &source).await?;
-            Some((source, outbound_xrpcs))
+            check_body(&app, &trigger, source).await?
         }
-        None => None,
+        None => CheckedBody::default(),
     };
 
     let patch = ScriptPatch {
         script_type: body.script_type,
-        body: body_and_methods,
+        body: body.body.map(|source| (source, checked.outbound_xrpcs)),
         description,
         based_on: body.revision.map(i64::from),
         saved_by: Some(admin.did.to_string()),
@@ -179,6 +194,7 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
         trigger: id.to_owned(),
         script_type: row.script_type.clone(),
     });
+    request_indexes(&app, checked.view.as_ref()).await?;
     Ok(Json(SavedScript::of(&app, &trigger, row)))
 }
 

@@ -63,17 +63,7 @@ pub(super) async fn compiled(
     Ok(views::check(&view, trigger.subject(), &documents).map(|()| view))
 }
 
-/// Checks a view that is to be stored, and asks for the indexes that it needs.
-///
-/// # Errors
-/// 400 with all its mistakes.
-pub(super) async fn check_to_store(app: &App, trigger: &Trigger, body: &str) -> Result<(), Error> {
-    let view = to_run(app, trigger, body).await?;
-    views::request_indexes(&app.db, &view).await?;
-    Ok(())
-}
-
-/// The view of a document, to run it.
+/// The view of a document, to run or to store it.
 ///
 /// # Errors
 /// 400 with all its mistakes.
