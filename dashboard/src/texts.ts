@@ -171,7 +171,7 @@ export const drafts = {
   discard: 'Discard them',
 }
 
-export const newer = {
+export const conflict = {
   title: 'Saved by someone else',
   changed: 'Nothing was saved: someone has saved another version since you began.',
   deleted: 'Nothing was saved: someone has deleted it since you began.',
@@ -197,13 +197,21 @@ export const dialogs = {
 
 export const palette = {
   title: 'Command palette',
-  placeholder: 'Go to a page, or paste an at:// URI, a DID or an NSID',
+  placeholder: 'A page, a client, a script, a lexicon, or an at:// URI, a DID or an NSID',
   none: 'Nothing found.',
   openRecord: (uri: string) => `Look up ${uri}`,
   openSpace: (uri: string) => `Open the space ${uri}`,
   openCollection: (nsid: string) => `Records of ${nsid}`,
   openLexicon: (nsid: string) => `Lexicon ${nsid}`,
   eventsOf: (subject: string) => `Event log of ${subject}`,
+  client: 'Client',
+  script: 'Script',
+  lexicon: 'Lexicon',
+  user: 'User',
+  plugin: 'Plugin',
+  action: 'Action',
+  logOut: 'Log out',
+  logOutWords: 'sign out end session',
   keys: 'Keys',
   page: 'Page',
 }

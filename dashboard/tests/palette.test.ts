@@ -16,6 +16,22 @@ test('pages are found by all words of a text', () => {
   expect(places('nothing')).toEqual([])
 })
 
+test('things and actions are found by their names', () => {
+  const named = [
+    { title: 'The busiest app', kind: 'Client', to: '#/clients/1', words: 'hvc_abc https://app.example/m.json' },
+    { title: 'xrpc.query:com.example.list', kind: 'Script', to: '#/scripts/1', words: 'newest notes' },
+  ]
+  const actions = [{ title: 'Log out', kind: 'Action', to: 'log-out', words: 'sign out', run: () => Promise.resolve() }]
+  const found = (text: string) => entriesOf(text, pages, actions, named).map((entry) => entry.to)
+  expect(found('')).toEqual(['#/records', '#/events', 'log-out'])
+  expect(found('sign')).toEqual(['log-out'])
+  expect(found('hvc_ABC')).toEqual(['#/clients/1'])
+  expect(found('client busiest')).toEqual(['#/clients/1'])
+  expect(found('newest script')).toEqual(['#/scripts/1'])
+  const many = Array.from({ length: 100 }, (_, n) => ({ title: `note ${n}`, kind: 'Script', to: `#/${n}`, words: '' }))
+  expect(entriesOf('note', [], [], many)).toHaveLength(20)
+})
+
 test('identifiers lead to what is known about them', () => {
   expect(places('at://did:plc:a/com.example.note/1')[0]).toMatch(/^#\/records\/why\?uri=at/)
   const space = '#/spaces/at%3A%2F%2Fdid%3Aplc%3Aa%2Fspace%2Fcom.example.group%2Fmain'

@@ -1,3 +1,4 @@
+import { api } from '../../api/client'
 import { groups, palette as t } from '../../texts'
 import { href, pathOf } from '../../lib/route'
 import { spaceOf, spacePage } from '../../lib/spaces'
@@ -11,21 +12,91 @@ export interface Entry {
   kind: string
   /** Its place. */
   to: string
+  /** What it does instead of leading to its place. */
+  run?: () => Promise<void>
 }
+
+/** Something that the server lists and the user may see. */
+export interface Named extends Entry {
+  /** What it is found by besides its title. */
+  words: string
+}
+
+/** Named things that are shown for a text. */
+const MAX_NAMED = 20
 
 const NSID = /^[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z0-9-]+){2,}$/
 
-/** What the command palette offers for a text: pages whose title has all its words, and places for identifiers. */
-export function entriesOf(text: string, pages: PageEntry[]): Entry[] {
+/**
+ * What the command palette offers for a text: places for identifiers, pages and actions that have all its words, and then things with
+ * such a name. Without a text these are too many.
+ */
+export function entriesOf(text: string, pages: PageEntry[], actions: Named[] = [], named: Named[] = []): Entry[] {
   const sought = typed(text)
   const words = sought.toLowerCase().split(/\s+/)
+  const has = (searched: string) => words.every((word) => searched.toLowerCase().includes(word))
   const found = pages
-    .filter(({ title, words: more = '', group }) => {
-      const searched = `${title} ${more} ${group ? groups[group] : ''}`.toLowerCase()
-      return words.every((word) => searched.includes(word))
-    })
-    .map((page) => ({ title: page.title, kind: page.group ? groups[page.group] : '', to: href(page.path) }))
-  return [...identifiers(sought), ...found]
+    .map((page) => ({ page, kind: page.group ? groups[page.group] : '' }))
+    .filter(({ page, kind }) => has(`${page.title} ${page.words ?? ''} ${kind}`))
+    .map(({ page, kind }) => ({ title: page.title, kind, to: href(page.path) }))
+  const matching = (things: Named[]) => things.filter(({ title, kind, words }) => has(`${title} ${kind} ${words}`))
+  return [
+    ...identifiers(sought),
+    ...found,
+    ...matching(actions),
+    ...(sought ? matching(named).slice(0, MAX_NAMED) : []),
+  ]
+}
+
+/** The clients, scripts, lexicons, users and plugins that the user may see. A list that can't be read is left out. */
+export async function readNamed(can: (permission: string) => boolean, signal: AbortSignal): Promise<Named[]> {
+  const list = async <T>(permission: string, read: () => Promise<T[]>, named: (thing: T) => Named) => {
+    if (!can(permission)) return []
+    return (await read().catch(() => [])).map(named)
+  }
+  const lists = await Promise.all([
+    list(
+      'api-clients:view',
+      () => api.get('/admin/api-clients', {}, signal),
+      ({ id, name, client_key, client_id_url }) => ({
+        title: name,
+        kind: t.client,
+        to: href(pathOf('/clients/:id', { id })),
+        words: `${client_key} ${client_id_url}`,
+      }),
+    ),
+    list(
+      'scripts:read',
+      () => api.get('/admin/scripts', {}, signal),
+      ({ id, description }) => ({
+        title: id,
+        kind: t.script,
+        to: href(pathOf('/scripts/:id', { id })),
+        words: description ?? '',
+      }),
+    ),
+    list(
+      'lexicons:read',
+      () => api.get('/admin/lexicons', {}, signal),
+      ({ id, lexicon_type }) => ({
+        title: id,
+        kind: t.lexicon,
+        to: href(pathOf('/lexicons/:id', { id })),
+        words: lexicon_type,
+      }),
+    ),
+    list(
+      'users:read',
+      () => api.get('/admin/users', {}, signal),
+      ({ id, did }) => ({ title: did, kind: t.user, to: href(pathOf('/users/:id', { id })), words: '' }),
+    ),
+    list(
+      'plugins:read',
+      async () => (await api.get('/admin/plugins', {}, signal)).plugins,
+      ({ id }) => ({ title: id, kind: t.plugin, to: href(pathOf('/plugins/:id', { id })), words: '' }),
+    ),
+  ])
+  return lists.flat()
 }
 
 function identifiers(text: string): Entry[] {

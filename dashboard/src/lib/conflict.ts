@@ -1,7 +1,7 @@
 import { ApiError } from '../api/error'
 
 /** The newest revision of what a form changes, saved by someone else since the form read it. */
-export interface Newer {
+export interface Conflict {
   /** 0 when it was deleted. */
   revision: number
   /** Its text; null when it was deleted. */
