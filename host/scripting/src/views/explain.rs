@@ -9,12 +9,17 @@ use belvedere_storage::store::records::links::MAX_TARGETS;
 use belvedere_storage::store::records::related::targets_per_statement;
 use belvedere_storage::store::{Db, StoreError};
 
+use super::conditions::Operands;
 use super::limits;
 use super::needs::{Field, Needs};
 use super::plan::{Addition, Hide, Kind, Source, Subject, View};
 
 /// The statements for labels: those of labelers, and self-labels.
 const OF_LABELS: u32 = 2;
+
+/// The statements of a timeline before its accounts are read one by one, until the page is full: their ids, two for the next records
+/// of the collection, and the first record of each account.
+const OF_TIMELINE: u32 = 4;
 
 /// A read of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -110,14 +115,15 @@ fn source(view: &View, steps: &mut Vec<Step>, of_fields: Vec<String>) -> u32 {
                 steps.push(counted);
                 return PageSize::GROUPS.max;
             }
+            let several = matches!(view.conditions.did, Some(Operands::Array(_) | Operands::List(_)));
+            let is_timeline = linked_from.is_some() || several;
             let by_account = linked_from.is_some() || view.conditions.did.is_some();
             let mut list = step(
                 "from",
                 format!("a page of {collection}"),
                 &[if by_account { "records_list_did" } else { "records_list" }],
                 rows,
-                // The lists of the accounts of a timeline are read one by one, until the page is full.
-                if linked_from.is_some() { rows + 2 } else { 2 },
+                if is_timeline { OF_TIMELINE + PageSize::rows_read(rows) } else { 2 },
             );
             list.indexes.extend(of_fields);
             steps.push(list);

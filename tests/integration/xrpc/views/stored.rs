@@ -102,6 +102,8 @@ async fn a_view_is_explained_and_tried(world: World) {
         names,
         ["hide viewer:com.example.block", "from", "with.last", "with.last.with.author", "with.likes"]
     );
+    let statements: Vec<_> = steps.iter().map(|step| step["statements"].as_u64().unwrap()).collect();
+    assert_eq!(statements, [1, 2, 1, 2, 2]);
     let indexes = steps[1]["indexes"].to_string();
     assert!(indexes.contains("filter of mood") && indexes.contains("sort of n"), "{indexes}");
     let event = json!({ "type": "request", "params": { "mood": "glad" }, "caller_did": CAROL });
