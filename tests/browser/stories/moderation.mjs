@@ -114,7 +114,7 @@ test('a form that is left half done sends nothing', async () => {
     await page.getByText('Nothing is moderated.').waitFor()
     await page.waitForURL((url) => !url.hash.includes('subject'))
     await page.getByRole('button', { name: 'Hide or take down' }).first().click()
-    await dialog.getByLabel('Record or account').fill('alice.test')
+    await dialog.getByLabel('Record or account').fill('neither of them')
     await dialog.getByLabel('Reason').fill('x')
     await dialog.getByRole('button', { name: 'Do it' }).click()
     await dialog.getByText('subject must be the AT URI').waitFor()

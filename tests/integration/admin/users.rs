@@ -35,6 +35,7 @@ crate::in_both_worlds!(
     users_with_permissions_that_the_caller_lacks_are_not_deleted,
     a_did_is_checked_before_it_becomes_a_user,
     bad_users_are_refused,
+    accounts_are_named_by_handles,
     the_super_user_transfers_its_role
 );
 
@@ -313,4 +314,40 @@ async fn the_super_user_transfers_its_role(world: World) {
     let taken = json!({ "revoke": ["stats:read"] });
     let answer = world.server.admin(Method::PATCH, &format!("{own}/permissions"), Some(&taken)).await;
     assert_eq!(answer.status, 403, "{}", answer.text);
+}
+
+async fn accounts_are_named_by_handles(world: World) {
+    let server = &world.server;
+    world.plc.host(ALICE, "https://pds.example");
+    world.plc.also_known_as(ALICE, &json!(["at://alice.example"]));
+    server.dns.txt("_atproto.alice.example", &format!("did={ALICE}"));
+    assert_eq!(made(&world, json!({ "did": " @Alice.Example" })).await["did"], ALICE);
+
+    let post = async |path: &str, body: Value| server.admin(Method::POST, path, Some(&body)).await;
+    assert_eq!(post("/admin/labelers", json!({ "did": "alice.example" })).await.status, 201);
+    let labelers = server.admin(Method::GET, "/admin/labelers", None).await.body;
+    assert_eq!(labelers[0]["did"], ALICE, "{labelers}");
+
+    let note = format!("at://{ALICE}/com.example.note/1");
+    for (named, subject) in
+        [("alice.example", ALICE), ("at://alice.example/com.example.note/1", &*note), (ALICE, ALICE)]
+    {
+        let body = json!({ "subject": named, "action": "hide", "reason": "spam" });
+        let made = post("/admin/moderation", body).await;
+        assert_eq!((made.status.as_u16(), &made.body["subject"]), (201, &json!(subject)), "{}", made.text);
+        let path = format!("/admin/moderation?subject={named}");
+        let listed = server.admin(Method::GET, &path, None).await.body;
+        assert_eq!(listed["moderation"][0]["subject"], subject, "{listed}");
+    }
+
+    for (path, body) in [
+        ("/admin/users", json!({ "did": "nobody.example" })),
+        ("/admin/labelers", json!({ "did": "nobody.example" })),
+        ("/admin/moderation", json!({ "subject": "nobody.example", "action": "hide", "reason": "spam" })),
+        ("/admin/users", json!({ "did": "nobody" })),
+        ("/admin/users", json!({ "did": "alice.example\0" })),
+    ] {
+        let refused = post(path, body).await;
+        assert_eq!(refused.status, 400, "{path}: {}", refused.text);
+    }
 }

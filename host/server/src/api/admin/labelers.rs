@@ -13,7 +13,6 @@ use crate::api::input::WithBody;
 use crate::app::{App, Topic};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
-use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::labelers::{self, Added, LabelerRow, LabelerStatus};
 use belvedere_web::http::{Error, Request};
 
@@ -68,14 +67,15 @@ pub async fn list(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct NewLabeler {
-    #[schemars(extend("format" = "did"))]
+    /// A DID or a handle.
+    #[schemars(extend("format" = "at-identifier"))]
     did: String,
 }
 
 /// `POST /admin/labelers`: follows a labeler from its first label on. Does nothing if it is listed already.
 pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewLabeler>) -> EmptyResult<201> {
     let NewLabeler { did } = request.json()?;
-    let did = Did::parse_account(&did).map_err(|error| Error::bad_request(error.to_string()))?;
+    let did = account_of(&app, "did", &did).await?;
     let others = labelers::list(&app.db).await?.iter().filter(|row| row.did != did.as_str()).count();
     if others >= MAX_LABELERS {
         let message = format!("there are {MAX_LABELERS} labelers already: delete one first");

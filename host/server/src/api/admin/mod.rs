@@ -1,5 +1,6 @@
 //! `/admin/*`: endpoints for operators. Each route names its permission in the route table.
 
+mod account;
 pub mod accounts;
 pub mod api_clients;
 pub mod api_keys;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::account::account_of;
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::api::input::{WithBody, WithQuery};
@@ -13,6 +14,7 @@ use crate::api::paging::{Page, given};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::moderation::{Author, ModerationError, ModerationRequest, parse_subject};
+use belvedere_protocol::atproto::{Handle, HandleUri, typed};
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::moderation::{self, Action, Lifted, ModerationFilter, ModerationRow, Subject};
 use belvedere_storage::store::records::hidden;
@@ -33,7 +35,7 @@ pub struct ModerationQuery {
     active: Option<String>,
     /// `hide` or `takedown`.
     action: Option<String>,
-    /// The AT URI of a record, or a DID.
+    /// The AT URI of a record, or a DID; in both a handle may stand for the DID.
     subject: Option<String>,
     #[serde(flatten)]
     page: Page,
@@ -53,7 +55,10 @@ pub async fn list(
         Some(_) => return Err(Error::bad_request("active must be true, false or all")),
     };
     let action = given(action.as_deref()).map(|action| parse_action(&action)).transpose()?;
-    let subject = given(subject.as_deref()).map(|text| parse_subject(&text)).transpose().map_err(refused)?;
+    let subject = match given(subject.as_deref()) {
+        Some(text) => Some(subject_of(&app, &text).await?),
+        None => None,
+    };
     let before = page.cursor().map(|cursor| cursor.parse()).transpose();
     let before = before.map_err(|_| Error::bad_request("cursor must be the cursor of an earlier answer"))?;
     let limit = page.limit(PageSize::LOGS)?;
@@ -88,7 +93,7 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<M
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct NewModeration {
-    /// The AT URI of a record, or the DID of an account.
+    /// The AT URI of a record, or the DID of an account; in both a handle may stand for the DID.
     subject: String,
     #[schemars(extend("enum" = ["hide", "takedown"]))]
     action: String,
@@ -114,6 +119,7 @@ pub async fn create(
     let expires_at = expires_at.map(|text| Timestamp::parse(&text)).transpose();
     let expires_at =
         expires_at.map_err(|_| Error::bad_request("expires_at must be a time like 2026-01-31T12:00:00Z"))?;
+    let subject = subject_of(&app, &subject).await?.to_string();
     let decision = ModerationRequest { subject, action, reason, expires_at, replaces };
     let made = app.moderator.moderate(&decision, Author::Operator(&admin.did)).await.map_err(refused)?;
     if made.is_new {
@@ -147,6 +153,19 @@ fn not_found() -> Error {
 /// The id in the path. Ids are numbers.
 fn id_of(request: &Request) -> Result<i64, Error> {
     request.param("id").parse().map_err(|_| not_found())
+}
+
+/// The record or the account that an operator names.
+async fn subject_of(app: &App, text: &str) -> Result<Subject, Error> {
+    let text = &*typed(text);
+    if let Some(named) = HandleUri::parse(text) {
+        let did = account_of(app, "subject", named.handle.as_str()).await?;
+        return Ok(Subject::Record(named.of(did)));
+    }
+    if Handle::try_from(text.strip_prefix('@').unwrap_or(text)).is_ok() {
+        return Ok(Subject::Account(account_of(app, "subject", text).await?));
+    }
+    parse_subject(text).map_err(refused)
 }
 
 fn parse_action(text: &str) -> Result<Action, Error> {

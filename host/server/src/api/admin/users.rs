@@ -6,6 +6,7 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::account::account_of;
 use crate::access::{Admin, Permission, Template};
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::body::or_default;
@@ -34,7 +35,8 @@ pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<U
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct NewUser {
-    #[schemars(with = "Did")]
+    /// A DID or a handle.
+    #[schemars(extend("format" = "at-identifier"))]
     did: String,
     template: Option<String>,
     permissions: Option<Vec<String>>,
@@ -54,10 +56,10 @@ async fn check_existence(app: &App, did: &Did) -> Result<(), Error> {
     })
 }
 
-/// `POST /admin/users`: makes a DID an admin user, with the permissions of a list, else of a template, else with none.
+/// `POST /admin/users`: makes an account an admin user, with the permissions of a list, else of a template, else with none.
 pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewUser>) -> JsonResult<UserRow, 201> {
     let body = request.json()?;
-    let did = Did::parse_account(&body.did).map_err(|error| Error::bad_request(error.to_string()))?;
+    let did = account_of(&app, "did", &body.did).await?;
     if did == admin.did {
         return Err(Error::forbidden("you can't change your own permissions"));
     }
