@@ -168,3 +168,31 @@ test('a query without a target collection is warned of, and the collection that 
     await page.getByRole('row', { name: LIST }).getByText('Warning', { exact: true }).waitFor()
   })
 })
+
+test('the palette finds things by their names, and logs out', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await server.upload(record(NOTE))
+  await server.upload(query(LIST), { target_collection: NOTE })
+  await server.api('POST', '/admin/scripts', { id: `xrpc.query:${LIST}`, body: 'function handle() return {} end' })
+  const client = await server.api('POST', '/admin/api-clients', {
+    name: 'A reader', client_id_url: 'https://app.example/m.json', client_uri: 'https://app.example', redirect_uris: ['https://app.example/c'],
+  })
+  await asUser(server, alice, {}, async (page) => {
+    const find = async (text, name) => {
+      await page.keyboard.press('ControlOrMeta+k')
+      await page.getByRole('combobox').waitFor()
+      await page.keyboard.type(text, { delay: SPEED })
+      await page.getByRole('option', { name }).waitFor()
+    }
+    await find(client.client_key.slice(0, 12), 'A reader')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'A reader' }).waitFor()
+    await find('script listnotes', `xrpc.query:${LIST}`)
+    await page.keyboard.press('Enter')
+    await page.locator('.cm-content').waitFor()
+    await find('sign out', 'Log out')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: /^Log in/ }).waitFor()
+  })
+})
