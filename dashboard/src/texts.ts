@@ -532,8 +532,23 @@ export const lexiconNew = {
   startsBackfill: 'Saving starts a backfill of the collection.',
 }
 
+export const tryIt = {
+  run: 'Call it',
+  lines: 'One in each line.',
+  standard: (value: string) => `${value} if empty`,
+  client: 'Called by',
+  clientHint: 'Applications send the key of their client.',
+  anonymous: 'Anyone, without a client',
+  curl: 'Copy as curl',
+  typescript: 'Copy as TypeScript',
+  answer: 'Answer',
+  took: (milliseconds: number, size: string) => `${milliseconds} ms, ${size}`,
+  none: 'The answer is shown here.',
+}
+
 export const lexicon = {
   document: 'Document',
+  tryIt: 'Try it',
   edit: 'Edit',
   revisions: 'Revisions',
   services: 'Services',

@@ -1,7 +1,7 @@
 // What people type at their speed stays as they typed it, and is not lost by a link, Back, or a reload.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { open } from '../lib/browser.mjs'
+import { checkAccessibility, open, settled } from '../lib/browser.mjs'
 import { LIST, NOTE, query, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
 import { asUser, newAccount, newServer } from '../world.mjs'
@@ -194,5 +194,39 @@ test('the palette finds things by their names, and logs out', async () => {
     await find('sign out', 'Log out')
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: /^Log in/ }).waitFor()
+  })
+})
+
+test('a query is called from its page', async () => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await server.upload(record(NOTE))
+  const lexicon = query(LIST)
+  lexicon.defs.main.parameters = {
+    type: 'params', required: ['word'],
+    properties: { word: { type: 'string' }, limit: { type: 'integer', minimum: 1, maximum: 100, default: 20 } },
+  }
+  await server.upload(lexicon, { target_collection: NOTE })
+  await server.api('POST', '/admin/scripts', { id: `xrpc.query:${LIST}`, body: 'function handle() return { said = params.word, n = params.limit } end' })
+  await asUser(server, alice, {}, async (page) => {
+    await open(page, `/lexicons/${LIST}?tab=try`)
+    const call = page.getByRole('button', { name: 'Call it' })
+    assert.ok(await call.isDisabled(), 'word is required')
+    await page.getByLabel('word').pressSequentially("it's & <b>", { delay: SPEED })
+    await page.getByText('/xrpc/com.example.listNotes?word=it%27s+%26+%3Cb%3E').waitFor()
+    await call.click()
+    const answer = page.getByRole('region', { name: 'Answer' }).first()
+    await answer.getByText('200').waitFor()
+    await answer.getByText(`"it's & <b>"`).waitFor()
+    await answer.getByText('20', { exact: true }).waitFor()
+    await page.getByLabel('limit').pressSequentially('1000', { delay: SPEED })
+    await call.click()
+    await answer.getByText('400').waitFor()
+    await settled(page)
+    await checkAccessibility(page, 'a call')
+    await server.stop()
+    await call.click()
+    await page.getByRole('alert').first().waitFor()
+    await server.start()
   })
 })
