@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::account::account_of;
 use crate::access::Admin;
 use crate::api::answer::{Empty, EmptyResult, Json, JsonResult};
 use crate::api::input::WithBody;

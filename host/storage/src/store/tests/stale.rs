@@ -7,8 +7,6 @@ use crate::store::testing::TestDb;
 use crate::store::{Patch, StoreError};
 use belvedere_base::clock::Timestamp;
 
-use super::fixtures::*;
-
 on_both!(
     a_script_is_changed_from_its_newest_revision_only,
     a_lexicon_is_changed_from_its_newest_revision_only,
