@@ -164,8 +164,8 @@ async fn decisions_expire(mut world: World) {
 async fn invalid_requests(world: World) {
     let good = json!({ "subject": ALICE, "action": "takedown", "reason": "x" });
     for (field, value, text) in [
-        ("subject", json!("alice.test"), "subject must be"),
-        ("subject", json!("at://alice.test/a.b.c/d"), "subject must be"),
+        ("subject", json!("alice"), "subject must be"),
+        ("subject", json!("at://alice/a.b.c/d"), "subject must be"),
         ("subject", json!(format!("at://{ALICE}")), "subject must be"),
         ("action", json!("delete"), "action must be"),
         ("reason", json!(" "), "reason must have"),
