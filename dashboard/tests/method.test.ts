@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { curlOf, parametersOf, pathOf, typescriptOf } from '../src/lib/method'
+import { curlOf, parametersOf, callPathOf, typescriptOf } from '../src/lib/method'
 
 const document = {
   id: 'com.example.list',
@@ -37,8 +37,8 @@ test('documents of any shape are read', () => {
 })
 
 test('a call has its values in the query, each of a list', () => {
-  expect(pathOf('com.example.list', {})).toBe('/xrpc/com.example.list')
-  expect(pathOf('com.example.list', { a: ['x&y', 'é'], b: [''], c: [] })).toBe(
+  expect(callPathOf('com.example.list', {})).toBe('/xrpc/com.example.list')
+  expect(callPathOf('com.example.list', { a: ['x&y', 'é'], b: [''], c: [] })).toBe(
     '/xrpc/com.example.list?a=x%26y&a=%C3%A9',
   )
 })

@@ -62,7 +62,7 @@ const listOf = (value: unknown): string[] => (Array.isArray(value) ? value.map(S
 const numberOf = (value: unknown): string => (typeof value === 'number' ? String(value) : '')
 
 /** The address of a call, below the server's root. Parameters without a value are left out. */
-export function pathOf(nsid: string, values: Values): string {
+export function callPathOf(nsid: string, values: Values): string {
   const query = new URLSearchParams()
   for (const [name, list] of Object.entries(values)) for (const value of list) if (value) query.append(name, value)
   const text = query.toString()
