@@ -38,7 +38,7 @@ test('documents of any shape are read', () => {
 
 test('a call has its values in the query, each of a list', () => {
   expect(callPathOf('com.example.list', {})).toBe('/xrpc/com.example.list')
-  expect(callPathOf('com.example.list', { a: ['x&y', 'é'], b: [''], c: [] })).toBe(
+  expect(callPathOf('com.example.list', { a: [' x&y ', 'é'], b: [''], c: [] })).toBe(
     '/xrpc/com.example.list?a=x%26y&a=%C3%A9',
   )
 })

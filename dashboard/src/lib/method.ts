@@ -61,10 +61,11 @@ export function parametersOf(document: unknown): Parameter[] {
 const listOf = (value: unknown): string[] => (Array.isArray(value) ? value.map(String) : [])
 const numberOf = (value: unknown): string => (typeof value === 'number' ? String(value) : '')
 
-/** The address of a call, below the server's root. Parameters without a value are left out. */
+/** The address of a call, below the server's root, without blanks around values. Parameters without a value are left out. */
 export function callPathOf(nsid: string, values: Values): string {
   const query = new URLSearchParams()
-  for (const [name, list] of Object.entries(values)) for (const value of list) if (value) query.append(name, value)
+  for (const [name, list] of Object.entries(values))
+    for (const value of list) if (value.trim()) query.append(name, value.trim())
   const text = query.toString()
   return `/xrpc/${nsid}${text ? `?${text}` : ''}`
 }

@@ -209,6 +209,9 @@ test('a query is called from its page', async () => {
   await server.upload(lexicon, { target_collection: NOTE })
   await server.api('POST', '/admin/scripts', { id: `xrpc.query:${LIST}`, body: 'function handle() return { said = params.word, n = params.limit } end' })
   await asUser(server, alice, {}, async (page) => {
+    await server.api('POST', '/admin/api-clients', {
+      name: 'A reader', client_id_url: 'https://app.example/m.json', client_uri: 'https://app.example', redirect_uris: ['https://app.example/c'],
+    })
     await open(page, `/lexicons/${LIST}?tab=try`)
     const call = page.getByRole('button', { name: 'Call it' })
     assert.ok(await call.isDisabled(), 'word is required')
@@ -222,6 +225,9 @@ test('a query is called from its page', async () => {
     await page.getByLabel('limit').pressSequentially('1000', { delay: SPEED })
     await call.click()
     await answer.getByText('400').waitFor()
+    await page.getByLabel('Called by').selectOption('Anyone, without a client')
+    await call.click()
+    await answer.getByText('401').waitFor()
     await settled(page)
     await checkAccessibility(page, 'a call')
     await server.stop()
