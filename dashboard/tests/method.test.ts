@@ -10,7 +10,7 @@ const document = {
         required: ['actor'],
         properties: {
           limit: { type: 'integer', default: 50, minimum: 1, maximum: 100, description: 'How many.' },
-          tags: { type: 'array', items: { type: 'string', knownValues: ['a', 'b'] } },
+          tags: { type: 'array', items: { type: 'string', enum: ['b', 'a'], knownValues: ['a', 'b'] } },
           actor: { type: 'string', format: 'at-identifier' },
           reverse: { type: 'boolean', default: false },
         },
@@ -24,7 +24,7 @@ test('parameters have what the lexicon says, required ones first', () => {
   expect(all.map(({ name }) => name)).toEqual(['actor', 'limit', 'tags', 'reverse'])
   expect(all[0]).toMatchObject({ type: 'string', isRequired: true, isList: false, standard: '' })
   expect(all[1]).toMatchObject({ type: 'integer', standard: '50', hint: 'How many. 1–100' })
-  expect(all[2]).toMatchObject({ type: 'string', isList: true, values: ['a', 'b'] })
+  expect(all[2]).toMatchObject({ type: 'string', isList: true, values: ['b', 'a'] })
   expect(all[3]).toMatchObject({ type: 'boolean', standard: 'false' })
 })
 

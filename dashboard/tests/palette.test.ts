@@ -28,6 +28,11 @@ test('things and actions are found by their names', () => {
   expect(found('hvc_ABC')).toEqual(['#/clients/1'])
   expect(found('client busiest')).toEqual(['#/clients/1'])
   expect(found('newest script')).toEqual(['#/scripts/1'])
+  const lexicon = { title: 'com.example.note', kind: 'Lexicon', to: '#/lexicons/com.example.note', words: 'record' }
+  expect(entriesOf('com.example.note', [], [], [lexicon]).map((entry) => entry.to)).toEqual([
+    '#/records?collection=com.example.note',
+    '#/lexicons/com.example.note',
+  ])
   const many = Array.from({ length: 100 }, (_, n) => ({ title: `note ${n}`, kind: 'Script', to: `#/${n}`, words: '' }))
   expect(entriesOf('note', [], [], many)).toHaveLength(20)
 })

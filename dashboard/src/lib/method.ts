@@ -45,7 +45,7 @@ export function parametersOf(document: unknown): Parameter[] {
       type: one.type === 'integer' || one.type === 'boolean' ? one.type : 'string',
       isList,
       isRequired: needed.has(name),
-      values: [...listOf(one.enum), ...listOf(one.knownValues)],
+      values: [...new Set([...listOf(one.enum), ...listOf(one.knownValues)])],
       standard: schema.default === undefined ? '' : String(schema.default),
       hint: [
         typeof schema.description === 'string' ? schema.description : '',

@@ -39,12 +39,14 @@ export function entriesOf(text: string, pages: PageEntry[], actions: Named[] = [
     .filter(({ page, kind }) => has(`${page.title} ${page.words ?? ''} ${kind}`))
     .map(({ page, kind }) => ({ title: page.title, kind, to: href(page.path) }))
   const matching = (things: Named[]) => things.filter(({ title, kind, words }) => has(`${title} ${kind} ${words}`))
-  return [
+  const offered: Entry[] = [
     ...identifiers(sought),
     ...found,
     ...matching(actions),
     ...(sought ? matching(named).slice(0, MAX_NAMED) : []),
   ]
+  // An NSID that was pasted may also be the name of a lexicon.
+  return offered.filter(({ to }, at) => offered.findIndex((other) => other.to === to) === at)
 }
 
 function identifiers(text: string): Entry[] {

@@ -113,7 +113,7 @@ pub async fn create(
     } else {
         Event::ScriptUpdated { actor, trigger: id, script_type }
     });
-    request_indexes(&app, view.as_ref()).await?;
+    request_indexes(&app, view.as_ref()).await;
     let saved = SavedScript::of(&app, &trigger, row);
     Ok(if created { Either::Left(Json(saved)) } else { Either::Right(Json(saved)) })
 }
@@ -134,12 +134,13 @@ async fn check_body(app: &App, trigger: &Trigger, body: &str) -> Result<CheckedB
     Ok(CheckedBody { outbound_xrpcs: outbound_xrpcs(&compiled), view: None })
 }
 
-/// Asks for the indexes of a view that is stored: one that was refused needs none.
-async fn request_indexes(app: &App, view: Option<&View>) -> Result<(), Error> {
-    if let Some(view) = view {
-        views::request_indexes(&app.db, view).await?;
+/// Asks for the indexes of a view that is stored: one that was refused needs none. A failure does not undo what is stored.
+async fn request_indexes(app: &App, view: Option<&View>) {
+    if let Some(view) = view
+        && let Err(error) = views::request_indexes(&app.db, view).await
+    {
+        tracing::warn!(%error, "the indexes of a view could not be asked for: save it again");
     }
-    Ok(())
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -194,7 +195,7 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
         trigger: id.to_owned(),
         script_type: row.script_type.clone(),
     });
-    request_indexes(&app, checked.view.as_ref()).await?;
+    request_indexes(&app, checked.view.as_ref()).await;
     Ok(Json(SavedScript::of(&app, &trigger, row)))
 }
 
