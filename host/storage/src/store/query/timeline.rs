@@ -17,7 +17,8 @@ use crate::store::intern::{self, Collection};
 use crate::store::records::{PartialRow, RecordRow};
 use crate::store::scans::SCAN_TIME_LIMIT;
 use crate::store::select::{
-    By, Dialect, IS_VALID, PostgresDialect, Select, Sql, SqliteDialect, Value, bound, direction_words, hidden,
+    Among, By, Dialect, IS_VALID, PostgresDialect, Select, Sql, SqliteDialect, Value, bound, direction_words,
+    hidden,
 };
 use crate::store::types::to_json_text;
 use crate::store::{Db, StoreError};
@@ -63,7 +64,7 @@ pub(super) async fn rows(
         if started.elapsed() > SCAN_TIME_LIMIT {
             return Err(StoreError::TooSlow);
         }
-        let select = Select { did: Some(&head.did), dids: None, ..Select::of(query, collection, By::Time) };
+        let select = Select { did: Some(&head.did), among: None, ..Select::of(query, collection, By::Time) };
         merged.add(select.rows(db, scans).await?);
     }
     Ok(merged.into_rows())
@@ -82,7 +83,7 @@ async fn near(
         Direction::Desc => narrow.from = last,
         Direction::Asc => narrow.before = last.map(|Timestamp(last)| Timestamp(last.saturating_add(1))),
     }
-    let by_ids = Select { dids: None, did_ids: Some(accounts), ..Select::of(query, collection, By::Time) };
+    let by_ids = Select { among: Some(Among::Ids(accounts)), ..Select::of(query, collection, By::Time) };
     let select = Select { narrow: &narrow, ..by_ids };
     let found = select.rows(db, false).await?;
     let is_full = found.len() >= PageSize::rows_read(query.limit) as usize;

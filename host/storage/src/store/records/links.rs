@@ -38,23 +38,42 @@ const IS_COUNTED: &str =
 const SQLITE_TARGETS: &str = "json_each($1) v";
 const POSTGRES_TARGETS: &str = "unnest($1::text[]) WITH ORDINALITY v (value, key)";
 
-fn count_sql<D: Dialect>(tables: &Tables, targets: &str) -> String {
+/// The links of targets that have few, in a statement that counts links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Few {
+    Counted,
+    /// 0 for each, for who looks through them.
+    LeftOut,
+}
+
+fn count_sql<D: Dialect>(tables: &Tables, targets: &str, few: Few) -> String {
     let (refs, account, at_path) = (&tables.record_refs, account(tables, "$2"), at_path::<D>());
+    let counted_here = match few {
+        Few::Counted => "('few', 'many')",
+        Few::LeftOut => "('many')",
+    };
     format!(
-        "SELECT string_agg(links || ' ' || CASE WHEN is_counted THEN 'counted' WHEN has_many THEN 'many' ELSE 'few' END || ' ', '') FROM (\
-             SELECT CASE WHEN {IS_COUNTED} THEN coalesce((SELECT c.links - c.hidden FROM link_counts c \
-                     WHERE c.target = v.value AND c.collection_id = $2 AND c.path = $3), 0) \
-                 ELSE (SELECT count(*) FROM {refs} f CROSS JOIN dids d \
-                     WHERE f.target = v.value AND f.collection_id = $2 AND {at_path} AND d.id = {account} AND d.status = 0) END AS links, \
-                 {IS_COUNTED} AS is_counted, NOT {IS_COUNTED} AND {} AS has_many \
-             FROM {targets} ORDER BY v.key) t",
+        "WITH t AS MATERIALIZED (SELECT v.key, v.value, \
+             CASE WHEN {IS_COUNTED} THEN 'counted' WHEN {} THEN 'many' ELSE 'few' END AS kind FROM {targets}) \
+         SELECT string_agg(links || ' ' || kind || ' ', '') FROM (\
+             SELECT t.kind, CASE WHEN t.kind = 'counted' THEN coalesce((SELECT c.links - c.hidden FROM link_counts c \
+                     WHERE c.target = t.value AND c.collection_id = $2 AND c.path = $3), 0) \
+                 WHEN t.kind IN {counted_here} THEN (SELECT count(*) FROM {refs} f CROSS JOIN dids d \
+                     WHERE f.target = t.value AND f.collection_id = $2 AND {at_path} AND d.id = {account} AND d.status = 0) \
+                 ELSE 0 END AS links \
+             FROM t ORDER BY t.key) numbers",
         link_counts::has_many(refs)
     )
 }
 
 static COUNT: [PerPartition<String>; 2] = [
-    PerPartition::new(|tables| count_sql::<SqliteDialect>(tables, SQLITE_TARGETS)),
-    PerPartition::new(|tables| count_sql::<PostgresDialect>(tables, POSTGRES_TARGETS)),
+    PerPartition::new(|tables| count_sql::<SqliteDialect>(tables, SQLITE_TARGETS, Few::Counted)),
+    PerPartition::new(|tables| count_sql::<PostgresDialect>(tables, POSTGRES_TARGETS, Few::Counted)),
+];
+
+static COUNT_WITHOUT_FEW: [PerPartition<String>; 2] = [
+    PerPartition::new(|tables| count_sql::<SqliteDialect>(tables, SQLITE_TARGETS, Few::LeftOut)),
+    PerPartition::new(|tables| count_sql::<PostgresDialect>(tables, POSTGRES_TARGETS, Few::LeftOut)),
 ];
 
 /// The links of a target with few are looked through. Those of a target with many are found among the records of the account.
@@ -93,7 +112,7 @@ pub async fn count(
     targets: &[String],
     tenant: &Tenant,
 ) -> Result<Vec<u64>, StoreError> {
-    let counts = numbers(db, links, targets, tenant).await?;
+    let counts = numbers(db, links, Few::Counted, targets, tenant).await?;
     Ok(counts.into_iter().map(|number| number.links).collect())
 }
 
@@ -109,14 +128,19 @@ pub(super) struct Number {
 pub(super) async fn numbers(
     db: &Db,
     links: &Links,
+    few: Few,
     targets: &[String],
     tenant: &Tenant,
 ) -> Result<Vec<Number>, StoreError> {
     let Some(collection) = intern::collection(db, &links.collection).await? else {
         return Ok(vec![Number::default(); targets.len()]);
     };
+    let sql = match few {
+        Few::Counted => &COUNT,
+        Few::LeftOut => &COUNT_WITHOUT_FEW,
+    };
     let permit = db.read_permit(tenant).await?;
-    let found = read(db, (&COUNT, collection), links, targets, None, false).await?;
+    let found = read(db, (sql, collection), links, targets, None, false).await?;
     // Others may read while this waits for the writer.
     drop(permit);
     let counts: Vec<(i64, String)> =

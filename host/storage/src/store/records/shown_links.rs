@@ -9,16 +9,14 @@ use belvedere_web::fair_share::Tenant;
 
 use super::super::intern::{self, Collection};
 use super::super::packed::Packed;
+use super::super::read_cost::ReadCost;
 #[cfg(test)]
 use super::super::select::plan;
 use super::super::select::{By, Dialect, PostgresDialect, Select, Sql, SqliteDialect, Target, Value, bound};
 use super::super::types::to_json_text;
 use super::super::{Db, StoreError};
-use super::links;
+use super::links::{self, Few};
 use crate::query::{Hidden, Links, Narrow};
-
-/// The links from which on looking through them is a scan: some milliseconds, for each is a record with its labels.
-const MANY_LINKS: u64 = 2_000;
 
 /// The number of visible records with such a link to each target, in the order of the targets, without the hidden ones of targets
 /// with few links.
@@ -32,28 +30,34 @@ pub async fn count(
     targets: &[String],
     tenant: &Tenant,
 ) -> Result<Vec<u64>, StoreError> {
-    let numbers = links::numbers(db, wanted, targets, tenant).await?;
+    if *hidden == Hidden::NONE {
+        return links::count(db, wanted, targets, tenant).await;
+    }
+    let numbers = links::numbers(db, wanted, Few::LeftOut, targets, tenant).await?;
     let mut counts: Vec<u64> = numbers.iter().map(|number| number.links).collect();
-    let few = |at: &usize| numbers.get(*at).is_some_and(|number| number.are_few && number.links > 0);
-    let few: Vec<usize> = (0..targets.len()).filter(few).collect();
-    if *hidden == Hidden::NONE || few.is_empty() {
+    let few = numbers.iter().enumerate().filter(|(_, number)| number.are_few);
+    let few: Vec<usize> = few.map(|(at, _)| at).collect();
+    let Some(collection) = intern::collection(db, &wanted.collection).await? else { return Ok(counts) };
+    if few.is_empty() {
         return Ok(counts);
     }
-    let Some(collection) = intern::collection(db, &wanted.collection).await? else { return Ok(counts) };
     let looked_through: Vec<&String> = few.iter().map(|at| &targets[*at]).collect();
-    let sql = statement(db, wanted, collection, hidden, &looked_through);
-    let scans = few.iter().map(|at| counts[*at]).sum::<u64>() >= MANY_LINKS;
-    let _permit = if scans { db.scan_permit(tenant).await? } else { db.read_permit(tenant).await? };
-    macro_rules! fetch {
-        ($db:expr) => {{
-            let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
-            bound!(sql).fetch_one(pool.reads()).await?.try_get(0)?
-        }};
-    }
-    let shown: Option<String> = match db {
-        Db::Sqlite(db) => fetch!(db),
-        Db::Postgres(db) => fetch!(db),
+    let look_through = async |scans: bool| {
+        let sql = statement(db, wanted, collection, hidden, &looked_through);
+        macro_rules! fetch {
+            ($db:expr) => {{
+                let pool = if scans { &$db.scan_pool } else { &$db.read_pool };
+                bound!(sql).fetch_one(pool.reads()).await?.try_get(0)?
+            }};
+        }
+        Ok(match db {
+            Db::Sqlite(db) => fetch!(db),
+            Db::Postgres(db) => fetch!(db),
+        })
     };
+    let cost = async { Ok(ReadCost::of(hidden)) };
+    let shown: Option<String> =
+        db.read_or_scan(tenant, cost, look_through(false), look_through(true)).await?;
     let shown: Vec<u64> = Packed::new(shown.unwrap_or_default()).rows(|row| row.field()?.parse().ok())?;
     for (at, shown) in few.into_iter().zip(shown) {
         counts[at] = shown;

@@ -6,7 +6,7 @@ use crate::store::labels::{self, VERSION_MARK};
 use crate::store::types::to_json_text;
 use belvedere_protocol::atproto::{Did, Nsid};
 
-use super::{Dialect, Select, Sql, Value};
+use super::{Among, Dialect, Select, Sql, Value};
 
 /// The condition that leaves invalid records `r` out, after an AND. Not EXISTS, which PostgreSQL may turn into a join that loses the
 /// order of the rows, and not IS NULL, which it expects of few.
@@ -20,15 +20,13 @@ impl Select<'_> {
             let did = sql.bind(Value::Text(did.as_str().to_owned()));
             sql.push(format_args!(" AND r.did_id = (SELECT id FROM dids WHERE did = {did})"));
         }
-        if let Some(dids) = self.dids {
-            let dids = sql.bind(json_list(dids));
-            let (before, after) = D::DID_IS_IN_JSON;
-            sql.push(format_args!(" AND {before}{dids}{after}"));
-        }
-        if let Some(ids) = self.did_ids {
-            let ids = sql.bind(Value::Text(to_json_text(ids)));
-            let (before, after) = D::DID_ID_IS_IN_JSON;
-            sql.push(format_args!(" AND {before}{ids}{after}"));
+        if let Some(among) = self.among {
+            let (accounts, (before, after)) = match among {
+                Among::Dids(dids) => (json_list(dids), D::DID_IS_IN_JSON),
+                Among::Ids(ids) => (Value::Text(to_json_text(ids)), D::DID_ID_IS_IN_JSON),
+            };
+            let accounts = sql.bind(accounts);
+            sql.push(format_args!(" AND {before}{accounts}{after}"));
         }
         if let Some(filter) = self.filter {
             let condition = condition::<D>(sql, filter);

@@ -48,9 +48,7 @@ pub(super) struct Select<'a> {
     pub(super) accounts: Accounts,
     pub(super) by: By<'a>,
     pub(super) did: Option<&'a Did>,
-    pub(super) dids: Option<&'a [Did]>,
-    /// The same by their ids, which the database finds them by at a tenth of the cost.
-    pub(super) did_ids: Option<&'a [i64]>,
+    pub(super) among: Option<Among<'a>>,
     pub(super) filter: Option<&'a Filter>,
     pub(super) narrow: &'a Narrow,
     /// Only records that their lexicon accepts, or only those that it rejects.
@@ -71,6 +69,14 @@ pub(super) enum Accounts {
     Visible,
     /// The same. They are joined as `d` on PostgreSQL too, which is cheaper for a statement that sorts all records it finds.
     VisibleJoined,
+}
+
+/// Many accounts, one of which has to have a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Among<'a> {
+    Dids(&'a [Did]),
+    /// By their ids, which the database finds them by at a tenth of the cost.
+    Ids(&'a [i64]),
 }
 
 /// The way in which records are found, which is also their order.
@@ -137,8 +143,7 @@ impl<'a> Select<'a> {
             accounts: Accounts::Visible,
             by: By::Time,
             did: None,
-            dids: None,
-            did_ids: None,
+            among: None,
             filter: None,
             narrow: Narrow::ALL,
             valid: None,
@@ -154,7 +159,7 @@ impl<'a> Select<'a> {
             by,
             columns: if query.with_cid { Columns::Packed } else { Columns::PackedWithoutCid },
             did: query.did.as_ref(),
-            dids: query.dids.as_deref(),
+            among: query.dids.as_deref().map(Among::Dids),
             filter: query.filter.as_ref(),
             narrow: &query.narrow,
             valid: query.valid,
@@ -197,8 +202,7 @@ impl<'a> Select<'a> {
             accounts,
             by,
             did,
-            dids: _,
-            did_ids: _,
+            among: _,
             filter: _,
             narrow: _,
             valid,
@@ -228,8 +232,7 @@ impl<'a> Select<'a> {
 
     /// Whether the caller wrote a part of the text.
     fn has_conditions(&self) -> bool {
-        let has_accounts = self.dids.is_some() || self.did_ids.is_some();
-        self.filter.is_some() || has_accounts || self.narrow != Narrow::ALL
+        self.filter.is_some() || self.among.is_some() || self.narrow != Narrow::ALL
     }
 
     fn is_page(&self) -> bool {
