@@ -242,6 +242,18 @@ export const savedFilters = {
   hint: 'It is kept in this browser. Saving with the name of another one replaces it.',
 }
 
+export const fileField = {
+  choose: 'Choose a file',
+  chooseMany: 'Choose files',
+  replace: 'Choose another',
+  orDrop: 'or drop it here',
+  files: (count: number) => `${count} files`,
+  remove: 'Remove',
+  removeOf: (name: string) => `Remove ${name}`,
+  wrongKind: (name: string, kinds: string) =>
+    `${name} is of another kind. Choose one of these: ${kinds.replaceAll(',', ', ')}.`,
+}
+
 export const secrets = {
   copy: 'Copy',
   once: 'Copy it now: it is shown only once.',
@@ -1563,7 +1575,7 @@ export const logo = {
   alt: 'The logo of this instance',
   none: 'no logo',
   choose: 'Upload a logo',
-  hint: 'An image of up to 5 MB. It is public.',
+  hint: 'A PNG, JPEG, WebP, SVG or GIF of up to 5 MB. Everyone can see it.',
   noImage: 'Choose an image, such as a PNG, JPEG, WebP or SVG file.',
   emptyFile: 'The file is empty. Choose another one.',
   tooLarge: (size: string) => `The file has ${size}. A logo has at most 5 MB.`,
