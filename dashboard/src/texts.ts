@@ -1542,6 +1542,7 @@ export const settingTexts = {
 }
 
 export const settings = {
+  general: 'General',
   text: 'Changes count at once, on all hosts. What is saved here overrides the environment.',
   sections: {
     instance: 'Instance',

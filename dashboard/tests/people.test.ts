@@ -32,7 +32,7 @@ test('asks in batches that fit into an address', async () => {
   for (let n = 0; n < 101; n += 1) people.of(`did:plc:${n}`)
   for (let n = 0; n < 3; n += 1) people.of(`did:web:${'a'.repeat(1_900)}${n}`)
   await vi.advanceTimersByTimeAsync(0)
-  expect(requests.map((dids) => dids.length)).toEqual([100, 2, 2])
+  expect(requests.map((dids) => dids.length)).toEqual([100, 3, 1])
   expect(new Set(requests.flat()).size).toBe(104)
 })
 

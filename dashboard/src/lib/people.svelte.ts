@@ -1,6 +1,4 @@
-import { call } from '../api/client'
 import type { Person } from '../api/models/access'
-import { session } from './session.svelte'
 
 /** Accounts of one request. */
 const MAX_DIDS = 100
@@ -58,8 +56,8 @@ export class People {
   }
 
   async #read(dids: string[]) {
-    const found = await this.ask(dids).catch(() => [])
-    const nameless = []
+    const found = await this.ask(dids).catch((): Person[] => [])
+    const nameless: string[] = []
     for (const person of found) {
       const entry = this.#entries.get(person.did)
       if (!entry) continue
@@ -86,16 +84,4 @@ function batches(dids: string[]): string[][] {
     }
   }
   return all
-}
-
-async function ask(dids: string[]): Promise<Person[]> {
-  const query = dids.map((did) => `did=${encodeURIComponent(did)}`).join('&')
-  return (await call<{ accounts: Person[] }>('GET', `/admin/accounts?${query}`)).accounts
-}
-
-const people = new People(ask)
-
-/** The account with a DID, if the user may see names. Used in what a component shows, it follows the answer. */
-export function personOf(did: string): Person | null {
-  return session.can('records:read') ? people.of(did) : null
 }

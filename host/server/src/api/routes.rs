@@ -135,6 +135,7 @@ fn always() -> RouteTable {
         Route::admin(DELETE, "/admin/records/collection", [P::RecordsDelete, P::RecordsDeleteCollection], admin::records::collection),
         Route::admin(GET, "/admin/records/why", P::RecordsRead, admin::records::why::get),
         Route::admin(GET, "/admin/accounts", P::RecordsRead, admin::accounts::profiles::list),
+        Route::admin(GET, "/admin/accounts/{did}/picture", P::RecordsRead, admin::accounts::picture::get),
         Route::admin(GET, "/admin/overview", P::StatsRead, admin::overview::get),
         Route::admin(GET, "/admin/checks", P::SettingsManage, admin::checks::get),
         Route::admin(GET, "/admin/metrics", P::StatsRead, admin::metrics::get),

@@ -12,7 +12,7 @@ use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::api::input::WithQuery;
 use crate::app::App;
-use belvedere_protocol::atproto::Did;
+use belvedere_protocol::atproto::{Cid, Did};
 use belvedere_scripting::scripts::Profile;
 use belvedere_storage::store::users;
 use belvedere_web::fair_share::Tenant;
@@ -52,15 +52,52 @@ struct Account {
     /// From the profile record. Absent for an account that is hidden, or has no valid profile in the index.
     #[serde(rename = "displayName", skip_serializing_if = "Option::is_none")]
     display_name: Option<String>,
+    /// The CID of the picture that `GET /admin/accounts/{did}/picture` answers. Absent without one, and while the PDS is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    avatar: Option<String>,
 }
 
-impl From<Profile> for Account {
-    fn from(Profile { did, handle, record, .. }: Profile) -> Self {
-        let record: Option<Value> = record.and_then(|full| serde_json::from_slice(&full.row.record).ok());
-        let name = record.as_ref().and_then(|record| record.get("displayName")).and_then(Value::as_str);
-        let name = name.map(|name| name.trim().chars().take(NAME_CHARS).collect::<String>());
-        Self { did, handle, display_name: name.filter(|name| !name.is_empty()) }
+/// An account with what its profile record says.
+#[derive(Debug)]
+pub(super) struct NamedAccount {
+    pub(super) did: Did,
+    handle: Option<String>,
+    pub(super) pds: Option<String>,
+    display_name: Option<String>,
+    pub(super) picture: Option<Cid>,
+}
+
+impl From<Profile> for NamedAccount {
+    fn from(Profile { did, handle, pds, record, .. }: Profile) -> Self {
+        let record = record.and_then(|full| serde_json::from_slice(&full.row.record).ok());
+        let record: Value = record.unwrap_or_default();
+        let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
+        let name = text("/displayName").map(|name| name.trim().chars().take(NAME_CHARS).collect::<String>());
+        Self {
+            display_name: name.filter(|name| !name.is_empty()),
+            picture: text("/avatar/ref/$link").and_then(|cid| cid.parse().ok()),
+            did,
+            handle,
+            pds,
+        }
     }
+}
+
+impl From<NamedAccount> for Account {
+    fn from(NamedAccount { did, handle, pds, display_name, picture }: NamedAccount) -> Self {
+        Self {
+            did,
+            handle,
+            display_name,
+            avatar: picture.filter(|_| pds.is_some()).map(|cid| cid.to_string()),
+        }
+    }
+}
+
+/// The accounts with these DIDs, in their order.
+pub(super) async fn read(app: &App, tenant: &Tenant, dids: Vec<Did>) -> Result<Vec<NamedAccount>, Error> {
+    let profiles = app.scripting.profiles.read(tenant, dids, RECORD_BYTES).await?;
+    Ok(profiles.into_iter().map(NamedAccount::from).collect())
 }
 
 /// The DIDs of the query, each once.
@@ -85,8 +122,8 @@ fn dids_of(request: &WithQuery<AccountsQuery>) -> Result<Vec<Did>, Error> {
 pub async fn list(app: Arc<App>, admin: Admin, request: WithQuery<AccountsQuery>) -> JsonResult<Accounts> {
     let dids = dids_of(&request)?;
     let tenant = Tenant::of_did(admin.did.as_str());
-    let profiles = app.scripting.profiles.read(&tenant, dids, RECORD_BYTES).await?;
-    let mut accounts: Vec<Account> = profiles.into_iter().map(Account::from).collect();
+    let mut accounts: Vec<Account> =
+        read(&app, &tenant, dids).await?.into_iter().map(Account::from).collect();
     let nameless: Vec<&Did> =
         accounts.iter().filter(|one| one.handle.is_none()).map(|one| &one.did).collect();
     let mut handles = handles_of_users(&app, &nameless).await?;
