@@ -1183,7 +1183,7 @@ export const scripts = {
 
 export const dryRunForm = {
   changed: 'The script has changed since this run.',
-  text: 'Runs the text above, saved or not, and writes nothing: no repo, no index, no tables, no jobs.',
+  text: 'Runs the text in the editor, saved or not, and writes nothing: no repo, no index, no tables, no jobs.',
   from: 'Event',
   ownEvent: 'of a record',
   deadLetter: 'of a dead letter',

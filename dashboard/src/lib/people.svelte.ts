@@ -17,17 +17,19 @@ const AGAIN_AFTER = 4_000
 
 type Ask = (dids: string[]) => Promise<Person[]>
 
-class Entry {
-  person = $state.raw<Person | null>(null)
-  until = 0
+interface Entry {
+  person: Person | null
+  until: number
   /** How often it was asked for. */
-  times = 0
+  times: number
 }
 
 /** Names of accounts. The DIDs of a page are asked for together. */
 export class People {
   #entries = new Map<string, Entry>()
   #wanted = new Set<string>()
+  /** The answers so far. What shows an account follows them: it does not follow a state that it has made itself. */
+  #answers = $state(0)
 
   constructor(
     private readonly ask: Ask,
@@ -36,8 +38,9 @@ export class People {
 
   /** The account with a DID as it is known now; null until the server has answered. */
   of(did: string): Person | null {
+    void this.#answers
     let entry = this.#entries.get(did)
-    if (!entry) this.#entries.set(did, (entry = new Entry()))
+    if (!entry) this.#entries.set(did, (entry = { person: null, until: 0, times: 0 }))
     if (entry.until <= this.now()) this.#want(did, entry)
     return entry.person
   }
@@ -58,6 +61,7 @@ export class People {
   async #read(dids: string[]) {
     const found = await this.ask(dids).catch((): Person[] => [])
     const nameless: string[] = []
+    this.#answers += 1
     for (const person of found) {
       const entry = this.#entries.get(person.did)
       if (!entry) continue
