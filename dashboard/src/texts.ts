@@ -247,6 +247,7 @@ export const fileField = {
   chooseMany: 'Choose files',
   replace: 'Choose another',
   orDrop: 'or drop it here',
+  orDropMany: 'or drop them here',
   files: (count: number) => `${count} files`,
   remove: 'Remove',
   removeOf: (name: string) => `Remove ${name}`,
