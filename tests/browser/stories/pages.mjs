@@ -10,6 +10,7 @@ import { browser, newAccount, newServer, once } from '../world.mjs'
 
 const NOTE = 'org.example.notes.note'
 const LIST = 'org.example.notes.listNotes'
+const PROFILE = 'app.bsky.actor.profile'
 
 /** Where screenshots go; none without it. */
 const SCREENSHOTS = process.env.BROWSER_SCREENSHOTS
@@ -26,18 +27,28 @@ const SHOWN = { '/': 'overview', '/records': 'records', '/scripts/:id': 'script'
 const prepared = once(async () => {
   const owner = await newAccount()
   const server = await newServer({ owner })
-  await server.upload(record(NOTE))
+  for (const nsid of [NOTE, PROFILE]) await server.upload(record(nsid))
   await server.upload(query(LIST), { target_collection: NOTE })
+  const friends = await Promise.all(['Bob Builder', 'Carol Danvers'].map(async (displayName) => {
+    const friend = await newAccount()
+    await friend.put(PROFILE, 'self', { displayName })
+    return friend
+  }))
+  await owner.put(PROFILE, 'self', { displayName: 'Alice Liddell' })
   const id = `record.index:${NOTE}`
   const body = 'function handle()\n  if record.text == "bad" then\n    error("this note can not be indexed")\n  end\n  record.n = #record.text\n  return record\nend\n'
   await server.api('POST', '/admin/scripts', { id, body, description: 'Counts the characters of notes' })
   const texts = ['Good morning', 'A longer note that has a few more words than the others, to see how it is cut', 'bad', 'Grüße', 'Καλημέρα']
   for (const [n, text] of texts.entries()) await owner.put(NOTE, `note${n}`, { text })
+  for (const friend of friends) await friend.put(NOTE, 'reply', { text: 'Thank you, I will be there on Sunday' })
   const client = await server.api('POST', '/admin/api-clients', {
     name: 'Notes for the phone', client_id_url: 'https://app.example/m.json', client_uri: 'https://app.example', redirect_uris: ['https://app.example/c'],
   })
   await server.api('POST', '/admin/script-variables', { key: 'API_KEY', value: 'not a real key' })
-  await until('the records are there', async () => (await server.api('GET', '/admin/stats')).total_records === texts.length)
+  await until('the records are there', async () => (await server.api('GET', '/admin/stats')).total_records === texts.length + 2 * friends.length + 1)
+  const [first, second] = friends
+  await server.api('POST', '/admin/users', { did: first.did, template: 'viewer' })
+  await server.api('POST', '/admin/moderation', { subject: second.uri(NOTE, 'reply'), action: 'hide', reason: 'Reported by a member' })
   const [letter] = (await server.api('GET', '/admin/dead-letters')).dead_letters
   const started = await server.api('POST', '/admin/backfill', { collection: NOTE })
   for (const key of ['feature.spaces_enabled', 'space_inspector_enabled']) await server.api('PUT', `/admin/settings/${key}`, { value: 'true' })
@@ -53,7 +64,7 @@ const prepared = once(async () => {
   const places = new Map(
     [
       '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/events', '/statistics', '/account', '/backfill',
-      '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/labelers', '/database', '/clients', '/clients/new', '/users',
+      '/moderation', '/moderation?decide=yes', '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/labelers', '/database', '/clients', '/clients/new', '/users',
       '/api-keys', '/linked-repos', '/plugins', '/plugins/new', '/settings', '/features', '/network-rules', '/domains', '/identity', '/instance-keys',
       '/spaces', '/inspections', `/inspections?id=${inspection.id}`, ...Object.keys(params),
     ].map((route) => [route, route === '/records' ? `/records?collection=${NOTE}` : of(route, params[route] ?? {})]),
