@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use shrike::cbor::Codec;
 
 use crate::fixtures::{ALICE, BOB, World};
-use crate::support::instance::{Answer, OPERATOR, record_lexicon};
+use crate::support::instance::{Answer, Instance, OPERATOR, query_lexicon, record_lexicon};
 
 const PROFILE: &str = "com.example.profile";
+const PROFILES: &str = "com.example.listProfiles";
 const CAROL: &str = "did:plc:carolcarolcarolcarolcaro";
 
 crate::in_both_worlds!(
@@ -37,6 +38,7 @@ fn with_handle(world: &World, did: &str, handle: &str) {
 /// Makes `com.example.profile` the collection of profiles.
 async fn with_profiles(world: &World) {
     world.server.upload(record_lexicon(PROFILE), None).await;
+    world.server.upload(query_lexicon(PROFILES), Some(PROFILE)).await;
     let named = json!({ "value": PROFILE });
     let path = "/admin/settings/profile_collection";
     assert!(world.server.admin(Method::PUT, path, Some(&named)).await.status.is_success());
@@ -46,7 +48,9 @@ async fn with_profiles(world: &World) {
 async fn profile(world: &mut World, did: &str, mut record: Value) {
     record["$type"] = PROFILE.into();
     world.push(|at, rev| Frame::create(at, Place { did, collection: PROFILE, rkey: "self", rev }, &record));
-    world.wait_for(&format!("at://{did}/{PROFILE}/self"), true).await;
+    let path = format!("{PROFILES}?uri=at://{did}/{PROFILE}/self");
+    let is_there = async |server: &Instance| server.xrpc(&path).await.status == 200;
+    world.server.eventually("the profile is indexed", is_there).await;
 }
 
 async fn accounts_have_the_names_that_the_instance_knows(mut world: World) {

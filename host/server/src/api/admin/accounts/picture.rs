@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::profiles::{self, NamedAccount};
 use crate::access::Admin;
-use crate::api::answer::{Binary, Built};
+use crate::api::answer::{Built, Image};
 use crate::api::xrpc::method::FOREIGN;
 use crate::app::App;
 use belvedere_protocol::atproto::{Cid, Did, blobs};
@@ -33,8 +33,8 @@ fn failed(text: &'static str) -> Error {
     Error::new(StatusCode::BAD_GATEWAY, text)
 }
 
-/// The media type of an image, by its first bytes. What its author says of it counts for nothing, and images that can contain
-/// scripts are none.
+/// The media type of an image by its first bytes; the one that its author or PDS names is ignored. SVG is refused, because it
+/// may contain scripts.
 fn kind_of(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
@@ -46,7 +46,7 @@ fn kind_of(bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// `GET /admin/accounts/{did}/picture`: the picture in an account's profile, from its PDS.
-pub async fn get(app: Arc<App>, admin: Admin, request: Request) -> Result<Built<Binary>, Error> {
+pub async fn get(app: Arc<App>, admin: Admin, request: Request) -> Result<Built<Image>, Error> {
     let did = Did::try_from(request.param("did")).map_err(|error| Error::bad_request(error.to_string()))?;
     let tenant = Tenant::of_did(admin.did.as_str());
     let account = profiles::read(&app, &tenant, vec![did]).await?.pop();

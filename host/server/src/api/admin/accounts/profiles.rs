@@ -118,7 +118,7 @@ fn dids_of(request: &WithQuery<AccountsQuery>) -> Result<Vec<Did>, Error> {
     Ok(dids)
 }
 
-/// `GET /admin/accounts`: the handles and display names of accounts, as far as the instance knows them.
+/// `GET /admin/accounts`: the handles, display names and pictures of accounts, from what is stored.
 pub async fn list(app: Arc<App>, admin: Admin, request: WithQuery<AccountsQuery>) -> JsonResult<Accounts> {
     let dids = dids_of(&request)?;
     let tenant = Tenant::of_did(admin.did.as_str());
