@@ -24,7 +24,7 @@ onBoth('people have handles, names and pictures', async (newServer) => {
   await server.api('POST', '/admin/users', { did: bob.did, template: 'viewer' })
   await server.api('POST', '/admin/moderation', { subject: uri, action: 'hide', reason: 'for a while' })
   const account = async () => (await server.api('GET', `/admin/accounts?did=${bob.did}`)).accounts[0]
-  await until('the server has looked Bob up', async () => (await account()).handle === bob.handle)
+  await until('the server has looked Bob up', async () => (await account()).avatar)
 
   await asUser(server, alice, {}, async (page) => {
     const requests = []
