@@ -1033,7 +1033,7 @@ export const labelers = {
 export const moderation = {
   text: 'Records and accounts that are hidden or taken down on this server. Their repos are unchanged.',
   moderate: 'Hide or take down',
-  moderateAction: 'Do it',
+  moderateActions: { takedown: 'Take it down', hide: 'Hide it' },
   replaceAction: 'Replace it',
   inForce: (action: string, by: string, reason: string) =>
     `It is ${action} already, by ${by}: “${reason}”. Your decision takes its place.`,
