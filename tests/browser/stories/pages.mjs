@@ -29,11 +29,12 @@ const prepared = once(async () => {
   const server = await newServer({ owner })
   for (const nsid of [NOTE, PROFILE]) await server.upload(record(nsid))
   await server.upload(query(LIST), { target_collection: NOTE })
-  const friends = await Promise.all(['Bob Builder', 'Carol Danvers'].map(async (displayName) => {
+  const friends = []
+  for (const displayName of ['Bob Builder', 'Carol Danvers']) {
     const friend = await newAccount()
     await friend.put(PROFILE, 'self', { displayName })
-    return friend
-  }))
+    friends.push(friend)
+  }
   await owner.put(PROFILE, 'self', { displayName: 'Alice Liddell' })
   const id = `record.index:${NOTE}`
   const body = 'function handle()\n  if record.text == "bad" then\n    error("this note can not be indexed")\n  end\n  record.n = #record.text\n  return record\nend\n'
