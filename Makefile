@@ -1,5 +1,5 @@
 # The commands for developers. They are implemented in dev/, as shell scripts that can be linted.
-.PHONY: help run check test dashboard plugins bench bench-scale fmt lint fuzz
+.PHONY: help run check test dashboard screenshots plugins bench bench-scale fmt lint fuzz
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -16,6 +16,9 @@ test: ## everything that CI checks: format, clippy, unit and integration tests o
 
 dashboard: ## build the dashboard into dashboard/dist
 	@sh dev/dashboard.sh
+
+screenshots: ## take the pictures of docs/screenshots again
+	@sh dev/screenshots.sh
 
 plugins: ## build the plugins of this repository into target/plugins
 	@sh dev/plugins.sh

@@ -242,6 +242,19 @@ export const savedFilters = {
   hint: 'It is kept in this browser. Saving with the name of another one replaces it.',
 }
 
+export const fileField = {
+  choose: 'Choose a file',
+  chooseMany: 'Choose files',
+  replace: 'Choose another',
+  orDrop: 'or drop it here',
+  orDropMany: 'or drop them here',
+  files: (count: number) => `${count} files`,
+  remove: 'Remove',
+  removeOf: (name: string) => `Remove ${name}`,
+  wrongKind: (name: string, kinds: string) =>
+    `${name} is of another kind. Choose one of these: ${kinds.replaceAll(',', ', ')}.`,
+}
+
 export const secrets = {
   copy: 'Copy',
   once: 'Copy it now: it is shown only once.',
@@ -1020,7 +1033,7 @@ export const labelers = {
 export const moderation = {
   text: 'Records and accounts that are hidden or taken down on this server. Their repos are unchanged.',
   moderate: 'Hide or take down',
-  moderateAction: 'Do it',
+  moderateActions: { takedown: 'Take it down', hide: 'Hide it' },
   replaceAction: 'Replace it',
   inForce: (action: string, by: string, reason: string) =>
     `It is ${action} already, by ${by}: “${reason}”. Your decision takes its place.`,
@@ -1171,7 +1184,7 @@ export const scripts = {
 
 export const dryRunForm = {
   changed: 'The script has changed since this run.',
-  text: 'Runs the text above, saved or not, and writes nothing: no repo, no index, no tables, no jobs.',
+  text: 'Runs the text in the editor, saved or not, and writes nothing: no repo, no index, no tables, no jobs.',
   from: 'Event',
   ownEvent: 'of a record',
   deadLetter: 'of a dead letter',
@@ -1530,6 +1543,7 @@ export const settingTexts = {
 }
 
 export const settings = {
+  general: 'General',
   text: 'Changes count at once, on all hosts. What is saved here overrides the environment.',
   sections: {
     instance: 'Instance',
@@ -1563,7 +1577,7 @@ export const logo = {
   alt: 'The logo of this instance',
   none: 'no logo',
   choose: 'Upload a logo',
-  hint: 'An image of up to 5 MB. It is public.',
+  hint: 'A PNG, JPEG, WebP, SVG or GIF of up to 5 MB. Everyone can see it.',
   noImage: 'Choose an image, such as a PNG, JPEG, WebP or SVG file.',
   emptyFile: 'The file is empty. Choose another one.',
   tooLarge: (size: string) => `The file has ${size}. A logo has at most 5 MB.`,

@@ -37,7 +37,11 @@ pub fn check(method: &Method, path_and_query: &str, answer: &Answer) {
     };
     let kind = answer.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default();
-    let media = content.get(kind).unwrap_or_else(|| panic!("{named}: {kind} is not described"));
+    let range = kind.split('/').next().map(|kind| format!("{kind}/*")).unwrap_or_default();
+    let media = content
+        .get(kind)
+        .or_else(|| content.get(&range))
+        .unwrap_or_else(|| panic!("{named}: {kind} is not described"));
     if kind == "application/json" {
         let mut problems = Vec::new();
         compare(&media["schema"], &answer.body, "", &mut problems);

@@ -65,7 +65,13 @@ const colours = syntaxHighlighting(
 )
 
 const theme = EditorView.theme({
-  '&': { color: 'var(--text)', backgroundColor: 'var(--bg)', fontSize: '13px', maxHeight: '70vh' },
+  '&': {
+    height: 'var(--editor-height, auto)',
+    maxHeight: 'var(--editor-height, 70vh)',
+    color: 'var(--text)',
+    backgroundColor: 'var(--bg)',
+    fontSize: '13px',
+  },
   '&.cm-focused': { outline: 'none' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.55', overflow: 'auto' },
   '.cm-content': { padding: '8px 0', minHeight: '160px', caretColor: 'var(--text)' },

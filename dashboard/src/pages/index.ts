@@ -9,6 +9,8 @@ export interface PageEntry {
   title: string
   /** Where the sidebar shows it; without one, only links and the command palette lead to it. */
   group?: keyof typeof groups
+  /** The page that stands for it in the sidebar, and leads to it. */
+  under?: string
   /** Permissions without which it has nothing to show. */
   needs?: string[]
   /** The feature of the server that it shows: while that is off, nothing leads to it. */
@@ -63,15 +65,15 @@ export const pages: PageEntry[] = [
   { path: '/linked-repos', title: titles.linkedRepos, group: 'access', needs: ['linked-repos:read'], words: 'grants invites accounts', load: () => import('./LinkedRepos.svelte') },
   { path: '/linked-repos/:id', title: titles.linkedRepo, needs: ['linked-repos:read'], load: () => import('./LinkedRepo.svelte') },
 
-  { path: '/settings', title: titles.settings, group: 'instance', needs: ['settings:manage'], words: 'logo terms retention limit', load: () => import('./Settings.svelte') },
   { path: '/plugins', title: titles.plugins, group: 'instance', needs: ['plugins:read'], words: 'extensions wasm catalogue', load: () => import('./Plugins.svelte') },
   { path: '/plugins/new', title: titles.pluginNew, needs: ['plugins:create'], words: 'install upload', load: () => import('./PluginNew.svelte') },
   { path: '/plugins/:id', title: titles.plugin, needs: ['plugins:read'], load: () => import('./Plugin.svelte') },
-  { path: '/identity', title: titles.identity, group: 'instance', needs: ['settings:manage'], words: 'did plc services verification keys', load: () => import('./Identity.svelte') },
-  { path: '/domains', title: titles.domains, group: 'instance', needs: ['settings:manage'], words: 'origins hosts primary', load: () => import('./Domains.svelte') },
-  { path: '/network-rules', title: titles.networkRules, group: 'instance', needs: ['settings:manage'], words: 'proxy forwarding allowlist', load: () => import('./NetworkRules.svelte') },
-  { path: '/instance-keys', title: titles.instanceKeys, group: 'instance', needs: ['settings:manage'], words: 'oauth rotate', load: () => import('./InstanceKeys.svelte') },
-  { path: '/features', title: titles.features, group: 'instance', needs: ['settings:manage'], words: 'flags switch', load: () => import('./Features.svelte') },
+  { path: '/settings', title: titles.settings, group: 'instance', needs: ['settings:manage'], words: 'logo terms retention limit', load: () => import('./Settings.svelte') },
+  { path: '/identity', title: titles.identity, under: '/settings', needs: ['settings:manage'], words: 'did plc services verification keys', load: () => import('./Identity.svelte') },
+  { path: '/domains', title: titles.domains, under: '/settings', needs: ['settings:manage'], words: 'origins hosts primary', load: () => import('./Domains.svelte') },
+  { path: '/network-rules', title: titles.networkRules, under: '/settings', needs: ['settings:manage'], words: 'proxy forwarding allowlist', load: () => import('./NetworkRules.svelte') },
+  { path: '/instance-keys', title: titles.instanceKeys, under: '/settings', needs: ['settings:manage'], words: 'oauth rotate', load: () => import('./InstanceKeys.svelte') },
+  { path: '/features', title: titles.features, under: '/settings', needs: ['settings:manage'], words: 'flags switch', load: () => import('./Features.svelte') },
 
   { path: '/account', title: titles.account, words: 'sessions linked accounts permissions', load: () => import('./Account.svelte') },
 ]

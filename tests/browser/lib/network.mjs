@@ -65,6 +65,17 @@ class Account {
     return this.uri(collection, rkey)
   }
 
+  /** Uploads a blob, for a record to refer to. */
+  async blob(bytes, type) {
+    const answer = await fetch(`${this.#network.pds}/xrpc/com.atproto.repo.uploadBlob`, {
+      method: 'POST',
+      headers: { 'content-type': type, authorization: `Bearer ${this.accessJwt}` },
+      body: bytes,
+    })
+    if (!answer.ok) throw new Error(`uploadBlob: ${answer.status} ${await answer.text()}`)
+    return (await answer.json()).blob
+  }
+
   async delete(collection, rkey) {
     await this.#call('deleteRecord', { collection, rkey })
   }

@@ -6,38 +6,54 @@ import { test } from 'node:test'
 import { checkAccessibility, checkWidth, DESKTOP, logIn, open, openPage, PHONE, settled } from '../lib/browser.mjs'
 import { query, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
-import { browser, newAccount, newServer, once } from '../world.mjs'
+import { browser, network, newServer, once } from '../world.mjs'
 
 const NOTE = 'org.example.notes.note'
 const LIST = 'org.example.notes.listNotes'
+const PROFILE = 'app.bsky.actor.profile'
 
 /** Where screenshots go; none without it. */
 const SCREENSHOTS = process.env.BROWSER_SCREENSHOTS
 
 const LAPTOP = { width: 1200, height: 750 }
 
+/** A window in which a script has its dry run beside it. */
+const WIDE = { width: 1440, height: 860 }
+
 /** Bytes of a screenshot in the repository. */
-const MAX_SCREENSHOT = 150_000
+const MAX_SCREENSHOT = 180_000
 
 /** Pages that docs/ shows. */
 const SHOWN = { '/': 'overview', '/records': 'records', '/scripts/:id': 'script', '/events': 'events', '/lexicons/:id': 'lexicon', '/backfill': 'backfill' }
 
 /** A server on which every page has something to show, and the places of all pages. */
 const prepared = once(async () => {
-  const owner = await newAccount()
+  const person = async (name, displayName) => {
+    const account = await (await network()).account(name)
+    await account.put(PROFILE, 'self', { displayName })
+    return account
+  }
+  const owner = await (await network()).account('alice')
   const server = await newServer({ owner })
-  await server.upload(record(NOTE))
+  for (const nsid of [NOTE, PROFILE]) await server.upload(record(nsid))
   await server.upload(query(LIST), { target_collection: NOTE })
+  await owner.put(PROFILE, 'self', { displayName: 'Alice Liddell' })
+  const friends = [await person('bob', 'Bob Builder'), await person('carol', 'Carol Danvers')]
   const id = `record.index:${NOTE}`
   const body = 'function handle()\n  if record.text == "bad" then\n    error("this note can not be indexed")\n  end\n  record.n = #record.text\n  return record\nend\n'
   await server.api('POST', '/admin/scripts', { id, body, description: 'Counts the characters of notes' })
   const texts = ['Good morning', 'A longer note that has a few more words than the others, to see how it is cut', 'bad', 'Grüße', 'Καλημέρα']
   for (const [n, text] of texts.entries()) await owner.put(NOTE, `note${n}`, { text })
+  for (const friend of friends) await friend.put(NOTE, 'reply', { text: 'Thank you, I will be there on Sunday' })
   const client = await server.api('POST', '/admin/api-clients', {
     name: 'Notes for the phone', client_id_url: 'https://app.example/m.json', client_uri: 'https://app.example', redirect_uris: ['https://app.example/c'],
   })
+  for (let n = 0; n < 20; n += 1) await fetch(`${server.url}/xrpc/${LIST}`, { headers: { 'x-client-key': client.client_key } })
   await server.api('POST', '/admin/script-variables', { key: 'API_KEY', value: 'not a real key' })
-  await until('the records are there', async () => (await server.api('GET', '/admin/stats')).total_records === texts.length)
+  await until('the records are there', async () => (await server.api('GET', '/admin/stats')).total_records === texts.length + 2 * friends.length + 1)
+  const [first, second] = friends
+  await server.api('POST', '/admin/users', { did: first.did, template: 'viewer' })
+  await server.api('POST', '/admin/moderation', { subject: second.uri(NOTE, 'reply'), action: 'hide', reason: 'Reported by a member' })
   const [letter] = (await server.api('GET', '/admin/dead-letters')).dead_letters
   const started = await server.api('POST', '/admin/backfill', { collection: NOTE })
   for (const key of ['feature.spaces_enabled', 'space_inspector_enabled']) await server.api('PUT', `/admin/settings/${key}`, { value: 'true' })
@@ -53,7 +69,7 @@ const prepared = once(async () => {
   const places = new Map(
     [
       '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/events', '/statistics', '/account', '/backfill',
-      '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/labelers', '/database', '/clients', '/clients/new', '/users',
+      '/moderation', '/moderation?decide=yes', '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/labelers', '/database', '/clients', '/clients/new', '/users',
       '/api-keys', '/linked-repos', '/plugins', '/plugins/new', '/settings', '/features', '/network-rules', '/domains', '/identity', '/instance-keys',
       '/spaces', '/inspections', `/inspections?id=${inspection.id}`, ...Object.keys(params),
     ].map((route) => [route, route === '/records' ? `/records?collection=${NOTE}` : of(route, params[route] ?? {})]),
@@ -67,7 +83,7 @@ async function screenshot(page, route, colors) {
   const file = path.join(SCREENSHOTS, `${name}-${colors}.png`)
   fs.mkdirSync(SCREENSHOTS, { recursive: true })
   // As wide as a laptop's window, so that texts are legible in docs/.
-  await page.setViewportSize(LAPTOP)
+  await page.setViewportSize(name === 'script' ? WIDE : LAPTOP)
   await settled(page)
   await page.screenshot({ path: file, animations: 'disabled' })
   await page.setViewportSize(DESKTOP)

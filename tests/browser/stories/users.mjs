@@ -16,6 +16,13 @@ onBoth('a user with few permissions sees what they may, and no more', async (new
   await asUser(server, alice, {}, async (page) => {
     const everything = await menu(page)
     for (const name of ['Users', 'API keys', 'Scripts', 'Settings', 'Plugins']) assert.ok(everything.includes(name), `${name} of ${everything}`)
+    // The pages about the instance are behind one entry, and their addresses are what they were.
+    await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Settings' }).click()
+    await page.getByRole('navigation', { name: 'Settings' }).getByRole('link', { name: 'Domains' }).click()
+    await page.getByRole('heading', { name: 'Domains' }).waitFor()
+    assert.match(page.url(), /#\/domains$/)
+    const current = page.getByRole('navigation', { name: 'Pages' }).locator('[aria-current]')
+    assert.deepEqual(await current.allInnerTexts(), ['Settings'])
   })
   await server.api('POST', '/admin/users', { did: bob.did, permissions: ['lexicons:read', 'records:read', 'scripts:read'] })
   await asUser(server, bob, {}, async (page) => {

@@ -1,3 +1,4 @@
+mod accounts;
 mod api_clients;
 mod api_keys;
 mod backfill;

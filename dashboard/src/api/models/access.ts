@@ -3,6 +3,8 @@ import type { Get, Post, Schema } from '../models'
 
 export type ApiKey = Schema<'ApiKey'>
 export type User = Schema<'User'>
+/** An account with what the instance knows of it. */
+export type Person = Get<'/admin/accounts'>['accounts'][number]
 export type Catalogue = Get<'/admin/permissions'>
 export type Permission = Catalogue['permissions'][number]
 export type ApiClient = Schema<'ApiClient'>

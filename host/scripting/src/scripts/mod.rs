@@ -32,6 +32,6 @@ pub use library::{CompiledScript, Library, OutputSample, TallySnapshot};
 pub use runtime::ScriptRuntime;
 pub use scheduling::Lineage;
 pub use services::{
-    CallOutcome, HandleBudget, Index, IndexError, LogLine, LogSink, OutboundHttp, Profiles, ServerIndex,
-    ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc, XrpcError,
+    CallOutcome, HandleBudget, Index, IndexError, LogLine, LogSink, OutboundHttp, Profile, Profiles,
+    ServerIndex, ServerLabels, ServerLog, ServerPlugins, Services, Variables, Xrpc, XrpcError,
 };

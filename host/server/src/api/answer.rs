@@ -68,6 +68,10 @@ pub enum Events {}
 #[derive(Debug)]
 pub enum Binary {}
 
+/// A picture.
+#[derive(Debug)]
+pub enum Image {}
+
 fn status(code: u16) -> StatusCode {
     StatusCode::from_u16(code).unwrap_or_default()
 }
@@ -174,5 +178,11 @@ impl Described for Events {
 impl Described for Binary {
     fn kinds(schemas: &mut SchemaGenerator) -> Vec<Kind> {
         vec![(200, Some(("application/octet-stream", schemas.subschema_for::<String>())))]
+    }
+}
+
+impl Described for Image {
+    fn kinds(schemas: &mut SchemaGenerator) -> Vec<Kind> {
+        vec![(200, Some(("image/*", schemas.subschema_for::<String>())))]
     }
 }

@@ -134,6 +134,8 @@ fn always() -> RouteTable {
         Route::admin(GET, "/admin/records/collections", P::RecordsRead, admin::records::collections),
         Route::admin(DELETE, "/admin/records/collection", [P::RecordsDelete, P::RecordsDeleteCollection], admin::records::collection),
         Route::admin(GET, "/admin/records/why", P::RecordsRead, admin::records::why::get),
+        Route::admin(GET, "/admin/accounts", P::RecordsRead, admin::accounts::profiles::list),
+        Route::admin(GET, "/admin/accounts/{did}/picture", P::RecordsRead, admin::accounts::picture::get),
         Route::admin(GET, "/admin/overview", P::StatsRead, admin::overview::get),
         Route::admin(GET, "/admin/checks", P::SettingsManage, admin::checks::get),
         Route::admin(GET, "/admin/metrics", P::StatsRead, admin::metrics::get),

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use belvedere_base::clock::Timestamp;
 
+use super::types::to_json_text;
 use super::{Db, StoreError, on};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -109,6 +110,21 @@ pub async fn list(db: &Db) -> Result<Vec<UserRow>, StoreError> {
     let sql = select!("");
     let rows = on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?;
     Ok(group_by_user(rows))
+}
+
+/// The DIDs among `dids` that are admin users.
+pub async fn among(db: &Db, dids: &[&str]) -> Result<Vec<String>, StoreError> {
+    let found = match db {
+        Db::Sqlite(db) => {
+            let sql = "SELECT u.did FROM json_each($1) v CROSS JOIN users u WHERE u.did = v.value";
+            sqlx::query_scalar(sql).bind(to_json_text(dids)).fetch_all(&db.reader).await?
+        }
+        Db::Postgres(db) => {
+            let sql = "SELECT did FROM users WHERE did = ANY($1)";
+            sqlx::query_scalar(sql).bind(dids).fetch_all(db.reader()).await?
+        }
+    };
+    Ok(found)
 }
 
 /// Sets `last_used_at`.

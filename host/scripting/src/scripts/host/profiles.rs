@@ -29,7 +29,7 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     fn new(profile: &'a Profile) -> Self {
-        let Profile { did, handle, record } = profile;
+        let Profile { did, handle, record, .. } = profile;
         let record = record.as_ref();
         Self {
             did: did.as_str(),

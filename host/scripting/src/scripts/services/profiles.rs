@@ -9,8 +9,8 @@ use belvedere_instance::lexicons::Registry;
 use belvedere_instance::people::People;
 use belvedere_instance::settings::Settings;
 use belvedere_protocol::atproto::{Did, RecordUri};
-use belvedere_storage::store::Db;
 use belvedere_storage::store::records::{FullRecordRow, Room, get_many_full};
+use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
 
 /// Bytes of the record of a profile: a hundred times an ordinary one. An account that a page shows may have a larger one.
@@ -22,6 +22,10 @@ pub struct Profile {
     pub did: Did,
     /// The verified handle, if it is known.
     pub handle: Option<String>,
+    /// The PDS, if it is known.
+    pub pds: Option<String>,
+    /// Whether the account is taken down, deactivated or moderated. Its record is not shown.
+    pub is_hidden: bool,
     /// The record, if the index has a valid one of at most [`RECORD_BYTES`].
     pub record: Option<FullRecordRow>,
 }
@@ -49,7 +53,7 @@ impl Profiles {
         dids: Vec<Did>,
         max_bytes: usize,
     ) -> Result<Vec<Profile>, IndexError> {
-        let (collection, rkey) = self.settings.profile();
+        let (collection, _) = self.settings.profile();
         if self.registry.snapshot().record_schema(collection.as_str()).is_none() {
             let text = format!(
                 "{collection} is not indexed, because it has no lexicon here: the setting profile_collection names \
@@ -57,23 +61,36 @@ impl Profiles {
             );
             return Err(IndexError::Invalid(text));
         }
+        let profiles = self.read(tenant, dids, max_bytes).await.map_err(store_error)?;
+        Ok(profiles.into_iter().filter(|profile| !profile.is_hidden).collect())
+    }
+
+    /// The profiles of accounts, of hidden ones too; without a record while the collection of profiles is not indexed.
+    ///
+    /// # Errors
+    /// When the store can't be read now.
+    pub async fn read(
+        &self,
+        tenant: &Tenant,
+        dids: Vec<Did>,
+        max_bytes: usize,
+    ) -> Result<Vec<Profile>, StoreError> {
+        let (collection, rkey) = self.settings.profile();
         let of =
             |did: &Did| RecordUri { did: did.clone(), collection: collection.clone(), rkey: rkey.clone() };
         let uris: Vec<RecordUri> = dids.iter().map(of).collect();
-        let _permit = self.db.read_permit(tenant).await.map_err(store_error)?;
+        let _permit = self.db.read_permit(tenant).await?;
         let room = Room { each: RECORD_BYTES, all: max_bytes };
-        let found = get_many_full(&self.db, &uris, room).await.map_err(store_error)?;
-        let mut accounts = self.people.shown(&dids).await.map_err(store_error)?;
+        let found = get_many_full(&self.db, &uris, room).await?;
+        let mut accounts = self.people.shown(&dids).await?;
         let mut records: HashMap<String, FullRecordRow> =
             found.rows.into_iter().map(|full| (full.row.did.clone(), full)).collect();
-        let mut profiles = Vec::with_capacity(dids.len());
-        for did in dids {
+        let profile = |did: Did| {
             let account = accounts.remove(did.as_str()).unwrap_or_default();
-            if !account.is_hidden {
-                let record = records.remove(did.as_str()).filter(|full| full.invalid_reason.is_none());
-                profiles.push(Profile { did, handle: account.handle, record });
-            }
-        }
-        Ok(profiles)
+            let record = records.remove(did.as_str()).filter(|full| full.invalid_reason.is_none());
+            let (handle, pds, is_hidden) = (account.handle, account.pds, account.is_hidden);
+            Profile { did, handle, pds, is_hidden, record }
+        };
+        Ok(dids.into_iter().map(profile).collect())
     }
 }

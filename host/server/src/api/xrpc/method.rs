@@ -18,7 +18,7 @@ use belvedere_protocol::atproto::Nsid;
 use belvedere_web::http::{Error, Request, Response, response};
 
 /// Headers of an answer whose body another server wrote.
-pub(super) const FOREIGN: [(HeaderName, HeaderValue); 2] = [NOSNIFF, SANDBOX];
+pub(in crate::api) const FOREIGN: [(HeaderName, HeaderValue); 2] = [NOSNIFF, SANDBOX];
 const NOSNIFF: (HeaderName, HeaderValue) = (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 /// A page of another server that a browser opens from our origin runs no script and belongs to no origin.
 const SANDBOX: (HeaderName, HeaderValue) =

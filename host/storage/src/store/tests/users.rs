@@ -68,6 +68,9 @@ async fn users_are_created_changed_and_deleted(db: TestDb) {
     assert_eq!(users::get_by_did(&db, "did:plc:u1").await.unwrap().unwrap(), user);
     assert!(matches!(users::create(&db, "u2", "did:plc:u1", &[], NOW).await, Err(StoreError::Conflict(_))));
     assert!(users::get(&db, "u2").await.unwrap().is_none());
+    let among = async |dids: &[&str]| users::among(&db, dids).await.unwrap();
+    assert_eq!(among(&["did:plc:none", "did:plc:u1"]).await, ["did:plc:u1"]);
+    assert!(among(&[]).await.is_empty() && among(&["did:plc:none", "'"]).await.is_empty());
 
     let changed = users::set_permissions(&db, "u1", &["c:x", "a:x"], &["b:x", "z:x"]).await.unwrap().unwrap();
     assert_eq!(changed.permissions, ["a:x", "c:x"]);
