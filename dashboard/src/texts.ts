@@ -198,7 +198,7 @@ export const dialogs = {
 
 export const palette = {
   title: 'Command palette',
-  placeholder: 'A page, a client, a script, a lexicon, or an at:// URI, a DID or an NSID',
+  placeholder: 'A page, a client, a script, a setting, or an at:// URI, a DID or an NSID',
   none: 'Nothing found.',
   openRecord: (uri: string) => `Look up ${uri}`,
   openSpace: (uri: string) => `Open the space ${uri}`,
@@ -211,6 +211,7 @@ export const palette = {
   user: 'User',
   plugin: 'Plugin',
   action: 'Action',
+  searchRecords: (text: string) => `Search records for “${text}”`,
   logOut: 'Log out',
   logOutWords: 'sign out end session',
   keys: 'Keys',
@@ -655,6 +656,9 @@ export const events = {
   subjectHint: 'DID, URI, NSID or script',
   time: 'Time',
   actor: 'By',
+  actorHint: 'Handle or DID',
+  after: 'Since',
+  before: 'Before',
   detail: 'Details',
   none: 'No events yet',
   noneText: 'Whatever happens on this server appears here at once.',
@@ -1609,6 +1613,7 @@ export const settingTexts = {
 }
 
 export const settings = {
+  kind: 'Setting',
   text: 'Changes count at once, on all hosts. What is saved here overrides the environment.',
   sections: {
     instance: 'Instance',
