@@ -659,6 +659,8 @@ export const events = {
   actorHint: 'Handle or DID',
   after: 'Since',
   before: 'Before',
+  group: 'Group identical errors',
+  times: (count: number) => `×${count}`,
   detail: 'Details',
   none: 'No events yet',
   noneText: 'Whatever happens on this server appears here at once.',

@@ -98,5 +98,6 @@ test('code quotes what was typed', () => {
   )
   expect(typescriptOf(code('http://a/"', 'hvc_1'))).toContain(String.raw`fetch("http://a/\"", {`)
   expect(typescriptOf(code('http://a/', ''))).not.toContain('headers')
+  expect(curlOf(code('http://a/', '', ''))).toBe("curl -X POST 'http://a/'")
   expect(typescriptOf(code('http://a/', '', '{"a":1}'))).toContain('body: JSON.stringify({"a":1})')
 })

@@ -16,7 +16,7 @@ import {
   syntaxTree,
 } from '@codemirror/language'
 import { lua } from '@codemirror/legacy-modes/mode/lua'
-import { pgSQL } from '@codemirror/legacy-modes/mode/sql'
+import { standardSQL } from '@codemirror/legacy-modes/mode/sql'
 import { lintGutter, setDiagnostics } from '@codemirror/lint'
 import { highlightSelectionMatches, searchKeymap } from '@codemirror/search'
 import { Compartment, EditorState, type Extension } from '@codemirror/state'
@@ -57,7 +57,7 @@ export interface Editor {
 const languages: Record<Language, () => Extension> = {
   json,
   lua: () => StreamLanguage.define(lua),
-  sql: () => StreamLanguage.define(pgSQL),
+  sql: () => StreamLanguage.define(standardSQL),
 }
 
 const colours = syntaxHighlighting(

@@ -139,7 +139,7 @@ export interface Request {
   url: string
   /** Empty for none. */
   clientKey: string
-  /** JSON of the input of a procedure; undefined for a query. */
+  /** JSON of the input of a procedure, empty for none; undefined for a query. */
   body?: string | undefined
 }
 
@@ -149,9 +149,10 @@ export function curlOf({ url, clientKey, body }: Request): string {
   const header = (text: string) => ['-H', quoted(text)]
   return [
     'curl',
-    ...(body === undefined ? [] : ['-X', 'POST', ...header('content-type: application/json')]),
+    ...(body === undefined ? [] : ['-X', 'POST']),
+    ...(body ? header('content-type: application/json') : []),
     ...(clientKey ? header(`x-client-key: ${clientKey}`) : []),
-    ...(body === undefined ? [] : ['--data-raw', quoted(body)]),
+    ...(body ? ['--data-raw', quoted(body)] : []),
     quoted(url),
   ].join(' ')
 }
@@ -160,12 +161,12 @@ export function curlOf({ url, clientKey, body }: Request): string {
 export function typescriptOf({ url, clientKey, body }: Request): string {
   const headers = [
     ...(clientKey ? [`'x-client-key': ${JSON.stringify(clientKey)}`] : []),
-    ...(body === undefined ? [] : [`'content-type': 'application/json'`]),
+    ...(body ? [`'content-type': 'application/json'`] : []),
   ]
   const options = [
     ...(body === undefined ? [] : [`  method: 'POST',`]),
     ...(headers.length > 0 ? [`  headers: { ${headers.join(', ')} },`] : []),
-    ...(body === undefined ? [] : [`  body: JSON.stringify(${body}),`]),
+    ...(body ? [`  body: JSON.stringify(${body}),`] : []),
   ]
   return [
     `const response = await fetch(${JSON.stringify(url)}${options.length > 0 ? `, {\n${options.join('\n')}\n}` : ''})`,

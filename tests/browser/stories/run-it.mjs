@@ -124,6 +124,7 @@ test('a statement is run, explained, downloaded and found again', async () => {
     assert.equal(await page.getByRole('button', { name: 'sql.run' }).count(), 5)
     await page.setViewportSize({ width: 1440, height: 900 })
     await page.keyboard.press('ControlOrMeta+k')
+    await page.getByRole('combobox', { name: 'Command palette' }).waitFor()
     await page.keyboard.type('retention backfill', { delay: SPEED })
     await page.getByRole('option', { name: /Setting/ }).first().click()
     await page.getByRole('heading', { name: 'Settings' }).waitFor()

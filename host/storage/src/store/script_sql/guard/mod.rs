@@ -32,7 +32,7 @@ mod tests;
 use serde_json::Value;
 use sqlparser::ast::{Expr, Statement as Ast, Value as Literal};
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 
 pub(super) use dialect::without_end;
 pub use error::GuardError;
@@ -119,8 +119,11 @@ impl Parsed {
             return Err(GuardError::TooLarge);
         }
         let dialect = dialect::of(backend);
-        let syntax = |error: String| GuardError::Syntax(format!("the SQL can't be read: {error}"));
-        let mut tokens = Tokenizer::new(dialect, sql).tokenize().map_err(|e| syntax(e.to_string()))?;
+        let syntax = |error: &str| GuardError::Syntax(format!("the SQL can't be read: {error}"));
+        let read = Tokenizer::new(dialect, sql).tokenize_with_location();
+        let read = read.map_err(|error| syntax(&error.to_string()))?;
+        // Positions in errors are those in the script's text.
+        let (mut tokens, spans): (Vec<_>, Vec<_>) = read.into_iter().map(|one| (one.token, one.span)).unzip();
         let is_numbered = number_parameters(&mut tokens)?;
         let meant = |token: &&Token| !matches!(token, Token::Whitespace(_) | Token::SemiColon);
         match tokens.iter().filter(meant).count() {
@@ -130,10 +133,13 @@ impl Parsed {
         }
         let lean = index_rewrites::is_lean(&tokens, backend);
         let own = names::own_names_in(&tokens);
-        let mut parser = Parser::new(dialect).with_recursion_limit(PARSER_DEPTH).with_tokens(tokens);
+        let tokens = tokens.into_iter().zip(spans).map(|(token, span)| TokenWithSpan { token, span });
+        let mut parser = Parser::new(dialect)
+            .with_recursion_limit(PARSER_DEPTH)
+            .with_tokens_with_locations(tokens.collect());
         let mut statements = parser.parse_statements().map_err(|error| match error {
             ParserError::RecursionLimitExceeded => GuardError::TooLarge,
-            other => syntax(other.to_string()),
+            ParserError::ParserError(error) | ParserError::TokenizerError(error) => syntax(&error),
         })?;
         match (statements.pop(), statements.is_empty()) {
             (None, _) => Err(GuardError::Empty),
