@@ -4,7 +4,7 @@ use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::{NOTES, World};
+use crate::fixtures::{ALICE, NOTES, World};
 use crate::oauth::device::{App, pds};
 use crate::support::instance::{Answer, Instance, procedure_lexicon, query_lexicon};
 use crate::support::plc::Person;
@@ -190,7 +190,7 @@ async fn an_operator_starts_a_job(world: World) {
     }
 
     // It needs a permission of its own.
-    let key = server.create_key(&["--did", CALLER, "--permissions", "jobs:read,jobs:manage,scripts:manage"]);
+    let key = server.create_key(&["--did", ALICE, "--permissions", "jobs:read,jobs:manage,scripts:manage"]);
     let headers = [("authorization", &*format!("Bearer {key}"))];
     let body = Some(json!({ "type": "sum" }).to_string());
     assert_eq!(server.request(Method::POST, "/admin/jobs", &headers, body).await.status, 403);
