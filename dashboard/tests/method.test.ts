@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { curlOf, parametersOf, callPathOf, typescriptOf } from '../src/lib/method'
+import { bodyOf, callPathOf, curlOf, inputOf, parametersOf, typescriptOf, valuesOf } from '../src/lib/method'
 
 const document = {
   id: 'com.example.list',
@@ -43,9 +43,61 @@ test('a call has its values in the query, each of a list', () => {
   )
 })
 
+const procedure = {
+  defs: {
+    main: { type: 'procedure', input: { encoding: 'application/json', schema: { type: 'ref', ref: '#input' } } },
+    input: {
+      type: 'object',
+      required: ['text'],
+      properties: {
+        n: { type: 'integer' },
+        done: { type: 'boolean' },
+        tags: { type: 'array', items: { type: 'string' } },
+        reply: { type: 'ref', ref: 'com.example.note#reply' },
+        parts: { type: 'array', items: { type: 'union', refs: [] } },
+        text: { type: 'string' },
+      },
+    },
+  },
+}
+
+test('the input of a procedure has fields, of which those of other shapes are JSON', () => {
+  const input = inputOf(procedure)
+  expect(input?.fields.map(({ name, type, isList }) => [name, type, isList])).toEqual([
+    ['text', 'string', false],
+    ['n', 'integer', false],
+    ['done', 'boolean', false],
+    ['tags', 'string', true],
+    ['reply', 'json', false],
+    ['parts', 'json', false],
+  ])
+  expect(inputOf(document)).toBeNull()
+  const elsewhere = { main: { input: { encoding: 'application/json', schema: { type: 'ref', ref: 'a.b.c#d' } } } }
+  expect(inputOf({ defs: elsewhere })?.fields).toEqual([])
+  expect(inputOf({ defs: { main: { input: { encoding: '*/*' } } } })).toEqual({ encoding: '*/*', fields: [] })
+})
+
+test('an input is what was typed, and back', () => {
+  const { fields } = inputOf(procedure)!
+  const values = { text: [' a '], n: ['7'], done: ['false'], tags: ['x', ' y '], reply: ['{"a": null}'], parts: [''] }
+  const body = bodyOf(fields, values)
+  expect(body).toEqual({ text: ' a ', n: 7, done: false, tags: ['x', 'y'], reply: { a: null } })
+  expect(bodyOf(fields, valuesOf(fields, body)!)).toEqual(body)
+  expect(bodyOf(fields, { n: ['seven'] })).toEqual({ n: 'seven' })
+  expect(() => bodyOf(fields, { reply: ['{'] })).toThrow(SyntaxError)
+  for (const other of [null, [], 'text', { unknown: 1 }, { tags: 'x' }, { text: ['a'] }])
+    expect(valuesOf(fields, other)).toBeNull()
+})
+
 test('code quotes what was typed', () => {
-  expect(curlOf("http://a/?x='", '')).toBe(String.raw`curl 'http://a/?x='\'''`)
-  expect(curlOf('http://a/', 'hvc_1')).toBe("curl -H 'x-client-key: hvc_1' 'http://a/'")
-  expect(typescriptOf('http://a/"', 'hvc_1')).toContain(String.raw`fetch("http://a/\"", {`)
-  expect(typescriptOf('http://a/', '')).not.toContain('headers')
+  const code = (url: string, clientKey: string, body?: string) => ({ url, clientKey, body })
+  expect(curlOf(code("http://a/?x='", ''))).toBe(String.raw`curl 'http://a/?x='\'''`)
+  expect(curlOf(code('http://a/', 'hvc_1'))).toBe("curl -H 'x-client-key: hvc_1' 'http://a/'")
+  expect(curlOf(code('http://a/', '', `{"a":"it's"}`))).toBe(
+    String.raw`curl -X POST -H 'content-type: application/json' --data-raw '{"a":"it'\''s"}' 'http://a/'`,
+  )
+  expect(typescriptOf(code('http://a/"', 'hvc_1'))).toContain(String.raw`fetch("http://a/\"", {`)
+  expect(typescriptOf(code('http://a/', ''))).not.toContain('headers')
+  expect(curlOf(code('http://a/', '', ''))).toBe("curl -X POST 'http://a/'")
+  expect(typescriptOf(code('http://a/', '', '{"a":1}'))).toContain('body: JSON.stringify({"a":1})')
 })

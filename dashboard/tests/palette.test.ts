@@ -37,6 +37,17 @@ test('things and actions are found by their names', () => {
   expect(entriesOf('note', [], [], many)).toHaveLength(20)
 })
 
+test('the last entry searches records, for those who may read them', () => {
+  const found = (text: string, mayRead: boolean) =>
+    entriesOf(text, pages, [], [], mayRead).map((entry) => [entry.title, entry.to])
+  expect(found('log', true)).toEqual([
+    ['Event log', '#/events'],
+    ['Search records for “log”', '#/records?text=log'],
+  ])
+  expect(found('log', false)).toHaveLength(1)
+  expect(found(' ', true)).toHaveLength(2)
+})
+
 test('identifiers lead to what is known about them', () => {
   expect(places('at://did:plc:a/com.example.note/1')[0]).toMatch(/^#\/records\/why\?uri=at/)
   const space = '#/spaces/at%3A%2F%2Fdid%3Aplc%3Aa%2Fspace%2Fcom.example.group%2Fmain'

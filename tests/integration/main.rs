@@ -25,6 +25,7 @@ mod full_disk;
 mod health;
 mod http;
 mod invalid_records;
+mod job_command;
 mod labelers;
 mod language;
 mod layers;

@@ -16,6 +16,7 @@ import {
   syntaxTree,
 } from '@codemirror/language'
 import { lua } from '@codemirror/legacy-modes/mode/lua'
+import { standardSQL } from '@codemirror/legacy-modes/mode/sql'
 import { lintGutter, setDiagnostics } from '@codemirror/lint'
 import { highlightSelectionMatches, searchKeymap } from '@codemirror/search'
 import { Compartment, EditorState, type Extension } from '@codemirror/state'
@@ -23,7 +24,7 @@ import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } f
 import { tags } from '@lezer/highlight'
 import { completionsOf, type Suggestion } from './completion'
 
-export type Language = 'lua' | 'json'
+export type Language = 'lua' | 'json' | 'sql'
 
 export interface Diagnostic {
   /** Counted from 1. */
@@ -41,6 +42,7 @@ export interface Options {
   isReadOnly: boolean
   onchange: (text: string) => void
   onsave: () => void
+  onrun?: () => void
   suggestions: () => Suggestion[]
 }
 
@@ -52,7 +54,11 @@ export interface Editor {
   destroy(): void
 }
 
-const languages: Record<Language, () => Extension> = { json, lua: () => StreamLanguage.define(lua) }
+const languages: Record<Language, () => Extension> = {
+  json,
+  lua: () => StreamLanguage.define(lua),
+  sql: () => StreamLanguage.define(standardSQL),
+}
 
 const colours = syntaxHighlighting(
   HighlightStyle.define([
@@ -153,6 +159,8 @@ export function createEditor(host: HTMLElement, options: Options): Editor {
         writable.of(readOnly(options.isReadOnly)),
         keymap.of([
           { key: 'Mod-s', preventDefault: true, run: () => (options.onsave(), true) },
+          // Before the default keys, which make a new line of it.
+          { key: 'Mod-Enter', run: () => (options.onrun?.(), options.onrun !== undefined) },
           ...closeBracketsKeymap,
           ...completionKeymap,
           ...searchKeymap,

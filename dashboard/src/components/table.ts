@@ -5,8 +5,8 @@ import type { Snippet } from 'svelte'
 export interface Column<T> {
   key: string
   title: string
-  /** The cell; without one it is the text of `value`. */
-  cell?: Snippet<[T]>
+  /** The cell, which also gets the column's key; without one it is the text of `value`. */
+  cell?: Snippet<[T, string]>
   value?: (row: T) => string | number
   /** Numbers are aligned to the right. */
   number?: boolean

@@ -14,8 +14,17 @@ export async function download(path: PathOf<'get'>, name: string): Promise<void>
     throw new ApiError(0, { error: 'unreachable' })
   })
   if (!answer.ok) throw await errorOf(answer)
+  save(await answer.blob(), name)
+}
+
+/** Saves a text as a file. */
+export function saveText(text: string, name: string, type: string): void {
+  save(new Blob([text], { type: `${type};charset=utf-8` }), name)
+}
+
+function save(file: Blob, name: string) {
   const link = document.createElement('a')
-  link.href = URL.createObjectURL(await answer.blob())
+  link.href = URL.createObjectURL(file)
   link.download = name
   link.click()
   setTimeout(() => URL.revokeObjectURL(link.href), READ)

@@ -28,3 +28,13 @@ export function tokens(text: string): Token[] {
   if (end < text.length) found.push({ kind: 'plain', text: text.slice(end) })
   return found
 }
+
+/** Why a text is not JSON, in the browser's words; null if it is. */
+export function jsonProblem(text: string): string | null {
+  try {
+    JSON.parse(text)
+    return null
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}

@@ -53,7 +53,8 @@ export const pages: PageEntry[] = [
   { path: '/script-variables', title: titles.scriptVariables, group: 'scripting', needs: ['script-variables:read'], words: 'env secrets environment', load: () => import('./ScriptVariables.svelte') },
   { path: '/dead-letters', title: titles.deadLetters, group: 'scripting', needs: ['dead-letters:read'], words: 'failed errors retry', load: () => import('./DeadLetters.svelte') },
   { path: '/dead-letters/:id', title: titles.deadLetter, needs: ['dead-letters:read'], load: () => import('./DeadLetter.svelte') },
-  { path: '/jobs', title: titles.jobs, group: 'scripting', needs: ['jobs:read'], words: 'background work', load: () => import('./Jobs.svelte') },
+  { path: '/sql', title: titles.sql, group: 'scripting', needs: ['scripts:manage'], words: 'console query select explain', load: () => import('./Sql.svelte') },
+  { path: '/jobs', title: titles.jobs, group: 'scripting', needs: ['jobs:read'], words: 'background work start run', load: () => import('./Jobs.svelte') },
   { path: '/jobs/:id', title: titles.job, needs: ['jobs:read'], load: () => import('./Job.svelte') },
 
   { path: '/clients', title: titles.clients, group: 'access', needs: ['api-clients:view'], words: 'applications rate limit bucket keys', load: () => import('./Clients.svelte') },

@@ -69,7 +69,7 @@ const prepared = once(async () => {
   const places = new Map(
     [
       '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/events', '/statistics', '/account', '/backfill',
-      '/moderation', '/moderation?decide=yes', '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/labelers', '/database', '/clients', '/clients/new', '/users',
+      '/moderation', '/moderation?decide=yes', '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/sql', '/labelers', '/database', '/clients', '/clients/new', '/users',
       '/api-keys', '/linked-repos', '/plugins', '/plugins/new', '/settings', '/features', '/network-rules', '/domains', '/identity', '/instance-keys',
       '/spaces', '/inspections', `/inspections?id=${inspection.id}`, ...Object.keys(params),
     ].map((route) => [route, route === '/records' ? `/records?collection=${NOTE}` : of(route, params[route] ?? {})]),

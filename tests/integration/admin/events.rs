@@ -49,6 +49,11 @@ async fn admin_actions_are_logged_and_can_be_filtered(world: World) {
     assert_eq!(count("subject=listNotes&category=lexicon").await, 2);
     assert_eq!(count("severity=error&category=lexicon").await, 0);
     assert_eq!(count("severity=info,warn&category=lexicon").await, 2);
+    assert_eq!(count(&format!("actor={OPERATOR}&category=lexicon")).await, 2);
+    assert_eq!(count(&format!("actor={ALICE}&category=lexicon")).await, 0);
+    assert_eq!(count("actor=%20&category=lexicon").await, 2);
+    let malformed = server.admin(Method::GET, "/admin/events?actor=no%20account", None).await;
+    assert_eq!(malformed.status, 400, "{}", malformed.text);
 }
 
 async fn pages_follow_each_other_without_gaps(world: World) {
@@ -97,10 +102,12 @@ async fn new_events_are_followed_by_the_conditions_of_the_list(world: World) {
     let headers = [("authorization", &*format!("Bearer {key}"))];
     assert_eq!(server.request(Method::GET, "/admin/events/stream", &headers, None).await.status, 403);
     let mut all = event_stream::open(server, "/admin/events/stream?category=setting").await.unwrap();
-    let mut deleted =
-        event_stream::open(server, "/admin/events/stream?event_type=setting.deleted&subject=name")
-            .await
-            .unwrap();
+    let mut deleted = event_stream::open(
+        server,
+        &format!("/admin/events/stream?event_type=setting.deleted&subject=name&actor={OPERATOR}"),
+    )
+    .await
+    .unwrap();
     assert_eq!(all.headers["content-type"], "text/event-stream");
     assert_eq!(all.first().await, ": open\n\n", "before anything has happened");
     let name = json!({ "value": "Notes" });

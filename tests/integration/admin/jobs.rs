@@ -4,7 +4,7 @@ use belvedere_protocol::crypto::Algorithm;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::{NOTES, World};
+use crate::fixtures::{ALICE, NOTES, World};
 use crate::oauth::device::{App, pds};
 use crate::support::instance::{Answer, Instance, procedure_lexicon, query_lexicon};
 use crate::support::plc::Person;
@@ -64,6 +64,7 @@ const WAITING: &str = "function handle() \
 
 crate::in_both_worlds!(
     a_job_runs_on_behalf_of_its_creator,
+    an_operator_starts_a_job,
     a_job_acts_only_with_a_session_that_its_creator_proved,
     a_job_is_paused_resumed_and_cancelled,
     a_job_that_ignores_cancellation_is_cancelled_within_a_second,
@@ -128,6 +129,71 @@ async fn a_job_runs_on_behalf_of_its_creator(world: World) {
     }
     // A caller with a service token has no session for a job.
     assert_eq!(call(&world, &caller, "type=sum&auth=1").await.status, 500);
+}
+
+async fn an_operator_starts_a_job(world: World) {
+    let server = &world.server;
+    let start = async |body: Value| server.admin(Method::POST, "/admin/jobs", Some(&body)).await;
+    let none = start(json!({ "type": "sum" })).await;
+    assert_eq!(none.status, 404);
+    let error = none.body["error"].as_str().unwrap();
+    assert!(
+        error.ends_with("no script is for jobs yet: save one for the trigger job.run:TYPE first"),
+        "{error}"
+    );
+
+    store(server, "job.run:sum", "function handle() return { input = job.input, who = caller_did } end")
+        .await;
+    store(
+        server,
+        "job.run:act",
+        "function handle() return pcall(jobs.create, 'sum', {}, { auth = true }) end",
+    )
+    .await;
+    let started = start(json!({ "type": "sum", "input": { "n": 1.50, "text": "a\u{2028}ü" } })).await;
+    assert_eq!(
+        (started.status.as_u16(), &started.body["job_type"]),
+        (201, &json!("sum")),
+        "{}",
+        started.text
+    );
+    assert_eq!(started.body["inherit_auth"], false);
+    let (id, actor) = (started.body["id"].as_str().unwrap(), &started.body["created_by"]);
+    let done = until(server, id, "completed").await;
+    assert_eq!(done["result"], json!({ "input": { "n": 1.5, "text": "a\u{2028}ü" }, "who": actor }));
+    let created = events(server, "event_type=job.created", 1).await;
+    assert_eq!((&created[0]["actor_did"], &created[0]["subject"]), (actor, &json!("sum")));
+    assert_eq!(created[0]["detail"], json!({ "job_id": id }));
+
+    // Without an input it is an empty object. The job has no session of the operator.
+    let started = start(json!({ "type": "act" })).await;
+    assert_eq!(started.body["input"], json!({}));
+    let done = until(server, started.body["id"].as_str().unwrap(), "completed").await;
+    assert_eq!(done["result"], false);
+
+    let large = json!({ "type": "sum", "input": "x".repeat(70_000) });
+    for (body, status, message) in [
+        (
+            json!({ "type": "missing" }),
+            404,
+            "no script is bound to job.run:missing; the types with a script are act, sum",
+        ),
+        (json!({ "type": "Not A Type" }), 400, "is not a job type"),
+        (json!({ "type": "system/purge-events" }), 400, "is not a job type"),
+        (json!({ "type": "a\0b" }), 400, "NUL"),
+        (json!({ "input": {} }), 400, "type"),
+        (large, 400, "the input is larger than 65536 bytes"),
+    ] {
+        let refused = start(body).await;
+        assert_eq!(refused.status, status, "{}", refused.text);
+        assert!(refused.body["error"].as_str().unwrap().contains(message), "{}", refused.text);
+    }
+
+    // It needs a permission of its own.
+    let key = server.create_key(&["--did", ALICE, "--permissions", "jobs:read,jobs:manage,scripts:manage"]);
+    let headers = [("authorization", &*format!("Bearer {key}"))];
+    let body = Some(json!({ "type": "sum" }).to_string());
+    assert_eq!(server.request(Method::POST, "/admin/jobs", &headers, body).await.status, 403);
 }
 
 async fn a_job_acts_only_with_a_session_that_its_creator_proved(world: World) {

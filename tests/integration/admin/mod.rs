@@ -27,6 +27,7 @@ mod scripts;
 mod service_entries;
 mod service_identity;
 mod settings;
+mod sql;
 mod stats;
 mod users;
 mod why;

@@ -1,5 +1,5 @@
 /** Backfills, jobs, dead letters, labelers and the database. */
-import type { Get, Schema } from '../models'
+import type { Get, Post, Schema } from '../models'
 
 export type Backfill = Schema<'Backfill'>
 export type BackfillPlan = Get<'/admin/backfill/plan'>
@@ -8,6 +8,7 @@ export type BackfillRepo = Get<'/admin/backfill/{id}/repos'>['repos'][number]
 export type BackfillFailures = Get<'/admin/backfill/{id}/errors'>
 export type BackfillFailure = BackfillFailures['errors'][number]
 export type Job = Schema<'Job'>
+export type SqlRows = Post<'/admin/sql'>
 export type DeadLetter = Schema<'DeadLetter'>
 export type DeadLetterDetail = Get<'/admin/dead-letters/{id}'>
 export type BulkAnswer = Schema<'BulkAnswer'>

@@ -1,10 +1,28 @@
 import { api } from '../../api/client'
 import { href, pathOf } from '../../lib/route'
+import { namedSettings } from '../../pages/settings/named'
 import { palette as t } from '../../texts'
 import type { Named } from './palette'
 
+/** Milliseconds for which what was read is offered again: the palette is opened several times in a row. */
+const FRESH = 30_000
+
+let last: { at: number; did: string; named: Named[] } | null = null
+
+/** What the server lists and the user `did` may see, read at most twice a minute. */
+export async function readNamed(
+  did: string,
+  can: (permission: string) => boolean,
+  signal: AbortSignal,
+): Promise<Named[]> {
+  if (last?.did === did && Date.now() - last.at < FRESH) return last.named
+  const named = [...(can('settings:manage') ? namedSettings : []), ...(await readLists(can, signal))]
+  if (!signal.aborted) last = { at: Date.now(), did, named }
+  return named
+}
+
 /** The clients, scripts, lexicons, users and plugins that the user may see. A list that can't be read is left out. */
-export async function readNamed(can: (permission: string) => boolean, signal: AbortSignal): Promise<Named[]> {
+async function readLists(can: (permission: string) => boolean, signal: AbortSignal): Promise<Named[]> {
   const list = async <T>(permission: string, read: () => Promise<T[]>, named: (thing: T) => Named) => {
     if (!can(permission)) return []
     return (await read().catch(() => [])).map(named)
@@ -22,7 +40,7 @@ export async function readNamed(can: (permission: string) => boolean, signal: Ab
     ),
     list(
       'scripts:read',
-      () => api.get('/admin/scripts', {}, signal),
+      () => api.get('/admin/scripts/names', {}, signal),
       ({ id, description }) => ({
         title: id,
         kind: t.script,

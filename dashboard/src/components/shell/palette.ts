@@ -28,9 +28,15 @@ const NSID = /^[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z0-9-]+){2,}$/
 
 /**
  * What the command palette offers for a text: places for identifiers, pages and actions that have all its words, and then things with
- * such a name. Without a text these are too many.
+ * such a name. Without a text these are too many. The last entry searches records for the text.
  */
-export function entriesOf(text: string, pages: PageEntry[], actions: Named[] = [], named: Named[] = []): Entry[] {
+export function entriesOf(
+  text: string,
+  pages: PageEntry[],
+  actions: Named[] = [],
+  named: Named[] = [],
+  searchesRecords = false,
+): Entry[] {
   const sought = typed(text)
   const words = sought.toLowerCase().split(/\s+/)
   const has = (searched: string) => words.every((word) => searched.toLowerCase().includes(word))
@@ -44,6 +50,9 @@ export function entriesOf(text: string, pages: PageEntry[], actions: Named[] = [
     ...found,
     ...matching(actions),
     ...(sought ? matching(named).slice(0, MAX_NAMED) : []),
+    ...(sought && searchesRecords
+      ? [{ title: t.searchRecords(sought), kind: '', to: href('/records', { text: sought }) }]
+      : []),
   ]
   // An NSID that was pasted may also be the name of a lexicon.
   return offered.filter(({ to }, at) => offered.findIndex((other) => other.to === to) === at)

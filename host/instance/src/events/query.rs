@@ -20,6 +20,9 @@ pub struct EventQuery {
     /// A part of the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// The account that acted: a DID, or a handle in requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
     /// Only events of this time and later.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Timestamp>")]
@@ -48,6 +51,7 @@ impl EventQuery {
             category: given(self.category),
             severity: given(self.severity),
             subject: given(self.subject),
+            actor: given(self.actor),
             after: given(self.after),
             before: given(self.before),
         }
@@ -64,6 +68,7 @@ impl EventQuery {
             categories: separated(self.category.as_deref()).map(str::to_owned).collect(),
             severities: separated(self.severity.as_deref()).map(severity).collect::<Result<_, _>>()?,
             subject: self.subject.clone(),
+            actor: self.actor.clone(),
             from: time("after", self.after.as_deref())?,
             before: time("before", self.before.as_deref())?,
             after: None,

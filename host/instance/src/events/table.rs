@@ -78,6 +78,12 @@ events! {
     /// A script has failed on a record or a label, which waits as a dead letter.
     "script.dead_lettered" Error ScriptDeadLettered { subject, host_kind, host_id, trigger, error }
         NONE, subject, { host_kind, host_id, trigger, "error": truncate(error) };
+    /// An admin has run SQL in the console.
+    "sql.run" Info
+        SqlRun { actor, sql, explain: bool, rows: usize, duration: Duration, error: Option<String> }
+        actor, NONE, {
+            "sql": truncate(sql), explain, rows, "duration_ms": millis(duration), "error": error.map(truncate)
+        };
     /// An admin has set a variable of scripts.
     "script_variable.upserted" Info ScriptVariableUpserted { actor, key } actor, key, {};
     /// An admin has removed a variable of scripts.
@@ -97,6 +103,8 @@ events! {
     /// An admin has reset a setting.
     "setting.deleted" Info SettingDeleted { actor, key } actor, key, {};
 
+    /// An admin has queued a job. Jobs that scripts create are reported when they begin.
+    "job.created" Info JobCreated { actor, job_type, job_id } actor, job_type, { job_id };
     /// A worker has begun a job.
     "job.started" Info JobStarted { actor, job_type, job_id } actor, job_type, { job_id, job_type };
     /// A job has ended well.

@@ -48,8 +48,6 @@ macro_rules! permissions {
 const RESERVED: &[Permission] = &[
     // Users create spaces, in their own names.
     Permission::SpacesCreate,
-    // Scripts start jobs, in the name of their callers.
-    Permission::JobsCreate,
 ];
 
 impl Permission {
@@ -158,7 +156,7 @@ permissions! {
     }
     "Jobs" {
         JobsRead "jobs:read" "Read jobs" "See background jobs.";
-        JobsCreate "jobs:create" "Create jobs" "Start background jobs.";
+        JobsCreate "jobs:create" "Create jobs" "Start background jobs that scripts define, with any input.";
         JobsManage "jobs:manage" "Manage jobs" "Pause, resume and cancel background jobs.";
     }
     "Linked Repos" {

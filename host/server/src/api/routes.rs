@@ -174,16 +174,20 @@ fn always() -> RouteTable {
         Route::admin(POST, "/admin/dead-letters/bulk/reindex", P::DeadLettersManage, admin::dead_letters::bulk::reindex),
 
         Route::admin(GET, "/admin/jobs", P::JobsRead, admin::jobs::list),
+        Route::admin(POST, "/admin/jobs", P::JobsCreate, admin::jobs::create),
         Route::admin(GET, "/admin/jobs/{id}", P::JobsRead, admin::jobs::get),
         Route::admin(POST, "/admin/jobs/{id}/cancel", P::JobsManage, admin::jobs::cancel),
         Route::admin(POST, "/admin/jobs/{id}/pause", P::JobsManage, admin::jobs::pause),
         Route::admin(POST, "/admin/jobs/{id}/resume", P::JobsManage, admin::jobs::resume),
+
+        Route::admin(POST, "/admin/sql", P::ScriptsManage, admin::sql::handle),
 
         Route::admin(GET, "/admin/scripts", P::ScriptsRead, admin::scripts::list),
         Route::admin(POST, "/admin/scripts", P::ScriptsManage, admin::scripts::create),
         Route::admin(POST, "/admin/scripts/check", P::ScriptsManage, admin::scripts::check::handle),
         Route::admin(POST, "/admin/scripts/dry-run", P::ScriptsManage, admin::scripts::dry_run::handle),
         Route::admin(POST, "/admin/scripts/explain", P::ScriptsManage, admin::scripts::view::explain),
+        Route::admin(GET, "/admin/scripts/names", P::ScriptsRead, admin::scripts::names),
         Route::admin(GET, "/admin/scripts/types", P::ScriptsRead, admin::scripts::types::handle),
         Route::admin(GET, "/admin/scripts/deleted", P::ScriptsRead, admin::scripts::revisions::deleted),
         Route::admin(GET, "/admin/scripts/{id}", P::ScriptsRead, admin::scripts::get),

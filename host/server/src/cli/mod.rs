@@ -1,4 +1,4 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, lexicon, script, view, plugin, backfill, verify, backup, move, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, lexicon, script, view, plugin, job, backfill, verify, backup, move, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
 //! (systemd's `RestartPreventExitStatus=2`). `verify` and `lexicon diff` have their own.
@@ -11,8 +11,10 @@ mod display;
 mod doctor;
 mod existing;
 mod folder;
+mod follow;
 mod guest;
 mod instance_file;
+mod job;
 mod lexicon;
 mod logging;
 mod migrate;
@@ -75,6 +77,9 @@ enum Command {
     /// Write, pack and check plugins
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Run jobs of scripts on a running server
+    #[command(subcommand)]
+    Job(job::Command),
     /// Start a backfill on a running server: read the history of a collection from the network
     Backfill(backfill::Command),
     /// Compare the index with the PDSs; exit status 0: equal, 1: different, 2: could not be compared
@@ -138,6 +143,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Script(command) => script::run(command, &config).await,
         Command::View(command) => view::run(command, &config).await,
         Command::Plugin(command) => plugin::run(command, &config).await,
+        Command::Job(command) => job::run(command, &config).await,
         Command::Backfill(command) => backfill::run(command, &config).await,
         Command::Verify(command) => Ok(verify::run(command, &config).await),
         Command::Backup(command) => backup::run(command, &config).await,

@@ -38,6 +38,8 @@ pub struct EventFilter {
     pub severities: Vec<Severity>,
     /// A substring of the subject, case-sensitive.
     pub subject: Option<String>,
+    /// The DID of the actor.
+    pub actor: Option<String>,
     /// Only events of this time and later.
     pub from: Option<Timestamp>,
     /// Only events of an earlier time.
@@ -57,6 +59,7 @@ impl EventFilter {
             && (self.categories.is_empty() || self.categories.iter().any(is_in))
             && (self.severities.is_empty() || self.severities.contains(&row.severity))
             && self.subject.as_ref().is_none_or(has)
+            && (self.actor.is_none() || self.actor == row.actor_did)
             && self.from.is_none_or(|from| row.created_at >= from)
             && self.before.is_none_or(|before| row.created_at < before)
     }
@@ -199,6 +202,9 @@ fn compile(backend: Backend, filter: &EventFilter) -> (String, Vec<Value>) {
         // PostgreSQL would refuse the parameter; [`insert`] replaces the character in the same way.
         let subject = subject.replace('\0', "\u{fffd}");
         conditions.push(format!("{function}(subject, {}) > 0", bind(Value::Text(subject))));
+    }
+    if let Some(actor) = &filter.actor {
+        conditions.push(format!("actor_did = {}", bind(Value::Text(actor.clone()))));
     }
     for (time, comparison) in [(filter.from, ">="), (filter.before, "<")] {
         if let Some(time) = time {

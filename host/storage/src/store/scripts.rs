@@ -26,6 +26,14 @@ pub struct ScriptRow {
     pub updated_at: Timestamp,
 }
 
+/// A script without its body.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, JsonSchema)]
+pub struct ScriptName {
+    /// The trigger.
+    pub id: String,
+    pub description: Option<String>,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct NewScript {
     pub id: String,
@@ -81,6 +89,12 @@ pub async fn list(db: &Db, suffix: Option<&str>) -> Result<Vec<ScriptRow>, Store
         rows.retain(|row| row.id.strip_suffix(suffix).is_some_and(|rest| rest.ends_with(':')));
     }
     Ok(rows)
+}
+
+/// The ids and descriptions of all scripts, sorted by id.
+pub async fn names(db: &Db) -> Result<Vec<ScriptName>, StoreError> {
+    let sql = "SELECT id, description FROM scripts ORDER BY id";
+    Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
 }
 
 pub async fn get(db: &Db, id: &str) -> Result<Option<ScriptRow>, StoreError> {

@@ -1,4 +1,4 @@
-//! `/admin/jobs`: lists, cancels, pauses and resumes background jobs.
+//! `/admin/jobs`: starts, lists, cancels, pauses and resumes background jobs.
 
 use std::sync::Arc;
 
@@ -8,15 +8,22 @@ use serde_json::value::RawValue;
 
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
-use crate::api::input::WithQuery;
+use crate::api::input::{WithBody, WithQuery};
 use crate::api::paging::{Keyset, Page};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
+use belvedere_instance::jobs::CreateError;
+use belvedere_protocol::trigger::TriggerKind;
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::jobs::{self, JobKeyset, JobRow};
+use belvedere_storage::store::scripts;
 use belvedere_storage::store::status::{JobStatus, Request as Step};
+use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::{Error, Request};
+
+/// Most job types that an error names.
+const MAX_NAMED_TYPES: usize = 50;
 
 fn not_found() -> Error {
     Error::not_found("job not found")
@@ -34,6 +41,31 @@ async fn step(app: &App, id: &str, step: Step) -> Result<(JobRow, JobStatus), Er
     }
     let now = find(app, id).await?.status;
     Err(Error::conflict(format!("a job that is {now} can't be {step}")))
+}
+
+/// Converts the reason why a job was not started.
+async fn not_started(app: &App, error: CreateError) -> Error {
+    match error {
+        CreateError::NoScript(trigger) => match job_types(app).await {
+            Ok(types) => Error::not_found(format!("no script is bound to {trigger}; {types}")),
+            Err(error) => error,
+        },
+        CreateError::Type(_) | CreateError::Input => Error::bad_request(error.to_string()),
+        CreateError::Full => Error::conflict(error.to_string()),
+        CreateError::Store(error) => error.into(),
+    }
+}
+
+/// A sentence that lists the types that have a script.
+async fn job_types(app: &App) -> Result<String, Error> {
+    let names = scripts::names(&app.db).await?;
+    let of_jobs = names.iter().filter_map(|name| name.id.strip_prefix(TriggerKind::JobRun.as_str()));
+    let types: Vec<&str> = of_jobs.filter_map(|rest| rest.strip_prefix(':')).take(MAX_NAMED_TYPES).collect();
+    Ok(if types.is_empty() {
+        "no script is for jobs yet: save one for the trigger job.run:TYPE first".to_owned()
+    } else {
+        format!("the types with a script are {}", types.join(", "))
+    })
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -110,6 +142,29 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: WithQuery<JobQuery>) ->
 pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<JobView> {
     let row = find(&app, request.param("id")).await?;
     JobView::new(row).map(Json).map_err(Error::internal)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NewJob {
+    /// The name after `job.run:` of the script that runs.
+    #[serde(rename = "type")]
+    job_type: String,
+    /// The script's `job.input`, any JSON value of at most 64 KiB. Absent: an empty object.
+    input: Option<Box<RawValue>>,
+}
+
+/// `POST /admin/jobs`: starts a job, in the name of the user.
+pub async fn create(app: Arc<App>, admin: Admin, request: WithBody<NewJob>) -> JsonResult<JobView, 201> {
+    let NewJob { job_type, input } = request.json()?;
+    let input = input.as_deref().map_or("{}", RawValue::get);
+    let (actor, tenant) = (admin.did.to_string(), Tenant::of_did(admin.did.as_str()));
+    let created = app.scripting.jobs.create(&job_type, input, &actor, None, &tenant, false).await;
+    let job_id = match created {
+        Ok(id) => id,
+        Err(error) => return Err(not_started(&app, error).await),
+    };
+    app.events.record(Event::JobCreated { actor, job_type, job_id: job_id.clone() });
+    JobView::new(find(&app, &job_id).await?).map(Json).map_err(Error::internal)
 }
 
 /// `POST /admin/jobs/{id}/cancel`: cancels a job that is not running at once; requests a running one to stop.

@@ -30,6 +30,7 @@ pub mod service_entries;
 pub mod service_identity;
 pub mod settings;
 pub mod spaces;
+pub mod sql;
 pub mod stats;
 pub mod users;
 pub mod verification_methods;

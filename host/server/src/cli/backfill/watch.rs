@@ -1,5 +1,4 @@
-//! Follows a backfill until it has ended. Polls the list of jobs, so that it survives a restart of the server and a
-//! change of the host that runs the job.
+//! Follows a backfill until it has ended, and sums it up.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -11,41 +10,29 @@ use tokio::time::Instant;
 
 use super::super::display::{Display, grouped};
 use super::super::remote::Remote;
-use super::super::{FAILED, print_error, print_stderr};
+use super::super::{FAILED, follow, print_error, print_stderr};
 use super::progress::{Job, Progress};
 use belvedere_storage::store::status::{BackfillStatus, Status as _};
 
 /// Exit status when the backfill has completed, and some repos could not be read.
 const PARTLY_READ: u8 = 3;
-/// Time between two looks at the job.
-const PERIOD: Duration = Duration::from_secs(1);
-/// Looks in a row that may fail: a server restarts within this many periods.
-const MAX_FAILURES: u32 = 60;
 
 pub(super) async fn until_end(remote: &Remote, id: &str) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let (mut progress, mut display) = (Progress::default(), Display::new(started));
-    // A key without the permission, for example, fails at the first look.
-    let mut failures = MAX_FAILURES;
-    let job = loop {
-        match look(remote, id).await {
-            Ok((job, before)) => {
-                failures = 0;
-                if job.status.has_ended() {
-                    break job;
-                }
-                let state = (job.status, job.stage);
-                display.show(&progress.line(&job, before, started.elapsed()), state);
+    let ended = follow::until_end(
+        async || look(remote, id).await,
+        |(job, before)| {
+            if !job.status.has_ended() {
+                let line = progress.line(job, *before, started.elapsed());
+                display.show(&line, (job.status, job.stage));
             }
-            Err(error) if failures == MAX_FAILURES => {
-                display.end();
-                return Err(error.context(format!("the backfill {id} may still be running")));
-            }
-            Err(_) => failures += 1,
-        }
-        tokio::time::sleep(PERIOD).await;
-    };
+            job.status.has_ended()
+        },
+    )
+    .await;
     display.end();
+    let (job, _) = ended.with_context(|| format!("the backfill {id} may still be running"))?;
     summarize(remote, &job, started.elapsed()).await
 }
 

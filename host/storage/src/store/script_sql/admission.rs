@@ -40,6 +40,37 @@ pub async fn run(db: &Db, tenant: &Tenant, sql: &str, params: &[Value]) -> Resul
     Ok(answer)
 }
 
+/// Like [`run`], for a statement that must be a SELECT. `place` is named in the error for another.
+///
+/// # Errors
+/// [`ScriptSqlError`].
+pub async fn select(
+    db: &Db,
+    tenant: &Tenant,
+    sql: &str,
+    params: &[Value],
+    place: &str,
+) -> Result<Answer, ScriptSqlError> {
+    Parsed::select(sql, db.backend(), place)?;
+    run(db, tenant, sql, params).await
+}
+
+/// The plan of a SELECT that does not run, one row for each step. Takes the permit of a scan: planning many joins takes long.
+///
+/// # Errors
+/// As [`select`].
+pub async fn explain(
+    db: &Db,
+    tenant: &Tenant,
+    sql: &str,
+    params: &[Value],
+    place: &str,
+) -> Result<Answer, ScriptSqlError> {
+    let parsed = Parsed::select(sql, db.backend(), place)?.explained();
+    let _permit = db.scan_permit(tenant).await?;
+    Ok(Box::pin(execute(db, sql, parsed, params, None)).await?.0)
+}
+
 fn costs(db: &Db) -> &Costs {
     match db {
         Db::Sqlite(db) => &db.script_costs,

@@ -10,6 +10,7 @@ mod authorizer;
 mod costs;
 pub mod guard;
 mod page;
+mod plan;
 pub(super) mod postgres;
 pub mod role;
 pub(super) mod sqlite;
@@ -28,7 +29,7 @@ use tokio::time::timeout;
 
 use super::read_pool::{Poolable, PooledConnection, READ_TIME_LIMIT, ReadPool};
 use super::{Db, StoreError};
-pub use admission::run;
+pub use admission::{explain, run, select};
 pub(super) use costs::Costs;
 use guard::GuardError;
 pub use page::{RowPage, read as read_page};
@@ -80,6 +81,8 @@ pub struct Answer {
     /// A JSON array of objects: columns by name, without NULLs. The value of a JSON column is part of the row's JSON.
     pub rows: Vec<u8>,
     pub count: usize,
+    /// Names of the columns in order, also of those that are NULL in all rows. SQLite names none of a result without rows.
+    pub columns: Vec<String>,
     /// Number of rows that an INSERT, UPDATE or DELETE affected.
     pub changed: Option<u64>,
 }
@@ -299,6 +302,7 @@ fn write_json_member(out: &mut Vec<u8>, name: &str, text: &str) -> Result<(), Sc
 struct Rows {
     out: Vec<u8>,
     count: usize,
+    columns: Vec<String>,
 }
 
 impl Rows {
@@ -321,6 +325,6 @@ impl Rows {
             self.out.push(b'[');
         }
         self.out.push(b']');
-        Answer { rows: self.out, count: self.count, changed }
+        Answer { rows: self.out, count: self.count, columns: self.columns, changed }
     }
 }

@@ -81,10 +81,7 @@ fn wrap(
     backend: Backend,
 ) -> Result<(String, Vec<Value>), GuardError> {
     // A text that is a statement alone has balanced parentheses, so it ends where the subquery does.
-    let parsed = Parsed::new(sql, backend)?;
-    if !parsed.is_select() {
-        return Err(GuardError::Unsupported("a statement other than SELECT in db.page".to_owned()));
-    }
+    let parsed = Parsed::select(sql, backend, "db.page")?;
     let is_numbered = parsed.numbers_parameters() || backend == Backend::Postgres;
     let mut wrapped = Wrapped { params: params.to_vec(), is_numbered, backend };
     let condition = match &page.after {
@@ -119,14 +116,14 @@ pub async fn read(
     if answer.count <= page.limit as usize {
         return Ok(RowPage { answer, next: None });
     }
-    first_rows(&answer.rows, page)
+    first_rows(answer, page)
 }
 
 /// The first rows of an answer that has more than the page.
-fn first_rows(rows: &[u8], page: &SqlPage) -> Result<RowPage, ScriptSqlError> {
+fn first_rows(answer: Answer, page: &SqlPage) -> Result<RowPage, ScriptSqlError> {
     // The server wrote this JSON itself.
     let wrong = |error: serde_json::Error| ScriptSqlError::Database(error.to_string());
-    let mut found: Vec<&RawValue> = serde_json::from_slice(rows).map_err(wrong)?;
+    let mut found: Vec<&RawValue> = serde_json::from_slice(&answer.rows).map_err(wrong)?;
     found.truncate(page.limit as usize);
     let last: HashMap<String, &RawValue> = match found.last() {
         Some(last) => serde_json::from_str(last.get()).map_err(wrong)?,
@@ -134,8 +131,8 @@ fn first_rows(rows: &[u8], page: &SqlPage) -> Result<RowPage, ScriptSqlError> {
     };
     let next = page.order.iter().map(|(name, _)| position(&last, name)).collect::<Result<_, _>>()?;
     let texts: Vec<&str> = found.iter().map(|row| row.get()).collect();
-    let rows = format!("[{}]", texts.join(",")).into_bytes();
-    Ok(RowPage { answer: Answer { rows, count: texts.len(), changed: None }, next: Some(next) })
+    let (rows, count) = (format!("[{}]", texts.join(",")).into_bytes(), texts.len());
+    Ok(RowPage { answer: Answer { rows, count, ..answer }, next: Some(next) })
 }
 
 /// The value of a column of the order.
@@ -213,9 +210,10 @@ mod tests {
     #[test]
     fn a_page_ends_at_the_values_of_its_last_row() {
         let rows = br#"[{"n":1,"uri":"a"},{"N":1.50,"uri":"b"},{"n":3}]"#;
-        let RowPage { answer, next } = first_rows(rows, &page(None)).unwrap();
-        assert_eq!(answer.rows, br#"[{"n":1,"uri":"a"},{"N":1.50,"uri":"b"}]"#);
+        let answer = |rows: &[u8]| Answer { rows: rows.to_vec(), ..Answer::default() };
+        let RowPage { answer: first, next } = first_rows(answer(rows), &page(None)).unwrap();
+        assert_eq!(first.rows, br#"[{"n":1,"uri":"a"},{"N":1.50,"uri":"b"}]"#);
         assert_eq!(next, Some(vec![SortValue::Number("1.50".into()), SortValue::Text("b".into())]));
-        assert!(first_rows(br#"[{"n":1},{"n":[]},{"n":3}]"#, &page(None)).is_err());
+        assert!(first_rows(answer(br#"[{"n":1},{"n":[]},{"n":3}]"#), &page(None)).is_err());
     }
 }

@@ -12,6 +12,7 @@ use sqlx::{
 };
 
 use super::guard::{Kind, Parsed, Statement};
+use super::plan;
 use super::role::{self, Role, RoleError};
 use super::{
     Answer, Connections, MAX_ANSWER_BYTES, MAX_CHEAP, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS,
@@ -91,9 +92,9 @@ pub(super) async fn run(
         Ok(role) => role.as_ref().map_or("", Role::name),
         Err(no_role) => return Err(ScriptSqlError::RoleError(no_role.clone())),
     };
-    let is_select = parsed.is_select();
+    let runs_again = parsed.is_select() && !parsed.is_explained();
     match attempt(connections, parsed, params, name, time_limit).await {
-        Err(ScriptSqlError::Store(error)) if is_select && error.is_lost_connection() => {
+        Err(ScriptSqlError::Store(error)) if runs_again && error.is_lost_connection() => {
             connections.readers.lost();
             connections.cheap.lost();
             attempt(connections, Parsed::new(sql, Backend::Postgres)?, params, name, time_limit).await
@@ -149,6 +150,9 @@ async fn run_on(
     let columns = own_columns(connection, parsed.own_tables()).await?;
     let statement = super::resolve(parsed, params, columns)?;
     match statement.kind {
+        Kind::Explain => {
+            plan::of_postgres(&bind(&statement.sql, &statement, params).fetch_all(connection).await?)
+        }
         Kind::Select | Kind::Write { rows: true } => answer(connection, &statement, params).await,
         Kind::Write { rows: false } | Kind::Define { .. } => execute(connection, &statement, params).await,
     }
@@ -237,7 +241,7 @@ async fn answer(
     }
     let json_names: Vec<&str> = columns.iter().filter(|c| c.is_json).map(|c| c.name.as_str()).collect();
     let sql = rows_as_json(&statement.sql, &columns);
-    let mut rows = Rows::default();
+    let mut rows = Rows { columns: columns.iter().map(|c| c.name.clone()).collect(), ..Rows::default() };
     let mut query = sqlx::query_as::<_, (Option<String>, Vec<Option<String>>)>(AssertSqlSafe(sql.as_str()))
         .persistent(false);
     for index in &statement.binds {

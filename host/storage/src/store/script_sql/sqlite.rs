@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, Column, Row, SqliteConnection, TypeInfo, ValueRef};
 use super::super::read_pool::{SqliteHooks, SqliteLimit};
 use super::authorizer::{self, Rights};
 use super::guard::{Kind, Parsed, Statement};
+use super::plan;
 use super::statement_limits;
 use super::{
     Answer, Connections, INDEX, MAX_CHEAP, MAX_OWN_BYTES, MAX_OWN_RELATIONS, MAX_READERS, MAX_VALUE_BYTES,
@@ -182,9 +183,15 @@ async fn fetch(
         let changed = matches!(statement.kind, Kind::Write { .. }).then(|| done.rows_affected());
         return Ok(Rows::default().finish(changed));
     }
+    if statement.kind == Kind::Explain {
+        return plan::of_sqlite(&query.fetch_all(connection).await?);
+    }
     let mut rows = Rows::default();
     let mut found = query.fetch(connection);
     while let Some(row) = found.try_next().await.map_err(|error| disk_full_error(error, statement.kind))? {
+        if rows.count == 0 {
+            rows.columns = row.columns().iter().map(|column| column.name().to_owned()).collect();
+        }
         rows.add(|out| write_row(&row, &statement.json, out))?;
     }
     let changed = matches!(statement.kind, Kind::Write { .. }).then_some(rows.count as u64);

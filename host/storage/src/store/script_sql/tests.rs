@@ -1,6 +1,8 @@
 //! Tests that each of the two walls is enough: the guard refuses the hostile statements without a database, and the
 //! database refuses them without the guard.
 
+mod reads;
+
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor, SqliteConnection};
 

@@ -66,7 +66,7 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: WithQuery<EventListQuer
     let EventListQuery { events, page } = request.parameters()?;
     let limit = page.limit(PageSize::LOGS)?;
     let after = page.cursor().map(|text| keyset(&text)).transpose()?;
-    let filter = events.without_blanks().filter().map_err(bad_query)?;
+    let filter = conditions(&app, events).await?.filter().map_err(bad_query)?;
     let filter = EventFilter { after, ..filter };
 
     // Makes sure that the caller's own last actions are in the answer.
@@ -77,6 +77,14 @@ pub async fn list(app: Arc<App>, _admin: Admin, request: WithQuery<EventListQuer
     let cursor = rows.last().filter(|_| more).map(|row| cursor(row.created_at, &row.id));
     let events = rows.into_iter().map(EventView::new).collect::<Result<_, _>>().map_err(Error::internal)?;
     Ok(Json(EventList { events, cursor }))
+}
+
+/// The conditions without blank ones, and with the DID of an actor that is named by its handle.
+async fn conditions(app: &App, query: EventQuery) -> Result<EventQuery, Error> {
+    let query = query.without_blanks();
+    let Some(actor) = &query.actor else { return Ok(query) };
+    let did = app.core.resolver.account(actor).await?;
+    Ok(EventQuery { actor: Some(did.to_string()), ..query })
 }
 
 fn bad_query(invalid: InvalidEventQuery) -> Error {
@@ -90,7 +98,7 @@ pub struct Count {
 
 /// `GET /admin/events/count`: how many events match the same conditions as those of the list.
 pub async fn count(app: Arc<App>, _admin: Admin, request: WithQuery<EventQuery>) -> JsonResult<Count> {
-    let filter = request.parameters()?.without_blanks().filter().map_err(bad_query)?;
+    let filter = conditions(&app, request.parameters()?).await?.filter().map_err(bad_query)?;
     app.events.flush().await;
     let count = events::count(&app.db, &filter).await?;
     Ok(Json(Count { count }))
@@ -107,11 +115,11 @@ pub async fn purge(
     admin: Admin,
     request: WithBody<EventQuery>,
 ) -> JsonResult<EventPurge, 202> {
-    let query = request.json_or_default()?.without_blanks();
+    let query = conditions(&app, request.json_or_default()?).await?;
     query.filter().map_err(bad_query)?;
     if query == EventQuery::default() {
         return Err(Error::bad_request(
-            "name at least one of event_type, category, severity, subject, after and before; \
+            "name at least one of event_type, category, severity, subject, actor, after and before; \
              before with the present time removes all events",
         ));
     }

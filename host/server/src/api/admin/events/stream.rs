@@ -8,7 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{EventView, bad_query, cursor};
+use super::{EventView, bad_query, conditions, cursor};
 use crate::access::Admin;
 use crate::api::answer::{Built, Events};
 use crate::api::input::WithQuery;
@@ -37,6 +37,8 @@ pub struct EventStreamQuery {
     severity: Option<String>,
     /// A part of the subject.
     subject: Option<String>,
+    /// The account that acted: a DID or a handle.
+    actor: Option<String>,
 }
 
 pub async fn get(
@@ -50,9 +52,9 @@ pub async fn get(
         );
         return Err(Error::bad_request(text));
     }
-    let EventStreamQuery { event_type, category, severity, subject } = request.parameters()?;
-    let query = EventQuery { event_type, category, severity, subject, ..EventQuery::default() };
-    let filter = query.without_blanks().filter().map_err(bad_query)?;
+    let EventStreamQuery { event_type, category, severity, subject, actor } = request.parameters()?;
+    let query = EventQuery { event_type, category, severity, subject, actor, ..EventQuery::default() };
+    let filter = conditions(&app, query).await?.filter().map_err(bad_query)?;
     let user = Tenant::of_did(admin.did.as_str());
     let messages = app.event_feed.follow(&user, filter, format).map_err(streams::refused)?;
     let messages = stream::iter([OPEN]).chain(messages);

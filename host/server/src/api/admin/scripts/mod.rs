@@ -27,7 +27,7 @@ use belvedere_instance::events::Event;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::views::{self, View};
 use belvedere_storage::store::Patch;
-use belvedere_storage::store::scripts::{self, NewScript, ScriptPatch, ScriptRow};
+use belvedere_storage::store::scripts::{self, NewScript, ScriptName, ScriptPatch, ScriptRow};
 use belvedere_web::http::{Error, Request};
 
 /// A script that was stored, and what its author should know.
@@ -60,6 +60,11 @@ pub async fn list(
 ) -> JsonResult<Vec<ScriptRow>> {
     let suffix = request.parameters()?.suffix.filter(|s| !s.is_empty());
     Ok(Json(scripts::list(&app.db, suffix.as_deref()).await?))
+}
+
+/// `GET /admin/scripts/names`: the scripts without their bodies, by id.
+pub async fn names(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<ScriptName>> {
+    Ok(Json(scripts::names(&app.db).await?))
 }
 
 /// `GET /admin/scripts/{id}`: a script.

@@ -11,6 +11,7 @@
 
 mod define;
 mod dialect;
+mod error;
 mod expr;
 mod from;
 mod functions;
@@ -31,9 +32,10 @@ mod tests;
 use serde_json::Value;
 use sqlparser::ast::{Expr, Statement as Ast, Value as Literal};
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 
 pub(super) use dialect::without_end;
+pub use error::GuardError;
 pub use limits::{MAX_BYTES, MAX_CALLS, MAX_PARAM_BYTES, MAX_PARAMS, OWN_PREFIX, VIEWS};
 use limits::{MAX_DEPTH, MAX_NODES, MAX_TOKENS, PARSER_DEPTH};
 pub(super) use names::CTE_PREFIX;
@@ -52,6 +54,8 @@ pub enum Kind {
     Write { rows: bool },
     /// CREATE, ALTER or DROP of an own table or index; `creates` for CREATE.
     Define { creates: bool },
+    /// The plan of a SELECT, which does not run.
+    Explain,
 }
 
 /// A checked statement.
@@ -66,55 +70,6 @@ pub struct Statement {
     /// For each column of the result whether the statement shows that its values are JSON (`json`). On PostgreSQL the
     /// type of the column shows it too.
     pub json: Vec<bool>,
-}
-
-/// The reason why a statement was refused. The texts are for the script's author.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GuardError {
-    #[error("{0}")]
-    Syntax(String),
-    #[error("the SQL contains no statement")]
-    Empty,
-    #[error("only one statement can be run at a time")]
-    Several,
-    #[error("the statement is too long or too deeply nested")]
-    TooLarge,
-    #[error(
-        "table {0} can't be used: there are records, record_refs, accounts, labels, lexicons and your own, named script_…"
-    )]
-    Table(String),
-    #[error("table {0} can't be changed: only your own can, named script_…")]
-    NotYours(String),
-    #[error("the name {0} can't be used: names have letters, digits and _, and are not those of tables")]
-    Name(String),
-    #[error("there is no column {0}")]
-    Column(String),
-    #[error("column {0} is in several tables: put the table's name before it")]
-    Ambiguous(String),
-    /// An own table that does not exist.
-    #[error("table {0} does not exist")]
-    Missing(String),
-    #[error("function {0} can't be used")]
-    Function(String),
-    #[error("{what} is too long here: {max_bytes} bytes at most")]
-    TooLong { what: &'static str, max_bytes: usize },
-    #[error("the statement is too complex: {MAX_CALLS} functions, casts and operators on texts at most")]
-    TooManyCalls,
-    #[error("type {0} can't be used")]
-    Type(String),
-    #[error("{0} can't be used")]
-    Unsupported(String),
-    #[error("a parameter must be text, a number, a boolean or json.null")]
-    Parameter,
-    #[error("the statement has {has} parameters, but {given} were given")]
-    Parameters { has: usize, given: usize },
-}
-
-impl GuardError {
-    /// Whether the statement uses something forbidden, rather than being wrong.
-    pub fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Table(_) | Self::NotYours(_) | Self::Function(_))
-    }
 }
 
 /// Names that a script may call on a database: functions in expressions and after FROM, and those without parentheses.
@@ -151,6 +106,7 @@ pub struct Parsed {
     is_numbered: bool,
     /// Names in the statement that may be own tables, in lower case.
     own: Vec<String>,
+    is_explained: bool,
 }
 
 impl Parsed {
@@ -163,8 +119,11 @@ impl Parsed {
             return Err(GuardError::TooLarge);
         }
         let dialect = dialect::of(backend);
-        let syntax = |error: String| GuardError::Syntax(format!("the SQL can't be read: {error}"));
-        let mut tokens = Tokenizer::new(dialect, sql).tokenize().map_err(|e| syntax(e.to_string()))?;
+        let syntax = |error: &str| GuardError::Syntax(format!("the SQL can't be read: {error}"));
+        let read = Tokenizer::new(dialect, sql).tokenize_with_location();
+        let read = read.map_err(|error| syntax(&error.to_string()))?;
+        // Positions in errors are those in the script's text.
+        let (mut tokens, spans): (Vec<_>, Vec<_>) = read.into_iter().map(|one| (one.token, one.span)).unzip();
         let is_numbered = number_parameters(&mut tokens)?;
         let meant = |token: &&Token| !matches!(token, Token::Whitespace(_) | Token::SemiColon);
         match tokens.iter().filter(meant).count() {
@@ -174,16 +133,45 @@ impl Parsed {
         }
         let lean = index_rewrites::is_lean(&tokens, backend);
         let own = names::own_names_in(&tokens);
-        let mut parser = Parser::new(dialect).with_recursion_limit(PARSER_DEPTH).with_tokens(tokens);
+        let tokens = tokens.into_iter().zip(spans).map(|(token, span)| TokenWithSpan { token, span });
+        let mut parser = Parser::new(dialect)
+            .with_recursion_limit(PARSER_DEPTH)
+            .with_tokens_with_locations(tokens.collect());
         let mut statements = parser.parse_statements().map_err(|error| match error {
             ParserError::RecursionLimitExceeded => GuardError::TooLarge,
-            other => syntax(other.to_string()),
+            ParserError::ParserError(error) | ParserError::TokenizerError(error) => syntax(&error),
         })?;
         match (statements.pop(), statements.is_empty()) {
             (None, _) => Err(GuardError::Empty),
-            (Some(ast), true) => Ok(Self { ast: Box::new(ast), backend, lean, is_numbered, own }),
+            (Some(ast), true) => {
+                Ok(Self { ast: Box::new(ast), backend, lean, is_numbered, own, is_explained: false })
+            }
             (Some(_), false) => Err(GuardError::Several),
         }
+    }
+
+    /// Parses a statement that only reads.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and for a statement that is not a SELECT. `place` says where it stands.
+    pub fn select(sql: &str, backend: Backend, place: &str) -> Result<Self, GuardError> {
+        let parsed = Self::new(sql, backend)?;
+        if parsed.is_select() {
+            Ok(parsed)
+        } else {
+            Err(GuardError::Unsupported(format!("a statement other than SELECT in {place}")))
+        }
+    }
+
+    /// The SELECT for its plan.
+    #[must_use]
+    pub fn explained(self) -> Self {
+        Self { is_explained: true, ..self }
+    }
+
+    /// Whether only the plan is asked for.
+    pub fn is_explained(&self) -> bool {
+        self.is_explained
     }
 
     /// Names that may be own tables. [`Self::write`] needs their columns.
@@ -215,12 +203,16 @@ impl Parsed {
         if params.len() > MAX_PARAMS || params.iter().any(is_long) {
             return Err(GuardError::TooLarge);
         }
-        let Self { mut ast, backend, lean, is_numbered: _, own: _ } = self;
+        let Self { mut ast, backend, lean, is_numbered: _, own: _, is_explained } = self;
         let mut rewriter = Rewriter { lean, ..Rewriter::new(backend, params, catalog) };
         let (sql, kind) = match &mut *ast {
             Ast::Query(query) => {
                 rewriter.result = rewriter.query(query)?;
-                (query.to_string(), Kind::Select)
+                match (is_explained, backend) {
+                    (false, _) => (query.to_string(), Kind::Select),
+                    (true, Backend::Sqlite) => (format!("EXPLAIN QUERY PLAN {query}"), Kind::Explain),
+                    (true, Backend::Postgres) => (format!("EXPLAIN {query}"), Kind::Explain),
+                }
             }
             Ast::Insert(insert) => {
                 (rewriter.insert(insert)?, Kind::Write { rows: insert.returning.is_some() })

@@ -1,0 +1,78 @@
+//! Tests of statements that may only read (`select`, `explain`).
+
+use serde_json::{Value, json};
+
+use super::super::{ScriptSqlError, explain, run, select};
+use super::{ON_POSTGRES, ON_SQLITE, SECRET, hostile, with_secret};
+use crate::store::Backend;
+use crate::store::testing;
+use belvedere_web::fair_share::Tenant;
+
+const PLACE: &str = "the test";
+
+#[tokio::test]
+async fn reads_reach_no_secret_and_write_nothing() {
+    for db in [testing::sqlite().await, testing::postgres().await] {
+        with_secret(&db).await;
+        let others = if db.backend() == Backend::Sqlite { ON_SQLITE } else { ON_POSTGRES };
+        let mut statements =
+            hostile("script_own", &["canary", "\"canary\"", "public.canary", "belvedere.canary"], others);
+        statements.extend(
+            [
+                "INSERT INTO script_own VALUES ('b', 2)",
+                "INSERT INTO script_own VALUES ('b', 2) RETURNING x",
+                "UPDATE script_own SET n = 2",
+                "DELETE FROM script_own",
+                "WITH d AS (DELETE FROM script_own RETURNING x) SELECT * FROM d",
+                "SELECT * INTO script_copy FROM script_own",
+                "SELECT x FROM script_own FOR UPDATE",
+                "CREATE TABLE script_copy (n integer)",
+                "DROP TABLE script_own",
+                "EXPLAIN ANALYZE DELETE FROM script_own",
+                "SELECT 1; DELETE FROM script_own",
+                "",
+                "SELECT 'a\0b' FROM canary",
+            ]
+            .map(str::to_owned),
+        );
+        for sql in &statements {
+            let read = select(&db, &Tenant::Instance, sql, &[], PLACE).await;
+            let plan = explain(&db, &Tenant::Instance, sql, &[], PLACE).await;
+            for answer in [read, plan] {
+                let refused = answer.expect_err(sql).to_string();
+                assert!(!refused.contains(SECRET), "{sql}: {refused}");
+            }
+        }
+        let refused = select(&db, &Tenant::Instance, "DELETE FROM script_own", &[], PLACE)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert_eq!(refused, "a statement other than SELECT in the test can't be used");
+        let kept = select(&db, &Tenant::Instance, "SELECT * FROM script_own", &[], PLACE).await.unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&kept.rows).unwrap(), json!([{ "x": "a", "n": 1 }]));
+    }
+}
+
+#[tokio::test]
+async fn results_name_their_columns_and_plans_their_indexes() {
+    for db in [testing::sqlite().await, testing::postgres().await] {
+        let found = select(&db, &Tenant::Instance, "SELECT NULL AS b, 1 AS a", &[], PLACE).await.unwrap();
+        assert_eq!((found.columns, found.rows), (vec!["b".into(), "a".into()], br#"[{"a":1}]"#.to_vec()));
+
+        let sql = "SELECT r.uri FROM records r WHERE r.uri = $1 AND r.record ->> 'text' = $2";
+        let params = [json!("at://did:plc:a/com.example.note/a"), json!("eins")];
+        let plan = explain(&db, &Tenant::Instance, sql, &params, PLACE).await.unwrap();
+        assert_eq!(plan.columns, ["plan"]);
+        let text = String::from_utf8(plan.rows).unwrap();
+        // Without a record, PostgreSQL has no partition to search.
+        let step = if db.backend() == Backend::Sqlite { "records_key" } else { "Result" };
+        assert!(text.contains(step), "{text}");
+        // Own tables, and parameters that are not texts.
+        run(&db, &Tenant::Instance, "CREATE TABLE script_own (n integer)", &[]).await.unwrap();
+        let sql = "SELECT n FROM script_own WHERE n > $1";
+        let plan = explain(&db, &Tenant::Instance, sql, &[json!(1.5)], PLACE).await.unwrap();
+        assert!(plan.count > 0);
+        let missing = explain(&db, &Tenant::Instance, sql, &[], PLACE).await.unwrap_err();
+        assert!(matches!(missing, ScriptSqlError::Refused(_)), "{missing}");
+    }
+}
