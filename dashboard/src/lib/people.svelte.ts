@@ -15,6 +15,9 @@ const NAMELESS_TIME = 30_000
 /** Milliseconds after which a handle that was not known is asked for again, while the page shows its account. */
 const AGAIN_AFTER = 4_000
 
+/** Accounts that are kept: more than a page shows. */
+const MAX_KNOWN = 5_000
+
 type Ask = (dids: string[]) => Promise<Person[]>
 
 interface Entry {
@@ -28,6 +31,7 @@ interface Entry {
 export class People {
   #entries = new Map<string, Entry>()
   #wanted = new Set<string>()
+  #isAsking = false
   /** The answers so far. What shows an account follows them: it does not follow a state that it has made itself. */
   #answers = $state(0)
 
@@ -40,28 +44,37 @@ export class People {
   of(did: string): Person | null {
     void this.#answers
     let entry = this.#entries.get(did)
-    if (!entry) this.#entries.set(did, (entry = { person: null, until: 0, times: 0 }))
-    if (entry.until <= this.now()) this.#want(did, entry)
+    if (!entry) {
+      if (this.#entries.size >= MAX_KNOWN) this.#entries.clear()
+      this.#entries.set(did, (entry = { person: null, until: 0, times: 0 }))
+    }
+    if (entry.until <= this.now()) {
+      // A failure is no reason to ask at once again.
+      entry.until = this.now() + NAMELESS_TIME
+      this.#want([did])
+    }
     return entry.person
   }
 
-  #want(did: string, entry: Entry) {
-    // A failure is no reason to ask at once again.
-    entry.until = this.now() + NAMELESS_TIME
-    if (this.#wanted.size === 0) queueMicrotask(() => this.#send())
-    this.#wanted.add(did)
+  #want(dids: string[]) {
+    for (const did of dids) this.#wanted.add(did)
+    if (this.#isAsking) return
+    this.#isAsking = true
+    queueMicrotask(() => void this.#askAll())
   }
 
-  #send() {
-    const dids = [...this.#wanted]
-    this.#wanted.clear()
-    for (const batch of batches(dids)) void this.#read(batch)
+  /** Asks for what is wanted, also meanwhile, in one request after another: events may bring a new account each. */
+  async #askAll() {
+    while (this.#wanted.size > 0) {
+      const batch = firstBatch(this.#wanted)
+      for (const did of batch) this.#wanted.delete(did)
+      this.#keep(await this.ask(batch).catch((): Person[] => []))
+    }
+    this.#isAsking = false
   }
 
-  async #read(dids: string[]) {
-    const found = await this.ask(dids).catch((): Person[] => [])
+  #keep(found: Person[]) {
     const nameless: string[] = []
-    this.#answers += 1
     for (const person of found) {
       const entry = this.#entries.get(person.did)
       if (!entry) continue
@@ -70,22 +83,19 @@ export class People {
       entry.until = this.now() + (person.handle ? KNOWN_TIME : NAMELESS_TIME)
       if (!person.handle && entry.times === 1) nameless.push(person.did)
     }
-    if (nameless.length > 0) setTimeout(() => batches(nameless).forEach((batch) => void this.#read(batch)), AGAIN_AFTER)
+    this.#answers += 1
+    if (nameless.length > 0) setTimeout(() => this.#want(nameless), AGAIN_AFTER)
   }
 }
 
-function batches(dids: string[]): string[][] {
-  const all: string[][] = []
-  let room = 0
+/** As many DIDs as one request may have. */
+function firstBatch(dids: Iterable<string>): string[] {
+  const batch: string[] = []
+  let room = MAX_CHARACTERS
   for (const did of dids) {
-    const last = all.at(-1)
-    if (!last || last.length === MAX_DIDS || did.length > room) {
-      all.push([did])
-      room = MAX_CHARACTERS - did.length
-    } else {
-      last.push(did)
-      room -= did.length
-    }
+    room -= did.length
+    if (batch.length > 0 && (room < 0 || batch.length === MAX_DIDS)) break
+    batch.push(did)
   }
-  return all
+  return batch
 }

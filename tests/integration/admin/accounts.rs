@@ -22,7 +22,7 @@ crate::in_both_worlds!(
 );
 
 /// A name that is read from right to left, and markup.
-const NAME: &str = "\u{202e}<img src=x onerror=alert(1)>\0";
+const NAME: &str = "\u{202e}<img src=x onerror=alert(1)>";
 
 async fn accounts(world: &World, dids: &[&str]) -> Answer {
     let query: Vec<String> = dids.iter().map(|did| format!("did={}", did.replace(':', "%3A"))).collect();
