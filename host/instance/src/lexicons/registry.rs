@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +18,9 @@ use super::{fingerprint, schema};
 use belvedere_base::clock::Timestamp;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_base::reloadable::Reloadable;
-use belvedere_protocol::atproto::lexicon::{Format, KeyType, LexiconKind, SchemaErrors, Schemas};
+use belvedere_protocol::atproto::lexicon::{
+    Format, KeyType, LexiconKind, RecordField, SchemaErrors, Schemas, record_fields,
+};
 use belvedere_protocol::atproto::record::{self, Unencodable};
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::config::declared_collections;
@@ -82,6 +84,8 @@ pub struct Snapshot {
     /// The lexicons of the network, with the accounts that publish them.
     authorities: HashMap<Box<str>, Did>,
     fingerprints: HashMap<Box<str>, i64>,
+    /// The fields of the records of each collection.
+    fields: HashMap<Box<str>, Arc<[RecordField]>>,
     /// The rows of the stored lexicons, sorted by NSID.
     versions: Vec<LexiconRow>,
 }
@@ -128,6 +132,11 @@ impl Snapshot {
     /// The fingerprint of the lexicons that a collection's records are validated against.
     pub fn fingerprint(&self, collection: &str) -> Option<i64> {
         self.fingerprints.get(collection).copied()
+    }
+
+    /// The fields of the records of a collection; none without a lexicon here.
+    pub fn record_fields(&self, collection: &str) -> Arc<[RecordField]> {
+        self.fields.get(collection).cloned().unwrap_or_default()
     }
 
     /// Whether records are validated in the same way by another snapshot.
@@ -284,6 +293,7 @@ impl Snapshot {
             .collect();
         let texts = rows.iter().map(|row| (row.id.as_str(), row.lexicon_json.as_str()));
         let fingerprints = fingerprint::fingerprints(texts);
+        let fields = fields_of(&rows);
         let lexicons = rows.into_iter().filter_map(|row| {
             let Ok(id) = Nsid::try_from(row.id.as_str()) else {
                 tracing::error!(id = row.id, "a stored lexicon is ignored: its id is not an NSID");
@@ -297,8 +307,27 @@ impl Snapshot {
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
-        Self { schemas, documents, spaces, authorities, fingerprints, versions, ..Self::new(lexicons) }
+        Self {
+            schemas,
+            documents,
+            spaces,
+            authorities,
+            fingerprints,
+            fields,
+            versions,
+            ..Self::new(lexicons)
+        }
     }
+}
+
+/// The fields of the records of each collection.
+fn fields_of(rows: &[LexiconRow]) -> HashMap<Box<str>, Arc<[RecordField]>> {
+    let documents = rows
+        .iter()
+        .filter_map(|row| Some((row.id.as_str(), serde_json::from_str::<Value>(&row.lexicon_json).ok()?)));
+    let documents: BTreeMap<&str, Value> = documents.collect();
+    let collections = rows.iter().filter(|row| row.lexicon_type == LexiconKind::Record.as_str());
+    collections.map(|row| (row.id.as_str().into(), record_fields(&row.id, &documents).into())).collect()
 }
 
 /// The key type of collections without a lexicon.
