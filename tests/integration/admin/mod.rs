@@ -1,6 +1,7 @@
 mod api_clients;
 mod api_keys;
 mod backfill;
+mod bulk;
 mod checks;
 mod domains;
 mod events;
@@ -17,6 +18,7 @@ mod network_lexicons;
 mod overview;
 mod permissions;
 mod plugins;
+mod record_exports;
 mod records;
 mod script_variables;
 mod script_dry_run;
