@@ -1,4 +1,4 @@
-//! `POST /admin/moderation/bulk`: makes the same decision on several records and accounts.
+//! Makes the same decision on several records and accounts in one request.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `POST /admin/records/bulk/delete`: deletes several records from the index.
+//! Deletes several records from the index in one request.
 
 use std::sync::Arc;
 

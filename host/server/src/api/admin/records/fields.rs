@@ -1,4 +1,4 @@
-//! `GET /admin/records/fields`: the fields of a collection's records, for columns and conditions.
+//! Lists the fields of a collection's records, for columns and conditions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `GET /admin/records/export`: the records of a list as a file, which is made while it is sent.
+//! Exports the records of a list as a file, which is made while it is sent.
 
 mod csv;
 mod json_lines;
@@ -77,7 +77,7 @@ pub async fn get(
     let name = format!("attachment; filename=\"{collection}.{extension}\"");
     let name = HeaderValue::try_from(name).map_err(Error::internal)?;
     let tenant = Tenant::of_did(admin.did.as_str());
-    let permit = app.record_exports.enter(&tenant).await.map_err(refused)?;
+    let permit = app.record_exports.try_enter(&tenant).map_err(refused)?;
     // The first page is read before the answer begins, so that a query that fails at once has an error with a text.
     let first = listing.page(&app, &tenant).await?;
     let headers = request.headers().clone();
