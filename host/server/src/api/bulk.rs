@@ -8,7 +8,7 @@ use belvedere_web::http::Error;
 /// The result for one of them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BulkOutcome {
-    /// As the request named it.
+    /// The URI, DID or id from the request.
     pub id: String,
     pub ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

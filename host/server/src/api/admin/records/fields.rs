@@ -22,7 +22,7 @@ pub struct RecordFields {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "RecordField")]
 struct Field {
-    /// As conditions and `sort` name it.
+    /// The path, which conditions and `sort` take.
     path: String,
     #[serde(rename = "type")]
     #[schemars(extend("enum" = ["string", "integer", "boolean", "array", "object"]))]

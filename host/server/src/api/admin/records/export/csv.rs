@@ -9,7 +9,7 @@ use belvedere_protocol::atproto::lexicon::RecordField;
 const METADATA: [&str; 5] = ["uri", "cid", "did", "rkey", "indexedAt"];
 
 /// Characters by which spreadsheets know a formula, with the wide forms that some of them read alike. A text that begins with
-/// one gets an apostrophe before it: records are written by strangers.
+/// one gets an apostrophe before it: records come from any repo of the network.
 const FORMULAS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// A table with a column for each field.
