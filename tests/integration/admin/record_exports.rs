@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::fixtures::{ALICE, BOB, NOTES, World};
-use crate::support::instance::{Answer, OPERATOR};
+use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
+use crate::support::instance::{Answer, OPERATOR, query_lexicon};
 
 crate::in_both_worlds!(
     an_export_has_every_record_that_meets_the_conditions,
@@ -82,6 +82,7 @@ async fn an_export_has_every_record_that_meets_the_conditions(mut world: World) 
 
 async fn a_table_has_a_column_for_each_field(mut world: World) {
     world.server.upload(lexicon(), None).await;
+    world.server.upload(query_lexicon(LIST), Some(NOTES)).await;
     world.wait_for_stream_of(NOTES).await;
     world.note(ALICE, "a", json!({ "text": "=1+1", "n": -5, "tags": ["x", "y"], "extra": 1 })).await;
     let subject = json!({ "uri": "at://did:plc:x/a.b.c/d", "cid": "bafyreib2rxk3rybk3aobmv5cjuql3bm2twh4jo5uxgf5kpqcsgz7soitae" });
