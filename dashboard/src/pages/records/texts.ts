@@ -2,7 +2,11 @@ import { count, plural } from '../../lib/format'
 import type { Format } from './counter'
 
 export const filters = {
+  /** Of a list in another order than by time. */
+  inOrder: 'What is indexed.',
   search: 'Search',
+  more: 'More filters',
+  fewer: 'Fewer filters',
   searchHint: 'Words of a record, handle, DID, at:// URI or key:…',
   sort: 'Order',
   newest: 'Newest first',
