@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,15 +12,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use super::fields::{self, FieldsByCollection};
 use super::followed::Followed;
 use super::schema::RecordSchema;
 use super::{fingerprint, schema};
 use belvedere_base::clock::Timestamp;
 use belvedere_base::hand_over_thread::hand_over_thread;
 use belvedere_base::reloadable::Reloadable;
-use belvedere_protocol::atproto::lexicon::{
-    Format, KeyType, LexiconKind, RecordField, SchemaErrors, Schemas, record_fields,
-};
+use belvedere_protocol::atproto::lexicon::{Format, KeyType, LexiconKind, SchemaErrors, Schemas};
 use belvedere_protocol::atproto::record::{self, Unencodable};
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_protocol::spaces::config::declared_collections;
@@ -84,8 +83,7 @@ pub struct Snapshot {
     /// The lexicons of the network, with the accounts that publish them.
     authorities: HashMap<Box<str>, Did>,
     fingerprints: HashMap<Box<str>, i64>,
-    /// The fields of the records of each collection.
-    fields: HashMap<Box<str>, Arc<[RecordField]>>,
+    fields: FieldsByCollection,
     /// The rows of the stored lexicons, sorted by NSID.
     versions: Vec<LexiconRow>,
 }
@@ -135,7 +133,7 @@ impl Snapshot {
     }
 
     /// The fields of the records of a collection; none without a lexicon here.
-    pub fn record_fields(&self, collection: &str) -> Arc<[RecordField]> {
+    pub fn record_fields(&self, collection: &str) -> fields::RecordFields {
         self.fields.get(collection).cloned().unwrap_or_default()
     }
 
@@ -293,7 +291,7 @@ impl Snapshot {
             .collect();
         let texts = rows.iter().map(|row| (row.id.as_str(), row.lexicon_json.as_str()));
         let fingerprints = fingerprint::fingerprints(texts);
-        let fields = fields_of(&rows);
+        let fields = fields::of_collections(&rows);
         let lexicons = rows.into_iter().filter_map(|row| {
             let Ok(id) = Nsid::try_from(row.id.as_str()) else {
                 tracing::error!(id = row.id, "a stored lexicon is ignored: its id is not an NSID");
@@ -318,16 +316,6 @@ impl Snapshot {
             ..Self::new(lexicons)
         }
     }
-}
-
-/// The fields of the records of each collection.
-fn fields_of(rows: &[LexiconRow]) -> HashMap<Box<str>, Arc<[RecordField]>> {
-    let documents = rows
-        .iter()
-        .filter_map(|row| Some((row.id.as_str(), serde_json::from_str::<Value>(&row.lexicon_json).ok()?)));
-    let documents: BTreeMap<&str, Value> = documents.collect();
-    let collections = rows.iter().filter(|row| row.lexicon_type == LexiconKind::Record.as_str());
-    collections.map(|row| (row.id.as_str().into(), record_fields(&row.id, &documents).into())).collect()
 }
 
 /// The key type of collections without a lexicon.
