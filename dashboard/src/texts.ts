@@ -369,8 +369,6 @@ export const records = {
   moderateAccount: 'Moderate the account',
   text: 'What is indexed, newest first.',
   collection: 'Collection',
-  named: 'Account or record',
-  namedHint: 'Handle, DID, at:// URI or key',
   visibility: 'Moderation',
   visible: 'not moderated',
   hidden: 'hidden or taken down',

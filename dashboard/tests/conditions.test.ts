@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { namedText, parseConditions, parseNamed } from '../src/lib/conditions'
+import { conditionText, namedText, parseConditions, parseNamed, parseSearch, searchText } from '../src/lib/conditions'
 
 test('conditions are a path, an operator and a value', () => {
   expect(parseConditions('text contains hello and n >= 5')).toEqual([
@@ -22,6 +22,24 @@ test('quotes hold text with "and" together', () => {
     { field: 'n', op: '!=', value: 1 },
   ])
   expect(parseConditions('text contains sand')).toEqual([{ field: 'text', op: 'LIKE', value: '%sand%' }])
+})
+
+test('conditions take lists, and no value', () => {
+  expect(parseConditions('lang in ["en", "de and at"] and n between [1, 5] and reply missing and a exists')).toEqual([
+    { field: 'lang', op: 'IN', value: ['en', 'de and at'] },
+    { field: 'n', op: 'BETWEEN', value: [1, 5] },
+    { field: 'reply', op: 'MISSING' },
+    { field: 'a', op: 'EXISTS' },
+  ])
+  expect(parseConditions('text begins with "Re: "')).toEqual([{ field: 'text', op: 'PREFIX', value: 'Re: ' }])
+  for (const text of ['n in 1, 2', 'n in []', 'n between [1]', 'n in [[1]]', 'n not in ["a"', 'n exists 1']) {
+    expect(parseConditions(text), text).toBeNull()
+  }
+  expect(conditionText('n', 'between', [1, 5])).toBe('n between [1,5]')
+  expect(conditionText('a.b', 'exists')).toBe('a.b exists')
+  expect(parseConditions(conditionText('text', 'contains', 'a "b" and c'))).toEqual([
+    { field: 'text', op: 'LIKE', value: '%a "b" and c%' },
+  ])
 })
 
 test('what is no condition is not guessed', () => {
@@ -51,4 +69,20 @@ test('a search names an account, a record or both', () => {
   expect(parseNamed('')).toEqual({ repo: null, rkey: null })
   expect(namedText('com.example.note', 'did:plc:a', '3k')).toBe('at://did:plc:a/com.example.note/3k')
   expect(namedText('com.example.note', '', '3k')).toBe('3k')
+})
+
+test('a search is an account, a record, or a text', () => {
+  for (const [text, found] of [
+    ['hello world', { repo: null, rkey: null, text: 'hello world' }],
+    ['', { repo: null, rkey: null, text: null }],
+    ['@alice.test', { repo: 'alice.test', rkey: null, text: null }],
+    ['3mabcdefghijk', { repo: null, rkey: '3mabcdefghijk', text: null }],
+    ['key:self', { repo: null, rkey: 'self', text: null }],
+    ['"alice.test"', { repo: null, rkey: null, text: 'alice.test' }],
+  ] as const) {
+    expect(parseSearch(text), text).toEqual(found)
+    const set = Object.fromEntries(Object.entries(found).filter(([, value]) => value !== null))
+    expect(parseSearch(searchText('com.example.note', set)), text).toEqual(found)
+  }
+  expect(searchText('a.b.c', { repo: 'did:plc:a', rkey: 'x' })).toBe('at://did:plc:a/a.b.c/x')
 })

@@ -40,6 +40,8 @@ export type RecordsPreview = Schema<'RecordsPreview'>
 export type LexiconRevision = Get<'/admin/lexicons/{id}/revisions/{revision}'>
 
 export type IndexedRecord = Schema<'Record'>
+export type RecordField = Schema<'RecordField'>
+export type BulkOutcome = Schema<'BulkOutcome'>
 export type Why = Get<'/admin/records/why'>
 export type Stats = Get<'/admin/stats'>
 export type LogEvent = Schema<'Event'>

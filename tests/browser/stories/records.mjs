@@ -1,6 +1,7 @@
 // Records are found by what an operator knows of them, and new ones appear without moving what is being read.
 import assert from 'node:assert/strict'
-import { open, settled } from '../lib/browser.mjs'
+import fs from 'node:fs'
+import { checkAccessibility, open, settled } from '../lib/browser.mjs'
 import { record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
 import { asUser, newAccount, onBoth } from '../world.mjs'
@@ -27,16 +28,42 @@ onBoth('records are found by account, key, fields and time', async (newServer) =
       const found = await rows.allInnerTexts()
       return found.length === texts.length && texts.every((text, at) => found[at].includes(text))
     })
-    const search = page.getByLabel('Account or record')
+    const search = page.getByLabel('Search', { exact: true })
     await sees('100% apples', 'plums', 'apples and pears')
     await search.fill(`@${bob.handle}`)
     await sees('100% apples')
     await search.fill(alice.uri(NOTE, 'two'))
     await sees('plums')
     await page.waitForURL((url) => url.hash.includes(`repo=${encodeURIComponent(alice.did)}`) && url.hash.includes('rkey=two'))
-    await search.fill('one')
+    await search.fill('key:one')
     await sees('100% apples', 'apples and pears')
+    // Any other text is looked for in the records; alone the best match comes first.
     await search.fill('')
+    await search.pressSequentially('APPLES')
+    await sees('apples and pears', '100% apples')
+    await page.getByText('Best matches first.').waitFor()
+    await search.fill('')
+    // A condition is put together from the lexicon's fields, and joined to the others.
+    await page.getByLabel('Fields').fill('text contains "s"')
+    await sees('100% apples', 'plums', 'apples and pears')
+    await page.getByRole('button', { name: 'Add a condition' }).click()
+    const condition = page.getByRole('dialog', { name: 'Condition on a field' })
+    await condition.getByLabel('Field', { exact: true }).pressSequentially('n')
+    await condition.getByLabel('Operator').selectOption('between')
+    await condition.getByLabel('Lowest').pressSequentially('2')
+    await condition.getByLabel('Highest').pressSequentially('3')
+    await checkAccessibility(page, 'a condition')
+    await page.keyboard.press('Enter')
+    await condition.waitFor({ state: 'hidden' })
+    await sees('100% apples', 'plums')
+    assert.equal(await page.getByLabel('Fields').inputValue(), 'text contains "s" and n between [2,3]')
+    await page.getByLabel('Order').selectOption('-text')
+    await page.getByText('No index serves this order').waitFor()
+    await sees('plums', '100% apples')
+    await page.reload()
+    await settled(page)
+    await sees('plums', '100% apples')
+    await page.getByLabel('Order').selectOption('')
     await page.getByLabel('Fields').fill('text contains "100%" and n > 2')
     await sees('100% apples')
 
@@ -81,6 +108,84 @@ onBoth('records are found by account, key, fields and time', async (newServer) =
     const other = alice.uri(NOTE, 'one')
     await open(page, `/records/why?uri=${encodeURIComponent(other)}`)
     await until('the field follows the address', async () => (await field.inputValue()) === other)
+  })
+})
+
+onBoth('records are selected, hidden, deleted and exported, and have columns of one’s choice', async (newServer) => {
+  const alice = await newAccount()
+  const server = await newServer({ owner: alice })
+  await server.upload(record(NOTE))
+  for (let n = 0; n < 8; n += 1) await alice.put(NOTE, `r${n}`, { text: n === 0 ? '=1+1, "quoted"' : `note ${n}`, n })
+  await until('they are indexed', async () => (await server.api('GET', '/admin/stats')).total_records === 8)
+  await asUser(server, alice, {}, async (page) => {
+    await open(page, `/records?collection=${NOTE}&sort=n`)
+    const rows = page.locator('tbody tr')
+    const shows = (count) => until(`${count} rows are shown`, async () => (await rows.count()) === count)
+    await shows(8)
+
+    // With Shift the rows between are selected too. Hiding takes a reason, and is in the log.
+    const box = (at) => rows.nth(at).getByRole('checkbox')
+    await box(1).click()
+    await box(3).click({ modifiers: ['Shift'] })
+    await page.getByText('3 selected').waitFor()
+    await page.getByRole('button', { name: 'Hide', exact: true }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('Hide 3 records?').waitFor()
+    assert.equal(await dialog.getByRole('button', { name: 'Hide' }).isDisabled(), true, 'a reason is needed')
+    await dialog.getByLabel('Reason').pressSequentially('spam wave')
+    await checkAccessibility(page, 'hiding')
+    await page.keyboard.press('Enter')
+    await page.getByText('3 records hidden.').waitFor()
+    await shows(5)
+    const { moderation } = await server.api('GET', '/admin/moderation?active=true')
+    assert.deepEqual([moderation.length, moderation[0].reason], [3, 'spam wave'])
+
+    await page.getByLabel('Select all').click()
+    await box(0).click()
+    await box(1).click()
+    await page.getByText('3 selected').waitFor()
+    await page.getByRole('button', { name: 'Delete from the index' }).click()
+    await dialog.getByRole('button', { name: 'Delete from the index' }).click()
+    await page.getByText('3 records deleted from the index.').waitFor()
+    await shows(2)
+
+    // The file has what the page shows, without formulas.
+    await page.getByRole('button', { name: 'Export' }).click()
+    await dialog.getByText('The file has the records').waitFor()
+    await checkAccessibility(page, 'an export')
+    const arrives = page.waitForEvent('download')
+    await dialog.getByRole('button', { name: 'Export' }).click()
+    await page.getByText('Done: 2 records.').waitFor()
+    const file = await arrives
+    assert.equal(file.suggestedFilename(), `${NOTE}.csv`)
+    const [head, first] = fs.readFileSync(await file.path(), 'utf8').split('\r\n')
+    assert.match(head, /^uri,cid,did,rkey,indexedAt,/)
+    assert.match(first, /,0,"'=1\+1, ""quoted"""$/)
+    await page.keyboard.press('Escape')
+    await page.route('**/admin/records/export*', (route) => route.abort())
+    await page.getByRole('button', { name: 'Export' }).click()
+    await dialog.getByText('JSON lines').click()
+    await dialog.getByRole('button', { name: 'Export' }).click()
+    await dialog.getByRole('alert').waitFor()
+    await page.keyboard.press('Escape')
+
+    // Columns are kept for the collection. On a phone the content stays.
+    await page.getByRole('button', { name: 'Columns' }).click()
+    await dialog.getByRole('button', { name: 'Show text' }).click()
+    await dialog.getByRole('button', { name: 'Move text up' }).click()
+    await dialog.getByRole('button', { name: 'Hide State' }).click()
+    await checkAccessibility(page, 'columns')
+    await page.keyboard.press('Escape')
+    const heads = async () =>
+      (await page.locator('thead th:visible').allInnerTexts()).map((text) => text.trim()).filter(Boolean)
+    assert.deepEqual(await heads(), ['Record', 'Content', 'text', 'Indexed'])
+    await page.reload()
+    await shows(2)
+    assert.deepEqual(await heads(), ['Record', 'Content', 'text', 'Indexed'])
+    await page.setViewportSize({ width: 360, height: 740 })
+    assert.deepEqual(await heads(), ['Content'])
+    await page.getByRole('link', { name: /=1\+1/ }).click()
+    await dialog.getByText('What happened to it').waitFor()
   })
 })
 

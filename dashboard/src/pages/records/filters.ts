@@ -1,12 +1,25 @@
 import { parseConditions } from '../../lib/conditions'
 
 /** The parameters of the URL that are the filter of the records. */
-export const FILTERS = ['collection', 'repo', 'rkey', 'valid', 'label', 'from', 'before', 'where', 'moderated']
+export const FILTERS = [
+  'collection',
+  'repo',
+  'rkey',
+  'text',
+  'valid',
+  'label',
+  'from',
+  'before',
+  'where',
+  'sort',
+  'moderated',
+]
 
 /** The parameters of a request for records, from those of the URL. Fields whose conditions can't be read are left out. */
 export function conditionsOf(query: Record<string, string | undefined>) {
-  const { repo, rkey, valid, label, from, before, where = '' } = query
+  const { repo, rkey, text, valid, label, from, before, sort, where = '' } = query
   if (query.moderated === 'true') return { repo, rkey, moderated: 'true' }
   const fields = parseConditions(where) ?? []
-  return { repo, rkey, valid, label, from, before, filter: fields.length > 0 ? JSON.stringify(fields) : null }
+  const filter = fields.length > 0 ? JSON.stringify(fields) : null
+  return { repo, rkey, text, valid, label, from, before, sort, filter }
 }

@@ -257,7 +257,8 @@ events! {
     /// A record was indexed; only with verbose event logging.
     "record.created" Info RecordCreated { uri: RecordUri } NONE, uri.to_string(), { ..uri };
     /// A record was removed by an admin, or by the stream (only with verbose event logging).
-    "record.deleted" Info RecordDeleted { actor: Option<String>, uri: RecordUri } actor, uri.to_string(), { ..uri };
+    "record.deleted" Info RecordDeleted { actor: Option<String>, uri: RecordUri, reason: Option<String> }
+        actor, uri.to_string(), { ..uri, "reason"?: reason };
     /// An admin has removed all records of a collection.
     "record.collection_deleted" Info CollectionDeleted { actor, collection, deleted: u64 }
         actor, collection, { deleted };

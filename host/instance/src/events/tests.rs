@@ -42,8 +42,12 @@ fn only_these_keys_are_left_out_of_a_detail() {
     let missing: Vec<String> = pairs
         .flat_map(|((_, full), (_, empty))| keys(full).difference(&keys(empty)).cloned().collect::<Vec<_>>())
         .collect();
-    let expected =
-        ["api_client.created parent_client_id", "api_client.created self_service", "plugin.log fields"];
+    let expected = [
+        "api_client.created parent_client_id",
+        "api_client.created self_service",
+        "record.deleted reason",
+        "plugin.log fields",
+    ];
     assert_eq!(missing, expected);
 }
 

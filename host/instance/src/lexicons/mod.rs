@@ -2,6 +2,7 @@
 //! authorities of other NSIDs, and the rules for forwarding methods to them.
 
 mod authority;
+mod fields;
 mod fingerprint;
 mod followed;
 pub mod forwarding;

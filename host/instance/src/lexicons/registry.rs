@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use super::fields::{self, FieldsByCollection};
 use super::followed::Followed;
 use super::schema::RecordSchema;
 use super::{fingerprint, schema};
@@ -82,6 +83,7 @@ pub struct Snapshot {
     /// The lexicons of the network, with the accounts that publish them.
     authorities: HashMap<Box<str>, Did>,
     fingerprints: HashMap<Box<str>, i64>,
+    fields: FieldsByCollection,
     /// The rows of the stored lexicons, sorted by NSID.
     versions: Vec<LexiconRow>,
 }
@@ -128,6 +130,11 @@ impl Snapshot {
     /// The fingerprint of the lexicons that a collection's records are validated against.
     pub fn fingerprint(&self, collection: &str) -> Option<i64> {
         self.fingerprints.get(collection).copied()
+    }
+
+    /// The fields of the records of a collection; none without a lexicon here.
+    pub fn record_fields(&self, collection: &str) -> fields::RecordFields {
+        self.fields.get(collection).cloned().unwrap_or_default()
     }
 
     /// Whether records are validated in the same way by another snapshot.
@@ -284,6 +291,7 @@ impl Snapshot {
             .collect();
         let texts = rows.iter().map(|row| (row.id.as_str(), row.lexicon_json.as_str()));
         let fingerprints = fingerprint::fingerprints(texts);
+        let fields = fields::of_collections(&rows);
         let lexicons = rows.into_iter().filter_map(|row| {
             let Ok(id) = Nsid::try_from(row.id.as_str()) else {
                 tracing::error!(id = row.id, "a stored lexicon is ignored: its id is not an NSID");
@@ -297,7 +305,16 @@ impl Snapshot {
                 token_cost: row.token_cost.and_then(|cost| u32::try_from(cost).ok()),
             })
         });
-        Self { schemas, documents, spaces, authorities, fingerprints, versions, ..Self::new(lexicons) }
+        Self {
+            schemas,
+            documents,
+            spaces,
+            authorities,
+            fingerprints,
+            fields,
+            versions,
+            ..Self::new(lexicons)
+        }
     }
 }
 

@@ -5,6 +5,7 @@ pub mod admin;
 pub mod answer;
 pub mod auth;
 pub mod body;
+mod bulk;
 mod call_history;
 mod charged;
 mod clients;

@@ -133,6 +133,9 @@ fn always() -> RouteTable {
         Route::admin(DELETE, "/admin/records", P::RecordsDelete, admin::records::delete),
         Route::admin(GET, "/admin/records/collections", P::RecordsRead, admin::records::collections),
         Route::admin(DELETE, "/admin/records/collection", [P::RecordsDelete, P::RecordsDeleteCollection], admin::records::collection),
+        Route::admin(GET, "/admin/records/fields", P::RecordsRead, admin::records::fields::get),
+        Route::admin(POST, "/admin/records/bulk/delete", P::RecordsDelete, admin::records::bulk::delete),
+        Route::admin(GET, "/admin/records/export", P::RecordsRead, admin::records::export::get),
         Route::admin(GET, "/admin/records/why", P::RecordsRead, admin::records::why::get),
         Route::admin(GET, "/admin/accounts", P::RecordsRead, admin::accounts::profiles::list),
         Route::admin(GET, "/admin/accounts/{did}/picture", P::RecordsRead, admin::accounts::picture::get),
@@ -212,6 +215,7 @@ fn always() -> RouteTable {
 
         Route::admin(GET, "/admin/moderation", P::ModerationRead, admin::moderation::list),
         Route::admin(POST, "/admin/moderation", P::ModerationManage, admin::moderation::create),
+        Route::admin(POST, "/admin/moderation/bulk", P::ModerationManage, admin::moderation::bulk::create),
         Route::admin(GET, "/admin/moderation/{id}", P::ModerationRead, admin::moderation::get),
         Route::admin(DELETE, "/admin/moderation/{id}", P::ModerationManage, admin::moderation::lift),
         Route::admin(GET, "/admin/labels", P::ModerationRead, admin::labels::list),

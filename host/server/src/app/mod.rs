@@ -10,6 +10,7 @@ mod moderation;
 mod observer;
 mod open;
 mod plugins;
+mod record_exports;
 mod scripting;
 mod service_identity;
 mod sessions;
@@ -93,6 +94,8 @@ pub struct App {
     pub authorities: Authorities,
     /// Permits for forwarded calls.
     pub forwarding: FairPool,
+    /// Permits for exports of records.
+    pub record_exports: FairPool,
     pub sessions: PdsSessions,
     /// Authenticates callers and checks their permissions.
     pub access: Access,
@@ -239,6 +242,7 @@ impl App {
             network_lexicons,
             authorities,
             forwarding: forwarding::pool(),
+            record_exports: record_exports::pool(),
             sessions,
             access,
             repos,

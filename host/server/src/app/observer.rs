@@ -49,7 +49,7 @@ impl Observer for StreamObserver {
             let uri = change.uri.clone();
             self.core.events.record(match change.record {
                 Some(_) => Event::RecordCreated { uri },
-                None => Event::RecordDeleted { actor: None, uri },
+                None => Event::RecordDeleted { actor: None, uri, reason: None },
             });
         }
     }

@@ -25,6 +25,7 @@ pub use path::Path;
 pub use position::Position;
 pub use records::{Backlinks, Below, InvalidLinkPath, Links, Query, Related, Relation};
 pub use relevance::Relevance;
+pub use search::MAX_FIELDS as MAX_SEARCH_FIELDS;
 pub use search::{Search, SearchError};
 pub use sort::{Direction, InvalidSort, Sort, SortKey};
 pub use sql_page::{SqlPage, SqlPageError};

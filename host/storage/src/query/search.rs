@@ -14,7 +14,7 @@ const MAX_TEXT_BYTES: usize = 250;
 const _: () = assert!(MAX_TEXT_BYTES < MAX_TEXT_CHARS, "the index of texts serves every search");
 
 /// The maximum number of fields of a search: each is compared for every record that it considers.
-const MAX_FIELDS: usize = 4;
+pub const MAX_FIELDS: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct Search {
@@ -78,8 +78,17 @@ impl Search {
         if text.contains('\0') {
             return Err(SearchError::Nul);
         }
-        let after = cursor.filter(|cursor| !cursor.is_empty()).map(decode_search).transpose()?;
-        Ok(Self { collection, fields: paths, text, after, limit: PageSize::SEARCH.clamp(limit) })
+        let limit = PageSize::SEARCH.clamp(limit);
+        Self { collection, fields: paths, text, after: None, limit }.after(cursor)
+    }
+
+    /// The same search, for the page after a cursor. An empty one counts as none.
+    ///
+    /// # Errors
+    /// When it is no cursor of a search.
+    pub fn after(mut self, cursor: Option<&str>) -> Result<Self, SearchError> {
+        self.after = cursor.filter(|cursor| !cursor.is_empty()).map(decode_search).transpose()?;
+        Ok(self)
     }
 }
 

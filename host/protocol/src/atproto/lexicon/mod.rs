@@ -7,6 +7,7 @@
 mod arrays;
 mod check;
 mod evolution;
+mod fields;
 mod format;
 mod node;
 mod params;
@@ -22,6 +23,7 @@ mod warnings;
 use serde_json::{Map, Value};
 
 pub use self::evolution::{breaking_change, covers};
+pub use self::fields::{FieldKind, RecordField, record_fields};
 pub use self::format::Format;
 use self::node::Node;
 pub use self::record_key::KeyType;

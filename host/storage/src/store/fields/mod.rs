@@ -62,6 +62,12 @@ impl FieldUsage {
         ready.get(&IndexKey { collection_id, path: path.clone(), kind }).copied()
     }
 
+    fn ready_of(&self, collection_id: i64) -> Vec<(Path, IndexKind)> {
+        let ready = self.ready.read().unwrap_or_else(PoisonError::into_inner);
+        let of = ready.keys().filter(|key| key.collection_id == collection_id);
+        of.map(|key| (key.path.clone(), key.kind)).collect()
+    }
+
     pub(super) fn any_ready(&self) -> bool {
         !self.ready.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -94,6 +100,15 @@ impl FieldUsage {
     pub(super) fn take(&self) -> HashMap<IndexKey, Use> {
         std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// The fields of a collection that have an index.
+///
+/// # Errors
+/// When the collection can't be looked up.
+pub async fn ready(db: &Db, collection: &Nsid) -> Result<Vec<(Path, IndexKind)>, StoreError> {
+    let Some(collection) = intern::collection(db, collection).await? else { return Ok(Vec::new()) };
+    Ok(db.fields().ready_of(collection.id))
 }
 
 /// Asks for the index of a field before a query needs it. The index of a collection without records is built once its

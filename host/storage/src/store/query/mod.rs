@@ -115,18 +115,17 @@ async fn page(
     Ok(page)
 }
 
-/// Like [`read`], for the admin API: rows have CID and times. The query has no sort.
+/// Like [`read`], for the admin API: rows have CID and times.
 ///
 /// # Errors
 /// Those of [`read`].
-pub async fn read_full(db: &Db, query: &Query) -> Result<Page<FullRecordRow>, StoreError> {
-    let tenant = Tenant::Instance;
-    if query.has_conditions() {
-        let Page { rows, next, previous } = read(db, query, &tenant).await?;
+pub async fn read_full(db: &Db, query: &Query, tenant: &Tenant) -> Result<Page<FullRecordRow>, StoreError> {
+    if query.has_conditions() || query.sort.is_some() {
+        let Page { rows, next, previous } = read(db, query, tenant).await?;
         return Ok(Page { rows: records::with_all_columns(db, rows).await?, next, previous });
     }
     let Some(collection) = intern::collection(db, &query.collection).await? else { return Ok(Page::empty()) };
-    let _permit = db.read_permit(&tenant).await?;
+    let _permit = db.read_permit(tenant).await?;
     let select = Select { columns: Columns::Full, ..Select::of(query, collection, By::Time) };
     select.complete(db, select.full_rows(db).await?).await
 }

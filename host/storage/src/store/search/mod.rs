@@ -16,7 +16,7 @@ use belvedere_web::fair_share::Tenant;
 
 use super::fields::{IndexKey, IndexKind};
 use super::intern::{self, Collection};
-use super::records::{self, PAGE_BYTES, PartialRow, RecordRow, Room, complete, unjoined};
+use super::records::{self, FullRecordRow, PAGE_BYTES, PartialRow, RecordRow, Room, complete, unjoined};
 use super::scans::SCAN_TIME_LIMIT;
 use super::select::{PostgresDialect, SqliteDialect, bound};
 use super::{Db, StoreError};
@@ -91,6 +91,19 @@ pub async fn read(db: &Db, args: &Search, tenant: &Tenant) -> Result<SearchPage,
             Err(error)
         }
     }
+}
+
+/// Like [`read`], with all columns of the rows, for the admin API.
+///
+/// # Errors
+/// Those of [`read`].
+pub async fn read_full(
+    db: &Db,
+    args: &Search,
+    tenant: &Tenant,
+) -> Result<(Vec<FullRecordRow>, Option<Relevance>), StoreError> {
+    let SearchPage { rows, next } = read(db, args, tenant).await?;
+    Ok((records::with_all_columns(db, rows).await?, next))
 }
 
 async fn run(

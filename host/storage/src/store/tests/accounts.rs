@@ -12,6 +12,7 @@ use crate::store::labels::{self, Label};
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::Did;
+use belvedere_web::fair_share::Tenant;
 
 async fn three_accounts(db: &TestDb) {
     let changes = (1..=3)
@@ -46,7 +47,7 @@ async fn hidden_in_every_read_and_restored(db: TestDb) {
         let (note, one, two) = (nsid(NOTE), did(1), did(2));
         let of = |did: Option<&Did>| Query { did: did.cloned(), ..Query::of(note.clone()) };
         assert_eq!(query::read(&db, &of(None), &US).await.unwrap().rows.len(), 2);
-        assert_eq!(query::read_full(&db, &of(None)).await.unwrap().rows.len(), 2);
+        assert_eq!(query::read_full(&db, &of(None), &Tenant::Instance).await.unwrap().rows.len(), 2);
         assert_eq!(query::read(&db, &of(Some(&two)), &US).await.unwrap().rows.len(), 0);
         assert_eq!(query::read(&db, &of(Some(&one)), &US).await.unwrap().rows.len(), 1);
         assert!(records::get(&db, &hidden).await.unwrap().is_none());

@@ -12,6 +12,7 @@ use crate::store::testing::TestDb;
 use crate::store::validations::{self, START, Validation};
 use crate::store::{Backend, intern};
 use belvedere_base::clock::Timestamp;
+use belvedere_web::fair_share::Tenant;
 
 /// A change with a record that its lexicon rejects.
 fn invalid(mut change: Change) -> Change {
@@ -40,7 +41,8 @@ fn notes(valid: bool) -> Query {
 
 /// The rkeys and reasons of all notes, as the admin API lists them.
 async fn reasons(db: &TestDb, valid: Option<bool>) -> Vec<(String, Option<String>)> {
-    let found = query::read_full(db, &Query { valid, ..Query::of(nsid(NOTE)) }).await.unwrap();
+    let found =
+        query::read_full(db, &Query { valid, ..Query::of(nsid(NOTE)) }, &Tenant::Instance).await.unwrap();
     found.rows.into_iter().map(|full| (full.row.rkey, full.invalid_reason)).collect()
 }
 

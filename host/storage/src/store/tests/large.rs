@@ -15,6 +15,7 @@ use crate::store::records::{
 use crate::store::search;
 
 use crate::store::Db;
+use belvedere_web::fair_share::Tenant;
 
 const TARGET: &str = "at://did:plc:target/com.example.note/1";
 
@@ -133,7 +134,7 @@ async fn the_admin_list_returns_all_records(db: TestDb) {
     store(&db).await;
     let seen = walk(async |after| {
         let query = Query { after, limit: 100, ..Query::of(nsid(NOTE)) };
-        let page = query::read_full(&db, &query).await.unwrap();
+        let page = query::read_full(&db, &query, &Tenant::Instance).await.unwrap();
         Page { rows: page.rows.into_iter().map(|full| full.row).collect(), next: page.next, previous: None }
     });
     assert_eq!(seen.await, newest_first());

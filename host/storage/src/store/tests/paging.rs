@@ -10,6 +10,7 @@ use crate::store::query;
 use crate::store::records::Page;
 
 use crate::store::Db;
+use belvedere_web::fair_share::Tenant;
 
 async fn read(db: &Db, query: &Query) -> Page {
     query::read(db, query, &US).await.unwrap()
@@ -107,7 +108,7 @@ async fn a_cursor_only_when_more_exist(db: TestDb) {
     for (limit, more) in [(3, true), (4, false), (5, false)] {
         let query = Query { limit, ..Query::of(nsid(NOTE)) };
         assert_eq!(read(&db, &query).await.next.is_some(), more);
-        assert_eq!(query::read_full(&db, &query).await.unwrap().next.is_some(), more);
+        assert_eq!(query::read_full(&db, &query, &Tenant::Instance).await.unwrap().next.is_some(), more);
     }
 }
 

@@ -18,6 +18,7 @@ use crate::store::testing;
 use crate::store::Db;
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::RecordUri;
+use belvedere_web::fair_share::Tenant;
 
 /// The number of the migration that adds the texts on PostgreSQL.
 const TEXTS: i64 = 50;
@@ -53,7 +54,7 @@ async fn read_everywhere(db: &Db, uri: &RecordUri) -> Vec<Bytes> {
         Vec::from_iter(records::get(db, uri).await.unwrap()),
     ];
     let full = [
-        query::read_full(db, &query).await.unwrap().rows,
+        query::read_full(db, &query, &Tenant::Instance).await.unwrap().rows,
         records::get_many_full(db, std::slice::from_ref(uri), Room::of(PAGE_BYTES)).await.unwrap().rows,
         invalid::walk(db, &uri.collection, start, 10).await.unwrap().rows,
     ];

@@ -11,6 +11,7 @@ use super::find;
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::api::body::or_default;
+use crate::api::bulk::BulkOutcome;
 use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_storage::store::dead_letters::{self, DeadLetterFilter, DeadLetterRow};
@@ -35,14 +36,6 @@ pub struct BulkAnswer {
     results: Vec<BulkOutcome>,
     /// Matching unresolved letters beyond the maximum of one request.
     remaining: i64,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct BulkOutcome {
-    id: String,
-    ok: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
 }
 
 /// The operation on each letter.
@@ -81,7 +74,7 @@ async fn run_all(
             remaining = dead_letters::count(&app.db, &older).await?;
         }
         for row in rows {
-            results.push(outcome(row.id.to_string(), operation.run(app, admin, &row).await));
+            results.push(BulkOutcome::new(row.id.to_string(), operation.run(app, admin, &row).await));
         }
     } else {
         let ids = body.ids.ok_or_else(|| Error::bad_request("send ids, or all: true"))?;
@@ -93,18 +86,11 @@ async fn run_all(
                 Ok(row) => operation.run(app, admin, &row).await,
                 Err(error) => Err(error),
             };
-            results.push(outcome(id, done));
+            results.push(BulkOutcome::new(id, done));
         }
     }
     let ok = results.iter().all(|result| result.ok);
     Ok(Json(BulkAnswer { ok, results, remaining }))
-}
-
-fn outcome(id: String, done: Result<(), Error>) -> BulkOutcome {
-    if let Err(Error { cause: Some(cause), .. }) = &done {
-        tracing::warn!(dead_letter = id, error = %cause, "a bulk operation failed on a dead letter");
-    }
-    BulkOutcome { id, ok: done.is_ok(), error: done.err().map(|error| error.error.into_owned()) }
 }
 
 /// `POST /admin/dead-letters/bulk/dismiss`: resolves several.

@@ -80,16 +80,15 @@ fn operation(schemas: &mut Schemas, route: &Route, comments: &Comments) -> Value
     let is_page =
         |content: &Option<Value>| content.as_ref().is_some_and(|content| content.get("text/html").is_some());
     let has_error_pages = answers.iter().any(|(status, content)| *status == 303 || is_page(content));
-    let mut responses: Map<String, Value> = answers
-        .into_iter()
-        .map(|(status, content)| {
-            let mut answer = json!({ "description": description(status) });
-            if let Some(content) = content {
-                answer["content"] = content;
-            }
-            (status.to_string(), answer)
-        })
-        .collect();
+    let mut responses: Map<String, Value> = Map::new();
+    for (status, content) in answers {
+        let answer = responses.entry(status.to_string());
+        let answer = answer.or_insert_with(|| json!({ "description": description(status) }));
+        // A status may have bodies of several kinds.
+        for (media, schema) in content.as_ref().and_then(Value::as_object).into_iter().flatten() {
+            answer["content"][media] = schema.clone();
+        }
+    }
     let error = if has_error_pages { "Page" } else { "Error" };
     responses.insert("default".to_owned(), json!({ "$ref": format!("#/components/responses/{error}") }));
     let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));

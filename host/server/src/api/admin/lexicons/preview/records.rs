@@ -94,7 +94,7 @@ impl<'a> Comparison<'a> {
         let mut newest =
             Query { limit: PageSize::RECORDS.clamp(Some(i64::MAX)), ..Query::of(collection.clone()) };
         while view.checked < MAX_CHECKED {
-            let page = query::read_full(&app.db, &newest).await?;
+            let page = query::read_full(&app.db, &newest, &Tenant::Instance).await?;
             let bytes = page.rows.iter().map(|full| full.row.record.len()).sum();
             hand_over_thread(bytes, || {
                 for full in page.rows.iter().take(MAX_CHECKED - view.checked) {

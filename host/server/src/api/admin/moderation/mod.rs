@@ -1,13 +1,15 @@
 //! `/admin/moderation`: hides or takes down records and accounts on this instance, and lifts that.
 
+pub mod bulk;
+
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::account::account_of;
 use crate::access::Admin;
+use crate::api::admin::account::account_of;
 use crate::api::answer::{Json, JsonResult};
 use crate::api::input::{WithBody, WithQuery};
 use crate::api::paging::{Page, given};
@@ -116,9 +118,7 @@ pub async fn create(
 ) -> JsonResult<ModerationRow, 201> {
     let NewModeration { subject, action, reason, expires_at, replaces } = request.json()?;
     let action = parse_action(&action)?;
-    let expires_at = expires_at.map(|text| Timestamp::parse(&text)).transpose();
-    let expires_at =
-        expires_at.map_err(|_| Error::bad_request("expires_at must be a time like 2026-01-31T12:00:00Z"))?;
+    let expires_at = expiry(expires_at)?;
     let subject = subject_of(&app, &subject).await?.to_string();
     let decision = ModerationRequest { subject, action, reason, expires_at, replaces };
     let made = app.moderator.moderate(&decision, Author::Operator(&admin.did)).await.map_err(refused)?;
@@ -170,6 +170,11 @@ async fn subject_of(app: &App, text: &str) -> Result<Subject, Error> {
 
 fn parse_action(text: &str) -> Result<Action, Error> {
     text.parse().map_err(|_| Error::bad_request("action must be hide or takedown"))
+}
+
+fn expiry(text: Option<String>) -> Result<Option<Timestamp>, Error> {
+    let parsed = text.map(|text| Timestamp::parse(&text)).transpose();
+    parsed.map_err(|_| Error::bad_request("expires_at must be a time like 2026-01-31T12:00:00Z"))
 }
 
 fn refused(error: ModerationError) -> Error {
