@@ -8,7 +8,7 @@ use crate::query::{Direction, Hidden, Keyset, Narrow};
 use crate::store::Db;
 use crate::store::index::sqlite::statements;
 use crate::store::intern::{self, Collection};
-use crate::store::select::{PostgresDialect, Select, SqliteDialect, bound};
+use crate::store::select::{Among, PostgresDialect, Select, SqliteDialect, bound};
 use crate::store::testing::{TestDb, postgres, sqlite};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Nsid};
@@ -47,7 +47,7 @@ fn of_accounts<'a>(
     narrow: &'a Narrow,
 ) -> Select<'a> {
     Select {
-        did_ids: Some(accounts),
+        among: Some(Among::Ids(accounts)),
         narrow,
         valid: Some(true),
         after: AFTER,
