@@ -182,6 +182,7 @@ export const conflict = {
   take: 'Discard yours, take theirs',
   discard: 'Discard yours',
   difference: 'Their version and yours',
+  descriptions: 'Their description and yours',
 }
 
 export const unsaved = {

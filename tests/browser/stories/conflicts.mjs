@@ -42,6 +42,7 @@ test("a script that someone else saved is not overwritten unasked", async () => 
     await write(page, " -- mine");
     await server.api("PATCH", `/admin/scripts/${ID}`, {
       body: "function handle() return {} end -- theirs",
+      description: "It lists nothing",
     });
 
     await page.getByRole("button", { name: "Save", exact: true }).click();
@@ -51,6 +52,7 @@ test("a script that someone else saved is not overwritten unasked", async () => 
     await note.getByRole("button", { name: "Compare" }).click();
     await note.getByText("-- mine").waitFor();
     await note.getByText("-- theirs").waitFor();
+    await note.getByText("It lists nothing").waitFor();
     await settled(page);
     await checkAccessibility(page, "a newer script");
 

@@ -4,6 +4,7 @@ import fs from 'node:fs'
 import path from 'node:path'
 import { test } from 'node:test'
 import { checkAccessibility, checkWidth, DESKTOP, logIn, open, openPage, PHONE, settled } from '../lib/browser.mjs'
+import { fillDay } from '../lib/history.mjs'
 import { query, record } from '../lib/lexicons.mjs'
 import { until } from '../lib/until.mjs'
 import { browser, network, newServer, once } from '../world.mjs'
@@ -49,6 +50,13 @@ const prepared = once(async () => {
     name: 'Notes for the phone', client_id_url: 'https://app.example/m.json', client_uri: 'https://app.example', redirect_uris: ['https://app.example/c'],
   })
   for (let n = 0; n < 20; n += 1) await fetch(`${server.url}/xrpc/${LIST}`, { headers: { 'x-client-key': client.client_key } })
+  if (SCREENSHOTS) {
+    fillDay(server, [
+      { metric: 'stream_events', mean: 5_400 },
+      { metric: 'requests', label: LIST, mean: 1_900, millis: 0.9 },
+      { metric: 'requests', label: 'com.atproto.identity.resolveHandle', mean: 420, millis: 3 },
+    ])
+  }
   await server.api('POST', '/admin/script-variables', { key: 'API_KEY', value: 'not a real key' })
   await until('the records are there', async () => (await server.api('GET', '/admin/stats')).total_records === texts.length + 2 * friends.length + 1)
   const [first, second] = friends

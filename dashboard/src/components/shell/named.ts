@@ -1,4 +1,5 @@
 import { api } from '../../api/client'
+import { personOf } from '../../lib/person'
 import { href, pathOf } from '../../lib/route'
 import { namedSettings } from '../../pages/settings/named'
 import { palette as t } from '../../texts'
@@ -61,7 +62,15 @@ async function readLists(can: (permission: string) => boolean, signal: AbortSign
     list(
       'users:read',
       () => api.get('/admin/users', {}, signal),
-      ({ id, did }) => ({ title: did, kind: t.user, to: href(pathOf('/users/:id', { id })), words: '' }),
+      ({ id, did }) => ({
+        // Read when it is shown: the handle may come later.
+        get title() {
+          return personOf(did)?.handle ?? did
+        },
+        kind: t.user,
+        to: href(pathOf('/users/:id', { id })),
+        words: did,
+      }),
     ),
     list(
       'plugins:read',

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
+use crate::api::body::or_default;
 use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_instance::events::Event;
@@ -34,10 +35,10 @@ pub struct SqlQuery {
     /// A SELECT of the tables that scripts have.
     sql: String,
     /// Values of `?` or `$1`: texts, numbers, booleans and nulls.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     params: Vec<Value>,
     /// Whether to answer the plan of the statement instead of its rows.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     explain: bool,
 }
 
