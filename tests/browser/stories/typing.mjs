@@ -193,7 +193,7 @@ test('the palette finds things by their names, and logs out', async () => {
     await page.locator('.cm-content').waitFor()
     await find(alice.handle, `${alice.handle} User`)
     await page.keyboard.press('Enter')
-    await page.waitForURL((url) => url.hash.startsWith('#/users/'))
+    await page.getByRole('heading', { name: alice.handle }).waitFor()
     await find('sign out', 'Log out')
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: /^Log in/ }).waitFor()
