@@ -51,6 +51,12 @@ env = nil
 
 -- Time and record keys ----------------------------------------------------------------------------------------------
 
+---The value that the library `lib:NAME` returns. It runs once in a run, when it is required for the first time. Raises `bad-input` when
+---there is none.
+---@param name string
+---@return any
+function require(name) end
+
 ---The current time, RFC 3339 in UTC with microseconds: `2026-01-31T12:00:00.000000Z`.
 ---@return string
 function now() end

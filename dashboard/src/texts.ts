@@ -777,6 +777,10 @@ export const statuses: Record<string, string> = {
 }
 
 export const jobs = {
+  schedules: 'Schedules',
+  schedule: 'Schedule',
+  cron: 'Times',
+  next: 'Next',
   text: 'Background work that scripts and the server start. They continue after a restart.',
   none: 'No jobs.',
   noneText:
@@ -1218,6 +1222,9 @@ export const scripts = {
     'record.delete': 'Decides about deleted records',
     'labeler.apply': 'Decides about labels',
     'job.run': 'Runs background jobs',
+    schedule: 'Runs as a job, at the times that it says',
+    setup: 'Runs once, when it is saved',
+    lib: 'Code that other scripts require',
   } as Record<string, string>,
   newText: 'What should start it?',
   when: 'Kinds of triggers',
@@ -1225,11 +1232,13 @@ export const scripts = {
     nsid: 'NSID of the method or collection',
     nsid_or_actor: 'NSID of the collection',
     job_type: 'Type of job',
+    name: 'Name',
   },
   subjectHint: {
     nsid: 'Such as com.example.note. Lexicons of this server are offered.',
     nsid_or_actor: 'Such as com.example.note; _actor is for labels on accounts.',
     job_type: 'A name of your choice, such as nightly. Scripts start it with jobs.create.',
+    name: 'A name of your choice, such as posts.',
   },
   write: 'Write the script',
   missing: 'This script is deleted. Its earlier versions can be saved again.',
@@ -1251,6 +1260,9 @@ export const scripts = {
     'xrpc.procedure': 'The method gets its built-in answer again.',
     'job.run': 'Jobs of this type fail until there is a script again.',
     'labeler.apply': 'Labels are stored as they come from now on.',
+    schedule: 'Its jobs that wait still run.',
+    setup: 'What it has made stays.',
+    lib: 'A library that other scripts require can’t be deleted.',
   } as Record<string, string>,
   removeOther:
     'Records are indexed as they are from now on. Its dead letters can’t be retried until there is a script again.',
@@ -1264,6 +1276,13 @@ export const scripts = {
   history: 'History',
   cost: 'Cost',
   reference: 'What it can use',
+  reindex: 'Run on stored records…',
+  reindexTitle: (collection: string) => `Run the script on all stored records of ${collection}?`,
+  reindexText:
+    'A job runs it on each record as if it was new, and applies what it decides: a record for which it returns nil is removed, a table replaces it.',
+  reindexAction: 'Start the job',
+  users: 'Used by',
+  noUsers: (name: string) => `No script requires it yet: a script gets it with require("${name}").`,
 }
 
 export const dryRunForm = {

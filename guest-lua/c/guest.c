@@ -141,6 +141,7 @@ typedef struct {
   const guest_list_u8_t *globals; /* NULL for a check */
   const guest_list_u8_t *context;
   uint64_t seed;
+  int is_library;
   Buffer out;
   int shape;
   int missing_handle;
@@ -261,14 +262,19 @@ static int run_protected(lua_State *L) {
   set_globals(L);
   if (current.context) run_hooks(L);
   if (luaL_loadbufferx(L, (char *)current.bytecode.ptr, current.bytecode.len, "=script", "b") != LUA_OK) lua_error(L);
+  meter_script = getstr(clLvalue(s2v(L->top.p - 1))->p->source);
   lua_call(L, 0, 0);
+  if (current.is_library) return 0;
   if (lua_getglobal(L, "handle") != LUA_TFUNCTION) {
     current.missing_handle = 1;
     return luaL_error(L, "the script defines no function handle()");
   }
   if (!current.globals) return 0;
   const TValue *handle = s2v(L->top.p - 1);
-  if (ttisLclosure(handle)) current.handle_line = clLvalue(handle)->p->linedefined;
+  if (ttisLclosure(handle)) {
+    const Proto *function = clLvalue(handle)->p;
+    if (function->source && getstr(function->source) == meter_script) current.handle_line = function->linedefined;
+  }
   lua_call(L, 0, 1);
   int type = lua_type(L, -1);
   current.shape = type == LUA_TNIL     ? BELVEDERE_SCRIPT_TYPES_SHAPE_NOTHING
@@ -300,10 +306,10 @@ static int out_of_memory(lua_State *L) {
   return lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), MEMERRMSG) == 0;
 }
 
-static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_u8_t *context, uint64_t seed,
-                uint32_t instructions, bool sliced, guest_failure_t *err) {
+static bool run(Run inputs, uint32_t instructions, bool sliced, guest_failure_t *err) {
   lua_State *L = main_state;
-  current = (Run){.bytecode = *bytecode, .globals = globals, .context = context, .seed = seed, .answer = -1};
+  current = inputs;
+  current.answer = -1;
   meter_left = (int32_t)instructions;
   meter_slice = sliced ? (int32_t)instructions : 0;
   lua_pushcfunction(L, on_error);
@@ -319,13 +325,14 @@ static bool run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_
   return false;
 }
 
-bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, guest_failure_t *err) {
-  return run(bytecode, NULL, NULL, 0, instructions, false, err);
+bool exports_guest_check(guest_list_u8_t *bytecode, uint32_t instructions, bool is_library, guest_failure_t *err) {
+  return run((Run){.bytecode = *bytecode, .is_library = is_library}, instructions, false, err);
 }
 
 bool exports_guest_run(guest_list_u8_t *bytecode, guest_list_u8_t *globals, guest_list_u8_t *context, uint64_t seed,
                        uint32_t instructions, bool sliced, guest_reply_t *ret, guest_failure_t *err) {
-  if (!run(bytecode, globals, context, seed, instructions, sliced, err)) return false;
+  Run inputs = {.bytecode = *bytecode, .globals = globals, .context = context, .seed = seed};
+  if (!run(inputs, instructions, sliced, err)) return false;
   ret->shape = (uint8_t)current.shape;
   buffer_release(&current.out, &ret->body.ptr, &ret->body.len);
   return true;

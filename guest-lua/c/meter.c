@@ -33,12 +33,16 @@ static int meter_resume(lua_State *L, lua_State *from, int arguments, int *resul
   return status;
 }
 
+/* The source of the script that runs, by which its frames are told from those of libraries; NULL before it is loaded. Only
+   compared, because a script whose functions are all gone has no source any more. */
+static const char *meter_script;
+
 /* Finds the innermost frame of the script on the stack of `L` and of the coroutines below it. Allocates nothing. */
 static int script_frame(lua_State *L, lua_Debug *frame) {
   for (; L; L = *meter_resumer(L)) {
     for (int level = 0; lua_getstack(L, level, frame); level++) {
       lua_getinfo(L, "Sl", frame);
-      if (frame->currentline > 0 && strcmp(frame->source, PRELUDE_NAME) != 0) return 1;
+      if (frame->currentline > 0 && frame->source == meter_script) return 1;
     }
   }
   return 0;

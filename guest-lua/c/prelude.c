@@ -27,6 +27,14 @@ static int prelude_text(lua_State *L) {
   return 1;
 }
 
+/* chunk(bytecode): the function that it is. For bytecode of the host only: any other can break the VM. */
+static int prelude_chunk(lua_State *L) {
+  size_t n;
+  const char *bytecode = luaL_checklstring(L, 1, &n);
+  if (luaL_loadbufferx(L, bytecode, n, "=library", "b") != LUA_OK) return lua_error(L);
+  return 1;
+}
+
 static int has_names(Table *t) {
   for (unsigned i = 0, n = sizenode(t); i < n; i++) {
     Node *node = gnode(t, i);
@@ -169,7 +177,7 @@ static void open_entries(lua_State *L) {
 static void push_internals(lua_State *L) {
   static const luaL_Reg internals[] = {
       {"raise", prelude_raise}, {"encode", prelude_encode}, {"decode", prelude_decode}, {"array", prelude_array},
-      {"text", prelude_text},   {"entries", prelude_entries}, {NULL, NULL}};
+      {"text", prelude_text},   {"chunk", prelude_chunk},   {"entries", prelude_entries}, {NULL, NULL}};
   luaL_newlib(L, internals);
   lua_pushlightuserdata(L, &json_null);
   lua_setfield(L, -2, "null");

@@ -129,6 +129,36 @@ async fn a_folder_is_pushed_and_pulled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn libraries_go_with_the_scripts_that_require_them() {
+    let world = World::sqlite().await;
+    let (server, url) = (&world.server, format!("http://{}", world.server.address));
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().display().to_string();
+    let push = |more: &[&str]| {
+        server.run(&[&["script", "push", &folder, "--url", &url, "--key", &server.admin_key], more].concat())
+    };
+    write(dir.path(), "job.run/nightly.lua", "require('b')\nfunction handle() end\n");
+    write(dir.path(), "lib/a.lua", "return 1\n");
+    write(dir.path(), "lib/b.lua", "return require('a')\n");
+    let job = dir.path().join("job.run/nightly.lua").display().to_string();
+    let output = server.run(&["script", "check", &job]);
+    assert!(output.status.success(), "{}", err(&output));
+    let output = push(&[]);
+    let created = "created: lib:a\ncreated: lib:b\ncreated: job.run:nightly\n";
+    assert!(out(&output).starts_with(created), "{}{}", out(&output), err(&output));
+
+    fs::remove_file(dir.path().join("lib/a.lua")).unwrap();
+    let output = push(&["--delete"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("lib/b.lua:1: there is no library \"a\""), "{}", err(&output));
+    fs::remove_file(dir.path().join("lib/b.lua")).unwrap();
+    fs::remove_file(&job).unwrap();
+    let output = push(&["--delete"]);
+    let deleted = "deleted: job.run:nightly\ndeleted: lib:b\ndeleted: lib:a\n";
+    assert!(out(&output).starts_with(deleted), "{}{}", out(&output), err(&output));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_names_the_fix() {
     let world = World::sqlite().await;
     let (server, url) = (&world.server, format!("http://{}", world.server.address));

@@ -12,13 +12,14 @@ export function parseTrigger(id: string): Trigger {
 }
 
 /** What starts scripts of a kind. */
-export type Source = 'record' | 'label' | 'query' | 'procedure' | 'job'
+export type Source = 'record' | 'label' | 'query' | 'procedure' | 'job' | 'setup'
 
 export function sourceOf(kind: string): Source {
   if (kind === 'labeler.apply') return 'label'
   if (kind === 'xrpc.query' || kind === 'xrpc.view') return 'query'
   if (kind === 'xrpc.procedure') return 'procedure'
-  return kind === 'job.run' ? 'job' : 'record'
+  if (kind === 'setup') return 'setup'
+  return kind === 'job.run' || kind === 'schedule' ? 'job' : 'record'
 }
 
 /** What was entered for a dry run. Texts that are empty are left out. */
@@ -62,6 +63,8 @@ export function eventOf(source: Source, trial: Trial): DryRunEvent {
       return { type: 'record', uri: trial.uri.trim(), action: trial.action || undefined, record: input }
     case 'label':
       return { type: 'label', src: trial.src.trim(), uri: trial.uri.trim(), val: trial.val.trim(), neg: trial.neg }
+    case 'setup':
+      return { type: 'setup' }
     case 'job':
       return { type: 'job', input, caller_did: caller }
     default:

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Microseconds since the Unix epoch, UTC. Stored as BIGINT, shown as RFC 3339 with six digits and `Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
@@ -55,6 +55,12 @@ impl fmt::Display for Timestamp {
         // Only a corrupt row exceeds jiff's range (the year 9999): clamp it instead of panicking.
         let t = jiff::Timestamp::from_microsecond(self.0).unwrap_or(jiff::Timestamp::MAX);
         write!(f, "{t:.6}")
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(d)?).map_err(serde::de::Error::custom)
     }
 }
 

@@ -15,11 +15,17 @@ pub enum TriggerKind {
     RecordIndex,
     LabelApply,
     JobRun,
+    /// Runs as a job, at the times that it says.
+    Schedule,
+    /// Runs once, when it is saved.
+    Setup,
+    /// Other scripts require it, and nothing triggers it.
+    Library,
 }
 
 impl TriggerKind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Query,
         Self::View,
         Self::Procedure,
@@ -29,7 +35,20 @@ impl TriggerKind {
         Self::RecordIndex,
         Self::LabelApply,
         Self::JobRun,
+        Self::Schedule,
+        Self::Setup,
+        Self::Library,
     ];
+
+    /// Whether its runs are jobs.
+    pub fn is_job(self) -> bool {
+        matches!(self, Self::JobRun | Self::Schedule)
+    }
+
+    /// Whether its runs may take as much as those of jobs.
+    pub fn is_long(self) -> bool {
+        self.is_job() || self == Self::Setup
+    }
 
     /// The name of this trigger in a script's context; all record events are `record`.
     pub fn context(self) -> &'static str {
@@ -38,7 +57,9 @@ impl TriggerKind {
             Self::Procedure => "procedure",
             Self::RecordCreate | Self::RecordUpdate | Self::RecordDelete | Self::RecordIndex => "record",
             Self::LabelApply => "label",
-            Self::JobRun => "job",
+            Self::JobRun | Self::Schedule => "job",
+            Self::Setup => "setup",
+            Self::Library => "library",
         }
     }
 
@@ -53,6 +74,9 @@ impl TriggerKind {
             Self::RecordIndex => "record.index",
             Self::LabelApply => "labeler.apply",
             Self::JobRun => "job.run",
+            Self::Schedule => "schedule",
+            Self::Setup => "setup",
+            Self::Library => "lib",
         }
     }
 }
@@ -81,6 +105,8 @@ pub enum InvalidTrigger {
     NotAnNsid(String),
     #[error("invalid script id: {0:?} is not a job type (a-z, 0-9, '.', '_', '-'; at most 128 characters)")]
     NotAJobType(String),
+    #[error("invalid script id: {0:?} is not a name (a-z, 0-9, '_', '-'; at most 128 characters)")]
+    NotAName(String),
 }
 
 /// The protocol's limit for an NSID. Ids are database keys and echoed in errors, so they are bounded.
@@ -105,7 +131,12 @@ impl Trigger {
             TriggerKind::JobRun if !is_job_type(subject) => {
                 return Err(InvalidTrigger::NotAJobType(truncated(subject)));
             }
-            TriggerKind::JobRun => {}
+            TriggerKind::Schedule | TriggerKind::Setup | TriggerKind::Library
+                if !is_job_type(subject) || subject.contains('.') =>
+            {
+                return Err(InvalidTrigger::NotAName(truncated(subject)));
+            }
+            TriggerKind::JobRun | TriggerKind::Schedule | TriggerKind::Setup | TriggerKind::Library => {}
             TriggerKind::LabelApply if subject == ACTOR => {}
             _ if !is_loose_nsid(subject) => return Err(InvalidTrigger::NotAnNsid(truncated(subject))),
             _ => {}
@@ -191,6 +222,9 @@ mod tests {
             ("labeler.apply:a.b", TriggerKind::LabelApply, "a.b"),
             ("labeler.apply:_actor", TriggerKind::LabelApply, "_actor"),
             ("job.run:0nightly.sync_all-2", TriggerKind::JobRun, "0nightly.sync_all-2"),
+            ("lib:posts_2-a", TriggerKind::Library, "posts_2-a"),
+            ("setup:tables", TriggerKind::Setup, "tables"),
+            ("schedule:nightly", TriggerKind::Schedule, "nightly"),
         ] {
             let trigger = Trigger::parse(id).unwrap();
             assert_eq!((trigger.kind(), trigger.subject(), trigger.id()), (kind, subject, id));
@@ -214,6 +248,8 @@ mod tests {
             ("xrpc.query:a.b_c", "not an NSID"),
             ("job.run:Sync", "not a job type"),
             ("job.run:-a", "not a job type"),
+            ("lib:a.b", "not a name"),
+            ("setup:A", "not a name"),
             (&format!("job.run:{}", "a".repeat(129)), "not a job type"),
             (&format!("record.index:a.{}", "b".repeat(400)), "not an NSID"),
         ] {

@@ -21,7 +21,7 @@ use belvedere_instance::indexing::{
 use belvedere_instance::lexicons::{Followed, Registry};
 use belvedere_protocol::atproto::{Did, Nsid};
 use belvedere_scripting::scripts::{
-    Engine, EngineConfig, Library, ScriptRuntime, ServerIndex, ServerLog, Services, Variables,
+    Engine, EngineConfig, ScriptRegistry, ScriptRuntime, ServerIndex, ServerLog, Services, Variables,
 };
 use belvedere_storage::store::lexicons::{self, NewLexicon};
 use belvedere_storage::store::script_sql::role::ScriptRole;
@@ -127,15 +127,15 @@ async fn registry(db: &Db, now: Timestamp) -> anyhow::Result<Arc<Registry>> {
 async fn triggers(db: &Db, clock: &Clock) -> anyhow::Result<EventScripts> {
     let cache = std::env::temp_dir().join("belvedere-bench-guest");
     let engine = Engine::open(EngineConfig::new(cache)).await?;
-    let library = Library::new();
+    let scripts = ScriptRegistry::new();
     let trigger = format!("record.index:{COLLECTION}");
-    library.replace(&engine, &[(trigger, "function handle() return true end".to_owned())]).await;
+    scripts.replace(&engine, &[(trigger, "function handle() return true end".to_owned())]).await;
     let random = Random::system();
     let (events, _writer) = EventLog::start(db.clone(), clock.clone(), random.clone());
     let log = ServerLog::new(events.clone(), Variables::default());
     let services =
         Services::new(Arc::new(ServerIndex::new(db.clone())), Arc::new(log), clock.clone(), random);
-    Ok(EventScripts::new(ScriptRuntime { engine, library: Arc::new(library), services }, events, db.clone()))
+    Ok(EventScripts::new(ScriptRuntime { engine, scripts: Arc::new(scripts), services }, events, db.clone()))
 }
 
 fn runtime(name: &str, threads: usize) -> std::io::Result<Runtime> {

@@ -6,6 +6,7 @@
 pub mod access; // authentication and permissions of callers
 pub mod event_scripts; // scripts that run on record and label events
 mod labelers; // follows labelers and stores their labels
+mod scheduler; // starts the jobs of schedules
 mod worker; // runs background jobs
 mod app; // the application state, built from its parts at startup
 mod methods; // answers XRPC calls: by a script, built in, or through the method's authority

@@ -10,10 +10,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::event_scripts::{EventScripts, REINDEX_TYPE};
+use crate::scheduler;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
 use belvedere_instance::events::redact::{self, Names};
 use belvedere_instance::events::{Event, EventLog};
+use belvedere_instance::indexing::WriterHandle;
 use belvedere_instance::jobs::{JobQueue, RunningJob, purge};
 use belvedere_instance::pds::SessionAuthority;
 use belvedere_instance::xrpc::Caller;
@@ -65,6 +68,8 @@ pub struct Workers {
     pub db: Db,
     pub runtime: ScriptRuntime,
     pub events: EventLog,
+    pub event_scripts: EventScripts,
+    pub writer: WriterHandle,
     pub clock: Clock,
     pub random: Random,
     pub queue: JobQueue,
@@ -206,15 +211,19 @@ impl Workers {
         shutdown: &watch::Receiver<bool>,
     ) -> RunEnd {
         let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), shutdown.clone());
-        if job.job_type == purge::TYPE {
-            return match purge::run(&self.db, &running, &job.input, job.created_at).await {
+        if let Some(result) = self.run_own(job, tenant, &running).await {
+            return match result {
                 _ if *shutdown.borrow() => RunEnd::Requeue,
                 Ok(result) => RunEnd::Completed(result),
-                Err(error) => RunEnd::Failed(error.to_string()),
+                Err(error) => RunEnd::Failed(error),
             };
         }
-        let id = format!("{}:{}", TriggerKind::JobRun.as_str(), job.job_type);
-        let Some(script) = self.runtime.library.get(&id) else {
+        let schedule = job.job_type.strip_prefix(scheduler::JOB_TYPE_PREFIX);
+        let id = match schedule {
+            Some(name) => format!("{}:{name}", TriggerKind::Schedule.as_str()),
+            None => format!("{}:{}", TriggerKind::JobRun.as_str(), job.job_type),
+        };
+        let Some(script) = self.runtime.scripts.get(&id) else {
             return RunEnd::Failed(format!("no script is bound to {id}"));
         };
         let authority = authority(job);
@@ -223,7 +232,8 @@ impl Workers {
         }
         let services = self.runtime.services.clone().with_job(running);
         let caller = Caller {
-            did: Did::try_from(job.created_by.as_str()).ok(),
+            // The job of a schedule acts for no account.
+            did: Did::try_from(job.created_by.as_str()).ok().filter(|_| schedule.is_none()),
             client: job.client.as_deref().map(Arc::from),
             authority,
             method_bound: false,
@@ -246,6 +256,27 @@ impl Workers {
             Err(failure) => {
                 RunEnd::Failed(self.runtime.services.variables.redact(&failure.message).into_owned())
             }
+        }
+    }
+
+    /// Runs a job of the server's own; `None` for one of a script. A job goes on where its progress says.
+    async fn run_own(
+        &self,
+        job: &JobRow,
+        tenant: &Tenant,
+        running: &RunningJob,
+    ) -> Option<Result<String, String>> {
+        match &*job.job_type {
+            purge::TYPE => {
+                let purged = purge::run(&self.db, running, &job.input, job.created_at).await;
+                Some(purged.map_err(|error| error.to_string()))
+            }
+            REINDEX_TYPE => {
+                let texts = (&*job.input, &*job.progress);
+                let done = self.event_scripts.reindex(&self.writer, running, texts, tenant).await;
+                Some(done.map_err(|error| error.to_string()))
+            }
+            _ => None,
         }
     }
 

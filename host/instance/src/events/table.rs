@@ -110,6 +110,8 @@ events! {
     /// A job has ended well.
     "job.completed" Info JobCompleted { actor, job_type, job_id, result: Value }
         actor, job_type, { job_id, "result": truncate_json(result) };
+    /// The time of a schedule has come while its job before has not ended, so none was started.
+    "schedule.skipped" Warn ScheduleSkipped { name, job_type } NONE, name, { job_type };
     /// A job has stopped and waits to be resumed.
     "job.paused" Info JobPaused { actor, job_type, job_id } actor, job_type, { job_id };
     /// A job was cancelled.

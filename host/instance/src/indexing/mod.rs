@@ -72,4 +72,4 @@ pub use scripts::{NoScripts, RecordAction, RecordEvent, RecordScriptRunner};
 pub use settings::StreamConfig;
 pub use status::Stall;
 pub use throttle::Throttle;
-pub use writer::WriterHandle;
+pub use writer::{WriterClosed, WriterHandle};

@@ -1,11 +1,10 @@
-//! Adds jobs to the queue, for `jobs.create` and for purges of the event log.
+//! Adds jobs to the queue: of scripts, and of the server itself.
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use tokio::sync::Notify;
 
-use super::purge;
-use crate::events::EventQuery;
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_protocol::trigger::{InvalidTrigger, ScriptBindings, Trigger, TriggerKind};
@@ -102,17 +101,21 @@ impl JobQueue {
         Ok(self.random.uuid())
     }
 
-    /// Queues a purge of the event log for the admin `caller`. Returns the job's id.
+    /// Queues a job of the server's own for the admin `caller`, of a type with a slash. Returns the job's id.
     ///
     /// # Errors
     /// When too many jobs wait.
-    pub async fn create_purge(&self, query: &EventQuery, caller: &str) -> Result<String, CreateError> {
+    pub async fn create_own(
+        &self,
+        job_type: &'static str,
+        input: &(impl Serialize + Sync),
+        caller: &str,
+    ) -> Result<String, CreateError> {
         let (id, tenant) = (self.random.uuid(), Tenant::of_did(caller).to_string());
-        // Cannot fail: texts always serialize.
-        let input = serde_json::to_string(query).unwrap_or_default();
+        let input = serde_json::to_string(input).map_err(|_| CreateError::Input)?;
         let job = NewJob {
             id: &id,
-            job_type: purge::TYPE,
+            job_type,
             input: &input,
             created_by: caller,
             client: None,
@@ -121,6 +124,28 @@ impl JobQueue {
         };
         self.add(&job).await?;
         Ok(id)
+    }
+
+    /// Queues a job of the instance with this id, unless it is there, or one of its type has not ended. Whether it was queued.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn create_alone(&self, id: &str, job_type: &str, instance: &str) -> Result<bool, StoreError> {
+        let tenant = Tenant::Instance.to_string();
+        let job = NewJob {
+            id,
+            job_type,
+            input: "{}",
+            created_by: instance,
+            client: None,
+            tenant: &tenant,
+            inherit_auth: false,
+        };
+        let is_queued = jobs::create_alone(&self.db, &job, self.clock.now()).await?;
+        if is_queued {
+            self.wake();
+        }
+        Ok(is_queued)
     }
 
     async fn add(&self, job: &NewJob<'_>) -> Result<(), CreateError> {

@@ -22,7 +22,9 @@ use crate::pds::{Agent, PdsPools, Session, SessionSelector, Sessions};
 use belvedere_protocol::atproto::record::Inspection;
 use belvedere_protocol::atproto::{Cid, Nsid, RecordUri, Tid};
 use belvedere_storage::store::index::{Change, CheckedRecord, Validity};
-use belvedere_storage::store::records::{FullRecordRow, Page, Room, delete, get_many_full, latest_rev};
+use belvedere_storage::store::records::{
+    FullRecordRow, Page, Room, delete, get_many_full, latest_rev, tid_of_rev,
+};
 use belvedere_storage::store::replicas::Writer;
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
@@ -146,7 +148,7 @@ impl Repos {
     /// commits, which are at least a microsecond (1024 steps) apart.
     async fn local_rev(&self, uri: &RecordUri) -> Result<Tid, StoreError> {
         let next = latest_rev(&self.0.db, uri).await?.unwrap_or_default() + 1;
-        Tid::new(next >> 10, (next & 0x3ff) as u16).map_err(|error| StoreError::Corrupt(error.to_string()))
+        tid_of_rev(next)
     }
 
     /// Indexes the changes in one transaction.

@@ -1,5 +1,5 @@
 //! Finds what a source names in literal form: methods in `xrpc.query("…")` and `xrpc.procedure("…")`, script
-//! variables in `env.NAME` and `env["NAME"]`, and the setting `params_raw = true` at the top level. Comments
+//! variables in `env.NAME` and `env["NAME"]`, libraries in `require("…")`, and the settings `params_raw = true`, `cron = "…"` and `timezone = "…"` at the top level. Comments
 //! and strings are skipped.
 
 use std::ops::Range;
@@ -10,7 +10,7 @@ const RAW_PARAMS: &str = "params_raw";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
     pub kind: MentionKind,
-    /// The NSID, or the name of the variable.
+    /// The NSID, or the name of the variable or library.
     pub name: &'a str,
     /// The bytes of the source at which the name is.
     pub at: Range<usize>,
@@ -21,8 +21,19 @@ pub enum MentionKind {
     Query,
     Procedure,
     Variable,
+    Library,
+    /// The cron expression of a schedule, and its time zone.
+    Cron,
+    Timezone,
     /// The script takes its parameters as text.
     RawParams,
+}
+
+impl MentionKind {
+    /// Whether it is one of the settings, which are assignments at the top level.
+    fn is_setting(self) -> bool {
+        matches!(self, Self::RawParams | Self::Cron | Self::Timezone)
+    }
 }
 
 /// All mentions in a source, in order.
@@ -43,7 +54,7 @@ pub fn mentions(source: &str) -> Vec<Mention<'_>> {
         } else if next.is_ascii_alphanumeric() || next == '_' {
             if !is_field
                 && let Some((kind, name)) = named(rest)
-                && (kind != MentionKind::RawParams || place.begins_global())
+                && (!kind.is_setting() || place.begins_global())
             {
                 let start = name.as_ptr() as usize - source.as_ptr() as usize;
                 found.push(Mention { kind, name, at: start..start + name.len() });
@@ -114,6 +125,15 @@ fn named(text: &str) -> Option<(MentionKind, &str)> {
         word(rest.strip_prefix('=')?.trim_start(), "true")?;
         return Some((MentionKind::RawParams, &text[..RAW_PARAMS.len()]));
     }
+    for (setting, kind) in [("cron", MentionKind::Cron), ("timezone", MentionKind::Timezone)] {
+        if let Some(rest) = word(text, setting) {
+            return Some((kind, literal(rest.strip_prefix('=')?.trim_start())?));
+        }
+    }
+    if let Some(rest) = word(text, "require") {
+        let rest = rest.strip_prefix('(').map_or(rest, str::trim_start);
+        return Some((MentionKind::Library, literal(rest)?));
+    }
     let rest = word(text, "env")?;
     let name = if let Some(rest) = rest.strip_prefix('.') {
         let rest = rest.trim_start();
@@ -175,6 +195,25 @@ pub(in crate::scripts) fn called_methods(source: &str) -> Vec<String> {
     found
 }
 
+/// A library that a source names, and its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::scripts) struct Required {
+    pub(in crate::scripts) name: Box<str>,
+    pub(in crate::scripts) line: u32,
+}
+
+/// The libraries that a source names, in order, each once.
+pub(in crate::scripts) fn required_libraries(source: &str) -> Vec<Required> {
+    let mut found: Vec<Required> = Vec::new();
+    for mention in mentions(source).into_iter().filter(|mention| mention.kind == MentionKind::Library) {
+        if found.iter().all(|required| *required.name != *mention.name) {
+            let line = 1 + source[..mention.at.start].matches('\n').count() as u32;
+            found.push(Required { name: mention.name.into(), line });
+        }
+    }
+    found
+}
+
 /// Whether a script takes its parameters as text.
 pub(in crate::scripts) fn takes_raw_params(source: &str) -> bool {
     mentions(source).iter().any(|mention| mention.kind == MentionKind::RawParams)
@@ -200,6 +239,18 @@ mod tests {
         "#;
         assert_eq!(called_methods(source), ["com.example.a", "com.example.b"]);
         assert!(called_methods("return 1").is_empty());
+    }
+
+    #[test]
+    fn finds_the_libraries_that_a_script_requires() {
+        let source = "local a = require('a')\nlocal b, c = require \"b\", require( \"c\" )\n\
+            -- require('d')\nlocal s = \"require('e')\" my.require('f') required('g')\nrequire('a')";
+        let found: Vec<_> = required_libraries(source)
+            .into_iter()
+            .map(|found| (found.name.to_string(), found.line))
+            .collect();
+        assert_eq!(found, [("a".to_owned(), 1), ("b".to_owned(), 2), ("c".to_owned(), 2)]);
+        assert!(required_libraries("require(name) require [[a]]").is_empty());
     }
 
     #[test]

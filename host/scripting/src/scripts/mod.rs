@@ -1,7 +1,7 @@
 //! The script engine: runs each Lua script in a fresh WebAssembly instance, isolated from the server and other runs.
 //!
 //! A script is compiled to bytecode once ([`Engine::check`] when it is saved, [`Engine::compile`] when it is
-//! loaded at start), kept in the [`Library`] under its trigger, and run by [`Engine::run`]. Every bound on a run
+//! loaded at start), kept in the [`ScriptRegistry`] under its trigger, and run by [`Engine::run`]. Every bound on a run
 //! is a constant in [`limits`]. Each capability of scripts is one file under `host/`, paired with one WIT file
 //! (`wit/`) and one prelude file (`guest-lua/prelude/`). `docs/scripting.md` describes the API for script authors.
 
@@ -13,12 +13,13 @@ mod engine;
 mod failure;
 mod host;
 mod invocation;
-mod library;
+mod registry;
 mod named_space;
 pub mod limits;
 pub mod mentions;
 mod raised;
 mod runtime;
+mod schedule;
 mod scheduling;
 pub mod services;
 #[cfg(test)]
@@ -28,8 +29,9 @@ pub use dry_run::{DryLogLine, DryRun, DryRunOptions, DryRunReport, DryWrite};
 pub use engine::{Engine, EngineConfig, EngineError, prepare};
 pub use failure::{FailureAnswer, FailureKind, ScriptFailure};
 pub use invocation::{Invocation, Outcome, ReturnKind, TriggerEvent};
-pub use library::{CompiledScript, Library, OutputSample, TallySnapshot};
+pub use registry::{CompiledScript, OutputSample, ScriptRegistry, ScriptSet, TallySnapshot};
 pub use runtime::ScriptRuntime;
+pub use schedule::{InvalidSchedule, Schedule};
 pub use scheduling::Lineage;
 pub use services::{
     CallOutcome, HandleBudget, Index, IndexError, LogLine, LogSink, OutboundHttp, Profile, Profiles,

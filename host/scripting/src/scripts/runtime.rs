@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Engine, Library, Services};
+use super::{Engine, ScriptRegistry, Services};
 
 /// The engine, the stored scripts, and the services that their runs may use. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ScriptRuntime {
     pub engine: Engine,
-    pub library: Arc<Library>,
+    pub scripts: Arc<ScriptRegistry>,
     pub services: Services,
 }

@@ -185,11 +185,14 @@ fn always() -> RouteTable {
 
         Route::admin(POST, "/admin/sql", P::ScriptsManage, admin::sql::handle),
 
+        Route::admin(GET, "/admin/schedules", P::ScriptsRead, admin::schedules::list),
+
         Route::admin(GET, "/admin/scripts", P::ScriptsRead, admin::scripts::list),
         Route::admin(POST, "/admin/scripts", P::ScriptsManage, admin::scripts::create),
         Route::admin(POST, "/admin/scripts/check", P::ScriptsManage, admin::scripts::check::handle),
         Route::admin(POST, "/admin/scripts/dry-run", P::ScriptsManage, admin::scripts::dry_run::handle),
         Route::admin(POST, "/admin/scripts/explain", P::ScriptsManage, admin::scripts::view::explain),
+        Route::admin(POST, "/admin/scripts/reindex", P::ScriptsManage, admin::scripts::reindex::handle),
         Route::admin(GET, "/admin/scripts/names", P::ScriptsRead, admin::scripts::names),
         Route::admin(GET, "/admin/scripts/types", P::ScriptsRead, admin::scripts::types::handle),
         Route::admin(GET, "/admin/scripts/deleted", P::ScriptsRead, admin::scripts::revisions::deleted),

@@ -150,14 +150,14 @@ impl App {
             }
             Topic::Plugins => self.plugins.loader.reload().await,
             Topic::Scripts => {
-                self.scripting.runtime.library.reload(&self.scripting.runtime.engine, db).await?;
+                self.scripting.runtime.scripts.reload(&self.scripting.runtime.engine, db).await?;
                 self.scripting.views.reload(db).await
             }
             Topic::Script(trigger) => {
                 if trigger.starts_with(TriggerKind::View.as_str()) {
                     return self.scripting.views.reload(db).await;
                 }
-                self.scripting.runtime.library.reload_one(&self.scripting.runtime.engine, db, trigger).await
+                self.scripting.runtime.scripts.reload_one(&self.scripting.runtime.engine, db, trigger).await
             }
             Topic::ScriptVariables => {
                 self.scripting.runtime.services.variables.reload(&self.sealing, db).await

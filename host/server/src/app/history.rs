@@ -63,7 +63,7 @@ impl App {
         let events = self.stream.status().events;
         self.record_more(Measure::StreamEvents, "", events.saturating_sub(totals.stream_events), 0.0);
         totals.stream_events = events;
-        let tallies = self.scripting.runtime.library.tallies();
+        let tallies = self.scripting.runtime.scripts.tallies();
         for (id, now) in &tallies {
             // A script with a new source counts from zero.
             let before = totals.scripts.get(id).filter(|before| before.number == now.number);

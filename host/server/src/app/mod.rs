@@ -284,6 +284,7 @@ impl App {
         self.start_plugins();
         let workers = self.scripting.workers(self);
         workers.start(self.config.scripts.job_workers, &self.tasks, &self.lifecycle.drain);
+        self.tasks.spawn(self.scripting.scheduler(self).run(self.lifecycle.drain.clone()));
         let deps = backfill::Deps {
             core: self.core.clone(),
             writer: self.stream.writer(),

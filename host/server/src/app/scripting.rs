@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::open::{StartError, engine_config};
 use super::plugins::PluginParts;
 use super::startup::Startup;
 use crate::access::{Buckets, ScriptLookUps};
 use crate::event_scripts::EventScripts;
+use crate::scheduler::Scheduler;
 use crate::worker::{self, Workers};
 use belvedere_instance::core::Core;
 use belvedere_instance::jobs::JobQueue;
@@ -21,7 +22,7 @@ use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_instance::settings::Settings;
 use belvedere_instance::spaces::Spaces;
 use belvedere_scripting::scripts::{
-    Engine, EngineConfig, Library, OutboundHttp, Profiles, ScriptRuntime, ServerIndex, ServerLabels,
+    Engine, EngineConfig, OutboundHttp, Profiles, ScriptRegistry, ScriptRuntime, ServerIndex, ServerLabels,
     ServerLog, ServerPlugins, Services, Variables, Xrpc,
 };
 use belvedere_scripting::views::Views;
@@ -38,6 +39,8 @@ pub struct Scripting {
     pub jobs: JobQueue,
     /// Permits of dry runs.
     pub dry_runs: Semaphore,
+    /// Setup scripts run one after the other.
+    pub setups: Mutex<()>,
     /// The stored views of query methods.
     pub views: Views,
     /// The profiles of accounts, for views.
@@ -50,16 +53,16 @@ const MAX_DRY_RUNS: usize = 2;
 /// The engine, and every stored script compiled.
 pub(super) struct LoadedScripts {
     engine: Engine,
-    library: Arc<Library>,
+    scripts: Arc<ScriptRegistry>,
 }
 
 impl LoadedScripts {
     pub(super) async fn open(startup: &Startup) -> Result<Self, StartError> {
         let config = EngineConfig { processor: startup.processor.clone(), ..engine_config(&startup.config) };
         let engine = Engine::open(config).await?;
-        let library = Arc::new(Library::new());
-        library.reload(&engine, &startup.core.db).await.map_err(|error| startup.store_error(error))?;
-        Ok(Self { engine, library })
+        let scripts = Arc::new(ScriptRegistry::new());
+        scripts.reload(&engine, &startup.core.db).await.map_err(|error| startup.store_error(error))?;
+        Ok(Self { engine, scripts })
     }
 
     /// The memory of runs, which the calls of plugins share.
@@ -78,11 +81,11 @@ impl Scripting {
         (settings, sender_buckets): (&Arc<Settings>, &Arc<Buckets>),
     ) -> Result<Self, StartError> {
         let Core { db, clock, random, events, sealing, .. } = &startup.core;
-        let LoadedScripts { engine, library } = loaded;
+        let LoadedScripts { engine, scripts } = loaded;
         let variables = Variables::default();
         variables.reload(sealing, db).await.map_err(|error| startup.store_error(error))?;
         let web = OutboundHttp::new(startup.core.net.clone(), startup.config.scripts.pool_size);
-        let jobs = JobQueue::new(db.clone(), Arc::clone(&library) as _, clock.clone(), random.clone());
+        let jobs = JobQueue::new(db.clone(), Arc::clone(&scripts) as _, clock.clone(), random.clone());
         let index = Arc::new(ServerIndex::new(db.clone()));
         let log = Arc::new(ServerLog::new(events.clone(), variables.clone()));
         let labels = Arc::new(ServerLabels(db.clone(), clock.clone(), issuer.clone()));
@@ -100,6 +103,7 @@ impl Scripting {
         views.reload(db).await.map_err(|error| startup.store_error(error))?;
         let services = Services::new(index, log, clock.clone(), random.clone())
             .with_variables(variables)
+            .with_scripts(Arc::clone(&scripts))
             .with_web(web.clone())
             .with_xrpc(xrpc)
             .with_jobs(jobs.clone())
@@ -112,10 +116,10 @@ impl Scripting {
             .with_linked_repos(linked_repos.clone())
             .with_spaces(spaces.clone())
             .with_plugins(Arc::new(ServerPlugins::new(plugins.loaded.clone(), plugins.calls.clone())));
-        let runtime = ScriptRuntime { engine, library, services };
+        let runtime = ScriptRuntime { engine, scripts, services };
         let events = EventScripts::new(runtime.clone(), events.clone(), db.clone());
         let dry_runs = Semaphore::new(MAX_DRY_RUNS);
-        Ok(Self { runtime, web, events, jobs, dry_runs, views, profiles })
+        Ok(Self { runtime, web, events, jobs, dry_runs, setups: Mutex::default(), views, profiles })
     }
 
     /// The workers that run background jobs.
@@ -124,10 +128,24 @@ impl Scripting {
             db: app.db.clone(),
             runtime: self.runtime.clone(),
             events: app.events.clone(),
+            event_scripts: self.events.clone(),
+            writer: app.stream.writer(),
             clock: app.clock.clone(),
             random: app.random.clone(),
             queue: self.jobs.clone(),
             permits: worker::pool(app.config.scripts.job_workers),
+        }
+    }
+
+    /// Starts the jobs of schedules.
+    pub(super) fn scheduler(&self, app: &super::App) -> Scheduler {
+        Scheduler {
+            db: app.db.clone(),
+            scripts: Arc::clone(&self.runtime.scripts),
+            queue: self.jobs.clone(),
+            events: app.events.clone(),
+            clock: app.clock.clone(),
+            did: app.service_identity.did(),
         }
     }
 }

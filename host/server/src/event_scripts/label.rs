@@ -92,7 +92,7 @@ impl EventScripts {
     /// the label is kept unmodified.
     pub async fn apply_label(&self, label: Label) -> LabelVerdict {
         let id = format!("{}:{}", TriggerKind::LabelApply.as_str(), subject(&label.uri));
-        let Some(script) = self.0.runtime.library.get(&id) else { return LabelVerdict::Keep(label) };
+        let Some(script) = self.0.runtime.scripts.get(&id) else { return LabelVerdict::Keep(label) };
         let services = &self.0.runtime.services;
         match retry::with_retries(|| self.attempt_label(&script, &label, services)).await {
             Ok((verdict, attempts)) => {

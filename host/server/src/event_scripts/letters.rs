@@ -174,7 +174,7 @@ pub fn original_event(letter: &DeadLetter) -> Result<RecordEvent, RetryError> {
 
 /// The decided change with the next possible rev after the event's: it replaces what was stored when the script failed,
 /// but not the result of any later commit of the repo.
-fn with_next_rev(event: RecordEvent, decided: Option<Change>) -> Change {
+pub(super) fn with_next_rev(event: RecordEvent, decided: Option<Change>) -> Change {
     match decided {
         Some(change) => Change { rev: next_rev(change.rev), ..change },
         // A skipped delete would keep the row, but it was deleted when the script failed.

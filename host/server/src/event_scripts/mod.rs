@@ -9,6 +9,7 @@
 mod label;
 mod letters;
 mod record;
+mod reindex;
 mod retry;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use tokio::sync::Semaphore;
 pub use label::{Label, LabelVerdict};
 pub use letters::{RetryError, original_event};
 pub use record::Verdict;
+pub use reindex::{Reindexing, TYPE as REINDEX_TYPE};
 
 use belvedere_instance::events::EventLog;
 use belvedere_instance::indexing::{EarlyEvents, Throttle};

@@ -69,7 +69,7 @@ impl EventScripts {
         collection: &str,
         action: RecordAction,
     ) -> Option<std::sync::Arc<CompiledScript>> {
-        self.0.runtime.library.for_record(collection, trigger_of(action))
+        self.0.runtime.scripts.for_record(collection, trigger_of(action))
     }
 
     /// Runs a script once on an event.
@@ -203,7 +203,7 @@ impl EventScripts {
         }
     }
 
-    async fn dead_letter_record(
+    pub(super) async fn dead_letter_record(
         &self,
         script: &CompiledScript,
         event: &RecordEvent,
@@ -221,7 +221,7 @@ impl EventScripts {
 
 impl RecordScriptRunner for EventScripts {
     fn is_idle(&self) -> bool {
-        self.0.runtime.library.has_no_record_scripts()
+        self.0.runtime.scripts.has_no_record_scripts()
     }
 
     fn wants(&self, action: RecordAction, change: &Change) -> bool {

@@ -103,7 +103,7 @@ impl DryRunMethods {
             return Err(self.refusal(&call));
         }
         let trigger = format!("{}:{}", call.verb.trigger().as_str(), call.nsid);
-        match (self.app.scripting.runtime.library.get(&trigger), call.verb) {
+        match (self.app.scripting.runtime.scripts.get(&trigger), call.verb) {
             (Some(stored), _) => {
                 // Compiled again, so that the stored script's statistics don't count dry runs.
                 let engine = &self.app.scripting.runtime.engine;

@@ -108,7 +108,9 @@ async fn dispatch(
     let Some(lexicon) = lexicon else { return forward::answer(app, call).await };
     let typed = TypedCall::new(app, call)?;
     let answer = match (script_of(app, call), call.verb) {
-        (Some(script), Verb::Procedure) if call.caller.method_bound && calls_others(&script, &lexicon.id) => {
+        (Some(script), Verb::Procedure)
+            if call.caller.method_bound && calls_others(app, &script, &lexicon.id) =>
+        {
             let text = "the token is for this method only, and its script calls others";
             Err(Error::unauthorized(text))
         }
@@ -151,13 +153,13 @@ pub fn is_scripted(app: &App, call: &Call) -> bool {
 /// Whether a query has an answer without a target collection: a script's, a view's, or the server's own.
 pub fn answers_without_target(app: &App, query: &str) -> bool {
     FixedMethod::has_name(query)
-        || app.scripting.runtime.library.get(&format!("{}:{query}", Verb::Query.trigger().as_str())).is_some()
+        || app.scripting.runtime.scripts.get(&format!("{}:{query}", Verb::Query.trigger().as_str())).is_some()
         || app.scripting.views.get(query).is_some()
 }
 
 /// The script of the called method. One lookup; the key is the trigger as it is stored.
 fn script_of(app: &App, call: &Call) -> Option<Arc<CompiledScript>> {
-    app.scripting.runtime.library.get(&format!("{}:{}", call.verb.trigger().as_str(), call.nsid))
+    app.scripting.runtime.scripts.get(&format!("{}:{}", call.verb.trigger().as_str(), call.nsid))
 }
 
 /// The input of a call, checked to be JSON.
@@ -169,7 +171,7 @@ fn json_input(call: &Call) -> Result<Option<&Bytes>, Error> {
     Ok(call.input.as_ref())
 }
 
-/// Whether the script of `method` names any other method.
-fn calls_others(script: &CompiledScript, method: &Nsid) -> bool {
-    script.methods().iter().any(|named| named != method.as_str())
+/// Whether the script of `method`, or a library that it requires, names any other method.
+fn calls_others(app: &App, script: &CompiledScript, method: &Nsid) -> bool {
+    app.scripting.runtime.scripts.all().calls_any(script, |named| named != method.as_str())
 }

@@ -119,6 +119,35 @@ pub async fn create(
     Ok(written > 0)
 }
 
+/// Queues a job unless there is one with its id, or one of its type has not ended. `false` when it was not queued.
+pub async fn create_alone(db: &Db, job: &NewJob<'_>, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = format!(
+        "INSERT INTO jobs \
+             (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at, tenant) \
+         SELECT $1, $2, {PENDING}, $3, '{{}}', $4, $5, $6, $7, $8 \
+         WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE job_type = $2 AND status NOT IN ({}, {}, {})) \
+         ON CONFLICT (id) DO NOTHING",
+        JobStatus::Completed.sql(),
+        JobStatus::Failed.sql(),
+        JobStatus::Cancelled.sql()
+    );
+    let written = on!(db, writer, |pool| {
+        sqlx::query(AssertSqlSafe(sql))
+            .bind(job.id)
+            .bind(job.job_type)
+            .bind(job.input)
+            .bind(job.created_by)
+            .bind(job.client)
+            .bind(i64::from(job.inherit_auth))
+            .bind(now)
+            .bind(job.tenant)
+            .execute(pool)
+            .await?
+            .rows_affected()
+    });
+    Ok(written > 0)
+}
+
 pub async fn get(db: &Db, id: &str) -> Result<Option<JobRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = $1");
     Ok(on!(db, reader, |pool| sqlx::query_as(AssertSqlSafe(sql)).bind(id).fetch_optional(pool).await)?)

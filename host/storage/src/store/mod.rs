@@ -72,6 +72,7 @@ mod reads;
 mod scans;
 pub mod script_revisions;
 pub mod script_sql;
+pub mod schedules;
 pub mod script_variables;
 pub mod scripts;
 pub mod search;

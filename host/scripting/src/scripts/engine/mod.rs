@@ -17,12 +17,12 @@ use instance_run::RunReport;
 
 use crate::scripts::host::tid::TidClock;
 use crate::scripts::host::{Guest, Instance, RunInfo, RunState};
-use crate::scripts::library::tally::Tally;
-use crate::scripts::mentions::{called_methods, takes_raw_params};
+use crate::scripts::mentions::{called_methods, required_libraries, takes_raw_params};
+use crate::scripts::registry::tally::Tally;
 use crate::scripts::scheduling::{InstancePermits, Lineage, TokenBuckets};
 use crate::scripts::{
-    CompiledScript, FailureKind, Invocation, Outcome, OutputSample, ScriptFailure, Services, limits,
-    named_space,
+    CompiledScript, FailureKind, Invocation, Outcome, OutputSample, Schedule, ScriptFailure, ScriptSet,
+    Services, limits, named_space,
 };
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
@@ -86,16 +86,29 @@ impl Engine {
         self.0.memory.clone()
     }
 
-    /// Checks a script that is to be saved: compiles it, runs its top level without services and requires a function
-    /// `handle`.
+    /// Checks a script that is to be saved among others: compiles it, looks for the libraries that it requires, and runs its top
+    /// level without services, which must define a function `handle` unless it is a library.
     ///
     /// # Errors
     /// The failure, with message and line, when it does not load.
-    pub async fn check(&self, trigger: Trigger, source: &str) -> Result<CompiledScript, ScriptFailure> {
+    pub async fn check(
+        &self,
+        trigger: Trigger,
+        source: &str,
+        others: &Arc<ScriptSet>,
+    ) -> Result<CompiledScript, ScriptFailure> {
         let script = self.compile(trigger, source).await;
         let bytecode = script.bytecode.as_ref().map_err(Clone::clone)?;
-        self.without_services(&script.trigger, async |instance, store| instance.check(store, bytecode).await)
-            .await?;
+        others.check_required(&script)?;
+        if script.trigger.kind() == TriggerKind::Schedule {
+            let schedule = Schedule::of(source, Clock::system().now());
+            schedule.map_err(|invalid| ScriptFailure::new(FailureKind::Syntax, invalid.to_string()))?;
+        }
+        let is_library = script.trigger.kind() == TriggerKind::Library;
+        self.without_services(&script.trigger, others, async |instance, store| {
+            instance.check(store, bytecode, is_library).await
+        })
+        .await?;
         Ok(script)
     }
 
@@ -104,7 +117,7 @@ impl Engine {
         let bytecode = match instance_run::check_source(source) {
             Ok(()) => {
                 let name = trigger.id();
-                self.without_services(&trigger, async |instance, store| {
+                self.without_services(&trigger, &Arc::default(), async |instance, store| {
                     instance.compile(store, name, source).await
                 })
                 .await
@@ -118,6 +131,7 @@ impl Engine {
             bytecode,
             tally: Tally::default(),
             methods: called_methods(source),
+            required: required_libraries(source),
             raw_params: takes_raw_params(source),
             kept_a_row: AtomicBool::new(false),
             outputs: OutputSample::default(),
@@ -146,8 +160,8 @@ impl Engine {
             lineage: invocation.lineage.cloned().unwrap_or_else(|| Lineage::root(kind)),
         };
         let tenant = info.caller.tenant.clone();
-        // Jobs wait in the job queue, so they are not held back here. They are charged as other runs are.
-        let sliced = kind == TriggerKind::JobRun;
+        // Jobs wait in the job queue, and a setup runs once, so they are not held back here. They are charged as other runs are.
+        let sliced = kind.is_long();
         if !sliced {
             self.admit(&self.0.fuel_buckets, &tenant, &services.clock).await?;
             self.admit(&self.0.answer_buckets, &tenant, &services.clock).await?;
@@ -242,13 +256,15 @@ impl Engine {
     async fn without_services<T>(
         &self,
         trigger: &Trigger,
+        scripts: &Arc<ScriptSet>,
         work: impl AsyncFnOnce(
             &Instance,
             &mut wasmtime::Store<RunState>,
         ) -> wasmtime::Result<Result<T, ScriptFailure>>,
     ) -> Result<T, ScriptFailure> {
         let info = RunInfo::check(trigger.id().into(), trigger.kind());
-        let state = RunState::without_services(info, Clock::system(), Arc::clone(&self.0.tids));
+        let state = RunState::without_services(info, Clock::system(), Arc::clone(&self.0.tids))
+            .with_scripts(Arc::clone(scripts));
         let ran = self.run_in_instance(state, &AtomicU64::new(0), work).await?;
         ran.result.map_err(|failure| failure.located(trigger))
     }

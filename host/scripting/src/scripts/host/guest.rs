@@ -89,8 +89,10 @@ impl Instance {
         &self,
         store: &mut Store<RunState>,
         bytecode: &[u8],
+        is_library: bool,
     ) -> Result<Result<(), ScriptFailure>> {
-        Ok(self.0.call_check(store, bytecode, limits::INSTRUCTIONS).await?.map_err(failure))
+        let checked = self.0.call_check(store, bytecode, limits::INSTRUCTIONS, is_library).await?;
+        Ok(checked.map_err(failure))
     }
 
     pub(in crate::scripts) async fn run(

@@ -6,7 +6,6 @@ use crate::scripts::bindings::belvedere::script::jobs::Host;
 use crate::scripts::bindings::belvedere::script::types::{Fault, FaultCode};
 use crate::scripts::dry_run::{DryRun, DryWrite};
 use belvedere_instance::jobs::{CreateError, RunningJob};
-use belvedere_protocol::trigger::TriggerKind;
 
 /// Bytes of the argument of `job.progress`.
 const PROGRESS_BYTES: usize = 16 << 10;
@@ -88,7 +87,7 @@ impl Host for RunState {
 impl RunState {
     /// The dry run of a job, for a counted call: it has no row in the queue. `None` in other runs.
     fn dry_run_of_job(&mut self) -> Result<Option<DryRun>, Fault> {
-        let dry_run = self.dry_run().filter(|_| self.info.kind == TriggerKind::JobRun).cloned();
+        let dry_run = self.dry_run().filter(|_| self.info.kind.is_job()).cloned();
         if dry_run.is_some() {
             self.count_call()?;
         }

@@ -19,6 +19,7 @@ mod http;
 mod issued_labels;
 mod jobs;
 mod json;
+mod libraries;
 mod linked_repos;
 mod links;
 mod log;

@@ -3,7 +3,7 @@
 use super::arguments::{check_lengths, invalid, sort_keys};
 use super::reading::call_index;
 use super::state::RunState;
-use super::{json, report};
+use super::{fault, json, report};
 use crate::scripts::bindings::belvedere::script::db::{PageArgs, RawAnswer, RawPage};
 use crate::scripts::bindings::belvedere::script::types::Fault;
 use crate::scripts::dry_run::DryWrite;
@@ -12,6 +12,11 @@ use crate::scripts::limits;
 use belvedere_storage::query::SqlPage;
 
 pub(super) async fn raw(state: &mut RunState, sql: String, params: Vec<u8>) -> Result<RawAnswer, Fault> {
+    if state.services.is_none() {
+        return Err(fault::forbidden(
+            "db.raw can't be used while the script is being saved: tables are made by handle() of a script setup:NAME",
+        ));
+    }
     let index = state.index("db.raw")?;
     json::check(state, "db.raw: params", &params, limits::SQL_PARAMS_BYTES)?;
     if let Some(dry_run) = state.dry_run()

@@ -14,7 +14,7 @@ use crate::scripts::dry_run::DryRun;
 use crate::scripts::effects::Effects;
 use crate::scripts::failure::FailureAnswer;
 use crate::scripts::services::{Index, LogSink, Services};
-use crate::scripts::{Lineage, limits};
+use crate::scripts::{Lineage, ScriptSet, limits};
 use belvedere_base::clock::Clock;
 use belvedere_instance::pds::Session;
 use belvedere_instance::repos::Repos;
@@ -65,6 +65,8 @@ pub(in crate::scripts) struct RunState {
     pub(super) tids: Arc<TidClock>,
     /// `None` while a script is only checked.
     pub(super) services: Option<Services>,
+    /// The libraries that the run may require are among these.
+    pub(super) scripts: Arc<ScriptSet>,
     /// The answers to the caller for faults that are not caught. A fault has the number of its answer.
     answers: Vec<Arc<FailureAnswer>>,
     host_calls: Arc<AtomicU32>,
@@ -106,18 +108,20 @@ impl RunState {
         if reads_only && info.lineage.may_lag() {
             services.index = services.index.for_query(&info.caller).unwrap_or(services.index);
         }
-        Self { services: Some(services), session, ..Self::without_services(info, clock, tids) }
+        let scripts = services.scripts.all();
+        Self { services: Some(services), session, scripts, ..Self::without_services(info, clock, tids) }
     }
 
     /// For a script that is compiled or checked: log lines are discarded, and every function but the clock's is
     /// refused.
     pub(in crate::scripts) fn without_services(info: RunInfo, clock: Clock, tids: Arc<TidClock>) -> Self {
-        let factor = if info.kind == TriggerKind::JobRun { limits::JOB_FACTOR } else { 1 };
+        let factor = if info.kind.is_long() { limits::JOB_FACTOR } else { 1 };
         Self {
             info,
             clock,
             tids,
             services: None,
+            scripts: Arc::default(),
             answers: Vec::new(),
             host_calls: Arc::default(),
             factor,
@@ -135,6 +139,11 @@ impl RunState {
             session: None,
             memory: InstanceMemory::new(GROWTH),
         }
+    }
+
+    /// With the libraries among these scripts.
+    pub(in crate::scripts) fn with_scripts(self, scripts: Arc<ScriptSet>) -> Self {
+        Self { scripts, ..self }
     }
 
     /// Whether the instance asked for more memory than it may have.

@@ -29,15 +29,17 @@ impl Lineage {
     /// For a run that no script called.
     pub(in crate::scripts) fn root(kind: TriggerKind) -> Self {
         let (time, factor) = match kind {
-            TriggerKind::JobRun => (limits::JOB_TIME, limits::JOB_FACTOR),
+            TriggerKind::JobRun | TriggerKind::Schedule => (limits::JOB_TIME, limits::JOB_FACTOR),
+            TriggerKind::Setup => (limits::RUN_TIME, limits::JOB_FACTOR),
             TriggerKind::Query | TriggerKind::View | TriggerKind::Procedure => (limits::RUN_TIME, 1),
             TriggerKind::RecordCreate
             | TriggerKind::RecordUpdate
             | TriggerKind::RecordDelete
             | TriggerKind::RecordIndex
-            | TriggerKind::LabelApply => (limits::EVENT_TIME, 1),
+            | TriggerKind::LabelApply
+            | TriggerKind::Library => (limits::EVENT_TIME, 1),
         };
-        let when_full = if kind == TriggerKind::JobRun { WhenFull::WaitAsJob } else { WhenFull::Wait };
+        let when_full = if kind.is_job() { WhenFull::WaitAsJob } else { WhenFull::Wait };
         Self {
             depth: 0,
             deadline: Instant::now() + time,
@@ -123,7 +125,7 @@ mod tests {
     #[tokio::test]
     async fn only_jobs_and_runs_for_which_a_write_waits_get_no_reserve() {
         for kind in TriggerKind::ALL {
-            let expected = if kind == TriggerKind::JobRun { WhenFull::WaitAsJob } else { WhenFull::Wait };
+            let expected = if kind.is_job() { WhenFull::WaitAsJob } else { WhenFull::Wait };
             assert_eq!(Lineage::root(kind).memory().when_full(), expected, "{kind:?}");
             assert_eq!(Lineage::of_dry_run(kind).memory().when_full(), expected, "{kind:?}");
             let of_write = Lineage::of_write(kind);

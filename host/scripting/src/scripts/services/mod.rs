@@ -26,9 +26,9 @@ pub use server::{ServerIndex, ServerLabels, ServerLog};
 pub use stand_in::{IndexRead, StandIn};
 pub use variables::Variables;
 
-use crate::scripts::Lineage;
 use crate::scripts::dry_run::{DryRun, DryRunOptions};
 use crate::scripts::effects::Effects;
+use crate::scripts::{Lineage, ScriptRegistry};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_base::random::Random;
 use belvedere_instance::identity::Resolver;
@@ -55,6 +55,8 @@ pub struct Services {
     pub random: Random,
     /// The global `env`.
     pub variables: Variables,
+    /// The stored scripts, for `require`.
+    pub(in crate::scripts) scripts: Arc<ScriptRegistry>,
     /// Access to other servers, for `http.*` and blobs.
     pub web: Option<OutboundHttp>,
     /// Methods of this server and of others, for `xrpc.*`.
@@ -95,6 +97,7 @@ impl Services {
             clock,
             random,
             variables: Variables::default(),
+            scripts: Arc::default(),
             web: None,
             xrpc: None,
             jobs: None,
@@ -118,6 +121,12 @@ impl Services {
     #[must_use]
     pub fn with_variables(mut self, variables: Variables) -> Self {
         self.variables = variables;
+        self
+    }
+
+    #[must_use]
+    pub fn with_scripts(mut self, scripts: Arc<ScriptRegistry>) -> Self {
+        self.scripts = scripts;
         self
     }
 
@@ -222,6 +231,7 @@ impl Services {
             clock: self.clock.clone(),
             random: self.random.clone(),
             variables: if with_variables { self.variables.clone() } else { self.variables.placeholders() },
+            scripts: Arc::clone(&self.scripts),
             web: self.web.clone().filter(|_| network),
             xrpc: None,
             jobs: self.jobs.clone(),

@@ -221,7 +221,9 @@ async fn record_keys_convert() {
 #[tokio::test]
 async fn saving_runs_the_top_level_in_a_bare_sandbox() {
     let stage = Stage::set().await;
-    let check = async |source: &str| stage.engine.check(Trigger::parse(TRIGGER).unwrap(), source).await;
+    let check = async |source: &str| {
+        stage.engine.check(Trigger::parse(TRIGGER).unwrap(), source, &std::sync::Arc::default()).await
+    };
     let script = check(
         "log('hidden') print('hidden') local key = env.ANY assert(key == '' or key == nil)
          local query = db.query local at = now() local id = TID()

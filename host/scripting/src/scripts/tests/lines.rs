@@ -169,8 +169,13 @@ async fn a_result_that_is_no_json_has_its_path_and_the_line_of_handle() {
 #[tokio::test]
 async fn errors_of_saving_have_one() {
     let stage = Stage::set().await;
-    let check =
-        async |source: &str| stage.engine.check(Trigger::parse(TRIGGER).unwrap(), source).await.unwrap_err();
+    let check = async |source: &str| {
+        stage
+            .engine
+            .check(Trigger::parse(TRIGGER).unwrap(), source, &std::sync::Arc::default())
+            .await
+            .unwrap_err()
+    };
     let deep = format!("\nlocal x = {}1{}", "(".repeat(10_000), ")".repeat(10_000));
     for (source, line) in [
         ("function handle()\n  return 1 +\nend", 3),

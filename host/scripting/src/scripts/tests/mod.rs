@@ -9,6 +9,7 @@ mod faults;
 mod hostile;
 mod http;
 mod json;
+mod libraries;
 mod limits;
 mod lines;
 mod memory;

@@ -269,9 +269,9 @@ async fn a_script_is_saved_before_its_plugin_is_installed() {
     let stage = Stage::set().await;
     let trigger = || Trigger::parse(super::TRIGGER).unwrap();
     let source = "local render = plugin.markdown.render\nfunction handle() return render('x') end";
-    stage.engine.check(trigger(), source).await.unwrap();
+    stage.engine.check(trigger(), source, &Arc::default()).await.unwrap();
     let calling = "plugin.markdown.render('x')\nfunction handle() end";
-    let refused = stage.engine.check(trigger(), calling).await.unwrap_err();
+    let refused = stage.engine.check(trigger(), calling, &Arc::default()).await.unwrap_err();
     assert!(refused.message.contains("plugin.markdown.render can't be used while"), "{refused}");
     // A server without plugins.
     let failure = stage.run(source).await.unwrap_err();

@@ -110,7 +110,7 @@ async fn twice_the_pool_of_every_kind_runs_without_an_error() {
         tokio::spawn(async move {
             let trigger = Trigger::parse("xrpc.query:a.b.c").unwrap();
             engine
-                .check(trigger, "function handle() end")
+                .check(trigger, "function handle() end", &Arc::default())
                 .await
                 .unwrap_or_else(|failure| panic!("{failure:?}"));
         })

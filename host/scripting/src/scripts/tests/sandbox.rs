@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{END, Invocation, Stage, TRIGGER};
-use crate::scripts::{Engine, EngineConfig, FailureKind, Library};
+use crate::scripts::{Engine, EngineConfig, FailureKind, ScriptRegistry};
 use belvedere_protocol::trigger::Trigger;
 
 #[tokio::test]
@@ -184,25 +184,25 @@ async fn random_numbers_differ_between_runs() {
 }
 
 #[tokio::test]
-async fn a_library_swaps_scripts_and_keeps_broken_ones_failing() {
+async fn a_registry_swaps_scripts_and_keeps_broken_ones_failing() {
     let stage = Stage::set().await;
-    let library = Library::new();
+    let registry = ScriptRegistry::new();
     let (good, bad) = ("function handle() return 1 end", "function handle(");
     let stored = |id: &str, source: &str| (id.to_owned(), source.to_owned());
     let all = [stored(TRIGGER, good), stored("record.index:a.b", bad), stored("nonsense", good)];
-    library.replace(&stage.engine, &all).await;
-    assert_eq!(library.tallies().len(), 2);
-    let before = library.get(TRIGGER).unwrap();
-    library.replace(&stage.engine, &all[..1]).await;
-    assert!(std::sync::Arc::ptr_eq(&before, &library.get(TRIGGER).unwrap()), "compiled again");
+    registry.replace(&stage.engine, &all).await;
+    assert_eq!(registry.tallies().len(), 2);
+    let before = registry.get(TRIGGER).unwrap();
+    registry.replace(&stage.engine, &all[..1]).await;
+    assert!(std::sync::Arc::ptr_eq(&before, &registry.get(TRIGGER).unwrap()), "compiled again");
 
     let broken = stage.engine.compile(Trigger::parse(TRIGGER).unwrap(), bad).await;
-    library.insert(broken);
-    let broken = library.get(TRIGGER).unwrap();
+    registry.insert(broken);
+    let broken = registry.get(TRIGGER).unwrap();
     let failure = stage.engine.run(&broken, Invocation::default(), &stage.services).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Syntax);
-    library.remove(TRIGGER);
-    assert!(library.get(TRIGGER).is_none() && library.tallies().is_empty());
+    registry.remove(TRIGGER);
+    assert!(registry.get(TRIGGER).is_none() && registry.tallies().is_empty());
 }
 
 #[tokio::test]

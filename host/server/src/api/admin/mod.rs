@@ -25,6 +25,7 @@ pub mod plugins;
 pub mod records;
 mod revisions;
 pub mod script_variables;
+pub mod schedules;
 pub mod scripts;
 pub mod service_entries;
 pub mod service_identity;

@@ -2,6 +2,8 @@
 
 mod run;
 
+pub(super) use run::until_end;
+
 use std::process::ExitCode;
 
 use clap::Subcommand;

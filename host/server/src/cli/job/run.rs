@@ -74,7 +74,11 @@ fn read_input(text: &str) -> anyhow::Result<Box<RawValue>> {
     serde_json::from_str(&read).context("--input is not JSON")
 }
 
-async fn until_end(remote: &Remote, id: &str) -> anyhow::Result<ExitCode> {
+/// Shows the progress of a job until it has ended, then prints its result as JSON.
+///
+/// # Errors
+/// The job's, when it failed.
+pub(in crate::cli) async fn until_end(remote: &Remote, id: &str) -> anyhow::Result<ExitCode> {
     let path = format!("/admin/jobs/{id}");
     let started = Instant::now();
     let mut display = Display::new(started);

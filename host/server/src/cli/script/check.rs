@@ -10,7 +10,7 @@ use crate::app::engine_config;
 use crate::cli::FAILED;
 use belvedere_instance::config::Config;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
-use belvedere_scripting::scripts::{Engine, ScriptFailure};
+use belvedere_scripting::scripts::{Engine, ScriptFailure, ScriptRegistry};
 use belvedere_scripting::views;
 
 /// The trigger under which a file is loaded whose path is not one.
@@ -18,6 +18,7 @@ const PLACEHOLDER_TRIGGER: &str = "xrpc.query:loose.file";
 
 pub(super) async fn run(paths: &[PathBuf], config: &Config) -> anyhow::Result<ExitCode> {
     let mut scripts = Vec::new();
+    let mut libraries = Vec::new();
     let mut unknown = 0;
     for path in paths {
         if path.is_dir() {
@@ -27,10 +28,11 @@ pub(super) async fn run(paths: &[PathBuf], config: &Config) -> anyhow::Result<Ex
         } else {
             let trigger = files::trigger_of(path).or_else(|| Trigger::parse(PLACEHOLDER_TRIGGER).ok());
             let Some(trigger) = trigger else { continue };
+            libraries.extend(files::libraries_beside(path)?);
             scripts.push(ScriptFile { source: files::read(path)?, path: path.clone(), trigger });
         }
     }
-    let broken = check_all(&scripts, config).await?;
+    let broken = check_all(&scripts, &libraries, config).await?;
     if broken + unknown > 0 {
         return Ok(ExitCode::from(FAILED));
     }
@@ -46,9 +48,20 @@ pub(super) fn report_unknown(folder: &Folder) -> usize {
     folder.unknown.len()
 }
 
-/// Loads every script in an empty sandbox, compiles every view, and prints the errors. Returns how many scripts don't load.
-pub(super) async fn check_all(scripts: &[ScriptFile], config: &Config) -> anyhow::Result<usize> {
+/// Loads every script in an empty sandbox, compiles every view, and prints the errors. Returns how many scripts don't load. They
+/// may require each other's libraries and `libraries`.
+pub(super) async fn check_all(
+    scripts: &[ScriptFile],
+    libraries: &[ScriptFile],
+    config: &Config,
+) -> anyhow::Result<usize> {
     let engine = Engine::open(engine_config(config)).await?;
+    let registry = ScriptRegistry::new();
+    let sources = libraries.iter().chain(scripts);
+    let sources: Vec<_> =
+        sources.map(|script| (script.trigger.id().to_owned(), script.source.clone())).collect();
+    registry.replace(&engine, &sources).await;
+    let all = registry.all();
     let mut broken = 0;
     for script in scripts {
         if script.trigger.kind() == TriggerKind::View {
@@ -59,7 +72,7 @@ pub(super) async fn check_all(scripts: &[ScriptFile], config: &Config) -> anyhow
             }
             continue;
         }
-        if let Err(failure) = engine.check(script.trigger.clone(), &script.source).await {
+        if let Err(failure) = engine.check(script.trigger.clone(), &script.source, &all).await {
             broken += 1;
             print_stderr(&with_location(&script.path, &script.trigger, &failure));
         }

@@ -90,6 +90,19 @@ pub(super) fn read_folder(dir: &Path) -> anyhow::Result<Folder> {
     Ok(folder)
 }
 
+/// The libraries of the folder to which a script belongs.
+///
+/// # Errors
+/// When they can't be read.
+pub(super) fn libraries_beside(script: &Path) -> anyhow::Result<Vec<ScriptFile>> {
+    let mut folder = Folder::default();
+    let kind = script.parent().and_then(Path::parent).map(|dir| dir.join(TriggerKind::Library.as_str()));
+    if let Some(libraries) = kind.filter(|libraries| trigger_of(script).is_some() && libraries.is_dir()) {
+        read_kind(&libraries, &mut folder)?;
+    }
+    Ok(folder.scripts)
+}
+
 /// Reads the folder of one kind of trigger.
 fn read_kind(kind: &Path, folder: &mut Folder) -> anyhow::Result<()> {
     for path in entries(kind)? {
@@ -157,6 +170,7 @@ mod tests {
             "record.index:a.b",
             "labeler.apply:_actor",
             "job.run:nightly",
+            "lib:posts",
         ] {
             let trigger = Trigger::parse(id).unwrap();
             let path = path_of(Path::new("dir"), &trigger);

@@ -12,6 +12,8 @@ use belvedere_instance::config::Config;
 /// Settings of the language server: the Lua version and where the annotations are. An existing file is kept.
 const SETTINGS: &str = r#"{
   "runtime.version": "Lua 5.4",
+  "runtime.path": ["lib/?.lua"],
+  "runtime.special": { "require": "require" },
   "runtime.builtin": { "io": "disable", "debug": "disable", "package": "disable" },
   "workspace.library": ["library"],
   "diagnostics.globals": ["handle"],

@@ -8,8 +8,10 @@ mod annotations;
 mod check;
 mod files;
 mod init;
+mod order;
 mod pull;
 mod push;
+mod reindex;
 mod remote;
 
 use std::path::PathBuf;
@@ -41,6 +43,24 @@ pub(super) enum Command {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Run the record scripts of a collection on the stored records, as a job of the server
+    Reindex {
+        /// The collection, of which record.create or record.index has a script
+        #[arg(value_name = "NSID")]
+        collection: String,
+        /// Only the records of this account, a DID or a handle
+        #[arg(long, value_name = "DID")]
+        did: Option<String>,
+        /// Only records that were indexed then or later, as RFC 3339
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// Show the progress until the job has ended, then print what it did as JSON, with exit status 0 if it completed and 1 if
+        /// it failed or was cancelled; without it the command prints the job's id and returns at once
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        server: Server,
+    },
     /// Write type annotations and editor settings into a folder of scripts, with the functions of a server's plugins
     Init {
         /// The folder; created if it does not exist
@@ -63,6 +83,11 @@ pub(super) async fn run(command: Command, config: &Config) -> anyhow::Result<Exi
         Command::Check { paths } => check::run(&paths, config).await,
         Command::Push { dir, server, delete, dry_run } => {
             push::run(&dir, &server, push::PushOptions { delete, dry_run }, config).await
+        }
+        Command::Reindex { collection, did, since, wait, server } => {
+            let chosen =
+                reindex::Chosen { collection: &collection, did: did.as_deref(), since: since.as_deref() };
+            reindex::run(chosen, &server, wait, config).await
         }
         Command::Init { dir, server } => init::run(&dir, server.given().as_ref(), config).await,
         Command::Pull { dir, server } => pull::run(&dir, &server, config).await,

@@ -1,5 +1,6 @@
 //! `belvedere script push`: stores the scripts of a folder on a server.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use super::super::remote::Server;
 use super::super::{print_error, print_line};
 use super::check::{check_all, report_unknown};
 use super::files::{self, ScriptFile};
+use super::order::Order;
 use super::remote::Scripts;
 use crate::cli::FAILED;
 use belvedere_instance::config::Config;
@@ -37,7 +39,7 @@ pub(super) async fn run(
     // change.
     let unknown = report_unknown(&folder);
     let scripts = folder.scripts;
-    let broken = check_all(&scripts, config).await?;
+    let broken = check_all(&scripts, &[], config).await?;
     if broken > 0 {
         print_error(&format_args!(
             "the server would refuse {}, so nothing was pushed",
@@ -79,7 +81,10 @@ pub(super) async fn run(
 /// The steps that make the server's scripts equal to the folder's. Without `delete`, other scripts of the server stay.
 fn plan(scripts: &[ScriptFile], mut stored: BTreeMap<String, String>, delete: bool) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
-    for script in scripts {
+    let order = Order::of(scripts.iter().map(|script| (script.trigger.id(), &*script.source)));
+    let mut in_order: Vec<&ScriptFile> = scripts.iter().collect();
+    in_order.sort_by_key(|script| order.place(script.trigger.id()));
+    for script in in_order {
         match stored.remove(script.trigger.id()) {
             None => {
                 // The server refuses a view beside a script.
@@ -94,7 +99,10 @@ fn plan(scripts: &[ScriptFile], mut stored: BTreeMap<String, String>, delete: bo
         }
     }
     if delete {
-        steps.extend(stored.into_keys().map(Step::Delete));
+        let order = Order::of(stored.iter().map(|(id, source)| (&**id, &**source)));
+        let mut ids: Vec<&String> = stored.keys().collect();
+        ids.sort_by_key(|id| Reverse(order.place(id)));
+        steps.extend(ids.into_iter().cloned().map(Step::Delete));
     }
     steps
 }
@@ -117,6 +125,12 @@ mod tests {
             Step::Delete(id) => format!("delete {id}"),
         };
         plan(&scripts, stored, delete).iter().map(text).collect()
+    }
+
+    #[test]
+    fn libraries_are_stored_before_and_deleted_after_the_scripts_that_require_them() {
+        let order = steps(&["job.run:a", "lib:a"], &["lib:b", "xrpc.query:a.b"], true);
+        assert_eq!(order, ["create lib:a", "create job.run:a", "delete xrpc.query:a.b", "delete lib:b"]);
     }
 
     #[test]

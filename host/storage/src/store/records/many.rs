@@ -9,7 +9,7 @@ use super::super::partitions::{Partition, PerPartition, Tables};
 use super::super::select::{Columns, Dialect, PostgresDialect, SqliteDialect};
 use super::super::{Db, StoreError};
 use super::{FullRecordRow, Page, PartialRow, RawRow, RecordRow, Room, complete, unjoined};
-use belvedere_protocol::atproto::{Nsid, RecordUri};
+use belvedere_protocol::atproto::{Nsid, RecordUri, Tid};
 
 static SQLITE: PerPartition<String> = PerPartition::new(|Tables { records, .. }| {
     format!(
@@ -130,4 +130,12 @@ pub async fn latest_rev(db: &Db, uri: &RecordUri) -> Result<Option<u64>, StoreEr
             .await
     })?;
     Ok(rev.map(|rev| rev as u64))
+}
+
+/// The TID that a stored `rev` is.
+///
+/// # Errors
+/// When it is none.
+pub fn tid_of_rev(rev: u64) -> Result<Tid, StoreError> {
+    Tid::new(rev >> 10, (rev & 0x3ff) as u16).map_err(|error| StoreError::Corrupt(error.to_string()))
 }

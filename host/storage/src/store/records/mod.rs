@@ -29,7 +29,7 @@ pub use self::count::CollectionCount;
 pub use self::count::{collection_counts, count};
 pub use self::delete::{DeletedCollection, delete, delete_collection};
 pub(super) use self::many::with_all_columns;
-pub use self::many::{get_many_full, latest_rev};
+pub use self::many::{get_many_full, latest_rev, tid_of_rev};
 pub use self::page::{PAGE_BYTES, Page, Room};
 pub(super) use self::page::{PartialRow, complete};
 pub(super) use self::unjoined::RowWithDid;

@@ -64,6 +64,7 @@ mod query;
 mod related;
 mod revocations;
 mod scans;
+mod schedules;
 mod script_sql;
 mod search;
 mod service_identity;

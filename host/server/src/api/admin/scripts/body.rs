@@ -1,7 +1,6 @@
 //! Validates a script before it is stored.
 
-use http::StatusCode;
-
+use super::libraries;
 use crate::api::routes;
 use crate::api::xrpc::labels::SUBSCRIBE;
 use crate::app::App;
@@ -10,7 +9,6 @@ use belvedere_instance::xrpc::Verb;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_protocol::atproto::lexicon::LexiconKind;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
-use belvedere_scripting::scripts::{CompiledScript, Engine, FailureKind};
 use belvedere_web::http::Error;
 
 const UPLOAD_BLOB: &str = "com.atproto.repo.uploadBlob";
@@ -56,7 +54,13 @@ pub(super) fn unusual(app: &App, trigger: &Trigger) -> Option<(&'static str, Str
     let (wanted, what) = match trigger.kind() {
         TriggerKind::Query | TriggerKind::View => (LexiconKind::Query, "a query"),
         TriggerKind::Procedure => (LexiconKind::Procedure, "a procedure"),
-        TriggerKind::LabelApply | TriggerKind::JobRun => return None,
+        TriggerKind::LabelApply
+        | TriggerKind::JobRun
+        | TriggerKind::Schedule
+        | TriggerKind::Setup
+        | TriggerKind::Library => {
+            return None;
+        }
         _ => (LexiconKind::Record, "a record"),
     };
     if trigger.kind() == TriggerKind::Query && FixedMethod::has_name(subject) {
@@ -76,17 +80,10 @@ pub(super) fn unusual(app: &App, trigger: &Trigger) -> Option<(&'static str, Str
     }
 }
 
-/// Loads the script once in a bare sandbox, as every run of it will: it must load and define `handle`.
-pub(super) async fn check_source(
-    engine: &Engine,
-    trigger: Trigger,
-    source: &str,
-) -> Result<CompiledScript, Error> {
-    engine.check(trigger, source).await.map_err(|failure| match failure.kind {
-        FailureKind::Busy => Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text()),
-        FailureKind::Internal => Error::internal(failure),
-        _ => Error::bad_request(format!("the script does not load: {}", failure.message)),
-    })
+/// Loads the script once in a bare sandbox, as every run of it will. Returns the methods that it names.
+pub(super) async fn check_source(app: &App, trigger: Trigger, source: &str) -> Result<Vec<String>, Error> {
+    let checked = libraries::check(app, trigger, source).await?;
+    checked.map_err(|failure| Error::bad_request(format!("the script does not load: {failure}")))
 }
 
 /// The type of the body that a trigger has.
@@ -110,11 +107,6 @@ pub(super) fn check_description(description: Option<String>) -> Result<Option<St
         }
         other => Ok(other.filter(|text| !text.is_empty())),
     }
-}
-
-/// The XRPC methods that a script names; `None` when there are none.
-pub(super) fn outbound_xrpcs(script: &CompiledScript) -> Option<Vec<String>> {
-    Some(script.methods().to_vec()).filter(|methods| !methods.is_empty())
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::body::{check_trigger, unusual};
 use super::diagnostics::{self, Diagnostic};
+use super::libraries;
 use super::view;
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
@@ -16,7 +16,6 @@ use crate::app::App;
 use belvedere_protocol::atproto::lexicon::LexiconKind;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::scripts::mentions::{Mention, MentionKind, mentions};
-use belvedere_scripting::scripts::{FailureKind, ScriptFailure};
 use belvedere_scripting::views::Offences;
 use belvedere_storage::store::script_variables;
 use belvedere_web::http::Error;
@@ -52,11 +51,10 @@ pub async fn handle(
         return Ok(Json(ScriptCheck { ok: diagnostics.is_empty(), diagnostics, outbound_xrpcs: Vec::new() }));
     }
     let mut diagnostics = Vec::new();
-    let checked = app.scripting.runtime.engine.check(trigger.clone(), &source).await;
-    let outbound_xrpcs = match checked {
-        Ok(script) => script.methods().to_vec(),
+    let outbound_xrpcs = match libraries::check(&app, trigger.clone(), &source).await? {
+        Ok(methods) => methods,
         Err(failure) => {
-            diagnostics.push(error(&trigger, &source, failure)?);
+            diagnostics.push(diagnostics::of_failure(&trigger, &source, &failure));
             Vec::new()
         }
     };
@@ -72,16 +70,6 @@ pub async fn handle(
     Ok(Json(ScriptCheck { ok, diagnostics, outbound_xrpcs }))
 }
 
-/// # Errors
-/// When the failure is not the script's.
-fn error(trigger: &Trigger, source: &str, failure: ScriptFailure) -> Result<Diagnostic, Error> {
-    match failure.kind {
-        FailureKind::Busy => Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, failure.public_text())),
-        FailureKind::Internal => Err(Error::internal(failure)),
-        _ => Ok(diagnostics::of_failure(trigger, source, &failure)),
-    }
-}
-
 fn warning(app: &App, variables: &[String], mention: &Mention<'_>) -> Option<(&'static str, String)> {
     let name = mention.name;
     let wanted = match mention.kind {
@@ -90,7 +78,9 @@ fn warning(app: &App, variables: &[String], mention: &Mention<'_>) -> Option<(&'
             let message = || format!("the script variable {name} is not set, so env.{name} is nil");
             return (!is_set).then(|| ("unset_variable", message()));
         }
-        MentionKind::RawParams => return None,
+        MentionKind::RawParams | MentionKind::Library | MentionKind::Cron | MentionKind::Timezone => {
+            return None;
+        }
         MentionKind::Query => LexiconKind::Query,
         MentionKind::Procedure => LexiconKind::Procedure,
     };

@@ -53,6 +53,9 @@ pub async fn handle(
 ) -> Result<Built<Json<DryRunAnswer>>, Error> {
     let request = request.json()?;
     let trigger = Trigger::parse(&request.id).map_err(|e| Error::bad_request(e.to_string()))?;
+    if trigger.kind() == TriggerKind::Library {
+        return Err(Error::bad_request("a library does not run by itself: try a script that requires it"));
+    }
     let event = request.event.resolve(&app, &trigger).await?;
     let is_stored = request.source.is_none();
     let source = match request.source {
@@ -163,7 +166,13 @@ async fn run(
                 ..Invocation::default()
             };
             let outcome = app.scripting.runtime.engine.run(script, invocation, &methods.services()).await?;
-            Ok(RunResult::Job(outcome.body))
+            Ok(RunResult::Finished(outcome.body))
+        }
+        DryEvent::Setup => {
+            let caller = caller(admin, None);
+            let invocation = Invocation { caller: Some(&caller), ..Invocation::default() };
+            let outcome = app.scripting.runtime.engine.run(script, invocation, &methods.services()).await?;
+            Ok(RunResult::Finished(outcome.body))
         }
     }
 }

@@ -4,7 +4,10 @@ mod body;
 pub mod check;
 mod diagnostics;
 pub mod dry_run;
+mod libraries;
+pub mod reindex;
 pub mod revisions;
+mod setup;
 pub mod types;
 pub mod view;
 
@@ -14,9 +17,7 @@ use futures_util::future::Either;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::body::{
-    check_description, check_source, check_trigger, check_type, outbound_xrpcs, type_of, unusual,
-};
+use self::body::{check_description, check_source, check_trigger, check_type, type_of, unusual};
 use self::view::{second, to_run};
 
 use crate::access::Admin;
@@ -26,8 +27,8 @@ use crate::app::{App, Topic};
 use belvedere_instance::events::Event;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::views::{self, View};
-use belvedere_storage::store::Patch;
 use belvedere_storage::store::scripts::{self, NewScript, ScriptName, ScriptPatch, ScriptRow};
+use belvedere_storage::store::{Patch, schedules};
 use belvedere_web::http::{Error, Request};
 
 /// A script that was stored, and what its author should know.
@@ -62,9 +63,24 @@ pub async fn list(
     Ok(Json(scripts::list(&app.db, suffix.as_deref()).await?))
 }
 
+/// A script without its body.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NamedScript {
+    #[serde(flatten)]
+    name: ScriptName,
+    /// The libraries that its body names in `require("…")`.
+    requires: Vec<String>,
+}
+
 /// `GET /admin/scripts/names`: the scripts without their bodies, by id.
-pub async fn names(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<ScriptName>> {
-    Ok(Json(scripts::names(&app.db).await?))
+pub async fn names(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<Vec<NamedScript>> {
+    let names = scripts::names(&app.db).await?;
+    let loaded = app.scripting.runtime.scripts.all();
+    let named = names.into_iter().map(|name| {
+        let required = loaded.get(&name.id).into_iter().flat_map(|script| script.required());
+        NamedScript { requires: required.map(str::to_owned).collect(), name }
+    });
+    Ok(Json(named.collect()))
 }
 
 /// `GET /admin/scripts/{id}`: a script.
@@ -97,6 +113,7 @@ pub async fn create(
     check_trigger(&app, &trigger)?;
     let description = check_description(body.description)?;
     let CheckedBody { outbound_xrpcs, view } = check_body(&app, &trigger, &body.body).await?;
+    let _setup = setup::run(&app, &trigger, &body.body, body.revision).await?;
 
     let script = NewScript {
         id: body.id.clone(),
@@ -135,8 +152,8 @@ async fn check_body(app: &App, trigger: &Trigger, body: &str) -> Result<CheckedB
     if trigger.kind() == TriggerKind::View {
         return Ok(CheckedBody { outbound_xrpcs: None, view: Some(to_run(app, trigger, body).await?) });
     }
-    let compiled = check_source(&app.scripting.runtime.engine, trigger.clone(), body).await?;
-    Ok(CheckedBody { outbound_xrpcs: outbound_xrpcs(&compiled), view: None })
+    let methods = check_source(app, trigger.clone(), body).await?;
+    Ok(CheckedBody { outbound_xrpcs: Some(methods).filter(|methods| !methods.is_empty()), view: None })
 }
 
 /// Asks for the indexes of a view that is stored: one that was refused needs none. A failure does not undo what is stored.
@@ -176,12 +193,13 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
     if let Some(script_type) = &body.script_type {
         check_type(&trigger, script_type)?;
     }
-    let checked = match &body.body {
+    let (checked, _setup) = match &body.body {
         Some(source) => {
             check_trigger(&app, &trigger)?;
-            check_body(&app, &trigger, source).await?
+            let checked = check_body(&app, &trigger, source).await?;
+            (checked, setup::run(&app, &trigger, source, body.revision).await?)
         }
-        None => CheckedBody::default(),
+        None => (CheckedBody::default(), None),
     };
 
     let patch = ScriptPatch {
@@ -204,11 +222,20 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
     Ok(Json(SavedScript::of(&app, &trigger, row)))
 }
 
-/// `DELETE /admin/scripts/{id}`: deletes a script; the built-in behaviour applies again at once.
+/// The name of the schedule whose script this is.
+fn schedule_of(id: &str) -> Option<&str> {
+    id.strip_prefix(TriggerKind::Schedule.as_str())?.strip_prefix(':')
+}
+
+/// `DELETE /admin/scripts/{id}`: deletes a script; the built-in behaviour applies again at once. 409 for a library that others require.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = request.param("id");
+    libraries::check_unused(&app, id).await?;
     if !scripts::delete(&app.db, id, Some(admin.did.as_str()), app.clock.now()).await? {
         return Err(Error::not_found("script not found"));
+    }
+    if let Some(name) = schedule_of(id) {
+        schedules::delete(&app.db, name).await?;
     }
     app.changed(Topic::Script(id.to_owned())).await?;
     app.events.record(Event::ScriptDeleted { actor: admin.did.to_string(), trigger: id.to_owned() });

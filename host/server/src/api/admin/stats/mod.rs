@@ -143,7 +143,7 @@ struct ScriptStats {
 
 /// `GET /admin/stats/scripts`: what each script has cost on this host since it was loaded. The most expensive first.
 pub async fn scripts(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResult<ScriptsStats> {
-    let mut tallies = app.scripting.runtime.library.tallies();
+    let mut tallies = app.scripting.runtime.scripts.tallies();
     tallies.sort_by(|(a_id, a), (b_id, b)| b.guest_time.cmp(&a.guest_time).then_with(|| a_id.cmp(b_id)));
     let scripts = tallies.into_iter().map(|(id, tallied)| ScriptStats::new(id, &tallied)).collect();
     Ok(Json(ScriptsStats { scripts }))

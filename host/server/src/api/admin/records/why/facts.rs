@@ -65,7 +65,7 @@ impl Facts {
             };
             rejection = rejection.or(events::list(db, &filter, 1).await?.into_iter().next());
         }
-        let script = app.scripting.runtime.library.for_record(collection, TriggerKind::RecordCreate);
+        let script = app.scripting.runtime.scripts.for_record(collection, TriggerKind::RecordCreate);
         let mut moderation = moderation::active(db, &Subject::Record(uri.clone())).await?;
         if moderation.is_none() {
             moderation = moderation::active(db, &Subject::Account(uri.did.clone())).await?;

@@ -95,7 +95,8 @@ pub(super) enum RunResult {
     Record(Verdict),
     Label(LabelVerdict),
     Method(Answer),
-    Job(Bytes),
+    /// The result of a job or a setup.
+    Finished(Bytes),
 }
 
 /// A dry run that has ended.
@@ -182,7 +183,7 @@ fn result(app: &App, trigger: &Trigger, event: &DryEvent, result: RunResult) -> 
                 invalid_reason: errors.map(|errors| errors.to_string()),
             }
         }
-        RunResult::Job(body) => DryRunResult::Finished { value: parsed(&body) },
+        RunResult::Finished(body) => DryRunResult::Finished { value: parsed(&body) },
     }
 }
 

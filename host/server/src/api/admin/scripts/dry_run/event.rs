@@ -57,6 +57,8 @@ pub enum DryRunEvent {
         caller_did: Option<String>,
         inherit_auth: Option<bool>,
     },
+    /// For a setup script, which has no event.
+    Setup,
 }
 
 /// A checked event that fits its trigger.
@@ -65,6 +67,7 @@ pub(super) enum DryEvent {
     Label(Label),
     Request { call: Box<Call>, delegate: Option<Did> },
     Job { input: Bytes, caller_did: Option<Did>, inherit_auth: bool },
+    Setup,
 }
 
 fn bad(message: impl Into<String>) -> Error {
@@ -108,6 +111,7 @@ impl DryRunEvent {
                 caller_did: parse_did("caller_did", caller_did.as_deref())?,
                 inherit_auth: inherit_auth.unwrap_or_default(),
             },
+            Self::Setup => DryEvent::Setup,
         };
         event.check(trigger)?;
         Ok(event)
@@ -118,7 +122,8 @@ impl DryEvent {
     fn check(&self, trigger: &Trigger) -> Result<(), Error> {
         let subject = match (self, trigger.kind()) {
             (Self::Request { .. }, TriggerKind::Query | TriggerKind::View | TriggerKind::Procedure)
-            | (Self::Job { .. }, TriggerKind::JobRun) => return Ok(()),
+            | (Self::Job { .. }, TriggerKind::JobRun | TriggerKind::Schedule)
+            | (Self::Setup, TriggerKind::Setup) => return Ok(()),
             (Self::Label(label), TriggerKind::LabelApply) => label.trigger_subject().to_owned(),
             (Self::Record(event), kind) if kind.context() == "record" => {
                 let wanted = match kind {
@@ -166,6 +171,7 @@ impl DryEvent {
                 "params": call.params, "input": call.input.as_deref().map(parsed),
                 "caller_did": call.caller.did.as_ref().map(Did::as_str),
                 "delegate_did": delegate.as_ref().map(Did::as_str) }),
+            Self::Setup => json!({ "type": "setup" }),
             Self::Job { input, caller_did, inherit_auth } => json!({ "type": "job", "input": parsed(input),
                 "caller_did": caller_did.as_ref().map(Did::as_str), "inherit_auth": inherit_auth }),
         }

@@ -8,8 +8,8 @@ use belvedere_protocol::trigger::TriggerKind;
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ScriptTrigger {
     kind: &'static str,
-    /// The part of an id after the kind: `nsid`, `nsid_or_actor` (`_actor`: labels on accounts) or `job_type`.
-    #[schemars(extend("enum" = ["nsid", "nsid_or_actor", "job_type"]))]
+    /// The part of an id after the kind: `nsid`, `nsid_or_actor` (`_actor`: labels on accounts), `job_type` or `name`.
+    #[schemars(extend("enum" = ["nsid", "nsid_or_actor", "job_type", "name"]))]
     subject: &'static str,
     help: &'static str,
     globals: &'static [&'static str],
@@ -47,6 +47,9 @@ const PROCEDURE: &[&str] =
 const RECORD: &[&str] = &["event", "action", "uri", "did", "collection", "rkey", "record", "env"];
 const LABEL: &[&str] = &["event", "src", "uri", "val", "neg", "cts", "exp", "env"];
 const JOB: &[&str] = &["job", "caller_did", "env"];
+const SETUP: &[&str] = &["env"];
+/// A library has those of the run that requires it.
+const LIBRARY: &[&str] = &SPECIAL;
 
 const QUERY_TEMPLATE: &str = "\
 function handle()
@@ -105,6 +108,31 @@ function handle()
   return { count = count }
 end
 ";
+const SCHEDULE_TEMPLATE: &str = "\
+cron = \"30 3 * * *\"
+timezone = \"UTC\"
+
+function handle()
+  local count = db.count({ collection = \"com.example.note\" })
+  return { count = count }
+end
+";
+const SETUP_TEMPLATE: &str = "\
+-- Runs once, when it is saved. Make sure that it can run again, after a version that failed half-way.
+function handle()
+  db.raw(\"CREATE TABLE IF NOT EXISTS script_visits (page text PRIMARY KEY, n integer NOT NULL)\")
+end
+";
+const LIBRARY_TEMPLATE: &str = "\
+-- Others get this table with require(\"NAME\"). It is made once in a run.
+local posts = {}
+
+function posts.path(uri)
+  return (uri:gsub(\"^at://\", \"/\"))
+end
+
+return posts
+";
 
 fn view(kind: TriggerKind) -> ScriptTrigger {
     let (subject, help, globals, template) = match kind {
@@ -133,6 +161,15 @@ fn view(kind: TriggerKind) -> ScriptTrigger {
             LABEL_TEMPLATE,
         ),
         TriggerKind::JobRun => ("job_type", "Runs background jobs of a type.", JOB, JOB_TEMPLATE),
+        TriggerKind::Schedule => {
+            ("name", "Runs as a job, at the times that it says with cron.", JOB, SCHEDULE_TEMPLATE)
+        }
+        TriggerKind::Setup => {
+            ("name", "Runs once, when it is saved: makes tables for other scripts.", SETUP, SETUP_TEMPLATE)
+        }
+        TriggerKind::Library => {
+            ("name", "Code that other scripts get with require(\"NAME\").", LIBRARY, LIBRARY_TEMPLATE)
+        }
     };
     ScriptTrigger { kind: kind.as_str(), subject, help, globals, template }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::sample::OutputSample;
 use super::tally::Tally;
 use crate::scripts::ScriptFailure;
+use crate::scripts::mentions::Required;
 use belvedere_protocol::trigger::Trigger;
 
 /// A compiled script. Only the engine makes these, so the bytecode always comes from its compiler.
@@ -21,6 +22,7 @@ pub struct CompiledScript {
     pub(in crate::scripts) bytecode: Result<Bytes, ScriptFailure>,
     pub(in crate::scripts) tally: Tally,
     pub(in crate::scripts) methods: Vec<String>,
+    pub(in crate::scripts) required: Vec<Required>,
     /// Whether the script takes its parameters as text.
     pub(in crate::scripts) raw_params: bool,
     /// Whether [`Self::first_kept_row`] was called.
@@ -32,6 +34,11 @@ impl CompiledScript {
     /// The methods that its source names in `xrpc.query("…")` and `xrpc.procedure("…")`, sorted.
     pub fn methods(&self) -> &[String] {
         &self.methods
+    }
+
+    /// The libraries that its source names in `require("…")`, in order, each once.
+    pub fn required(&self) -> impl Iterator<Item = &str> {
+        self.required.iter().map(|required| &*required.name)
     }
 
     pub fn trigger(&self) -> &Trigger {

@@ -1,0 +1,25 @@
+-- require: the values of libraries.
+local host, internal = ...
+local load = host.libraries.load
+local chunk, raise, text = internal.chunk, internal.raise, internal.text
+
+-- The value of a library that has not returned.
+local RUNNING = {}
+local values = {}
+
+-- The value that a library returns. It runs when it is required for the first time in a run.
+function require(name)
+  local value = values[text(name, "require: name")]
+  if value == nil then
+    local main = chunk(load(name))
+    values[name] = RUNNING
+    value = main(name)
+    if value == nil then
+      value = true
+    end
+    values[name] = value
+  elseif value == RUNNING then
+    raise("require: the library " .. name .. " has not returned: it requires itself, or has raised an error")
+  end
+  return value
+end

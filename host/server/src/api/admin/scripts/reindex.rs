@@ -1,0 +1,66 @@
+//! `POST /admin/scripts/reindex`: runs the record scripts of a collection on its stored records, in a background job.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::super::account::account_of;
+use crate::access::Admin;
+use crate::api::answer::{Json, JsonResult};
+use crate::api::input::WithBody;
+use crate::api::paging;
+use crate::app::App;
+use crate::event_scripts::{REINDEX_TYPE, Reindexing};
+use belvedere_base::clock::Timestamp;
+use belvedere_instance::events::Event;
+use belvedere_instance::indexing::RecordAction;
+use belvedere_instance::jobs::CreateError;
+use belvedere_protocol::atproto::Nsid;
+use belvedere_web::http::Error;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ReindexRequest {
+    #[schemars(extend("format" = "nsid"))]
+    collection: String,
+    /// Only the records of this account: a DID or a handle.
+    did: Option<String>,
+    /// Only records that were indexed then or later.
+    #[schemars(with = "Option<Timestamp>")]
+    since: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ReindexJob {
+    job_id: String,
+}
+
+/// Starts the job. 404 when the collection has no script that runs for new records.
+pub async fn handle(
+    app: Arc<App>,
+    admin: Admin,
+    request: WithBody<ReindexRequest>,
+) -> JsonResult<ReindexJob, 202> {
+    let ReindexRequest { collection, did, since } = request.json()?;
+    let collection = Nsid::try_from(collection.as_str())
+        .map_err(|_| Error::bad_request("collection is not an NSID, such as com.example.note"))?;
+    let since = paging::time("since", since.as_deref())?;
+    if app.scripting.events.record_script(collection.as_str(), RecordAction::Create).is_none() {
+        let message =
+            format!("no script is bound to record.create:{collection} or record.index:{collection}");
+        return Err(Error::not_found(message));
+    }
+    let did = match did.filter(|did| !did.is_empty()) {
+        Some(account) => Some(account_of(&app, "did", &account).await?),
+        None => None,
+    };
+    let actor = admin.did.to_string();
+    let input = Reindexing { collection, did, since };
+    let created = app.scripting.jobs.create_own(REINDEX_TYPE, &input, &actor).await;
+    let job_id = created.map_err(|error| match error {
+        CreateError::Store(error) => Error::from(error),
+        full => Error::conflict(full.to_string()),
+    })?;
+    app.events.record(Event::JobCreated { actor, job_type: REINDEX_TYPE.to_owned(), job_id: job_id.clone() });
+    Ok(Json(ReindexJob { job_id }))
+}

@@ -1,0 +1,40 @@
+//! Setup scripts (`setup:NAME`), which run once when they are saved. A body that fails is not stored: the version before stays.
+
+use tokio::sync::MutexGuard;
+
+use super::libraries::of_script;
+use crate::app::App;
+use belvedere_protocol::trigger::{Trigger, TriggerKind};
+use belvedere_scripting::scripts::Invocation;
+use belvedere_storage::store::scripts;
+use belvedere_web::http::Error;
+
+/// Runs a setup script, unless its body is the stored one, which has run. The guard keeps others of this host from running until it
+/// is stored. `revision`: the one that it replaces; if there is another, the store will refuse it, and it does not run.
+///
+/// # Errors
+/// 400 with the line and the reason when it fails.
+pub(super) async fn run<'a>(
+    app: &'a App,
+    trigger: &Trigger,
+    source: &str,
+    revision: Option<u32>,
+) -> Result<Option<MutexGuard<'a, ()>>, Error> {
+    if trigger.kind() != TriggerKind::Setup {
+        return Ok(None);
+    }
+    let alone = app.scripting.setups.lock().await;
+    let stored = scripts::get(&app.db, trigger.id()).await?;
+    let newest = stored.as_ref().map_or(0, |row| row.revision);
+    let is_stale = revision.is_some_and(|revision| i64::from(revision) != newest);
+    if is_stale || stored.is_some_and(|row| row.body == source) {
+        return Ok(Some(alone));
+    }
+    let runtime = &app.scripting.runtime;
+    let script = Box::pin(runtime.engine.compile(trigger.clone(), source)).await;
+    let ran = Box::pin(runtime.engine.run(&script, Invocation::default(), &runtime.services)).await;
+    match of_script(ran)? {
+        Ok(_) => Ok(Some(alone)),
+        Err(failure) => Err(Error::bad_request(format!("the setup failed and was not saved: {failure}"))),
+    }
+}
