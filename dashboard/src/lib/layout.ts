@@ -1,0 +1,201 @@
+/** The places of lexicons in a diagram. Widths follow from the number of letters: the diagram's font is as wide for each. */
+import { namespaceOf, nsidOf, type Reference, type SchemaGraph, type SchemaLexicon } from './schema'
+
+export interface Row {
+  text: string
+  type: string
+  isTitle: boolean
+}
+
+export interface Box {
+  id: string
+  title: string
+  /** Undefined for a lexicon that is not here. */
+  kind: string | undefined
+  rows: Row[]
+  x: number
+  y: number
+  height: number
+  isChosen: boolean
+}
+
+export interface Edge {
+  from: string
+  to: string
+  kind: Reference['kind']
+  /** From a side of a box to one of another. */
+  start: [number, number]
+  end: [number, number]
+}
+
+export interface Diagram {
+  boxes: Box[]
+  edges: Edge[]
+  width: number
+  height: number
+}
+
+export const BOX_WIDTH = 280
+export const HEAD = 30
+export const ROW = 20
+const GAP = 14
+const BETWEEN = 96
+const MARGIN = 12
+
+/** Rows of the chosen lexicon: more are in the list. */
+const MAX_ROWS = 40
+
+/** Letters of a title, of a row, and of a type in it, that fit into a box. */
+const [TITLE_LETTERS, ROW_LETTERS, TYPE_LETTERS] = [26, 34, 16]
+
+const METHODS = new Set(['query', 'procedure', 'subscription'])
+
+export const byName = (a: string, b: string) => (a < b ? -1 : Number(a > b))
+
+/** The end of a name is what tells it from others. */
+export const endOf = (text: string, letters: number) => (text.length > letters ? `…${text.slice(1 - letters)}` : text)
+
+/** A lexicon between those that refer to it and those that it refers to. */
+export function around(graph: SchemaGraph, id: string): Diagram {
+  const unique = (all: string[]) => [...new Set(all)].toSorted(byName)
+  const incoming = unique(graph.references.filter(({ to }) => to === id).map(({ from }) => from))
+  const outgoing = unique(graph.references.filter(({ from }) => from === id).map(({ to }) => to))
+  const chosen = graph.lexicons.get(id)
+  const rows = chosen ? rowsOf(chosen) : []
+  const columns = [incoming, [id], outgoing].map((ids) => ids.map((one) => ({ id: one, rows: one === id ? rows : [] })))
+  const { boxes, width, height } = placed(graph, columns, id, (one) => one)
+  const [left, middle, right] = [0, 1, 2].map((column) => boxes.filter(({ x }) => x === columnAt(column)))
+  const center = middle?.[0]
+  if (!center) return { boxes, edges: [], width, height }
+  const edges = [
+    ...(left ?? []).map((box) => edge(graph, box, center, HEAD / 2)),
+    ...(right ?? []).map((box) => edge(graph, center, box, rowAt(chosen, rows, box.id))),
+  ]
+  return { boxes, edges, width, height }
+}
+
+/** The lexicons of a namespace: methods, definitions and records beside each other. */
+export function ofNamespace(graph: SchemaGraph, namespace: string): Diagram {
+  const all = [...graph.lexicons.values()].filter(({ id }) => namespaceOf(id) === namespace)
+  const inside = new Set(all.map(({ id }) => id))
+  const references = graph.references.filter(({ from, to }) => inside.has(from) && inside.has(to) && from !== to)
+  const idsOf = (fits: (kind: string) => boolean) => all.filter(({ kind }) => fits(kind)).map(({ id }) => id)
+  const methods = idsOf((kind) => METHODS.has(kind)).toSorted(byName)
+  const definitions = idsOf((kind) => !METHODS.has(kind) && kind !== 'record')
+  const records = idsOf((kind) => kind === 'record')
+  const columns = ordered([methods, definitions, records], references)
+    .filter((ids) => ids.length > 0)
+    .map((ids) => ids.map((id) => ({ id, rows: [] })))
+  const short = (id: string) => id.slice(namespace.length + 1)
+  const { boxes, width, height } = placed(graph, columns, null, short)
+  const boxOf = new Map(boxes.map((box) => [box.id, box]))
+  const seen = new Set<string>()
+  const edges = references.flatMap(({ from, to }) => {
+    const [a, b] = [boxOf.get(from), boxOf.get(to)]
+    if (!a || !b || seen.has(`${from} ${to}`)) return []
+    seen.add(`${from} ${to}`)
+    return [edge(graph, a, b, HEAD / 2)]
+  })
+  return { boxes, edges, width, height }
+}
+
+/** Each column by the mean place of what refers to it or is referred to in the columns before, so that lines cross less. */
+function ordered(columns: string[][], references: Reference[]): string[][] {
+  const places = new Map<string, number>()
+  return columns.map((ids) => {
+    const placeOf = (id: string) => {
+      const near = references.flatMap(({ from, to }) => (to === id ? [from] : from === id ? [to] : []))
+      const known = near.flatMap((one) => places.get(one) ?? [])
+      return known.length > 0 ? known.reduce((sum, one) => sum + one, 0) / known.length : Infinity
+    }
+    const mean = new Map(ids.map((id) => [id, placeOf(id)]))
+    const sorted = ids.toSorted((a, b) => {
+      const [x, y] = [mean.get(a) ?? Infinity, mean.get(b) ?? Infinity]
+      return x === y ? byName(a, b) : x - y
+    })
+    sorted.forEach((id, at) => places.set(id, at / sorted.length))
+    return sorted
+  })
+}
+
+const columnAt = (column: number) => MARGIN + column * (BOX_WIDTH + BETWEEN)
+
+function placed(
+  graph: SchemaGraph,
+  columns: { id: string; rows: Row[] }[][],
+  chosen: string | null,
+  title: (id: string) => string,
+): Omit<Diagram, 'edges'> {
+  const heightOf = (rows: Row[]) => HEAD + rows.length * ROW + (rows.length > 0 ? 6 : 0)
+  const heights = columns.map((boxes) => boxes.reduce((sum, { rows }) => sum + heightOf(rows) + GAP, -GAP))
+  const height = Math.max(0, ...heights)
+  const boxes = columns.flatMap((column, at) => {
+    let y = MARGIN + (chosen === null ? 0 : (height - (heights[at] ?? 0)) / 2)
+    return column.map(({ id, rows }): Box => {
+      const box = {
+        id,
+        title: endOf(title(id), TITLE_LETTERS),
+        kind: graph.lexicons.get(id)?.kind,
+        rows,
+        x: columnAt(at),
+        y,
+        height: heightOf(rows),
+        isChosen: id === chosen,
+      }
+      y += box.height + GAP
+      return box
+    })
+  })
+  return { boxes, width: columnAt(columns.length) - BETWEEN + MARGIN, height: height + 2 * MARGIN }
+}
+
+function rowsOf(lexicon: SchemaLexicon): Row[] {
+  const all = lexicon.groups.flatMap(({ name, fields }): Row[] => [
+    { text: name, type: fields.length === 1 && !fields[0]?.name ? (fields[0]?.type ?? '') : '', isTitle: true },
+    ...fields
+      .filter(({ name }) => name)
+      .map(({ name, type, isRequired }) => {
+        const kind = endOf(type, TYPE_LETTERS)
+        return {
+          text: endOf(name + (isRequired ? '' : '?'), ROW_LETTERS - 1 - kind.length),
+          type: kind,
+          isTitle: false,
+        }
+      }),
+  ])
+  const left = all.length - MAX_ROWS
+  return left > 1 ? [...all.slice(0, MAX_ROWS), { text: `… ${left} more`, type: '', isTitle: false }] : all
+}
+
+/** How far below the top of a box the first field stands that refers to a lexicon: its head if none is shown. */
+function rowAt(lexicon: SchemaLexicon | undefined, rows: Row[], to: string): number {
+  const targets = (lexicon?.groups ?? []).flatMap(({ fields }) => [
+    fields.find(({ name }) => !name)?.targets ?? [],
+    ...fields.filter(({ name }) => name).map((field) => field.targets),
+  ])
+  const at = targets.findIndex((all) => all.some((target) => nsidOf(target) === to))
+  return at < 0 || at >= Math.min(rows.length, MAX_ROWS) ? HEAD / 2 : HEAD + (at + 0.5) * ROW
+}
+
+function edge(graph: SchemaGraph, from: Box, to: Box, below: number): Edge {
+  const kinds = graph.references.filter((one) => one.from === from.id && one.to === to.id).map(({ kind }) => kind)
+  const kind = kinds.find((one) => one === 'ref') ?? kinds[0] ?? 'ref'
+  const end: [number, number] = [to.x, to.y + HEAD / 2]
+  // Within a column, and back to an earlier one, lines leave at the left and come from the left.
+  const side = to.x > from.x ? BOX_WIDTH : 0
+  const back = to.x < from.x ? BOX_WIDTH : 0
+  return {
+    from: from.id,
+    to: to.id,
+    kind,
+    start: [from.x + side, from.y + (side > 0 ? below : HEAD / 2)],
+    end: [end[0] + back, end[1]],
+  }
+}
+
+/** The curve of an edge. */
+export function curveOf({ start: [x, y], end: [u, v] }: Edge): string {
+  if (x === u) return `M${x} ${y}C${x - 40} ${y} ${u - 40} ${v} ${u} ${v}`
+  const bend = Math.max(40, Math.abs(u - x) / 2) * Math.sign(u - x)
+  return `M${x} ${y}C${x + bend} ${y} ${u - bend} ${v} ${u} ${v}`
+}
