@@ -598,7 +598,6 @@ export const apps = {
   view: 'View',
   runs: 'Runs',
   failures: 'Failed runs',
-  computed: 'Computing time',
   instructions: 'Instructions',
   callersTitle: 'Callers',
   client: 'Client',
@@ -644,7 +643,7 @@ export const schema = {
   list: 'List',
   diagramOf: (name: string) => `Diagram of ${name}`,
   legend:
-    'Lines lead to what is referred to: solid for a reference, dashed for one of several (union), dotted for the collection that a method lists or writes. A box opens its lexicon.',
+    'Lines lead to what is referred to: solid for a reference, dashed for one of several (union), dotted for the collection that a method lists or writes, thin for the records that its newest 100 records link. A box opens its lexicon.',
   none: 'There is no lexicon in this namespace',
   noLexicons: 'There are no lexicons yet',
   noLexiconsText: 'Add the lexicons of an application: their fields and references are shown here.',
@@ -656,7 +655,7 @@ export const schema = {
   to: 'To',
   at: 'Field',
   kind: 'Kind',
-  kinds: { ref: 'reference', union: 'one of several', target: 'target collection' },
+  kinds: { ref: 'reference', union: 'one of several', target: 'target collection', link: 'linked by records' },
   noFields: 'It has no fields.',
   required: 'required',
   link: 'links a record',
@@ -786,6 +785,7 @@ export const statistics = {
   slowest: 'p99 latency',
   latency: 'Mean latency by method',
   errors: 'Server errors (5xx) by method',
+  noErrors: 'None in this time. Refused calls (4xx) are not counted here.',
   instructions: 'Instructions by script',
   clients: 'Top clients',
   clientsText: 'Requests by API client.',
@@ -1411,6 +1411,7 @@ export const scriptCost = {
   slow: 'Slow run (p99)',
   cpu: 'CPU time in all',
   last: 'Last run',
+  noFailures: 'None failed in the last day.',
   host: 'On this host since the script was loaded. The charts are of all hosts and the last day.',
   none: 'It has not run on this host since it was loaded.',
   charts: {
@@ -1418,6 +1419,10 @@ export const scriptCost = {
     script_errors: 'Failed runs',
     script_instructions: 'Instructions',
     script_ms: 'Mean time of a run',
+    requests: 'Calls',
+    request_errors: 'Calls that failed in this server (5xx)',
+    request_p50_ms: 'p50 latency',
+    request_p99_ms: 'p99 latency',
   } as Record<string, string>,
 }
 

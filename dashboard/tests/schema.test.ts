@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { around, curveOf, endOf, ofNamespace } from '../src/lib/layout'
-import { graphOf, namespaceOf, shortOf } from '../src/lib/schema'
+import { graphOf, linksIn, namespaceOf, shortOf } from '../src/lib/schema'
 
 const NOTE = {
   id: 'com.example.note',
@@ -125,5 +125,37 @@ test('a namespace has a column for methods, definitions and records', () => {
   ])
   expect(edges.every((edge) => /^M[\d.]+ [\d.]+C/.test(curveOf(edge)))).toBe(true)
   expect(ofNamespace(graph, 'org.nothing').boxes).toEqual([])
+  const lone = ['c', 'a', 'd', 'b'].map((name) => ({ ...DEFS, id: `org.lone.${name}` }))
+  const { boxes: apart } = ofNamespace(graphOf(lone), 'org.lone')
+  expect(apart.map(({ title, x, y }) => [title, x > 300, y > 30])).toEqual([
+    ['a', false, false],
+    ['d', false, true],
+    ['b', true, false],
+    ['c', true, false],
+  ])
   expect(endOf('com.example.note', 6)).toBe('….note')
+})
+
+test('stored records say which collections they link', () => {
+  const uri = (collection: string) => `at://did:plc:a/${collection}/1`
+  const records = [
+    {
+      text: uri(NOTE.id).slice(5),
+      reply: { uri: uri(NOTE.id), cid: 'x' },
+      tags: [uri('com.example.tag'), 'at://did:plc:a'],
+    },
+    { reply: { uri: uri(NOTE.id) }, about: uri('com.other.thing') },
+    null,
+  ]
+  const links = linksIn(NOTE.id, records)
+  expect(links.map(({ at, to }) => [at, to])).toEqual([
+    ['record.reply.uri', NOTE.id],
+    ['record.tags', 'com.example.tag'],
+    ['record.about', 'com.other.thing'],
+  ])
+  const { boxes, edges } = around({ ...graph, references: [...graph.references, ...links] }, NOTE.id)
+  const chosen = boxes.find(({ isChosen }) => isChosen)
+  const edge = edges.find(({ to }) => to === 'com.other.thing')
+  // At the row of the field "about".
+  expect(edge?.start[1]).toBe((chosen?.y ?? 0) + 30 + 4.5 * 20)
 })

@@ -1,10 +1,12 @@
 /** The places of lexicons in a diagram. Widths follow from the number of letters: the diagram's font is as wide for each. */
-import { namespaceOf, nsidOf, type Reference, type SchemaGraph, type SchemaLexicon } from './schema'
+import { namespaceOf, type Reference, type SchemaGraph, type SchemaLexicon } from './schema'
 
 export interface Row {
   text: string
   type: string
   isTitle: boolean
+  /** The place that references name: the group, or the group and the field. */
+  at: string
 }
 
 export interface Box {
@@ -58,8 +60,8 @@ export const endOf = (text: string, letters: number) => (text.length > letters ?
 /** A lexicon between those that refer to it and those that it refers to. */
 export function around(graph: SchemaGraph, id: string): Diagram {
   const unique = (all: string[]) => [...new Set(all)].toSorted(byName)
-  const incoming = unique(graph.references.filter(({ to }) => to === id).map(({ from }) => from))
-  const outgoing = unique(graph.references.filter(({ from }) => from === id).map(({ to }) => to))
+  const incoming = unique(graph.references.filter(({ from, to }) => to === id && from !== id).map(({ from }) => from))
+  const outgoing = unique(graph.references.filter(({ from, to }) => from === id && to !== id).map(({ to }) => to))
   const chosen = graph.lexicons.get(id)
   const rows = chosen ? rowsOf(chosen) : []
   const columns = [incoming, [id], outgoing].map((ids) => ids.map((one) => ({ id: one, rows: one === id ? rows : [] })))
@@ -69,17 +71,19 @@ export function around(graph: SchemaGraph, id: string): Diagram {
   if (!center) return { boxes, edges: [], width, height }
   const edges = [
     ...(left ?? []).map((box) => edge(graph, box, center, HEAD / 2)),
-    ...(right ?? []).map((box) => edge(graph, center, box, rowAt(chosen, rows, box.id))),
+    ...(right ?? []).map((box) => edge(graph, center, box, rowAt(graph, center, box.id))),
   ]
   return { boxes, edges, width, height }
 }
 
-/** The lexicons of a namespace: methods, definitions and records beside each other. */
+/** The lexicons of a namespace: methods, definitions and records beside each other, and below them those without references. */
 export function ofNamespace(graph: SchemaGraph, namespace: string): Diagram {
   const all = [...graph.lexicons.values()].filter(({ id }) => namespaceOf(id) === namespace)
   const inside = new Set(all.map(({ id }) => id))
   const references = graph.references.filter(({ from, to }) => inside.has(from) && inside.has(to) && from !== to)
-  const idsOf = (fits: (kind: string) => boolean) => all.filter(({ kind }) => fits(kind)).map(({ id }) => id)
+  const tied = new Set(references.flatMap(({ from, to }) => [from, to]))
+  const idsOf = (fits: (kind: string) => boolean) =>
+    all.filter(({ id, kind }) => tied.has(id) && fits(kind)).map(({ id }) => id)
   const methods = idsOf((kind) => METHODS.has(kind)).toSorted(byName)
   const definitions = idsOf((kind) => !METHODS.has(kind) && kind !== 'record')
   const records = idsOf((kind) => kind === 'record')
@@ -87,8 +91,18 @@ export function ofNamespace(graph: SchemaGraph, namespace: string): Diagram {
     .filter((ids) => ids.length > 0)
     .map((ids) => ids.map((id) => ({ id, rows: [] })))
   const short = (id: string) => id.slice(namespace.length + 1)
-  const { boxes, width, height } = placed(graph, columns, null, short)
-  const boxOf = new Map(boxes.map((box) => [box.id, box]))
+  const upper = placed(graph, columns, null, short)
+  const single = [...inside].filter((id) => !tied.has(id)).toSorted(byName)
+  const below = [0, 1, 2].map((column) => single.filter((_, at) => at % 3 === column).map((id) => ({ id, rows: [] })))
+  const lower = placed(
+    graph,
+    below.filter((ids) => ids.length > 0),
+    null,
+    short,
+  )
+  const top = columns.length > 0 ? upper.height + GAP : 0
+  const boxes = [...upper.boxes, ...lower.boxes.map((box) => ({ ...box, y: box.y + top }))]
+  const boxOf = new Map(upper.boxes.map((box) => [box.id, box]))
   const seen = new Set<string>()
   const edges = references.flatMap(({ from, to }) => {
     const [a, b] = [boxOf.get(from), boxOf.get(to)]
@@ -96,7 +110,8 @@ export function ofNamespace(graph: SchemaGraph, namespace: string): Diagram {
     seen.add(`${from} ${to}`)
     return [edge(graph, a, b, HEAD / 2)]
   })
-  return { boxes, edges, width, height }
+  const height = single.length > 0 ? top + lower.height : upper.height
+  return { boxes, edges, width: Math.max(upper.width, lower.width), height }
 }
 
 /** Each column by the mean place of what refers to it or is referred to in the columns before, so that lines cross less. */
@@ -150,31 +165,26 @@ function placed(
 }
 
 function rowsOf(lexicon: SchemaLexicon): Row[] {
-  const all = lexicon.groups.flatMap(({ name, fields }): Row[] => [
-    { text: name, type: fields.length === 1 && !fields[0]?.name ? (fields[0]?.type ?? '') : '', isTitle: true },
+  const all = lexicon.groups.flatMap(({ name: group, fields }): Row[] => [
+    { text: group, type: fields.find(({ name }) => !name)?.type ?? '', isTitle: true, at: group },
     ...fields
       .filter(({ name }) => name)
       .map(({ name, type, isRequired }) => {
         const kind = endOf(type, TYPE_LETTERS)
-        return {
-          text: endOf(name + (isRequired ? '' : '?'), ROW_LETTERS - 1 - kind.length),
-          type: kind,
-          isTitle: false,
-        }
+        const text = endOf(name + (isRequired ? '' : '?'), ROW_LETTERS - 1 - kind.length)
+        return { text, type: kind, isTitle: false, at: `${group}.${name}` }
       }),
   ])
   const left = all.length - MAX_ROWS
-  return left > 1 ? [...all.slice(0, MAX_ROWS), { text: `… ${left} more`, type: '', isTitle: false }] : all
+  return left > 1 ? [...all.slice(0, MAX_ROWS), { text: `… ${left} more`, type: '', isTitle: false, at: '' }] : all
 }
 
-/** How far below the top of a box the first field stands that refers to a lexicon: its head if none is shown. */
-function rowAt(lexicon: SchemaLexicon | undefined, rows: Row[], to: string): number {
-  const targets = (lexicon?.groups ?? []).flatMap(({ fields }) => [
-    fields.find(({ name }) => !name)?.targets ?? [],
-    ...fields.filter(({ name }) => name).map((field) => field.targets),
-  ])
-  const at = targets.findIndex((all) => all.some((target) => nsidOf(target) === to))
-  return at < 0 || at >= Math.min(rows.length, MAX_ROWS) ? HEAD / 2 : HEAD + (at + 0.5) * ROW
+/** How far below the top of the chosen box the first field stands that refers to a lexicon: its head if none is shown. */
+function rowAt(graph: SchemaGraph, { id, rows }: Box, to: string): number {
+  const at = graph.references.find((one) => one.from === id && one.to === to)?.at ?? ''
+  const fits = (row: Row) => row.at === at || at.startsWith(`${row.at}.`)
+  const place = rows.findLastIndex((row) => row.at !== '' && fits(row))
+  return place < 0 ? HEAD / 2 : HEAD + (place + 0.5) * ROW
 }
 
 function edge(graph: SchemaGraph, from: Box, to: Box, below: number): Edge {

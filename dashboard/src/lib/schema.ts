@@ -30,8 +30,11 @@ export interface Reference {
   to: string
   /** Where: the group and the field. */
   at: string
-  /** `target`: the collection of a method without a script, which is set beside its lexicon. */
-  kind: 'ref' | 'union' | 'target'
+  /**
+   * `target`: the collection of a method without a script, which is set beside its lexicon. `link`: the collection of records
+   * that stored records name.
+   */
+  kind: 'ref' | 'union' | 'target' | 'link'
 }
 
 export interface SchemaGraph {
@@ -166,4 +169,20 @@ function referencesOf(from: string, groups: SchemaGroup[]): Reference[] {
         })),
     ),
   )
+}
+
+/** The collections of the records that some records of a collection name, by the field that names them. */
+export function linksIn(collection: string, records: unknown[]): Reference[] {
+  const found = new Map<string, Reference>()
+  const walk = (value: unknown, at: string, depth: number) => {
+    if (typeof value === 'string') {
+      const to = /^at:\/\/[^/?#]+\/([a-z][\w-]*(?:\.[\w-]+){2,})\//i.exec(value)?.[1]
+      if (to !== undefined) found.set(`${at} ${to}`, { from: collection, to, at, kind: 'link' })
+    } else if (typeof value === 'object' && value !== null && depth < MAX_DEPTH) {
+      const isList = Array.isArray(value)
+      for (const [name, inner] of Object.entries(value)) walk(inner, isList ? at : `${at}.${name}`, depth + 1)
+    }
+  }
+  for (const record of records) walk(record, 'record', 0)
+  return [...found.values()]
 }

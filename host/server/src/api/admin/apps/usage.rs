@@ -44,11 +44,12 @@ pub(super) struct ScriptUsage {
     pub id: String,
     pub is_view: bool,
     pub description: Option<String>,
+    /// Runs of a script, calls of a view.
     pub runs: u64,
     pub failures: u64,
     /// Instructions of all runs.
     pub instructions: u64,
-    /// Milliseconds in which a run computed on average.
+    /// Milliseconds in which a run of a script computed on average, and that a call of a view took.
     pub mean_ms: Option<f64>,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct ClientUsage {
     pub id: String,
     /// Whether the id is that of a client.
     pub is_client: bool,
-    /// Absent for a client that was deleted.
+    /// Null for a client that was deleted, and for callers that are none.
     pub name: Option<String>,
     pub calls: u64,
 }
@@ -108,16 +109,22 @@ async fn add_scripts(
     let runs = totals(&app.db, Measure::ScriptRuns, period).await?;
     let failures = totals(&app.db, Measure::ScriptErrors, period).await?;
     let instructions = totals(&app.db, Measure::ScriptInstructions, period).await?;
+    let calls = totals(&app.db, Measure::Requests, period).await?;
+    let errors = totals(&app.db, Measure::RequestErrors, period).await?;
     for row in scripts::names(&app.db).await? {
         let Some(trigger) = Trigger::parse(&row.id).ok().filter(|t| t.kind() != TriggerKind::JobRun) else {
             continue;
         };
-        let ran = of(&runs, &row.id);
+        let is_view = trigger.kind() == TriggerKind::View;
+        // Only scripts count their runs: a view answers each call of its method.
+        let (runs, failures, label) =
+            if is_view { (&calls, &errors, trigger.subject()) } else { (&runs, &failures, &*row.id) };
+        let ran = of(runs, label);
         let script = ScriptUsage {
-            is_view: trigger.kind() == TriggerKind::View,
+            is_view,
             description: row.description,
             runs: ran.count,
-            failures: of(&failures, &row.id).count,
+            failures: of(failures, label).count,
             instructions: of(&instructions, &row.id).count,
             mean_ms: ran.mean(),
             id: row.id,

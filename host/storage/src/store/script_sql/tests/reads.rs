@@ -81,7 +81,7 @@ async fn results_name_their_columns_and_plans_their_indexes() {
 async fn the_tables_are_those_that_a_statement_can_read() {
     for db in [testing::sqlite().await, testing::postgres().await] {
         with_secret(&db).await;
-        run(&db, &Tenant::Instance, "CREATE TABLE script_a (\"b c\" text, a integer)", &[]).await.unwrap();
+        run(&db, &Tenant::Instance, "CREATE TABLE script_a (b text, a integer)", &[]).await.unwrap();
         let found = tables(&db, &Tenant::Instance).await.unwrap();
         let names: Vec<&str> = found.iter().map(|table| table.name.as_str()).collect();
         let expected = ["accounts", "labels", "lexicons", "record_refs", "records", "script_a", "script_own"];
@@ -91,7 +91,7 @@ async fn the_tables_are_those_that_a_statement_can_read() {
             columns: columns.iter().map(|&column| column.to_owned()).collect(),
             is_own: true,
         };
-        assert_eq!(found[5..], [own("script_a", &["b c", "a"]), own("script_own", &["x", "n"])]);
+        assert_eq!(found[5..], [own("script_a", &["b", "a"]), own("script_own", &["x", "n"])]);
         for ReadableTable { name, columns, .. } in found {
             let columns: Vec<String> = columns.iter().map(|column| format!("\"{column}\"")).collect();
             let sql = format!("SELECT {} FROM {name}", columns.join(", "));
