@@ -43,7 +43,8 @@ async fn two_instances_are_compared_by_address_or_by_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("export.json").display().to_string();
     std::fs::write(&file, a.admin(Method::GET, "/admin/export", None).await.text).unwrap();
-    let output = diff(&file, &url_a);
+    let with_file = || a.run(&["diff", &file, &url_a, "--second-key", &a.admin_key]);
+    let output = with_file();
     assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), err(&output));
     assert!(out(&output).contains(" equal, 0 different: "), "{}", out(&output));
 
@@ -57,7 +58,7 @@ async fn two_instances_are_compared_by_address_or_by_file() {
         err(&output)
     );
     std::fs::write(&file, "{}").unwrap();
-    let output = diff(&file, &url_a);
+    let output = with_file();
     assert!(err(&output).contains("is not the answer of GET /admin/export"), "{}", err(&output));
     assert_eq!(diff("nowhere.json", &url_a).status.code(), Some(2));
 }

@@ -78,8 +78,8 @@ export const pages: PageEntry[] = [
   { path: '/domains', title: titles.domains, under: '/settings', needs: ['settings:manage'], words: 'origins hosts primary', load: () => import('./Domains.svelte') },
   { path: '/network-rules', title: titles.networkRules, under: '/settings', needs: ['settings:manage'], words: 'proxy forwarding allowlist', load: () => import('./NetworkRules.svelte') },
   { path: '/instance-keys', title: titles.instanceKeys, under: '/settings', needs: ['settings:manage'], words: 'oauth rotate', load: () => import('./InstanceKeys.svelte') },
-  { path: '/compare', title: titles.compare, under: '/settings', needs: ['lexicons:read', 'scripts:read', 'settings:manage'], words: 'diff export instances staging', load: () => import('./Compare.svelte') },
   { path: '/features', title: titles.features, under: '/settings', needs: ['settings:manage'], words: 'flags switch', load: () => import('./Features.svelte') },
+  { path: '/compare', title: titles.compare, under: '/settings', needs: ['lexicons:read', 'scripts:read', 'settings:manage'], words: 'diff export instances staging', load: () => import('./Compare.svelte') },
 
   { path: '/account', title: titles.account, words: 'sessions linked accounts permissions', load: () => import('./Account.svelte') },
 ]
