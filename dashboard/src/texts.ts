@@ -643,7 +643,7 @@ export const schema = {
   list: 'List',
   diagramOf: (name: string) => `Diagram of ${name}`,
   legend:
-    'Lines lead to what is referred to: solid for a reference, dashed for one of several (union), dotted for the collection that a method lists or writes, thin for the records that its newest 100 records link. A box opens its lexicon.',
+    'Lines lead to what is referred to: solid for a reference, dashed for a union, dotted for the collection that a method lists or writes, thin for the records that its newest 100 records link. A box opens its lexicon.',
   none: 'There is no lexicon in this namespace',
   noLexicons: 'There are no lexicons yet',
   noLexiconsText: 'Add the lexicons of an application: their fields and references are shown here.',
@@ -655,7 +655,7 @@ export const schema = {
   to: 'To',
   at: 'Field',
   kind: 'Kind',
-  kinds: { ref: 'reference', union: 'one of several', target: 'target collection', link: 'linked by records' },
+  kinds: { ref: 'reference', union: 'union', target: 'target collection', link: 'linked by records' },
   noFields: 'It has no fields.',
   required: 'required',
   link: 'links a record',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { around, curveOf, endOf, ofNamespace } from '../src/lib/layout'
+import { around, curveOf, endOf, ofNamespace, rowCenter } from '../src/lib/layout'
 import { graphOf, linksIn, namespaceOf, shortOf } from '../src/lib/schema'
 
 const NOTE = {
@@ -110,7 +110,7 @@ test('a lexicon stands between its neighbours', () => {
     ['createdAt?', 'datetime'],
   ])
   // The line begins at the row of the field.
-  expect(edges[1]?.start[1]).toBe((chosen?.y ?? 0) + 30 + 3.5 * 20)
+  expect(edges[1]?.start[1]).toBe((chosen?.y ?? 0) + rowCenter(3))
   expect(around(graph, 'com.example.gone').boxes).toHaveLength(1)
 })
 
@@ -157,5 +157,5 @@ test('stored records say which collections they link', () => {
   const chosen = boxes.find(({ isChosen }) => isChosen)
   const edge = edges.find(({ to }) => to === 'com.other.thing')
   // At the row of the field "about".
-  expect(edge?.start[1]).toBe((chosen?.y ?? 0) + 30 + 4.5 * 20)
+  expect(edge?.start[1]).toBe((chosen?.y ?? 0) + rowCenter(4))
 })

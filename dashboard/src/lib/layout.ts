@@ -40,9 +40,13 @@ export interface Diagram {
 export const BOX_WIDTH = 280
 export const HEAD = 30
 export const ROW = 20
+const PADDING = 4
 const GAP = 14
 const BETWEEN = 96
 const MARGIN = 12
+
+/** How far below the top of a box the middle of a row is. */
+export const rowCenter = (at: number) => HEAD + PADDING + (at + 0.5) * ROW
 
 /** Rows of the chosen lexicon: more are in the list. */
 const MAX_ROWS = 40
@@ -64,14 +68,15 @@ export function around(graph: SchemaGraph, id: string): Diagram {
   const outgoing = unique(graph.references.filter(({ from, to }) => from === id && to !== id).map(({ to }) => to))
   const chosen = graph.lexicons.get(id)
   const rows = chosen ? rowsOf(chosen) : []
-  const columns = [incoming, [id], outgoing].map((ids) => ids.map((one) => ({ id: one, rows: one === id ? rows : [] })))
-  const { boxes, width, height } = placed(graph, columns, id, (one) => one)
-  const [left, middle, right] = [0, 1, 2].map((column) => boxes.filter(({ x }) => x === columnAt(column)))
-  const center = middle?.[0]
+  const columns = [incoming, [id], outgoing]
+    .filter((ids) => ids.length > 0)
+    .map((ids) => ids.map((one) => ({ id: one, rows: one === id ? rows : [] })))
+  const { boxes, width, height } = placed(graph, columns, { chosen: id })
+  const center = boxes.find(({ isChosen }) => isChosen)
   if (!center) return { boxes, edges: [], width, height }
   const edges = [
-    ...(left ?? []).map((box) => edge(graph, box, center, HEAD / 2)),
-    ...(right ?? []).map((box) => edge(graph, center, box, rowAt(graph, center, box.id))),
+    ...boxes.filter(({ x }) => x < center.x).map((box) => edge(graph, box, center, HEAD / 2)),
+    ...boxes.filter(({ x }) => x > center.x).map((box) => edge(graph, center, box, rowAt(graph, center, box.id))),
   ]
   return { boxes, edges, width, height }
 }
@@ -90,15 +95,14 @@ export function ofNamespace(graph: SchemaGraph, namespace: string): Diagram {
   const columns = ordered([methods, definitions, records], references)
     .filter((ids) => ids.length > 0)
     .map((ids) => ids.map((id) => ({ id, rows: [] })))
-  const short = (id: string) => id.slice(namespace.length + 1)
-  const upper = placed(graph, columns, null, short)
+  const title = (id: string) => id.slice(namespace.length + 1)
+  const upper = placed(graph, columns, { title })
   const single = [...inside].filter((id) => !tied.has(id)).toSorted(byName)
   const below = [0, 1, 2].map((column) => single.filter((_, at) => at % 3 === column).map((id) => ({ id, rows: [] })))
   const lower = placed(
     graph,
     below.filter((ids) => ids.length > 0),
-    null,
-    short,
+    { title, isGrid: true },
   )
   const top = columns.length > 0 ? upper.height + GAP : 0
   const boxes = [...upper.boxes, ...lower.boxes.map((box) => ({ ...box, y: box.y + top }))]
@@ -135,17 +139,23 @@ function ordered(columns: string[][], references: Reference[]): string[][] {
 
 const columnAt = (column: number) => MARGIN + column * (BOX_WIDTH + BETWEEN)
 
+interface Placing {
+  chosen?: string
+  title?: (id: string) => string
+  /** Whether its columns begin at the top. Otherwise each is in the middle. */
+  isGrid?: boolean
+}
+
 function placed(
   graph: SchemaGraph,
   columns: { id: string; rows: Row[] }[][],
-  chosen: string | null,
-  title: (id: string) => string,
+  { chosen, title = (id) => id, isGrid = false }: Placing,
 ): Omit<Diagram, 'edges'> {
-  const heightOf = (rows: Row[]) => HEAD + rows.length * ROW + (rows.length > 0 ? 6 : 0)
+  const heightOf = (rows: Row[]) => HEAD + rows.length * ROW + (rows.length > 0 ? 2 * PADDING : 0)
   const heights = columns.map((boxes) => boxes.reduce((sum, { rows }) => sum + heightOf(rows) + GAP, -GAP))
   const height = Math.max(0, ...heights)
   const boxes = columns.flatMap((column, at) => {
-    let y = MARGIN + (chosen === null ? 0 : (height - (heights[at] ?? 0)) / 2)
+    let y = MARGIN + (isGrid ? 0 : (height - (heights[at] ?? 0)) / 2)
     return column.map(({ id, rows }): Box => {
       const box = {
         id,
@@ -184,7 +194,7 @@ function rowAt(graph: SchemaGraph, { id, rows }: Box, to: string): number {
   const at = graph.references.find((one) => one.from === id && one.to === to)?.at ?? ''
   const fits = (row: Row) => row.at === at || at.startsWith(`${row.at}.`)
   const place = rows.findLastIndex((row) => row.at !== '' && fits(row))
-  return place < 0 ? HEAD / 2 : HEAD + (place + 0.5) * ROW
+  return place < 0 ? HEAD / 2 : rowCenter(place)
 }
 
 function edge(graph: SchemaGraph, from: Box, to: Box, below: number): Edge {
