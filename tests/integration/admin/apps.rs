@@ -21,8 +21,10 @@ async fn an_app_has_its_parts_and_its_callers(mut world: World) {
     let server = &world.server;
     server.upload(query_lexicon("org.other.feed.list"), None).await;
     server.bind(LIST, "function handle() if params.fail then error('no') end return {} end").await;
-    let job = json!({ "id": "job.run:com.example.job", "body": "function handle() end" });
-    assert_eq!(server.admin(Method::POST, "/admin/scripts", Some(&job)).await.status, 201);
+    for trigger in ["job.run:com.example.job", "labeler.apply:_actor"] {
+        let script = json!({ "id": trigger, "body": "function handle() end" });
+        assert_eq!(server.admin(Method::POST, "/admin/scripts", Some(&script)).await.status, 201);
+    }
     let client = App::confidential(server, "busy").await;
     let key = [("x-client-key", &*client.key)];
     for _ in 0..3 {

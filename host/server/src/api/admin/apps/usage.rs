@@ -17,7 +17,7 @@ use belvedere_storage::store::{StoreError, api_clients, lexicons, records, scrip
 pub(super) struct AppUsage {
     /// By id.
     pub lexicons: Vec<LexiconUsage>,
-    /// By id. Scripts of jobs belong to no app.
+    /// By id. Scripts of jobs and of labels on accounts belong to no app.
     pub scripts: Vec<ScriptUsage>,
     /// With the most calls first.
     pub clients: Vec<ClientUsage>,
@@ -64,33 +64,42 @@ pub(super) struct ClientUsage {
     pub calls: u64,
 }
 
+/// The calls of each method.
+struct Calls {
+    all: HashMap<String, Total>,
+    /// Those that this server failed to answer.
+    errors: HashMap<String, Total>,
+}
+
 /// All apps, by name.
 pub(super) async fn read(
     app: &App,
     period: (Timestamp, Timestamp),
 ) -> Result<BTreeMap<String, AppUsage>, StoreError> {
     let mut apps = BTreeMap::<String, AppUsage>::new();
-    add_lexicons(app, period, &mut apps).await?;
-    add_scripts(app, period, &mut apps).await?;
+    let calls = Calls {
+        all: totals(&app.db, Measure::Requests, period).await?,
+        errors: totals(&app.db, Measure::RequestErrors, period).await?,
+    };
+    add_lexicons(app, &calls, &mut apps).await?;
+    add_scripts(app, period, &calls, &mut apps).await?;
     add_clients(app, period, &mut apps).await?;
     Ok(apps)
 }
 
 async fn add_lexicons(
     app: &App,
-    period: (Timestamp, Timestamp),
+    calls: &Calls,
     apps: &mut BTreeMap<String, AppUsage>,
 ) -> Result<(), StoreError> {
     let counts = records::collection_counts(&app.db).await?;
     let counts: HashMap<String, u64> = counts.into_iter().map(|one| (one.collection, one.records)).collect();
-    let calls = totals(&app.db, Measure::Requests, period).await?;
-    let errors = totals(&app.db, Measure::RequestErrors, period).await?;
     for row in lexicons::versions(&app.db).await? {
-        let called = of(&calls, &row.id);
+        let called = of(&calls.all, &row.id);
         let lexicon = LexiconUsage {
             records: (row.lexicon_type == "record").then(|| counts.get(&row.id).copied().unwrap_or_default()),
             calls: called.count,
-            errors: of(&errors, &row.id).count,
+            errors: of(&calls.errors, &row.id).count,
             mean_ms: called.mean(),
             lexicon_type: row.lexicon_type,
             source: row.source,
@@ -104,21 +113,21 @@ async fn add_lexicons(
 async fn add_scripts(
     app: &App,
     period: (Timestamp, Timestamp),
+    calls: &Calls,
     apps: &mut BTreeMap<String, AppUsage>,
 ) -> Result<(), StoreError> {
     let runs = totals(&app.db, Measure::ScriptRuns, period).await?;
     let failures = totals(&app.db, Measure::ScriptErrors, period).await?;
     let instructions = totals(&app.db, Measure::ScriptInstructions, period).await?;
-    let calls = totals(&app.db, Measure::Requests, period).await?;
-    let errors = totals(&app.db, Measure::RequestErrors, period).await?;
     for row in scripts::names(&app.db).await? {
-        let Some(trigger) = Trigger::parse(&row.id).ok().filter(|t| t.kind() != TriggerKind::JobRun) else {
-            continue;
-        };
+        let Some(trigger) = Trigger::parse(&row.id).ok().filter(is_about_nsid) else { continue };
         let is_view = trigger.kind() == TriggerKind::View;
         // Only scripts count their runs: a view answers each call of its method.
-        let (runs, failures, label) =
-            if is_view { (&calls, &errors, trigger.subject()) } else { (&runs, &failures, &*row.id) };
+        let (runs, failures, label) = if is_view {
+            (&calls.all, &calls.errors, trigger.subject())
+        } else {
+            (&runs, &failures, &*row.id)
+        };
         let ran = of(runs, label);
         let script = ScriptUsage {
             is_view,
@@ -132,6 +141,11 @@ async fn add_scripts(
         apps.entry(app_of(trigger.subject()).to_owned()).or_default().scripts.push(script);
     }
     Ok(())
+}
+
+/// Whether the script belongs to an app: those of jobs and of labels on accounts don't.
+fn is_about_nsid(trigger: &Trigger) -> bool {
+    trigger.kind() != TriggerKind::JobRun && trigger.subject().contains('.')
 }
 
 /// Adds the callers of the apps that are there already.
