@@ -61,12 +61,13 @@ impl History {
     /// An XRPC call that has ended: `failed` by this server's fault; `client` is the id of an API client.
     pub fn request(&self, method: &str, client: &str, took: Duration, failed: bool) {
         let millis = took.as_secs_f64() * 1e3;
+        let app_and_client = format!("{} {client}", app_of(method));
         let mut counts = self.lock();
         let buckets = latencies::one(millis);
         counts.add(Measure::Requests, method, Sample { count: 1, total: millis, max: millis, buckets });
         let one = Sample { count: 1, ..Sample::default() };
         counts.add(Measure::ClientRequests, client, one);
-        counts.add(Measure::AppRequests, &format!("{} {client}", app_of(method)), one);
+        counts.add(Measure::AppRequests, &app_and_client, one);
         if failed {
             counts.add(Measure::RequestErrors, method, one);
         }

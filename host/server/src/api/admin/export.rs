@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 use crate::access::Admin;
 use crate::api::answer::{Json, JsonResult};
 use crate::app::{App, Topic};
-use belvedere_base::clock::Timestamp;
 use belvedere_storage::store::lexicons::{self, LexiconRow};
 use belvedere_storage::store::scripts::{self, ScriptRow};
 use belvedere_web::http::{Error, Request};
@@ -84,7 +83,7 @@ pub async fn handle(app: Arc<App>, _admin: Admin, _request: Request) -> JsonResu
         version: env!("CARGO_PKG_VERSION").to_owned(),
         did: app.identity.did.to_string(),
         url: app.identity.origin.clone(),
-        exported_at: Timestamp::to_string(&app.clock.now()),
+        exported_at: app.clock.now().to_string(),
         lexicons: lexicons.collect::<Result<_, _>>().map_err(Error::internal)?,
         scripts: scripts
             .map(|ScriptRow { id, description, body, .. }| ExportedScript { id, description, body })
