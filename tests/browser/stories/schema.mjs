@@ -50,7 +50,7 @@ test('a schema leads from lexicon to lexicon', async () => {
     await page.getByRole('cell', { name: '#place.about' }).waitFor()
     await checkAccessibility(page, 'the list of a schema')
     await places.getByRole('link', { name: NOTE }).click()
-    await until('the note is chosen', async () => (await page.getByLabel('Lexicon', { exact: true }).inputValue()) === NOTE)
+    await until('the note is chosen', async () => (await page.getByRole('combobox', { name: 'Lexicon' }).inputValue()) === NOTE)
     await page.getByRole('link', { name: 'Open the lexicon' }).click()
     await page.getByRole('tab', { name: 'Schema' }).click()
     await page.getByRole('region', { name: `Diagram of ${NOTE}` }).getByRole('link', { name: `${LIST}, query` }).click()
