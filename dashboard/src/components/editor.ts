@@ -23,6 +23,7 @@ import { Compartment, EditorState, type Extension } from '@codemirror/state'
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
 import { completionsOf, type Suggestion } from './completion'
+import { sqlCompletionsOf, statementAt, type ReadableTable } from './sql-completion'
 
 export type Language = 'lua' | 'json' | 'sql'
 
@@ -44,6 +45,7 @@ export interface Options {
   onsave: () => void
   onrun?: () => void
   suggestions: () => Suggestion[]
+  tables: () => ReadableTable[]
 }
 
 export interface Editor {
@@ -123,12 +125,25 @@ export function createEditor(host: HTMLElement, options: Options): Editor {
   const writable = new Compartment()
   const readOnly = (on: boolean) => [EditorState.readOnly.of(on), EditorView.editable.of(!on)]
 
+  /** The names for a place of SQL, which may be in a string of Lua. */
+  function completeSql(sql: string, at: number, context: CompletionContext) {
+    const { word, found } = sqlCompletionsOf(sql, at, options.tables(), context.explicit)
+    return found.length > 0 ? { from: context.pos - word.length, options: found, filter: false } : null
+  }
+
   /** Without `filter` and `validFor` this is asked again with each letter. */
   function complete(context: CompletionContext) {
-    const node = syntaxTree(context.state).resolveInner(context.pos, -1).name
-    if (options.language !== 'lua' || /comment|string/.test(node)) return null
-    const word = context.matchBefore(/[a-z_][\w.:]*$/i)
+    const { language } = options
+    if (language === 'json') return null
     const text = context.state.doc.toString()
+    const node = syntaxTree(context.state).resolveInner(context.pos, -1).name
+    const isText = /comment|string/.test(node)
+    if (language === 'sql') return isText ? null : completeSql(text, context.pos, context)
+    if (isText) {
+      const statement = /string/.test(node) ? statementAt(text, context.pos) : null
+      return statement && completeSql(statement.sql, statement.at, context)
+    }
+    const word = context.matchBefore(/[a-z_][\w.:]*$/i)
     const found = completionsOf(word?.text ?? '', text, options.suggestions(), context.explicit)
     return found.length > 0 ? { from: word?.from ?? context.pos, options: found, filter: false } : null
   }

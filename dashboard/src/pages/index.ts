@@ -32,7 +32,11 @@ export const pages: PageEntry[] = [
   { path: '/collections', title: titles.collections, group: 'data', needs: ['records:read'], load: () => import('./Collections.svelte') },
   { path: '/lexicons', title: titles.lexicons, group: 'data', needs: ['lexicons:read'], words: 'schemas', load: () => import('./Lexicons.svelte') },
   { path: '/lexicons/new', title: titles.lexiconNew, needs: ['lexicons:create'], words: 'upload network', load: () => import('./LexiconNew.svelte') },
+  { path: '/lexicons/schema', title: titles.lexiconSchema, needs: ['lexicons:read'], words: 'diagram references fields types', load: () => import('./LexiconSchema.svelte') },
   { path: '/lexicons/:id', title: titles.lexicon, needs: ['lexicons:read'], load: () => import('./Lexicon.svelte') },
+
+  { path: '/apps', title: titles.apps, group: 'data', needs: ['lexicons:read', 'scripts:read', 'stats:read'], words: 'namespaces usage callers cost', load: () => import('./Apps.svelte') },
+  { path: '/apps/:app', title: titles.app, needs: ['lexicons:read', 'scripts:read', 'stats:read'], load: () => import('./App.svelte') },
 
   { path: '/spaces', title: titles.spaces, group: 'data', needs: ['spaces:read'], feature: 'spaces', load: () => import('./Spaces.svelte') },
   { path: '/spaces/:uri', title: titles.space, needs: ['spaces:read'], load: () => import('./Space.svelte') },
@@ -75,6 +79,7 @@ export const pages: PageEntry[] = [
   { path: '/network-rules', title: titles.networkRules, under: '/settings', needs: ['settings:manage'], words: 'proxy forwarding allowlist', load: () => import('./NetworkRules.svelte') },
   { path: '/instance-keys', title: titles.instanceKeys, under: '/settings', needs: ['settings:manage'], words: 'oauth rotate', load: () => import('./InstanceKeys.svelte') },
   { path: '/features', title: titles.features, under: '/settings', needs: ['settings:manage'], words: 'flags switch', load: () => import('./Features.svelte') },
+  { path: '/compare', title: titles.compare, under: '/settings', needs: ['lexicons:read', 'scripts:read', 'settings:manage'], words: 'diff export instances staging', load: () => import('./Compare.svelte') },
 
   { path: '/account', title: titles.account, words: 'sessions linked accounts permissions', load: () => import('./Account.svelte') },
 ]

@@ -72,11 +72,11 @@ const prepared = once(async () => {
   const of = (path, params) => Object.entries(params).reduce((text, [name, value]) => text.replace(`:${name}`, encodeURIComponent(value)), path)
   const params = {
     '/lexicons/:id': { id: NOTE }, '/scripts/:id': { id }, '/dead-letters/:id': { id: letter.id }, '/backfill/:id': { id: started.job_id ?? started.id },
-    '/clients/:id': { id: client.id }, '/users/:id': { id: user.id },
+    '/clients/:id': { id: client.id }, '/apps/:app': { app: 'org.example' }, '/users/:id': { id: user.id },
   }
   const places = new Map(
     [
-      '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/events', '/statistics', '/account', '/backfill',
+      '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/lexicons/schema', '/apps', '/compare', '/events', '/statistics', '/account', '/backfill',
       '/moderation', '/moderation?decide=yes', '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/sql', '/labelers', '/database', '/clients', '/clients/new', '/users',
       '/api-keys', '/linked-repos', '/plugins', '/plugins/new', '/settings', '/features', '/network-rules', '/domains', '/identity', '/instance-keys',
       '/spaces', '/inspections', `/inspections?id=${inspection.id}`, ...Object.keys(params),

@@ -84,7 +84,12 @@ async fn what_the_server_does_is_in_the_history_at_once(mut world: World) {
     // A new source begins to count from zero, and the history goes on.
     server.bind(LIST, "function handle() return { new = true } end").await;
     server.xrpc(LIST).await;
-    assert_eq!(totals(&history(server, "metric=script_runs").await), [(script, 5.0)]);
+    assert_eq!(totals(&history(server, "metric=script_runs").await), [(script.clone(), 5.0)]);
+    // Runs are counted too if the script is replaced right after them.
+    server.bind(LIST, "function handle() error('no') end").await;
+    assert_eq!(server.xrpc(LIST).await.status, 500);
+    server.bind(LIST, "function handle() return {} end").await;
+    assert_eq!(totals(&history(server, "metric=script_errors").await), [(script, 2.0)]);
 
     let path = format!("/admin/scripts/{}", format!("xrpc.query:{LIST}").replace(':', "%3A"));
     assert_eq!(server.admin(Method::DELETE, &path, None).await.status, 204);

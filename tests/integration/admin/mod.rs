@@ -1,11 +1,13 @@
 mod accounts;
 mod api_clients;
 mod api_keys;
+mod apps;
 mod backfill;
 mod bulk;
 mod checks;
 mod domains;
 mod events;
+mod export;
 mod instance_key;
 mod jobs;
 mod labelers;

@@ -3,14 +3,18 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::{ALICE, NOTES, World};
+use crate::fixtures::{ALICE, LIST, NOTES, World};
 use crate::support::instance::{Answer, Instance};
 
 async fn run(server: &Instance, body: Value) -> Answer {
     server.admin(Method::POST, "/admin/sql", Some(&body)).await
 }
 
-crate::in_both_worlds!(a_select_is_answered_explained_and_logged, the_console_reads_what_scripts_read);
+crate::in_both_worlds!(
+    a_select_is_answered_explained_and_logged,
+    the_console_reads_what_scripts_read,
+    the_tables_that_can_be_read_are_listed
+);
 
 async fn a_select_is_answered_explained_and_logged(world: World) {
     let world = world.with_notes().await;
@@ -92,4 +96,26 @@ async fn the_console_reads_what_scripts_read(world: World) {
     let headers = [("authorization", &*format!("Bearer {key}"))];
     let body = Some(json!({ "sql": "SELECT 1 AS n" }).to_string());
     assert_eq!(server.request(Method::POST, "/admin/sql", &headers, body).await.status, 403);
+}
+
+async fn the_tables_that_can_be_read_are_listed(world: World) {
+    let world = world.with_notes().await;
+    let server = &world.server;
+    server
+        .bind(
+            LIST,
+            "function handle() db.raw('CREATE TABLE script_seen (uri text, n integer)') return {} end",
+        )
+        .await;
+    assert_eq!(server.xrpc(LIST).await.status, 200);
+    let found = server.admin(Method::GET, "/admin/sql/tables", None).await;
+    assert_eq!(found.status, 200, "{}", found.text);
+    let tables = found.body["tables"].as_array().unwrap();
+    let names: Vec<&str> = tables.iter().filter_map(|table| table["name"].as_str()).collect();
+    assert_eq!(names, ["accounts", "labels", "lexicons", "record_refs", "records", "script_seen"]);
+    assert_eq!(tables[5], json!({ "name": "script_seen", "columns": ["uri", "n"], "own": true }));
+    assert_eq!((&tables[0]["columns"][1], &tables[0]["own"]), (&json!("handle"), &json!(false)));
+    let key = server.create_key(&["--did", ALICE, "--permissions", "scripts:read"]);
+    let headers = [("authorization", &*format!("Bearer {key}"))];
+    assert_eq!(server.request(Method::GET, "/admin/sql/tables", &headers, None).await.status, 403);
 }

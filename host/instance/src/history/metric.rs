@@ -15,6 +15,8 @@ pub enum Measure {
     RequestErrors,
     /// XRPC calls by API client.
     ClientRequests,
+    /// XRPC calls by app and API client: their names, with a space between.
+    AppRequests,
     /// Runs by script, with the milliseconds in which they computed.
     ScriptRuns,
     ScriptErrors,
@@ -22,7 +24,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 
     /// The name in the store.
     pub fn as_str(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Measure {
             Self::Requests => "requests",
             Self::RequestErrors => "request_errors",
             Self::ClientRequests => "client_requests",
+            Self::AppRequests => "app_requests",
             Self::ScriptRuns => "script_runs",
             Self::ScriptErrors => "script_errors",
             Self::ScriptInstructions => "script_instructions",

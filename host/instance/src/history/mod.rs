@@ -7,8 +7,10 @@ mod metric;
 mod recent;
 mod recorder;
 mod series;
+mod totals;
 
 pub use metric::{Measure, Metric};
 pub use recent::Recent;
 pub use recorder::{FLUSH_EVERY, History, KEPT_SECONDS, STEP_SECONDS};
 pub use series::{Query, Series, Steps};
+pub use totals::{Total, totals};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Measure, latencies};
 use belvedere_base::clock::{Clock, Timestamp};
+use belvedere_protocol::atproto::app_of;
 use belvedere_storage::store::metric_history::{self, NewSample, Sample};
 use belvedere_storage::store::{Db, StoreError};
 
@@ -18,7 +19,7 @@ pub const KEPT_SECONDS: i64 = 7 * 86_400;
 /// Interval at which counts are added to the store. A crash loses the counts since then.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(20);
 
-/// Labels of one measure that a host counts separately within a step; the others share one. It bounds the rows: six
+/// Labels of one measure that a host counts separately within a step; the others share one. It bounds the rows: seven
 /// measures with labels, and 2,016 steps in a week.
 const MAX_LABELS: usize = 100;
 
@@ -60,12 +61,15 @@ impl History {
     /// An XRPC call that has ended: `failed` by this server's fault; `client` is the id of an API client.
     pub fn request(&self, method: &str, client: &str, took: Duration, failed: bool) {
         let millis = took.as_secs_f64() * 1e3;
+        let app_and_client = format!("{} {client}", app_of(method));
         let mut counts = self.lock();
         let buckets = latencies::one(millis);
         counts.add(Measure::Requests, method, Sample { count: 1, total: millis, max: millis, buckets });
-        counts.add(Measure::ClientRequests, client, Sample { count: 1, ..Sample::default() });
+        let one = Sample { count: 1, ..Sample::default() };
+        counts.add(Measure::ClientRequests, client, one);
+        counts.add(Measure::AppRequests, &app_and_client, one);
         if failed {
-            counts.add(Measure::RequestErrors, method, Sample { count: 1, ..Sample::default() });
+            counts.add(Measure::RequestErrors, method, one);
         }
     }
 
@@ -150,6 +154,7 @@ const ALL: [Measure; Measure::COUNT] = [
     Measure::Requests,
     Measure::RequestErrors,
     Measure::ClientRequests,
+    Measure::AppRequests,
     Measure::ScriptRuns,
     Measure::ScriptErrors,
     Measure::ScriptInstructions,
@@ -181,9 +186,11 @@ mod tests {
         assert_eq!(
             samples,
             [
+                ("app_requests", zero, "a me".to_owned(), sample(2, 0.0, 0.0)),
                 ("client_requests", zero, "me".to_owned(), sample(2, 0.0, 0.0)),
                 ("request_errors", zero, "a".to_owned(), sample(1, 0.0, 0.0)),
                 ("requests", zero, "a".to_owned(), of_both),
+                ("app_requests", one, "a you".to_owned(), sample(1, 0.0, 0.0)),
                 ("client_requests", one, "you".to_owned(), sample(1, 0.0, 0.0)),
                 (
                     "requests",
@@ -230,6 +237,6 @@ mod tests {
         let mut both = Sample { count: 2, total: 5.0, max: 3.0, buckets: latencies::one(2.0) };
         both.add(Sample { buckets: latencies::one(3.0), ..Sample::default() });
         assert!(samples.contains(&("requests", Timestamp(0), "a".to_owned(), both)), "{samples:?}");
-        assert_eq!(samples.len(), 2, "each row once");
+        assert_eq!(samples.len(), 3, "each row once");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Syntax types and DAG-CBOR come from the crate `shrike`, which only this room uses.
 
+mod app;
 mod at_identifier;
 pub mod blobs;
 pub(crate) mod car;
@@ -19,6 +20,7 @@ pub mod scope;
 pub mod space_uri;
 mod typed;
 
+pub use app::app_of;
 pub use at_identifier::AtIdentifier;
 pub use car::InvalidBlocks;
 pub use did::{Did, is_service_fragment};

@@ -184,6 +184,7 @@ fn always() -> RouteTable {
         Route::admin(POST, "/admin/jobs/{id}/resume", P::JobsManage, admin::jobs::resume),
 
         Route::admin(POST, "/admin/sql", P::ScriptsManage, admin::sql::handle),
+        Route::admin(GET, "/admin/sql/tables", P::ScriptsManage, admin::sql::tables),
 
         Route::admin(GET, "/admin/schedules", P::ScriptsRead, admin::schedules::list),
 
@@ -201,6 +202,10 @@ fn always() -> RouteTable {
         Route::admin(DELETE, "/admin/scripts/{id}", P::ScriptsManage, admin::scripts::delete),
         Route::admin(GET, "/admin/scripts/{id}/revisions", P::ScriptsRead, admin::scripts::revisions::list),
         Route::admin(GET, "/admin/scripts/{id}/revisions/{revision}", P::ScriptsRead, admin::scripts::revisions::get),
+
+        Route::admin(GET, "/admin/apps", [P::LexiconsRead, P::ScriptsRead, P::StatsRead], admin::apps::list),
+        Route::admin(GET, "/admin/apps/{app}", [P::LexiconsRead, P::ScriptsRead, P::StatsRead], admin::apps::get),
+        Route::admin(GET, "/admin/export", [P::LexiconsRead, P::ScriptsRead, P::SettingsManage], admin::export::handle),
 
         Route::admin(GET, "/admin/settings", P::SettingsManage, admin::settings::list),
         Route::admin(GET, "/admin/settings/db-info", P::SettingsManage, admin::settings::db_info),

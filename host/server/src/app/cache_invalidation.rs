@@ -150,6 +150,7 @@ impl App {
             }
             Topic::Plugins => self.plugins.loader.reload().await,
             Topic::Scripts => {
+                self.collect();
                 self.scripting.runtime.scripts.reload(&self.scripting.runtime.engine, db).await?;
                 self.scripting.views.reload(db).await
             }
@@ -157,6 +158,7 @@ impl App {
                 if trigger.starts_with(TriggerKind::View.as_str()) {
                     return self.scripting.views.reload(db).await;
                 }
+                self.collect();
                 self.scripting.runtime.scripts.reload_one(&self.scripting.runtime.engine, db, trigger).await
             }
             Topic::ScriptVariables => {

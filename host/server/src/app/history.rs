@@ -58,7 +58,8 @@ impl App {
         }
     }
 
-    fn collect(&self) {
+    /// Takes over what the stream and the scripts have counted. A script that is replaced takes its counts with it.
+    pub(super) fn collect(&self) {
         let mut totals = self.counted.0.lock().unwrap_or_else(PoisonError::into_inner);
         let events = self.stream.status().events;
         self.record_more(Measure::StreamEvents, "", events.saturating_sub(totals.stream_events), 0.0);

@@ -1,12 +1,13 @@
-//! Defines and runs the command line: serve, migrate, doctor, admin, lexicon, script, view, plugin, job, backfill, verify, backup, move, guest.
+//! Defines and runs the command line: serve, migrate, doctor, admin, lexicon, script, view, plugin, job, backfill, verify, diff, backup, move, guest.
 //!
 //! Exit codes: 0 success, 1 failure, 2 an invalid command line or configuration, for which a retry does not help
-//! (systemd's `RestartPreventExitStatus=2`). `verify` and `lexicon diff` have their own.
+//! (systemd's `RestartPreventExitStatus=2`). `verify`, `diff` and `lexicon diff` have their own.
 
 mod admin;
 mod backfill;
 mod backup;
 mod compile_plugin;
+mod diff;
 mod display;
 mod doctor;
 mod existing;
@@ -35,6 +36,8 @@ use belvedere_instance::config::{self, Config};
 
 const FAILED: u8 = 1;
 const MISCONFIGURED: u8 = 2;
+/// The exit status of a comparison that is not complete.
+const NOT_COMPARED: u8 = 2;
 
 /// Tokio's event interval: a busy worker polls its sockets after every task. Tokio's default of 61 suits tasks of
 /// microseconds, but a script runs for a tenth of a millisecond or two at a time, and a request would wait for several
@@ -84,6 +87,8 @@ enum Command {
     Backfill(backfill::Command),
     /// Compare the index with the PDSs; exit status 0: equal, 1: different, 2: could not be compared
     Verify(verify::Command),
+    /// Print how two instances differ in lexicons, scripts, views and settings; exit status 0: equal, 1: different, 2: not compared
+    Diff(diff::Command),
     /// Copy the database into a file, while the server runs
     Backup(backup::Command),
     /// Copy everything from the database into one of the other kind: from SQLite to PostgreSQL, or back
@@ -146,6 +151,7 @@ async fn run(command: Command, config: Config) -> anyhow::Result<ExitCode> {
         Command::Job(command) => job::run(command, &config).await,
         Command::Backfill(command) => backfill::run(command, &config).await,
         Command::Verify(command) => Ok(verify::run(command, &config).await),
+        Command::Diff(command) => Ok(diff::run(command, &config).await),
         Command::Backup(command) => backup::run(command, &config).await,
         Command::Move(command) => move_to::run(command, &config).await,
         Command::Guest(command) => guest::run(command, &config).await,

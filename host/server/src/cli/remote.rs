@@ -45,6 +45,13 @@ pub(super) struct Server {
     key: String,
 }
 
+impl Server {
+    /// The server at an address.
+    pub(super) fn at(url: &str, key: String) -> Self {
+        Self { address: Address { url: Some(url.to_owned()) }, key }
+    }
+}
+
 /// A server for commands that also do without one.
 #[derive(Args, Debug)]
 pub(super) struct OptionalServer {

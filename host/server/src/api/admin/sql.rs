@@ -14,9 +14,9 @@ use crate::api::body::or_default;
 use crate::api::input::WithBody;
 use crate::app::App;
 use belvedere_instance::events::Event;
-use belvedere_storage::store::script_sql::{self, Answer, ScriptSqlError};
+use belvedere_storage::store::script_sql::{self, Answer, ReadableTable, ScriptSqlError};
 use belvedere_web::fair_share::Tenant;
-use belvedere_web::http::Error;
+use belvedere_web::http::{Error, Request};
 
 /// The name of the place in the error for a statement that does not read.
 const PLACE: &str = "the SQL console";
@@ -75,4 +75,25 @@ pub async fn handle(app: Arc<App>, admin: Admin, request: WithBody<SqlQuery>) ->
     let rows = String::from_utf8(rows).map_err(Error::internal)?;
     let rows = RawValue::from_string(rows).map_err(Error::internal)?;
     Ok(Json(SqlRows { columns, rows, duration_ms: duration.as_micros() as f64 / 1e3 }))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SqlTables {
+    /// Views of the index, then the tables of the scripts.
+    tables: Vec<SqlTable>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SqlTable {
+    name: String,
+    columns: Vec<String>,
+    /// Whether it belongs to the scripts of this server.
+    own: bool,
+}
+
+/// `GET /admin/sql/tables`: the tables that a statement can read, with their columns, as an editor proposes them.
+pub async fn tables(app: Arc<App>, admin: Admin, _request: Request) -> JsonResult<SqlTables> {
+    let tables = script_sql::tables(&app.db, &Tenant::of_did(admin.did.as_str())).await.map_err(failure)?;
+    let view = |ReadableTable { name, columns, is_own: own }| SqlTable { name, columns, own };
+    Ok(Json(SqlTables { tables: tables.into_iter().map(view).collect() }))
 }

@@ -12,11 +12,8 @@ use super::check::report;
 use super::files;
 use super::remote::Lexicons;
 use crate::api::admin::lexicons::differences;
-use crate::cli::FAILED;
+use crate::cli::{FAILED, NOT_COMPARED};
 use belvedere_instance::config::Config;
-
-/// The exit status of a comparison that is not complete.
-const NOT_COMPARED: u8 = 2;
 
 pub(super) async fn run(dir: &Path, server: &Server, config: &Config) -> ExitCode {
     match compare(dir, server, config).await {

@@ -15,6 +15,7 @@ pub(super) mod postgres;
 pub mod role;
 pub(super) mod sqlite;
 pub(super) mod statement_limits;
+mod tables;
 mod views;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub(super) use costs::Costs;
 use guard::GuardError;
 pub use page::{RowPage, read as read_page};
 use role::RoleError;
+pub use tables::{ReadableTable, tables};
 
 /// PostgreSQL: the schema of the views.
 pub(super) const VIEW_SCHEMA: &str = "script_views";

@@ -40,7 +40,7 @@ pub use limits::{MAX_BYTES, MAX_CALLS, MAX_PARAM_BYTES, MAX_PARAMS, OWN_PREFIX, 
 use limits::{MAX_DEPTH, MAX_NODES, MAX_TOKENS, PARSER_DEPTH};
 pub(super) use names::CTE_PREFIX;
 use plain::only;
-pub use scope::Catalog;
+pub use scope::{Catalog, views};
 use scope::{Columns, Cost, Scope};
 
 use super::super::Backend;

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use sqlparser::ast::Ident;
 
 use super::idents::{checked_name, same_name};
+use super::limits::VIEWS;
 use super::{GuardError, Rewriter, unsupported};
 use crate::store::Backend;
 
@@ -63,6 +64,12 @@ pub(super) fn view_columns(name: &str) -> Option<Columns> {
         _ => return None,
     };
     Some(names.split(' ').map(|name| Column { is_json: name == json, ..Column::new(name) }).collect())
+}
+
+/// The views with the names of their columns, by name.
+pub fn views() -> impl Iterator<Item = (&'static str, Vec<String>)> {
+    let columns = |name| view_columns(name).as_ref().map(output_names).unwrap_or_default();
+    VIEWS.into_iter().map(move |name| (name, columns(name)))
 }
 
 /// The own tables that a statement may use, with their columns.

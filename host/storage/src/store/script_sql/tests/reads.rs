@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{ScriptSqlError, explain, run, select};
+use super::super::{ReadableTable, ScriptSqlError, explain, run, select, tables};
 use super::{ON_POSTGRES, ON_SQLITE, SECRET, hostile, with_secret};
 use crate::store::Backend;
 use crate::store::testing;
@@ -74,5 +74,28 @@ async fn results_name_their_columns_and_plans_their_indexes() {
         assert!(plan.count > 0);
         let missing = explain(&db, &Tenant::Instance, sql, &[], PLACE).await.unwrap_err();
         assert!(matches!(missing, ScriptSqlError::Refused(_)), "{missing}");
+    }
+}
+
+#[tokio::test]
+async fn the_tables_are_those_that_a_statement_can_read() {
+    for db in [testing::sqlite().await, testing::postgres().await] {
+        with_secret(&db).await;
+        run(&db, &Tenant::Instance, "CREATE TABLE script_a (b text, a integer)", &[]).await.unwrap();
+        let found = tables(&db, &Tenant::Instance).await.unwrap();
+        let names: Vec<&str> = found.iter().map(|table| table.name.as_str()).collect();
+        let expected = ["accounts", "labels", "lexicons", "record_refs", "records", "script_a", "script_own"];
+        assert_eq!(names, expected);
+        let own = |name: &str, columns: &[&str]| ReadableTable {
+            name: name.to_owned(),
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+            is_own: true,
+        };
+        assert_eq!(found[5..], [own("script_a", &["b", "a"]), own("script_own", &["x", "n"])]);
+        for ReadableTable { name, columns, .. } in found {
+            let columns: Vec<String> = columns.iter().map(|column| format!("\"{column}\"")).collect();
+            let sql = format!("SELECT {} FROM {name}", columns.join(", "));
+            select(&db, &Tenant::Instance, &sql, &[], PLACE).await.unwrap();
+        }
     }
 }
