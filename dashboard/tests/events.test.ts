@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import type { LogEvent } from '../src/api/models'
-import { eventSummary, placeOf } from '../src/components/events'
+import { eventSummary, placeOf, sourceOf } from '../src/components/events'
+import { isAddress } from '../src/lib/address'
 import { preview } from '../src/pages/records/preview'
 
 const event = (detail: unknown) => ({ detail }) as LogEvent
@@ -10,6 +11,18 @@ test('an event is summed up by its error, else by its short values', () => {
   expect(eventSummary(event({ revision: 1, source: 'manual', more: { a: 1 } }))).toBe('revision: 1 · source: manual')
   expect([event(null), event('text'), event({})].map(eventSummary)).toEqual(['', '', ''])
   expect(eventSummary(event({ error: 'x'.repeat(500) })).length).toBeLessThan(200)
+})
+
+test('an event says where its request came from', () => {
+  const from = (fields: Partial<LogEvent>) => sourceOf({ address: '192.0.2.1', ...fields } as LogEvent)
+  expect(from({ authentication: 'api_key', api_key: 'deploy' })).toBe('192.0.2.1 · API key “deploy”')
+  expect(from({ authentication: 'session', api_key: null })).toBe('192.0.2.1 · dashboard')
+  expect(from({ authentication: null, api_key: null })).toBe('192.0.2.1')
+})
+
+test('an address is a condition when it is complete', () => {
+  expect(['203.0.113.7', '2001:db8::1', '::1', '::ffff:192.0.2.1'].map(isAddress)).toEqual([true, true, true, true])
+  expect(['', '203.0.113', '203.0.113.', '203.0.113.256', '2001:', 'localhost'].filter(isAddress)).toEqual([])
 })
 
 test('a subject leads to what it names', () => {

@@ -11,6 +11,9 @@ const event = (severity: LogEvent['severity'], subject: string, detail: unknown)
   subject,
   detail,
   created_at: '2026-01-01T00:00:00Z',
+  address: null,
+  authentication: null,
+  api_key: null,
 })
 
 test('errors that differ in their numbers only are one', () => {

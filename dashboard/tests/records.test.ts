@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
 import { inBatches } from '../src/pages/records/bulk'
-import { columnsOf, keepColumns, moved } from '../src/pages/records/columns'
+import { columnsOf, csvColumns, keepColumns, moved } from '../src/pages/records/columns'
 import { counter } from '../src/pages/records/counter'
 import { at, isPath, operatorsOf, valueOf } from '../src/pages/records/fields'
+import { directionOf, nextSort, sortName } from '../src/pages/records/sorting'
 
 const bytes = (text: string) => new TextEncoder().encode(text)
 
@@ -83,4 +84,30 @@ test('a field has the operators and values of its type', () => {
   ])
   expect([isPath('a.b[0].c'), isPath('a b'), isPath('')]).toEqual([true, false, false])
   expect([at({ a: { b: 1 } }, 'a.b'), at({ a: 1 }, 'a.b'), at(null, 'a')]).toEqual([1, undefined, undefined])
+})
+
+test('the columns of a table are those of the page that are fields', () => {
+  expect(csvColumns(['@record', '@content', '@state', '@indexed'])).toEqual([])
+  expect(csvColumns(['@content', 'text', '@indexed', 'did'])).toEqual(['uri', 'text', 'indexedAt', 'record.did'])
+})
+
+test('a click on a head orders by the column, and another one turns the order', () => {
+  const field = (path: string, type: string) => ({ path, type, format: null, values: [], indexes: [] }) as never
+  const fields = [field('n', 'integer'), field('tags', 'array'), field('a-b', 'string')]
+  expect(['n', 'tags', 'a-b', '@record', '@indexed'].map((column) => sortName(column, fields))).toEqual([
+    'n',
+    null,
+    null,
+    null,
+    'indexed_at',
+  ])
+  expect([directionOf('n', '', false), directionOf('n', 'n', false), directionOf('n', '-n', false)]).toEqual([
+    'none',
+    'ascending',
+    'descending',
+  ])
+  // Without an order the newest are first, and of a search the best matches.
+  expect([directionOf('indexed_at', '', false), directionOf('indexed_at', '', true)]).toEqual(['descending', 'none'])
+  expect([nextSort('n', 'none'), nextSort('n', 'ascending'), nextSort('n', 'descending')]).toEqual(['n', '-n', 'n'])
+  expect([nextSort('indexed_at', 'descending'), nextSort('indexed_at', 'ascending')]).toEqual(['indexed_at', ''])
 })

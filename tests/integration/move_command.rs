@@ -26,8 +26,12 @@ async fn answers(server: &Instance) -> Vec<Value> {
         "/admin/scripts",
         "/admin/domains",
     ] {
-        let answer = server.admin(Method::GET, path, None).await;
+        let mut answer = server.admin(Method::GET, path, None).await;
         assert!(answer.status.is_success(), "{path}: {}", answer.text);
+        // The use of a client changes with each call.
+        for row in answer.body.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+            row.retain(|name, _| !["last_used_at", "tokens", "rate_limited"].contains(&name.as_str()));
+        }
         answers.push(answer.body);
     }
     let list = server.xrpc(&format!("{LIST}?limit=100")).await;

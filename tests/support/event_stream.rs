@@ -27,9 +27,16 @@ pub async fn open(server: &Instance, path: &str) -> Result<EventStream, StatusCo
 
 /// Like [`open`], with another key.
 pub async fn open_with(server: &Instance, key: &str, path: &str) -> Result<EventStream, StatusCode> {
-    let request = Request::get(path)
-        .header("host", server.address.to_string())
-        .header("authorization", format!("Bearer {key}"));
+    open_as(server, ("authorization", &format!("Bearer {key}")), path).await
+}
+
+/// Like [`open`], with the header that authenticates the caller.
+pub async fn open_as(
+    server: &Instance,
+    (name, value): (&str, &str),
+    path: &str,
+) -> Result<EventStream, StatusCode> {
+    let request = Request::get(path).header("host", server.address.to_string()).header(name, value);
     let request = request.body(Full::<Bytes>::default()).expect("a request");
     let mut sender = http_client::connect(server.address).await.expect("the server listens");
     let answer = sender.send_request(request).await.expect("the server responds");

@@ -2,6 +2,7 @@ import type { LogEvent } from '../api/models'
 import { href, pathOf } from '../lib/route'
 import { spacePage } from '../lib/spaces'
 import { whyOf } from '../lib/uri'
+import { events as t } from '../texts'
 
 /** Characters of an event's summary: what fits into one or two lines. */
 const MAX_LENGTH = 160
@@ -17,6 +18,12 @@ export function eventSummary({ detail }: LogEvent): string {
     .filter(([, value]) => ['string', 'number', 'boolean'].includes(typeof value) && value !== '')
     .map(([key, value]) => `${key}: ${String(value)}`)
   return cut(parts.join(' · '))
+}
+
+/** The address of the client that caused an event, and the way in which it authenticated. */
+export function sourceOf({ address, authentication, api_key }: LogEvent): string {
+  const way = authentication && (api_key ? t.namedKey(api_key) : t.authentications[authentication])
+  return [address, way].filter(Boolean).join(' · ')
 }
 
 /** Where a subject leads: a space, a record, a script or a lexicon. */

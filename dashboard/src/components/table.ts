@@ -16,6 +16,9 @@ export interface Column<T> {
   oneLine?: boolean
   /** Left out on narrow screens. */
   wide?: boolean
+  /** How the rows are ordered by this column; its head is a button that calls `onsort`. */
+  sorted?: 'ascending' | 'descending' | 'none'
+  onsort?: () => void
 }
 
 /** What reads the rows of a table: whether it runs, why it failed, and whether there are more. */

@@ -18,6 +18,15 @@ export function bucketOf(
   return t.bucketOf(capacity, refill, isDefault)
 }
 
+/** What is left in the bucket of a client. */
+export function leftOf(
+  { tokens, rate_limit_capacity }: Pick<ApiClient, 'tokens' | 'rate_limit_capacity'>,
+  defaults: Defaults | null,
+): string {
+  const capacity = rate_limit_capacity ?? defaults?.default_rate_limit_capacity
+  return tokens === null || capacity === undefined ? '–' : t.leftOf(tokens, capacity)
+}
+
 /** The scopes of a text, with `atproto` first and none twice. */
 export function scopesOf(text: string): string {
   return [...new Set(['atproto', ...text.split(/\s+/).filter(Boolean)])].join(' ')

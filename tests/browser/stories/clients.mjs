@@ -1,7 +1,7 @@
 // An application is registered in the dashboard, and its key is used.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { open } from '../lib/browser.mjs'
+import { checkAccessibility, open } from '../lib/browser.mjs'
 import { LIST, NOTE, query, record } from '../lib/lexicons.mjs'
 import { asUser, newAccount, newServer } from '../world.mjs'
 
@@ -23,6 +23,17 @@ test('a client is created in three clicks and its key works', async () => {
     assert.deepEqual([answer.status, await answer.json()], [200, { records: [] }])
     await open(page, '/clients')
     await page.getByText('My app').first().waitFor()
+
+    // Its page has its calls by method, and what is left of its rate limit.
+    await page.getByRole('link', { name: 'My app' }).click()
+    const methods = page.getByRole('region', { name: 'Methods' })
+    const row = methods.locator('tbody tr', { hasText: LIST })
+    await row.waitFor()
+    assert.deepEqual((await row.locator('td').allInnerTexts()).map((text) => text.trim()), [LIST, '1', '0'])
+    await methods.getByText(/^\s*\d+ of \d+\s*$/).waitFor()
+    await checkAccessibility(page, 'the use of a client')
+    await row.getByRole('link', { name: LIST }).click()
+    await page.getByRole('heading', { name: LIST }).waitFor()
 
     // What is entered stays when another tab is looked at.
     await open(page, `/clients/${client.id}`)

@@ -45,7 +45,11 @@ onBoth('a dead letter is compared with what is indexed now', async (newServer) =
   await until('the newer version is indexed', async () => (await indexed()) === 'a newer text, changed by the script')
   await asUser(server, alice, {}, async (page) => {
     await open(page, '/dead-letters')
-    await page.getByRole('link', { name: /bad/ }).first().click()
+    // The account has its handle, in the list and on the page.
+    await page.getByRole('link', { name: `at://${alice.handle}/${NOTE}/bad` }).first().click()
+    const facts = page.locator('dl.facts')
+    await facts.getByText(alice.handle, { exact: true }).waitFor()
+    await facts.getByText(`at://${alice.handle}/${NOTE}/bad`).waitFor()
     const compared = page.getByRole('region', { name: 'What the event would change in the index' })
     await compared.getByText('a newer text, changed').waitFor()
     await compared.getByText('unlucky').waitFor()

@@ -47,6 +47,8 @@ onBoth('people have handles, names and pictures', async (newServer) => {
     const decision = page.locator('tbody tr', { hasText: 'for a while' })
     await decision.getByText(`at://${bob.handle}/${NOTE}/one`).waitFor()
     await decision.getByText(alice.handle).waitFor()
+    await open(page, `/records/why?uri=${encodeURIComponent(uri)}`)
+    await page.getByRole('region', { name: 'Answer' }).getByText(bob.handle).waitFor()
     await open(page, '/events?category=moderation')
     await page.locator('tbody tr', { hasText: 'moderation' }).first().getByText(alice.handle).waitFor()
   })

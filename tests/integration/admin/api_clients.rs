@@ -4,8 +4,9 @@ use crate::fixtures::World;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::{ALICE, BOB};
+use crate::fixtures::{ALICE, BOB, LIST};
 use crate::oauth::device::{App, pds};
+use crate::support::instance::query_lexicon;
 
 fn client(n: u32) -> Value {
     json!({
@@ -20,11 +21,54 @@ crate::in_both_worlds!(
     the_sessions_of_a_deleted_client_are_revoked,
     a_client_is_created_changed_and_deleted,
     clients_are_listed_newest_first_and_are_unique,
+    calls_are_counted_by_method_and_the_bucket_is_shown,
     public_clients_have_no_secret,
     bad_fields_are_400,
     scopes_are_separated_by_any_white_space,
     the_metadata_of_the_instance_is_no_clients
 );
+
+async fn calls_are_counted_by_method_and_the_bucket_is_shown(world: World) {
+    let server = &world.server;
+    server.upload(query_lexicon(LIST), None).await;
+    server.bind(LIST, "function handle() return 1 end").await;
+    let mut body = client(1);
+    body["rate_limit_capacity"] = json!(3);
+    body["rate_limit_refill_rate"] = json!(0.001);
+    let created = server.admin(Method::POST, "/admin/api-clients", Some(&body)).await.body;
+    let headers = [("x-client-key", created["client_key"].as_str().unwrap())];
+    let path = format!("/admin/api-clients/{}", created["id"].as_str().unwrap());
+    let unused = server.admin(Method::GET, &format!("{path}/usage"), None).await.body;
+    let bucket = |tokens: u32| json!({ "tokens": tokens, "capacity": 3.0, "refill_rate": 0.001 });
+    assert_eq!(
+        unused,
+        json!({ "last_used_at": null, "bucket": bucket(3), "parent_bucket": null, "hours": 24, "methods": [] })
+    );
+    for (method, status) in
+        [(LIST, 200), (LIST, 200), (LIST, 200), (LIST, 429), ("com.example.invented", 429)]
+    {
+        let answer = server.request(Method::GET, &format!("/xrpc/{method}"), &headers, None).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
+    let used = server.admin(Method::GET, &format!("{path}/usage"), None).await.body;
+    let methods = json!([
+        { "method": LIST, "calls": 3, "rate_limited": 1 },
+        { "method": "(unknown)", "calls": 0, "rate_limited": 1 },
+    ]);
+    assert_eq!((&used["methods"], &used["bucket"]), (&methods, &bucket(0)));
+    server
+        .eventually("the use is noted", async |server| {
+            let one = server.admin(Method::GET, &path, None).await.body;
+            assert_eq!((&one["tokens"], &one["rate_limited"]), (&json!(0), &json!(2)), "{one}");
+            one["last_used_at"].is_string()
+        })
+        .await;
+    // An inactive client has no bucket, and keeps its counts.
+    assert_eq!(server.admin(Method::PUT, &path, Some(&json!({ "is_active": false }))).await.status, 204);
+    let inactive = server.admin(Method::GET, &format!("{path}/usage"), None).await.body;
+    assert_eq!((&inactive["methods"], &inactive["bucket"]), (&methods, &json!(null)));
+    assert_eq!(server.admin(Method::GET, "/admin/api-clients/none/usage", None).await.status, 404);
+}
 
 async fn the_sessions_of_a_deleted_client_are_revoked(world: World) {
     let server = &world.server;

@@ -13,6 +13,7 @@ use crate::support::instance::{OPERATOR, query_lexicon};
 crate::in_both_worlds!(
     admin_actions_are_logged_and_can_be_filtered,
     pages_follow_each_other_without_gaps,
+    events_have_the_address_and_the_credential_of_their_requests,
     a_wrong_cid_is_an_event_and_no_record,
     new_events_are_followed_by_the_conditions_of_the_list,
     a_stream_ends_when_its_user_may_no_longer_read_it,
@@ -73,6 +74,58 @@ async fn pages_follow_each_other_without_gaps(world: World) {
     }
     let expected: Vec<String> = (0..7).rev().map(|n| format!("com.example.q{n}")).collect();
     assert_eq!(seen, expected);
+}
+
+async fn events_have_the_address_and_the_credential_of_their_requests(world: World) {
+    let server = &world.server;
+    let name = json!({ "value": "Notes" }).to_string();
+    let key = server.create_key(&["--did", BOB, "--permissions", "stats:read"]);
+    for (key, address, status) in [
+        (&server.admin_key, "203.0.113.7", 204),
+        (&server.admin_key, "203.0.113.8, 2001:db8::8", 204),
+        (&key, "203.0.113.9", 403),
+    ] {
+        let headers = [("authorization", &*format!("Bearer {key}")), ("x-forwarded-for", address)];
+        let answer =
+            server.request(Method::PUT, "/admin/settings/app_name", &headers, Some(name.clone())).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
+    let of = async |query: &str| {
+        let answer = server.admin(Method::GET, &format!("/admin/events?{query}"), None).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text);
+        answer.body["events"].as_array().unwrap().clone()
+    };
+    let [event] = &of("address=203.0.113.7").await[..] else { panic!("one event") };
+    assert_eq!(
+        (&event["event_type"], &event["authentication"]),
+        (&json!("setting.updated"), &json!("api_key"))
+    );
+    let keys = server.admin(Method::GET, "/admin/api-keys", None).await.body;
+    assert!(keys.as_array().unwrap().iter().any(|row| row["name"] == event["api_key"]), "{event} {keys}");
+    // The last proxy knows the address; addresses have several texts.
+    let other = of("address=2001:0db8:0::8").await;
+    assert_eq!((other.len(), &other[0]["address"]), (1, &json!("2001:db8::8")));
+    assert_eq!(of("address=203.0.113.8").await.len(), 0);
+    let denied = &of("address=203.0.113.9").await[0];
+    assert_eq!(
+        (&denied["event_type"], &denied["actor_did"]),
+        (&json!("auth.permission_denied"), &json!(BOB))
+    );
+    // The command line has made the keys.
+    let own = &of("event_type=api_key.created").await[0];
+    assert!(["address", "authentication", "api_key"].iter().all(|field| own[field].is_null()), "{own}");
+
+    // A whole subject, as it is and as a part of another.
+    server.admin(Method::DELETE, "/admin/settings/app_name", None).await;
+    assert_eq!((of("subject_is=app_name").await.len(), of("subject_is=app_nam").await.len()), (3, 0));
+    assert_eq!(of("subject_is=app_name&address=203.0.113.7").await.len(), 1);
+    let count = server.admin(Method::GET, "/admin/events/count?address=203.0.113.7", None).await;
+    assert_eq!(count.body["count"], 1, "{}", count.text);
+    for path in ["/admin/events", "/admin/events/count", "/admin/events/stream"] {
+        let answer = server.admin(Method::GET, &format!("{path}?address=203.0.113"), None).await;
+        assert_eq!(answer.status, 400, "{path}");
+        assert!(answer.error().starts_with("address must be an IP address"), "{}", answer.text);
+    }
 }
 
 async fn a_wrong_cid_is_an_event_and_no_record(mut world: World) {

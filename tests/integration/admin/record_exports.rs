@@ -87,6 +87,17 @@ async fn a_table_has_a_column_for_each_field(mut world: World) {
     world.note(ALICE, "a", json!({ "text": "=1+1", "n": -5, "tags": ["x", "y"], "extra": 1 })).await;
     let subject = json!({ "uri": "at://did:plc:x/a.b.c/d", "cid": "bafyreib2rxk3rybk3aobmv5cjuql3bm2twh4jo5uxgf5kpqcsgz7soitae" });
     world.note(BOB, "b", json!({ "text": "say \"x\",\r\nthen 🦋", "subject": subject, "did": "mine" })).await;
+    let chosen = export(&world, "&format=csv&columns=n,%20rkey,record.did").await;
+    assert_eq!(chosen.text, "n,rkey,record.did\r\n,b,mine\r\n-5,a,\r\n", "in this order");
+    for (query, error) in [
+        ("&format=csv&columns=n,extra", "columns: \"extra\" is none of uri"),
+        ("&format=csv&columns=n,n", "columns: \"n\" is named twice"),
+        ("&format=jsonl&columns=n", "columns is for format=csv"),
+    ] {
+        let refused = export(&world, query).await;
+        assert_eq!(refused.status, 400, "{query}");
+        assert!(refused.error().starts_with(error), "{}", refused.text);
+    }
     let answer = export(&world, "&format=csv").await;
     assert_eq!(answer.headers["content-type"], "text/csv; charset=utf-8; header=present");
     let parts: Vec<&str> = answer.text.split("\r\n").collect();

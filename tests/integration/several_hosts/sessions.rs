@@ -5,9 +5,10 @@ use http::Method;
 use serde_json::json;
 
 use super::Hosts;
+use crate::auth::Browser;
 use crate::fixtures::{ALICE, NOTES};
 use crate::support::app::App;
-use crate::support::instance::{procedure_lexicon, record_lexicon};
+use crate::support::instance::{OPERATOR, procedure_lexicon, record_lexicon};
 use crate::support::oauth_pds::OauthPds;
 
 const PUT: &str = "/xrpc/com.example.put";
@@ -57,4 +58,20 @@ async fn a_session_is_shared_by_all_hosts() {
     assert_eq!(device.send(a, Method::DELETE, &path, &out, None).await.status, 204);
     let late = device.proof(a, &Method::POST, PUT);
     assert_eq!(device.send(b, Method::POST, PUT, &late, Some(&body)).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_is_logged_out_on_all_hosts() {
+    let secret = "0123456789abcdef".repeat(5);
+    let hosts = Hosts::start_with(&[("SESSION_SECRET", &secret)]).await;
+    let (a, b) = (&hosts.a, &hosts.b);
+    let pds = OauthPds::start().await;
+    hosts.plc.host(OPERATOR, &pds.url());
+    let mut browser = Browser::default();
+    browser.login(a, &pds, OPERATOR).await;
+    assert_eq!(browser.get(b, "/admin/stats").await.status, 200);
+    let user = browser.get(b, "/auth/me").await.body["user_id"].as_str().unwrap().to_owned();
+    let ended = a.admin(Method::DELETE, &format!("/admin/users/{user}/sessions"), None).await;
+    assert_eq!(ended.body, json!({ "ended": 1 }), "{}", ended.text);
+    assert_eq!(browser.get(b, "/admin/stats").await.status, 401);
 }

@@ -28,6 +28,18 @@ export function keepColumns(collection: string, columns: string[], store: Store)
   else store.setItem(keyOf(collection), JSON.stringify(columns.slice(0, MAX_COLUMNS)))
 }
 
+/** The columns of every export, before the fields. */
+const METADATA = ['uri', 'cid', 'did', 'rkey', 'indexedAt']
+
+/** The columns that are shown as an export names them, with the URI first. None when no field is chosen: then all are exported. */
+export function csvColumns(columns: string[]): string[] {
+  const fields = columns.filter((column) => !column.startsWith('@'))
+  if (fields.length === 0) return []
+  const names: Record<string, string[]> = { '@record': [], '@content': [], '@state': [], '@indexed': ['indexedAt'] }
+  const named = columns.flatMap((one) => names[one] ?? (METADATA.includes(one) ? `record.${one}` : one))
+  return ['uri', ...named]
+}
+
 /** The columns with one of them a place further up or down. */
 export function moved(columns: string[], column: string, by: 1 | -1): string[] {
   const [from, to] = [columns.indexOf(column), columns.indexOf(column) + by]

@@ -65,6 +65,7 @@ export const exporting = {
       text: 'For programs: each record as it is, with its URI and CID.',
     },
   ],
+  shownOnly: 'Only the columns of this page:',
   start: 'Export',
   cancel: 'Cancel',
   progress: (records: number) => `${plural(records, 'record')} so far…`,

@@ -224,6 +224,7 @@ mod tests {
             subject: None,
             detail: "{}".to_owned(),
             created_at: Timestamp(0).plus_seconds(second),
+            requester: events::Requester::default(),
         }
     }
 

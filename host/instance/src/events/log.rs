@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::Event;
+use super::{Event, requester};
 use belvedere_base::clock::Clock;
 use belvedere_base::random::Random;
 use belvedere_storage::store::events::{self, EventRow};
@@ -127,6 +127,7 @@ impl EventLog {
             subject: described.subject,
             detail: described.detail.to_string(),
             created_at: self.clock.now(),
+            requester: requester::current(),
         }
     }
 
@@ -357,6 +358,7 @@ mod tests {
             subject: None,
             detail: "x".repeat(bytes - ROW_BYTES),
             created_at: belvedere_base::clock::Timestamp(0),
+            requester: events::Requester::default(),
         };
         let of = |sizes: &[usize]| {
             let rows: Vec<_> = sizes.iter().map(|size| row(*size)).collect();

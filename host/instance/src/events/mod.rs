@@ -6,6 +6,7 @@ mod feed;
 mod log;
 mod query;
 pub mod redact;
+pub mod requester;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! The conditions by which clients select events, as text.
 
+use std::net::IpAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,12 @@ pub struct EventQuery {
     /// A part of the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// The whole subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_is: Option<String>,
+    /// The IP address of the client whose request caused the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// The account that acted: a DID, or a handle in requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
@@ -40,6 +48,8 @@ pub enum InvalidEventQuery {
     Severity(String),
     #[error("{0} must be an RFC 3339 time, like 2030-01-31T00:00:00Z")]
     Time(&'static str),
+    #[error("address must be an IP address, like 203.0.113.7 or 2001:db8::1")]
+    Address,
 }
 
 impl EventQuery {
@@ -51,6 +61,8 @@ impl EventQuery {
             category: given(self.category),
             severity: given(self.severity),
             subject: given(self.subject),
+            subject_is: given(self.subject_is),
+            address: given(self.address),
             actor: given(self.actor),
             after: given(self.after),
             before: given(self.before),
@@ -68,6 +80,8 @@ impl EventQuery {
             categories: separated(self.category.as_deref()).map(str::to_owned).collect(),
             severities: separated(self.severity.as_deref()).map(severity).collect::<Result<_, _>>()?,
             subject: self.subject.clone(),
+            subject_is: self.subject_is.clone(),
+            address: self.address.as_deref().map(address).transpose()?,
             actor: self.actor.clone(),
             from: time("after", self.after.as_deref())?,
             before: time("before", self.before.as_deref())?,
@@ -79,6 +93,12 @@ impl EventQuery {
 /// The parts of a comma-separated list that are not blank.
 fn separated(list: Option<&str>) -> impl Iterator<Item = &str> {
     list.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// The address as events have it.
+fn address(text: &str) -> Result<String, InvalidEventQuery> {
+    let address: IpAddr = text.trim().parse().map_err(|_| InvalidEventQuery::Address)?;
+    Ok(address.to_canonical().to_string())
 }
 
 fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, InvalidEventQuery> {
@@ -104,12 +124,14 @@ mod tests {
             ("category", "script, ,lexicon"),
             ("severity", "warn"),
             ("subject", "x"),
+            ("address", " ::ffff:192.0.2.1"),
             ("after", "2023-11-14T22:13:20Z"),
             ("before", "2023-11-14T23:13:21+01:00"),
         ]);
         let filter = filter.filter().unwrap();
         assert_eq!((filter.event_type, filter.categories), (None, vec!["script".into(), "lexicon".into()]));
         assert_eq!((filter.severities, filter.subject.as_deref()), (vec![Severity::Warn], Some("x")));
+        assert_eq!(filter.address.as_deref(), Some("192.0.2.1"));
         let second = |n: i64| Some(Timestamp(0).plus_seconds(1_700_000_000 + n));
         assert_eq!((filter.from, filter.before), (second(0), second(1)));
         assert_eq!(query(&[("before", "")]), EventQuery::default());
@@ -120,6 +142,7 @@ mod tests {
         let error = |name, value| query(&[(name, value)]).filter().unwrap_err().to_string();
         assert!(error("severity", "info,loud").contains("severity loud"));
         assert!(error("before", "yesterday").starts_with("before must be"));
+        assert!(error("address", "localhost").starts_with("address must be"));
         assert!(error("after", "1700000000").starts_with("after must be"));
     }
 }

@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::event::{Detail, EventFields, NONE, error_if, events, millis, truncate, truncate_json, warn_if};
 use belvedere_base::clock::Timestamp;
 use belvedere_protocol::atproto::{Did, Nsid, RecordUri};
-use belvedere_storage::store::events::Severity;
-use belvedere_storage::store::events::Severity::{Error, Info, Warn};
+use belvedere_storage::store::events::Severity::{self, Error, Info, Warn};
 
 // Each kind: its meaning; name, severity, variant with its fields; actor (a DID), subject, detail.
 events! {
@@ -144,6 +143,11 @@ events! {
     /// A caller lacks the permission for a request.
     "auth.permission_denied" Warn PermissionDenied { caller, user_id, permission }
         caller, permission, { user_id, "required_permission": permission };
+    /// A user has logged in to the dashboard.
+    "session.started" Info SessionStarted { did, id, device: Option<String> } did.clone(), did, { id, device };
+    /// A user has ended a session of their own, or an admin one of a user.
+    "session.ended" Info SessionEnded { actor, did, id, kind: &'static str, device: Option<String> }
+        actor, did, { id, kind, device };
     /// An admin has created an API key.
     "api_key.created" Info ApiKeyCreated { actor, name, key_prefix, permissions: Vec<String> }
         actor, name, { key_prefix, permissions };
@@ -284,9 +288,7 @@ events! {
         actor, subject, { id, action, reason, expires_at, script };
     /// An operator or a script has lifted that, or its time was over.
     "moderation.lifted" Info
-        ModerationLifted {
-            actor: Option<String>, script: Option<String>, subject, id: i64, reason: Option<String>
-        }
+        ModerationLifted { actor: Option<String>, script: Option<String>, subject, id: i64, reason: Option<String> }
         actor, subject, { id, reason, script };
 
     /// An operator has applied a label of this instance, or negated one.
@@ -361,9 +363,7 @@ events! {
         did, plugin, { "account_id": account };
     /// An account was synced. The note says why the first item was skipped.
     "external_account.synced" Info
-        ExternalAccountSynced {
-            did, plugin, account, processed: i64, written: i64, skipped: i64, note: Option<String>
-        }
+        ExternalAccountSynced { did, plugin, account, processed: i64, written: i64, skipped: i64, note: Option<String> }
         did, plugin, { "account_id": account, processed, written, skipped, note };
     /// A sync has failed. The error has a code and a text.
     "external_account.sync_failed" Warn

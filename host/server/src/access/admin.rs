@@ -4,8 +4,10 @@ use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::{Access, Credential, Permission, PermissionSet, Sender, service_jwt};
-use belvedere_instance::events::Event;
+use belvedere_instance::events::{Event, requester};
 use belvedere_protocol::atproto::Did;
+use belvedere_storage::store::api_keys::ApiKeyRow;
+use belvedere_storage::store::events::Authentication;
 use belvedere_storage::store::users::UserRow;
 use belvedere_web::http::{Error, Request};
 
@@ -26,12 +28,12 @@ pub struct Admin {
 /// The way in which the user authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// With the API key that has this id.
-    ApiKey(String),
+    /// With an API key.
+    ApiKey { id: String, name: String },
     /// With a service token, signed with its DID's key.
     ServiceJwt,
-    /// With the cookie of a browser session.
-    Session,
+    /// With the cookie of a browser session; the id is that of the session with the user's PDS.
+    Session { id: String },
 }
 
 impl Admin {
@@ -70,13 +72,13 @@ impl Admin {
 
     /// A user who acts through one of its keys, with the permissions that both the key and the user have. The super
     /// user has all permissions, but its keys are not super.
-    pub(super) fn through_key(user: &UserRow, key_id: &str, key: &[String]) -> Option<Self> {
+    pub(super) fn through_key(user: &UserRow, key: &ApiKeyRow) -> Option<Self> {
         let user = Self::in_person(user)?;
         let of_user = if user.is_super { PermissionSet::all() } else { user.permissions };
         Some(Self {
             is_super: false,
-            permissions: PermissionSet::from_names(key).intersection(of_user),
-            via: Via::ApiKey(key_id.to_owned()),
+            permissions: PermissionSet::from_names(&key.permissions).intersection(of_user),
+            via: Via::ApiKey { id: key.id.clone(), name: key.name.clone() },
             ..user
         })
     }
@@ -104,14 +106,14 @@ impl Access {
     /// token is not verified again: it counts once. A failing database refuses no caller.
     pub async fn still_admits(&self, admin: &Admin, headers: &HeaderMap) -> bool {
         let now = self.core.clock.now();
-        if admin.via == Via::Session {
+        if matches!(admin.via, Via::Session { .. }) {
             let session = self.web_sessions.user(&Method::GET, headers, now).await;
             if session.is_ok_and(|user| user.is_none_or(|user| user.did != admin.did)) {
                 return false;
             }
         }
         let found = match (&admin.via, Credential::of(headers)) {
-            (Via::ApiKey(_), Credential::AdminKey(key)) => {
+            (Via::ApiKey { .. }, Credential::AdminKey(key)) => {
                 self.admin_keys.resolve(&self.core.db, key, now).await
             }
             _ => self.users.in_person(self, &admin.did).await,
@@ -157,7 +159,8 @@ async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error
             let admin = access.admin_keys.resolve(&access.core.db, key, now).await?;
             let admin =
                 sender.charge_if_failure(admin.ok_or_else(|| unauthorized("invalid API key")), |_| true)?;
-            if let Via::ApiKey(id) = &admin.via {
+            if let Via::ApiKey { id, name } = &admin.via {
+                requester::authenticated(Authentication::ApiKey, Some(name));
                 access.users.touch_key(access, id, now);
             }
             Ok(admin)
@@ -175,7 +178,8 @@ async fn authenticate(access: &Access, request: &Request) -> Result<Admin, Error
             let user = user.ok_or_else(|| unauthorized("authentication required"))?;
             let admin = access.users.of_did(access, &user.did, now).await?;
             access.users.touch(access, &admin.user_id, now);
-            Ok(Admin { via: Via::Session, ..admin })
+            access.users.touch_session(access, &user.id, access.client_address(request), now);
+            Ok(Admin { via: Via::Session { id: user.session }, ..admin })
         }
         Credential::Dpop(_) | Credential::Space(_) | Credential::Unknown => {
             Err(unauthorized("this kind of authorization is not accepted here"))
@@ -204,8 +208,17 @@ mod tests {
     }
 
     fn key(user: &UserRow, permissions: &[&str]) -> Admin {
-        let listed: Vec<String> = permissions.iter().map(|p| (*p).to_owned()).collect();
-        Admin::through_key(user, "k", &listed).unwrap()
+        let key = ApiKeyRow {
+            id: "k".to_owned(),
+            user_id: user.id.clone(),
+            name: "deployments".to_owned(),
+            key_prefix: String::new(),
+            permissions: permissions.iter().map(|p| (*p).to_owned()).collect(),
+            created_at: Timestamp(0),
+            last_used_at: None,
+            revoked_at: None,
+        };
+        Admin::through_key(user, &key).unwrap()
     }
 
     #[test]

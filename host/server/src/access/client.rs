@@ -252,6 +252,7 @@ pub(super) mod tests {
             owner_did: None,
             created_at: Timestamp(0),
             updated_at: Timestamp(0),
+            last_used_at: None,
         }
     }
 

@@ -11,9 +11,11 @@ use super::nonces::Nonces;
 use super::used_proofs::{UseUnknown, UsedProofs};
 use super::{ApiClient, Origins};
 use belvedere_base::clock::{Clock, Timestamp};
+use belvedere_instance::events::requester;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::crypto::dpop::{Proof, ProofError, token_hash};
 use belvedere_protocol::crypto::{ct_eq, sha256_hex};
+use belvedere_storage::store::events::Authentication;
 use belvedere_storage::store::oauth_sessions::{self, ProofSession};
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::http::Error;
@@ -179,6 +181,7 @@ impl DpopProofs {
         }
         let did = Did::try_from(did.as_str());
         let did = did.map_err(|_| StoreError::Corrupt(format!("oauth_sessions {id}: invalid DID")))?;
+        requester::authenticated(Authentication::Dpop, None);
         Ok(DpopSession { id, did, scopes: scopes.unwrap_or_default() })
     }
 

@@ -48,7 +48,7 @@ impl AdminKeys {
         let Some((row, user)) = api_keys::find_by_hash(db, &sha256_hex(key.as_bytes())).await? else {
             return Ok(None);
         };
-        let admin = Admin::through_key(&user, &row.id, &row.permissions)
+        let admin = Admin::through_key(&user, &row)
             .ok_or_else(|| StoreError::Corrupt(format!("the DID of user {}", user.id)))?;
         let mut cache = self.cache();
         if cache.generation == generation {

@@ -7,9 +7,11 @@
 mod account_caller;
 pub mod admin;
 mod authorization;
+mod browser;
 pub mod client;
 mod client_buckets;
 pub mod client_keys;
+pub mod client_usage;
 pub mod delegation;
 pub mod dpop;
 pub mod keys;
@@ -33,19 +35,23 @@ pub mod users;
 mod web;
 pub mod xrpc;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use belvedere_instance::config::{RateLimit, TrustedProxies};
 use belvedere_instance::core::Core;
 use belvedere_instance::pds::Vault;
 use belvedere_instance::spaces::Spaces;
+use belvedere_web::http::Request;
 
 pub use account_caller::AccountCaller;
 pub use admin::Admin;
 pub use authorization::Credential;
+pub use browser::Browser;
 pub use client::{ApiClient, Clients};
 pub use client_buckets::ClientBuckets;
 pub use client_keys::ClientKeys;
+pub use client_usage::ClientUsage;
 pub use dpop::{DpopProofs, DpopSession};
 pub use keys::AdminKeys;
 pub use management::ClientUser;
@@ -93,6 +99,8 @@ pub struct Access {
     pub spaces: Spaces,
     /// Token buckets of API clients.
     pub buckets: Buckets,
+    /// The calls of API clients lately.
+    pub client_usage: ClientUsage,
     /// Token buckets of addresses, targets and DIDs. Separate from the clients' buckets, because an attacker can use so
     /// many of these keys that they share buckets.
     pub sender_buckets: Arc<Buckets>,
@@ -104,4 +112,11 @@ pub struct Access {
     pub client_key_sets: ClientKeySets,
     /// Credentials for spaces that were verified lately.
     pub verified_credentials: VerifiedCredentials,
+}
+
+impl Access {
+    /// The address of a request's client: that which limits charge, and which events and sessions show.
+    pub fn client_address(&self, request: &Request) -> IpAddr {
+        self.proxies.client(request.peer, request.headers())
+    }
 }

@@ -97,6 +97,13 @@ impl Buckets {
         bucket.take(limit, cost, now).map(drop)
     }
 
+    /// Whole tokens that the bucket holds now.
+    pub fn tokens(&self, key: &str, limit: Limit, now: Timestamp) -> u64 {
+        let mut bucket = self.shard(key).get(key).copied().unwrap_or(Bucket::full(limit, now));
+        bucket.refill(limit, now);
+        bucket.tokens as u64
+    }
+
     /// Returns tokens that were taken for a request that another bucket could not pay for.
     pub fn refund(&self, key: &str, limit: Limit, cost: u32, now: Timestamp) {
         self.with_bucket(key, limit, now, |bucket| bucket.refund(limit, cost, now));

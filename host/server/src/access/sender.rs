@@ -39,8 +39,7 @@ pub struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     pub fn of(access: &'a Access, request: &Request) -> Self {
-        let address = access.proxies.client(request.peer, request.headers());
-        Self::new(&access.sender_buckets, address, access.core.clock.now())
+        Self::new(&access.sender_buckets, access.client_address(request), access.core.clock.now())
     }
 
     pub fn new(buckets: &'a Buckets, address: IpAddr, now: Timestamp) -> Self {

@@ -15,11 +15,13 @@ use super::rate_limit::Exhausted;
 use super::replay::ReplayCache;
 use super::signing_keys::{SigningKeyError, SigningKeys};
 use belvedere_base::clock::Clock;
+use belvedere_instance::events::requester;
 use belvedere_instance::service_identity::ServiceIdentity;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::crypto::jws::{self, JwsError, ServiceClaims};
 use belvedere_protocol::crypto::{HighS, PublicKey};
 use belvedere_protocol::spaces::r10::token::{CLASSES, KeyId};
+use belvedere_storage::store::events::Authentication;
 use belvedere_web::fair_share::{Bounds, FairPool, Full};
 use belvedere_web::http::Error;
 
@@ -163,6 +165,7 @@ impl ServiceTokens {
         {
             return Err(ServiceTokenError::Replayed);
         }
+        requester::authenticated(Authentication::ServiceToken, None);
         Ok(VerifiedToken { did: issuer, method_bound: claims.lxm.is_some() })
     }
 

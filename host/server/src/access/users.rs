@@ -1,6 +1,8 @@
-//! Looks up admin users, creates the first one, and records when users and keys were last used.
+//! Looks up admin users, creates the first one, and records when users, keys, sessions and API
+//! clients were last used.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -8,14 +10,14 @@ use super::{Access, Admin, Permission};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_protocol::atproto::Did;
-use belvedere_storage::store::{StoreError, api_keys, users};
+use belvedere_storage::store::{StoreError, api_clients, api_keys, users, web_sessions};
 use belvedere_web::http::Error;
 
 /// Minimum time between two writes of one `last_used_at`: it only has to tell days from months, and a write for each
 /// request would cost more than the request.
 const TOUCH_EVERY_SECONDS: i64 = 60;
 
-/// Users and keys whose last write is remembered. With more of them, some are written more often.
+/// Users, keys, sessions and API clients whose last write is remembered. With more of them, some are written more often.
 const MAX_REMEMBERED: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -103,6 +105,24 @@ impl Users {
         if self.is_due(id, now) {
             let (db, id) = (access.core.db.clone(), id.to_owned());
             access.core.tasks.spawn(async move { log_failure(api_keys::touch(&db, &id, now).await) });
+        }
+    }
+
+    /// Records that a browser's session was used by a client with this address.
+    pub(super) fn touch_session(&self, access: &Access, id: &str, address: IpAddr, now: Timestamp) {
+        if self.is_due(id, now) {
+            let (db, id) = (access.core.db.clone(), id.to_owned());
+            access.core.tasks.spawn(async move {
+                log_failure(web_sessions::touch(&db, &id, &address.to_string(), now).await);
+            });
+        }
+    }
+
+    /// Records that an API client called a method.
+    pub(super) fn touch_client(&self, access: &Access, id: &str, now: Timestamp) {
+        if self.is_due(id, now) {
+            let (db, id) = (access.core.db.clone(), id.to_owned());
+            access.core.tasks.spawn(async move { log_failure(api_clients::touch(&db, &id, now).await) });
         }
     }
 

@@ -7,11 +7,13 @@ use cookie::{Cookie, SameSite};
 use http::Method;
 use http::header::{COOKIE, HeaderMap, HeaderValue, ORIGIN};
 
-use super::Origins;
+use super::{Browser, Origins};
 use belvedere_base::clock::Timestamp;
 use belvedere_base::random::Random;
+use belvedere_instance::events::requester;
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::crypto::{MacKey, ct_eq, sha256_hex};
+use belvedere_storage::store::events::Authentication;
 use belvedere_storage::store::web_sessions::{self, WebSessionRow};
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::http::Error;
@@ -91,6 +93,7 @@ impl WebSessions {
         }
         let did = Did::try_from(row.did.as_str());
         let did = did.map_err(|_| Error::from(StoreError::Corrupt("web_sessions.did".to_owned())))?;
+        requester::authenticated(Authentication::Session, None);
         Ok(Some(WebUser { did, session: row.oauth_session_id, id: row.id, returns_to: row.returns_to }))
     }
 
@@ -118,6 +121,7 @@ impl WebSessions {
         random: &Random,
         did: &Did,
         session: &str,
+        browser: Browser,
         returns_to: Option<&str>,
         now: Timestamp,
     ) -> Result<HeaderValue, StoreError> {
@@ -129,6 +133,9 @@ impl WebSessions {
             created_at: now,
             expires_at: now.plus_seconds(SESSION_SECONDS),
             returns_to: returns_to.map(str::to_owned),
+            device: browser.device,
+            address: browser.address,
+            last_used_at: None,
         };
         web_sessions::create(&self.db, &row).await?;
         Ok(self.cookie(SESSION_COOKIE, &self.signed(&id), SESSION_SECONDS))
@@ -158,7 +165,8 @@ impl WebSessions {
         let row = web_sessions::get(&self.db, id, now).await?;
         let Some(row) = row.filter(|row| row.did == original.as_str()) else { return Ok(None) };
         // The id of a session is known to its browser only, so the user gets a new one.
-        let cookie = self.create(random, original, &row.oauth_session_id, None, now).await?;
+        let browser = Browser { device: row.device, address: row.address };
+        let cookie = self.create(random, original, &row.oauth_session_id, browser, None, now).await?;
         for ended in [&from.id, &row.id] {
             web_sessions::delete(&self.db, ended).await?;
         }

@@ -4,18 +4,23 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use http::StatusCode;
 
 use super::dpop;
 use super::rate_limit::{Budget, Exhausted, Limit};
 use super::service_jwt::{ServiceTokenError, VerifiedToken};
 use super::{Access, ApiClient, ClientBuckets, Credential, Sender};
 use belvedere_instance::events::Event;
+use belvedere_instance::lexicons::Registry;
 use belvedere_instance::pds::SessionAuthority;
 use belvedere_instance::settings::Settings;
 use belvedere_instance::xrpc::{Caller, Verb};
 use belvedere_protocol::atproto::Did;
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::{Error, Request};
+
+/// The name under which calls of methods without a lexicon here are counted.
+const UNKNOWN_METHOD: &str = "(unknown)";
 
 /// An admitted XRPC request.
 #[derive(Debug, Default)]
@@ -44,6 +49,13 @@ pub struct CalledMethod<'a> {
     pub verb: Verb,
     /// The method is this server's own, whatever lexicons are uploaded.
     pub is_fixed: bool,
+}
+
+impl<'a> CalledMethod<'a> {
+    /// The name under which calls are counted. Callers invent names of methods that have no lexicon here: these share one.
+    pub fn counted_name(&self, registry: &Registry) -> &'a str {
+        if self.is_fixed || registry.get(self.nsid).is_some() { self.nsid } else { UNKNOWN_METHOD }
+    }
 }
 
 /// Tokens that a call costs when its lexicon doesn't say (settings `rate_limit.default_*_cost`).
@@ -109,10 +121,37 @@ impl Access {
         method: CalledMethod<'_>,
     ) -> Result<Admission, Rejected> {
         let mut admission = Admission::default();
-        match identify(self, request, method, &mut admission).await {
+        let outcome = identify(self, request, method, &mut admission).await;
+        if let Some(client) = &admission.client {
+            self.note_use(client, method, &outcome);
+        }
+        match outcome {
             Ok(()) => Ok(admission),
             Err(error) => Err(Rejected { error, budget: admission.budget }),
         }
+    }
+
+    /// Counts a call of an application that was admitted, or refused for its rate.
+    fn note_use(&self, client: &ApiClient, method: CalledMethod<'_>, outcome: &Result<(), Error>) {
+        let now = self.core.clock.now();
+        let name = method.counted_name(&self.core.registry);
+        match outcome {
+            Ok(()) => {
+                self.client_usage.count(&client.id, name, false, now);
+                self.users.touch_client(self, &client.id, now);
+            }
+            Err(error) if error.status == StatusCode::TOO_MANY_REQUESTS => {
+                self.client_usage.count(&client.id, name, true, now);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Whole tokens in the bucket of an application on this host, and its limit. `None` for one that is not active.
+    pub fn tokens_of(&self, client: &str) -> Option<(u64, Limit)> {
+        let client = self.clients.by_id(client)?;
+        let limit = client.limit(&self.rate_limit);
+        Some((self.buckets.tokens(&client.key, limit, self.core.clock.now()), limit))
     }
 
     /// Charges a call of a method that needs no client: the application that the request names, else the sender's address.

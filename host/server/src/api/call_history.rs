@@ -6,9 +6,6 @@ use crate::access::CalledMethod;
 use crate::app::App;
 use belvedere_web::http::{Error, Response};
 
-/// The label of methods that have no lexicon here: callers invent names.
-const UNKNOWN_METHOD: &str = "(unknown)";
-
 /// The label of callers that name no client.
 const NO_CLIENT: &str = "(none)";
 
@@ -23,9 +20,7 @@ pub(super) struct Call {
 }
 
 pub(super) fn begin(app: &App, method: CalledMethod<'_>) -> Call {
-    let is_known = method.is_fixed || app.registry.get(method.nsid).is_some();
-    let method = if is_known { method.nsid } else { UNKNOWN_METHOD };
-    Call { method: method.to_owned(), began: Instant::now() }
+    Call { method: method.counted_name(&app.registry).to_owned(), began: Instant::now() }
 }
 
 impl Call {

@@ -21,6 +21,7 @@ use crate::access::{
 };
 use crate::app::App;
 use crate::methods::spaces;
+use belvedere_instance::events::requester;
 use belvedere_instance::xrpc::{Caller, Verb};
 use belvedere_protocol::atproto::Nsid;
 use belvedere_web::http::body::UnreadBody;
@@ -48,13 +49,17 @@ pub struct Route {
 
 pub(super) type RouteTable = Vec<Route>;
 
-/// Makes a handler of an access check and the work after it, as one boxed future.
+/// Makes a handler of an access check and the work after it, as one boxed future. Events that occur meanwhile have the
+/// client's address.
 fn bound<F>(run: impl Fn(Arc<App>, Request, UnreadBody) -> F + Send + Sync + 'static) -> Bind
 where
     F: Future<Output = Result<Response, Error>> + Send + 'static,
 {
     Box::new(move |app| {
-        Box::new(move |request, unread| -> Answering { Box::pin(run(Arc::clone(&app), request, unread)) })
+        Box::new(move |request, unread| -> Answering {
+            let address = app.access.client_address(&request);
+            Box::pin(requester::scope(address, run(Arc::clone(&app), request, unread)))
+        })
     })
 }
 

@@ -52,6 +52,7 @@ fn always() -> RouteTable {
         Route::public(&Limit::PAGE, GET, "/auth/me", auth::me::handle),
         Route::public(&Limit::PAGE, POST, "/auth/logout", auth::logout),
         Route::public(&Limit::PAGE, GET, "/auth/sessions", auth::sessions::list),
+        Route::public(&Limit::PAGE, DELETE, "/auth/sessions", auth::sessions::delete_others),
         Route::public(&Limit::PAGE, DELETE, "/auth/sessions/{id}", auth::sessions::delete),
 
         Route::page(&Limit::PAGE, GET, "/link/start", link::start),
@@ -289,6 +290,9 @@ fn always() -> RouteTable {
         Route::admin(GET, "/admin/users/{id}", P::UsersRead, admin::users::get),
         Route::admin(DELETE, "/admin/users/{id}", P::UsersDelete, admin::users::delete),
         Route::admin(PATCH, "/admin/users/{id}/permissions", P::UsersUpdate, admin::users::permissions),
+        Route::admin(GET, "/admin/users/{id}/sessions", P::UsersUpdate, admin::users::sessions::list),
+        Route::admin(DELETE, "/admin/users/{id}/sessions", P::UsersUpdate, admin::users::sessions::delete_all),
+        Route::admin(DELETE, "/admin/users/{id}/sessions/{session_id}", P::UsersUpdate, admin::users::sessions::delete),
         Route::admin(GET, "/admin/permissions", P::UsersRead, admin::permissions::list),
 
         Route::admin(GET, "/admin/api-clients", P::ApiClientsView, admin::api_clients::list),
@@ -296,6 +300,7 @@ fn always() -> RouteTable {
         Route::admin(GET, "/admin/api-clients/{id}", P::ApiClientsView, admin::api_clients::get),
         Route::admin(PUT, "/admin/api-clients/{id}", P::ApiClientsEdit, admin::api_clients::update),
         Route::admin(DELETE, "/admin/api-clients/{id}", P::ApiClientsDelete, admin::api_clients::delete),
+        Route::admin(GET, "/admin/api-clients/{id}/usage", P::ApiClientsView, admin::api_clients::usage::get),
         Route::admin(GET, "/admin/api-clients/{id}/auth-key", P::ApiClientsView, admin::api_clients::auth_key::get),
         Route::admin(POST, "/admin/api-clients/{id}/auth-key", P::ApiClientsEdit, admin::api_clients::auth_key::create),
         Route::admin(POST, "/admin/api-clients/{id}/auth-key/recheck", P::ApiClientsEdit, admin::api_clients::auth_key::recheck),

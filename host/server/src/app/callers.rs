@@ -6,8 +6,8 @@ use super::open::StartError;
 use super::sessions::PdsSessions;
 use super::startup::Startup;
 use crate::access::{
-    Access, AdminKeys, Buckets, ClientKeySets, ClientKeys, Clients, Costs, DpopProofs, Nonces, Origins,
-    ServiceTokens, UsedProofs, Users, VerifiedCredentials, WebSessions,
+    Access, AdminKeys, Buckets, ClientKeySets, ClientKeys, ClientUsage, Clients, Costs, DpopProofs, Nonces,
+    Origins, ServiceTokens, UsedProofs, Users, VerifiedCredentials, WebSessions,
 };
 use belvedere_instance::core::Core;
 use belvedere_instance::service_identity::ServiceIdentity;
@@ -48,6 +48,7 @@ pub(super) async fn open(
         tokens: ServiceTokens::new(service_identity.clone(), clock.clone()),
         spaces: spaces.clone(),
         buckets: Buckets::default(),
+        client_usage: ClientUsage::default(),
         sender_buckets,
         costs,
         client_keys: ClientKeys::new(core.net.clone()),

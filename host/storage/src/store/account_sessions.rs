@@ -23,6 +23,10 @@ pub struct AccountSessionRow {
     pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// The browser, for a login with the dashboard.
+    pub device: Option<String>,
+    pub address: Option<String>,
+    pub browser_used_at: Option<Timestamp>,
     pub is_linked_repo: bool,
     /// Whether the instance's own identity is changed through it.
     pub is_service: bool,
@@ -31,18 +35,11 @@ pub struct AccountSessionRow {
 /// The sessions of an account, the most recently renewed first.
 pub async fn list(db: &Db, did: &str) -> Result<Vec<AccountSessionRow>, StoreError> {
     let sql = "SELECT s.id, s.client_id, c.name, c.client_uri, s.scopes, s.pds, s.refreshable, s.expires_at, \
-                   s.created_at, s.updated_at, \
+                   s.created_at, s.updated_at, w.device, w.address, w.last_used_at AS browser_used_at, \
                    EXISTS (SELECT 1 FROM linked_repos l WHERE l.session_id = s.id) AS is_linked_repo, \
                    EXISTS (SELECT 1 FROM service_identity i WHERE i.attached_session_id = s.id) AS is_service \
                FROM oauth_sessions s LEFT JOIN api_clients c ON c.id = s.client_id \
+                   LEFT JOIN web_sessions w ON w.oauth_session_id = s.id \
                WHERE s.did = $1 ORDER BY s.updated_at DESC, s.id LIMIT $2";
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).bind(did).bind(MAX_SESSIONS).fetch_all(pool).await)?)
-}
-
-/// Whether a session is one of the account.
-pub async fn is_of(db: &Db, id: &str, did: &str) -> Result<bool, StoreError> {
-    let sql = "SELECT count(*) FROM oauth_sessions WHERE id = $1 AND did = $2";
-    let count: i64 =
-        on!(db, reader, |pool| sqlx::query_scalar(sql).bind(id).bind(did).fetch_one(pool).await)?;
-    Ok(count > 0)
 }

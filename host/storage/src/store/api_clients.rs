@@ -34,6 +34,8 @@ pub struct ApiClientRow {
     pub owner_did: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// The last call of a method, to the minute.
+    pub last_used_at: Option<Timestamp>,
 }
 
 /// A partial update: fields that are `None` or [`Patch::Keep`] stay unchanged.
@@ -55,7 +57,7 @@ macro_rules! select {
         concat!(
             "SELECT id, client_key, client_secret_hash, name, client_id_url, client_uri, redirect_uris, \
                  client_type, scopes, allowed_origins, rate_limit_capacity, rate_limit_refill_rate, is_active, \
-                 created_by, parent_client_id, owner_did, created_at, updated_at FROM api_clients ",
+                 created_by, parent_client_id, owner_did, created_at, updated_at, last_used_at FROM api_clients ",
             $tail
         )
     };
@@ -159,6 +161,13 @@ pub async fn create(db: &Db, client: &ApiClientRow, caps: &Caps) -> Result<Creat
         tx.commit().await?;
         Ok(Created::Done)
     })
+}
+
+/// Sets `last_used_at`.
+pub async fn touch(db: &Db, id: &str, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "UPDATE api_clients SET last_used_at = $2 WHERE id = $1";
+    on!(db, writer, |pool| sqlx::query(sql).bind(id).bind(now).execute(pool).await.map(drop))?;
+    Ok(())
 }
 
 /// `None` when there is no such client.

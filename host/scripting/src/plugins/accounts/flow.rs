@@ -12,7 +12,7 @@ use super::super::calls::{CallScope, Callback, Start};
 use super::super::manifest::{AuthType, Permission};
 use super::linking::{Consent, consented};
 use super::{AccountError, AccountUser, Accounts, Linker, ServiceUrl, check, tenant_of};
-use belvedere_instance::events::Event;
+use belvedere_instance::events::{Event, requester};
 use belvedere_protocol::atproto::Did;
 use belvedere_protocol::crypto::sha256_hex;
 use belvedere_storage::store::StoreError;
@@ -169,7 +169,8 @@ impl Accounts {
             }
             result
         };
-        let result = self.core().tasks.spawn(work).await.unwrap_or(Err(AccountError::Raced));
+        let result =
+            self.core().tasks.spawn(requester::inherit(work)).await.unwrap_or(Err(AccountError::Raced));
         let outcome = result.map_err(|error| match error {
             AccountError::Store(_) | AccountError::Sealed(_) => "Connection failed".to_owned(),
             error => error.public_text(),

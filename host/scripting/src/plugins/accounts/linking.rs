@@ -9,7 +9,7 @@ use super::super::manifest::AuthType;
 use super::tokens::expires_at;
 use super::unlinking::GIVE_UP_SECONDS;
 use super::{AccountError, AccountUser, Accounts, Linker, check};
-use belvedere_instance::events::Event;
+use belvedere_instance::events::{Event, requester};
 use belvedere_protocol::atproto::Nsid;
 use belvedere_storage::store::external_accounts::{self, Linked, NewAccount};
 
@@ -71,7 +71,7 @@ impl Accounts {
             let consent = Consent { user: &user, collections: &collections, config: &config };
             accounts.link(&linker, &scope, tokens, &consent).await
         };
-        self.core().tasks.spawn(work).await.unwrap_or(Err(AccountError::Raced))
+        self.core().tasks.spawn(requester::inherit(work)).await.unwrap_or(Err(AccountError::Raced))
     }
 
     /// Reads the profile of the account that the tokens belong to, and stores both. If that fails, the tokens are revoked.

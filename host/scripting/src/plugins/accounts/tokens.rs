@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::super::calls::{Expiry, FaultCode, Tokens};
 use super::{AccountError, Accounts, Linker, check, scope_of};
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::events::Event;
+use belvedere_instance::events::{Event, requester};
 use belvedere_storage::store::external_accounts::{self, AccountRow, AccountStatus, NewTokens};
 
 /// Tokens that expire within this many seconds are refreshed before a call, because the call takes time too.
@@ -79,7 +79,7 @@ impl Accounts {
         let (id, version) = (row.id.clone(), row.version);
         // In a task of its own: when the caller is cancelled, the new tokens must still be stored.
         let renewal = async move { accounts.renew(&plugin, &id, version).await };
-        self.core().tasks.spawn(renewal).await.unwrap_or(Err(AccountError::Refreshing))
+        self.core().tasks.spawn(requester::inherit(renewal)).await.unwrap_or(Err(AccountError::Refreshing))
     }
 
     async fn renew(&self, plugin: &Arc<dyn Linker>, id: &str, version: i64) -> Result<Opened, AccountError> {

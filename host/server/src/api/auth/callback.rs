@@ -7,8 +7,10 @@ use http::header::SET_COOKIE;
 
 use super::session::store_session;
 use super::{linked_repo, redirect};
+use crate::access::Browser;
 use crate::api::answer::{Built, Redirect};
 use crate::app::App;
+use belvedere_instance::events::Event;
 use belvedere_instance::oauth::{AuthorizationError, Callback, FlowError, FlowGoal, own};
 use belvedere_protocol::atproto::Did;
 use belvedere_storage::store::service_identity;
@@ -62,7 +64,11 @@ pub async fn handle(app: Arc<App>, request: Request) -> Result<Built<Redirect>, 
         service_identity::set_session(&app.db, completed.did.as_str(), &session).await?;
     }
     let (now, sessions) = (app.clock.now(), &app.access.web_sessions);
-    let cookie = sessions.create(&app.random, &completed.did, &session, returns_to.as_deref(), now).await?;
+    let browser = Browser::of(&app.access, &request);
+    let (did, device) = (completed.did.to_string(), browser.device.clone());
+    let cookie =
+        sessions.create(&app.random, &completed.did, &session, browser, returns_to.as_deref(), now).await?;
+    app.events.record(Event::SessionStarted { did, id: session, device });
     for surplus in app.access.web_sessions.surplus(&completed.did).await? {
         app.sessions.vault.end(&surplus).await?;
     }

@@ -95,6 +95,7 @@ impl NewClient {
             is_active: true,
             created_at: now,
             updated_at: now,
+            last_used_at: None,
         };
         let created = api_clients::create(&app.db, &client, &CAPS).await.map_err(|error| match error {
             StoreError::Conflict(_) => Error::conflict("client_id_url already registered"),

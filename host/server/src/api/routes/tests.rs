@@ -43,6 +43,7 @@ fn public_routes_have_a_rate_limit() {
         ("/auth/me", "page"),
         ("/auth/logout", "page"),
         ("/auth/sessions", "page"),
+        ("/auth/sessions", "page"),
         ("/auth/sessions/{id}", "page"),
         ("/link/start", "page"),
         ("/link/result", "page"),

@@ -26,6 +26,7 @@ fn client(n: i64, parent: Option<&str>) -> ApiClientRow {
         owner_did: parent.map(|_| "did:plc:owner".to_owned()),
         created_at: Timestamp(n),
         updated_at: Timestamp(n),
+        last_used_at: None,
     }
 }
 
@@ -50,6 +51,7 @@ fn ids(rows: Vec<ApiClientRow>) -> Vec<String> {
 
 on_both!(
     come_back_as_stored,
+    the_last_use_is_kept_by_changes,
     lists,
     the_metadata_url_is_unique,
     their_number_is_bounded_in_all_by_parent_and_by_owner,
@@ -73,6 +75,14 @@ async fn come_back_as_stored(db: TestDb) {
         assert_eq!(api_clients::get(&db, &row.id).await.unwrap(), Some(row));
     }
     assert_eq!(api_clients::get(&db, "nobody").await.unwrap(), None);
+}
+
+async fn the_last_use_is_kept_by_changes(db: TestDb) {
+    create(&db, &client(1, None)).await;
+    api_clients::touch(&db, "c1", Timestamp(50)).await.unwrap();
+    let patch = ApiClientPatch { name: Some("New".into()), ..ApiClientPatch::default() };
+    let changed = api_clients::update(&db, "c1", &patch, Timestamp(60)).await.unwrap().unwrap();
+    assert_eq!((changed.last_used_at, changed.updated_at), (Some(Timestamp(50)), Timestamp(60)));
 }
 
 async fn lists(db: TestDb) {

@@ -1,7 +1,7 @@
 //! The event log: filters, pages, retention.
 
 use crate::store::Db;
-use crate::store::events::{self, EventFilter, EventKeyset, EventRow, Severity};
+use crate::store::events::{self, Authentication, EventFilter, EventKeyset, EventRow, Requester, Severity};
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
 
@@ -15,6 +15,24 @@ fn event(n: i64, event_type: &str, severity: Severity, subject: Option<&str>) ->
         detail: r#"{"a":"\"'"}"#.into(),
         // Two events of each time.
         created_at: Timestamp(n / 2),
+        requester: requester(n),
+    }
+}
+
+/// Two addresses, of clients that have authenticated in different ways, and the server itself.
+fn requester(n: i64) -> Requester {
+    match n % 3 {
+        0 => Requester {
+            address: Some("192.0.2.1".into()),
+            authentication: Some(Authentication::ApiKey),
+            api_key: Some("deployments".into()),
+        },
+        1 => Requester {
+            address: Some("2001:db8::1".into()),
+            authentication: Some(Authentication::Session),
+            api_key: None,
+        },
+        _ => Requester::default(),
     }
 }
 
@@ -67,6 +85,8 @@ async fn filters(db: TestDb) {
         ..EventFilter::default()
     };
     let subject = |text: &str| EventFilter { subject: Some(text.into()), ..EventFilter::default() };
+    let whole = |text: &str| EventFilter { subject_is: Some(text.into()), ..EventFilter::default() };
+    let address = |text: &str| EventFilter { address: Some(text.into()), ..EventFilter::default() };
     for (filter, expected) in [
         (EventFilter { event_type: Some("script.error".into()), ..EventFilter::default() }, vec![3]),
         (EventFilter { event_type: Some("script".into()), ..EventFilter::default() }, vec![]),
@@ -84,6 +104,12 @@ async fn filters(db: TestDb) {
         (EventFilter { actor: Some("did:plc:a".into()), ..category(&["lexicon"]) }, vec![0]),
         (EventFilter { actor: Some("did:plc".into()), ..EventFilter::default() }, vec![]),
         (subject("\0"), vec![]),
+        (whole("com.example.note"), vec![0]),
+        (whole("com.example"), vec![]),
+        (whole("com.example.note\0"), vec![]),
+        (address("192.0.2.1"), vec![3, 0]),
+        (address("192.0.2"), vec![]),
+        (EventFilter { subject_is: Some("com.example.note".into()), ..address("192.0.2.1") }, vec![0]),
         (EventFilter { subject: Some("note".into()), ..category(&["lexicon"]) }, vec![0]),
         (EventFilter { severities: vec![Severity::Error], ..category(&["lexicon"]) }, vec![]),
     ] {

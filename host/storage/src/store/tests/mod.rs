@@ -29,6 +29,7 @@ mod catch_up;
 mod counts;
 mod deadlock;
 mod domains;
+mod event_plans;
 mod events;
 mod field_index_builds;
 mod field_indexes;

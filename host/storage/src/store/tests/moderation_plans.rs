@@ -90,12 +90,12 @@ fn statements(backend: Backend) -> Vec<(String, &'static [&'static str], &'stati
 }
 
 /// The statement with values in place of its parameters, the last first, because `$1` is the beginning of `$10`.
-fn with_values(sql: &str, values: &[&str]) -> String {
+pub(super) fn with_values(sql: &str, values: &[&str]) -> String {
     let numbered = values.iter().enumerate().rev();
     numbered.fold(sql.to_owned(), |sql, (n, value)| sql.replace(&format!("${}", n + 1), value))
 }
 
-async fn plan(db: &Db, sql: &str) -> String {
+pub(super) async fn plan(db: &Db, sql: &str) -> String {
     let rows: Vec<String> = match db {
         Db::Sqlite(db) => {
             let sql = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));

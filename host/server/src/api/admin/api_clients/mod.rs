@@ -1,6 +1,7 @@
 //! `/admin/api-clients`: registers, lists, changes and deletes API clients.
 
 pub mod auth_key;
+pub mod usage;
 
 use std::sync::Arc;
 
@@ -38,11 +39,21 @@ pub struct ApiClient {
     owner_did: Option<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
+    /// The last call of a method, to the minute. Null before the first.
+    last_used_at: Option<Timestamp>,
+    /// Whole tokens in its bucket, on the host that answers. Null for an inactive application.
+    tokens: Option<u64>,
+    /// Calls of the last 24 hours that this host has refused for their rate (429), since its start at most.
+    rate_limited: u64,
 }
 
-impl From<ApiClientRow> for ApiClient {
-    fn from(row: ApiClientRow) -> Self {
+impl ApiClient {
+    fn new(app: &App, row: ApiClientRow) -> Self {
+        let recent = app.access.client_usage.total(&row.id, app.clock.now());
         Self {
+            tokens: app.access.tokens_of(&row.id).map(|(tokens, _)| tokens),
+            rate_limited: recent.rate_limited,
+            last_used_at: row.last_used_at,
             id: row.id,
             client_key: row.client_key,
             name: row.name,
@@ -78,13 +89,13 @@ pub async fn list(
 ) -> JsonResult<Vec<ApiClient>> {
     let parent = request.parameters()?.parent_id.filter(|p| !p.is_empty());
     let rows = api_clients::list(&app.db, parent.as_deref()).await?;
-    Ok(Json(rows.into_iter().map(ApiClient::from).collect()))
+    Ok(Json(rows.into_iter().map(|row| ApiClient::new(&app, row)).collect()))
 }
 
 /// `GET /admin/api-clients/{id}`: an application.
 pub async fn get(app: Arc<App>, _admin: Admin, request: Request) -> JsonResult<ApiClient> {
     let row = api_clients::get(&app.db, request.param("id")).await?;
-    row.map(|row| Json(row.into())).ok_or_else(|| Error::not_found("api client not found"))
+    row.map(|row| Json(ApiClient::new(&app, row))).ok_or_else(|| Error::not_found("api client not found"))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

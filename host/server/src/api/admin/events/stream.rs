@@ -37,6 +37,10 @@ pub struct EventStreamQuery {
     severity: Option<String>,
     /// A part of the subject.
     subject: Option<String>,
+    /// The whole subject.
+    subject_is: Option<String>,
+    /// The IP address of the client whose request caused the event.
+    address: Option<String>,
     /// The account that acted: a DID or a handle.
     actor: Option<String>,
 }
@@ -52,8 +56,11 @@ pub async fn get(
         );
         return Err(Error::bad_request(text));
     }
-    let EventStreamQuery { event_type, category, severity, subject, actor } = request.parameters()?;
-    let query = EventQuery { event_type, category, severity, subject, actor, ..EventQuery::default() };
+    let EventStreamQuery { event_type, category, severity, subject, subject_is, address, actor } =
+        request.parameters()?;
+    let (after, before) = (None, None);
+    let query =
+        EventQuery { event_type, category, severity, subject, subject_is, address, actor, after, before };
     let filter = conditions(&app, query).await?.filter().map_err(bad_query)?;
     let user = Tenant::of_did(admin.did.as_str());
     let messages = app.event_feed.follow(&user, filter, format).map_err(streams::refused)?;

@@ -5,47 +5,113 @@ use serde_json::Value;
 use crate::api::admin::records::listing::IndexedRecord;
 use belvedere_protocol::atproto::lexicon::RecordField;
 
-/// The columns before those of the fields.
-const METADATA: [&str; 5] = ["uri", "cid", "did", "rkey", "indexedAt"];
+/// A column that every record has, whatever its lexicon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Metadata {
+    Uri,
+    Cid,
+    Did,
+    Rkey,
+    IndexedAt,
+}
+
+/// They come before those of the fields.
+const METADATA: [(&str, Metadata); 5] = [
+    ("uri", Metadata::Uri),
+    ("cid", Metadata::Cid),
+    ("did", Metadata::Did),
+    ("rkey", Metadata::Rkey),
+    ("indexedAt", Metadata::IndexedAt),
+];
 
 /// Characters by which spreadsheets know a formula, with the wide forms that some of them read alike. A text that begins with
 /// one gets an apostrophe before it: records come from any repo of the network.
 const FORMULAS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
-/// A table with a column for each field.
+/// A table of records.
 pub(super) struct Csv {
-    /// The names from the record down to each field.
-    paths: Vec<Vec<String>>,
+    columns: Vec<Column>,
+}
+
+struct Column {
+    name: String,
+    value: ColumnValue,
+}
+
+enum ColumnValue {
+    Metadata(Metadata),
+    /// The names from the record down to a field.
+    Field(Vec<String>),
+}
+
+/// A list of columns is invalid for this reason.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum InvalidColumns {
+    #[error(
+        "columns: {0:?} is none of uri, cid, did, rkey, indexedAt and the fields that GET /admin/records/fields lists"
+    )]
+    Unknown(String),
+    #[error("columns: {0:?} is named twice")]
+    Twice(String),
 }
 
 impl Csv {
+    /// A column for each field.
     pub(super) fn new(fields: &[RecordField]) -> Self {
-        Self { paths: fields.iter().map(|field| field.path.clone()).collect() }
+        let metadata =
+            METADATA.map(|(name, of)| Column { name: name.to_owned(), value: ColumnValue::Metadata(of) });
+        let fields = fields.iter().map(|field| {
+            let name = field.path.join(".");
+            // One with the name of a column of every export.
+            let is_taken = METADATA.iter().any(|(taken, _)| *taken == name);
+            let name = if is_taken { format!("record.{name}") } else { name };
+            Column { name, value: ColumnValue::Field(field.path.clone()) }
+        });
+        Self { columns: metadata.into_iter().chain(fields).collect() }
     }
 
-    /// The names of the columns. A field with the name of a column of every export begins with `record.`.
+    /// Only these of the columns, by their names and in this order.
+    ///
+    /// # Errors
+    /// Names the first that is not a column, or is named twice: a row must not become longer than its record.
+    pub(super) fn with_columns<'n>(
+        mut self,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<Self, InvalidColumns> {
+        let mut chosen = Vec::<Column>::new();
+        for name in names {
+            if chosen.iter().any(|column| column.name == name) {
+                return Err(InvalidColumns::Twice(name.to_owned()));
+            }
+            let found = self.columns.iter().position(|column| column.name == name);
+            chosen.push(
+                self.columns.swap_remove(found.ok_or_else(|| InvalidColumns::Unknown(name.to_owned()))?),
+            );
+        }
+        Ok(Self { columns: chosen })
+    }
+
+    /// The names of the columns.
     pub(super) fn header(&self) -> Vec<u8> {
-        let names = self.paths.iter().map(|path| {
-            let name = path.join(".");
-            if METADATA.contains(&&*name) { format!("record.{name}") } else { name }
-        });
         let mut bytes = Vec::new();
-        row(
-            &mut bytes,
-            METADATA.iter().map(|name| (*name).to_owned()).chain(names).map(|name| guarded(&name)),
-        );
+        row(&mut bytes, self.columns.iter().map(|column| guarded(&column.name)));
         bytes
     }
 
     /// Appends the row of a record. A value that is a list or an object is JSON text; a missing one is empty.
     pub(super) fn write(&self, bytes: &mut Vec<u8>, of: &IndexedRecord) -> Result<(), serde_json::Error> {
         let record: Value = serde_json::from_str(of.record.get())?;
-        let (cid, indexed_at) = (of.cid.as_deref().unwrap_or_default(), of.indexed_at.to_string());
-        let metadata = [&of.uri, cid, &of.did, &of.rkey, &indexed_at].map(guarded);
-        let fields = self.paths.iter().map(|path| {
-            cell(path.iter().try_fold(&record, |value, name| value.get(name)).unwrap_or(&Value::Null))
+        let cells = self.columns.iter().map(|column| match &column.value {
+            ColumnValue::Metadata(Metadata::Uri) => guarded(&of.uri),
+            ColumnValue::Metadata(Metadata::Cid) => guarded(of.cid.as_deref().unwrap_or_default()),
+            ColumnValue::Metadata(Metadata::Did) => guarded(&of.did),
+            ColumnValue::Metadata(Metadata::Rkey) => guarded(&of.rkey),
+            ColumnValue::Metadata(Metadata::IndexedAt) => guarded(&of.indexed_at.to_string()),
+            ColumnValue::Field(path) => {
+                cell(path.iter().try_fold(&record, |value, name| value.get(name)).unwrap_or(&Value::Null))
+            }
         });
-        row(bytes, metadata.into_iter().chain(fields));
+        row(bytes, cells);
         Ok(())
     }
 }
@@ -101,6 +167,22 @@ mod tests {
             Csv::new(&[field(&["text"]), field(&["subject", "uri"]), field(&["uri"]), field(&["a,\"b"])]);
         let header = String::from_utf8(csv.header()).unwrap();
         assert_eq!(header, "uri,cid,did,rkey,indexedAt,text,subject.uri,record.uri,\"a,\"\"b\"\r\n");
+    }
+
+    #[test]
+    fn columns_are_chosen_by_their_names() {
+        let csv = || Csv::new(&[field(&["text"]), field(&["subject", "uri"]), field(&["uri"])]);
+        let chosen = |names: &str| {
+            let csv = csv().with_columns(names.split(','))?;
+            Ok(String::from_utf8(csv.header()).unwrap())
+        };
+        assert_eq!(
+            chosen("record.uri,indexedAt,text,uri"),
+            Ok("record.uri,indexedAt,text,uri\r\n".to_owned())
+        );
+        assert_eq!(chosen("subject.uri"), Ok("subject.uri\r\n".to_owned()));
+        assert_eq!(chosen("text,txt"), Err(InvalidColumns::Unknown("txt".to_owned())));
+        assert_eq!(chosen("text,text"), Err(InvalidColumns::Twice("text".to_owned())));
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub struct ExportQuery {
     /// `csv`: a column for each field of the lexicon. `jsonl`: a JSON object a line, with the whole record.
     #[schemars(required, extend("enum" = ["csv", "jsonl"]))]
     format: Option<String>,
+    /// Columns of a CSV file, separated by commas and in this order: `uri`, `cid`, `did`, `rkey`, `indexedAt`, and fields as
+    /// `GET /admin/records/fields` names them, those with one of these names with `record.` before it. All if absent.
+    columns: Option<String>,
     #[serde(flatten)]
     records: RecordsQuery,
 }
@@ -62,14 +65,23 @@ pub async fn get(
     admin: Admin,
     request: WithQuery<ExportQuery>,
 ) -> Result<Built<RecordFile>, Error> {
-    let ExportQuery { format, records } = request.parameters()?;
-    let format = given(format.as_deref());
+    let ExportQuery { format, columns, records } = request.parameters()?;
+    let (format, columns) = (given(format.as_deref()), given(columns.as_deref()));
     let listing = Listing::read(&app, &admin, records).await?.with_limit(PageSize::RECORDS.max);
     let collection = listing.collection();
     let (format, content_type, extension) = match format.as_deref() {
         Some("csv") => {
-            let csv = Csv::new(&app.registry.snapshot().record_fields(collection.as_str()));
+            let mut csv = Csv::new(&app.registry.snapshot().record_fields(collection.as_str()));
+            if let Some(columns) = columns {
+                let chosen = csv.with_columns(columns.split(',').map(str::trim));
+                csv = chosen.map_err(|invalid| Error::bad_request(invalid.to_string()))?;
+            }
             (Format::Csv(csv), "text/csv; charset=utf-8; header=present", "csv")
+        }
+        Some("jsonl") if columns.is_some() => {
+            return Err(Error::bad_request(
+                "columns is for format=csv: a line of jsonl has the whole record",
+            ));
         }
         Some("jsonl") => (Format::JsonLines, "application/jsonl; charset=utf-8", "jsonl"),
         _ => return Err(Error::bad_request("format must be csv or jsonl")),

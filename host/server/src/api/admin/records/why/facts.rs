@@ -60,7 +60,7 @@ impl Facts {
         for event_type in REJECTIONS {
             let filter = EventFilter {
                 event_type: Some(event_type.to_owned()),
-                subject: Some(uri.to_string()),
+                subject_is: Some(uri.to_string()),
                 ..EventFilter::default()
             };
             rejection = rejection.or(events::list(db, &filter, 1).await?.into_iter().next());

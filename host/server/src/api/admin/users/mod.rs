@@ -1,4 +1,6 @@
-//! `/admin/users`: manages admin users and their permissions.
+//! `/admin/users`: manages admin users, their permissions and their sessions with the dashboard.
+
+pub mod sessions;
 
 use std::sync::Arc;
 
