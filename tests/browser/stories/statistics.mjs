@@ -79,7 +79,7 @@ test('a time is selected in a chart, and left again', async () => {
     await checkWidth(page, 'a chart with its numbers')
 
     // One method: p50 and p99 in a chart, and its lexicon.
-    await page.getByRole('region', { name: 'Most calls', exact: true }).getByRole('link', { name: LIST }).click()
+    await page.getByRole('region', { name: 'Calls by method', exact: true }).getByRole('link', { name: LIST }).click()
     await page.getByRole('heading', { name: 'Latency', exact: true }).waitFor()
     await page.getByRole('link', { name: 'Lexicon', exact: true }).click()
     await page.getByRole('link', { name: 'Charts', exact: true }).click()
