@@ -37,7 +37,7 @@ text_enum! {
 }
 
 text_enum! {
-    /// How the value is compared with the threshold.
+    /// The comparison of the value with the threshold.
     pub enum AlertCondition {
         Above = "above",
         Below = "below",

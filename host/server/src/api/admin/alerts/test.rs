@@ -1,4 +1,4 @@
-//! `POST /admin/alerts/{id}/test`: sends a test to the target of an alert.
+//! Sends a test to the target of an alert.
 
 use std::sync::Arc;
 
