@@ -57,7 +57,7 @@ export const DIMENSIONS = {
 
 export type By = keyof typeof DIMENSIONS
 
-/** The charts of a name. */
-export function chartsOf(by: By, name: string): string {
-  return href('/statistics', { by, name })
+/** The charts of a name. `query`: the window that they show, as parameters of the page. */
+export function chartsOf(by: By, name: string, query: Record<string, string> = {}): string {
+  return href('/statistics', { ...query, by, name })
 }
