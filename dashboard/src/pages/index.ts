@@ -43,7 +43,7 @@ export const pages: PageEntry[] = [
   { path: '/inspections', title: titles.inspections, group: 'data', needs: ['spaces:read'], feature: 'spaces', load: () => import('./Inspections.svelte') },
 
   { path: '/events', title: titles.events, group: 'operations', needs: ['events:read'], words: 'audit errors live', load: () => import('./Events.svelte') },
-  { path: '/statistics', title: titles.statistics, group: 'operations', needs: ['stats:read'], words: 'charts metrics latency', load: () => import('./Statistics.svelte') },
+  { path: '/statistics', title: titles.statistics, group: 'operations', needs: ['stats:read'], words: 'charts metrics alerts', load: () => import('./Statistics.svelte') },
 
   { path: '/backfill', title: titles.backfill, group: 'operations', needs: ['backfill:read'], words: 'history catch up import plan', load: () => import('./Backfills.svelte') },
   { path: '/backfill/:id', title: titles.backfillJob, needs: ['backfill:read'], load: () => import('./BackfillJob.svelte') },

@@ -58,6 +58,8 @@ const prepared = once(async () => {
     ])
   }
   await server.api('POST', '/admin/script-variables', { key: 'API_KEY', value: 'not a real key' })
+  const alert = { metric: 'error_rate', condition: 'above', threshold: 5, minutes: 10, target: 'log' }
+  await server.api('POST', '/admin/alerts', { ...alert, name: 'Too many errors', label: LIST })
   await until('the records are there', async () => (await server.api('GET', '/admin/stats')).total_records === texts.length + 2 * friends.length + 1)
   const [first, second] = friends
   await server.api('POST', '/admin/users', { did: first.did, template: 'viewer' })
@@ -76,7 +78,7 @@ const prepared = once(async () => {
   }
   const places = new Map(
     [
-      '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/lexicons/schema', '/apps', '/compare', '/events', '/statistics', '/account', '/backfill',
+      '/', '/start', '/records', '/records/why', '/collections', '/lexicons', '/lexicons/new', '/lexicons/schema', '/apps', '/compare', '/events', '/statistics', '/statistics?by=method&window=1h&compare=1', '/statistics?by=alerts', '/account', '/backfill',
       '/moderation', '/moderation?decide=yes', '/scripts', '/scripts/new', '/script-variables', '/dead-letters', '/jobs', '/sql', '/labelers', '/database', '/clients', '/clients/new', '/users',
       '/api-keys', '/linked-repos', '/plugins', '/plugins/new', '/settings', '/features', '/network-rules', '/domains', '/identity', '/instance-keys',
       '/spaces', '/inspections', `/inspections?id=${inspection.id}`, ...Object.keys(params),

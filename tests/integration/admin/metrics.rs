@@ -4,7 +4,7 @@ use crate::fixtures::World;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::{ALICE, LIST};
+use crate::fixtures::{ALICE, LIST, NOTES};
 use crate::support::app::App;
 use crate::support::instance::{Answer, Instance};
 
@@ -22,6 +22,9 @@ fn totals(answer: &Answer) -> Vec<(String, f64)> {
 
 crate::in_both_worlds!(
     what_the_server_does_is_in_the_history_at_once,
+    records_are_counted_by_collection,
+    refusals_for_the_rate_are_counted_by_client,
+    a_period_is_compared_with_the_one_before,
     a_restart_keeps_the_history,
     invalid_queries_are_refused_with_the_reason
 );
@@ -49,8 +52,10 @@ async fn what_the_server_does_is_in_the_history_at_once(mut world: World) {
     );
     let (times, values) = (&requests.body["times"], &requests.body["series"][0]["values"]);
     let (times, values) = (times.as_array().unwrap(), values.as_array().unwrap());
-    assert_eq!((times.len(), values.len(), &requests.body["step"]), (289, 289, &json!(300)));
-    assert!(times.iter().all(|time| time.as_i64().unwrap() % 300 == 0));
+    assert_eq!((times.len(), &requests.body["step"]), (values.len(), &json!(60)), "of a young server");
+    assert!((10..=12).contains(&times.len()), "{}", requests.text);
+    assert!(times.iter().all(|time| time.as_i64().unwrap() % 60 == 0));
+    assert!(requests.body["begins"].is_string());
     let sum: f64 = values.iter().filter_map(Value::as_f64).sum();
     assert_eq!((sum, values[0].is_null()), (5.0, true));
     assert!(totals(&history(server, "metric=request_errors").await).contains(&(LIST.to_owned(), 1.0)));
@@ -98,6 +103,62 @@ async fn what_the_server_does_is_in_the_history_at_once(mut world: World) {
     assert_eq!(totals(&events), [(String::new(), 1.0)], "{}", events.text);
 }
 
+async fn records_are_counted_by_collection(mut world: World) {
+    world = world.with_notes().await;
+    for rkey in ["one", "two"] {
+        world.note(ALICE, rkey, json!({ "text": "x" })).await;
+    }
+    world.delete_note(ALICE, "one").await;
+    for (metric, total) in [("records_written", 2.0), ("records_deleted", 1.0)] {
+        let found = history(&world.server, &format!("metric={metric}")).await;
+        assert_eq!(totals(&found), [(NOTES.to_owned(), total)], "{}", found.text);
+    }
+}
+
+async fn refusals_for_the_rate_are_counted_by_client(mut world: World) {
+    world = world.with_notes().await;
+    let server = &world.server;
+    let app = App::confidential(server, "hasty").await;
+    let slow = json!({ "rate_limit_capacity": 1, "rate_limit_refill_rate": 0.001 });
+    let path = format!("/admin/api-clients/{}", app.id);
+    assert!(server.admin(Method::PUT, &path, Some(&slow)).await.status.is_success());
+    let mut refused = 0.0;
+    for _ in 0..3 {
+        let path = format!("/xrpc/{LIST}");
+        let answer = server.request(Method::GET, &path, &[("x-client-key", &app.key)], None).await;
+        refused += f64::from(u8::from(answer.status == 429));
+    }
+    assert!(refused >= 2.0, "{refused}");
+    let found = history(server, "metric=client_rate_limited").await;
+    assert_eq!(totals(&found), [(app.id.clone(), refused)], "{}", found.text);
+    assert_eq!(found.body["series"][0]["name"], "hasty");
+}
+
+async fn a_period_is_compared_with_the_one_before(world: World) {
+    let server = &world.server;
+    server.xrpc("com.example.nothing").await;
+    let now = history(server, "metric=requests").await;
+    let sql = "INSERT INTO metric_history SELECT metric, at - 43200000000, 'x', 7, total, max FROM metric_history \
+               WHERE metric = 'requests'";
+    world.execute(sql).await;
+    let until: jiff::Timestamp = now.body["until"].as_str().unwrap().parse().unwrap();
+    let from = until - jiff::SignedDuration::from_hours(12);
+    let found = history(server, &format!("metric=requests&from={from}&compare=previous&top=5")).await;
+    assert_eq!(found.body["step"], 300, "{}", found.text);
+    let sum = |values: &Value| values.as_array().unwrap().iter().filter_map(Value::as_f64).sum::<f64>();
+    let of = |label: &str| {
+        let series = found.body["series"].as_array().unwrap().iter();
+        series.clone().find(|one| one["label"] == label).cloned().unwrap_or_default()
+    };
+    let unknown = of("(unknown)");
+    assert_eq!((sum(&unknown["values"]), sum(&unknown["previous"])), (1.0, 0.0), "{}", found.text);
+    let one = history(server, &format!("metric=requests&from={from}&compare=previous&label=x")).await;
+    let previous = &one.body["series"][0]["previous"];
+    assert_eq!((previous.as_array().unwrap().len(), sum(previous)), (145, 7.0), "{}", one.text);
+    let alone = history(server, &format!("metric=requests&from={from}&label=x")).await;
+    assert!(alone.body["series"][0]["previous"].is_null(), "{}", alone.text);
+}
+
 async fn a_restart_keeps_the_history(mut world: World) {
     for _ in 0..2 {
         world.server.xrpc("com.example.nothing").await;
@@ -112,21 +173,20 @@ async fn invalid_queries_are_refused_with_the_reason(world: World) {
     for (query, text) in [
         ("", "missing query parameter metric"),
         ("metric=nothing", "metric must be one of stream_events, "),
-        ("metric=requests&step=7", "a multiple of 300"),
+        ("metric=requests&step=7", "a multiple of 60 seconds"),
         ("metric=requests&step=x", "step must be a number"),
         ("metric=requests&top=0", "top must be a number from 1 to 50"),
         ("metric=requests&top=51", "top must be a number from 1 to 50"),
         ("metric=requests&from=yesterday", "from must be an RFC 3339 time"),
         ("metric=requests&from=2030-01-01T00:00:00Z&until=2029-01-01T00:00:00Z", "from must be before until"),
-        (
-            "metric=requests&from=2020-01-01T00:00:00Z&until=2090-01-01T00:00:00Z&step=300",
-            "at most 2017 steps",
-        ),
+        ("metric=requests&from=2020-01-01T00:00:00Z&step=300&compare=previous", "a multiple of 3600 seconds"),
+        ("metric=requests&compare=x", "compare must be previous"),
     ] {
         let answer = world.server.admin(Method::GET, &format!("/admin/metrics?{query}"), None).await;
         assert_eq!(answer.status, 400, "{query} {}", answer.text);
         assert!(answer.error().contains(text), "{query}: {}", answer.text);
     }
     let names = world.server.admin(Method::GET, "/admin/metrics/names", None).await;
-    assert_eq!((&names.body["kept_days"], names.body["metrics"].as_array().unwrap().len()), (&json!(7), 13));
+    assert_eq!(names.body["metrics"].as_array().unwrap().len(), 16);
+    assert_eq!(names.body["steps"][2], json!({ "step": 3600, "kept_hours": 62 * 24 }));
 }

@@ -1,4 +1,5 @@
 mod accounts;
+mod alerts;
 mod api_clients;
 mod api_keys;
 mod apps;

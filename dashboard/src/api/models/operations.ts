@@ -20,3 +20,5 @@ export type Labeler = Schema<'Labeler'>
 export type FieldIndex = Schema<'FieldIndex'>
 export type DatabaseSize = Get<'/admin/stats/database'>
 export type DatabaseInfo = Get<'/admin/settings/db-info'>
+export type Alert = Schema<'Alert'>
+export type AlertMetric = Schema<'AlertMetricInfo'>

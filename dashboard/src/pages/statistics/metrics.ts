@@ -1,18 +1,6 @@
 import type { MetricHistory } from '../../api/models'
 import type { Series } from '../../components/chart'
-import { count, duration } from '../../lib/format'
-
-export interface Span {
-  key: 'hours' | 'day' | 'week'
-  seconds: number
-}
-
-/** The server keeps a week. */
-export const SPANS = [
-  { key: 'hours', seconds: 6 * 3_600 },
-  { key: 'day', seconds: 86_400 },
-  { key: 'week', seconds: 7 * 86_400 },
-] as const satisfies Span[]
+import { compact, count, duration } from '../../lib/format'
 
 /** How values are shown: a counter as its amount or per second, a measurement as it is. */
 export type Unit = 'rate' | 'count' | 'seconds' | 'milliseconds'
@@ -24,12 +12,26 @@ interface Names {
   labels: Record<string, string>
 }
 
+/** Seconds of a step below which its rate says nothing yet. */
+const MIN_ELAPSED = 10
+
+/** Values per second. The last step has not ended: what it has counted is of the time until now. */
+function rates(values: (number | null)[], { step, times, until }: MetricHistory): (number | null)[] {
+  const end = Date.parse(until) / 1000
+  return values.map((value, at) => {
+    const seconds = Math.min(step, end - (times[at] ?? 0))
+    return value === null || seconds < MIN_ELAPSED ? null : value / seconds
+  })
+}
+
 /** The lines of a chart. */
 export function seriesOf(history: MetricHistory, unit: Unit, t: Names): Series[] {
-  const scale = (value: number | null) => (value !== null && unit === 'rate' ? value / history.step : value)
-  return history.series.map(({ label, name, is_other, values }) => ({
+  return history.series.map(({ label, name, is_other, values, previous }) => ({
     label: is_other ? t.other : (t.labels[label] ?? name ?? label),
-    values: values.map(scale),
+    values: unit === 'rate' ? rates(values, history) : values,
+    ...(previous
+      ? { previous: unit === 'rate' ? previous.map((value) => value && value / history.step) : previous }
+      : {}),
   }))
 }
 
@@ -37,7 +39,7 @@ export function formatOf(unit: Unit): (value: number) => string {
   if (unit === 'seconds') return (value) => duration(value)
   if (unit === 'milliseconds') return (value) => duration(value / 1000)
   if (unit === 'rate') return (value) => `${Number(value.toPrecision(3))}/s`
-  return (value) => count(Math.round(value))
+  return (value) => (value < 1e6 ? count(Math.round(value)) : compact(value))
 }
 
 /** The smallest end of the y axis: less is as good as nothing. */

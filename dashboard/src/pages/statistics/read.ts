@@ -1,12 +1,23 @@
 import { api } from '../../api/client'
 import type { MetricHistory } from '../../api/models'
-import type { Span } from './metrics'
+import { timesOf, type Range } from './range'
 
 /** Milliseconds after which a history that is shown is read again. */
 export const EVERY = 30_000
 
-/** The history of a metric: its largest series up to `top`, and the sum of the rest. */
-export function readMetric(metric: string, span: Span, top: number, signal: AbortSignal): Promise<MetricHistory> {
-  const from = new Date(Date.now() - span.seconds * 1000).toISOString()
-  return api.get('/admin/metrics', { metric, from, top }, signal)
+export interface Wanted {
+  range: Range
+  /** Series at most; the others are summed up. */
+  top?: number
+  /** Only this series. */
+  label?: string | undefined
+  /** With the period before. */
+  isCompared?: boolean
+}
+
+/** The history of a metric. */
+export function readMetric(metric: string, wanted: Wanted, signal: AbortSignal): Promise<MetricHistory> {
+  const { range, top = 10, label, isCompared } = wanted
+  const more = { ...(label === undefined ? {} : { label }), ...(isCompared ? { compare: 'previous' as const } : {}) }
+  return api.get('/admin/metrics', { metric, top, ...timesOf(range, Date.now()), ...more }, signal)
 }

@@ -181,6 +181,24 @@ events! {
     /// A user may no longer act for an account.
     "delegation.delegate_removed" Info DelegateRemoved { actor, user, account }
         actor, user, { "account_did": account };
+    /// An admin has created an alert.
+    "alert.created" Info AlertCreated { actor, id, name } actor, id, { name };
+    /// An admin has changed an alert.
+    "alert.updated" Info AlertUpdated { actor, id, name } actor, id, { name };
+    /// An admin has deleted an alert.
+    "alert.deleted" Info AlertDeleted { actor, id, name } actor, id, { name };
+    /// An admin has sent a test to the target of an alert.
+    "alert.tested" (warn_if(error.is_some())) AlertTested { actor, id, name, error: Option<String> }
+        actor, id, { name, "error": error.map(truncate) };
+    /// The condition of an alert holds for as long as it says.
+    "alert.fired" Warn AlertFired { id, name, metric: &'static str, label: Option<String>, value: Option<f64>, threshold: f64 }
+        NONE, id, { name, metric, label, value, threshold };
+    /// The condition of an alert that had fired does not hold any more.
+    "alert.resolved" Info AlertResolved { id, name, metric: &'static str, label: Option<String>, value: Option<f64> }
+        NONE, id, { name, metric, label, value };
+    /// The webhook of an alert could not be called. The last of the attempts has failed if `attempts` is 5.
+    "alert.delivery_failed" Error AlertDeliveryFailed { id, name, attempts: i64, error }
+        NONE, id, { name, attempts, "error": truncate(error) };
     /// An admin has added a domain.
     "domain.created" Info DomainCreated { actor, url, id } actor, url, { id };
     /// An admin has removed a domain.

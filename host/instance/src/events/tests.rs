@@ -154,4 +154,4 @@ macro_rules! numbers {
     };
 }
 
-numbers!(i64, u64, u32, usize);
+numbers!(i64, u64, u32, usize, f64);

@@ -21,10 +21,15 @@ pub enum Measure {
     ScriptRuns,
     ScriptErrors,
     ScriptInstructions,
+    /// XRPC calls that were refused because a bucket was empty (429), by API client.
+    ClientRateLimited,
+    /// Creations and changes of records that the writer committed, by collection.
+    RecordsWritten,
+    RecordsDeleted,
 }
 
 impl Measure {
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 12;
 
     /// The name in the store.
     pub fn as_str(self) -> &'static str {
@@ -38,6 +43,9 @@ impl Measure {
             Self::ScriptRuns => "script_runs",
             Self::ScriptErrors => "script_errors",
             Self::ScriptInstructions => "script_instructions",
+            Self::ClientRateLimited => "client_rate_limited",
+            Self::RecordsWritten => "records_written",
+            Self::RecordsDeleted => "records_deleted",
         }
     }
 }
@@ -57,7 +65,7 @@ enum Value {
 pub struct Metric {
     pub name: &'static str,
     pub unit: &'static str,
-    /// The kind of label of its series: `method`, `script` or `client`; `None` for a single series.
+    /// The kind of label of its series: `method`, `script`, `client` or `collection`; `None` for a single series.
     pub by: Option<&'static str>,
     pub description: &'static str,
     pub(super) measure: Measure,
@@ -79,7 +87,7 @@ use Value::{Count, Max, Mean, Percentile};
 
 impl Metric {
     #[rustfmt::skip] // a table
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         metric("stream_events", "events", None, (M::StreamEvents, Count), "Events that the stream delivered."),
         metric("stream_lag", "seconds", None, (M::StreamLag, Max), "How far the index was behind the stream, at most."),
         metric("requests", "requests", Some("method"), (M::Requests, Count), "XRPC calls."),
@@ -89,6 +97,9 @@ impl Metric {
         metric("request_p99_ms", "milliseconds", Some("method"), (M::Requests, Percentile(99)), "What 99 of 100 XRPC calls did not exceed."),
         metric("request_max_ms", "milliseconds", Some("method"), (M::Requests, Max), "How long the slowest XRPC call took."),
         metric("client_requests", "requests", Some("client"), (M::ClientRequests, Count), "XRPC calls of each application."),
+        metric("client_rate_limited", "requests", Some("client"), (M::ClientRateLimited, Count), "XRPC calls of each application that were refused because its budget was used up (429)."),
+        metric("records_written", "records", Some("collection"), (M::RecordsWritten, Count), "Committed creations and changes of records, from the stream, backfills and own writes. One that the index has already counts too, such as a replay."),
+        metric("records_deleted", "records", Some("collection"), (M::RecordsDeleted, Count), "Committed deletions of records, counted in the same way."),
         metric("script_runs", "runs", Some("script"), (M::ScriptRuns, Count), "Runs of scripts."),
         metric("script_errors", "runs", Some("script"), (M::ScriptErrors, Count), "Runs of scripts that failed."),
         metric("script_instructions", "instructions", Some("script"), (M::ScriptInstructions, Count), "What scripts computed."),

@@ -1,9 +1,7 @@
 //! The rates of the last minutes, of all hosts together.
 
-use super::recorder::step_of;
-use super::{Measure, STEP_SECONDS};
+use super::{LastMinutes, Measure};
 use belvedere_base::clock::Timestamp;
-use belvedere_storage::store::metric_history::{self, Sample};
 use belvedere_storage::store::{Db, StoreError};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -16,25 +14,15 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// The rates of the last `seconds` and of the step that has begun.
+    /// The rates of the last `minutes` and of the step that has begun.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn read(db: &Db, now: Timestamp, seconds: i64) -> Result<Self, StoreError> {
-        let from = step_of(now.plus_seconds(-seconds));
-        let until = now.plus_seconds(STEP_SECONDS);
-        let length = (now.0 - from.0).max(1) as f64 / 1e6;
-        let sum = async |measure: Measure| {
-            let step = STEP_SECONDS * 1_000_000;
-            let rows = metric_history::read(db, measure.as_str(), None, (from, until), step).await?;
-            let mut sum = Sample::default();
-            for row in rows {
-                sum.add(Sample { count: row.count, total: row.total, max: row.max, ..Sample::default() });
-            }
-            Ok::<_, StoreError>(sum)
-        };
-        let (events, requests) = (sum(Measure::StreamEvents).await?, sum(Measure::Requests).await?);
-        let errors = sum(Measure::RequestErrors).await?;
+    pub async fn read(db: &Db, now: Timestamp, minutes: i64) -> Result<Self, StoreError> {
+        let last = LastMinutes::new(db, now, minutes, None);
+        let length = last.seconds();
+        let (events, requests) = (last.sum(Measure::StreamEvents).await?, last.sum(Measure::Requests).await?);
+        let errors = last.sum(Measure::RequestErrors).await?;
         Ok(Self {
             events_per_second: events.count as f64 / length,
             requests_per_second: requests.count as f64 / length,

@@ -1,6 +1,6 @@
 //! Counts in memory, and adds the counts to the store now and then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,19 +8,24 @@ use super::{Measure, latencies};
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_protocol::atproto::app_of;
 use belvedere_storage::store::metric_history::{self, NewSample, Sample};
+use belvedere_storage::store::metric_resolution::Resolution;
 use belvedere_storage::store::{Db, StoreError};
 
-/// The length of a step, in seconds: a day has 288 of them, about as many as a chart has places.
-pub const STEP_SECONDS: i64 = 300;
-
-/// Time for which steps are kept, in seconds: a week shows whether today is as usual.
-pub const KEPT_SECONDS: i64 = 7 * 86_400;
+/// Seconds for which steps of a length are kept: minutes for a chart of an hour and of the hour before it, those of five minutes for a
+/// week, and hours for a chart of 30 days and of the 30 days before.
+pub const fn kept_seconds(resolution: Resolution) -> i64 {
+    match resolution {
+        Resolution::Minute => 6 * 3_600,
+        Resolution::FiveMinutes => 7 * 86_400,
+        Resolution::Hour => 62 * 86_400,
+    }
+}
 
 /// Interval at which counts are added to the store. A crash loses the counts since then.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(20);
 
-/// Labels of one measure that a host counts separately within a step; the others share one. It bounds the rows: seven
-/// measures with labels, and 2,016 steps in a week.
+/// Labels of one measure that a host counts separately within an hour; the others share one. It bounds the rows of steps of all
+/// lengths: a host stores at most 101 for each measure and step.
 const MAX_LABELS: usize = 100;
 
 /// The label that those beyond [`MAX_LABELS`] share.
@@ -39,8 +44,10 @@ struct Inner {
 /// The counts that are not stored yet.
 #[derive(Debug, Default)]
 struct Counts {
-    /// The step that is being counted.
+    /// The minute that is being counted.
     step: Timestamp,
+    /// The labels that are counted separately in the hour of `step`.
+    labels: [HashSet<String>; Measure::COUNT],
     by_measure: [HashMap<String, Sample>; Measure::COUNT],
     /// The counts of earlier steps, and those that could not be stored. By step first, so that the oldest are dropped
     /// first. A statement may name each row once only.
@@ -92,18 +99,12 @@ impl History {
     fn lock(&self) -> MutexGuard<'_, Counts> {
         // Poisoning is ignored: a count that is missing is no harm.
         let mut counts = self.0.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.begin(step_of(self.0.clock.now()));
+        counts.begin(Resolution::Minute.step_of(self.0.clock.now()));
         counts
     }
 }
 
-/// The time at which the step of `now` begins.
-pub(super) fn step_of(now: Timestamp) -> Timestamp {
-    let length = STEP_SECONDS * 1_000_000;
-    Timestamp(now.0.div_euclid(length) * length)
-}
-
-/// Samples of ended steps that wait for a database that fails: those of a few hours. More would only fill memory.
+/// Samples of ended steps that wait for a database that fails: those of an hour or more. More would only fill memory.
 const MAX_ENDED: usize = 20_000;
 
 impl Counts {
@@ -111,20 +112,29 @@ impl Counts {
         if self.step != step {
             let ended = self.take();
             self.give_back(ended);
+            if Resolution::Hour.step_of(self.step) != Resolution::Hour.step_of(step) {
+                self.labels.iter_mut().for_each(HashSet::clear);
+            }
             self.step = step;
         }
     }
 
     fn add(&mut self, measure: Measure, label: &str, sample: Sample) {
-        let labels = &mut self.by_measure[measure as usize];
-        if let Some(known) = labels.get_mut(label) {
+        let (counts, labels) = (&mut self.by_measure[measure as usize], &mut self.labels[measure as usize]);
+        if let Some(known) = counts.get_mut(label) {
             known.add(sample);
             return;
         }
         // PostgreSQL's text can't contain U+0000.
-        let label =
-            if labels.len() < MAX_LABELS { label.replace('\0', "\u{fffd}") } else { OTHER.to_owned() };
-        labels.entry(label).or_default().add(sample);
+        let mut label = label.replace('\0', "\u{fffd}");
+        if !labels.contains(&label) {
+            if labels.len() < MAX_LABELS {
+                labels.insert(label.clone());
+            } else {
+                OTHER.clone_into(&mut label);
+            }
+        }
+        counts.entry(label).or_default().add(sample);
     }
 
     fn take(&mut self) -> Vec<NewSample> {
@@ -158,6 +168,9 @@ const ALL: [Measure; Measure::COUNT] = [
     Measure::ScriptRuns,
     Measure::ScriptErrors,
     Measure::ScriptInstructions,
+    Measure::ClientRateLimited,
+    Measure::RecordsWritten,
+    Measure::RecordsDeleted,
 ];
 
 #[cfg(test)]
@@ -169,16 +182,16 @@ mod tests {
         for (n, measure) in ALL.into_iter().enumerate() {
             assert_eq!(measure as usize, n);
         }
-        let clock = Clock::fixed(Timestamp(0).plus_seconds(STEP_SECONDS - 1));
+        let clock = Clock::fixed(Timestamp(0).plus_seconds(59));
         let history = History::new(clock.clone());
         history.request("a", "me", Duration::from_millis(4), false);
         history.request("a", "me", Duration::from_millis(8), true);
-        clock.set(Timestamp(0).plus_seconds(STEP_SECONDS));
+        clock.set(Timestamp(0).plus_seconds(60));
         history.request("a", "you", Duration::from_millis(1), false);
         history.record(Measure::StreamLag, "", 1, 2.5);
         let mut samples = history.lock().take();
         samples.sort_by(|a, b| (a.1, a.0, &a.2).cmp(&(b.1, b.0, &b.2)));
-        let [zero, one] = [0, STEP_SECONDS].map(|second| Timestamp(0).plus_seconds(second));
+        let [zero, one] = [0, 60].map(|second| Timestamp(0).plus_seconds(second));
         let sample = |count, total, max| Sample { count, total, max, ..Sample::default() };
         let (first, second) = (latencies::one(4.0), latencies::one(8.0));
         let mut of_both = sample(2, 12.0, 8.0);
@@ -215,6 +228,20 @@ mod tests {
         let other = samples.iter().find(|sample| sample.2 == OTHER).unwrap();
         assert_eq!(other.3.count as usize, MAX_LABELS);
         assert!(samples.iter().all(|sample| !sample.2.contains('\0')));
+    }
+
+    #[test]
+    fn labels_are_bounded_in_an_hour() {
+        let clock = Clock::fixed(Timestamp(0));
+        let history = History::new(clock.clone());
+        let labels = |minute: i64, names: std::ops::Range<usize>| {
+            clock.set(Timestamp(0).plus_seconds(60 * minute));
+            names.for_each(|n| history.record(Measure::RecordsWritten, &format!("c{n}"), 1, 0.0));
+            history.lock().take().len()
+        };
+        assert_eq!(labels(0, 0..MAX_LABELS), MAX_LABELS);
+        assert_eq!(labels(59, 0..MAX_LABELS + 7), MAX_LABELS + 1, "the others of the hour share one");
+        assert_eq!(labels(60, MAX_LABELS..MAX_LABELS + 7), 7, "another hour");
     }
 
     #[test]

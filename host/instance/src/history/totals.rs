@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Measure;
 use belvedere_base::clock::Timestamp;
+use belvedere_storage::store::metric_resolution::Resolution;
 use belvedere_storage::store::{Db, StoreError, metric_history};
 
 /// The sum of a label.
@@ -31,7 +32,8 @@ pub async fn totals(
     period: (Timestamp, Timestamp),
 ) -> Result<HashMap<String, Total>, StoreError> {
     // All times since 1970 are in one step of this length.
-    let rows = metric_history::read(db, measure.as_str(), None, period, i64::MAX).await?;
+    let rows =
+        metric_history::read(db, Resolution::FiveMinutes, measure.as_str(), None, period, i64::MAX).await?;
     let total = |count: i64, value| Total { count: count.try_into().unwrap_or(0), value };
     Ok(rows.into_iter().map(|row| (row.label, total(row.count, row.total))).collect())
 }

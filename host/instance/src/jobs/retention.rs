@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::history;
 use belvedere_base::clock::{Clock, Timestamp};
 use belvedere_storage::store::events::EventFilter;
+use belvedere_storage::store::metric_resolution::Resolution;
 use belvedere_storage::store::{
     Db, StoreError, api_client_keys, dead_letters, events, index, instance_oauth_keys, jobs, labels,
     linked_repos, metric_history,
@@ -87,7 +88,10 @@ pub async fn sweep(db: &Db, now: Timestamp, retention: Retention) -> Result<(u64
     delete_expired(db, Table::Jobs, now.plus_seconds(-JOB_SECONDS)).await?;
     index::purge_leftovers(db, now.plus_seconds(-LEFTOVER_SECONDS)).await?;
     delete_expired(db, Table::Labels, now.plus_seconds(-LABEL_SECONDS)).await?;
-    delete_expired(db, Table::History, now.plus_seconds(-history::KEPT_SECONDS)).await?;
+    for resolution in Resolution::ALL {
+        let before = now.plus_seconds(-history::kept_seconds(resolution));
+        delete_expired(db, Table::History(resolution), before).await?;
+    }
     let before = now.plus_seconds(-TOMBSTONE_SECONDS);
     let old_tombstones = delete_expired(db, Table::Tombstones, before).await?;
     if old_events + old_tombstones > 0 {
@@ -104,7 +108,7 @@ enum Table {
     DeadLetters,
     Jobs,
     Labels,
-    History,
+    History(Resolution),
 }
 
 /// Repeats a bounded delete until it removes less than a full step.
@@ -118,7 +122,9 @@ async fn delete_expired(db: &Db, table: Table, before: Timestamp) -> Result<u64,
             }
             Table::DeadLetters => dead_letters::delete_resolved_before(db, before, ROWS_PER_STEP).await?,
             Table::Labels => labels::delete_expired(db, before, ROWS_PER_STEP).await?,
-            Table::History => metric_history::delete_before(db, before, ROWS_PER_STEP).await?,
+            Table::History(resolution) => {
+                metric_history::delete_before(db, resolution, before, ROWS_PER_STEP).await?
+            }
             Table::Jobs => jobs::delete_ended_before(db, before, ROWS_PER_STEP).await?,
             Table::Tombstones => index::prune_tombstones(db, before, ROWS_PER_STEP).await?,
         };

@@ -30,7 +30,8 @@ impl MacKey {
     }
 }
 
-fn tag(key: &[u8], message: &[u8]) -> [u8; 32] {
+/// The tag of a message under a key that another program has too, for example the receiver of a webhook.
+pub fn tag(key: &[u8], message: &[u8]) -> [u8; 32] {
     let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC accepts keys of every length");
     mac.update(message);
     mac.finalize().into_bytes().into()

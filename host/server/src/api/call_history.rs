@@ -2,9 +2,12 @@
 
 use std::time::Instant;
 
+use http::StatusCode;
+
 use crate::access::CalledMethod;
 use crate::app::App;
-use belvedere_web::http::{Error, Response};
+use belvedere_instance::history::Measure;
+use belvedere_web::http::{Error, Request, Response};
 
 /// The label of callers that name no client.
 const NO_CLIENT: &str = "(none)";
@@ -29,12 +32,22 @@ impl Call {
         self.count(app, client.unwrap_or(NO_CLIENT), answer);
     }
 
-    pub(super) fn refused(self, app: &App, answer: &Result<Response, Error>) {
+    /// A call that was not admitted. One that was refused for its rate is counted for the client that it names.
+    pub(super) fn refused(self, app: &App, request: &Request, answer: &Result<Response, Error>) {
+        if status(answer) == StatusCode::TOO_MANY_REQUESTS {
+            let named = app.access.clients.named_by(request).ok().flatten();
+            let client = named.as_deref().map_or(NO_CLIENT, |client| &client.id);
+            app.history.record(Measure::ClientRateLimited, client, 1, 0.0);
+        }
         self.count(app, REFUSED, answer);
     }
 
     fn count(self, app: &App, client: &str, answer: &Result<Response, Error>) {
-        let status = answer.as_ref().map_or_else(|error| error.status, Response::status);
+        let status = status(answer);
         app.history.request(&self.method, client, self.began.elapsed(), status.is_server_error());
     }
+}
+
+fn status(answer: &Result<Response, Error>) -> StatusCode {
+    answer.as_ref().map_or_else(|error| error.status, Response::status)
 }

@@ -230,7 +230,7 @@ impl Route {
                 }
                 Err(Rejected { error, budget }) => {
                     let answer = Err(error);
-                    call.refused(&app, &answer);
+                    call.refused(&app, &request, &answer);
                     answer.map_err(|error| paid(error, budget))
                 }
             }
@@ -252,7 +252,7 @@ impl Route {
                 Ok(caller) => caller,
                 Err(Rejected { error, budget }) => {
                     let answer = Err(error);
-                    call.refused(&app, &answer);
+                    call.refused(&app, &request, &answer);
                     return answer.map_err(|error| paid(error, budget));
                 }
             };

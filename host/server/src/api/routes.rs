@@ -234,6 +234,13 @@ fn always() -> RouteTable {
         Route::admin(PATCH, "/admin/labelers/{did}", P::LabelersCreate, admin::labelers::update),
         Route::admin(DELETE, "/admin/labelers/{did}", P::LabelersDelete, admin::labelers::delete),
 
+        Route::admin(GET, "/admin/alerts", P::SettingsManage, admin::alerts::list),
+        Route::admin(POST, "/admin/alerts", P::SettingsManage, admin::alerts::create),
+        Route::admin(GET, "/admin/alerts/{id}", P::SettingsManage, admin::alerts::get),
+        Route::admin(PUT, "/admin/alerts/{id}", P::SettingsManage, admin::alerts::update),
+        Route::admin(DELETE, "/admin/alerts/{id}", P::SettingsManage, admin::alerts::delete),
+        Route::admin(POST, "/admin/alerts/{id}/test", P::SettingsManage, admin::alerts::test::handle),
+
         Route::admin(GET, "/admin/domains", P::SettingsManage, admin::domains::list),
         Route::admin(POST, "/admin/domains", P::SettingsManage, admin::domains::create),
         Route::admin(DELETE, "/admin/domains/{id}", P::SettingsManage, admin::domains::delete),

@@ -26,6 +26,7 @@ use crate::access::{Access, Buckets, Costs, rate_limit};
 use crate::labelers::Labelers;
 use belvedere_base::clock::Timestamp;
 use belvedere_base::lifecycle::Lifecycle;
+use belvedere_instance::alerts::Alerts;
 use belvedere_instance::backfill::{self, Backfills, Feeds};
 use belvedere_instance::checks::LastChecks;
 use belvedere_instance::config::{Config, Identity};
@@ -119,6 +120,8 @@ pub struct App {
     pub labelers: Labelers,
     /// Issues the labels of this instance.
     pub label_issuer: LabelIssuer,
+    /// Checks the conditions that operators have defined.
+    pub alerts: Alerts,
     /// Hides and takes down records and accounts.
     pub moderator: Moderator,
     /// Wakes those who subscribe to the labels of this instance.
@@ -190,8 +193,10 @@ impl App {
         let network_lexicons = NetworkLexicons::new(core.clone(), authorities.clone());
         let (identities, may_have_moved) = (ChangedIdentities::default(), ChangedIdentities::default());
         let (renamed, people) = (ChangedIdentities::default(), startup.people.clone());
+        let history = History::new(core.clock.clone());
         let observer: Arc<dyn Observer> = Arc::new(StreamObserver {
             core: core.clone(),
+            history: history.clone(),
             identities: identities.clone(),
             may_have_moved: may_have_moved.clone(),
             renamed: renamed.clone(),
@@ -210,7 +215,7 @@ impl App {
         let Core { db, clock, random, events, tasks, .. } = core.clone();
         let readiness = Readiness::default();
         let backfills = Backfills::new(db.clone(), events.clone(), clock.clone(), random.clone());
-        let (history, started_at) = (History::new(clock.clone()), clock.now());
+        let started_at = clock.now();
         let streams = event_stream::permits();
         let backfill_feeds = Feeds::new(
             db.clone(),
@@ -225,6 +230,7 @@ impl App {
         let ending = (tasks.clone(), lifecycle.drain.child_token());
         let label_feed = LabelFeed::new(db.clone(), &label_issuer, ending);
         let moderator = Moderator::new(core.db.clone(), core.clock.clone(), core.events.clone());
+        let alerts = Alerts::new(core.clone(), identity.origin.clone());
         let app = Arc::new(Self {
             core,
             config,
@@ -256,6 +262,7 @@ impl App {
             backfill_feeds,
             labelers,
             label_issuer,
+            alerts,
             moderator,
             label_feed,
             record_checker,

@@ -1,7 +1,10 @@
 //! Writes the stream's reports to the event log, and drops cached documents of identities that changed.
 
+use std::collections::HashMap;
+
 use belvedere_instance::core::Core;
 use belvedere_instance::events::Event;
+use belvedere_instance::history::{History, Measure};
 use belvedere_instance::indexing::{Observer, PublishedLexicon, StreamReport};
 use belvedere_instance::network_lexicons::NetworkLexicons;
 use belvedere_protocol::atproto::Did;
@@ -13,6 +16,8 @@ use super::ChangedIdentities;
 #[derive(Debug)]
 pub(super) struct StreamObserver {
     pub(super) core: Core,
+    /// Counts the records of each collection.
+    pub(super) history: History,
     /// Announced to the other hosts.
     pub(super) identities: ChangedIdentities,
     /// Accounts whose sessions are checked.
@@ -42,6 +47,7 @@ impl Observer for StreamObserver {
     }
 
     fn committed(&self, changes: &[Change]) {
+        self.count(changes);
         if !self.core.events.is_verbose() {
             return;
         }
@@ -67,5 +73,19 @@ impl Observer for StreamObserver {
     }
     fn lexicon_published(&self, published: PublishedLexicon) {
         self.network_lexicons.published(published);
+    }
+}
+
+impl StreamObserver {
+    /// Adds a batch to the history, with one addition for each collection.
+    fn count(&self, changes: &[Change]) {
+        let mut counts: HashMap<(&str, bool), i64> = HashMap::new();
+        for change in changes {
+            *counts.entry((change.uri.collection.as_str(), change.record.is_some())).or_default() += 1;
+        }
+        for ((collection, is_written), count) in counts {
+            let measure = if is_written { Measure::RecordsWritten } else { Measure::RecordsDeleted };
+            self.history.record(measure, collection, count, 0.0);
+        }
     }
 }

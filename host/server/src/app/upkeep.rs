@@ -1,5 +1,5 @@
 //! Work that one host at a time does: refreshing the lexicons of the network, validating records again, reading their
-//! references again, and lifting expired moderation.
+//! references again, lifting expired moderation, and checking alerts.
 
 use std::sync::Arc;
 
@@ -41,6 +41,7 @@ impl App {
                     self.network_lexicons.refresh_periodically(self),
                     rereading::run(&db),
                     moderation::lift_expired_periodically(&moderator),
+                    self.alerts.check_periodically(&db),
                     revalidation::run(db.clone(), Arc::clone(&self.registry), self.clock.clone(), &report),
                 );
             };

@@ -9,6 +9,7 @@
 //! A missing row is `None`; the caller decides whether that is a 404. Errors are [`StoreError`].
 
 pub mod account_sessions;
+pub mod alerts;
 pub mod api_client_keys;
 pub mod api_clients;
 pub mod api_keys;
@@ -46,6 +47,7 @@ pub mod lexicons;
 pub mod linked_repos;
 mod lost;
 pub mod metric_history;
+pub mod metric_resolution;
 pub mod moderation;
 pub mod notifications;
 pub mod oauth_sessions;

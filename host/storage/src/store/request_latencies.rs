@@ -1,7 +1,8 @@
-//! Stores how many calls of each method took how long, in steps of five minutes, beside [`super::metric_history`].
+//! Stores how many calls of each method took how long, in steps, beside [`super::metric_history`].
 
 use sqlx::Row;
 
+use super::metric_resolution::Resolution;
 use super::{Db, StoreError, on};
 use belvedere_base::clock::Timestamp;
 
@@ -23,28 +24,28 @@ fn each(text: impl Fn(usize) -> String) -> String {
     (0..BUCKETS).map(text).collect::<Vec<_>>().join(", ")
 }
 
-fn merge() -> String {
-    let sums = each(|n| format!("b{n} = request_latencies.b{n} + excluded.b{n}"));
+fn merge(table: &str) -> String {
+    let sums = each(|n| format!("b{n} = {table}.b{n} + excluded.b{n}"));
     format!(" ON CONFLICT (at, label) DO UPDATE SET {sums}")
 }
 
 /// Adds to the steps, from `[at, label, b0, …]` as JSON in $1.
-pub(super) fn add_sqlite() -> String {
+pub(super) fn add_sqlite(table: &str) -> String {
     let (columns, values) = (each(|n| format!("b{n}")), each(|n| format!("value ->> {}", n + 2)));
     format!(
-        "INSERT INTO request_latencies (at, label, {columns}) SELECT value ->> 0, value ->> 1, {values} \
+        "INSERT INTO {table} (at, label, {columns}) SELECT value ->> 0, value ->> 1, {values} \
          FROM json_each($1) WHERE true{}",
-        merge()
+        merge(table)
     )
 }
 
 /// Adds to the steps, from arrays: $1 `at`, $2 `label`, $3 `b0`, ….
-pub(super) fn add_postgres() -> String {
+pub(super) fn add_postgres(table: &str) -> String {
     let (columns, arrays) = (each(|n| format!("b{n}")), each(|n| format!("${}::int[]", n + 3)));
     format!(
-        "INSERT INTO request_latencies (at, label, {columns}) \
+        "INSERT INTO {table} (at, label, {columns}) \
          SELECT * FROM UNNEST ($1::bigint[], $2::text[], {arrays}){}",
-        merge()
+        merge(table)
     )
 }
 
@@ -52,15 +53,17 @@ pub(super) fn add_postgres() -> String {
 /// of this one only.
 pub async fn read(
     db: &Db,
+    resolution: Resolution,
     metric: &str,
     label: Option<&str>,
     (from, until): (Timestamp, Timestamp),
     step: i64,
 ) -> Result<Vec<LatencyRow>, StoreError> {
+    let (history, latencies) = (resolution.history(), resolution.latencies());
     let sums = each(|n| format!("CAST(sum(l.b{n}) AS BIGINT)"));
     let sql = format!(
-        "SELECT l.at / $4 * $4, l.label, max(h.max), {sums} FROM request_latencies l \
-         JOIN metric_history h ON h.metric = $1 AND h.at = l.at AND h.label = l.label \
+        "SELECT l.at / $4 * $4, l.label, max(h.max), {sums} FROM {latencies} l \
+         JOIN {history} h ON h.metric = $1 AND h.at = l.at AND h.label = l.label \
          WHERE l.at >= $2 AND l.at < $3 AND (CAST($5 AS TEXT) IS NULL OR l.label = $5) GROUP BY 1, 2 ORDER BY 1, 2"
     );
     Ok(on!(db, reader, |pool| {

@@ -21,12 +21,21 @@ pub struct TableSize {
     pub index_bytes: Option<i64>,
 }
 
+/// Bytes of the database.
+pub async fn total(db: &Db) -> Result<i64, StoreError> {
+    let sqlite = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
+    let postgres = "SELECT pg_database_size(current_database())";
+    Ok(match db {
+        Db::Sqlite(db) => sqlx::query_scalar(sqlite).fetch_one(&db.reader).await?,
+        Db::Postgres(db) => sqlx::query_scalar(postgres).fetch_one(db.reader()).await?,
+    })
+}
+
 /// Bytes of the database, and its largest tables.
 pub async fn read(db: &Db) -> Result<(i64, Vec<TableSize>), StoreError> {
+    let size = total(db).await?;
     match db {
         Db::Sqlite(db) => {
-            let size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
-            let size: i64 = sqlx::query_scalar(size).fetch_one(&db.reader).await?;
             let sql = if size <= MAX_MEASURED_BYTES { SQLITE_MEASURED } else { SQLITE };
             let tables = match sqlx::query_as(sql).bind(MAX_TABLES).fetch_all(&db.reader).await {
                 Ok(tables) => tables,
@@ -36,8 +45,6 @@ pub async fn read(db: &Db) -> Result<(i64, Vec<TableSize>), StoreError> {
             Ok((size, tables))
         }
         Db::Postgres(db) => {
-            let size = "SELECT pg_database_size(current_database())";
-            let size: i64 = sqlx::query_scalar(size).fetch_one(db.reader()).await?;
             let tables = sqlx::query_as(POSTGRES).bind(MAX_TABLES).fetch_all(db.reader()).await?;
             Ok((size, tables))
         }

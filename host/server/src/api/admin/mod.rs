@@ -2,6 +2,7 @@
 
 mod account;
 pub mod accounts;
+pub mod alerts;
 pub mod api_clients;
 pub mod api_keys;
 pub mod apps;

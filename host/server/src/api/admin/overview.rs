@@ -12,7 +12,7 @@ use crate::api::answer::{Json, JsonResult};
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::config;
-use belvedere_instance::history::{Recent, STEP_SECONDS};
+use belvedere_instance::history::Recent;
 use belvedere_instance::indexing::{CURSOR_SOURCE, Stall};
 use belvedere_storage::store::dead_letters::{self, DeadLetterFilter};
 use belvedere_storage::store::events::{self, EventFilter, Severity};
@@ -26,8 +26,8 @@ use belvedere_web::http::{Error, Request};
 /// From when on the index is called behind: below it a query sees what its user has just written.
 const BEHIND_SECONDS: f64 = 60.0;
 
-/// The period of the rates, in seconds.
-const RATE_SECONDS: i64 = 2 * STEP_SECONDS;
+/// The period of the rates, in minutes.
+const RATE_MINUTES: i64 = 10;
 
 /// Seconds before the present for which ended jobs are counted.
 const JOB_SECONDS: i64 = 86_400;
@@ -159,7 +159,7 @@ impl From<ReplicaStatus> for Replica {
 
 pub async fn get(app: Arc<App>, admin: Admin, _request: Request) -> JsonResult<Overview> {
     app.flush_history().await?;
-    let recent = Recent::read(&app.db, app.clock.now(), RATE_SECONDS).await?;
+    let recent = Recent::read(&app.db, app.clock.now(), RATE_MINUTES).await?;
     let counts = records::collection_counts(&app.db).await?;
     let gap = |OpenGap { reason, from, to, job }| OverviewGap { reason, from, to, job_id: job };
     let answer = Overview {

@@ -57,7 +57,7 @@ pub async fn describe_server(app: Arc<App>, request: Request) -> Result<Response
         }
         Err(error) => {
             let answer = Err(error);
-            counted.refused(&app, &answer);
+            counted.refused(&app, &request, &answer);
             answer
         }
     }

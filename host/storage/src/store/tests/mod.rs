@@ -19,6 +19,7 @@ macro_rules! on_both {
 
 mod accounts;
 mod admin;
+mod alerts;
 mod api_clients;
 mod apply;
 mod backfill;

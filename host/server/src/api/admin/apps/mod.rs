@@ -14,13 +14,14 @@ use crate::api::answer::{Json, JsonResult};
 use crate::api::input::WithQuery;
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
-use belvedere_instance::history::KEPT_SECONDS;
+use belvedere_instance::history::kept_seconds;
+use belvedere_storage::store::metric_resolution::Resolution;
 use belvedere_web::fair_share::Tenant;
 use belvedere_web::http::Error;
 
 const DEFAULT_HOURS: i64 = 24;
 /// Hours of a period at most: steps are kept for so long.
-const MAX_HOURS: i64 = KEPT_SECONDS / 3_600;
+const MAX_HOURS: i64 = kept_seconds(Resolution::FiveMinutes) / 3_600;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct AppsQuery {

@@ -152,7 +152,7 @@ async fn handled<C>(
         }
         Err(Rejected { error, budget }) => {
             let answer = Err(error);
-            call.refused(&app, &answer);
+            call.refused(&app, &request, &answer);
             answer.map_err(|error| paid(error, budget))
         }
     }
