@@ -141,7 +141,7 @@ test('an app has its parts and its callers', async () => {
     const callers = page.getByRole('table', { name: 'Callers' })
     await callers.getByRole('row', { name: /Notes for the phone/ }).getByText('3', { exact: true }).waitFor()
     await page.getByRole('table', { name: 'Lexicons' }).getByRole('link', { name: LIST }).waitFor()
-    await page.getByLabel('Time span').selectOption('week')
+    await page.getByLabel('Time window').selectOption('7d')
     await callers.getByRole('link', { name: 'Notes for the phone' }).click()
     await page.getByRole('heading', { name: 'Notes for the phone' }).waitFor()
     await open(page, '/apps/com.example')

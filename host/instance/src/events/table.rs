@@ -12,11 +12,9 @@ use belvedere_storage::store::events::Severity::{self, Error, Info, Warn};
 // Each kind: its meaning; name, severity, variant with its fields; actor (a DID), subject, detail.
 events! {
     /// An admin has uploaded a lexicon.
-    "lexicon.created" Info LexiconCreated { actor, nsid, revision: i64 }
-        actor, nsid, { revision, "source": "manual" };
+    "lexicon.created" Info LexiconCreated { actor, nsid, revision: i64 } actor, nsid, { revision, "source": "manual" };
     /// An admin has replaced a lexicon.
-    "lexicon.updated" Info LexiconUpdated { actor, nsid, revision: i64 }
-        actor, nsid, { revision, "source": "manual" };
+    "lexicon.updated" Info LexiconUpdated { actor, nsid, revision: i64 } actor, nsid, { revision, "source": "manual" };
     /// An admin has removed a lexicon.
     "lexicon.deleted" Info LexiconDeleted { actor, nsid } actor, nsid, {};
     /// A changed lexicon, or one that it refers to, made records of the collection invalid.
@@ -32,8 +30,7 @@ events! {
         NetworkLexiconUpdated { actor: Option<String>, nsid: Nsid, authority: Did, revision: i64 }
         actor, nsid.to_string(), { "authority_did": authority.as_str(), revision };
     /// A lexicon was removed by an admin, or because its publisher deleted it.
-    "network_lexicon.removed" Info NetworkLexiconRemoved { actor: Option<String>, nsid: Nsid }
-        actor, nsid.to_string(), {};
+    "network_lexicon.removed" Info NetworkLexiconRemoved { actor: Option<String>, nsid: Nsid } actor, nsid.to_string(), {};
     /// DNS names another publisher of a lexicon, whose document was taken.
     "network_lexicon.authority_changed" Warn
         NetworkLexiconAuthorityChanged { actor: Option<String>, nsid: Nsid, from: Option<String>, to: Did }
@@ -56,8 +53,7 @@ events! {
     "script.dry_run" Info ScriptDryRun { actor, trigger, is_stored: bool, network: bool, ok: bool }
         actor, trigger, { "stored": is_stored, network, ok };
     /// A script has called `log()`.
-    "script.log" Info ScriptLog { caller: Option<String>, trigger, message }
-        caller, trigger, { trigger, "message": truncate(message) };
+    "script.log" Info ScriptLog { caller: Option<String>, trigger, message } caller, trigger, { trigger, "message": truncate(message) };
     /// A call of a script has failed. Its caller gets one of two fixed texts.
     "script.error" Error
         ScriptError { method: Nsid, caller: Option<String>, error, script_source, input: Value, duration: Duration }
@@ -116,16 +112,14 @@ events! {
     /// A job was cancelled.
     "job.cancelled" Info JobCancelled { actor, job_type, job_id } actor, job_type, { job_id };
     /// A job has ended with an error.
-    "job.failed" Error JobFailed { actor, job_type, job_id, error }
-        actor, job_type, { job_id, "error": truncate(error) };
+    "job.failed" Error JobFailed { actor, job_type, job_id, error } actor, job_type, { job_id, "error": truncate(error) };
     /// An admin has asked for the removal of events. The detail has the conditions.
     "event_logs.purged" Warn EventLogPurged { actor, job_id, query: Value } actor, job_id, { = query };
 
     /// An admin has replaced the key with which the instance authenticates to authorization servers.
     "instance_key.rotated" Warn InstanceKeyRotated { actor, kid } actor, kid, {};
     /// An admin has removed a former key of the instance, and the sessions that began with it.
-    "instance_key.deleted" Warn InstanceKeyDeleted { actor, kid, sessions_destroyed: usize }
-        actor, kid, { sessions_destroyed };
+    "instance_key.deleted" Warn InstanceKeyDeleted { actor, kid, sessions_destroyed: usize } actor, kid, { sessions_destroyed };
 
     /// The first user, who may do everything, was created.
     "user.bootstrapped" Info UserBootstrapped { did } NONE, did, {};
@@ -138,19 +132,16 @@ events! {
     /// An admin user was removed.
     "user.deleted" Info UserDeleted { actor, id } actor, id, {};
     /// Another user is the super user now.
-    "user.super_transferred" Warn UserSuperTransferred { actor, from, to }
-        actor, to, { "from_user_id": from, "to_user_id": to };
+    "user.super_transferred" Warn UserSuperTransferred { actor, from, to } actor, to, { "from_user_id": from, "to_user_id": to };
     /// A caller lacks the permission for a request.
     "auth.permission_denied" Warn PermissionDenied { caller, user_id, permission }
         caller, permission, { user_id, "required_permission": permission };
     /// A user has logged in to the dashboard.
     "session.started" Info SessionStarted { did, id, device: Option<String> } did.clone(), did, { id, device };
     /// A user has ended a session of their own, or an admin one of a user.
-    "session.ended" Info SessionEnded { actor, did, id, kind: &'static str, device: Option<String> }
-        actor, did, { id, kind, device };
+    "session.ended" Info SessionEnded { actor, did, id, kind: &'static str, device: Option<String> } actor, did, { id, kind, device };
     /// An admin has created an API key.
-    "api_key.created" Info ApiKeyCreated { actor, name, key_prefix, permissions: Vec<String> }
-        actor, name, { key_prefix, permissions };
+    "api_key.created" Info ApiKeyCreated { actor, name, key_prefix, permissions: Vec<String> } actor, name, { key_prefix, permissions };
     /// An API key was revoked.
     "api_key.revoked" Info ApiKeyRevoked { actor, id } actor, id, {};
     /// An API client was registered. One of a third party has a parent.
@@ -165,8 +156,7 @@ events! {
     /// An API client was removed.
     "api_client.deleted" Info ApiClientDeleted { actor, id } actor, id, {};
     /// An admin has invited a repo.
-    "linked_repo.created" Info LinkedRepoCreated { actor, id, did: Option<String>, scopes }
-        actor, id, { did, scopes };
+    "linked_repo.created" Info LinkedRepoCreated { actor, id, did: Option<String>, scopes } actor, id, { did, scopes };
     /// The owner of an invited repo has agreed.
     "linked_repo.authorized" Info LinkedRepoAuthorized { did, id } did, id, {};
     /// A linked repo was removed.
@@ -179,8 +169,7 @@ events! {
     "delegation.delegate_added" Info DelegateAdded { actor, user, account, role: &'static str }
         actor, user, { "account_did": account, role };
     /// A user may no longer act for an account.
-    "delegation.delegate_removed" Info DelegateRemoved { actor, user, account }
-        actor, user, { "account_did": account };
+    "delegation.delegate_removed" Info DelegateRemoved { actor, user, account } actor, user, { "account_did": account };
     /// An admin has created an alert.
     "alert.created" Info AlertCreated { actor, id, name } actor, id, { name };
     /// An admin has changed an alert.
@@ -214,8 +203,7 @@ events! {
     /// A user's sessions with an API client have ended.
     "dpop_session.deleted" Info DpopSessionDeleted { did, client_key } did, client_key, {};
     /// The session of one device has ended.
-    "dpop_session.device_deleted" Info DpopDeviceDeleted { did, client_key, session_id }
-        did, client_key, { session_id };
+    "dpop_session.device_deleted" Info DpopDeviceDeleted { did, client_key, session_id } did, client_key, { session_id };
     /// A service token was refused. The fragment is that of its audience.
     "service_auth.access_denied" Error ServiceAuthDenied { caller, method, fragment: Option<String>, reason }
         caller, method, { fragment, reason };
@@ -232,18 +220,15 @@ events! {
     "service_entry.created" Info ServiceEntryCreated { actor, id: i64, fragment, service_type }
         actor, id.to_string(), { "fragment_id": fragment, service_type };
     /// A service has changed. The detail has the changed fields, or the methods that were bound or unbound.
-    "service_entry.updated" Info ServiceEntryUpdated { actor, id: i64, change: Value }
-        actor, id.to_string(), { = change };
+    "service_entry.updated" Info ServiceEntryUpdated { actor, id: i64, change: Value } actor, id.to_string(), { = change };
     /// An admin has removed a service.
     "service_entry.deleted" Info ServiceEntryDeleted { actor, id: i64 } actor, id.to_string(), {};
     /// The instance's DID document at the PLC directory is up to date.
     "service_entry.plc_synced" Info PlcSynced { actor, mode: &'static str } actor, NONE, { mode };
     /// An admin has added a key to the instance's DID document.
-    "verification_method.created" Info VerificationMethodCreated { actor, fragment }
-        actor, fragment, { "fragment_id": fragment };
+    "verification_method.created" Info VerificationMethodCreated { actor, fragment } actor, fragment, { "fragment_id": fragment };
     /// An admin has removed a key from the instance's DID document.
-    "verification_method.deleted" Info VerificationMethodDeleted { actor, fragment }
-        actor, fragment, { "fragment_id": fragment };
+    "verification_method.deleted" Info VerificationMethodDeleted { actor, fragment } actor, fragment, { "fragment_id": fragment };
 
     /// A backfill was queued; without an actor by the server itself. A `did` is its only repo.
     "backfill.started" Info
@@ -284,8 +269,7 @@ events! {
     "record.deleted" Info RecordDeleted { actor: Option<String>, uri: RecordUri, reason: Option<String> }
         actor, uri.to_string(), { ..uri, "reason"?: reason };
     /// An admin has removed all records of a collection.
-    "record.collection_deleted" Info CollectionDeleted { actor, collection, deleted: u64 }
-        actor, collection, { deleted };
+    "record.collection_deleted" Info CollectionDeleted { actor, collection, deleted: u64 } actor, collection, { deleted };
     /// A script excluded the record from the index; only with verbose event logging.
     "record.skipped" Info RecordSkipped { uri: RecordUri, reason } NONE, uri.to_string(), { ..uri, reason };
     /// A record does not have the CID that the stream claims, so it is not indexed.
@@ -294,8 +278,7 @@ events! {
     /// The database can't store the record, so it is not indexed.
     "record.rejected" Warn RecordRejected { uri: RecordUri, reason } NONE, uri.to_string(), { ..uri, reason };
     /// An account with records in the index was hidden or shown.
-    "account.status_changed" Info AccountStatusChanged { did: Did, status: &'static str }
-        NONE, did.to_string(), { status };
+    "account.status_changed" Info AccountStatusChanged { did: Did, status: &'static str } NONE, did.to_string(), { status };
 
     /// An operator or a script has hidden a record or an account here, or taken it down.
     "moderation.created" Warn
@@ -317,8 +300,7 @@ events! {
     /// The connection of the stream has ended.
     "jetstream.disconnected" Warn JetstreamDisconnected { reason } NONE, NONE, { reason };
     /// Events of a period may be missing from the index.
-    "jetstream.gap" Warn StreamGap { url, reason: &'static str, from: Timestamp, to: Timestamp }
-        NONE, NONE, { url, reason, from, to };
+    "jetstream.gap" Warn StreamGap { url, reason: &'static str, from: Timestamp, to: Timestamp } NONE, NONE, { url, reason, from, to };
 
     /// An operator has changed the settings of a space.
     "space.updated" Info SpaceUpdated { actor, space } actor, space, {};
@@ -333,8 +315,7 @@ events! {
         SpaceInspectionGranted { actor, operator, subject, id, reason, expires_at: Timestamp }
         actor, subject, { operator, id, reason, expires_at };
     /// An inspection was ended before its time.
-    "space.inspection_revoked" Info SpaceInspectionRevoked { actor, operator, subject, id }
-        actor, subject, { operator, id };
+    "space.inspection_revoked" Info SpaceInspectionRevoked { actor, operator, subject, id } actor, subject, { operator, id };
     /// An operator has inspected records in spaces. The event has their addresses, and not their contents.
     "space.records_inspected" Warn SpaceRecordsInspected { actor, subject, id, reason, uris: Vec<String> }
         actor, subject, { id, reason, uris };
@@ -377,8 +358,7 @@ events! {
     "external_account.revocation_failed" Warn ExternalAccountRevocationFailed { did, plugin, account, error }
         did, plugin, { "account_id": account, error };
     /// The service no longer accepts the tokens of an account.
-    "external_account.expired" Warn ExternalAccountExpired { did, plugin, account }
-        did, plugin, { "account_id": account };
+    "external_account.expired" Warn ExternalAccountExpired { did, plugin, account } did, plugin, { "account_id": account };
     /// An account was synced. The note says why the first item was skipped.
     "external_account.synced" Info
         ExternalAccountSynced { did, plugin, account, processed: i64, written: i64, skipped: i64, note: Option<String> }
@@ -393,8 +373,7 @@ events! {
         PluginAdded { actor: Option<String>, id, url: Option<String>, version, module_sha256, granted: Vec<String> }
         actor, id, { url, version, "sha256": module_sha256, granted };
     /// Another version of a plugin was installed. The changes are what differs from the one before.
-    "plugin.reloaded" Info PluginReloaded { actor: Option<String>, id, url: Option<String>, changes: Value }
-        actor, id, { url, changes };
+    "plugin.reloaded" Info PluginReloaded { actor: Option<String>, id, url: Option<String>, changes: Value } actor, id, { url, changes };
     /// A plugin was not installed or not reloaded. Without a subject its manifest can't be read.
     "plugin.refused" Warn PluginRefused { actor: Option<String>, id: Option<String>, url: Option<String>, error }
         actor, id, { url, error };

@@ -20,7 +20,7 @@ pub(super) struct AppUsage {
     /// By id. Scripts of jobs and of labels on accounts belong to no app.
     pub scripts: Vec<ScriptUsage>,
     /// With the most calls first.
-    pub clients: Vec<ClientUsage>,
+    pub clients: Vec<AppCaller>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -54,7 +54,7 @@ pub(super) struct ScriptUsage {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct ClientUsage {
+pub(super) struct AppCaller {
     /// The id of the API client; `(none)` for callers that named none, `(refused)` for those that were not admitted.
     pub id: String,
     /// Whether the id is that of a client.
@@ -159,7 +159,7 @@ async fn add_clients(
     for (label, total) in totals(&app.db, Measure::AppRequests, period).await? {
         let Some((called, client)) = label.split_once(' ') else { continue };
         let Some(usage) = apps.get_mut(called) else { continue };
-        usage.clients.push(ClientUsage {
+        usage.clients.push(AppCaller {
             is_client: !client.starts_with('('),
             name: names.get(client).cloned(),
             id: client.to_owned(),
