@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixtures::{ALICE, BOB, NOTES, World};
+use crate::fixtures::{ALICE, BOB, LIST, NOTES, World};
 use crate::support::instance::Instance;
 
 crate::in_both_worlds!(
@@ -140,7 +140,11 @@ async fn a_reindexing_goes_on_where_it_was_paused(world: World) {
         .await;
     let paused = world.server.admin(Method::POST, &format!("/admin/jobs/{id}/pause"), None).await;
     assert_eq!(paused.body["status"], "pausing");
-    world.execute("INSERT INTO script_gate (n) VALUES (1)").await;
+    world
+        .server
+        .bind(LIST, "function handle() return db.raw('INSERT INTO script_gate (n) VALUES (1)') end")
+        .await;
+    assert_eq!(world.server.xrpc(LIST).await.status, 200);
     let job = until(&world.server, &id, "paused").await;
     assert_eq!(job["progress"]["records"], 3, "{job}");
     let resumed = world.server.admin(Method::POST, &format!("/admin/jobs/{id}/resume"), None).await;

@@ -123,10 +123,11 @@ async fn types_describe_the_api_and_the_triggers(world: World) {
     assert_eq!(all.body["variables"], json!(["API_KEY"]));
     assert!(!all.text.contains("secret value"));
     let triggers = all.body["triggers"].as_array().unwrap();
-    assert_eq!(triggers.len(), 9);
+    assert_eq!(triggers.len(), 12);
     // A view is compared with the lexicon of its method, which is not here.
     for trigger in triggers.iter().filter(|trigger| trigger["kind"] != "xrpc.view") {
-        let subject = if trigger["subject"] == "job_type" { "recount" } else { "com.example.thing" };
+        let is_name = trigger["subject"] == "job_type" || trigger["subject"] == "name";
+        let subject = if is_name { "recount" } else { "com.example.thing" };
         let id = format!("{}:{subject}", trigger["kind"].as_str().unwrap());
         let answer = check(server, &id, trigger["template"].as_str().unwrap()).await;
         assert_eq!(answer.body["ok"], true, "{id}: {}", answer.text);

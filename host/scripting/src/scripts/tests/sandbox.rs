@@ -13,7 +13,6 @@ async fn unsafe_globals_are_removed() {
         "io",
         "debug",
         "package",
-        "require",
         "load",
         "loadstring",
         "loadfile",

@@ -199,8 +199,8 @@ async fn what_postgres_can_not_store_is_replaced_and_counted() {
     execute(
         &db,
         "INSERT INTO records VALUES (1, 1, 1, 'r', NULL, 1, 1, 1, 1, '{\"a\":\"x\\u0000\\\\u0000\"}'); \
-         INSERT INTO events VALUES (1, 'e', 'a.b', 'info', NULL, 'nul' || char(0), '{}'); \
-         INSERT INTO events VALUES (2, 'e', 'a.b', 'info', NULL, CAST(x'ff41' AS TEXT), '{}')",
+         INSERT INTO events (created_at, id, event_type, severity, actor_did, subject, detail) VALUES (1, 'e', 'a.b', 'info', NULL, 'nul' || char(0), '{}'); \
+         INSERT INTO events (created_at, id, event_type, severity, actor_did, subject, detail) VALUES (2, 'e', 'a.b', 'info', NULL, CAST(x'ff41' AS TEXT), '{}')",
     )
     .await;
     db.close().await;
