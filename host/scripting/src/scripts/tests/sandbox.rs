@@ -105,6 +105,7 @@ async fn unsafe_globals_are_removed() {
             "rawget",
             "rawlen",
             "rawset",
+            "require",
             "select",
             "setmetatable",
             "string",
