@@ -36,19 +36,29 @@ export async function newAccount() {
   return (await network()).account(`person${accounts}`)
 }
 
-/** A running server. With `owner` it is claimed by that account, whose key `server.api` uses. */
-export async function newServer({ owner, ...more } = {}) {
+async function startServer({ owner, ...more }, stops) {
   const server = await Server.create(await network(), more)
-  started.unshift(() => server.remove())
+  stops.unshift(() => server.remove())
   await server.start()
   if (owner) server.useKeyOf(owner.did)
   return server
 }
 
+/** A running server. With `owner` it is claimed by that account, whose key `server.api` uses. */
+export const newServer = (options = {}) => startServer(options, started)
+
 /** A story that runs on both databases. It gets a function that starts a server, as `newServer`, and the database's name. */
 export function onBoth(name, story) {
   for (const database of ['sqlite', ...(POSTGRES ? ['postgres'] : [])]) {
-    test(`${name} (${database})`, () => story((options) => newServer({ ...options, database }), database))
+    test(`${name} (${database})`, async () => {
+      const stops = []
+      try {
+        await story((options) => startServer({ ...options, database }, stops), database)
+      } finally {
+        // The database has connections for some servers only.
+        for (const stop of stops) await stop()
+      }
+    })
   }
 }
 

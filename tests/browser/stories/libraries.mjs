@@ -30,7 +30,7 @@ onBoth('scripts share a library, a setup runs, and a schedule shows its next tim
     await begin(page, 'Code that other scripts get', 'words')
     await page.getByText('No script requires it yet').waitFor()
     await save(page, 'return { shout = function(text) return text:upper() end }\n')
-    await page.getByText('The script is saved').waitFor()
+    await page.getByText('The script is saved').first().waitFor()
 
     // A setup that fails says why, and is not stored.
     await begin(page, 'Runs once, when it is saved', 'tables')
@@ -60,7 +60,7 @@ onBoth('scripts share a library, a setup runs, and a schedule shows its next tim
     await save(page, 'cron = "61 3 * * *"\nfunction handle() end\n')
     await page.getByText(/is not an expression of minute/).first().waitFor()
     await save(page, 'cron = "30 3 * * *"\ntimezone = "Europe/Berlin"\nfunction handle() end\n')
-    await page.getByText('The script is saved').waitFor()
+    await page.getByText('The script is saved').first().waitFor()
     await until('it has a time', async () => (await server.api('GET', '/admin/schedules')).schedules.length === 1)
     await open(page, '/jobs')
     const schedules = page.getByRole('table', { name: 'Schedules' })
