@@ -211,12 +211,8 @@ impl Workers {
         shutdown: &watch::Receiver<bool>,
     ) -> RunEnd {
         let running = RunningJob::new(self.db.clone(), job.id.clone(), name.to_owned(), shutdown.clone());
-        if let Some(result) = self.run_own(job, tenant, &running).await {
-            return match result {
-                _ if *shutdown.borrow() => RunEnd::Requeue,
-                Ok(result) => RunEnd::Completed(result),
-                Err(error) => RunEnd::Failed(error),
-            };
+        if let Some(end) = self.run_own(job, tenant, &running).await {
+            return if *shutdown.borrow() { RunEnd::Requeue } else { end };
         }
         let schedule = job.job_type.strip_prefix(scheduler::JOB_TYPE_PREFIX);
         let id = match schedule {
@@ -260,24 +256,26 @@ impl Workers {
     }
 
     /// Runs a job of the server's own; `None` for one of a script. A job goes on where its progress says.
-    async fn run_own(
-        &self,
-        job: &JobRow,
-        tenant: &Tenant,
-        running: &RunningJob,
-    ) -> Option<Result<String, String>> {
-        match &*job.job_type {
-            purge::TYPE => {
-                let purged = purge::run(&self.db, running, &job.input, job.created_at).await;
-                Some(purged.map_err(|error| error.to_string()))
-            }
+    async fn run_own(&self, job: &JobRow, tenant: &Tenant, running: &RunningJob) -> Option<RunEnd> {
+        Some(match &*job.job_type {
+            purge::TYPE => match purge::run(&self.db, running, &job.input, job.created_at).await {
+                Ok(result) => RunEnd::Completed(result),
+                Err(error) => RunEnd::Failed(error.to_string()),
+            },
             REINDEX_TYPE => {
                 let texts = (&*job.input, &*job.progress);
-                let done = self.event_scripts.reindex(&self.writer, running, texts, tenant).await;
-                Some(done.map_err(|error| error.to_string()))
+                match self.event_scripts.reindex(&self.writer, running, texts, tenant).await {
+                    Ok(result) => RunEnd::Completed(result),
+                    Err(error) if error.is_temporary() => {
+                        tracing::warn!(%error, job = job.id, "a reindexing stopped and will go on");
+                        tokio::time::sleep(QUEUE_INTERVAL).await;
+                        RunEnd::Requeue
+                    }
+                    Err(error) => RunEnd::Failed(error.to_string()),
+                }
             }
-            _ => None,
-        }
+            _ => return None,
+        })
     }
 
     /// Whether the job's creator still has a session. `true` when that can't be read: then the run reports the error.

@@ -55,6 +55,8 @@ async fn a_setup_runs_once_for_a_body(world: World) {
     assert_eq!(server.admin(Method::PATCH, PATH, Some(&change)).await.status, 200);
     assert_eq!(runs(&world).await, 2);
     assert_eq!(server.admin(Method::DELETE, PATH, None).await.status, 204);
+    assert_eq!(server.admin(Method::PATCH, PATH, Some(&change)).await.status, 404);
+    assert_eq!(runs(&world).await, 2, "a change of what is not there does not run");
     assert_eq!(save(&world, &counting("log('again')")).await.status, 201);
     assert_eq!(runs(&world).await, 3);
     // A dry run lists what it would do.
@@ -81,6 +83,14 @@ async fn a_setup_that_fails_is_not_stored(world: World) {
             "{error}"
         );
     }
+    let variable = json!({ "key": "API_KEY", "value": "secret value" });
+    server.admin(Method::POST, "/admin/script-variables", Some(&variable)).await;
+    let refused = save(&world, "function handle() error('no luck with ' .. env.API_KEY) end").await;
+    assert!(
+        refused.text.contains("no luck with") && !refused.text.contains("secret value"),
+        "{}",
+        refused.text
+    );
     assert_eq!(server.admin(Method::GET, PATH, None).await.body["body"], counting(""));
     assert_eq!(runs(&world).await, 5);
     // It runs again, because it is not the stored one.

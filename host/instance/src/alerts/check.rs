@@ -135,17 +135,21 @@ impl Alerts {
     }
 }
 
-/// Whether the condition holds. Without a value it does not.
-fn holds(rule: &AlertRule, value: Option<f64>) -> bool {
-    rule.is_enabled
-        && value.is_some_and(|value| match rule.condition {
-            AlertCondition::Above => value > rule.threshold,
-            AlertCondition::Below => value < rule.threshold,
-        })
+/// Whether the condition holds; `None` without a value. It does not for an alert that is switched off.
+fn holds(rule: &AlertRule, value: Option<f64>) -> Option<bool> {
+    if !rule.is_enabled {
+        return Some(false);
+    }
+    value.map(|value| match rule.condition {
+        AlertCondition::Above => value > rule.threshold,
+        AlertCondition::Below => value < rule.threshold,
+    })
 }
 
-/// The next state, and the change that is reported.
-fn next(alert: &AlertRow, holds: bool, now: Timestamp) -> (AlertState, Option<AlertNotice>) {
+/// The next state, and the change that is reported. A value that is missing is no proof that all is well: an alert that fires
+/// goes on.
+fn next(alert: &AlertRow, holds: Option<bool>, now: Timestamp) -> (AlertState, Option<AlertNotice>) {
+    let holds = holds.unwrap_or(alert.state == AlertState::Firing);
     let has_lasted = |since: Timestamp| now >= since.plus_seconds(60 * alert.rule.minutes);
     match (alert.state, holds) {
         (AlertState::Firing, true) => (AlertState::Firing, None),

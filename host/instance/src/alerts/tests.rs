@@ -97,9 +97,13 @@ async fn a_webhook_is_called_once_for_each_change() {
         assert_eq!(world.check_after(20).await.state, AlertState::Firing);
         assert_eq!(hook.requests().len(), 1, "once");
 
-        // The calls that failed are over.
-        let resolved = world.check_after(600).await;
-        assert_eq!((resolved.state, resolved.value, resolved.notice), (AlertState::Ok, None, None));
+        // The calls that failed are over, and without others nothing says that all is well.
+        let silent = world.check_after(600).await;
+        assert_eq!((silent.state, silent.value), (AlertState::Firing, None));
+        assert_eq!(hook.requests().len(), 1, "no value is no change");
+        world.calls(&[false]).await;
+        let resolved = world.check_after(20).await;
+        assert_eq!((resolved.state, resolved.value, resolved.notice), (AlertState::Ok, Some(0.0), None));
         let requests = hook.requests();
         let states: Vec<Value> =
             requests.iter().map(|request| serde_json::from_slice(&request.body).unwrap()).collect();
@@ -117,7 +121,7 @@ async fn a_webhook_is_called_once_for_each_change() {
 
         // A webhook that fails is called again, but not for ever.
         status.store(503, Ordering::SeqCst);
-        world.calls(&[true]).await;
+        world.calls(&[true, true]).await;
         world.check_after(0).await;
         let failed = world.check_after(120).await;
         assert_eq!((failed.state, failed.attempts), (AlertState::Firing, 1));

@@ -11,6 +11,7 @@ use belvedere_protocol::trigger::{InvalidTrigger, ScriptBindings, Trigger, Trigg
 use belvedere_storage::store::jobs::{self, NewJob, PendingLimits};
 use belvedere_storage::store::{Db, StoreError};
 use belvedere_web::fair_share::Tenant;
+use belvedere_web::http::Error;
 
 /// The maximum number of waiting jobs of one creator: a script that creates jobs in a loop affects only its own caller.
 const MAX_WAITING_PER_CREATOR: i64 = 100;
@@ -38,6 +39,17 @@ pub enum CreateError {
     Full,
     #[error("database unavailable")]
     Store(#[from] StoreError),
+}
+
+impl From<CreateError> for Error {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::Type(_) | CreateError::Input => Self::bad_request(error.to_string()),
+            CreateError::NoScript(_) => Self::not_found(error.to_string()),
+            CreateError::Full => Self::conflict(error.to_string()),
+            CreateError::Store(error) => error.into(),
+        }
+    }
 }
 
 /// The job queue. Cheap to clone.

@@ -42,6 +42,13 @@ pub enum ReindexError {
     Closed(#[from] WriterClosed),
 }
 
+impl ReindexError {
+    /// Whether the job may go on later, from where it is.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Busy(_) | StoreError::Unavailable(_)) | Self::Closed(_))
+    }
+}
+
 /// The progress of a job, and the place from which it continues.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

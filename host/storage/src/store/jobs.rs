@@ -90,46 +90,33 @@ pub async fn counts(db: &Db, since: Timestamp) -> Result<JobCounts, StoreError> 
 pub async fn create(
     db: &Db,
     job: &NewJob<'_>,
-    room: PendingLimits,
+    PendingLimits { of_creator, of_tenant }: PendingLimits,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let sql = format!(
-        "INSERT INTO jobs \
-             (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at, tenant) \
-         SELECT $1, $2, {PENDING}, $3, '{{}}', $4, $5, $6, $7, $9 \
-         WHERE (SELECT count(*) FROM jobs WHERE created_by = $4 AND status = {PENDING}) < $8 \
-         AND (SELECT count(*) FROM jobs WHERE tenant = $9 AND status = {PENDING}) < $10"
+    let room = format!(
+        "(SELECT count(*) FROM jobs WHERE created_by = $4 AND status = {PENDING}) < {of_creator} \
+         AND (SELECT count(*) FROM jobs WHERE tenant = $8 AND status = {PENDING}) < {of_tenant}"
     );
-    let written = on!(db, writer, |pool| {
-        sqlx::query(AssertSqlSafe(sql))
-            .bind(job.id)
-            .bind(job.job_type)
-            .bind(job.input)
-            .bind(job.created_by)
-            .bind(job.client)
-            .bind(i64::from(job.inherit_auth))
-            .bind(now)
-            .bind(room.of_creator)
-            .bind(job.tenant)
-            .bind(room.of_tenant)
-            .execute(pool)
-            .await?
-            .rows_affected()
-    });
-    Ok(written > 0)
+    insert(db, job, &room, now).await
 }
 
 /// Queues a job unless there is one with its id, or one of its type has not ended. `false` when it was not queued.
 pub async fn create_alone(db: &Db, job: &NewJob<'_>, now: Timestamp) -> Result<bool, StoreError> {
-    let sql = format!(
-        "INSERT INTO jobs \
-             (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at, tenant) \
-         SELECT $1, $2, {PENDING}, $3, '{{}}', $4, $5, $6, $7, $8 \
-         WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE job_type = $2 AND status NOT IN ({}, {}, {})) \
-         ON CONFLICT (id) DO NOTHING",
+    let is_alone = format!(
+        "NOT EXISTS (SELECT 1 FROM jobs WHERE job_type = $2 AND status NOT IN ({}, {}, {}))",
         JobStatus::Completed.sql(),
         JobStatus::Failed.sql(),
         JobStatus::Cancelled.sql()
+    );
+    insert(db, job, &is_alone, now).await
+}
+
+/// Queues a job if `condition` holds and there is none with its id. Whether it was queued.
+async fn insert(db: &Db, job: &NewJob<'_>, condition: &str, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = format!(
+        "INSERT INTO jobs \
+             (id, job_type, status, input, progress, created_by, client, inherit_auth, created_at, tenant) \
+         SELECT $1, $2, {PENDING}, $3, '{{}}', $4, $5, $6, $7, $8 WHERE {condition} ON CONFLICT (id) DO NOTHING"
     );
     let written = on!(db, writer, |pool| {
         sqlx::query(AssertSqlSafe(sql))

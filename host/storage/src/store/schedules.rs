@@ -20,9 +20,14 @@ pub async fn list(db: &Db) -> Result<Vec<ScheduleRow>, StoreError> {
     Ok(on!(db, reader, |pool| sqlx::query_as(sql).fetch_all(pool).await)?)
 }
 
-/// Stores a schedule, unless it is stored with this expression and time zone.
+/// Removes the schedule of the script with this id, in the transaction that deletes the script.
+pub(super) const DROP_SCHEDULE: &str = "DELETE FROM schedules WHERE 'schedule:' || name = $1";
+
+/// Stores a schedule whose script exists, unless it is stored with this expression and time zone. Another host may have deleted
+/// the script meanwhile.
 pub async fn set(db: &Db, row: &ScheduleRow) -> Result<(), StoreError> {
-    let sql = "INSERT INTO schedules (name, cron, timezone, next_at) VALUES ($1, $2, $3, $4) \
+    let sql = "INSERT INTO schedules (name, cron, timezone, next_at) \
+               SELECT $1, $2, $3, $4 WHERE EXISTS (SELECT 1 FROM scripts WHERE id = 'schedule:' || $1) \
                ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, timezone = excluded.timezone, next_at = excluded.next_at \
                WHERE schedules.cron <> excluded.cron OR schedules.timezone <> excluded.timezone";
     on!(db, writer, |pool| {
@@ -44,12 +49,4 @@ pub async fn advance(db: &Db, name: &str, from: Timestamp, to: Timestamp) -> Res
         sqlx::query(sql).bind(name).bind(from).bind(to).execute(pool).await?.rows_affected()
     });
     Ok(changed > 0)
-}
-
-pub async fn delete(db: &Db, name: &str) -> Result<(), StoreError> {
-    let sql = "DELETE FROM schedules WHERE name = $1";
-    on!(db, writer, |pool| {
-        sqlx::query(sql).bind(name).execute(pool).await?;
-    });
-    Ok(())
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use belvedere_base::clock::Timestamp;
 
 use super::revisions::{Subject, check_base};
+use super::schedules::DROP_SCHEDULE;
 use super::script_revisions::{ADD_DELETED, ADD_SAVED, DROP_DELETED, DROP_OLD, MAX_DELETED, MAX_REVISIONS};
 use super::types::{JsonText, to_json_text};
 use super::{Backend, Db, Patch, StoreError, in_transaction, on};
@@ -198,6 +199,7 @@ pub async fn delete(db: &Db, id: &str, deleted_by: Option<&str>, now: Timestamp)
     Ok(in_transaction!(db, |tx| {
         let removed = sqlx::query(sql).bind(id).execute(&mut *tx).await?.rows_affected() > 0;
         if removed {
+            sqlx::query(DROP_SCHEDULE).bind(id).execute(&mut *tx).await?;
             add_revision!(tx, ADD_DELETED, id, deleted_by, now);
             sqlx::query(DROP_DELETED).bind(MAX_DELETED).execute(&mut *tx).await?;
         }

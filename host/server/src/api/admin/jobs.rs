@@ -50,9 +50,7 @@ async fn not_started(app: &App, error: CreateError) -> Error {
             Ok(types) => Error::not_found(format!("no script is bound to {trigger}; {types}")),
             Err(error) => error,
         },
-        CreateError::Type(_) | CreateError::Input => Error::bad_request(error.to_string()),
-        CreateError::Full => Error::conflict(error.to_string()),
-        CreateError::Store(error) => error.into(),
+        error => error.into(),
     }
 }
 

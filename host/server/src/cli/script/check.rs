@@ -1,5 +1,6 @@
 //! `belvedere script check`: loads scripts as the server would when they are saved, and prints the errors.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ const PLACEHOLDER_TRIGGER: &str = "xrpc.query:loose.file";
 
 pub(super) async fn run(paths: &[PathBuf], config: &Config) -> anyhow::Result<ExitCode> {
     let mut scripts = Vec::new();
-    let mut libraries = Vec::new();
+    let mut library_folders = BTreeSet::new();
     let mut unknown = 0;
     for path in paths {
         if path.is_dir() {
@@ -28,9 +29,13 @@ pub(super) async fn run(paths: &[PathBuf], config: &Config) -> anyhow::Result<Ex
         } else {
             let trigger = files::trigger_of(path).or_else(|| Trigger::parse(PLACEHOLDER_TRIGGER).ok());
             let Some(trigger) = trigger else { continue };
-            libraries.extend(files::libraries_beside(path)?);
+            library_folders.extend(files::library_folder(path));
             scripts.push(ScriptFile { source: files::read(path)?, path: path.clone(), trigger });
         }
+    }
+    let mut libraries = Vec::new();
+    for folder in &library_folders {
+        libraries.extend(files::read_libraries(folder)?);
     }
     let broken = check_all(&scripts, &libraries, config).await?;
     if broken + unknown > 0 {

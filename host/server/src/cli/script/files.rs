@@ -90,17 +90,21 @@ pub(super) fn read_folder(dir: &Path) -> anyhow::Result<Folder> {
     Ok(folder)
 }
 
-/// The libraries of the folder to which a script belongs.
+/// The folder of the libraries beside the folder of a script.
+pub(super) fn library_folder(script: &Path) -> Option<PathBuf> {
+    trigger_of(script)?;
+    let folder = script.parent()?.parent()?.join(TriggerKind::Library.as_str());
+    folder.is_dir().then_some(folder)
+}
+
+/// Reads the libraries of a folder.
 ///
 /// # Errors
 /// When they can't be read.
-pub(super) fn libraries_beside(script: &Path) -> anyhow::Result<Vec<ScriptFile>> {
-    let mut folder = Folder::default();
-    let kind = script.parent().and_then(Path::parent).map(|dir| dir.join(TriggerKind::Library.as_str()));
-    if let Some(libraries) = kind.filter(|libraries| trigger_of(script).is_some() && libraries.is_dir()) {
-        read_kind(&libraries, &mut folder)?;
-    }
-    Ok(folder.scripts)
+pub(super) fn read_libraries(folder: &Path) -> anyhow::Result<Vec<ScriptFile>> {
+    let mut read = Folder::default();
+    read_kind(folder, &mut read)?;
+    Ok(read.scripts)
 }
 
 /// Reads the folder of one kind of trigger.

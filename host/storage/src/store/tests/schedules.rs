@@ -2,6 +2,7 @@
 
 use crate::store::jobs::{self, NewJob};
 use crate::store::schedules::{self, ScheduleRow};
+use crate::store::scripts::{self, NewScript};
 use crate::store::status::JobStatus;
 use crate::store::testing::TestDb;
 use belvedere_base::clock::Timestamp;
@@ -15,6 +16,10 @@ fn row(cron: &str, next_at: i64) -> ScheduleRow {
 
 async fn a_schedule_keeps_its_time_until_its_expression_changes(db: TestDb) {
     schedules::set(&db, &row("0 3 * * *", 1)).await.unwrap();
+    assert!(schedules::list(&db).await.unwrap().is_empty(), "it has no script");
+    let script = NewScript { id: "schedule:a".to_owned(), ..NewScript::default() };
+    scripts::upsert(&db, &script, Timestamp(1)).await.unwrap();
+    schedules::set(&db, &row("0 3 * * *", 1)).await.unwrap();
     schedules::set(&db, &row("0 3 * * *", 2)).await.unwrap();
     assert_eq!(schedules::list(&db).await.unwrap(), [row("0 3 * * *", 1)]);
     schedules::set(&db, &row("0 4 * * *", 3)).await.unwrap();
@@ -22,7 +27,7 @@ async fn a_schedule_keeps_its_time_until_its_expression_changes(db: TestDb) {
     assert!(!schedules::advance(&db, "a", Timestamp(1), Timestamp(9)).await.unwrap());
     assert!(schedules::advance(&db, "a", Timestamp(3), Timestamp(9)).await.unwrap());
     assert_eq!(schedules::list(&db).await.unwrap(), [row("0 4 * * *", 9)]);
-    schedules::delete(&db, "a").await.unwrap();
+    assert!(scripts::delete(&db, "schedule:a", None, Timestamp(9)).await.unwrap());
     assert!(schedules::list(&db).await.unwrap().is_empty());
 }
 

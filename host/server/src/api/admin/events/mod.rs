@@ -15,7 +15,7 @@ use crate::api::paging::Page;
 use crate::app::App;
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::{Event, EventQuery, InvalidEventQuery};
-use belvedere_instance::jobs::{CreateError, purge};
+use belvedere_instance::jobs::purge;
 use belvedere_storage::query::PageSize;
 use belvedere_storage::store::events::{self, Authentication, EventFilter, EventKeyset, EventRow, Severity};
 use belvedere_web::fair_share::Tenant;
@@ -142,11 +142,7 @@ pub async fn purge(
     // Events that were recorded before the request are removed too.
     app.events.flush().await;
     let actor = admin.did.to_string();
-    let created = app.scripting.jobs.create_own(purge::TYPE, &query, &actor).await;
-    let job_id = created.map_err(|error| match error {
-        CreateError::Store(error) => Error::from(error),
-        full => Error::conflict(full.to_string()),
-    })?;
+    let job_id = app.scripting.jobs.create_own(purge::TYPE, &query, &actor).await?;
     let detail = serde_json::to_value(&query).map_err(Error::internal)?;
     app.events.record(Event::EventLogPurged { actor, job_id: job_id.clone(), query: detail });
     Ok(Json(EventPurge { job_id }))

@@ -27,8 +27,8 @@ use crate::app::{App, Topic};
 use belvedere_instance::events::Event;
 use belvedere_protocol::trigger::{Trigger, TriggerKind};
 use belvedere_scripting::views::{self, View};
+use belvedere_storage::store::Patch;
 use belvedere_storage::store::scripts::{self, NewScript, ScriptName, ScriptPatch, ScriptRow};
-use belvedere_storage::store::{Patch, schedules};
 use belvedere_web::http::{Error, Request};
 
 /// A script that was stored, and what its author should know.
@@ -195,6 +195,9 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
     }
     let (checked, _setup) = match &body.body {
         Some(source) => {
+            // A setup runs before it is stored, so what is to be changed must be there.
+            let stored = scripts::get(&app.db, id).await?;
+            stored.ok_or_else(|| Error::not_found("script not found"))?;
             check_trigger(&app, &trigger)?;
             let checked = check_body(&app, &trigger, source).await?;
             (checked, setup::run(&app, &trigger, source, body.revision).await?)
@@ -222,20 +225,12 @@ pub async fn update(app: Arc<App>, admin: Admin, request: WithBody<ScriptChange>
     Ok(Json(SavedScript::of(&app, &trigger, row)))
 }
 
-/// The name of the schedule whose script this is.
-fn schedule_of(id: &str) -> Option<&str> {
-    id.strip_prefix(TriggerKind::Schedule.as_str())?.strip_prefix(':')
-}
-
 /// `DELETE /admin/scripts/{id}`: deletes a script; the built-in behaviour applies again at once. 409 for a library that others require.
 pub async fn delete(app: Arc<App>, admin: Admin, request: Request) -> EmptyResult {
     let id = request.param("id");
     libraries::check_unused(&app, id).await?;
     if !scripts::delete(&app.db, id, Some(admin.did.as_str()), app.clock.now()).await? {
         return Err(Error::not_found("script not found"));
-    }
-    if let Some(name) = schedule_of(id) {
-        schedules::delete(&app.db, name).await?;
     }
     app.changed(Topic::Script(id.to_owned())).await?;
     app.events.record(Event::ScriptDeleted { actor: admin.did.to_string(), trigger: id.to_owned() });

@@ -15,7 +15,6 @@ use crate::event_scripts::{REINDEX_TYPE, Reindexing};
 use belvedere_base::clock::Timestamp;
 use belvedere_instance::events::Event;
 use belvedere_instance::indexing::RecordAction;
-use belvedere_instance::jobs::CreateError;
 use belvedere_protocol::atproto::Nsid;
 use belvedere_web::http::Error;
 
@@ -56,11 +55,7 @@ pub async fn handle(
     };
     let actor = admin.did.to_string();
     let input = Reindexing { collection, did, since };
-    let created = app.scripting.jobs.create_own(REINDEX_TYPE, &input, &actor).await;
-    let job_id = created.map_err(|error| match error {
-        CreateError::Store(error) => Error::from(error),
-        full => Error::conflict(full.to_string()),
-    })?;
+    let job_id = app.scripting.jobs.create_own(REINDEX_TYPE, &input, &actor).await?;
     app.events.record(Event::JobCreated { actor, job_type: REINDEX_TYPE.to_owned(), job_id: job_id.clone() });
     Ok(Json(ReindexJob { job_id }))
 }

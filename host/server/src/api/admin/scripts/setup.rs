@@ -35,6 +35,9 @@ pub(super) async fn run<'a>(
     let ran = Box::pin(runtime.engine.run(&script, Invocation::default(), &runtime.services)).await;
     match of_script(ran)? {
         Ok(_) => Ok(Some(alone)),
-        Err(failure) => Err(Error::bad_request(format!("the setup failed and was not saved: {failure}"))),
+        Err(failure) => {
+            let reason = runtime.services.variables.redact(&failure.message);
+            Err(Error::bad_request(format!("the setup failed and was not saved: {reason}")))
+        }
     }
 }
