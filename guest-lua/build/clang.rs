@@ -57,7 +57,7 @@ const LINK: [&str; 10] = [
     "-Wl,--export=__stack_pointer",
     // an overflow of the C stack hits address zero and traps, instead of running into data
     "-Wl,--stack-first",
-    "-Wl,-z,stack-size=524288",
+    "-Wl,-z,stack-size=262144",
     // An ordinary run fits in the memory of the image. Growing it costs two system calls that interrupt other threads: one
     // to grow it and one to shrink it again.
     "-Wl,--initial-memory=1572864",

@@ -33,9 +33,9 @@ const _: () = assert!(LINEAR_MEMORY <= RESERVE_BYTES, "a reserve lets every run 
 /// Entries of each of the guest's function tables: many times what the compiled guest has.
 pub const TABLE_ELEMENTS: usize = 20_000;
 
-/// Memory of an instance that stays mapped between runs: as much as an ordinary run touches, which is the guest's 512 KiB
-/// of garbage before the first collection and what it begins with, so that it takes no page faults.
-pub const KEEP_RESIDENT: usize = 768 << 10;
+/// Memory of an instance that is written anew after each run and stays mapped: the guest's C stack (256 KiB), its data and
+/// prelude, and as much garbage as most runs make. More costs every run the time to write it.
+pub const KEEP_RESIDENT: usize = 640 << 10;
 
 /// Stack for WebAssembly frames: 200 nested C calls (Lua's own limit) and the JSON codec's 127 levels fit.
 pub const WASM_STACK: usize = 1 << 20;

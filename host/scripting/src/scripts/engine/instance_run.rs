@@ -171,6 +171,7 @@ fn trap_failure(error: &wasmtime::Error, state: &RunState) -> ScriptFailure {
         Some(Trap::OutOfFuel) => ScriptFailure::new(FailureKind::Limit, "too much work in library functions"),
         // The C stack of the guest lies below its data: an overflow ends at address zero.
         Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => {
+            tracing::debug!(error = %error.root_cause(), "a script's stack overflowed");
             ScriptFailure::new(FailureKind::Runtime, "stack overflow")
         }
         Some(Trap::UnreachableCodeReached) if state.memory_was_refused() => {

@@ -140,6 +140,33 @@ async fn a_caught_stack_overflow_is_no_failure() {
     assert_eq!(stage.handle("local function f() return pcall(f) end return f()").await.unwrap(), true);
 }
 
+/// The C stack is large enough for Lua's own limit of nested C calls.
+#[tokio::test]
+async fn nested_calls_of_library_functions_end_in_an_error_that_can_be_caught() {
+    let stage = Stage::set().await;
+    for body in [
+        "return (('x'):gsub('x', f))",
+        "table.sort({ 1, 2, 3 }, f)",
+        "return string.format('%s', setmetatable({}, { __tostring = f }))",
+        "return table.concat(setmetatable({}, { __len = function() return 1 end, __index = f }))",
+        "return ('x'):rep(10):gsub('%w+', function() return tostring(setmetatable({}, { __tostring = f })) end)",
+        "return json.encode(setmetatable({}, { __index = f }), table.unpack({ xpcall(f, error) }))",
+        "return select(2, coroutine.resume(coroutine.create(function() return ('x'):gsub('x', f) end)))",
+        "for _ in pairs(setmetatable({}, { __pairs = f })) do end",
+    ] {
+        let source = format!(
+            "local depth, last = 0, nil
+             local function f() depth = depth + 1 local ok, message = pcall(function() {body} end) last = last or message error(message, 0) end
+             local ok = pcall(f)
+             return {{ ok = ok, depth = depth, last = tostring(last) }}"
+        );
+        let seen =
+            stage.handle(&source.replace("local function f()", "local f f = function()")).await.unwrap();
+        assert!(seen["depth"].as_u64().unwrap() > 20, "{body}: {seen}");
+        assert!(seen["first"].as_str().unwrap().contains("C stack overflow"), "{body}: {seen}");
+    }
+}
+
 #[tokio::test]
 async fn floods_of_host_calls() {
     all_end(&[
